@@ -1,6 +1,6 @@
 /*---
 id = "app.blocked_on_store"
-title = "The application is slow because it waits for its database"
+title = "Application blocked on its database"
 tier = "db"
 class = "mail"
 for = "4s"
@@ -14,11 +14,11 @@ when = [
   "select 1 from wire_request where network_protocol_name in ('mysql', 'postgresql', 'redis', 'mongodb') and think_seconds >= 0.05 and ts > $now - interval '20 seconds' and ts <= $now union all select 1 from span where kind = 'client' and duration_seconds >= 0.05 and ts > $now - interval '20 seconds' and ts <= $now limit 1",
 ]
 subject = "{store} behind {application}"
-summary = "{application} on {host} spends {share:%} of its time waiting for {store}: {store_mean:duration} for each of {store_requests} questions, {app_mean:duration} for each of {app_requests} requests, in 20 s{operation_text}"
-why = "The application's time is the database's time: more workers or a quicker processor for it change nothing, and its own profile shows nothing but waiting."
-look_at = "What the database waits for: a lock (pg.lock_pileup), its disk (disk.slow, disk.stuck), a query without an index: PostgreSQL `select calls, mean_exec_time, query from pg_stat_statements order by total_exec_time desc limit 5`, MySQL `select * from sys.statement_analysis limit 5`, Redis `SLOWLOG GET`. Many quick questions for each request ({questions_each:.1} here) are the application's loop instead."
-silent_when = "Fewer than 20 requests or 20 questions in 20 s, a request that takes less than 100 ms on average, or less than half of it spent in the store (defaults). Questions that are asked at the same time count each. It is seen only where there are traces (OTLP, client spans with `db.system`) or a tap (`[wire]` with the ports of application and database, unencrypted)."
-fix = "Go to {store} and not to {application}: end the session that blocks, add the index that the slowest statement lacks, give it the disk that it needs. In the application: a time limit for each question, well below the proxy's, and a pool that refuses when it is full, so that one slow store does not take all workers. Check: store_mean of this finding falls."
+summary = "{application} on {host} waits for {store} {share:%} of its time over 20 s: {store_mean:duration} per query ({store_requests} queries), {app_mean:duration} per request ({app_requests} requests){operation_text}"
+why = "The application's latency is the database's latency. More workers or a faster CPU for the application change nothing, and its own profile shows only waiting."
+look_at = "What the database waits for: a lock (pg.lock_pileup), its disk (disk.slow, disk.stuck), or a query without an index: PostgreSQL `select calls, mean_exec_time, query from pg_stat_statements order by total_exec_time desc limit 5`, MySQL `select * from sys.statement_analysis limit 5`, Redis `SLOWLOG GET`. Many fast queries per request ({questions_each:.1} here) point to a loop in the application (N+1)."
+silent_when = "Fewer than 20 requests or 20 queries in 20 s, a mean request time below 100 ms, or less than half of it spent in the store (defaults). Concurrent queries count separately. Needs traces (OTLP client spans with `db.system`) or a tap (`[wire]` with the ports of application and database, unencrypted)."
+fix = "Work on {store}, not on {application}: end the blocking session, add the index that the slowest statement lacks, or give it a faster disk. In the application, set a timeout for each query well below the proxy's, and use a pool that rejects when it is full, so that one slow store does not occupy all workers. Check: store_mean of this finding falls."
 source = "blame by subtraction; fault lab F40 (store's disk throttled: 96 % of the time in the application was the store's)"
 ---*/
 with traced_store as (

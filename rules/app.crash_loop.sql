@@ -1,6 +1,6 @@
 /*---
 id = "app.crash_loop"
-title = "A server starts again and again"
+title = "Server in a restart loop"
 tier = "app"
 class = "page"
 for = "0s"
@@ -11,11 +11,11 @@ explained_by = ["mem.oom_kill", "app.segfault"]
 needs = ["listener"]
 when = "select host from listener where ts > $now - interval '10 minutes' and ts <= $now and process_id is not null group by host, netns, server_port having min(process_id) < max(process_id) limit 1"
 subject = "{process} on port {server_port} of {host}"
-summary = "{process} on port {server_port} of {host} (netns {netns}) was started {starts} times in 10 minutes, and its port was closed in {gap_seconds} of the last {span_seconds} seconds"
-why = "The process listens, ends, and something starts it again. Each start costs its visitors some seconds of refused connections and it never gets warm; restart limits of the service manager will leave it stopped at some time (systemd: 5 starts in 10 s)."
-look_at = "Why it ends: `journalctl -u UNIT -n 100` (exit code or signal), mem.oom_kill, app.segfault of this host. Does a health check kill it (`systemctl show UNIT -p Result,NRestarts`, Kubernetes liveness)? What was deployed before the first start?"
-silent_when = "Fewer than 3 new processes with a new socket on that port within 10 minutes: a deploy with one or two restarts is silent, and so is a reload, which keeps the socket. Ports from 32768 on, where passive FTP and tests listen, are left out, and so are ports that several processes hold with a socket each (SO_REUSEPORT)."
-fix = "Stop the automatic restarts (`systemctl stop UNIT`, or scale to 0), go back to the version or configuration that ran, then start it once and watch it for ten minutes. A liveness check that kills a slow start: give it time (`startupProbe`, `TimeoutStartSec=`). Space the starts: `RestartSec=5`, `StartLimitIntervalSec=10min`, `StartLimitBurst=3`, so that it is noticed. Check: process_id of its listener stays."
+summary = "{process} on port {server_port} of {host} (netns {netns}) restarted {starts} times in 10 minutes; the port was closed for {gap_seconds} of the last {span_seconds} s"
+why = "The process listens, exits and is started again. Each restart costs clients seconds of refused connections, and its caches never get warm. The service manager's restart limit will eventually leave it stopped (systemd: 5 starts in 10 s)."
+look_at = "Why it exits: `journalctl -u UNIT -n 100` (exit code or signal), mem.oom_kill and app.segfault of this host. Does a health check kill it (`systemctl show UNIT -p Result,NRestarts`, Kubernetes liveness)? What was deployed before the first restart?"
+silent_when = "Fewer than 3 new processes with a new socket on that port within 10 minutes: a deploy with one or two restarts is silent, and so is a reload, which keeps the socket. Ports from 32768 up (passive FTP, tests) and ports that several processes share with a socket each (SO_REUSEPORT) are excluded."
+fix = "Stop the automatic restarts (`systemctl stop UNIT`, or scale to 0), roll back to the version or configuration that worked, then start it once and watch it for ten minutes. If a liveness check kills a slow start, give it time (`startupProbe`, `TimeoutStartSec=`). Space out restarts so that the loop is noticed: `RestartSec=5`, `StartLimitIntervalSec=10min`, `StartLimitBurst=3`. Check: process_id of its listener stays the same."
 source = "systemd.unit(5), StartLimitBurst; field notes C (jobs that died and came back unnoticed)"
 ---*/
 with moments as (

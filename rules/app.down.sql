@@ -1,6 +1,6 @@
 /*---
 id = "app.down"
-title = "Nothing listens where the proxy sends its requests: connections are refused"
+title = "Upstream down: connections refused"
 tier = "app"
 class = "mail"
 for = "4s"
@@ -14,11 +14,11 @@ union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' 
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explained_by = ["mem.oom_kill", "app.crash_loop", "app.segfault", "proxy.down"]
 subject = "{upstream}"
-summary = "connections of {program} on {host} to {upstream} are refused ({refusals_text}){listen_text}; {errors} requests were answered with 502 or 503"
-why = "The address answers at once with a reset (or the socket's file is gone): the host is up and the way to it is free, but no process listens there. It has crashed, was stopped, was started on another port, or waits before it listens."
-look_at = "Is it running (`systemctl status`), and why did it end: its own log, mem.oom_kill, app.segfault, a deploy. On its host: `select ts, process_name from listener where server_port = …` shows when it stopped to listen."
-silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s: a restart is no outage. HAProxy's word is its last health check of 10 minutes. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or finer. It is a page when visitors got errors, a mail while other members take over, and a note when `localhost` also means ::1 and the application listens for IPv4 only. HAProxy is not believed when the server answers requests again (a reload forgets what was down). A process that was killed for lack of memory, or crashed, explains it only when it has the name of the one that listened there, where both are known."
-fix = "Start {upstream} again and keep it so (systemd: `Restart=on-failure`, `RestartSec=1`), after reading why it ended. If it listens elsewhere now, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it is well."
+summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"
+why = "The address answers at once with a reset (or the socket's file is missing): host and network are fine, but no process listens there. It crashed, was stopped, listens on another port, or is not ready yet."
+look_at = "Is it running (`systemctl status`), and if not, why did it exit: its own log, mem.oom_kill, app.segfault, a deploy. On its host, `select ts, process_name from listener where server_port = …` shows when it stopped listening."
+silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
+fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
 [chart]
 title = "Requests answered with 502 or 503"
@@ -96,11 +96,11 @@ config as (
   where directive in ('server', 'proxy_pass') and ts > $now - interval '2 hours' and ts <= $now
 )
 select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as errors, l.process_name,
-  case when r.program in ('nginx', 'weir edge') then concat(r.refusals, ' times in 20 s') else 'by its health check' end as refusals_text,
+  case when r.program in ('nginx', 'weir edge') then concat(r.refusals, ' times in 20 s') else 'by health check' end as refusals_text,
   case when l.process_name is null then ''
-       when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port for IPv4: write 127.0.0.1 instead of localhost')
-       when l.last_ts > $now - interval '5 seconds' then concat(', though ', l.process_name, ' listens there again')
-       else concat(', and ', l.process_name, ' that listened there until ', cast(date_trunc('second', l.last_ts) as varchar), ' is gone') end as listen_text,
+       when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port on IPv4 only: write 127.0.0.1 instead of localhost')
+       when l.last_ts > $now - interval '5 seconds' then concat(', but ', l.process_name, ' listens there again')
+       else concat('; ', l.process_name, ' listened there until ', cast(date_trunc('second', l.last_ts) as varchar)) end as listen_text,
   case when c.file is not null then concat(c.file, ':', c.line, ' (', c.arguments, ')') else concat('the address in the configuration of ', r.program) end as place,
   case when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then 'note'
        when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class,

@@ -1,6 +1,6 @@
 /*---
 id = "app.error_outlier"
-title = "One member of a pool gives errors and its siblings do not"
+title = "One pool member returns errors, its siblings do not"
 tier = "app"
 class = "mail"
 for = "3s"
@@ -11,14 +11,14 @@ explained_by = ["app.down", "app.crash_loop", "app.fd_limit"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_status_code >= 500 and ts > $now - interval '2 minutes' and ts <= $now limit 1"
 subject = "{member} in {pool}"
-summary = "{member} in {pool} answered {errors} of {requests} requests with 5xx in the last 2 minutes ({error_ratio:%}), its {siblings} siblings {sibling_errors} of {sibling_requests} ({sibling_ratio:%})"
-why = "All members get the same kind of requests, so errors of one only come from that one: its last deploy, its configuration, its disk, a cache of its own. What they share (database, network) would hit all."
-look_at = "What is different there: version, start time, free disk, its own log at started_ts. `select url_path, count(*) from request where upstream_address = … and upstream_status_code >= 500 group by 1`: one route or all?"
-silent_when = "Fewer than 50 requests to it in 2 minutes, fewer than 5 errors, at most 1 %, less than 3 times the share of its siblings together, or so few that chance explains them (less than 3.7 standard deviations). Members of one pool are those with the same backend name, or in the same `upstream` block of nginx, else (when its servers are host names) with the same site and port; addresses that stand in `proxy_pass` themselves have no siblings. Canaries that get other traffic look the same."
-fix = "Take {member} out of the pool (nginx: `down` behind its `server` line, then `nginx -t && nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`), keep its log, and go back to the version that its siblings run. Let the proxy do it next time: nginx `max_fails=3 fail_timeout=10s` with `proxy_next_upstream error timeout http_500;`, HAProxy `observe layer7 error-limit 20 on-error mark-down`. Check: errors end and the siblings' share does not rise. If it does, it was the traffic and not the member."
+summary = "{member} in {pool} fails: 5xx for {errors} of {requests} requests in 2 minutes ({error_ratio:%}), its {siblings} siblings for {sibling_errors} of {sibling_requests} ({sibling_ratio:%})"
+why = "All members get the same kind of requests, so errors from one member only come from that member: its last deploy, its configuration, its disk, its cache. A shared cause (database, network) would affect all members."
+look_at = "What is different there: version, start time, free disk space, its own log at started_ts. `select url_path, count(*) from request where upstream_address = … and upstream_status_code >= 500 group by 1`: one route or all?"
+silent_when = "Fewer than 50 requests to it in 2 minutes, fewer than 5 errors, at most 1 % errors, less than 3× the siblings' combined error rate, or a difference that chance explains (below 3.7 standard deviations). Members of a pool share the backend name or the nginx `upstream` block, else (for host names) site and port; addresses written directly in `proxy_pass` have no siblings. Canaries that get different traffic look the same."
+fix = "Take {member} out of the pool (nginx: `down` after its `server` line, then `nginx -t && nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`), keep its log, and roll back to the version its siblings run. Let the proxy do it next time: nginx `max_fails=3 fail_timeout=10s` with `proxy_next_upstream error timeout http_500;`, HAProxy `observe layer7 error-limit 20 on-error mark-down`. Check: errors end and the siblings' error rate does not rise. If it does, the traffic was the cause, not the member."
 source = "fault lab F37 (20 % errors at one of four after a deploy)"
 [chart]
-title = "Errors of this member, and of all"
+title = "Errors of this member and of all"
 unit = ""
 sql = """
 select date_bin(interval '10 seconds', ts) as ts,

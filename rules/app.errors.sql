@@ -1,6 +1,6 @@
 /*---
 id = "app.errors"
-title = "The application answers many requests with errors of its own"
+title = "High application error rate (5xx)"
 tier = "app"
 class = "mail"
 for = "3s"
@@ -11,14 +11,14 @@ explained_by = ["app.error_outlier", "app.crash_loop", "app.segfault", "app.fd_l
 needs = ["request"]
 when = "select 1 from request where http_response_status_code >= 500 and http_response_status_code not in (502, 504) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{site} on {host}"
-summary = "{site} on {host} answered {errors} of {requests} requests of the last 30 s with an error of the application's own ({error_ratio:%}), mostly {status}{path_text}{member_text}; {past_text}"
-why = "The application is there and says itself that it failed: an exception, a database or a service that it could not use, a deploy that does not fit its configuration. Visitors see it at once, and no retry of the proxy's helps when all members do the same."
-look_at = "The application's own log at {status}: the exception and where it was thrown. What was changed last (deploy, configuration, migration, a certificate, a password that ran out)? What does it need that fails: findings of its databases, disks and name servers stand above this one when weir sees them."
-silent_when = "Fewer than 20 requests or 10 errors in 30 s, at most 2 %, or less than 3 times the share of 10 and of 60 minutes ago. 502 and 504 are the proxy's word that it got no answer (app.down, app.slow, wire.…), and so is a 503 without an answer of the application's (a limit, no member left). It is a page above 10 %. 4xx are the visitors' mistakes and not counted."
-fix = "Go back to the version or configuration before, if one came last: that is quicker than to understand it. Else mend what the exception names. If one path fails alone, switch that one off (nginx: `location = PATH { return 503; }`) so that the others have room. Check: the share is back where it was. Do not restart over and over: the errors come from what it does, and cold caches make it worse."
+summary = "{site} on {host}: {errors} of {requests} requests failed in the application in 30 s ({error_ratio:%}), mostly {status}{path_text}{member_text}; {past_text}"
+why = "The application runs and reports that it failed: an exception, a database or service it could not use, a deploy that does not match its configuration. Clients see it at once, and proxy retries do not help when all members fail the same way."
+look_at = "The application's own log at {status}: the exception and where it was thrown. What changed last (deploy, configuration, migration, certificate, expired password)? Findings on its databases, disks and name servers are listed above this one if weir sees any."
+silent_when = "Fewer than 20 requests or 10 errors in 30 s, at most 2 % errors, or less than 3× the error rate of 10 and of 60 minutes ago. 502 and 504 mean that the proxy got no answer (app.down, app.slow, wire.…), as does a 503 that the application did not send (a limit, no member left). It is a page above 10 %. 4xx are client errors and do not count."
+fix = "If a deploy or a configuration change came last, roll it back: that is faster than understanding it. Otherwise fix what the exception names. If a single path fails, switch it off (nginx: `location = PATH { return 503; }`) to free capacity for the others. Check: the error rate is back to normal. Do not restart repeatedly: the errors come from what the application does, and cold caches make it worse."
 source = "RFC 9110, 15.6 (5xx); field notes C (promote, look at errors, roll back); fault lab F37"
 [chart]
-title = "Errors of the application's own, and requests"
+title = "Application errors and requests"
 unit = ""
 sql = """
 select date_bin(interval '10 seconds', ts) as ts,
@@ -60,10 +60,10 @@ past as (
   from past_rows group by host, site having count(*) >= 20
 )
 select s.host, s.site, s.requests, s.errors, cast(s.errors as double) / s.requests as error_ratio, c.status, p.past_ratio, s.members, s.bad_members,
-  case when t.errors > 0.8 * s.errors then concat(', nearly all of them for ', t.url_path) else '' end as path_text,
+  case when t.errors > 0.8 * s.errors then concat(', nearly all for ', t.url_path) else '' end as path_text,
   case when s.members > 1 then concat(', from ', s.bad_members, ' of ', s.members, ' members') else '' end as member_text,
-  case when p.past_ratio is null then 'there is no past to compare with'
-       else concat('before it was ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
+  case when p.past_ratio is null then 'no history to compare with'
+       else concat('before: ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
   p.past_ratio is null or cast(s.errors as double) / s.requests > 3 * p.past_ratio as opens,
   case when s.errors > 0.1 * s.requests then 'page' else 'mail' end as class
 from sites s

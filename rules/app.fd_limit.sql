@@ -1,6 +1,6 @@
 /*---
 id = "app.fd_limit"
-title = "A process may not open more files: connections are refused or wait"
+title = "File-descriptor limit reached"
 tier = "app"
 class = "page"
 for = "0s"
@@ -15,10 +15,10 @@ select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $n
 limit 1"""
 subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"
-why = "Every connection is an open file. At its limit the process cannot accept another one: new visitors wait in the accept queue until that overflows, and it cannot open files or connections of its own either. What it holds already goes on working, so it looks alive."
-look_at = "How many and of what kind: `ls -l /proc/PID/fd | wc -l` against \"Max open files\" in /proc/PID/limits. Rising for hours: a leak (sock_stat.tcp_close_wait rising: tcp.close_wait_leak). Rising with the traffic: the limit is too low."
-silent_when = "No log that weir follows said \"Too many open files\" (EMFILE or ENFILE) within 30 s. One line is enough: the limit is a wall. A page when the line tells of nginx's errno 24 or of accept(), else a mail: an application may only quote the words. And no process that holds a listening socket has more than 80 % (mail) or 98 % (page) of the descriptors that it may have; other processes are not counted."
-fix = "{fix_text} Check: the line does not come again and the number of /proc/PID/fd stays below half of the limit. A restart gives room at once; if the number then grows again without more traffic, it is a leak and no limit helps."
+why = "Every connection is an open file. At its limit the process cannot accept another one: new clients wait in the accept queue until it overflows, and the process cannot open files or connections of its own either. Existing connections keep working, so it looks alive."
+look_at = "How many and of what kind: `ls -l /proc/PID/fd | wc -l` against \"Max open files\" in /proc/PID/limits. Rising for hours: a leak (sock_stat.tcp_close_wait rises too: tcp.close_wait_leak). Rising with the traffic: the limit is too low."
+silent_when = "No followed log contained \"Too many open files\" (EMFILE or ENFILE) within 30 s, and no process with a listening socket uses more than 80 % (mail) or 98 % (page) of its limit; other processes do not count. One log line is enough, because the limit is hard: a page for nginx's errno 24 or accept(), else a mail, since an application may only quote the words."
+fix = "{fix_text} Check: the line does not come back and the number of /proc/PID/fd stays below half of the limit. A restart frees descriptors at once; if the number then grows again without more traffic, it is a leak and no limit helps."
 source = "fault lab F17 (41 files of 40, accept queue 33 of 32); accept(2) EMFILE, ENFILE; systemd.exec(5) LimitNOFILE"
 ---*/
 with lines_said as (
@@ -52,21 +52,21 @@ config as (
 select l.host, l.program, l.lines, substr(l.body, 1, 200) as body, l.process_id, l.open_files, l.open_files_limit, l.full_ratio,
   case when l.refusals > 0 or l.full_ratio > 0.98 then 'page' else 'mail' end as class,
   concat(
-    case when l.lines > 0 then concat('has too many open files: ', l.lines, ' lines in 30 s, such as "', substr(l.body, 1, 200), '"') else '' end,
+    case when l.lines > 0 then concat('logs too many open files: ', l.lines, ' lines in 30 s, such as "', substr(l.body, 1, 200), '"') else '' end,
     case when l.lines > 0 and l.process_id is not null then '; ' else '' end,
     case when l.process_id is not null
-      then concat('process ', l.process_id, ' has ', l.open_files, ' open files of the ', l.open_files_limit, ' that it may have') else '' end
+      then concat('process ', l.process_id, ' uses ', l.open_files, ' of ', l.open_files_limit, ' file descriptors') else '' end
   ) as what_text,
   case when l.program in ('nginx', 'haproxy', 'apache') then 'proxy' else 'app' end as tier,
   case
     when coalesce(l.body, '') like '%oo many open files in system%'
-      then 'The limit of the whole host is reached: find who holds them (`lsof | awk ''{print $1}'' | sort | uniq -c | sort -n | tail`) and raise fs.file-max in /etc/sysctl.d/90-weir.conf.'
+      then 'The limit of the whole host is reached: find which processes hold them (`lsof | awk ''{print $1}'' | sort | uniq -c | sort -n | tail`) and raise fs.file-max in /etc/sysctl.d/90-weir.conf.'
     when l.program = 'nginx' and c.file is not null
       then concat(c.file, ':', c.line, ': worker_rlimit_nofile 65536; (now ', c.arguments, '), then `nginx -t && nginx -s reload`.')
     when l.program = 'nginx'
       then 'In the main context of nginx.conf: worker_rlimit_nofile 65536; then `nginx -t && nginx -s reload`.'
     when l.program = 'haproxy' and c.file is not null
-      then concat(c.file, ':', c.line, ': take `ulimit-n ', c.arguments, '` away, HAProxy computes it from maxconn; then restart it.')
+      then concat(c.file, ':', c.line, ': remove `ulimit-n ', c.arguments, '`, HAProxy computes it from maxconn; then restart it.')
     else concat('Raise the limit of ', l.program, ': `systemctl edit` its unit with `[Service]` and `LimitNOFILE=65536`, then restart it.')
   end as fix_text
 from lines l

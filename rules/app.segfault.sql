@@ -1,6 +1,6 @@
 /*---
 id = "app.segfault"
-title = "A process crashed: it touched memory that is not its own"
+title = "Process crashed (segmentation fault)"
 tier = "app"
 class = "note"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["process"]
 needs = ["kmsg", "listener"]
 when = "select 1 from kmsg where kind = 'segfault' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 subject = "{process} on {host}"
-summary = "{process} on {host} crashed {crashes} times in 10 minutes (segmentation fault){served_text}; the last: {body}"
-why = "A bug in the program, in a library or module that it loads, or bad memory. What it was doing is lost; if nothing starts it again, so is the service. A worker that crashes and is started again by its master looks like single errors (502, reset connections)."
-look_at = "The library in the kernel's line (`in libX.so`) and whether the address is always the same; `coredumpctl info {process}`. What changed: a deploy, an update of packages in the last day (`grep ' upgrade ' /var/log/dpkg.log`). Different programs crashing on one host: test its memory."
-silent_when = "None within 10 minutes. One crash of a program that serves nothing (a tool, a job) is a note; of one that had a listening socket in the last 15 minutes a mail, from 3 on a page."
-fix = "Go back to the last version that ran (package, module or extension that the kernel's line names), keep a core for its authors (`systemctl edit` its unit: `[Service]`, `LimitCORE=infinity`), and let systemd start it again meanwhile: `Restart=on-failure`, `RestartSec=1`. Check: no new line at the same load. Never hide it with a cron job that restarts it each minute."
+summary = "{process} on {host} crashed {crashes} times in 10 minutes (segmentation fault){served_text}; last: {body}"
+why = "A bug in the program or in a library or module it loads, or faulty memory. Work in progress is lost; if nothing restarts it, so is the service. A worker that crashes and is restarted by its master appears as single errors (502, reset connections)."
+look_at = "The library in the kernel's line (`in libX.so`) and whether the address is always the same; `coredumpctl info {process}`. What changed: a deploy, a package update in the last day (`grep ' upgrade ' /var/log/dpkg.log`). Different programs crashing on one host: test its memory."
+silent_when = "No crash within 10 minutes. One crash is a note for a program that serves nothing (a tool, a job) and a mail for one that had a listening socket in the last 15 minutes; from 3 crashes it is a page."
+fix = "Roll back to the last version that worked (package, module or extension named in the kernel's line), keep a core dump for its authors (`systemctl edit` its unit: `[Service]`, `LimitCORE=infinity`), and let systemd restart it meanwhile: `Restart=on-failure`, `RestartSec=1`. Check: no new line at the same load. Never hide it with a cron job that restarts it each minute."
 source = "kernel arch/x86/mm/fault.c, show_signal_msg; core(5)"
 ---*/
 with crashes as (
@@ -30,7 +30,7 @@ served as (
   group by host, process_name
 )
 select c.host, c.process, c.crashes, c.body,
-  case when s.ports > 0 then ', and it had a listening socket' else '' end as served_text,
+  case when s.ports > 0 then ', and had a listening socket' else '' end as served_text,
   case when s.ports > 0 and s.process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy') then 'proxy' else 'app' end as tier,
   case when s.ports > 0 and c.crashes >= 3 then 'page' when s.ports > 0 then 'mail' else 'note' end as class
 from crashes c

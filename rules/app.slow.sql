@@ -1,6 +1,6 @@
 /*---
 id = "app.slow"
-title = "The application behind a proxy answers slowly"
+title = "Slow application behind a proxy"
 tier = "app"
 class = "mail"
 for = "1s"
@@ -24,11 +24,11 @@ limit 1""",
 ]
 explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow", "app.fd_limit", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "redis.evictions", "app.blocked_on_store", "tcp.listen_overflow", "tcp.accept_queue_high"]
 subject = "{upstream}"
-summary = "the application at {upstream} takes {app_p95:duration} for the slowest twentieth (half: {app_p50:duration}) of {requests} requests in {window_seconds} s; {app_share:%} of the time is spent in it, connecting takes {connect_p95:duration}; {past_text}"
-why = "By the proxy's clock the time goes by between the connection to the application and the first byte of its answer. Connecting is quick, so neither the network nor a full accept queue is to blame, and the visitor takes the answer as fast as before: the application itself, or what it waits for, is slow."
-look_at = "One instance or all of them? `select upstream_address, count(*), percentile(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its processor (cpu_stat, cgroup_stat) and its own log."
-silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 or a median below it (who waits for an answer sends no more requests, so the quick ones of before are the most for long); less than 80 % of the requests' time in the application; or, when there is a past, p95 below twice the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before: what it waits for gets time to be named first. 250 ms is a default: `weir thresholds app.slow` says what it should be here; 80 % is an opinion. While an accept queue of the host overflows or is full and no answer came within 10 s, it is a part of that finding: then the application does not even take connections. A slow reader does not count here, because only the time to the first byte of the answer is taken. Long polls, event streams and reports that are slow by nature look the same: key them out by a copy of this rule with a condition on url_path."
-fix = "Look into {upstream} and not into the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, raise its workers if all are busy while processors are idle. As a brake meanwhile, at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries to a slow application make it slower). Check: app_p95 of this finding falls."
+summary = "{upstream} is slow: p95 {app_p95:duration}, p50 {app_p50:duration} over {window_seconds} s ({requests} requests); {app_share:%} of the time is in the application, connect p95 {connect_p95:duration}; {past_text}"
+why = "The proxy measures the time between the connection to the application and the first byte of its response. Connecting is fast, so neither the network nor a full accept queue is to blame, and clients read responses as fast as before: the application itself, or something it waits for, is slow."
+look_at = "One instance or all of them? `select upstream_address, count(*), percentile(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its CPU (cpu_stat, cgroup_stat) and its own log."
+silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 requests or a median below it (blocked clients send no more requests, so earlier fast ones dominate for a while); less than 80 % of the time in the application; or, with history, p95 below 2× the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before, which leaves time to name a deeper cause first. 250 ms is a default: `weir thresholds app.slow` gives the value for this fleet; 80 % is an opinion. While an accept queue of the host overflows or is full and no response came within 10 s, this finding belongs to that one: the application does not even accept connections. A slow reader does not count, because only the time to the first byte is measured. Long polls, event streams and slow reports look the same: exclude them with a copy of this rule and a condition on url_path."
+fix = "Work on {upstream}, not on the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, or raise its workers if all are busy while CPUs are idle. Meanwhile limit the damage at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries make a slow application slower). Check: app_p95 of this finding falls."
 source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
 [chart]
 title = "Time in the application, p50 and p95"
@@ -70,7 +70,7 @@ with recent as (
     and tier in ('proxy', 'edge') and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
 ),
 now_ as (
-  -- Of 15 s, or when most of those were quick, of the last 3.
+  -- The last 15 s, or the last 3 s if most requests of the 15 s were fast.
   select host, upstream, case when percentile(app, 0.95) >= $threshold then 15 else 3 end as window_seconds,
     case when percentile(app, 0.95) >= $threshold then count(*) else count(*) filter (where is_last) end as requests,
     case when percentile(app, 0.95) >= $threshold then percentile(app, 0.95) else percentile(app, 0.95) filter (where is_last) end as app_p95,
@@ -122,7 +122,7 @@ past as (
   from slices where n >= 20
   group by host, upstream
 ),
--- Proxies behind proxies: while what the inner one waits for is slow, the outer one's wait for the inner one is the same time.
+-- Chained proxies: the outer proxy's wait for the inner one is the same time as the inner one's wait.
 fronts as (
   select distinct server_port from listener
   where tier in ('proxy', 'edge') and ts > $now - interval '10 seconds' and ts <= $now
@@ -135,11 +135,11 @@ outer_hops as (
 )
 select n.host, n.upstream, n.window_seconds, n.requests, n.errors, n.app_p95, n.app_p50, n.connect_p95, n.app_share,
   p.past_p95, coalesce(s.url_path, 'unknown') as slowest_path, s.app_mean as slowest_path_mean,
-  case when p.past_p95 is null then 'there is no past to compare with'
-       else concat('in the last hour it was ', cast(round(p.past_p95 * 1000) as bigint), ' ms') end as past_text,
-  -- Nobody is called before it is known what it waits for: what lies deeper needs some seconds more to be seen.
+  case when p.past_p95 is null then 'no history to compare with'
+       else concat('p95 in the last hour: ', cast(round(p.past_p95 * 1000) as bigint), ' ms') end as past_text,
+  -- Page only once a deeper cause had time to show: it needs some seconds more to be detected.
   case when n.app_p95 >= 1.0 and n.early_p95 >= 1.0 then 'page' else 'mail' end as class,
-  -- Who takes no connection gives no answer; who is slow fills its accept queue.
+  -- A process that accepts nothing answers nothing; a slow one fills its accept queue.
   case when n.answered > 0 then 'disk.stuck, disk.member_outlier, disk.slow, mem.thrash, cpu.steal, cpu.cgroup_throttled, proxy.worker_blocked, dns.resolver_slow, app.fd_limit, pg.lock_pileup, db.not_answering, db.connections_exhausted, redis.evictions, app.blocked_on_store' end as explained_by,
   p.past_p95 is null or n.app_p95 >= 2 * p.past_p95 as opens
 from now_ n

@@ -1,6 +1,6 @@
 /*---
 id = "app.slow_url"
-title = "A URL is slow: the application thinks long before its first byte"
+title = "Slow URL: high time to first byte"
 tier = "app"
 class = "mail"
 for = "1s"
@@ -11,11 +11,11 @@ explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", 
 needs = ["wire_request", "wire_slice", "request"]
 when = "select 1 from wire_request where think_seconds >= $threshold and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{url_template} on port {server_port} of {host}"
-summary = "{url_template} on port {server_port} of {host} takes {think_p95:duration} from the last byte of the request to the first of the answer (p95 of {requests} requests in 30 s){others_text}; {way_text}"
-why = "By the clock of the wire the whole request had arrived and nothing came back: neither the network nor the client is in this time, and what another server behind this port needed is taken off. The program on this port is slow for this URL."
-look_at = "`select r.url_path, w.think_seconds, w.request_first_ts from wire_request w join request r on r.source = w.source and r.source_offset = w.source_offset where w.url_template = '{url_template}' order by 2 desc limit 20`: one argument or all? Then a profile of this route, and what it asks (database, cache, other services)."
-silent_when = "Fewer than 10 requests in 30 s, p95 below the threshold (200 ms is a default: `weir thresholds app.slow_url` says what it should be here), or below three times what the port's other URLs take (when there are none: below a second). When packets of that time are missing at the tap nothing is said. Long polls and reports are slow by nature: copy the rule with a condition on url_template. app.slow judges proxies' logs and all URLs together."
-fix = "Look into the code behind {url_template}, not into the proxy or the network: find what it waits for, add an index or a cache, or take it out of the request. As a brake, limit how many of them run at once (nginx `limit_conn`), so that fast URLs do not wait behind it. Check: think_p95 of this finding falls."
+summary = "{url_template} on port {server_port} of {host}: think time p95 {think_p95:duration} (last request byte to first response byte) over 30 s ({requests} requests){others_text}; {way_text}"
+why = "On the wire the whole request had arrived and nothing came back: this time includes neither the network nor the client, and calls to other servers are subtracted. The program on this port is slow for this URL."
+look_at = "`select r.url_path, w.think_seconds, w.request_first_ts from wire_request w join request r on r.source = w.source and r.source_offset = w.source_offset where w.url_template = '{url_template}' order by 2 desc limit 20`: one argument or all? Then profile this route and what it calls (database, cache, other services)."
+silent_when = "Fewer than 10 requests in 30 s, p95 below the threshold (200 ms is a default: `weir thresholds app.slow_url` gives the value for this fleet), or below 3× the port's other URLs (without other URLs: below 1 s). Silent while the tap missed packets of that time. Long polls and reports are slow by nature: copy the rule with a condition on url_template. app.slow judges proxy logs and all URLs together."
+fix = "Work on the code behind {url_template}, not on the proxy or the network: find what it waits for, add an index or a cache, or move it out of the request. To limit the damage, cap how many of them run at once (nginx `limit_conn`), so that fast URLs do not queue behind them. Check: think_p95 of this finding falls."
 source = "fault lab 3_slow_app (only /app/search: 1,348 ms of think time, the rest as before)"
 [chart]
 title = "Think time of this URL (p95)"
@@ -76,10 +76,10 @@ select r.host, r.server_port, r.url_template, r.requests, r.think_p95, r.think_p
   case when r.url_count > 1 then r.fastest_p95 end as fastest_p95, r.url_count,
   case when r.with_child * 2 > r.requests then 'proxy' else 'app' end as tier,
   case when r.url_count > 1 and r.think_p95 >= 3 * r.fastest_p95
-       then concat(', the fastest other URL of the port ', cast(cast(round(1000.0 * r.fastest_p95) as bigint) as varchar), ' ms')
+       then concat(', fastest other URL on the port: ', cast(cast(round(1000.0 * r.fastest_p95) as bigint) as varchar), ' ms')
        else '' end as others_text,
-  case when r.with_child * 2 > r.requests then 'what it asked another server is taken off: the program on this port keeps the request itself'
-       else concat('sending the answer takes ', cast(cast(round(1000.0 * r.transfer_p95) as bigint) as varchar), ' ms') end as way_text
+  case when r.with_child * 2 > r.requests then 'calls to other servers are subtracted, so the time is spent in the program on this port'
+       else concat('sending the response takes ', cast(cast(round(1000.0 * r.transfer_p95) as bigint) as varchar), ' ms') end as way_text
 from ranked r left join lossy l on l.host = r.host and l.server_port = r.server_port
 where l.host is null and r.requests >= 10 and r.think_p95 >= $threshold
   and ((r.url_count > 1 and r.think_p95 >= 3 * r.fastest_p95) or r.think_p95 >= 1.0)

@@ -1,6 +1,6 @@
 /*---
 id = "app.throughput_drop"
-title = "Far fewer requests than at this time of the last days"
+title = "Far fewer requests than usual at this time of day"
 tier = "app"
 class = "mail"
 for = "2m"
@@ -11,14 +11,14 @@ explained_by = ["app.down", "tcp.listen_overflow", "wire.syn_blackhole", "wire.h
 needs = ["request"]
 when = "select 1 from request where ts > $now - interval '1 day' - interval '10 minutes' and ts <= $now - interval '1 day' limit 1"
 subject = "requests in {source} of {host}"
-summary = "{source} on {host} has {requests} requests in 10 minutes; at this time of the last {days} days it had {least} to {most}"
-why = "Nothing needs to fail for requests to stay away: a name that points elsewhere, a balancer that sends the traffic to others, a feed that is cut, a form whose button is broken. What arrives is served well, so no other rule sees it."
-look_at = "Do the siblings miss it as well (`select host, count(*) from request … group by 1`)? One host: balancer, its health check. All: DNS, certificate, the provider's line, a release that changed the page. Does the log itself go on: log.ship_lag, log.rotated_unfinished? A holiday?"
-silent_when = "At least half of the smallest number of the same ten minutes on the last seven days (a default), fewer than 3 such days in the store, or fewer than 200 requests in each of them. Holidays look like a fault. A source that is new or was renamed has no past. Sites whose weekends are quieter than half of a weekday are measured against their own quietest day."
-fix = "Follow the way of a visitor from outside: `dig NAME` at two public resolvers, `curl -v https://NAME/` from outside the network, then the balancer's own counts, and stop where the number of requests falls. Undo the last change of that place. Check: requests of the next ten minutes are back in the range of the other days."
-source = "field notes C (a stream that goes on with less volume); the range of the same time on other days instead of a fixed threshold"
+summary = "{source} on {host}: {requests} requests in 10 minutes, against {least} to {most} at this time of the last {days} days"
+why = "Requests can stay away without anything failing: a name that points elsewhere, a balancer that sends the traffic to others, a broken feed, a form whose button does nothing. Requests that do arrive are served well, so no other rule fires."
+look_at = "Do the siblings miss them as well (`select host, count(*) from request … group by 1`)? One host: balancer, its health check. All: DNS, certificate, the provider's line, a release that changed the page. Does the log itself continue: log.ship_lag, log.rotated_unfinished? A holiday?"
+silent_when = "At least half of the smallest count of the same ten minutes on the last seven days (a default), fewer than 3 such days in the store, or fewer than 200 requests in each of them. Holidays look like a fault. A new or renamed source has no history. Sites whose weekends are below half of a weekday are compared with their own quietest day."
+fix = "Follow a client's path from outside: `dig NAME` at two public resolvers, `curl -v https://NAME/` from outside the network, then the balancer's own counts, and stop where the number of requests falls. Undo the last change there. Check: requests of the next ten minutes are back in the range of the other days."
+source = "field notes C (a stream that continues with less volume); the range of the same time on other days instead of a fixed threshold"
 [chart]
-title = "Requests a minute"
+title = "Requests per minute"
 unit = ""
 sql = """
 select date_trunc('minute', ts) as ts, count(*) as requests from request

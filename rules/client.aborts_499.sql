@@ -1,6 +1,6 @@
 /*---
 id = "client.aborts_499"
-title = "Many clients go away before they have their answer"
+title = "Many clients abort before the response"
 tier = "client"
 class = "note"
 for = "10s"
@@ -26,14 +26,14 @@ having count(*) >= 100
 limit 1""",
 ]
 subject = "clients of {server}"
-summary = "clients of {server} on {host} closed {aborts} of {requests} requests in the last minute before the answer ({abort_ratio:%}), half of them within {patience_seconds:duration}; {past_text}"
-why = "nginx writes 499, HAProxy C… and weir's edge client_closed when the client closes first: it is the client's patience, not an error of ours. Either answers have become slower than people wait, or the clients changed: an app's own time-out, a health check, a page that cancels its requests."
-look_at = "Were those requests slow (`percentile(duration_seconds, 0.5)` of status 499)? If all end at the same second, it is a time-out of the client or of the balancer before. `select user_agent_original, url_path, count(*) … where http_response_status_code = 499 group by 1, 2`: one application or one path?"
-silent_when = "Fewer than 10 in a minute, at most the threshold (5 %, unless one was mined) of at least 100 requests, or less than 3 times the share of 10 and 60 minutes ago. A reload of the page and beacons sent while a page closes end so too. While the application is slow or down, that finding is the cause. The 5 % is a default: `weir thresholds client.aborts_499` says what it should be here."
-fix = "Look below first: when app.slow or app.down is there, mend that. When the answers are as quick as before, find the client that is impatient: its time-out must be longer than the slowest good answer; a health check that closes early wants an answer of its own (nginx `location = /health { return 200; }`). Work for clients that are gone can be ended: it is nginx's default (`proxy_ignore_client_abort off;`), HAProxy `option abortonclose`. Check: the share falls. Do not count 499 as errors of the site."
+summary = "clients of {server} on {host} aborted {aborts} of {requests} requests in the last minute ({abort_ratio:%}), half within {patience_seconds:duration}; {past_text}"
+why = "nginx logs 499, HAProxy C… and weir's edge client_closed when the client closes first: the client gave up, the server did not fail. Either responses have become slower than clients wait, or the clients changed: an app's own timeout, a health check, a page that cancels its requests."
+look_at = "Were those requests slow (`percentile(duration_seconds, 0.5)` of status 499)? If all end at the same second, it is a timeout of the client or of a balancer in front. `select user_agent_original, url_path, count(*) … where http_response_status_code = 499 group by 1, 2`: one application or one path?"
+silent_when = "Fewer than 10 aborts in a minute, at most the threshold (5 %, unless one was mined) of at least 100 requests, or less than 3× the share of 10 and of 60 minutes ago. Page reloads and beacons sent while a page closes look the same. While the application is slow or down, that finding is the cause. The 5 % is a default: `weir thresholds client.aborts_499` gives the value for this fleet."
+fix = "If app.slow or app.down is open, fix that first. If responses are as fast as before, find the impatient client: its timeout must be longer than the slowest good response; give a health check that closes early its own response (nginx `location = /health { return 200; }`). Work for clients that have gone can be cancelled: nginx does so by default (`proxy_ignore_client_abort off;`), HAProxy with `option abortonclose`. Check: the share falls. Do not count 499 as errors of the site."
 source = "fault lab N01 (20 aborts, 20 times 499); nginx ngx_http_request.h; HAProxy documentation 8.5, termination states"
 [chart]
-title = "Requests, and those that clients closed"
+title = "Requests and client aborts"
 unit = ""
 sql = """
 select date_bin(interval '10 seconds', ts) as ts, count(*) as requests,
@@ -80,8 +80,8 @@ past as (
   having count(*) >= 50
 )
 select r.host, r.server, r.requests, r.aborts, r.patience_seconds, cast(r.aborts as double) / r.requests as abort_ratio, p.past_ratio,
-  case when p.past_ratio is null then 'there is no past to compare with'
-       else concat('before it was ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
+  case when p.past_ratio is null then 'no history to compare with'
+       else concat('before: ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
   p.past_ratio is null or cast(r.aborts as double) / r.requests > 3 * p.past_ratio as opens
 from recent r
 left join past p on p.host = r.host and p.server = r.server

@@ -1,6 +1,6 @@
 /*---
 id = "client.slow_reader"
-title = "Clients take their answers slowly"
+title = "Slow clients: responses wait for the reader"
 tier = "client"
 class = "note"
 for = "1s"
@@ -21,14 +21,14 @@ having count(*) >= 5
 limit 1""",
 ]
 subject = "clients of {server}{port_text}"
-summary = "clients of {server}{port_text} take {client_p95:duration} (p95 of {requests} slow and fast requests in {window_seconds} s) after the answer was ready; {slow_requests} of them spend {client_share:%} of their time so, the application needs {app_p95:duration}"
-why = "By the proxy's clock the application's answer is complete and the proxy waits for the client to take it (or, with uploads, for the client to send). The servers have nothing to do with it; without this subtraction the same requests look like a slow site."
-look_at = "Who they are: `select client_address, user_agent_original, count(*), avg(response_bytes) from request … group by 1, 2`. One network (a carrier), one kind of client, or large downloads? Loss or round-trip time towards them: RetransSegs in tcp_stat."
-silent_when = "Fewer than 20 requests in 30 s, fewer than 5 slow ones, p95 of the client's share below the threshold (1 s is a default: `weir thresholds client.slow_reader` says what it should be here) and, in the last 6 s, less than half of the time of all requests spent so (quick clients ask more often, and would hide the slow ones among their requests), or less than 80 % of the slow requests' time is the client's. HAProxy's log has one time for the application's body and the client together, so its rows do not count; nor do small answers that come from no upstream. Large downloads are slow readers by nature: it is only a note."
-fix = "Nothing at the servers is slow: leave workers and time-outs of the application alone. Let the proxy hold the answer so that no application worker waits for the client (nginx `proxy_buffering on;` which is the default, `proxy_buffers 16 16k;`), end the dead ones (`send_timeout 30s;`), keep slow clients out of latency alarms (this finding's column client_p95 is their part), and send less to them: compression, smaller images, a CDN near them. Check: nothing to do here; app.slow is the rule that would name the application."
+summary = "clients of {server}{port_text} are slow readers: p95 {client_p95:duration} after the response was ready ({requests} requests in {window_seconds} s); {slow_requests} slow requests spend {client_share:%} of their time so; application p95 {app_p95:duration}"
+why = "The application's response is complete and the proxy waits for the client to read it (or, with uploads, to send). The servers are not at fault; without this subtraction the same requests look like a slow site."
+look_at = "Which clients: `select client_address, user_agent_original, count(*), avg(response_bytes) from request … group by 1, 2`. One network (a carrier), one kind of client, or large downloads? Packet loss or round-trip time to them: RetransSegs in tcp_stat."
+silent_when = "Fewer than 20 requests in 30 s; fewer than 5 slow ones; p95 of the client's time below the threshold (1 s is a default: `weir thresholds client.slow_reader` gives the value for this fleet) and, in the last 6 s, less than half of the total request time spent so (fast clients send more requests and would hide the slow ones); or less than 80 % of the slow requests' time is the client's. HAProxy logs one time for the application's body and the client together, so its rows do not count; nor do small responses without an upstream. Large downloads are slow by nature: it is only a note."
+fix = "The servers are not slow: leave workers and timeouts of the application alone. Let the proxy buffer the response so that no application worker waits for the client (nginx `proxy_buffering on;`, the default, and `proxy_buffers 16 16k;`), end dead connections (`send_timeout 30s;`), subtract slow clients from latency alerts (column client_p95 of this finding), and send less to them: compression, smaller images, a CDN near them. Check: nothing to do here; app.slow is the rule that would name the application."
 source = "subtraction of the proxy's times: duration_seconds - upstream_response_seconds; fault lab F26 (request 25.3 s, upstream 0.026 s)"
 [chart]
-title = "Time that clients take, and that the application takes (p95)"
+title = "Client time and application time (p95)"
 unit = "s"
 sql = """
 select date_bin(interval '5 seconds', ts) as ts,

@@ -1,6 +1,6 @@
 /*---
 id = "clock.hub_skew"
-title = "A host's clock differs from the hub's"
+title = "Host clock differs from the hub's"
 tier = "host"
 class = "mail"
 for = "10s"
@@ -11,10 +11,10 @@ needs = ["agent_link"]
 when = "select 1 from agent_link where abs(clock_offset_seconds) > 2 and ts > $now - interval '2 minutes' and ts <= $now limit 1"
 subject = "clock of {host}"
 summary = "the clock of {host} is {off_seconds:duration} {direction} the hub's; {others_text}"
-why = "A host's rows bear the time of its own clock. Rules look at the last seconds of the hub's: of a host that is behind they see nothing and it looks silent, one that is ahead is seen late, and what happened first on which host cannot be told."
-look_at = "`timedatectl` and `chronyc tracking` on {host} and on the hub: which of them is steered? Several hosts that are off by the same are right, and the hub is wrong. `select ts, host, clock_offset_seconds, round_trip_seconds from agent_link order by ts desc limit 50`."
-silent_when = "At most 2 s apart, after half of the time that question and answer took. Agents are asked every 10 s as long as they are connected; those that send without an invitation (http://127.0.0.1…) are on the hub's own host."
-fix = "On the one that is wrong: `apt-get install chrony && systemctl enable --now chrony`, then `chronyc makestep` once, but not while a database runs there: chrony slews it (`maxslewrate` says how fast). Check: clock_offset_seconds of agent_link is below 0.1 within a minute. Rows that were written before keep their times."
+why = "A host's rows carry the time of its own clock, and rules evaluate the hub's last seconds. A host that is behind looks silent, a host that is ahead is seen late, and the order of events across hosts is wrong."
+look_at = "`timedatectl` and `chronyc tracking` on {host} and on the hub: which one is synchronised? If several hosts differ by the same amount, the hub is wrong. `select ts, host, clock_offset_seconds, round_trip_seconds from agent_link order by ts desc limit 50`."
+silent_when = "At most 2 s apart, after subtracting half of the round-trip time. Connected agents are measured every 10 s; those that send without an invitation (http://127.0.0.1…) run on the hub's own host."
+fix = "On the wrong host: `apt-get install chrony && systemctl enable --now chrony`, then `chronyc makestep` once, but not while a database runs there: chrony slews it (`maxslewrate` sets how fast). Check: clock_offset_seconds of agent_link is below 0.1 within a minute. Existing rows keep their times."
 source = "NTP's offset and delay (RFC 5905, section 8); fault lab F20"
 ---*/
 with heard as (
@@ -34,8 +34,8 @@ fleet as (
 select n.host, abs(n.off) as off_seconds, case when n.off > 0 then 'ahead of' else 'behind' end as direction,
   f.hosts, f.off_hosts,
   case when f.off_hosts >= 3 and f.off_hosts * 2 > f.hosts and f.spread < 4
-    then concat(cast(f.off_hosts as varchar), ' of ', cast(f.hosts as varchar), ' hosts are off by the same: the hub''s clock is the wrong one')
-    else concat(cast(f.off_hosts as varchar), ' of ', cast(f.hosts as varchar), ' hosts are off') end as others_text,
+    then concat(cast(f.off_hosts as varchar), ' of ', cast(f.hosts as varchar), ' hosts differ by the same amount: the hub''s clock is wrong')
+    else concat(cast(f.off_hosts as varchar), ' of ', cast(f.hosts as varchar), ' hosts differ') end as others_text,
   case when abs(n.off) > 30 then 'page' else 'mail' end as class
 from now_off n cross join fleet f
 where n.is_off

@@ -1,6 +1,6 @@
 /*---
 id = "clock.skew"
-title = "A log's times differ from the host's clock"
+title = "Log timestamps differ from the host clock"
 tier = "host"
 class = "mail"
 for = "10s"
@@ -14,16 +14,16 @@ select 1 from request where abs(cast(observed_ts as bigint) - cast(ts as bigint)
 union all select 1 from log where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds'
 union all select 1 from ship where least_age_seconds > 2 and timed_lines >= 20 and ts > $now - interval '1 minute' and ts <= $now limit 1"""
 subject = "{source} on {host}"
-summary = "the lines of {source} on {host} are {skew_seconds:duration} {direction} the host's clock (median of {lines} lines of the last {window_seconds} s){zone_text}"
-why = "weir compares the time in each line with the clock of the same host when it reads the line. Lines from the future are in no window of \"now\", lines from the past come too late for it: searches miss them, rules see gaps and bursts that were not there, and the order of events across tiers is wrong."
-look_at = "A whole number of quarter hours is a time zone: the program writes local time without saying so. Other differences: `timedatectl` and `chronyc tracking` on the host that wrote the line (with central logs that is another one: see its name in the line), or a container with a faked or frozen clock."
-silent_when = "At most 2 s, fewer than 20 lines, or a log that weir is behind with (`ship`). Lines that are only late are no skew: a log is called late when even its quickest line is, so buffered logs (nginx `buffer=… flush=1m`) stay silent, and only when its lines were read over 40 s and more: what was there before weir came is old and not late. Lines of files are also told by their pace (`ship`): 20 or more that were written as far apart as their times are, for 4 s and more, and all are late by the same, within 2 s; so hours are seen as well as seconds. Logs in buckets, which come late as a whole, are not looked at so. Clocks ahead are seen up to 15 hours. Whether the host's own clock is right cannot be told from this."
-fix = "Time zone: let the program write the offset or UTC (nginx `$time_iso8601` or `$msec`, Java `XXX`, Python `%z`; containers: `TZ=UTC`), or set the host to UTC. Clock: `systemctl enable --now chrony`, then `chronyc makestep` once; inside of containers there is no clock of their own to set. Check: the next lines are within 2 s. Do not step the clock of a database's host while it runs: `chronyc` slews it."
+summary = "lines of {source} on {host} are {skew_seconds:duration} {direction} the host's clock (median of {lines} lines in {window_seconds} s){zone_text}"
+why = "weir compares the timestamp of each line with the host's clock when it reads the line. Lines from the future are in no window of \"now\", lines from the past arrive too late for it: searches miss them, rules see gaps and bursts that did not happen, and the order of events across tiers is wrong."
+look_at = "A multiple of 15 minutes is a time zone: the program writes local time without an offset. Other differences: `timedatectl` and `chronyc tracking` on the host that wrote the line (with central logs another host: see the host name in the line), or a container with a faked or frozen clock."
+silent_when = "At most 2 s, fewer than 20 lines, or a log that weir lags behind on (`ship`). Late lines are not skew: a log counts as late when even its fastest line is, so buffered logs (nginx `buffer=… flush=1m`) stay silent, and only when its lines were read over 40 s or more: content older than weir's start is old, not late. File logs are also judged by their pace (`ship`): 20 or more lines written over 4 s or more, spaced as their timestamps are, all late by the same amount within 2 s; so an offset of hours is detected as well as one of seconds. Logs in buckets arrive late as a whole and are excluded. Clocks ahead are detected up to 15 hours. This does not show whether the host's own clock is right."
+fix = "Time zone: let the program write the offset or UTC (nginx `$time_iso8601` or `$msec`, Java `XXX`, Python `%z`; containers: `TZ=UTC`), or set the host to UTC. Clock: `systemctl enable --now chrony`, then `chronyc makestep` once; containers use the host's clock. Check: the next lines are within 2 s. Do not step the clock of a database host while it runs: `chronyc` slews it."
 source = "fault lab F20 (89.98 s); field notes A (lines from the future poison search)"
 ---*/
 with lines as (
   select host, source, observed_ts, observed_ts > $now - interval '15 seconds' as is_last,
-    -- Some proxies log the time at which a request began, when it is over: what it took makes no line late.
+    -- Some proxies log a request's start time at its end: its duration does not make the line late.
     case when observed_ts > ts then greatest(date_part('epoch', observed_ts) - date_part('epoch', ts) - coalesce(duration_seconds, 0), 0)
       else date_part('epoch', observed_ts) - date_part('epoch', ts) end as delay
   from request
@@ -37,7 +37,7 @@ with lines as (
     and observed_ts > $now - interval '60 seconds' and observed_ts <= $now and source not like 'weir:%'
 ),
 counted as (
-  -- A log of many lines is judged by the last 15 s, another one by a minute.
+  -- A busy log is judged by its last 15 s, any other by the last minute.
   select host, source, count(*) filter (where is_last) >= 20 as is_quick, count(*) as lines,
     count(*) filter (where is_last) as last_lines, approx_percentile_cont(delay, 0.5) as median_delay,
     approx_percentile_cont(delay, 0.5) filter (where is_last) as last_median_delay, min(delay) as least_delay,
@@ -54,7 +54,7 @@ sources as (
   from counted
   where case when is_quick then last_median_delay else median_delay end < -2 or (least_delay > 2 and span_seconds >= 40)
 ),
--- What the agent says of lines that are written at the pace of their times.
+-- The agent's measure of lines written at the pace of their timestamps.
 paced as (
   select host, source, timed_lines, least_age_seconds, greatest_age_seconds, timed_span_seconds,
     row_number() over (partition by host, source order by ts desc) as place
@@ -91,6 +91,6 @@ judged as (
 )
 select *,
   case when skew_seconds > 890 and abs(skew_seconds - 900 * round(skew_seconds / 900)) < 10
-    then concat(': a time zone, ', cast(round(skew_seconds / 900) * 15 as bigint), ' minutes away') else '' end as zone_text,
+    then concat(': a time zone offset of ', cast(round(skew_seconds / 900) * 15 as bigint), ' minutes') else '' end as zone_text,
   case when skew_seconds > 30 and not (skew_seconds > 890 and abs(skew_seconds - 900 * round(skew_seconds / 900)) < 10) then 'page' else 'mail' end as class
 from judged

@@ -1,6 +1,6 @@
 /*---
 id = "clock.unsynced"
-title = "Nobody keeps the host's clock, or it was set by a jump"
+title = "Host clock not synchronised, or stepped"
 tier = "host"
 class = "note"
 for = "0s"
@@ -11,10 +11,10 @@ needs = ["clock_stat"]
 when = "select 1 from clock_stat where (not is_synchronized or step_seconds is not null) and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 subject = "clock of {host}"
 summary = "{summary_text}"
-why = "Times in logs, certificates, tokens and replication all trust the clock. A quartz drifts by seconds a day; after a jump, durations that were measured across it are wrong, and timers of programs fire at once or not at all."
-look_at = "`timedatectl`, `chronyc tracking`, `systemctl status chrony systemd-timesyncd ntp`. After a jump: who set it (`journalctl -u chrony`), did the machine sleep or move to another host?"
-silent_when = "A time daemon has told the kernel that the clock is right, or has not for less than an hour; steps of less than 1 s. In containers the host's state is seen. A hypervisor that keeps the guest's clock by itself (without the kernel's knowledge) is told all the same, so this is only a note."
-fix = "`apt-get install chrony && systemctl enable --now chrony` (one daemon only: stop systemd-timesyncd and ntpd). It slews small differences; `makestep 1 3` in /etc/chrony/chrony.conf lets it step in its first three updates only, so that a running database sees no jump. Check: `chronyc tracking` says `Leap status: Normal`, is_synchronized of clock_stat is true."
+why = "Timestamps in logs, certificates, tokens and replication all depend on the clock. A quartz drifts by seconds a day; after a step, durations measured across it are wrong, and timers fire at once or not at all."
+look_at = "`timedatectl`, `chronyc tracking`, `systemctl status chrony systemd-timesyncd ntp`. After a step: what set it (`journalctl -u chrony`), did the machine sleep or migrate to another host?"
+silent_when = "A time daemon keeps the kernel clock synchronised, or stopped less than an hour ago; steps of less than 1 s. In containers this is the host's state. A guest whose hypervisor keeps the clock (unknown to the kernel) is reported too, so this is only a note."
+fix = "`apt-get install chrony && systemctl enable --now chrony` (one daemon only: stop systemd-timesyncd and ntpd). It slews small differences; `makestep 1 3` in /etc/chrony/chrony.conf allows a step in the first three updates only, so that a running database sees no jump. Check: `chronyc tracking` shows `Leap status: Normal`, is_synchronized of clock_stat is true."
 source = "adjtimex(2), STA_UNSYNC; fault lab F20"
 ---*/
 with rows as (
@@ -38,6 +38,6 @@ stepped as (
   having count(*) filter (where abs(step_seconds) > 1) > 0
 )
 select host, what, max_error_seconds, step_seconds, span_seconds,
-  case when what = 'step' then concat('the clock of ', host, ' was set by ', cast(round(step_seconds * 10) / 10 as varchar), ' s within the last 10 minutes')
-    else concat('no time daemon has kept the clock of ', host, ' for an hour (the kernel counts with an error of ', cast(round(max_error_seconds * 10) / 10 as varchar), ' s)') end as summary_text
+  case when what = 'step' then concat('the clock of ', host, ' was stepped by ', cast(round(step_seconds * 10) / 10 as varchar), ' s in the last 10 minutes')
+    else concat('no time daemon has synchronised the clock of ', host, ' for an hour (kernel error estimate ', cast(round(max_error_seconds * 10) / 10 as varchar), ' s)') end as summary_text
 from (select * from unsynced union all select * from stepped) as both

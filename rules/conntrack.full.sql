@@ -1,6 +1,6 @@
 /*---
 id = "conntrack.full"
-title = "The connection tracking table is full or nearly so: packets of new connections are dropped"
+title = "Connection-tracking table full: packets dropped"
 tier = "kernel"
 class = "page"
 for = "0s"
@@ -15,11 +15,11 @@ select 1 from conntrack_stat where (drops_increase > 0 or early_drops_increase >
   and ts > $now - interval '60 seconds' and ts <= $now
 limit 1"""
 subject = "connection tracking of {host}"
-summary = "the connection tracking table of {host} {state_text} (net.netfilter.nf_conntrack_max = {limit_text}){told_text}"
-why = "The firewall or NAT remembers every connection, and there is no place left, so the first packet of each new connection is dropped. Visitors see timeouts and no process logs anything; connections that exist go on as if nothing were wrong."
-look_at = "`conntrack -S` (drop, early_drop, insert_failed), `conntrack -L | awk '{print $4}' | sort | uniq -c` for states. Many in TIME_WAIT or SYN_SENT: a flood, or connections that are not reused. The kernel limits its own message, so its number says nothing about how many packets were lost; drops_total of conntrack_stat does."
-silent_when = "The table is at most 80 % full (mail; a default), the kernel counted no packet that was dropped and no connection that was thrown out for lack of room, and did not print `nf_conntrack: table full, dropping packet` within a minute. Only namespaces with a listening socket are counted. A page when packets are dropped."
-fix = "At once: `sysctl -w net.netfilter.nf_conntrack_max={wanted}`; to stay: {place}net.netfilter.nf_conntrack_max = {wanted}, and `options nf_conntrack hashsize={buckets}` in /etc/modprobe.d/nf_conntrack.conf (about 320 B an entry: {cost_mebibytes:.0} MiB when full). Better, do not track what needs no tracking: `nft add rule inet raw prerouting tcp dport {80, 443} notrack` and the same for the way out. Check: the message does not come again and new connections are taken. Do not unload the module on a host with NAT: that cuts every connection."
+summary = "the conntrack table of {host} {state_text} (net.netfilter.nf_conntrack_max = {limit_text}){told_text}"
+why = "The firewall or NAT tracks every connection. When the table is full, the first packet of each new connection is dropped: clients see timeouts and no process logs anything, while existing connections keep working."
+look_at = "`conntrack -S` (drop, early_drop, insert_failed), `conntrack -L | awk '{print $4}' | sort | uniq -c` for states. Many in TIME_WAIT or SYN_SENT: a flood, or connections without reuse. The kernel rate-limits its message, so count drops_total of conntrack_stat instead."
+silent_when = "The table is at most 80 % full (mail; a default), the kernel counted no dropped packet and no connection evicted for lack of space, and did not log `nf_conntrack: table full, dropping packet` within a minute. Only namespaces with a listening socket count. It is a page when packets are dropped."
+fix = "Now: `sysctl -w net.netfilter.nf_conntrack_max={wanted}`; permanently: {place}net.netfilter.nf_conntrack_max = {wanted}, and `options nf_conntrack hashsize={buckets}` in /etc/modprobe.d/nf_conntrack.conf (about 320 B an entry: {cost_mebibytes:.0} MiB when full). Better, do not track what needs no tracking: `nft add rule inet raw prerouting tcp dport {80, 443} notrack` and the same for the output direction. Check: the message does not come back and new connections are accepted. Do not unload the module on a host with NAT: that cuts every connection."
 source = "fault lab F06 (70 to 214 timeouts); kernel net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc; Documentation/networking/nf_conntrack-sysctl.rst"
 ---*/
 with told as (
@@ -60,8 +60,8 @@ select host, messages, body, entries, full_ratio, lost, entry_limit, wanted, wan
   coalesce(cast(entry_limit as varchar), 'unknown') as limit_text,
   case when is_lossy then 'is full' else concat('is ', cast(round(full_ratio * 100) as bigint), ' % full') end as state_text,
   concat(
-    case when lost > 0 then concat(': ', lost, ' packets or connections were thrown away in the last minute') else '' end,
-    case when messages > 0 then concat(': the kernel said so ', messages, ' times in the last minute, and drops packets') else '' end
+    case when lost > 0 then concat(': ', lost, ' packets or connections dropped in the last minute') else '' end,
+    case when messages > 0 then concat(': the kernel logged drops ', messages, ' times in the last minute') else '' end
   ) as told_text,
   case when set_in is not null then concat(set_in, ': ') else '/etc/sysctl.d/90-weir.conf: ' end as place
 from joined

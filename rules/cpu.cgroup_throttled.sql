@@ -1,6 +1,6 @@
 /*---
 id = "cpu.cgroup_throttled"
-title = "A service is stopped again and again by its processor quota"
+title = "Service throttled by its CPU quota"
 tier = "host"
 class = "mail"
 for = "0s"
@@ -10,14 +10,14 @@ key = ["cgroup"]
 needs = ["cgroup_stat", "listener", "request"]
 when = "select host from cgroup_stat where cpu_throttled_periods_total > 0 and ts > $now - interval '60 seconds' and ts <= $now group by host, cgroup having max(cpu_throttled_periods_total) > min(cpu_throttled_periods_total) + 10 limit 1"
 subject = "{process} ({cgroup})"
-summary = "{process} on {host} was stopped by its quota in {throttled} of {periods} periods of the last minute ({throttled_ratio:%}), {throttled_seconds:.1} s together, while the quota lets it use about {quota_cpus:.2} processors; {suffers}"
-why = "A control group with a quota may use so much processor time per period (100 ms); when it is used up, all of its threads stand still until the next. The host looks idle meanwhile, and every request that is under way becomes longer by up to a period."
-look_at = "cgroup_stat: rise of cpu_seconds_total against the quota. Many threads use the quota up in a few milliseconds and then wait: does the program start as many as the host has processors (GOMAXPROCS, JVM, worker counts)? What else runs in the same group."
-silent_when = "At most the threshold of the periods (10 % is a default: `weir thresholds cpu.cgroup_throttled` says what it should be here), fewer than 30 periods, or less than 2 s of standing still in a minute. Only groups with a listening socket count: a batch job that is throttled is what its quota is for. It is a page when at the same time the proxies' p95 on that host is twice what it was three or ten minutes before, and over 50 ms."
-fix = "Raise or remove the quota of {cgroup}: systemd `systemctl set-property UNIT CPUQuota=` (empty: none) or a higher percentage, Docker `--cpus`, Kubernetes `resources.limits.cpu`; protect the neighbours by weight instead (`CPUWeight=`, `requests.cpu`). Or fewer threads: workers at most the quota in processors. It acts at once, without a restart. Check: cpu_throttled_periods_total stands still, p95 falls."
+summary = "{process} on {host} is throttled in {throttled_ratio:%} of its CPU periods: {throttled} of {periods} in the last minute, {throttled_seconds:.1} s in total, quota about {quota_cpus:.2} CPUs; {suffers}"
+why = "A cgroup with a quota may use a fixed amount of CPU time per period (100 ms). Once it is used up, all its threads stop until the next period. The host looks idle meanwhile, and every request in flight takes up to a period longer."
+look_at = "cgroup_stat: rise of cpu_seconds_total against the quota. Many threads use up the quota in a few milliseconds and then wait: does the program start one per CPU of the host (GOMAXPROCS, JVM, worker counts)? What else runs in the same cgroup?"
+silent_when = "At most the threshold of throttled periods (10 % is a default: `weir thresholds cpu.cgroup_throttled` gives the value for this fleet), fewer than 30 periods, or less than 2 s throttled in a minute. Only cgroups with a listening socket count: throttling a batch job is what its quota is for. It is a page when the proxies' p95 on that host is 2× what it was three or ten minutes before, and over 50 ms."
+fix = "Raise or remove the quota of {cgroup}: systemd `systemctl set-property UNIT CPUQuota=` (empty: none) or a higher percentage, Docker `--cpus`, Kubernetes `resources.limits.cpu`; protect the neighbours by weight instead (`CPUWeight=`, `requests.cpu`). Or use fewer threads: at most as many workers as CPUs in the quota. It takes effect at once, without a restart. Check: cpu_throttled_periods_total stops rising, p95 falls."
 source = "fault lab F28 (49 of 52 periods, p50 19 to 100 ms, host idle); kernel Documentation/scheduler/sched-bwc.rst"
 [chart]
-title = "Time stopped by the quota, since it was made"
+title = "Throttled time in total"
 unit = "s"
 sql = """
 select ts, cpu_throttled_seconds_total as stopped from cgroup_stat
@@ -86,7 +86,7 @@ joined as (
 )
 select host, cgroup, coalesce(process, 'a service') as process, periods, throttled, throttled_seconds, p95, past_p95,
   cast(throttled as double) / periods as throttled_ratio, used_seconds * 10.0 / periods as quota_cpus,
-  case when is_slower then concat('p95 of the requests of this host''s proxies rose from ', cast(round(past_p95 * 1000) as bigint), ' to ', cast(round(p95 * 1000) as bigint), ' ms')
-       else 'the requests of this host''s proxies have not become longer' end as suffers,
+  case when is_slower then concat('request p95 of this host''s proxies rose from ', cast(round(past_p95 * 1000) as bigint), ' to ', cast(round(p95 * 1000) as bigint), ' ms')
+       else 'requests of this host''s proxies are not slower' end as suffers,
   case when is_slower then 'page' else 'mail' end as class
 from joined

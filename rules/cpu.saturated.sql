@@ -1,6 +1,6 @@
 /*---
 id = "cpu.saturated"
-title = "Work waits for the processor, and traffic suffers"
+title = "CPU saturated, latency up"
 tier = "host"
 class = "mail"
 for = "5s"
@@ -10,22 +10,22 @@ key = []
 needs = ["pressure", "cpu_stat", "request", "listener"]
 when = "select 1 from pressure where resource = 'cpu' and some_avg10_ratio > 0.3 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 explained_by = ["cpu.steal"]
-subject = "processors of {host}"
-summary = "{host}: some task waits for a processor {waiting_ratio:%} of the time, {running:.1} runnable threads on {cpu_count} processors (before: {past_waiting_ratio:%}, {past_running:.1}); {suffers}"
-why = "More threads want to run than there are processors, so each piece of work waits its turn, and at the same time visitors wait longer or connections queue up. A busy processor alone is no fault: that is what it was bought for."
-look_at = "Which process: `top -H`, or cpu_seconds_total by cgroup in cgroup_stat. Steal and throttling (cpu.steal, cgroup_stat) look the same from inside. What started when this finding did."
-silent_when = "Traffic does not suffer: the proxies' p95 is not at least twice as long as a few minutes before (and 50 ms), and no accept queue is more than half full. There is no past to compare with: in its first 4 minutes weir compares with its 3rd to 15th second, and wants requests to be slower, both figures well above (or at least nine tenths of the time, and twice as many threads), and half a minute of rows. A host that is always so busy and as quick as always is left alone."
-fix = "Find the hog and move, limit or speed it up: batch jobs `nice -n 19` or a cgroup with `CPUWeight=10`; more processors if it is the traffic itself; fewer workers than twice the processors. Check: waiting_ratio and p95 fall together."
+subject = "CPUs of {host}"
+summary = "{host}: tasks wait for a CPU {waiting_ratio:%} of the time, {running:.1} runnable threads on {cpu_count} CPUs (before: {past_waiting_ratio:%}, {past_running:.1}); {suffers}"
+why = "More threads want to run than there are CPUs, so work waits its turn, and at the same time clients wait longer or connections queue. A busy CPU alone is no fault."
+look_at = "Which process: `top -H`, or cpu_seconds_total by cgroup in cgroup_stat. Steal and throttling (cpu.steal, cgroup_stat) look the same from inside. What started when this finding did?"
+silent_when = "Traffic does not suffer: the proxies' p95 is below 2× its value of a few minutes before (or below 50 ms), and no accept queue is more than half full. Without history (its first 4 minutes) weir compares with its 3rd to 15th second, and requires slower requests, both figures well above (or at least 90 % waiting and 2× the threads), and half a minute of rows. A host that is always so busy and as fast as always is ignored."
+fix = "Find the heaviest process and move, limit or speed it up: batch jobs `nice -n 19` or a cgroup with `CPUWeight=10`; more CPUs if it is the traffic itself; fewer workers than 2× the CPUs. Check: waiting_ratio and p95 fall together."
 source = "fault lab F13 (p50 2.6 to 20 ms while PSI was 97 % before already); kernel Documentation/accounting/psi.rst"
 [chart]
-title = "Share of time in which a task waits for a processor"
+title = "Share of time in which a task waits for a CPU"
 unit = "ratio"
 sql = """
 select ts, some_avg10_ratio as waiting from pressure
 where resource = 'cpu' and cgroup = '/' and host = {host} and ts > $now - interval '30 minutes' and ts <= $now order by ts"""
 ---*/
 with began as (
-  -- What a host that has been watched for less than 4 minutes is compared with: its own 3rd to 15th second.
+  -- A host watched for less than 4 minutes is compared with its own 3rd to 15th second.
   select host, min(ts) as ts, min(ts) > $now - interval '4 minutes' as is_young
   from pressure
   where resource = 'cpu' and cgroup = '/' and ts > $now - interval '15 minutes' and ts <= $now
@@ -33,7 +33,7 @@ with began as (
 ),
 waiting as (
   select p.host, max(b.ts) as began_ts, bool_and(b.is_young) as is_young,
-    -- Of the last 6 s exactly: means of 10 s come late.
+    -- Exactly the last 6 s: means of 10 s lag.
     (max(some_seconds_total) filter (where p.ts > $now - interval '6 seconds') - min(some_seconds_total) filter (where p.ts > $now - interval '6 seconds'))
       / nullif(date_part('epoch', max(p.ts)) - date_part('epoch', min(p.ts) filter (where p.ts > $now - interval '6 seconds')), 0) as waiting_ratio,
     avg(some_avg10_ratio) filter (where case when b.is_young then p.ts between b.ts + interval '2 seconds' and b.ts + interval '15 seconds'
@@ -95,7 +95,7 @@ judged as (
   left join queues q on q.host = w.host
 )
 select host, waiting_ratio, past_waiting_ratio, running, past_running, cpu_count, p95, past_p95, full_seconds,
-  case when is_slower then concat('p95 of the proxies'' requests rose from ', cast(round(past_p95 * 1000) as bigint), ' to ', cast(round(p95 * 1000) as bigint), ' ms')
+  case when is_slower then concat('request p95 of the proxies rose from ', cast(round(past_p95 * 1000) as bigint), ' to ', cast(round(p95 * 1000) as bigint), ' ms')
        else concat('an accept queue was more than half full in ', full_seconds, ' of 20 s') end as suffers,
   case when is_slower and waiting_ratio > 0.8 and p95 >= 1.0 then 'page' else 'mail' end as class,
   case when is_young then is_slower and waiting_ratio >= least(past_waiting_ratio + 0.3, 0.9) and running >= 2 * past_running

@@ -1,6 +1,6 @@
 /*---
 id = "cpu.steal"
-title = "The hypervisor gives this machine's processor time to others"
+title = "CPU time stolen by the hypervisor"
 tier = "host"
 class = "mail"
 for = "0s"
@@ -12,15 +12,15 @@ when = [
   "select 1 from cpu_stat where cpu = 'all' and steal_seconds_total > 0 and ts > $now - interval '10 minutes' and ts <= $now limit 1",
   "select host from cpu_stat where cpu = 'all' and ts > $now - interval '10 minutes' and ts <= $now group by host having max(steal_seconds_total) > min(steal_seconds_total) + 0.5 limit 1",
 ]
-subject = "processors of {host}"
-summary = "{host}: {steal_ratio:%} of the processor time of the last {span_seconds:duration} was stolen by the hypervisor"
-why = "The machine is virtual and was ready to run, but its host ran somebody else. Everything on it is slower, and usage that is shown without steal looks harmless, so the load is misread."
-look_at = "Steal over the day (chart): at fixed hours it is a neighbour, after long load it is a used-up credit of a burstable instance (CPUCreditBalance at the provider)."
+subject = "CPUs of {host}"
+summary = "{host}: the hypervisor stole {steal_ratio:%} of CPU time over {span_seconds:duration}"
+why = "The virtual machine was ready to run, but its host ran another guest. Everything on it is slower, and usage shown without steal looks harmless, so the load is misread."
+look_at = "Steal over the day (chart): at fixed hours it is a neighbour, after long load it is a used-up CPU credit of a burstable instance (CPUCreditBalance at the provider)."
 silent_when = "Below 5 % over 10 minutes. With less than 9 minutes of samples it is only a note, and only above 20 %. Physical machines have no steal."
-fix = "Move the machine (stop and start puts it on another host), or take a larger or not burstable instance type. Nothing inside the machine can mend it; do not lower its own work first, measure again after the move. Check: steal below 5 % at the same hour."
+fix = "Move the machine (stop and start puts it on another host), or take a larger or non-burstable instance type. Nothing inside the machine can fix it; do not reduce its own work first, measure again after the move. Check: steal below 5 % at the same hour."
 source = "field notes A (the load was misread for lack of steal); /proc/stat field 8, proc(5)"
 [chart]
-title = "Processor time stolen by the hypervisor, seconds since boot"
+title = "Stolen CPU time, seconds since boot"
 unit = "s"
 sql = """
 select ts, steal_seconds_total as steal from cpu_stat

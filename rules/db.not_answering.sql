@@ -1,6 +1,6 @@
 /*---
 id = "db.not_answering"
-title = "A database server that answered does not answer any more"
+title = "Database server stopped answering"
 tier = "db"
 class = "page"
 for = "0s"
@@ -11,14 +11,14 @@ explained_by = ["mem.oom_kill", "disk.stuck", "wire.host_unreachable"]
 needs = ["db_server"]
 when = "select 1 from db_server where error is not null and ts > $now - interval '25 seconds' and ts <= $now limit 1"
 subject = "{system} at {server_address}"
-summary = "{system} at {server_address} has not answered {failures} looks in a row, the last after {duration_seconds:duration}: {error}. It answered {answered_text}"
-why = "Every application that needs it waits or fails by now. A server that takes the connection and says nothing is worse than one that is gone: those who ask wait for the whole of their time limit, so all workers of the application are soon taken."
-look_at = "Is its process there, and in which state (`ps -o pid,stat,wchan:30,cmd -C postgres,mariadbd,redis-server`): T is stopped, D waits for its disk (disk.stuck), gone: its log's last lines and `dmesg` (mem.oom_kill). \"connection refused\": nobody listens on that port. \"no answer within 2 s\": it is stopped, or a long command blocks it (Redis: `SLOWLOG GET` later), or the way drops packets."
-silent_when = "Fewer than 2 looks in a row without an answer (they are 2 s apart, and each waits for 2 s), or a server that did not answer once in the last hour: then weir's own entry in `[[databases]]` is wrong. A refused login is an answer: the server is there. A restart that takes less than two looks stays silent."
-fix = "Bring {server_address} back: `systemctl status` and the server's own log say why it went; start it, or continue it (`kill -CONT PID`) when it was stopped, or fail over to the replica when its disk or host is ill. In the applications: time limits for connecting and for each question below the proxy's, so that they fail quickly the next time. Check: db_server has rows without an error again."
+summary = "{system} at {server_address} failed {failures} probes in a row: {error} (last one after {duration_seconds:duration}); it answered {answered_text}"
+why = "Every application that needs it is waiting or failing by now. A server that accepts connections and never answers is worse than one that is gone: clients wait for their full timeout, so all workers of the application are soon occupied."
+look_at = "Does its process run, and in which state (`ps -o pid,stat,wchan:30,cmd -C postgres,mariadbd,redis-server`): T is stopped, D waits for its disk (disk.stuck); if it is gone, the last lines of its log and `dmesg` (mem.oom_kill). \"connection refused\": nothing listens on that port. \"no answer within 2 s\": it is stopped, or a long command blocks it (Redis: `SLOWLOG GET` later), or the network drops packets."
+silent_when = "Fewer than 2 failed probes in a row (2 s apart, each waits 2 s), or a server that did not answer once in the last hour: then the entry in `[[databases]]` is wrong. A refused login is an answer: the server runs. A restart shorter than two probes stays silent."
+fix = "Bring {server_address} back: `systemctl status` and the server's own log show why it stopped; start it, continue it (`kill -CONT PID`) if it was stopped, or fail over to the replica if its disk or host is faulty. In the applications: timeouts for connecting and for each query below the proxy's, so that they fail fast the next time. Check: db_server has rows without an error again."
 source = "fault lab F23 (Redis stopped by SIGSTOP: its clients wait); kernel signal(7)"
 [chart]
-title = "Time until the answer"
+title = "Time to answer a probe"
 unit = "s"
 sql = """
 select ts, duration_seconds from db_server
@@ -26,7 +26,7 @@ where host = {host} and server_address = {server_address} and ts > $now - interv
 ---*/
 with looks as (
   select host, system, server_address, ts, error, duration_seconds,
-    -- A login that is refused is an answer.
+    -- A refused login is an answer.
     error is not null and (error like '%: no answer within%' or error like '%: connection re%' or error like '%: no route%'
       or error like '%: network is unreachable%' or error like '%: no such file%' or error like '%: failed to fill%'
       or error like '%: broken pipe%' or error like '%timed out%') as is_silent,

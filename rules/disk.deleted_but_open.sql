@@ -1,6 +1,6 @@
 /*---
 id = "disk.deleted_but_open"
-title = "Deleted files that are still open take room on a disk"
+title = "Deleted files still hold disk space"
 tier = "disk"
 class = "mail"
 for = "0s"
@@ -10,14 +10,14 @@ key = ["mount_point"]
 needs = ["deleted_file", "filesystem"]
 when = "select 1 from deleted_file where mount_point is not null and ts > $now - interval '3 minutes' and ts <= $now limit 1"
 subject = "{mount_point} of {host}"
-summary = "{used_bytes:bytes} of {mount_point} on {host} ({used_ratio:%} of it) belong to {files} deleted files that are still open, most of it {path} of {process_name} (process {process_id}, descriptor {descriptor}); {available_bytes:bytes} are left"
-why = "A deleted file's room is free only when the last process closes it. `du` does not see it, `df` does, and it grows on when it is a log: removing it freed nothing, and its lines go where nobody can read them."
-look_at = "`ls -l /proc/{process_id}/fd/{descriptor}` and `lsof +L1`. A log: was it removed by hand or by a logrotate without `postrotate`? A database's or a browser's temporary file is deleted on purpose and goes by itself."
-silent_when = "Less than 5 % of the file system and less than 1 MiB a file. Files in memory (memfd, /dev/shm, tmpfs). weir looks at most every 10 s, more rarely on hosts with very many descriptors."
-fix = "{fix_text} Check: `df {mount_point}` shows the room, and the table deleted_file no longer has the file."
+summary = "deleted files hold {used_bytes:bytes} of {mount_point} on {host} ({used_ratio:%}): {files} open, most of it {path} of {process_name} (process {process_id}, descriptor {descriptor}); {available_bytes:bytes} free"
+why = "A deleted file's space is freed only when the last process closes it. `du` does not count it, `df` does. If it is a log, it keeps growing: deleting it freed nothing, and its lines can no longer be read."
+look_at = "`ls -l /proc/{process_id}/fd/{descriptor}` and `lsof +L1`. A log: was it deleted by hand or by a logrotate without `postrotate`? A temporary file of a database or browser is deleted on purpose and goes away without action."
+silent_when = "Less than 5 % of the file system or less than 1 MiB a file. Files in memory (memfd, /dev/shm, tmpfs). weir scans at most every 10 s, less often on hosts with very many descriptors."
+fix = "{fix_text} Check: `df {mount_point}` shows the free space, and the table deleted_file no longer lists the file."
 source = "fault lab F12 (df and du differ); proc_pid_fd(5), unlink(2)"
 [chart]
-title = "Room of deleted files"
+title = "Space held by deleted files"
 unit = "B"
 sql = """
 select ts, sum(used_bytes) as used_bytes from deleted_file
@@ -44,10 +44,10 @@ select f.host, f.mount_point, f.files, f.process_id, f.process_name, f.descripto
   r.size_bytes, r.available_bytes, cast(f.sum_bytes as double) / r.size_bytes as used_ratio,
   case when r.available_bytes < 0.02 * r.size_bytes then 'page' else 'mail' end as class,
   case
-    when f.process_name = 'nginx' then 'Let it open its logs anew: `nginx -s reopen`; safe at any time. Then mend the rotation: logrotate''s `postrotate` must send USR1 (`kill -USR1 $(cat /run/nginx.pid)`).'
-    when f.process_name in ('apache2', 'httpd') then 'Let it open its logs anew: `apachectl graceful`. Then mend the rotation: logrotate''s `postrotate` must reload it.'
-    when f.process_name in ('rsyslogd', 'syslog-ng') then concat('Let it open its logs anew: `systemctl kill -s HUP ', f.process_name, '`. Then mend the rotation: its `postrotate` must do that.')
-    else concat('Let ', f.process_name, ' close it: reload or restart it, as its rotation should (`postrotate` in /etc/logrotate.d, or `copytruncate` for a program that cannot reopen). If it must not be restarted now and the file is a log, this gives the room back at once: `truncate -s 0 /proc/', f.process_id, '/fd/', f.descriptor, '`. Never do that to a database''s file.')
+    when f.process_name = 'nginx' then 'Make it reopen its logs: `nginx -s reopen`; safe at any time. Then fix the rotation: logrotate''s `postrotate` must send USR1 (`kill -USR1 $(cat /run/nginx.pid)`).'
+    when f.process_name in ('apache2', 'httpd') then 'Make it reopen its logs: `apachectl graceful`. Then fix the rotation: logrotate''s `postrotate` must reload it.'
+    when f.process_name in ('rsyslogd', 'syslog-ng') then concat('Make it reopen its logs: `systemctl kill -s HUP ', f.process_name, '`. Then fix the rotation: its `postrotate` must do that.')
+    else concat('Make ', f.process_name, ' close it: reload or restart it, as its rotation should (`postrotate` in /etc/logrotate.d, or `copytruncate` for a program that cannot reopen). If it must not be restarted now and the file is a log, this frees the space at once: `truncate -s 0 /proc/', f.process_id, '/fd/', f.descriptor, '`. Never do that to a database''s file.')
   end as fix_text
 from files f
 join room r on r.host = f.host and r.mount_point = f.mount_point and r.place = 1

@@ -1,6 +1,6 @@
 /*---
 id = "disk.fill_eta"
-title = "A file system with room left is filling so fast that it will soon be full"
+title = "Disk will be full within hours"
 tier = "disk"
 class = "mail"
 for = "5m"
@@ -11,14 +11,14 @@ explained_by = ["disk.full"]
 needs = ["filesystem"]
 when = "select host from filesystem where ts > $now - interval '1 hour' and ts <= $now and size_bytes > 0 group by host, mount_point having max(available_bytes) - min(available_bytes) > 0.05 * max(size_bytes) limit 1"
 subject = "{mount_point} on {device}"
-summary = "{mount_point} ({device}) has {available_bytes:bytes} of {size_bytes:bytes} left ({available_ratio:%}) and loses {bytes_per_hour:bytes} an hour, steadily for the last hour: full in {eta_hours:.1} h"
-why = "disk.full speaks when a tenth is left, and at this pace that is too late to act in calm. Something has begun to write without an end: a log at debug level, a dump, a queue that nobody empties, a retention that failed."
+summary = "{mount_point} ({device}) fills up in {eta_hours:.1} h: {available_bytes:bytes} of {size_bytes:bytes} free ({available_ratio:%}), {bytes_per_hour:bytes}/h steadily over the last hour"
+why = "disk.full fires at 10 % free, which at this rate is too late to act calmly. Something has begun to write without limit: a debug log, a dump, an unconsumed queue, a failed retention job."
 look_at = "What grew in the last hour: `find {mount_point} -xdev -type f -mmin -60 -size +50M -printf '%s %p\\n' | sort -n | tail`. When did it begin (chart), and what was deployed or started then?"
-silent_when = "It would not be full within 4 hours, less than 12 % is left (disk.full), or the loss of the last hour is not steady: less than 50 minutes of samples, a line that fits badly (r² below 0.9), or the last 10 minutes at less than half of the pace. So a backup or a compaction of half an hour that ends is silent. Memory file systems and overlays are left out."
-fix = "Stop what writes, or move where it writes to; then set an end for it: `size`, `rotate` and `maxsize` in /etc/logrotate.d, `SystemMaxUse=` in journald.conf, the retention of the database or queue. A log that is being written is emptied with `truncate -s 0 FILE`, not deleted. Or grow the volume now, while it is easy (`growpart`, then `resize2fs` or `xfs_growfs {mount_point}`). Check: bytes_per_hour near 0."
+silent_when = "It would not be full within 4 hours, less than 12 % is free (disk.full), or the growth of the last hour is not steady: less than 50 minutes of samples, a poor linear fit (r² below 0.9), or the last 10 minutes at less than half the rate. So a backup or compaction of half an hour stays silent. Memory file systems and overlays are excluded."
+fix = "Stop or redirect the writer; then limit it: `size`, `rotate` and `maxsize` in /etc/logrotate.d, `SystemMaxUse=` in journald.conf, the retention of the database or queue. Empty a log that is being written with `truncate -s 0 FILE`, do not delete it. Or grow the volume now, while there is time (`growpart`, then `resize2fs` or `xfs_growfs {mount_point}`). Check: bytes_per_hour near 0."
 source = "fault lab F12; field notes A (a log partition that filled overnight)"
 [chart]
-title = "Room left"
+title = "Free space"
 unit = "B"
 sql = """
 select ts, available_bytes from filesystem

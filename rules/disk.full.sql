@@ -1,6 +1,6 @@
 /*---
 id = "disk.full"
-title = "A file system is full or soon will be"
+title = "Disk full or nearly full"
 tier = "disk"
 class = "mail"
 for = "0s"
@@ -11,14 +11,14 @@ explained_by = ["disk.deleted_but_open"]
 needs = ["filesystem"]
 when = "select 1 from filesystem where size_bytes > 0 and available_bytes < 0.12 * size_bytes and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
 subject = "{mount_point} on {device}"
-summary = "{mount_point} ({device}) has {available_bytes:bytes} left of {size_bytes:bytes} ({available_ratio:%}); {eta_text}"
-why = "When it is full, programs that write to it fail with ENOSPC: logs are lost, databases stop, uploads break. The room shown is what ordinary users get; the reserve of root does not count."
+summary = "{mount_point} ({device}) has {available_bytes:bytes} of {size_bytes:bytes} free ({available_ratio:%}); {eta_text}"
+why = "Once it is full, programs that write to it fail with ENOSPC: logs are lost, databases stop, uploads break. The figure is the space available to ordinary users, without root's reserve."
 look_at = "What grows: `du -xh --max-depth=2 {mount_point} | sort -h | tail`. If du shows less than df, a deleted file is still open: `lsof +L1`."
-silent_when = "More than 10 % is left; or between 2 and 10 % and it does not fill within 24 hours at the pace of the last hour (a disk may be 95 % full for years). Read-only file systems (snap, CD images) are always full and are not looked at. An open finding goes on until 12 % are free."
-fix = "Make room where nothing is lost: rotated logs by their own retention (`logrotate -f`, `journalctl --vacuum-size=500M`), package caches (`apt-get clean`), old releases; then set a retention that keeps it so, or grow the volume (`growpart`, `resize2fs` or `xfs_growfs`). A log that is being written is emptied with `truncate -s 0 FILE`, not deleted: its writer keeps a deleted file open. Never delete below a database's directory by hand. Check: available_ratio above 12 % and no longer falling."
+silent_when = "More than 10 % free; or between 2 and 10 % and not full within 24 hours at the rate of the last hour (a disk may stay 95 % full for years). Read-only file systems (snap, CD images) are always full and are excluded. An open finding resolves at 12 % free."
+fix = "Free space without losing data: rotated logs by their own retention (`logrotate -f`, `journalctl --vacuum-size=500M`), package caches (`apt-get clean`), old releases; then set a retention that keeps it so, or grow the volume (`growpart`, `resize2fs` or `xfs_growfs`). Empty a log that is being written with `truncate -s 0 FILE`, do not delete it: its writer keeps a deleted file open. Never delete below a database's directory by hand. Check: available_ratio above 12 % and no longer falling."
 source = "fault lab F12; statvfs(3) f_bavail"
 [chart]
-title = "Room left"
+title = "Free space"
 unit = "B"
 sql = """
 select ts, available_bytes from filesystem
@@ -48,8 +48,8 @@ select host, mount_point, device, size_bytes, available_bytes, available_ratio, 
   case
     when available_bytes = 0 then 'it is full now'
     when eta_seconds is null then 'it is not filling'
-    when eta_seconds < 7200 then concat('full in ', cast(round(eta_seconds / 60) as bigint), ' min at this pace')
-    when eta_seconds < 864000 then concat('full in ', cast(round(eta_seconds / 3600) as bigint), ' h at this pace')
+    when eta_seconds < 7200 then concat('full in ', cast(round(eta_seconds / 60) as bigint), ' min at this rate')
+    when eta_seconds < 864000 then concat('full in ', cast(round(eta_seconds / 3600) as bigint), ' h at this rate')
     else 'it fills slowly' end as eta_text,
   case
     when available_ratio < 0.02 or eta_seconds < 14400 then 'page'

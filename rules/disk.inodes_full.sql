@@ -1,6 +1,6 @@
 /*---
 id = "disk.inodes_full"
-title = "A file system has no room for more files, though there may be bytes left"
+title = "Inodes exhausted"
 tier = "disk"
 class = "mail"
 for = "0s"
@@ -10,14 +10,14 @@ key = ["mount_point"]
 needs = ["filesystem"]
 when = "select 1 from filesystem where inodes_total > 0 and inodes_free < 0.06 * inodes_total and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
 subject = "{mount_point} on {device}"
-summary = "{mount_point} ({device}) has {inodes_free} of {inodes_total} inodes left ({free_ratio:%}), and {available_bytes:bytes}"
-why = "Every file needs an inode, however small it is, and this file system was made with a fixed number. At 0 programs get \"No space left on device\" although df shows room: sessions, caches, mail queues and logs fail."
-look_at = "Where the many small files are: `du --inodes -xS {mount_point} | sort -n | tail`. Usual ones: sessions of PHP, a mail queue, a cache without an end, files of a job that failed each minute."
-silent_when = "At least 5 % free (an open finding goes on until 6 %). Read-only file systems (snap images have 0 free by nature), types that make inodes as needed (btrfs, xfs, vfat) and overlays, which show the numbers of the file system below them, are not looked at."
-fix = "Delete what may go, in the directory that the listing names, in portions (`find DIRECTORY -xdev -type f -mtime +7 -print0 | xargs -0 -n 1000 rm -f`), and give it an end: systemd-tmpfiles, the program's own retention. The number of inodes cannot be changed: for many small files make a new file system with `mkfs.ext4 -i 4096`, or xfs. Check: `df -i {mount_point}`. Do not delete below a database's or mail queue's directory by hand."
+summary = "{mount_point} ({device}) has {inodes_free} of {inodes_total} inodes free ({free_ratio:%}), and {available_bytes:bytes} of space"
+why = "Every file needs an inode, however small, and this file system was created with a fixed number. At 0, programs get \"No space left on device\" although df shows free space: sessions, caches, mail queues and logs fail."
+look_at = "Where the many small files are: `du --inodes -xS {mount_point} | sort -n | tail`. Usual ones: PHP sessions, a mail queue, an unbounded cache, files of a job that fails every minute."
+silent_when = "At least 5 % free (an open finding resolves at 6 %). Read-only file systems (snap images have 0 free by design), types that allocate inodes as needed (btrfs, xfs, vfat) and overlays, which report the file system below them, are excluded."
+fix = "In the directory that the listing names, delete what is expendable, in batches (`find DIRECTORY -xdev -type f -mtime +7 -print0 | xargs -0 -n 1000 rm -f`), and add a retention: systemd-tmpfiles or the program's own. The number of inodes cannot be changed: for many small files create a new file system with `mkfs.ext4 -i 4096`, or xfs. Check: `df -i {mount_point}`. Do not delete below a database's or mail queue's directory by hand."
 source = "fault lab F12 (0 inodes free, 25 MB left); statvfs(3) f_ffree; mke2fs(8) -i"
 [chart]
-title = "Inodes free"
+title = "Free inodes"
 unit = ""
 sql = """
 select ts, inodes_free from filesystem

@@ -1,6 +1,6 @@
 /*---
 id = "disk.io_error"
-title = "The kernel reports I/O errors of a disk"
+title = "Disk I/O errors"
 tier = "disk"
 class = "mail"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["device"]
 needs = ["kmsg"]
 when = "select 1 from kmsg where kind = 'io_error' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 subject = "disk {device} of {host}"
-summary = "disk {device} of {host} gave {errors} I/O errors in 10 minutes, the last: {body}"
-why = "A block could not be read or written, after the driver had tried again. What was there is lost unless another copy exists, the file system may become read-only next, and disks that begin so seldom get better."
-look_at = "`smartctl -a /dev/{device}` (Reallocated, Pending, CRC: the last one means the cable), `dmesg -T | grep {device}`: always the same sector or all over? The provider's page for the volume. Filesystem findings of this host (disk.readonly)."
-silent_when = "The kernel reported none within 10 minutes. CD and floppy drives, loop devices and network block devices are left out: they give errors when their medium or server goes. It becomes a page from 10 errors on; the kernel limits the number of its own lines."
-fix = "Take a copy of what is only there, now. In an array: `mdadm /dev/mdX --fail /dev/{device} --remove /dev/{device}`, only if every other member is in, and replace the disk. Cloud volume: make a snapshot and a new volume from it. CRC errors only: the cable. Check: no new line for a day, and a full read (`mdadm --action=check` or `smartctl -t long`) without errors. Do not run fsck on a disk that still gives errors: copy first."
+summary = "disk {device} of {host}: {errors} I/O errors in 10 minutes, last: {body}"
+why = "A block could not be read or written after the driver's retries. Its data is lost unless another copy exists, the file system may become read-only next, and disks with such errors seldom recover."
+look_at = "`smartctl -a /dev/{device}` (Reallocated, Pending, CRC: the last one means the cable), `dmesg -T | grep {device}`: always the same sector or many? The provider's page for the volume. Filesystem findings of this host (disk.readonly)."
+silent_when = "The kernel reported none within 10 minutes. CD and floppy drives, loop devices and network block devices are excluded: they report errors when their medium or server goes away. It becomes a page from 10 errors on; the kernel limits the number of lines it logs."
+fix = "Copy data that has no other copy, now. In an array: `mdadm /dev/mdX --fail /dev/{device} --remove /dev/{device}`, only if every other member is in sync, and replace the disk. Cloud volume: make a snapshot and a new volume from it. CRC errors only: the cable. Check: no new line for a day, and a full read (`mdadm --action=check` or `smartctl -t long`) without errors. Do not run fsck on a disk that still reports errors: copy first."
 source = "kernel block/blk-core.c, blk_print_req_error; field notes B"
 ---*/
 select host, subject as device, count(*) as errors, max(body) as body,

@@ -1,6 +1,6 @@
 /*---
 id = "disk.log_shares_data"
-title = "The access log is written to the file system that was made for the data"
+title = "Access log shares a file system with the data"
 tier = "disk"
 class = "note"
 for = "0s"
@@ -11,11 +11,11 @@ needs = ["config_directive", "filesystem", "db_server"]
 when = "select 1 from config_directive where directive = 'access_log' and ts > $now - interval '2 hours' and ts <= $now limit 1"
 subject = "{log_path} of {host}"
 summary = "nginx writes {log_path} ({file}:{line}) to {mount_point} ({device}), which also holds {data_text}"
-why = "Each request writes a line, and nginx waits for that write in the worker that should serve others. When the disk is busy with the data, every visitor waits for the log; when the log grows, the data has no room left; and a backup that reads the disk slows both."
-look_at = "`iostat -x 5` of {device} at the busiest hour, and workers in state D (proxy.worker_blocked). How large do the logs become between two rotations?"
-silent_when = "Log and data are on different file systems, or all is on `/` or `/var`, as distributions lay a host out: then there is no disk of its own that was meant to be kept free. Data is what nginx' `root` names and the directory of a database of `[[databases]]` on this host. Logs that are `off`, go to syslog, or have variables or a relative path in their names are not judged."
-fix = "{file}:{line}: access_log {new_path} {format} buffer=64k flush=1s; then `nginx -t && nginx -s reload`. Safe: lines come a second later at most, and nothing of a request is lost but what a crash of nginx itself would take. Move the old file away afterwards, and look whether logrotate knows the new place. Check: this note is gone."
-source = "field notes A (a partition of its own for logs); fault lab F36 (log writes throttled to 15 a second: half of all answers took 304 ms instead of 1.6)"
+why = "Each request writes a line, and the nginx worker blocks on that write. When the disk is busy with the data, every client waits for the log; when the log grows, the data runs out of space; and a backup that reads the disk slows both."
+look_at = "`iostat -x 5` of {device} at the busiest hour, and workers in state D (proxy.worker_blocked). How large do the logs grow between two rotations?"
+silent_when = "Log and data are on different file systems, or everything is on `/` or `/var`, as distributions do by default: then no disk was dedicated to the data. Data is what nginx' `root` names and the directory of a database of `[[databases]]` on this host. Logs that are `off`, go to syslog, or have variables or a relative path in their names are not evaluated."
+fix = "{file}:{line}: access_log {new_path} {format} buffer=64k flush=1s; then `nginx -t && nginx -s reload`. Safe: lines arrive a second later at most, and only a crash of nginx would lose buffered ones. Afterwards move the old file away, and make sure that logrotate covers the new path. Check: this note is gone."
+source = "field notes A (a separate partition for logs); fault lab F36 (log writes throttled to 15 a second: half of all answers took 304 ms instead of 1.6)"
 ---*/
 with newest as (
   select host, file, line, directive, arguments, split_part(arguments, ' ', 1) as path,

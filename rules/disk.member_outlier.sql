@@ -1,6 +1,6 @@
 /*---
 id = "disk.member_outlier"
-title = "One disk is many times slower than its siblings"
+title = "One disk is far slower than its siblings"
 tier = "disk"
 class = "page"
 for = "5s"
@@ -11,11 +11,11 @@ explained_by = ["disk.stuck"]
 needs = ["disk_stat"]
 when = "select host from disk_stat where ts > $now - interval '60 seconds' and ts <= $now and not is_partition group by host, device having max(reads_total + writes_total) - min(reads_total + writes_total) >= 165 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.005 * (max(reads_total + writes_total) - min(reads_total + writes_total)) limit 1"
 subject = "disk {device} of {host}"
-summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times the median {sibling_await_seconds:duration} of its {siblings} siblings ({family}), in {bad_windows} of 5 windows of 12 s, at {operations_per_second:.0} operations a second"
-why = "Members of one array or data set get the same kind of work, so one that is slow among quick ones is sick, and all the others wait for it: a stripe is as quick as its slowest disk, and every database on it with it."
-look_at = "`dmesg` and `smartctl -a /dev/{device}` for errors, /proc/mdstat for the array's state, the provider's page for this volume. The same disk over the last hours in the chart: a step, or does it get worse?"
-silent_when = "Fewer than 3 siblings of the same kind of name (sd, vd, xvd, nvme, loop) with at least 5 operations a second and a load within 4 times its own; less than 5 times their median, or below 20 ms, in 3 of the last 5 windows. A disk that was as much slower than its siblings an hour ago is of another kind (one large disk among flash) and does not open a finding. All slow together is load. I/O that a cgroup limit throttles waits above the device and is invisible here."
-fix = "If the array is a mirror (RAID 1, 10, 5, 6) and every other member is in: `mdadm /dev/mdX --fail /dev/{device}`, then `--remove`, run without it, and add a new one when traffic is low. The siblings' speed is back at once. A volume without an array: move its data. Check: /proc/mdstat shows one missing and no second one slow, and await of the others is unchanged. Never fail a second member, and not during a rebuild, which reads slowly by itself."
+summary = "{device} is {times:.0}× slower than its {siblings} siblings on {host}: await {await_seconds:duration} vs {sibling_await_seconds:duration} ({family}) in {bad_windows} of 5 windows of 12 s, at {operations_per_second:.0} IOPS"
+why = "Members of one array or data set get the same kind of work, so a single slow one is faulty, and all others wait for it: a stripe is as fast as its slowest disk, and so is every database on it."
+look_at = "`dmesg` and `smartctl -a /dev/{device}` for errors, /proc/mdstat for the array's state, the provider's page for this volume. The disk's last hours in the chart: a step, or a steady decline?"
+silent_when = "Fewer than 3 siblings of the same name family (sd, vd, xvd, nvme, loop) with at least 5 IOPS and a load within 4× of its own; less than 5× their median, or below 20 ms, in 3 of the last 5 windows. A disk that was as much slower an hour ago is of another kind (one large disk among flash) and opens no finding. All slow together is load. I/O throttled by a cgroup limit waits above the device and is invisible here."
+fix = "If the array is a mirror (RAID 1, 10, 5, 6) and every other member is in sync: `mdadm /dev/mdX --fail /dev/{device}`, then `--remove`, run without it, and add a new one when traffic is low. The siblings' speed is back at once. A volume without an array: move its data. Check: /proc/mdstat shows one missing and no second slow one, and await of the others is unchanged. Never fail a second member, and not during a rebuild, which reads slowly anyway."
 source = "field notes B (507 ms against 13 ms, 38 times); fault lab F11 (82 times the median); kernel Documentation/admin-guide/iostats.rst"
 [chart]
 title = "Time per operation"

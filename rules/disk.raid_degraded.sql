@@ -1,6 +1,6 @@
 /*---
 id = "disk.raid_degraded"
-title = "An array runs with a member less"
+title = "RAID array degraded"
 tier = "disk"
 class = "page"
 for = "0s"
@@ -12,9 +12,9 @@ when = "select 1 from raid where (members_present < members_wanted or failed_mem
 subject = "{array} of {host}"
 summary = "array {array} ({level_text}) of {host} {what_text}{sync_text}; members: {members}"
 why = "{why_text}"
-look_at = "`mdadm --detail /dev/{array}`, `cat /proc/mdstat`, and what the kernel said of the member: `dmesg | grep -i -e md/ -e 'I/O error'`. The disk's own opinion: `smartctl -a /dev/DISK`. Is it the disk, its cable or its slot?"
-silent_when = "All members that the array is made of work. While a recovery runs onto a new member it is a mail: someone is at it. An array that was made with a place left empty on purpose (`missing`) is told all the same. Hardware controllers and ZFS are not in /proc/mdstat."
-fix = "{fix_text} Check: /proc/mdstat shows as many `U` as members. Do not run `mdadm --create` on the members, it writes over them; do not stop a degraded array that serves."
+look_at = "`mdadm --detail /dev/{array}`, `cat /proc/mdstat`, and the kernel's messages about the member: `dmesg | grep -i -e md/ -e 'I/O error'`. The disk's own health: `smartctl -a /dev/DISK`. Is it the disk, its cable or its slot?"
+silent_when = "All members of the array work. During a recovery onto a new member it is a mail: repair is in progress. An array created with an empty slot on purpose (`missing`) is reported as well. Hardware controllers and ZFS are not in /proc/mdstat."
+fix = "{fix_text} Check: /proc/mdstat shows a `U` for every member. Do not run `mdadm --create` on the members, it overwrites them; do not stop a degraded array in use."
 source = "md(4), mdadm(8); field notes B"
 ---*/
 with newest as (
@@ -39,16 +39,16 @@ select host, array, level, members_wanted, members_present, members, failed_memb
   case when is_recovering and sync_finish_seconds is not null
     then concat('; ', sync_action, ' is at ', cast(round(coalesce(sync_ratio, 0) * 100) as bigint), ' %, done in about ', cast(round(sync_finish_seconds / 60) as bigint), ' min')
     else '' end as sync_text,
-  case when not is_active then 'Nothing on it can be read. It was put together incompletely at boot, or stopped.'
-    when level in ('raid6') and missing = 1 then 'One more disk may fail without loss; after that none.'
-    else 'The next disk that fails takes the data with it. Reads may be slower until it is whole again.' end as why_text,
+  case when not is_active then 'Nothing on it can be read. It was assembled incompletely at boot, or stopped.'
+    when level in ('raid6') and missing = 1 then 'One more disk can fail without data loss, no further one.'
+    else 'The next disk failure loses the data. Reads may be slower until it is rebuilt.' end as why_text,
   case when is_recovering then 'mail'
        when not is_active then 'mail'
        else 'page' end as class,
   case
-    when not is_active then concat('See why: `mdadm --examine` on each member; if they are all right, `mdadm --stop /dev/', array, '` and `mdadm --assemble --scan`.')
-    when is_recovering then 'Wait for the recovery; `/proc/sys/dev/raid/speed_limit_max` makes it slower or faster at the cost of the others'' reads.'
-    when failed_members is not null then concat('Take the failed member out and put a new disk in: `mdadm /dev/', array, ' --remove /dev/', split_part(failed_members, ' ', 1), '`, change the disk, partition it like its siblings (`sfdisk -d GOOD | sfdisk NEW`), `mdadm /dev/', array, ' --add /dev/NEW`. The copying slows reads: at night if it can wait, at once if it cannot.')
-    else concat('Put a member in: `mdadm /dev/', array, ' --re-add /dev/MEMBER` if the disk is sound and was only away, else `--add` of a new one.')
+    when not is_active then concat('Find out why: `mdadm --examine` on each member; if they are all in order, `mdadm --stop /dev/', array, '` and `mdadm --assemble --scan`.')
+    when is_recovering then 'Wait for the recovery; `/proc/sys/dev/raid/speed_limit_max` trades its speed against other reads.'
+    when failed_members is not null then concat('Replace the failed member: `mdadm /dev/', array, ' --remove /dev/', split_part(failed_members, ' ', 1), '`, change the disk, partition it like its siblings (`sfdisk -d GOOD | sfdisk NEW`), `mdadm /dev/', array, ' --add /dev/NEW`. The rebuild slows reads: do it at night if it can wait.')
+    else concat('Add a member: `mdadm /dev/', array, ' --re-add /dev/MEMBER` if the disk is healthy and was only disconnected, else `--add` a new one.')
   end as fix_text
 from broken

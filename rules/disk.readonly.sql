@@ -1,6 +1,6 @@
 /*---
 id = "disk.readonly"
-title = "A file system has become read-only"
+title = "File system became read-only"
 tier = "disk"
 class = "page"
 for = "0s"
@@ -11,11 +11,11 @@ explained_by = ["disk.stuck"]
 needs = ["filesystem", "kmsg"]
 when = "select 1 from filesystem where is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
 subject = "{mount_point} on {device}"
-summary = "{mount_point} ({device}) on {host} can only be read, and could be written before; {said_text}"
-why = "The kernel met an error of the disk or in the file system's own data and stopped writing, so that it does not get worse. Programs fail with \"Read-only file system\": databases stop, logs and uploads are lost."
+summary = "{mount_point} ({device}) on {host} became read-only; {said_text}"
+why = "The kernel met an error of the disk or in the file system's own data and stopped writing to prevent further damage. Programs fail with \"Read-only file system\": databases stop, logs and uploads are lost."
 look_at = "`dmesg | grep -iE 'error|{device}'` for the first error, `smartctl -a` of the disk below, disk.io_error and disk.stuck around that time. Is it the file system's data (one file system) or the disk (all file systems on it)?"
-silent_when = "It was never seen writable within the last 24 hours (images, snaps and mounts that are read-only on purpose), and the kernel did not say within 10 minutes that it remounted it. One that a person remounts read-only on purpose looks the same: remount it writable, or wait a day."
-fix = "Fail over to the replica first. Then, with the services stopped: `umount {mount_point}`, `fsck -f {device}` (xfs: `xfs_repair {device}`), and only when that is clean `mount {mount_point}`. If the disk gave the errors, copy the data to another one before fsck. For the root file system: boot a rescue system. Check: `touch` works and the kernel says nothing new. Do not just `mount -o remount,rw`: it writes onto data that is known to be damaged."
+silent_when = "It was never writable within the last 24 hours (images, snaps and intentional read-only mounts), and the kernel did not log a remount within 10 minutes. A file system that a person remounts read-only on purpose looks the same: remount it writable, or wait a day."
+fix = "Fail over to the replica first. Then, with the services stopped: `umount {mount_point}`, `fsck -f {device}` (xfs: `xfs_repair {device}`), and only when that is clean `mount {mount_point}`. If the disk reported errors, copy the data to another one before fsck. For the root file system, boot a rescue system. Check: `touch` works and the kernel logs nothing new. Do not just `mount -o remount,rw`: it writes to data that is known to be damaged."
 source = "ext4(5), errors=remount-ro; kernel fs/ext4/super.c; field notes B (EIO after a stalled volume)"
 ---*/
 with now_ as (
@@ -47,7 +47,7 @@ told as (
   group by host, subject
 )
 select n.host, n.mount_point, n.device, n.filesystem_type,
-  case when t.body is not null then concat('the kernel said: ', t.body) else 'the kernel''s message was not seen' end as said_text
+  case when t.body is not null then concat('kernel: ', t.body) else 'no kernel message seen' end as said_text
 from now_ n
 left join was_writable w on w.host = n.host and w.mount_point = n.mount_point
 left join told t on t.host = n.host and (n.device = concat('/dev/', t.subject) or n.device = t.subject)

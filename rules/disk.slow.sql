@@ -1,6 +1,6 @@
 /*---
 id = "disk.slow"
-title = "A disk takes much longer for each operation than it used to"
+title = "Disk latency far above its own baseline"
 tier = "disk"
 class = "mail"
 for = "3s"
@@ -14,11 +14,11 @@ when = [
   "select 1 from disk_stat where ts > $now - interval '20 seconds' and ts <= $now and not is_partition group by host, device having max(busy_seconds_total) - min(busy_seconds_total) > 2.5 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.1 limit 1",
 ]
 subject = "disk {device} of {host}"
-summary = "disk {device} of {host} takes {await_seconds:duration} per operation, {times:.0} times its own {past_await_seconds:duration}, with {queue:.1} operations waiting on average, {utilisation:%} busy, at {operations_per_second:.0} operations a second (before: {past_operations_per_second:.0})"
-why = "Operations wait longer although there are not more of them than before, so the device itself has become slow: a sick or throttled volume, a noisy neighbour, a rebuild. Everything above waits with it: databases, applications that log synchronously, and in the end visitors."
-look_at = "Other disks of the same host: one slow among quick siblings is that volume. `dmesg` for I/O errors, the provider's volume metrics (burst credit, throughput limit), `/proc/mdstat` for a rebuild."
-silent_when = "Less than 3 times its own average of the last hour (6 times when less than a minute of it is known), below 20 ms, fewer than one operation waiting on average, or the load at least doubled with it (then it is load, not the disk). Without at least 15 s of past there is nothing to compare with. I/O that a cgroup limit throttles waits above the device and is invisible here."
-fix = "Replace or relieve it: fail a bad member out of its mirror (`mdadm --fail`, only if every other member is in), move the volume, buy more operations per second, stop a rebuild or backup for the day (`/proc/sys/dev/raid/speed_limit_max`). Check: await back at the past value. Do not restart the database for it: it will come back to the same disk with a cold cache."
+summary = "{device} of {host} is {times:.0}× slower than its baseline: await {await_seconds:duration} vs {past_await_seconds:duration}, queue {queue:.1}, {utilisation:%} busy, {operations_per_second:.0} IOPS (before: {past_operations_per_second:.0})"
+why = "Operations wait longer although there are not more of them, so the device itself has become slow: a faulty or throttled volume, a noisy neighbour, a rebuild. Everything above it waits too: databases, applications that log synchronously, and in the end clients."
+look_at = "Other disks of the same host: a single slow one points to that volume. `dmesg` for I/O errors, the provider's volume metrics (burst credit, throughput limit), `/proc/mdstat` for a rebuild."
+silent_when = "Less than 3× its own average of the last hour (6× with less than a minute of history), below 20 ms, a queue below one operation on average, or at least twice the load (then it is load, not the disk). Needs at least 15 s of history. I/O throttled by a cgroup limit waits above the device and is invisible here."
+fix = "Replace or relieve it: fail a bad member out of its mirror (`mdadm --fail`, only if every other member is in sync), move the volume, buy more IOPS, stop a rebuild or backup for the day (`/proc/sys/dev/raid/speed_limit_max`). Check: await back at its baseline. Do not restart the database for it: it returns to the same disk with a cold cache."
 source = "field notes B (507 ms against 12 ms); fault lab F11, F40, F42; kernel Documentation/admin-guide/iostats.rst"
 [chart]
 title = "Time per operation"

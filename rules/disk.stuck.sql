@@ -1,6 +1,6 @@
 /*---
 id = "disk.stuck"
-title = "A disk has requests under way and finishes none of them"
+title = "Disk stalled: requests in flight, none completing"
 tier = "disk"
 class = "page"
 for = "3s"
@@ -10,14 +10,14 @@ key = ["device"]
 needs = ["disk_stat", "cpu_stat"]
 when = "select host from disk_stat where in_flight > 0 and ts > $now - interval '12 seconds' and ts <= $now group by host, device having count(*) >= 10 and max(reads_total + writes_total) - min(reads_total + writes_total) < 90 limit 1"
 subject = "disk {device} of {host}"
-summary = "disk {device} of {host} has had {in_flight} operations under way for {window_seconds} s, finished {operations_per_second:.1} a second (before: {past_operations_per_second:.0}) and was busy {utilisation:%} of the time; {blocked:.0} threads are blocked"
-why = "The device takes requests and does not answer: a volume whose storage is stalled, a dying disk that tries again and again, a controller that hangs. Whoever reads or writes there stands still, and cannot even be killed; the processor may be idle and iowait 0."
+summary = "{device} of {host} is stalled: {in_flight} operations in flight for {window_seconds} s, {operations_per_second:.1} completed per second (before: {past_operations_per_second:.0}), {utilisation:%} busy; {blocked:.0} threads blocked"
+why = "The device accepts requests and does not complete them: a volume with stalled storage, a dying disk that keeps retrying, a hung controller. Every reader and writer blocks and cannot even be killed; CPU may be idle and iowait 0."
 look_at = "`dmesg` for timeouts, resets and I/O errors (disk.io_error), the provider's check of the volume (EBS VolumeStalledIOCheck), SMART (`smartctl -a /dev/{device}`). Which processes: `ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /^D/'`."
-silent_when = "Nothing under way at one of the samples of the last 12 s, 3 operations a second and more, less than 99 % busy, or at least a twentieth of the operations of its own past. Stacks (md, dm, loop) are left out when they only show what a disk below them does. CD drives are left out. A single operation under way while no thread is blocked does not count: some kernels (4.18 to 5.x) forget to take one off. It is a mail at first and a page when it was so for 30 s: storage that stalls for a moment goes on by itself."
-fix = "Fail it out of its mirror (`mdadm /dev/mdX --fail /dev/{device}`, only if every other member is in), or fail over to the replica. A stalled cloud volume: detach it by force and attach it again, or restore its snapshot. If nobody else has the data, wait: the kernel gives up after its timeout (nvme_core.io_timeout, 30 s; SCSI 30 s) and the file system then becomes read-only, so stop the database before that. Check: in_flight returns to 0. Do not restart hung processes one by one: they wait in the kernel."
+silent_when = "Nothing in flight at one of the samples of the last 12 s, 3 IOPS or more, less than 99 % busy, or at least a twentieth of its own past IOPS. Stacked devices (md, dm, loop) are excluded when they only mirror a disk below them. CD drives are excluded. A single operation in flight without a blocked thread does not count: some kernels (4.18 to 5.x) leak one from the counter. It is a mail at first and a page after 30 s: storage that stalls for a moment recovers without help."
+fix = "Fail it out of its mirror (`mdadm /dev/mdX --fail /dev/{device}`, only if every other member is in sync), or fail over to the replica. A stalled cloud volume: force-detach and reattach it, or restore its snapshot. If no other copy of the data exists, wait: the kernel gives up after its timeout (nvme_core.io_timeout, 30 s; SCSI 30 s) and the file system then becomes read-only, so stop the database before that. Check: in_flight returns to 0. Do not restart hung processes one by one: they wait in the kernel."
 source = "fault lab F42 (1 operation a second, 8 under way, iowait 0); field notes B (the outage of 2011); kernel Documentation/admin-guide/iostats.rst"
 [chart]
-title = "Operations finished since boot, and under way"
+title = "Operations completed since boot, and in flight"
 unit = ""
 sql = """
 select ts, in_flight from disk_stat

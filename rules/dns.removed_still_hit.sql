@@ -1,6 +1,6 @@
 /*---
 id = "dns.removed_still_hit"
-title = "Visitors still come to a host that was taken out of DNS"
+title = "Traffic to a host removed from DNS"
 tier = "client"
 class = "mail"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["name"]
 needs = ["name_probe", "request"]
 when = "select 1 from name_probe where is_here = false and ts > $now - interval '3 minutes' and ts <= $now limit 1"
 subject = "{name} on {host}"
-summary = "{name} has led to {addresses_text} and not to {host} any more for {away_seconds:duration}, {lives:.0} times the {ttl_seconds} s that an answer may be kept; still {requests} requests for it came here in 5 minutes ({share:%} of all for it) from {clients_text}{busiest_text}{forecast_text}"
-why = "Resolvers, programs and phones keep an address long past its time to live. Whoever switches the host off now cuts these visitors off, and they see a dead site while every check says that all is well."
-look_at = "Who they are: `select client_address, user_agent_original, count(*) from request where host = '{host}' and server_address = '{name}' and ts > now() - interval '1 hour' group by 1, 2 order by 3 desc`. A few addresses with many requests: a partner or a crawler with the address written down; tell them. Many with few: resolvers, they fade in days."
-silent_when = "The name leads to this host, or never did within the last week as far as weir saw (behind a balancer, or with a public address that is translated, it never does, and this rule can say nothing); two lives of an answer are not over yet, or only one look so far; of the ten looks before, one and more led elsewhere, too (a server that tells a part of its addresses at a time); at most 0.5 % of the name's requests (a default), or fewer than 5 in 5 minutes: then this finding ends, and {host} can be ended too. The forecast takes the share of an hour ago and that of now and goes on like this; it says nothing within the first hour. Requests are counted where the log has the name that was asked for (nginx: `$host`)."
-fix = "Keep {host} serving: do not switch it off, and do not close its ports, until this finding is resolved: then at most one in two hundred of {name}'s requests come here, and what is left is mostly programs. To hurry it, answer there with `proxy_pass` to the new place instead of serving (so nobody notices), or with `return 308 https://{name}$request_uri;` only where the new place has another name. Before the next move lower the time to live a week ahead. Check: share falls."
+summary = "{host} still gets {requests} requests for {name} in 5 minutes: {share:%} of all for it, from {clients_text}{busiest_text}; DNS points to {addresses_text} since {away_seconds:duration}, {lives:.0}× the TTL of {ttl_seconds} s{forecast_text}"
+why = "Resolvers, programs and phones keep an address long past its TTL. Switching the host off now cuts these clients off: they see a dead site while every check reports that all is well."
+look_at = "Which clients: `select client_address, user_agent_original, count(*) from request where host = '{host}' and server_address = '{name}' and ts > now() - interval '1 hour' group by 1, 2 order by 3 desc`. A few addresses with many requests: a partner or crawler with a hard-coded address; contact them. Many with few: resolvers, they fade within days."
+silent_when = "The name points to this host, or never did within the last week as far as weir saw (behind a balancer or NAT it never does, and this rule cannot tell); less than two TTLs since the change, or only one probe since; one of the ten probes before also pointed elsewhere (a server that rotates addresses); at most 0.5 % of the name's requests (a default), or fewer than 5 in 5 minutes: then this finding ends and {host} can be retired. The forecast extrapolates the share of an hour ago and of now; there is none in the first hour. Requests count only where the log has the requested name (nginx: `$host`)."
+fix = "Keep {host} serving: do not switch it off or close its ports until this finding is resolved: by then at most one in two hundred of {name}'s requests comes here, mostly from programs. To speed it up, forward to the new address with `proxy_pass` instead of serving (invisible to clients), or `return 308 https://{name}$request_uri;` only if the new site has another name. Before the next move lower the TTL a week ahead. Check: share falls."
 source = "field notes A (removed addresses hit for days); fault lab F35 (20 SYN served, then 20 RST after the listener was closed); RFC 1035 §3.2.1"
 [chart]
 title = "Requests for the name on this host"
@@ -92,8 +92,8 @@ select g.host, g.name, g.ttl_seconds, g.away_seconds, c.requests, t.requests as 
   case when c.busiest is null then '' else concat(', ', cast(c.busiest_requests as bigint), ' of them from ', c.busiest) end as busiest_text,
   case
     when s.share is null or g.away_seconds < 3900 + g.ttl_seconds then ''
-    when s.share < 1.05 * c.requests / t.requests then '; it does not get less'
-    else concat('; at this pace it is under 0.5 % in about ',
+    when s.share < 1.05 * c.requests / t.requests then '; the share does not fall'
+    else concat('; at this rate below 0.5 % in about ',
       cast(ceil(ln(cast(c.requests as double) / t.requests / 0.005) / ln(s.share * t.requests / c.requests)) as bigint), ' h')
   end as forecast_text
 from gone g

@@ -1,6 +1,6 @@
 /*---
 id = "dns.resolver_slow"
-title = "A name server of this host is silent or slow: lookups wait for it"
+title = "Name server silent or slow"
 tier = "host"
 class = "mail"
 for = "0s"
@@ -11,14 +11,14 @@ explained_by = ["cpu.steal"]
 needs = ["resolver_probe"]
 when = "select 1 from resolver_probe where (duration_seconds is null or duration_seconds > $threshold) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "name server {server_address} of {host}"
-summary = "name server {server_address} ({place_text} in /etc/resolv.conf of {host}) {what_text}; {others_text}"
-why = "Programs ask the first name server of /etc/resolv.conf and wait `timeout` seconds (5 unless it is set) for it before they ask the next one, at every single lookup: {cost_text}. A proxy or application that looks up a name for each connection is slow by that much, and its own log shows a slow upstream."
-look_at = "`dig @{server_address} . NS +tries=1 +time=1` from {host}, and the same to the other servers. Silent: is the server up, does a firewall drop port 53? `connection refused`: its program is down. Slow with answers: the server's own forwarders. Which programs suffer: those whose connect time has a step of {timeout_seconds} s."
-silent_when = "It answered within the last 10 s. A server that does not answer and has not answered in the last hour counts only while another server of the list does answer; a host whose servers are all silent from the start obviously needs no names. A slow one counts when even the quickest of its last four answers took more than the threshold (100 ms is a default: `weir thresholds dns.resolver_slow` says what it should be here), since on a host without processor to spare weir itself is late to look; answers that say SERVFAIL are not timed. The third and later servers are asked by nobody as long as the first two answer: a note."
-fix = "Put a server that answers first in /etc/resolv.conf (or in the file that writes it: /etc/systemd/resolved.conf `DNS=`, netplan, NetworkManager, DHCP), and make a silent one cheap: `options timeout:1 attempts:2 rotate`. Better, a cache on the host that remembers which server is dead: systemd-resolved or `unbound` on 127.0.0.53. It is safe for programs that start anew; those that run read the file again at their next lookup (glibc 2.26 and later). Check: duration_seconds of the first server in resolver_probe is below 0.1."
+summary = "name server {server_address} of {host} ({place_text} in /etc/resolv.conf) {what_text}; {others_text}"
+why = "Programs query the first name server of /etc/resolv.conf and wait `timeout` seconds (default 5) for it before they try the next one, at every lookup: {cost_text}. A proxy or application that resolves a name for each connection is slow by that much, and its own log shows a slow upstream."
+look_at = "`dig @{server_address} . NS +tries=1 +time=1` from {host}, and the same to the other servers. Silent: is the server up, does a firewall drop port 53? `connection refused`: its program is down. Slow: the server's own forwarders. Which programs suffer: those whose connect time has a step of {timeout_seconds} s."
+silent_when = "It answered within the last 10 s. A silent server that has not answered in the last hour counts only while another server of the list answers; a host whose servers were silent from the start evidently needs no names. A server is slow when even the fastest of its last four answers took more than the threshold (100 ms is a default: `weir thresholds dns.resolver_slow` gives the value for this fleet), because on an overloaded host weir's own probe is late; SERVFAIL answers are not timed. The third and later servers are unused while the first two answer: a note."
+fix = "Put a working server first in /etc/resolv.conf (or in its source: /etc/systemd/resolved.conf `DNS=`, netplan, NetworkManager, DHCP), and limit the cost of a silent one: `options timeout:1 attempts:2 rotate`. Better, a cache on the host that remembers dead servers: systemd-resolved or `unbound` on 127.0.0.53. Safe: running programs read the file at their next lookup (glibc 2.26 and later). Check: duration_seconds of the first server in resolver_probe is below 0.1."
 source = "fault lab F45 (2.009 s instead of 0.005 s); resolv.conf(5)"
 [chart]
-title = "Time to the answer"
+title = "Time to answer"
 unit = "s"
 sql = """
 select ts, duration_seconds from resolver_probe
@@ -72,10 +72,10 @@ select host, server_address, position, server_count, timeout_seconds, least_seco
   case when position = 1 then 'the first' when position = 2 then 'the second' else concat('number ', position) end as place_text,
   case when is_silent then concat('does not answer: ', error)
        else concat('takes at least ', cast(round(least_seconds * 1000) as bigint), ' ms to answer') end as what_text,
-  case when server_count = 1 then 'there is no other' when answering - (case when is_silent then 0 else 1 end) = 0 then 'no other answers either'
+  case when server_count = 1 then 'it is the only one' when answering - (case when is_silent then 0 else 1 end) = 0 then 'no other one answers'
        else concat(answering - (case when is_silent then 0 else 1 end), ' of the others answer') end as others_text,
-  case when is_silent and position = 1 then concat(timeout_seconds, ' s each time here')
-       when is_silent then 'only when the ones before it fail, too' else concat(cast(round(least_seconds * 1000) as bigint), ' ms each time here') end as cost_text,
+  case when is_silent and position = 1 then concat(timeout_seconds, ' s per lookup here')
+       when is_silent then 'only when those before it also fail' else concat(cast(round(least_seconds * 1000) as bigint), ' ms per lookup here') end as cost_text,
   case when position = 1 or (is_silent and answering = 0) then 'mail' else 'note' end as class
 from states
 where (is_silent and (answering > 0 or earlier_answers > 0)) or is_slow

@@ -1,6 +1,6 @@
 /*---
 id = "edge.backend_out"
-title = "The edge gives a backend no requests"
+title = "Backend ejected by the edge"
 tier = "app"
 class = "mail"
 for = "10s"
@@ -10,11 +10,11 @@ key = ["backend"]
 needs = ["edge_backend"]
 when = "select 1 from edge_backend where state in ('ejected', 'stalled', 'check_failed') and ts > $now - interval '25 seconds' and ts <= $now limit 1"
 subject = "backend {backend} of {host}"
-summary = "{backend} is out at {host}: {reason}; {out} of {backends} backends are, {failures} of its {requests} requests failed{panic_text}"
-why = "The edge took the backend out because requests to it failed in a row, because it took requests and answered none while others did, or because it fails its checks. The others carry its share."
-look_at = "The reasons in the rows: `select failure, upstream_status_code, count(*) from request where tier = 'edge' and upstream_address = '{backend}' and ts > now() - interval '5 minutes' group by 1, 2`. Does the process run, does it listen (listener), is its host short of memory or processor?"
-silent_when = "The backend is up, comes back slowly, or is drained by its weight of 0. The edge reports every 10 seconds and at each change; a backend that was taken out of the configuration is not reported any more and counts for 25 seconds."
-fix = "Restart or mend the application at {backend}; the edge takes it back by itself, slowly, when it answers. To take it out on purpose set its weight to 0: `edge.backends = [\"{backend}*0\", …]` and SIGHUP. Check: edge_backend says up."
+summary = "{host} ejected {backend}: {reason}; {out} of {backends} backends ejected, {failures} of its {requests} requests failed{panic_text}"
+why = "The edge ejected the backend because consecutive requests failed, because it accepted requests and answered none while others did, or because it fails its health checks. The others carry its share."
+look_at = "The reasons in the rows: `select failure, upstream_status_code, count(*) from request where tier = 'edge' and upstream_address = '{backend}' and ts > now() - interval '5 minutes' group by 1, 2`. Does the process run, does it listen (listener), is its host short of memory or CPU?"
+silent_when = "The backend is up, in slow start, or drained by its weight of 0. The edge reports every 10 s and at each change; a backend removed from the configuration is no longer reported and counts for 25 s."
+fix = "Restart or repair the application at {backend}; the edge readmits it with slow start once it answers. To take it out on purpose set its weight to 0: `edge.backends = [\"{backend}*0\", …]` and SIGHUP. Check: edge_backend reports up."
 source = "field notes A (dead servers kept getting traffic); outlier detection as in Envoy's documentation"
 ---*/
 with latest as (
@@ -30,7 +30,7 @@ counted as (
 )
 select l.host, l.backend, max(l.reason) as reason, max(c.out) as out, max(c.backends) as backends,
   max(l.failures_total) as failures, max(l.requests_total) as requests,
-  case when bool_and(l.is_believed) then '' else '; so many look ill that all get requests all the same' end as panic_text,
+  case when bool_and(l.is_believed) then '' else '; panic mode: too many are unhealthy, so all get requests' end as panic_text,
   case when max(c.out) * 2 > max(c.backends) then 'page' else 'mail' end as class
 from latest l
 join counted c on c.host = l.host

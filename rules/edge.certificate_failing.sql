@@ -1,6 +1,6 @@
 /*---
 id = "edge.certificate_failing"
-title = "The edge cannot obtain or renew a certificate"
+title = "Edge cannot obtain or renew a certificate"
 tier = "edge"
 class = "note"
 for = "0s"
@@ -11,10 +11,10 @@ needs = ["edge_certificate"]
 when = "select 1 from edge_certificate where failures > 0 and ts > $now - interval '150 seconds' and ts <= $now limit 1"
 subject = "certificate of {names} at {host}"
 summary = "{host} cannot obtain a certificate for {names} from {authority}: {failure}; {attempts} failed, {ends_text}"
-why = "The authority wants to see that each name leads to this edge. While it does not, the certificate that is there goes on being served; when that ends, or when there is none, browsers refuse the site."
-look_at = "What the authority says above. `dig +short NAME`: does each name lead to this edge, or to a balancer that passes port 80 (http-01) and port 443 (tls-alpn-01) on to it? From outside: `curl -v http://NAME/.well-known/acme-challenge/x` must be answered by this edge (its row in request). `weir edge show` on {host} has the last reason and the next attempt."
-silent_when = "The last attempt worked, or none was made yet. It is a note while more than 14 days are left (a short-lived certificate: a third of its life), a mail after that and when there is none at all after two attempts, a page in the last two days (a tenth). The edge reports every minute and after each attempt."
-fix = "Make the names lead here, or take those that do not out of `edge.acme_names`; then SIGHUP, which tries again at once. When the authority limits how often (rateLimited), try settings out with `edge.acme_directory = \"letsencrypt-staging\"`. Check: state of the table edge_certificate is valid."
+why = "The CA must see that each name points to this edge. Until then the existing certificate stays in use; once it expires, or if there is none, browsers refuse the site."
+look_at = "The CA's message above. `dig +short NAME`: does each name point to this edge, or to a balancer that forwards port 80 (http-01) and port 443 (tls-alpn-01) to it? From outside: `curl -v http://NAME/.well-known/acme-challenge/x` must be answered by this edge (its row in request). `weir edge show` on {host} shows the last error and the next attempt."
+silent_when = "The last attempt succeeded, or there was none yet. It is a note while more than 14 days are left (a short-lived certificate: a third of its lifetime), a mail after that and when there is none after two attempts, a page in the last two days (a tenth). The edge reports every minute and after each attempt."
+fix = "Point the names here, or remove the others from `edge.acme_names`; then SIGHUP, which retries at once. If the CA rate-limits (rateLimited), test with `edge.acme_directory = \"letsencrypt-staging\"`. Check: state of the table edge_certificate is valid."
 source = "RFC 8555 §6.7, §7.1.6; letsencrypt.org/docs/rate-limits"
 ---*/
 with newest as (
@@ -31,10 +31,10 @@ timed as (
 select host, names, authority, failure, failures, not_after, next_attempt_ts, path,
   case when failures = 1 then 'one attempt' else concat(cast(failures as varchar), ' attempts') end as attempts,
   case
-    when left_days is null then 'there is none'
-    when left_days <= 0 then concat('the one that is served ended ', cast(round(-left_days * 10) / 10 as varchar), ' days ago')
-    when left_days < 2 then concat('the one that is served ends in ', cast(round(left_days * 24) as bigint), ' hours')
-    else concat('the one that is served ends in ', cast(floor(left_days) as bigint), ' days')
+    when left_days is null then 'no certificate exists'
+    when left_days <= 0 then concat('the current one expired ', cast(round(-left_days * 10) / 10 as varchar), ' days ago')
+    when left_days < 2 then concat('the current one expires in ', cast(round(left_days * 24) as bigint), ' hours')
+    else concat('the current one expires in ', cast(floor(left_days) as bigint), ' days')
   end as ends_text,
   case
     when left_days < least(2, life_days / 10) then 'page'

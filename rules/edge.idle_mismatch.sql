@@ -1,6 +1,6 @@
 /*---
 id = "edge.idle_mismatch"
-title = "A backend closes idle connections before the edge does"
+title = "Backend closes idle connections before the edge"
 tier = "app"
 class = "mail"
 for = "0s"
@@ -10,16 +10,16 @@ key = ["backend"]
 needs = ["edge_backend"]
 when = "select 1 from edge_backend where idle_repeated_total > 0 and ts > $now - interval '5 minutes' and ts <= $now limit 1"
 subject = "keep-alive between {host} and {backend}"
-summary = "{backend} closed {closed} idle connections of {host} in 5 minutes before the edge did; the edge now closes them after {idle:duration}{before_text}"
-why = "A connection that the backend closes while a request is on its way answers with nothing: the visitor gets an error, or the edge has to ask twice, which it may not do with a POST. The side that sends requests must be the one that closes."
-look_at = "The backend's own time-out: nginx `keepalive_timeout`, Apache `KeepAliveTimeout`, Node.js `server.keepAliveTimeout`, gunicorn `--keep-alive`. Empty answers: `select count(*) from request where tier = 'edge' and failure = 'empty_answer' and upstream_address = '{backend}'`."
-silent_when = "No two idle connections closed at the same age, a second or more apart: a restart closes them at one moment, whatever their age. Fewer than 5 in 5 minutes are a note. The edge goes below the time-out that it has learnt, so the finding ends by itself; the pair stays wrong for every other balancer."
-fix = "Raise the backend's time-out above the edge's (75 s there against the default of 4 s here), or lower `edge.upstream_idle_seconds` below it. Check: idle_closed_total of edge_backend stays where it is."
+summary = "{backend} closed {closed} idle connections of {host} first in 5 minutes; the edge now closes them after {idle:duration}{before_text}"
+why = "If the backend closes a connection while a request is on its way, the request fails: the client gets an error, or the edge must retry, which it may not do with a POST. The side that sends requests must close first."
+look_at = "The backend's own timeout: nginx `keepalive_timeout`, Apache `KeepAliveTimeout`, Node.js `server.keepAliveTimeout`, gunicorn `--keep-alive`. Empty answers: `select count(*) from request where tier = 'edge' and failure = 'empty_answer' and upstream_address = '{backend}'`."
+silent_when = "No two idle connections closed at the same age, a second or more apart: a restart closes them all at one moment, whatever their age. Fewer than 5 in 5 minutes are a note. The edge stays below the timeout it has learnt, so the finding ends without action; the mismatch remains for every other balancer."
+fix = "Raise the backend's timeout above the edge's (75 s there, against the edge's default of 4 s), or lower `edge.upstream_idle_seconds` below it. Check: idle_closed_total of edge_backend stops rising."
 source = "field notes A (75 s at the server, 60 s at the balancer, and empty answers when it was the other way round)"
 ---*/
 with ordered as (
   select host, backend, idle_timeout_seconds,
-    -- Fewer than before: the edge began anew.
+    -- A lower value: the edge restarted.
     greatest(idle_closed_total - lag(idle_closed_total) over (partition by host, backend order by ts), 0) as closed,
     greatest(idle_repeated_total - lag(idle_repeated_total) over (partition by host, backend order by ts), 0) as repeated,
     row_number() over (partition by host, backend order by ts desc) as place,

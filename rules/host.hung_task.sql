@@ -1,6 +1,6 @@
 /*---
 id = "host.hung_task"
-title = "A task has hung in the kernel for two minutes"
+title = "Task hung in the kernel for two minutes"
 tier = "host"
 class = "mail"
 for = "0s"
@@ -11,14 +11,14 @@ explained_by = ["disk.stuck", "disk.slow", "disk.io_error"]
 needs = ["kmsg", "cpu_stat", "listener"]
 when = "select 1 from kmsg where kind = 'hung_task' and ts > $now - interval '5 minutes' and ts <= $now limit 1"
 subject = "{tasks} on {host}"
-summary = "{host}: {tasks} waited in the kernel for more than two minutes without a break ({messages} messages in 5 minutes); {blocked:.0} threads are blocked now"
-why = "The task waits for something in the kernel that does not come: mostly a disk or a network file system that does not answer, sometimes a lock. It takes no signal, so it cannot be ended, and what it holds stays locked for all others."
-look_at = "The kernel's trace below the message (`dmesg -T | grep -A 30 'blocked for more'`): names of a file system (ext4, xfs, nfs) or of md say what it waits for. disk.stuck and disk.slow of this host; for NFS, its server and the network to it. `echo w > /proc/sysrq-trigger` writes all blocked tasks to the log."
-silent_when = "The kernel printed no such message within 5 minutes. It prints at most 10 (kernel.hung_task_warnings) per boot, so later ones may be missing, and none when kernel.hung_task_timeout_secs = 0. It is a page when a process of that name had a listening socket."
-fix = "Mend what it waits for: the stuck volume (disk.stuck), the NFS server (`mount | grep nfs`, then `umount -f -l MOUNT` if the server will not return). If nothing below is slow, it is a bug of the kernel: note the trace, then restart the host at a calm time. Check: processes_blocked of cpu_stat returns to what it was. Do not set hung_task_timeout_secs = 0 (it only silences the message) nor hung_task_panic = 1 where a slow disk would then restart the host."
+summary = "{host}: {tasks} blocked in the kernel for over two minutes ({messages} messages in 5 minutes); {blocked:.0} threads blocked now"
+why = "The task waits in the kernel for something that does not come: mostly an unresponsive disk or network file system, sometimes a lock. It ignores signals, so it cannot be killed, and what it holds stays locked for all others."
+look_at = "The kernel's trace below the message (`dmesg -T | grep -A 30 'blocked for more'`): a file system (ext4, xfs, nfs) or md in it shows what it waits for. disk.stuck and disk.slow of this host; for NFS, its server and the network to it. `echo w > /proc/sysrq-trigger` logs all blocked tasks."
+silent_when = "The kernel logged no such message within 5 minutes. It logs at most 10 (kernel.hung_task_warnings) per boot, so later ones may be missing, and none when kernel.hung_task_timeout_secs = 0. It is a page when a process of that name had a listening socket."
+fix = "Fix what it waits for: the stalled volume (disk.stuck), the NFS server (`mount | grep nfs`, then `umount -f -l MOUNT` if the server will not return). If nothing below is slow, it is a kernel bug: save the trace, then restart the host at a quiet time. Check: processes_blocked of cpu_stat returns to normal. Do not set hung_task_timeout_secs = 0 (it only hides the message) nor hung_task_panic = 1 where a slow disk would then restart the host."
 source = "kernel kernel/hung_task.c; Documentation/admin-guide/sysctl/kernel.rst, hung_task_timeout_secs"
 [chart]
-title = "Threads that are blocked"
+title = "Blocked threads"
 unit = ""
 sql = """
 select ts, processes_blocked as blocked from cpu_stat

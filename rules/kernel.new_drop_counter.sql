@@ -1,6 +1,6 @@
 /*---
 id = "kernel.new_drop_counter"
-title = "A drop, overflow or failure counter that never moved is rising"
+title = "A drop or error counter began to rise"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -9,11 +9,11 @@ clear = "10m"
 key = ["netns", "counter"]
 needs = ["tcp_stat", "softnet_stat", "net_dev"]
 subject = "{counter} in netns {netns}"
-summary = "{counter} (netns {netns}) rises: {rise} in 5 minutes at {rises} samples; before, it {before_text}"
-why = "A counter of something dropped, overflowing, pruned, full or failed has begun to rise. There is no rule of its own for it, but drops that are new are seldom good: this is the net for the unknown."
+summary = "{counter} (netns {netns}) rose by {rise} in 5 minutes ({rises} samples); it {before_text}"
+why = "A counter of dropped, overflowing, pruned or failed items began to rise. No rule covers it specifically, but new drops are seldom good: this rule is the safety net."
 look_at = "What the counter means: `nstat -az {counter_name}`, kernel Documentation/networking/snmp_counter.rst. What changed when it began (a deploy, a sysctl, more traffic): open findings and tcp_stat around started_ts."
-silent_when = "The counter was above zero and moved since it was looked at 1, 6 or 24 hours ago (or was not looked at then), rose at fewer than 3 samples or by fewer than 3 in 5 minutes, or has a rule of its own (ListenOverflows, ListenDrops, TCPReqQFull…). Counters that rise on every healthy host are left out: refused connection attempts (AttemptFails), undone recoveries (TCPFullUndo), deferred accepts, packets of unknown protocols (rx_drops)."
-fix = "No change without knowing the counter: read what it means, find what began with it. Common ones: TCPBacklogDrop = the process holds its socket's lock too long (small numbers are harmless); TCPRcvQDrop, PruneCalled = it does not read; RcvbufErrors = UDP reader too slow, raise net.core.rmem_max and the program's SO_RCVBUF; softnet drops = raise net.core.netdev_max_backlog."
+silent_when = "The counter was above zero and moved since 1, 6 or 24 hours ago (or has no sample of then), rose in fewer than 3 samples or by fewer than 3 in 5 minutes, or has a rule (ListenOverflows, ListenDrops, TCPReqQFull…). Counters that rise on every healthy host are excluded: refused connection attempts (AttemptFails), undone recoveries (TCPFullUndo), deferred accepts, packets of unknown protocols (rx_drops)."
+fix = "Change nothing before you know the counter: read what it means and find what began with it. Common ones: TCPBacklogDrop = the process holds its socket's lock too long (small numbers are harmless); TCPRcvQDrop, PruneCalled = it does not read; RcvbufErrors = UDP reader too slow, raise net.core.rmem_max and the program's SO_RCVBUF; softnet drops = raise net.core.netdev_max_backlog."
 source = "field notes A: \"dropped or overflow rising cannot be good\"; kernel include/uapi/linux/snmp.h"
 ---*/
 with moved as (
@@ -54,7 +54,7 @@ counters as (
      or (h.least = h.most and m.value_before = h.most)
 ),
 softnet as (
-  select host, 'host' as netns, concat('softnet drops of processor ', cpu) as counter, 'softnet' as counter_name,
+  select host, 'host' as netns, concat('softnet drops of CPU ', cpu) as counter, 'softnet' as counter_name,
     max(drops_total) - min(drops_total) as rise, count(distinct drops_total) - 1 as rises,
     'had never moved since boot' as before_text
   from softnet_stat

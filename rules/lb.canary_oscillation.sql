@@ -1,6 +1,6 @@
 /*---
 id = "lb.canary_oscillation"
-title = "One member of a pool gets traffic in waves: the balancer and the member chase each other"
+title = "Pool member oscillates under latency-based balancing"
 tier = "proxy"
 class = "mail"
 for = "30s"
@@ -33,11 +33,11 @@ having count(*) >= 3 and (
   or min(case when mean >= 8 then bins end) <= 0.8 * max(bins))
 limit 1"""
 subject = "{member} of {pool} on {host}"
-summary = "{member} of {pool} gets between {least} and {most} requests in 5 s, in waves of about {period_seconds} s, while its {siblings} siblings are even (its share varies {times:.1} times as much as theirs)"
-why = "A balancer that prefers who answers quickest sends everything to the member that has just got quick; that makes it slow, everything goes away, it gets quick again. A changed member (a canary) that is a little quicker or slower than the others sets it off. Its times then say nothing about the change that it was to try."
-look_at = "`request` of {member} and of a sibling side by side: requests in 5 s and upstream_header_seconds. Does the latency follow the requests by half a wave? What is different about this member: version, kernel settings, keep-alive, size?"
-silent_when = "Fewer than 3 members, fewer than 10 requests in 5 s for each on average, a share that varies by less than 30 %, or less than 3 times as much as the siblings' median (less in pools of three or four, where the siblings take what it leaves), or that varies without a wave (a member that was taken out and put back once, a slow start). Slices of 5 s in which the pool has less than half its usual requests are left out. Groups of instances that come and go look similar."
-fix = "Change the whole pool at once instead of one member, or give the canary a fixed part: nginx `server {member} weight=1;` beside `weight=9` for the others under plain round robin, HAProxy `balance roundrobin` with `weight`. Where the balancer must look at latency, let it choose the better of two at random (nginx `random two least_conn;`) instead of the best of all. Check: most and least of this finding come together."
+summary = "{member} of {pool} oscillates: {least} to {most} requests per 5 s with a period of about {period_seconds} s, while its {siblings} siblings are even (its share varies {times:.1}× as much)"
+why = "A balancer that prefers the fastest member sends everything to the one that has just become fast; that slows it, traffic leaves, it becomes fast again. A changed member (a canary) that is slightly faster or slower than the others triggers it. Its latency then says nothing about the change under test."
+look_at = "`request` of {member} and of a sibling side by side: requests per 5 s and upstream_header_seconds. Does latency follow the requests by half a period? What is different about this member: version, kernel settings, keep-alive, size?"
+silent_when = "Fewer than 3 members, fewer than 10 requests per 5 s for each on average, a share that varies by less than 30 %, or less than 3× the siblings' median (less in pools of three or four, where siblings absorb the difference), or that varies without a period (a member taken out and put back once, a slow start). Slices of 5 s in which the pool has less than half its usual requests are excluded. Instance groups with changing members look similar."
+fix = "Change the whole pool at once instead of one member, or give the canary a fixed share: nginx `server {member} weight=1;` beside `weight=9` for the others under plain round robin, HAProxy `balance roundrobin` with `weight`. If the balancer must use latency, let it pick the better of two at random (nginx `random two least_conn;`) instead of the best of all. Check: most and least of this finding converge."
 source = "field notes A (the canary that the balancer loved and then left)"
 [chart]
 title = "Requests per member"
@@ -56,7 +56,7 @@ with counted as (
     and ts > $now - interval '3 minutes' and ts <= $now
   group by 1, 2, 3, 4
 ),
--- In a slice with few requests, such as one that the traffic began in, shares are chance.
+-- Shares of a slice with few requests, such as the first one, are noise.
 bins as (
   select host, pool, bin, total
   from (

@@ -1,6 +1,6 @@
 /*---
 id = "lb.too_few_healthy"
-title = "A pool has fewer than 60 % of its servers"
+title = "Fewer than 60 % of a pool's servers are up"
 tier = "app"
 class = "page"
 for = "10s"
@@ -11,11 +11,11 @@ explained_by = ["app.down", "app.crash_loop", "wire.host_unreachable", "wire.syn
 needs = ["log", "config_directive", "request"]
 when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
 subject = "pool {backend} of {host}"
-summary = "{down} of {servers} servers of pool {backend} on {host} are down ({down_names}); the last reason: {reason}"
-why = "The servers that are left carry the load of all. When they are not made for it they fail next, one after the other, and the site is gone. Several at once seldom are ill by themselves: look for what they share."
-look_at = "The reasons: all \"Layer4 connection problem\": processes that ended, a deploy; all \"timeout\": overload, or what their check asks (a database); \"No route to host\": network. Did the balancer itself lose its network? Then others see the servers as well."
-silent_when = "At least 60 % of the servers that the configuration lists are up by HAProxy's last word of 30 minutes, or the pool has one server only (app.down speaks for it). Servers that were put into maintenance do not count as down. A server that answers requests again counts as up, since a reload forgets what was down. A server that is down for longer than 30 minutes is no longer known here."
-fix = "Bring servers back before anything else: roll the last deploy back, start what ended (app.down names what refuses), and stop every automatic restart and every further deploy until the pool is whole. If the check is the fault and not the servers (it asks a shared dependency), let it ask a page without one: `option httpchk GET /health`. Protect those that are left: `maxconn` on each `server` line so that HAProxy queues. Check: `Server … is UP` for each."
+summary = "{down} of {servers} servers of pool {backend} on {host} are down ({down_names}); last reason: {reason}"
+why = "The remaining servers carry the whole load. If they are not sized for it they fail next, one after the other, and the site is down. Several failures at once usually have a shared cause."
+look_at = "The reasons: all \"Layer4 connection problem\": processes that exited, a deploy; all \"timeout\": overload, or a dependency of the check (a database); \"No route to host\": network. Did the balancer itself lose its network? Then others still reach the servers."
+silent_when = "At least 60 % of the configured servers are up by HAProxy's last state within 30 minutes, or the pool has only one server (app.down covers it). Servers in maintenance do not count as down. A server that answers requests again counts as up, since a reload forgets what was down. A server down for longer than 30 minutes is no longer known here."
+fix = "Bring servers back first: roll back the last deploy, start what exited (app.down names what refuses connections), and stop automatic restarts and further deploys until the pool is complete. If the check is at fault and not the servers (it includes a shared dependency), let it request a page without one: `option httpchk GET /health`. Protect the remaining ones: `maxconn` on each `server` line so that HAProxy queues. Check: `Server … is UP` for each."
 source = "field notes C (automatic healing that took a pool down); Envoy's panic threshold; HAProxy documentation, health checks"
 ---*/
 with changes as (
@@ -33,7 +33,7 @@ revived as (
 ),
 downs as (
   select host, split_part(server, '/', 1) as backend, count(*) as down, string_agg(server, ', ' order by server) as down_names,
-    max(coalesce(regexp_match(body, 'reason: ([^,]+)')[1], 'not told')) as reason
+    max(coalesce(regexp_match(body, 'reason: ([^,]+)')[1], 'unknown')) as reason
   from changes
   where place = 1 and body like '% is DOWN%' and server like '%/%'
     and not exists (select 1 from revived v where v.host = changes.host and v.server = changes.server and v.last_ts > changes.ts + interval '2 seconds')

@@ -1,6 +1,6 @@
 /*---
 id = "lb.uneven"
-title = "One member of a pool gets far more requests than its siblings"
+title = "Uneven load: one pool member gets too many requests"
 tier = "proxy"
 class = "mail"
 for = "0s"
@@ -25,11 +25,11 @@ group by host, proxy_backend having count(*) = 1 or max(n) * count(*) > 1.2 * su
 limit 1""",
 ]
 subject = "pool {pool} on {host}"
-summary = "{busiest} gets {times:.1} times the mean of the {members} members of {pool} on {host}: {busiest_requests} of {requests} requests in {span_text}, and so in each third of it{method_text}"
-why = "The busiest member is full while others are idle, so the pool is as slow as that one and has less room than it seems. When it fails, its whole load moves at once."
-look_at = "How the balancer chooses: by a hash of the client's address, one large network behind a single address (a company, a carrier, another proxy) goes to one member. Long connections: members that were added last have few. Members that are marked down: nginx's error log, HAProxy's `Server … is DOWN`."
-silent_when = "In one of the last three minutes fewer than 100 requests, at most 1.3 times the mean, or a difference that chance explains (chi-square up to 10 times the degrees of freedom); sooner, in 15 s, only 1.9 times the mean in each of three slices of 5 s counts, with 50 requests each and a chi-square beyond 30 times; pools whose configuration says `weight`, `backup`, `down` or `slowstart`. Members are those that the configuration lists; upstreams of nginx that are written as host names cannot be matched with the log's addresses and are left out. HAProxy's and nginx's `least_conn` give a quicker member more: then it is right, copy this rule without that pool."
-fix = "{fix_text} Check: the members' requests per minute come within a third of their mean. Sessions that are kept in a member's memory are why hashes are used: move them to a cookie or a shared store first."
+summary = "{busiest} gets {times:.1}× the mean of the {members} members of {pool} on {host}: {busiest_requests} of {requests} requests in {span_text}, in each third of it{method_text}"
+why = "The busiest member is full while others are idle, so the pool is as slow as that one and has less capacity than it seems. When it fails, its whole load moves at once."
+look_at = "How the balancer chooses: with a hash of the client address, one large network behind a single address (a company, a carrier, another proxy) goes to one member. Long connections: recently added members have few. Members marked down: nginx's error log, HAProxy's `Server … is DOWN`."
+silent_when = "In one of the last three minutes fewer than 100 requests, at most 1.3× the mean, or a difference that chance explains (chi-square up to 10 times the degrees of freedom); within 15 s only 1.9× the mean in each of three slices of 5 s counts, with 50 requests each and a chi-square beyond 30 times; pools configured with `weight`, `backup`, `down` or `slowstart`. Members are those in the configuration; nginx upstreams written as host names cannot be matched with the log's addresses and are excluded. `least_conn` of HAProxy and nginx gives a faster member more: if that is intended, copy this rule without that pool."
+fix = "{fix_text} Check: the members' requests per minute come within a third of their mean. Hashing is often used because sessions live in a member's memory: move them to a cookie or a shared store first."
 source = "fault lab F29 (ip_hash behind one address: 4.0 times, round robin: 1.0 times); field notes A (1000 requests a second more on one member)"
 [chart]
 title = "Requests per member"
@@ -73,7 +73,7 @@ counted as (
     and coalesce(r.proxy_server, r.upstream_address) is not null
   group by 1, 2, 3, 4, 5
   union all
-  -- Slices of 5 s, for what is clear at once.
+  -- Slices of 5 s, for clear cases.
   select r.host, 100 + cast(floor((date_part('epoch', $now) - date_part('epoch', r.ts)) / 5) as bigint) as slice,
     coalesce(nullif(r.proxy_backend, ''), '') as backend,
     coalesce(nullif(r.proxy_server, ''), r.upstream_address) as member, r.upstream_address, count(*) as requests
@@ -134,8 +134,8 @@ select j.host, j.pool, j.members, j.requests, j.method, b.member as busiest, b.r
   case when j.is_short then '15 s' else '3 minutes' end as span_text,
   case when j.method is not null then concat('; ', j.method) else '' end as method_text,
   case when j.method like '%ip_hash%' or j.method like '%source%'
-    then concat(j.method, ': a hash of the client''s address. Behind a balancer or a large network all clients are one: delete the line (round robin), or hash what differs: nginx `hash $cookie_session consistent;`, HAProxy `balance leastconn` with `cookie`.')
-    else 'Let the balancer count: nginx `least_conn;` in the `upstream` block, HAProxy `balance leastconn`; with few long connections also end them now and then (nginx `keepalive_requests 1000;`).' end as fix_text
+    then concat(j.method, ': a hash of the client''s address. Behind a balancer or a large network all clients share one address: delete the line (round robin), or hash a value that differs: nginx `hash $cookie_session consistent;`, HAProxy `balance leastconn` with `cookie`.')
+    else 'Balance by connections: nginx `least_conn;` in the `upstream` block, HAProxy `balance leastconn`; with few long connections also recycle them (nginx `keepalive_requests 1000;`).' end as fix_text
 from judged j
 join busiest b on b.host = j.host and b.pool = j.pool and b.is_short = j.is_short and b.place = 1
 where j.place = 1

@@ -1,6 +1,6 @@
 /*---
 id = "log.agent_cost"
-title = "weir itself takes more than 2 % of a host's processor time"
+title = "weir uses more than 2 % of a host's CPU"
 tier = "weir"
 class = "note"
 for = "60s"
@@ -9,11 +9,11 @@ clear = "5m"
 key = []
 needs = ["collector_run", "host_info"]
 subject = "weir on {host}"
-summary = "weir's collectors and parsers took {share:%} of the processor time of {host} in the last 5 minutes ({cpu_seconds:.1} s on {cpu_count} processors), most of it {worst} with {worst_seconds:.1} s"
-why = "What watches must not be what slows. Reading a socket table with hundreds of thousands of connections, or parsing very many lines, costs processor time that the traffic needs."
-look_at = "`select collector, sum(cpu_seconds), sum(runs), sum(rows) from collector_run where host = … group by 1 order by 2 desc`. parse or tail: which log writes so many lines (`select source, count(*) from log …`)? sock_stat or listener: how many sockets there are."
-silent_when = "At most 2 % of all processors' time over 5 minutes, or fewer than 4 minutes of reports, so that the first reading of long logs is silent unless it goes on. Only what is measured counts: the store and the queries of a hub do not."
-fix = "parse, tail: log less (`access_log … if=$loggable` in nginx for health checks and static files; debug level off), or leave a log out (`weir config` lists what is followed). Collectors: run the agent in a group of its own, so that traffic comes first: `systemctl edit weir-agent` with `[Service]`, `CPUWeight=20`, `Nice=10`, `IOWeight=20`. Check: share below 2 %. Not `CPUQuota=`: an agent that is stopped for parts of a second takes late samples."
+summary = "weir's collectors and parsers used {share:%} of {host}'s CPU time in 5 minutes: {cpu_seconds:.1} s on {cpu_count} CPUs, most of it {worst} with {worst_seconds:.1} s"
+why = "Monitoring must not slow the traffic. Reading a socket table with hundreds of thousands of connections, or parsing very many lines, takes CPU time that the traffic needs."
+look_at = "`select collector, sum(cpu_seconds), sum(runs), sum(rows) from collector_run where host = … group by 1 order by 2 desc`. parse or tail: which log writes that many lines (`select source, count(*) from log …`)? sock_stat or listener: how many sockets there are."
+silent_when = "At most 2 % of total CPU time over 5 minutes, or less than 4 minutes of reports, so that the initial read of long logs is silent unless it continues. Only measured work counts: a hub's store and queries do not."
+fix = "parse, tail: log less (`access_log … if=$loggable` in nginx for health checks and static files; debug level off), or exclude a log (`weir config` lists the followed ones). Collectors: run the agent in its own cgroup with lower priority: `systemctl edit weir-agent` with `[Service]`, `CPUWeight=20`, `Nice=10`, `IOWeight=20`. Check: share below 2 %. Not `CPUQuota=`: a throttled agent takes late samples."
 source = "field notes A (a shipper that took two cores); diagnosis of the sampling cost: 1 Hz of all host files is below 0.1 % of a core"
 ---*/
 with parts as (

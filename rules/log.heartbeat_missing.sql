@@ -1,6 +1,6 @@
 /*---
 id = "log.heartbeat_missing"
-title = "A host's heartbeat line no longer arrives"
+title = "Missing heartbeat line of a host"
 tier = "log"
 class = "mail"
 for = "60s"
@@ -11,10 +11,10 @@ needs = ["log", "host_info"]
 explained_by = ["weir.agent_silent", "clock.hub_skew"]
 subject = "logs of {host}"
 summary = "{host}: no heartbeat for more than 2 minutes (last one {last_text}); {missing} of {hosts} hosts miss theirs"
-why = "Each agent writes a line of its own every 60 s through the same path as every other log line. When it does not arrive, the others do not arrive either, however quiet or busy the host is; what its logs say is unknown from then on."
-look_at = "Is the agent running (`systemctl status weir-agent`)? Does it reach the hub (collector_run, its own log)? Is the hub full (`/api/status`, store.is_full)? Other samples of the host in cpu_stat tell whether the host or only the log path is gone."
-silent_when = "A heartbeat came within 2 minutes (three are missed when this fires), or the host has said what it is (host_info) for the first time within 2 minutes, or not within 25 hours. A host that only has nothing to log is not missed: that is why the heartbeat exists. A host that was shut down for good is missed for up to 25 hours."
-fix = "Start or mend the agent on {host}: `systemctl restart weir-agent`; it goes on where the hub says that its files stand, so nothing is lost as long as the files are not rotated away. If several hosts are missing at once, look at the hub and its disk first. Check: the heartbeat arrives within 60 s."
+why = "Each agent writes its own line every 60 s through the same path as every other log line. If it does not arrive, the others do not arrive either, however quiet or busy the host is, and its logs are unknown from then on."
+look_at = "Is the agent running (`systemctl status weir-agent`)? Does it reach the hub (collector_run, its own log)? Is the hub's disk full (`/api/status`, store.is_full)? Other samples of the host in cpu_stat show whether the host or only the log path is down."
+silent_when = "A heartbeat arrived within 2 minutes (three are missing when this fires), or the host first reported itself (host_info) within 2 minutes, or not within 25 hours. A host with nothing to log is not missed: that is what the heartbeat is for. A host shut down for good is missed for up to 25 hours."
+fix = "Start or repair the agent on {host}: `systemctl restart weir-agent`; it resumes at the positions stored by the hub, so nothing is lost unless the files have been rotated away. If several hosts are missing at once, check the hub and its disk first. Check: the heartbeat arrives within 60 s."
 source = "field notes A (cron line every 30 min, alarm after an hour); fault lab F38 (an alarm on \"no lines\" was false on a quiet host)"
 ---*/
 with known as (

@@ -1,6 +1,6 @@
 /*---
 id = "log.invalid_json"
-title = "A log that should be JSON is not"
+title = "Invalid JSON in a JSON log"
 tier = "log"
 class = "mail"
 for = "0s"
@@ -36,16 +36,16 @@ having sum(bad) >= 3 and sum(bad) > 0.001 * coalesce(max(lines_between), 0.0)
 limit 1""",
 ]
 subject = "{source}"
-summary = "{source}: {rejected} of {lines} lines in 2 minutes are no JSON and are in the table reject; {repaired} more were repaired ({share:%}). {sample_text}"
-why = "Hand-made JSON breaks on what visitors send: nginx writes a quote in a user agent as `\\x22`, which JSON does not know. Strict shippers drop such lines, and they are the ones of attackers and odd clients. weir repairs `\\xNN`; a line that still cannot be read is kept raw in reject."
-look_at = "`select ts, reason, detail, raw from reject where source = '…' order by ts desc`: torn lines point to a writer that was killed or a disk that was full, unknown escapes to the log_format."
-silent_when = "Fewer than 3 bad lines, or at most 0.1 % of the lines of 2 minutes. Lines that weir could repair are a note, lines that it could not read are a mail."
-fix = "{place}add `escape=json` to the log_format: `log_format NAME escape=json '…';` (nginx 1.11.8 or newer), `nginx -t && nginx -s reload`. It is safe: only the escaping changes. Check: repair is NULL for new rows and reject gets no more of this source. Other programs: let a JSON library write the line."
+summary = "{source}: {rejected} of {lines} lines in 2 minutes are invalid JSON (kept in the table reject); {repaired} more were repaired ({share:%}). {sample_text}"
+why = "Hand-made JSON breaks on client input: nginx writes a quote in a user agent as `\\x22`, which is not JSON. Strict shippers drop such lines, and these are the lines of attackers and odd clients. weir repairs `\\xNN`; a line that is still unreadable is kept raw in reject."
+look_at = "`select ts, reason, detail, raw from reject where source = '…' order by ts desc`: truncated lines point to a killed writer or a full disk, unknown escapes to the log_format."
+silent_when = "Fewer than 3 bad lines, or at most 0.1 % of the lines of 2 minutes. Repaired lines are a note, unreadable lines are a mail."
+fix = "{place}add `escape=json` to the log_format: `log_format NAME escape=json '…';` (nginx 1.11.8 or newer), `nginx -t && nginx -s reload`. It is safe: only the escaping changes. Check: repair is NULL for new rows and reject gets no more rows of this source. Other programs: use a JSON library to write the line."
 source = "field notes A (central logs); fault lab F34 (6 of 8 hostile lines invalid without escape=json, none with it); nginx documentation of log_format"
 ---*/
 with rejected as (
   select host, source, count(*) as rejected, max(raw) as sample, max(detail) as detail,
-    -- Lines between the first and the last bad one: an old file that is read now has rows of long ago.
+    -- Only lines between the first and the last bad one: an old file read now yields old rows.
     (max(source_offset) - min(source_offset)) / greatest(avg(length(raw)), 1.0) as lines_between
   from reject
   where ts > $now - interval '2 minutes' and ts <= $now and reason = 'invalid_json'
@@ -85,7 +85,7 @@ select s.host, s.source, s.lines, s.repaired, coalesce(s.rejected, 0) as rejecte
   cast(s.repaired + coalesce(s.rejected, 0) as double) / s.lines as share,
   case when s.rejected >= 3 and s.rejected > 0.001 * s.lines then 'mail' else 'note' end as class,
   s.detail, s.sample,
-  case when s.sample is null then '' else concat('One of them: ', substr(s.sample, 1, 200)) end as sample_text,
+  case when s.sample is null then '' else concat('Example: ', substr(s.sample, 1, 200)) end as sample_text,
   case when f.file is null then '' else concat(f.file, ':', f.line, ': ') end as place
 from sums s
 left join formats f on f.host = s.host and f.place = 1

@@ -1,6 +1,6 @@
 /*---
 id = "log.rotated_unfinished"
-title = "A rotated log is not finished: it is not read to its end, or a program still writes to a deleted one"
+title = "Rotated log not fully read, or deleted while written"
 tier = "log"
 class = "mail"
 for = "12s"
@@ -12,9 +12,9 @@ when = "select 1 from ship where ((state = 'rotated' and lag_seconds > 120) or d
 explained_by = ["log.ship_lag", "weir.agent_silent"]
 subject = "{source} on {host}"
 summary = "{text}"
-why = "A rotated file is on its way out: the next rotation or a cleaning job deletes it, and what was not read by then is lost. A deleted file that a program still writes to is worse: nobody but that program and weir sees its lines, and its space comes back only when the program closes it."
-look_at = "`select ts, state, lag_bytes, lag_seconds, deleted_bytes from ship where source = …`. Who has the deleted file open: `lsof +L1`, or `ls -l /proc/*/fd | grep deleted`."
-silent_when = "The rest of the rotated file was read within two minutes; a program that writes to a new file of that name within 12 s, and no more to the deleted one."
+why = "A rotated file will be deleted by the next rotation or a cleanup job, and what was not read by then is lost. A deleted file that a program still writes to is worse: only that program and weir see its lines, and its space is freed only when the program closes it."
+look_at = "`select ts, state, lag_bytes, lag_seconds, deleted_bytes from ship where source = …`. Which process has the deleted file open: `lsof +L1`, or `ls -l /proc/*/fd | grep deleted`."
+silent_when = "The rest of the rotated file was read within two minutes; a program switched to the new file of that name within 12 s and stopped writing to the deleted one."
 fix = "{fix_text}"
 source = "logrotate(8), postrotate and delaycompress; nginx signal USR1; fault lab F15"
 ---*/
@@ -36,9 +36,9 @@ deleted as (
 )
 select host, source, kind, size,
   case when kind = 'unread'
-    then concat('the rotated part of ', source, ' on ', host, ' still has ', size, ' bytes that are not safe at the hub, the oldest for ', cast(round(seconds) as bigint), ' s')
-    else concat('a program still writes to ', source, ' on ', host, ', which was deleted (', size, ' bytes)') end as text,
+    then concat('rotated ', source, ' on ', host, ' has ', size, ' bytes not yet stored by the hub, the oldest for ', cast(round(seconds) as bigint), ' s')
+    else concat('a program still writes to deleted ', source, ' on ', host, ' (', size, ' bytes)') end as text,
   case when kind = 'unread'
-    then 'Keep the rotated file until it is read: `delaycompress` and a `rotate` count above 1 in /etc/logrotate.d; then mend what holds the agent back (log.ship_lag says what). Check: the finding goes when the file is read to its end.'
-    else 'Make the program open its log again: `kill -USR1` for nginx, a reload or restart for others, and do it in `postrotate` so that the next rotation does. Check: `lsof +L1` shows the file no more.' end as fix_text
+    then 'Keep the rotated file until it is read: `delaycompress` and a `rotate` count above 1 in /etc/logrotate.d; then fix what slows the agent (see log.ship_lag). Check: the finding resolves once the file is fully read.'
+    else 'Make the program reopen its log: `kill -USR1` for nginx, a reload or restart for others; add it to `postrotate` for the next rotation. Check: `lsof +L1` no longer lists the file.' end as fix_text
 from (select * from rotated union all select * from deleted)

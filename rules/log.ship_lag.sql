@@ -1,6 +1,6 @@
 /*---
 id = "log.ship_lag"
-title = "A log's lines wait longer than half a minute before they are safe at the hub"
+title = "Log shipping lags more than 30 s"
 tier = "log"
 class = "mail"
 for = "10s"
@@ -11,14 +11,14 @@ needs = ["ship"]
 when = "select 1 from ship where lag_seconds > 30 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 explained_by = ["weir.agent_silent", "log.unreadable"]
 subject = "{source} on {host}"
-summary = "{source} on {host} is {lag_seconds} s behind: {lag_mebibytes} MiB wait, {acknowledged_rate} KiB/s arrive while {written_rate} KiB/s are written, so {outlook}; {held_by}"
-why = "What waits on the host is not searched and no rule sees it: findings about this log come late. If it is rotated and deleted before it was read, the lines are lost for good."
-look_at = "`select ts, lag_bytes, lag_seconds, position_bytes, acknowledged_bytes from ship where source = …`. Read but not acknowledged (position_bytes far ahead of acknowledged_bytes): the hub or the way to it is slow (collector_run of the hub, store.is_full in /api/status). Not read: the agent has too little processor (cpu_stat, its own limits), or one log writes more than it may send."
-silent_when = "The oldest byte waited no longer than 30 s at one of the looks of the last half minute, of which there must be three: short peaks and the first reading of a long log that goes on well do not count as long as they end. A log that nobody writes to has no lag, whatever its age."
+summary = "{source} on {host} lags {lag_seconds} s: {lag_mebibytes} MiB waiting, {acknowledged_rate} KiB/s shipped, {written_rate} KiB/s written; {outlook}; {held_by}"
+why = "Unshipped lines are invisible to searches and rules: findings about this log come late. If the file is rotated and deleted before it was read, the lines are lost for good."
+look_at = "`select ts, lag_bytes, lag_seconds, position_bytes, acknowledged_bytes from ship where source = …`. Read but not acknowledged (position_bytes far ahead of acknowledged_bytes): the hub or the network to it is slow (collector_run of the hub, store.is_full in /api/status). Not read: the agent lacks CPU (cpu_stat, its own limits), or one log exceeds its bandwidth limit."
+silent_when = "The oldest byte waited no longer than 30 s in one of the samples of the last half minute, of which there must be three: short peaks and a good initial read of a long log do not count as long as they end. A log without writes has no lag, whatever its age."
 fix = "{fix_text} Check: lag_bytes of {source} falls to 0."
-source = "field notes A (a forwarder that was behind and nobody knew); peers: alarms on age of the oldest unsent line"
+source = "field notes A (a forwarder lagged unnoticed); peers: alerts on the age of the oldest unsent line"
 [chart]
-title = "Bytes that wait"
+title = "Bytes waiting"
 unit = "B"
 sql = """
 select ts, lag_bytes from ship
@@ -49,15 +49,15 @@ select host, source,
   cast(round(acknowledged / span_seconds / 1024) as bigint) as acknowledged_rate,
   cast(round(written / span_seconds / 1024) as bigint) as written_rate,
   case when acknowledged > written
-    then concat('it will have caught up in about ', cast(round(lag_bytes / ((acknowledged - written) / span_seconds)) as bigint), ' s')
-    else 'it never catches up' end as outlook,
+    then concat('caught up in about ', cast(round(lag_bytes / ((acknowledged - written) / span_seconds)) as bigint), ' s')
+    else 'it is not catching up' end as outlook,
   case when error is not null then concat('the file cannot be read: ', error)
     when unacknowledged_bytes * 2 > lag_bytes then 'most of it is read and waits for the hub'
     else 'most of it is not read yet' end as held_by,
   case when error is not null then 'Make the file readable for the agent.'
     when unacknowledged_bytes * 2 > lag_bytes
-      then 'Look at the hub first: is its disk full or slow, is the way to it narrow? The agent goes on by itself.'
-    else 'Give the agent more processor or a wider limit of its bandwidth, or log less: a field that nobody reads costs as much as one that all need.'
+      then 'Check the hub first: is its disk full or slow, is the network to it saturated? The agent catches up without action.'
+    else 'Give the agent more CPU or a higher bandwidth limit, or log less: an unused field costs as much as a used one.'
   end as fix_text
 from worst
 where place = 1

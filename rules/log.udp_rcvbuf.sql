@@ -1,6 +1,6 @@
 /*---
 id = "log.udp_rcvbuf"
-title = "Datagrams are lost because their reader is too slow"
+title = "UDP receive buffer full: datagrams lost"
 tier = "log"
 class = "mail"
 for = "0s"
@@ -10,14 +10,14 @@ key = ["netns"]
 needs = ["tcp_stat", "sysctl"]
 when = "select 1 from tcp_stat where counter = 'RcvbufErrors' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "UDP receivers in netns {netns}"
-summary = "{lost} of {arrived} datagrams were lost in the last minute (netns {netns}) because the receiving socket's buffer was full; net.core.rmem_max = {limit_text}"
-why = "They came as far as the socket and its process had not read the ones before. With syslog over UDP these are lines of logs; nobody else notices: for the sender all of them were sent."
-look_at = "Which socket: `ss -uanm` (Recv-Q near rb, and d is the number dropped) or the last column of /proc/net/udp. Its process: one thread that also parses or writes to a slow disk? A burst at a fixed minute (cron) or all the time?"
-silent_when = "Fewer than 10 in a minute, fewer than one in a thousand, or all at one sample: a single burst is no condition. Which process it is cannot be read from the counters."
-fix = "{place}net.core.rmem_max = 26214400, and let the reader ask for it (rsyslog imudp `rcvbufSize=\"16m\"` and more `threads`, syslog-ng `so-rcvbuf(16777216)`, others SO_RCVBUF), then restart it. For logs better: TCP or RELP, where a slow reader brakes the sender instead of losing lines. Check: RcvbufErrors stands still under the same load."
+summary = "{lost} of {arrived} datagrams were lost in the last minute (netns {netns}): receive buffer full, net.core.rmem_max = {limit_text}"
+why = "They reached the socket, but its process had not read the earlier ones. With syslog over UDP these are log lines, and the loss is silent: the sender counts all of them as sent."
+look_at = "Which socket: `ss -uanm` (Recv-Q near rb; d is the number dropped) or the last column of /proc/net/udp. Its process: one thread that also parses or writes to a slow disk? A burst at a fixed minute (cron) or all the time?"
+silent_when = "Fewer than 10 in a minute, fewer than one in a thousand, or all in one sample: a single burst is no condition. The counters do not show which process it is."
+fix = "{place}net.core.rmem_max = 26214400, and let the reader request it (rsyslog imudp `rcvbufSize=\"16m\"` and more `threads`, syslog-ng `so-rcvbuf(16777216)`, others SO_RCVBUF), then restart it. For logs better: TCP or RELP, where a slow reader slows the sender instead of losing lines. Check: RcvbufErrors stops rising under the same load."
 source = "fault lab F30 (2459 of 3000 lost, the sender counted all 3000 as sent); udp(7); kernel net/ipv4/udp.c, __udp_enqueue_schedule_skb"
 [chart]
-title = "Datagrams lost at a full receive buffer"
+title = "Datagrams lost to a full receive buffer"
 unit = ""
 sql = """
 select ts, increase as lost from tcp_stat

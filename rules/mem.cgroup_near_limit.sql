@@ -1,6 +1,6 @@
 /*---
 id = "mem.cgroup_near_limit"
-title = "A service's memory grows towards the limit of its control group"
+title = "Service memory grows towards its cgroup limit"
 tier = "host"
 class = "mail"
 for = "30s"
@@ -11,14 +11,14 @@ explained_by = ["mem.oom_kill", "mem.thrash"]
 needs = ["cgroup_stat"]
 when = "select 1 from cgroup_stat where memory_limit_bytes > 0 and memory_used_bytes - coalesce(memory_inactive_file_bytes, 0) > 0.7 * memory_limit_bytes and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{cgroup} on {host}"
-summary = "{cgroup} on {host} uses {used_bytes:bytes} of {limit_bytes:bytes} ({used_ratio:%}, page cache that can go not counted) and grows by {bytes_per_minute:bytes} a minute: at its limit in {eta_seconds:duration}"
-why = "At the limit the kernel first throws the group's page cache away, which makes its disk look slow, and then kills one of its processes. The host has memory left meanwhile, so nothing else shows it."
-look_at = "The slope over a day (chart): a straight line is a leak, a step is a job or a deploy. How many processes it has now against then: workers that are added need memory each."
-silent_when = "Less than 70 % of the limit, or not at it within an hour at the pace of the last 10 minutes, or that pace is not steady (r² below 0.8, less than 5 minutes of samples, or the last 2 minutes without growth). A service that has stayed at 95 % for weeks is sized well. Page cache that is in use counts as memory of the group: one that reads files for the first time looks like growth."
-fix = "Now: restart the service at a calm moment, before the kernel does it at a bad one. Then either its limit is too small for what it does: systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`, or it leaks: restart its workers after a number of requests (gunicorn `--max-requests 1000 --max-requests-jitter 100`, PHP-FPM `pm.max_requests = 1000`) until the leak is found. Check: the line in the chart becomes flat. Do not set oom_score_adj for it: at a group's limit another process of the same group is killed."
+summary = "{cgroup} on {host} reaches its memory limit in {eta_seconds:duration}: {used_bytes:bytes} of {limit_bytes:bytes} ({used_ratio:%}, without reclaimable page cache), growing by {bytes_per_minute:bytes} a minute"
+why = "At the limit the kernel first evicts the cgroup's page cache, which makes its disk look slow, and then kills one of its processes. The host has free memory meanwhile, so nothing else shows it."
+look_at = "The slope over a day (chart): a straight line is a leak, a step is a job or a deploy. How many processes now and then: each added worker needs memory."
+silent_when = "Less than 70 % of the limit, or not at it within an hour at the rate of the last 10 minutes, or that rate is not steady (r² below 0.8, less than 5 minutes of samples, or no growth in the last 2 minutes). A service that has stayed at 95 % for weeks is sized well. Active page cache counts as memory of the cgroup: a first read of many files looks like growth."
+fix = "Now: restart the service at a quiet moment, before the kernel does it at a bad one. Then either its limit is too small for what it does: systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`, or it leaks: restart its workers after a number of requests (gunicorn `--max-requests 1000 --max-requests-jitter 100`, PHP-FPM `pm.max_requests = 1000`) until the leak is found. Check: the line in the chart becomes flat. Do not set oom_score_adj for it: at a cgroup's limit another process of the same cgroup is killed."
 source = "fault lab F14 (a line of 10 MB/s up to the kill), F46; kernel Documentation/admin-guide/cgroup-v2.rst, memory.max"
 [chart]
-title = "Memory of the group without page cache that can go"
+title = "Memory of the cgroup without reclaimable page cache"
 unit = "B"
 sql = """
 select ts, memory_used_bytes - coalesce(memory_inactive_file_bytes, 0) as used, memory_limit_bytes as limit_bytes from cgroup_stat

@@ -1,6 +1,6 @@
 /*---
 id = "mem.oom_kill"
-title = "The kernel killed a process for lack of memory"
+title = "Process killed by the OOM killer"
 tier = "host"
 class = "mail"
 for = "0s"
@@ -13,14 +13,14 @@ select max(oom_kills_total) as n from mem_stat where ts > $now - interval '5 min
 union all select 1 as n from kmsg where kind = 'oom_kill' and ts > $now - interval '5 minutes' and ts <= $now
 union all select max(oom_kills_total) as n from cgroup_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cgroup having max(oom_kills_total) > min(oom_kills_total)"""
 subject = "{victims} on {host}"
-summary = "{host}: {kills} processes killed for lack of memory in 5 minutes: {victims}{where_text}"
-why = "Neither the machine nor, if there is a limit, the control group had memory left, so the kernel chose a process and killed it. What it served is gone until something restarts it; what it was doing is lost."
-look_at = "The kernel's message (evidence, column body): `constraint=CONSTRAINT_MEMCG` means that the limit of a control group was hit and names it, `CONSTRAINT_NONE` that the whole machine was full. mem_stat.available_bytes and cgroup_stat.memory_used_bytes before it: a slow rise is a leak, a step is a job."
-silent_when = "Nothing was killed in 5 minutes. Only a process that had a listening socket within the last 15 minutes makes it a page; a test or batch job that is killed is a mail."
+summary = "{host}: {kills} processes OOM-killed in 5 minutes: {victims}{where_text}"
+why = "The machine or, if it has a limit, the cgroup ran out of memory, so the kernel chose a process and killed it. What it served is down until something restarts it; work in progress is lost."
+look_at = "The kernel's message (evidence, column body): `constraint=CONSTRAINT_MEMCG` means that a cgroup's limit was hit and names it, `CONSTRAINT_NONE` that the whole machine was full. mem_stat.available_bytes and cgroup_stat.memory_used_bytes before it: a slow rise is a leak, a step is a job."
+silent_when = "No process was killed in 5 minutes. It is a page only for a process with a listening socket in the last 15 minutes; a killed test or batch job is a mail."
 fix = "{advice} Check: oom_kills_total no longer rises. Do not set vm.overcommit_memory=2 or oom_score_adj=-1000 for everything: then another process is killed."
 source = "fault lab F14; /proc/vmstat oom_kill; kernel mm/oom_kill.c"
 [chart]
-title = "Memory available"
+title = "Available memory"
 unit = "B"
 sql = """
 select ts, available_bytes from mem_stat where host = {host} and ts > $now - interval '30 minutes' and ts <= $now order by ts"""
@@ -66,12 +66,12 @@ select h.host,
   greatest(coalesce(c.kills, 0), coalesce(t.messages, 0), coalesce(g.kills, 0)) as kills,
   coalesce(t.victims, 'unknown process (the kernel log could not be read)') as victims,
   t.body, g.cgroup, g.memory_limit_bytes,
-  case when g.cgroup is not null then concat(' (control group ', g.cgroup, ' at its limit)')
-       when t.is_group = 1 then ' (a control group at its limit)' else '' end as where_text,
+  case when g.cgroup is not null then concat(' (cgroup ', g.cgroup, ' at its limit)')
+       when t.is_group = 1 then ' (a cgroup at its limit)' else '' end as where_text,
   case when s.n > 0 then 'page' else 'mail' end as class,
   case when g.cgroup is not null or t.is_group = 1
-    then 'The machine has memory, the control group has not: raise its limit (systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`) if the use is right, or find the leak.'
-    else 'Find who grew (a leak, one job too many, too many workers) and limit it: fewer workers, `MemoryMax=` for batch jobs so that they are killed and not the service, more memory.' end as advice
+    then 'The machine has free memory, the cgroup does not: raise its limit (systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`) if the usage is legitimate, or find the leak.'
+    else 'Find what grew (a leak, one job too many, too many workers) and limit it: fewer workers, `MemoryMax=` for batch jobs so that they are killed and not the service, or more memory.' end as advice
 from hosts h
 left join counted c on c.host = h.host
 left join worst_group g on g.host = h.host

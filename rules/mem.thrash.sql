@@ -1,6 +1,6 @@
 /*---
 id = "mem.thrash"
-title = "Memory is too small for what is in use: the same pages are read from disk again and again"
+title = "Memory thrashing (page-cache refaults)"
 tier = "host"
 class = "mail"
 for = "4s"
@@ -10,14 +10,14 @@ key = []
 needs = ["mem_stat", "pressure", "cgroup_stat"]
 when = "select 1 from pressure where resource = 'memory' and some_avg10_ratio > 0.05 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "memory of {host}"
-summary = "{host}: work waits for memory {waiting_ratio:%} of the time{where_text}; {refaults_per_second:.0} pages a second are read again soon after they were thrown out{past_text}, {swap_ins_per_second:.0} are swapped in, {read_bytes_per_second:bytes} a second come from disk"
-why = "More pages are in use than fit, so each that is needed throws another out that is needed next. The disk looks guilty, since it is busy with reading, but memory is: of the host, or of one control group whose limit is below what it works on."
-look_at = "A group at its limit: `select cgroup, memory_used_bytes, memory_limit_bytes, memory_limit_hits_total from cgroup_stat …`. The whole host: mem_stat.available_bytes, and who grew. What began when this did: a backup or a report that reads everything once also throws pages out, but does not wait for memory."
-silent_when = "Waiting for memory at most 5 % in the last 30 s; or refaults below 500 a second or less than 10 times those of 5 and 60 minutes ago (without a past, in the first 5 minutes: no control group that hits its limit), and less than 200 pages a second both swapped in and out. Pages that were swapped out once and stay there are no fault."
-fix = "{advice} Check: some_avg10_ratio of memory in `pressure` below 0.05, refaults as before. Do not set vm.swappiness=0 or turn swap off while it happens: then the kernel can only throw file pages out, and kills sooner. Do not buy a faster disk for it."
+summary = "{host}: tasks stall on memory {waiting_ratio:%} of the time{where_text}; {refaults_per_second:.0} refaults/s{past_text}, {swap_ins_per_second:.0} swap-ins/s, {read_bytes_per_second:bytes}/s read from disk"
+why = "The working set exceeds memory, so each page that is loaded evicts one that is needed next. The disk is busy reading and appears guilty, but memory is the cause: of the host, or of one cgroup whose limit is below its working set."
+look_at = "A cgroup at its limit: `select cgroup, memory_used_bytes, memory_limit_bytes, memory_limit_hits_total from cgroup_stat …`. The whole host: mem_stat.available_bytes, and what grew. What began at the same time: a backup or report that reads everything once also evicts pages, but does not stall on memory."
+silent_when = "Memory stall at most 5 % in the last 30 s; or refaults below 500/s or less than 10× those of 5 and 60 minutes ago (without history, in the first 5 minutes: no cgroup that hits its limit), and less than 200 pages/s swapped both in and out. Pages swapped out once and left there are fine."
+fix = "{advice} Check: some_avg10_ratio of memory in `pressure` below 0.05, refaults as before. Do not set vm.swappiness=0 or turn swap off meanwhile: then the kernel can only evict file pages, and kills sooner. A faster disk does not help."
 source = "fault lab F46 (limit 40 MB, working set 96 MB: 1.5 million refaults, 6 GB read); kernel Documentation/accounting/psi.rst; mm/workingset.c"
 [chart]
-title = "Pages read again soon after they were thrown out, since boot"
+title = "Refaults since boot"
 unit = ""
 sql = """
 select ts, refault_pages_total as refaults, swap_in_pages_total as swapped_in from mem_stat
@@ -72,11 +72,11 @@ limited_host as (
 select w.host, w.waiting_ratio, w.cgroup as waiting_cgroup, l.cgroup as limited_cgroup,
   h.refaults as refaults_per_second, h.past_refaults as past_refaults_per_second,
   h.swap_ins as swap_ins_per_second, h.swap_outs as swap_outs_per_second, cast(h.read_bytes as bigint) as read_bytes_per_second,
-  case when l.cgroup is not null then concat(' (the control group ', l.cgroup, ' hits its limit)')
-       when w.cgroup <> '/' then concat(' (in the control group ', w.cgroup, ')') else '' end as where_text,
+  case when l.cgroup is not null then concat(' (cgroup ', l.cgroup, ' hits its limit)')
+       when w.cgroup <> '/' then concat(' (in cgroup ', w.cgroup, ')') else '' end as where_text,
   case when l.cgroup is not null
-    then concat('The control group ', l.cgroup, ' needs a higher limit (systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`) or less work in it; the host may have memory to spare.')
-    else 'Make what is in use smaller: fewer workers, smaller caches (database buffers, JVM heap), batch jobs in a group with `MemoryHigh=`; or more memory.' end as advice,
+    then concat('Cgroup ', l.cgroup, ' needs a higher limit (systemd `MemoryMax=`, Docker `--memory`, Kubernetes `limits.memory`) or less work; the host may have free memory.')
+    else 'Shrink the working set: fewer workers, smaller caches (database buffers, JVM heap), batch jobs in a cgroup with `MemoryHigh=`; or add more memory.' end as advice,
   case when h.past_refaults is not null then concat(' (before: ', cast(round(h.past_refaults) as bigint), ')') else '' end as past_text,
   (h.refaults >= 500 and coalesce(h.refaults >= 10 * h.past_refaults, l.cgroup is not null)) or (h.swap_ins >= 200 and h.swap_outs >= 200) as opens
 from waiting w

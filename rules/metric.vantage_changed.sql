@@ -1,6 +1,6 @@
 /*---
 id = "metric.vantage_changed"
-title = "Something was put in front of this server, or taken away: its times measure another thing now"
+title = "Vantage point changed: times are not comparable"
 tier = "proxy"
 class = "note"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["source"]
 needs = ["request"]
 when = "select 1 from request where client_address is not null and ts > $now - interval '65 minutes' and ts <= $now - interval '60 minutes' limit 1"
 subject = "{source} of {host}"
-summary = "{source} of {host} has its requests from {peers_text} since the last hour: the {top_peers} busiest peers sent {past_share:%} of them an hour ago and send {share:%} now"
-why = "A server measures from the moment in which its peer's request is there to the moment in which its peer has the answer. When the peer is a balancer a room away and no longer a phone, that time falls by itself, and nobody's page is quicker for it; the other way round it rises, and nobody did anything wrong. Client addresses, connections per client and errors by client change their meaning as well."
+summary = "requests of {source} on {host} now come from {peers_text}: the {top_peers} busiest peers sent {past_share:%} of them an hour ago and send {share:%} now"
+why = "A server measures until its peer has the response. When the peer becomes a nearby balancer instead of a phone, measured times fall without any page getting faster; the other way round they rise without a fault. Client addresses, connections per client and errors by client change their meaning as well."
 look_at = "`select client_address, count(*) from request where host = '{host}' and source = '{source}' and ts > now() - interval '5 minutes' group by 1 order by 2 desc limit 10`: are these your balancer's addresses? Is there an X-Forwarded-For now (log `$http_x_forwarded_for`)?"
-silent_when = "The share of the busiest peers moved by less than half of all requests, or there are fewer than 200 requests in one of the two times. A load test from one machine looks the same, and so does a crawler at night that is half of all requests."
-fix = "Note the hour, and compare times before and after only with what was measured at the same place: the visitor's own (a beacon), or a probe from outside. Behind a balancer, log who the visitor is: nginx `set_real_ip_from {example_peer}; real_ip_header X-Forwarded-For;`, HAProxy `option forwardfor` in front. Check: this note clears by itself an hour after the change, when both times lie behind it."
+silent_when = "The share of the busiest peers moved by less than half of all requests, or fewer than 200 requests in one of the two periods. A load test from one machine looks the same, and so does a nightly crawler with half of all requests."
+fix = "Note the hour, and compare times across it only at a common vantage point: the client's own (a beacon), or an outside probe. Behind a balancer, log the real client: nginx `set_real_ip_from {example_peer}; real_ip_header X-Forwarded-For;`, HAProxy `option forwardfor` in front. Check: this note clears an hour after the change, when both periods lie behind it."
 source = "field notes A (a fall from 200 to 30 ms was a move of the place of measurement; the gain was 270 to 212)"
 [chart]
 title = "Requests by peer"
@@ -49,7 +49,7 @@ sums as (
 )
 select host, source, share, past_share, requests, past_requests, 4 as top_peers,
   case when share > past_share then busiest else past_busiest end as example_peer,
-  case when share > past_share then concat('a few peers such as ', busiest, ' and no longer from ', past_peers, ' visitors')
-    else concat(peers, ' visitors and no longer from a few peers such as ', past_busiest) end as peers_text
+  case when share > past_share then concat('a few peers such as ', busiest, ', no longer from ', past_peers, ' clients')
+    else concat(peers, ' clients, no longer from a few peers such as ', past_busiest) end as peers_text
 from sums
 where requests >= 200 and past_requests >= 200 and abs(share - past_share) > 0.5

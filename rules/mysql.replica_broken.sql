@@ -1,6 +1,6 @@
 /*---
 id = "mysql.replica_broken"
-title = "A MySQL or MariaDB replica has stopped copying"
+title = "MySQL/MariaDB replication stopped"
 tier = "db"
 class = "page"
 for = "1s"
@@ -11,11 +11,11 @@ explained_by = ["disk.full", "disk.readonly", "wire.host_unreachable", "wire.syn
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'mysql' and is_running = false and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 subject = "replica {server_address}"
-summary = "replica {server_address} does not copy {peer}: receiving is {receiving}, applying is {applying}{error_text}"
-why = "It answers reads with what it had when it stopped, and does not get newer. Seconds_Behind_Source is NULL then, which many alarms take for nothing wrong."
-look_at = "`SHOW REPLICA STATUS\\G` (older: SHOW SLAVE STATUS): Last_IO_Error is about the way to the source and its binary log, Last_SQL_Error about a change that does not fit what is here. Was it stopped by hand?"
-silent_when = "Both threads run. Only servers of `[[databases]]` are asked, with the privilege REPLICATION CLIENT (MariaDB 10.5 and later: SLAVE MONITOR). A replica that was stopped for a backup looks the same."
-fix = "{fix_text} Check: both threads say Yes, and the heartbeat's age falls. Skipping a change (`sql_replica_skip_counter`) makes the replica differ for good: compare the tables before you trust it again."
+summary = "replica {server_address} does not replicate from {peer}: receiver {receiving}, applier {applying}{error_text}"
+why = "It answers reads with the data it had when it stopped. Seconds_Behind_Source is NULL then, which many alerts treat as healthy."
+look_at = "`SHOW REPLICA STATUS\\G` (older: SHOW SLAVE STATUS): Last_IO_Error concerns the connection to the source and its binary log, Last_SQL_Error a change that conflicts with the replica's data. Was it stopped by hand?"
+silent_when = "Both threads run. Only servers of `[[databases]]` are probed, with the privilege REPLICATION CLIENT (MariaDB 10.5 and later: SLAVE MONITOR). A replica stopped for a backup looks the same."
+fix = "{fix_text} Check: both threads report Yes, and the heartbeat's age falls. Skipping a change (`sql_replica_skip_counter`) makes the replica diverge for good: compare the tables before you trust it again."
 source = "fault lab F24 (SQL thread stopped: NULL; network cut: Connecting after slave_net_timeout, 60 s); MySQL reference manual, SHOW REPLICA STATUS"
 ---*/
 with looks as (
@@ -27,11 +27,11 @@ with looks as (
 select host, server_address, peer, receiving, applying, error,
   case when error is null then '' else concat('; ', error) end as error_text,
   case
-    when receiving = 'Connecting' then concat('It tries to reach ', peer, ': see to the way there, the user and its password; it goes on by itself when it can.')
+    when receiving = 'Connecting' then concat('It cannot connect to ', peer, ': check the network, the user and its password; it resumes once it can connect.')
     when receiving <> 'Yes' and error is null then 'It was stopped by hand: `START REPLICA;` (older: `START SLAVE;`).'
-    when receiving <> 'Yes' then 'Receiving has failed: if the source has removed the log that is needed, the replica has to be made anew from a backup; else mend what the error says and `START REPLICA;`.'
+    when receiving <> 'Yes' then 'Receiving has failed: if the source has purged the log it needs, rebuild the replica from a backup; else fix what the error names and `START REPLICA;`.'
     when error is null then 'Applying was stopped by hand: `START REPLICA SQL_THREAD;` (older: `START SLAVE SQL_THREAD;`).'
-    else 'Applying has failed: mend the row or table that the error names, as the source has it, then `START REPLICA SQL_THREAD;`.'
+    else 'Applying has failed: make the row or table that the error names equal to the source, then `START REPLICA SQL_THREAD;`.'
   end as fix_text
 from looks
 where place = 1 and is_running = false

@@ -1,6 +1,6 @@
 /*---
 id = "nic.ring_drop"
-title = "A network card drops received packets because its ring is full"
+title = "NIC ring buffer full: packets dropped"
 tier = "kernel"
 class = "mail"
 for = "0s"
@@ -10,14 +10,14 @@ key = ["device"]
 needs = ["net_dev"]
 when = "select 1 from net_dev where (rx_fifo_errors_total > 0 or rx_drops_total > 0) and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "network device {device} of {host}"
-summary = "network device {device} of {host} lost {ring_losses} packets at a full ring and dropped {drops} of {packets} others on receipt in the last minute ({share:.3} %)"
-why = "The card had no free place to put the packet, since the processor that empties the ring came too late. TCP sends such packets again after a pause, so single requests become slow without a reason in any log; datagrams are gone."
-look_at = "`ethtool -S {device} | grep -iE 'miss|no_buf|fifo|drop'` for the queue that overflows, `ethtool -g {device}` for the ring's size and its maximum, /proc/interrupts: does one processor serve all queues? softirq share in cpu_stat."
-silent_when = "No loss at the ring at 2 samples within a minute. Drops on receipt are also counted for packets of protocols that nobody asked for (LLDP, VLANs): they count only above 1000 a minute and 0.1 % of the packets. Devices without hardware are left out."
-fix = "A longer ring: `ethtool -G {device} rx 4096` (at most what `ethtool -g {device}` calls its maximum; on many cards the link is down for a second). Then spread: `ethtool -L {device} combined N` up to the number of processors, and irqbalance. Keep it over a restart in a udev rule or the network configuration. Check: rx_fifo_errors_total stands still. On a virtual machine that has one queue only: a larger type."
+summary = "{device} of {host} lost {ring_losses} packets at a full ring buffer and dropped {drops} of {packets} others on receive in the last minute ({share:.3} %)"
+why = "The NIC had no free descriptor for the packet, because the CPU that drains the ring was too late. TCP retransmits such packets after a timeout, so single requests become slow without a trace in any log; datagrams are lost."
+look_at = "`ethtool -S {device} | grep -iE 'miss|no_buf|fifo|drop'` for the queue that overflows, `ethtool -g {device}` for the ring's size and its maximum, /proc/interrupts: does one CPU serve all queues? softirq share in cpu_stat."
+silent_when = "No ring loss in 2 samples within a minute. Receive drops also count packets of unused protocols (LLDP, VLANs): they matter only above 1000 a minute and 0.1 % of the packets. Devices without hardware are excluded."
+fix = "A larger ring: `ethtool -G {device} rx 4096` (at most the maximum in `ethtool -g {device}`; on many NICs the link goes down for a second). Then spread the load: `ethtool -L {device} combined N` up to the number of CPUs, and irqbalance. Make it permanent with a udev rule or the network configuration. Check: rx_fifo_errors_total stops rising. On a virtual machine with a single queue: a larger instance type."
 source = "kernel Documentation/networking/statistics.rst, rx_fifo_errors and rx_missed_errors; ethtool(8)"
 [chart]
-title = "Packets lost on receipt, since boot"
+title = "Receive losses since boot"
 unit = ""
 sql = """
 select ts, max(rx_fifo_errors_total) as ring, max(rx_drops_total) as other from net_dev

@@ -1,6 +1,6 @@
 /*---
 id = "pg.lock_pileup"
-title = "Sessions of PostgreSQL wait in a row for one lock"
+title = "PostgreSQL lock pile-up"
 tier = "db"
 class = "page"
 for = "1s"
@@ -10,11 +10,11 @@ key = ["server_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where waiting_on_lock >= 5 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 subject = "PostgreSQL at {server_address}"
-summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s; most of them for {blocker_text}; {connections} of {connection_limit} connections are taken"
-why = "One session holds a lock that others need, and each that comes queues behind them, with its connection: so the pool of connections runs out and the whole site stands, although the database has nothing to do."
-look_at = "`select pid, pg_blocking_pids(pid), state, xact_start, left(query, 80) from pg_stat_activity where wait_event_type = 'Lock' or pid = any(pg_blocking_pids(pid))`. A blocker that is \"idle in transaction\" is a program that forgot to commit; one that is active is a long change of the schema or a large update."
-silent_when = "Fewer than 5 sessions that wait for more than 5 s (defaults). Only servers of `[[databases]]` are asked, by a user with pg_monitor. A change of the schema in a maintenance window looks the same."
-fix = "End the blocker, {blocker_text}: `select pg_terminate_backend(PID);`. Its transaction is rolled back. So that it does not come again: `idle_in_transaction_session_timeout = '60s'` for programs that forget, `set lock_timeout = '3s'` before each ALTER TABLE, and tries in a loop. Check: waiting_on_lock is 0. Raising max_connections only makes the row longer."
+summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s, most of them for {blocker_text}; {connections} of {connection_limit} connections in use"
+why = "One session holds a lock that others need, and each new one queues behind them with its connection: the connection pool runs out and the whole site stalls, although the database is idle."
+look_at = "`select pid, pg_blocking_pids(pid), state, xact_start, left(query, 80) from pg_stat_activity where wait_event_type = 'Lock' or pid = any(pg_blocking_pids(pid))`. A blocker that is \"idle in transaction\" is a program that forgot to commit; an active one is a long schema change or a large update."
+silent_when = "Fewer than 5 sessions that wait for more than 5 s (defaults). Only servers of `[[databases]]` are probed, by a user with pg_monitor. A schema change in a maintenance window looks the same."
+fix = "End the blocker, {blocker_text}: `select pg_terminate_backend(PID);`. Its transaction is rolled back. To prevent it: `idle_in_transaction_session_timeout = '60s'` for programs that forget, `set lock_timeout = '3s'` before each ALTER TABLE, with retries. Check: waiting_on_lock is 0. Raising max_connections only makes the queue longer."
 source = "fault lab F22 (5 waiters, the blocker named); PostgreSQL documentation §28.2.3, pg_blocking_pids"
 [chart]
 title = "Sessions that wait for a lock"
@@ -29,6 +29,6 @@ with looks as (
   where system = 'postgresql' and ts > $now - interval '15 seconds' and ts <= $now
 )
 select host, server_address, waiting_on_lock, connections, connection_limit,
-  coalesce(blocker, 'a session that was gone when it was looked for') as blocker_text
+  coalesce(blocker, 'a session that has ended meanwhile') as blocker_text
 from looks
 where place = 1 and waiting_on_lock >= 5

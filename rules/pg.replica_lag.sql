@@ -1,6 +1,6 @@
 /*---
 id = "pg.replica_lag"
-title = "A PostgreSQL replica falls behind"
+title = "PostgreSQL replica lag"
 tier = "db"
 class = "mail"
 for = "1s"
@@ -11,11 +11,11 @@ explained_by = ["disk.stuck", "disk.slow", "wire.loss", "wire.bandwidth_cap", "w
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'postgresql' and role in ('replica', 'source') and (is_running = false or is_paused or unsent_bytes >= 67108864 or unapplied_bytes >= 67108864 or lag_seconds > 30) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 subject = "{link}"
-summary = "{link}: {where_text}, {behind_bytes:bytes} behind{lag_text}"
-why = "What is read from this replica is old, and if the primary is lost now, what is behind is lost with it or has to be applied before anybody can work."
-look_at = "Where it waits: bytes that the replica has not stored yet (unsent_bytes) are the way between them or its disk; bytes that it has and has not applied (unapplied_bytes) are its replay: `select pg_is_wal_replay_paused()`, a long query there that holds replay up (`select * from pg_stat_activity where state <> 'idle' order by xact_start`), one busy processor (replay is a single process), its disk."
-silent_when = "Less than 64 MiB and less than 30 s behind (defaults); a primary on which nothing is written: its age of the last transaction grows although all is applied, so age counts only while bytes are missing; the first seconds of a new replica. Only servers of `[[databases]]` are asked. A replica that is delayed on purpose (`recovery_min_apply_delay`) looks the same: copy this rule without it."
-fix = "{fix_text} Check: unsent_bytes and unapplied_bytes of db_replica fall. Until then send reads that must be fresh to the primary. Do not restart the replica: it begins with the same log at the same place."
+summary = "{link}: {behind_bytes:bytes} behind{lag_text}; {where_text}"
+why = "Reads from this replica are stale. If the primary is lost now, the missing part is lost with it or must be applied before work can resume."
+look_at = "Where it lags: bytes not yet stored by the replica (unsent_bytes) point to the network between them or its disk; bytes stored but not applied (unapplied_bytes) point to replay: `select pg_is_wal_replay_paused()`, a long query there that blocks replay (`select * from pg_stat_activity where state <> 'idle' order by xact_start`), one busy CPU (replay is a single process), its disk."
+silent_when = "Less than 64 MiB and less than 30 s behind (defaults); a primary without writes: the age of its last transaction grows although all is applied, so age counts only while bytes are missing; the first seconds of a new replica. Only servers of `[[databases]]` are probed. A deliberately delayed replica (`recovery_min_apply_delay`) looks the same: copy this rule without it."
+fix = "{fix_text} Check: unsent_bytes and unapplied_bytes of db_replica fall. Until then send reads that must be fresh to the primary. Do not restart the replica: it resumes with the same log at the same position."
 source = "fault lab F22 (replay paused: 7.7 MB, 3.41 s; flush difference 0); PostgreSQL documentation §28.2.4 pg_stat_replication"
 [chart]
 title = "Bytes behind"
@@ -35,17 +35,17 @@ with looks as (
 select host, server_address, peer, state, behind_bytes, unsent_bytes, unapplied_bytes, lag_seconds, role,
   case role when 'replica' then concat('replica ', peer, ' of ', server_address) else concat('replica ', server_address) end as link,
   case
-    when is_paused then 'applying is paused by hand'
+    when is_paused then 'replay is paused by hand'
     when role = 'source' and not is_running then 'it is not connected to its primary'
-    when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'it has what it needs and does not get on with applying it'
-    else 'it has not received and stored it yet'
+    when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'WAL received, replay too slow'
+    else 'WAL not yet received and stored'
   end as where_text,
   case when lag_seconds is null then '' else concat(', ', cast(round(lag_seconds) as bigint), ' s old') end as lag_text,
   case
     when is_paused then 'On the replica: `select pg_wal_replay_resume();`.'
-    when role = 'source' and not is_running then 'Look at the replica''s log for "could not connect to the primary" and at the way there; is the user in the primary''s pg_hba.conf, and is its log still kept (pg.slot_retains_wal)?'
-    when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'On the replica: end the query that holds replay up (`select pg_terminate_backend(PID)`), set `max_standby_streaming_delay = 30s`, and give it a disk as quick as the primary''s.'
-    else 'Between them: look for loss and for a full line (wire.loss, wire.bandwidth_cap), on the replica for a slow disk (disk.slow); `wal_compression = on` on the primary makes less to send.'
+    when role = 'source' and not is_running then 'Check the replica''s log for "could not connect to the primary", and the network between them; is the user in the primary''s pg_hba.conf, and is its WAL still retained (pg.slot_retains_wal)?'
+    when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'On the replica: end the query that blocks replay (`select pg_terminate_backend(PID)`), set `max_standby_streaming_delay = 30s`, and give it a disk as fast as the primary''s.'
+    else 'Between them: check for packet loss and a saturated link (wire.loss, wire.bandwidth_cap), on the replica for a slow disk (disk.slow); `wal_compression = on` on the primary reduces the volume.'
   end as fix_text,
   case when lag_seconds > 300 or behind_bytes > 1073741824 then 'page' else 'mail' end as class
 from looks

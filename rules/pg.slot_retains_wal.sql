@@ -1,6 +1,6 @@
 /*---
 id = "pg.slot_retains_wal"
-title = "A replication slot without a consumer makes PostgreSQL keep its log"
+title = "Inactive replication slot retains WAL"
 tier = "db"
 class = "mail"
 for = "0s"
@@ -10,14 +10,14 @@ key = ["server_address", "peer"]
 needs = ["db_replica", "db_server", "filesystem"]
 when = "select 1 from db_replica where role = 'slot' and is_running = false and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "slot {peer} of {server_address}"
-summary = "slot {peer} of {server_address} has no consumer and keeps {retained_bytes:bytes} of log{disk_text}; its state is {state}{growth_text}"
-why = "A slot promises that the log is kept until its consumer has taken it. When the consumer is gone for good, the promise stands: the log grows until the disk is full and the primary stops. In pg_stat_replication such a consumer simply has no row, so nothing there looks wrong."
-look_at = "`select slot_name, slot_type, database, active, restart_lsn, wal_status from pg_replication_slots`: whose is it? A replica that was taken down, a subscription or change-capture program that stands still, a backup that was broken off."
-silent_when = "The slot was in use within the last 10 s, or keeps less than 8 MiB. It is only a note while it keeps less than 256 MiB and less than 20 % of what is free on the file system of the data (where that is on a host that weir watches), and within half a minute of its use: a replica that restarts is back by then. The bounds are opinions."
-fix = "If the consumer comes back: start it, it goes on from there. If not: `select pg_drop_replication_slot('{peer}');` on {server_address}, and the next checkpoint frees the space. So that a lost consumer cannot fill the disk again: `alter system set max_slot_wal_keep_size = '20GB'; select pg_reload_conf();` (the slot is then given up instead, and its replica has to be made anew). Check: retained_bytes falls, or the slot has no row any more. Never delete files in pg_wal by hand."
+summary = "slot {peer} of {server_address} has no consumer and retains {retained_bytes:bytes} of WAL{disk_text}; state {state}{growth_text}"
+why = "A slot retains WAL until its consumer has read it. If the consumer is gone for good, WAL grows until the disk is full and the primary stops. pg_stat_replication simply has no row for such a consumer, so nothing there looks wrong."
+look_at = "`select slot_name, slot_type, database, active, restart_lsn, wal_status from pg_replication_slots`: whose is it? A removed replica, a stopped subscription or change-capture program, an aborted backup."
+silent_when = "The slot was active within the last 10 s, or retains less than 8 MiB. It is only a note while it retains less than 256 MiB and less than 20 % of the free space on the data's file system (if weir watches that host), and within half a minute after its last use: a restarting replica is back by then. The bounds are opinions."
+fix = "If the consumer will come back: start it, it resumes. If not: `select pg_drop_replication_slot('{peer}');` on {server_address}, and the next checkpoint frees the space. So that a lost consumer cannot fill the disk again: `alter system set max_slot_wal_keep_size = '20GB'; select pg_reload_conf();` (the slot is then invalidated instead, and its replica must be rebuilt). Check: retained_bytes falls, or the slot has no row any more. Never delete files in pg_wal by hand."
 source = "fault lab F22 (11.5 MB kept, no row in pg_stat_replication); PostgreSQL documentation §26.2.6, §52.20"
 [chart]
-title = "Log that the slot keeps"
+title = "WAL retained by the slot"
 unit = "B"
 sql = """
 select ts, retained_bytes from db_replica
@@ -60,7 +60,7 @@ joined as (
 )
 select host, server_address, peer, retained_bytes, mount_point, available_bytes,
   case when state = '' then 'unknown' else state end as state,
-  case when available_bytes is null then '' else concat(', ', cast(retained_bytes * 100 / greatest(available_bytes + retained_bytes, 1) as bigint), ' % of what could be free on ', mount_point) end as disk_text,
+  case when available_bytes is null then '' else concat(', ', cast(retained_bytes * 100 / greatest(available_bytes + retained_bytes, 1) as bigint), ' % of the potential free space on ', mount_point) end as disk_text,
   case when growth > 0 and available_bytes is not null then concat('; at this rate the disk is full in ', cast(round(available_bytes / growth / 3600) as bigint), ' hours') else '' end as growth_text,
   case when state in ('unreserved', 'lost') or (is_much and growth > 0 and available_bytes / growth < 14400) then 'page'
     when is_much then 'mail' else 'note' end as class

@@ -1,6 +1,6 @@
 /*---
 id = "proxy.backlog_below_somaxconn"
-title = "A busy proxy listens with a backlog below what the kernel allows"
+title = "Backlog of a busy proxy below net.core.somaxconn"
 tier = "proxy"
 class = "note"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["netns", "server_address", "server_port"]
 needs = ["listener", "tcp_stat", "sysctl", "config_directive"]
 when = "select 1 from tcp_stat where counter = 'PassiveOpens' and increase > 250 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "{process_name} on {server_address}:{server_port}"
-summary = "{process_name} listens on {server_address}:{server_port} (netns {netns}) with a backlog of {queue_limit}, net.core.somaxconn would allow {somaxconn}; the namespace took up to {connections_per_second:.0} connections in one second"
-why = "The accept queue holds what arrives while the workers are busy for a moment. At this rate {queue_limit} places are full after a stall of {seconds_to_full:duration}; then the kernel drops handshakes. nginx and Apache ask for 511 unless told otherwise, whatever the sysctl says."
+summary = "{process_name} on {server_address}:{server_port} (netns {netns}) has a backlog of {queue_limit}, net.core.somaxconn allows {somaxconn}; peak {connections_per_second:.0} new connections/s"
+why = "The accept queue holds new connections while the workers are briefly busy. At this rate {queue_limit} entries fill up in {seconds_to_full:duration}; then the kernel drops handshakes. nginx and Apache request 511 by default, whatever the sysctl allows."
 look_at = "accept_queue_length of the listener at the busiest time of the day, and ListenOverflows of its namespace."
-silent_when = "The namespace takes at most 500 new connections in its busiest second of the last minute, or somaxconn is not above the backlog. With `reuseport` each worker has a queue of its own, so the true room is a multiple of what is shown."
-fix = "{place}{line} Then make it call listen() again: `nginx -t && nginx -s reload` does when the number has changed, other programs need a restart. Above {somaxconn}, raise net.core.somaxconn first, the smaller one counts. Safe: a place in the queue costs memory only while it is used. Check: accept_queue_limit of the listener shows the new value."
+silent_when = "The namespace accepts at most 500 new connections in its busiest second of the last minute, or somaxconn is not above the backlog. With `reuseport` each worker has its own queue, so the real capacity is a multiple of the figure."
+fix = "{place}{line} Then make it call listen() again: `nginx -t && nginx -s reload` does if the number has changed, other programs need a restart. Above {somaxconn}, raise net.core.somaxconn first; the smaller value applies. Safe: a queue entry costs memory only while in use. Check: accept_queue_limit of the listener shows the new value."
 source = "field notes A (kernel lessons); nginx documentation of `listen`: backlog 511 on Linux; kernel sysctl somaxconn, 4096 since 5.4"
 ---*/
 with busy as (

@@ -1,6 +1,6 @@
 /*---
 id = "proxy.down"
-title = "A proxy or an edge no longer listens, and visitors are turned away"
+title = "Proxy down: connections refused"
 tier = "proxy"
 class = "page"
 for = "4s"
@@ -14,11 +14,11 @@ select 1 from (select max(ts) as last_ts from listener where tier in ('proxy', '
   group by host, netns, server_port) gone where last_ts < $now - interval '4 seconds'
 union all select 1 from finding where rule = 'proxy.down' and state <> 'resolved' and ts > $now - interval '24 hours' and ts <= $now limit 1"""
 subject = "{process} on port {ports} of {host}"
-summary = "{process} on {host} (netns {netns}) has not listened on port {ports} since {since_text}; {resets} connections were refused since, {rate:.1} a second"
-why = "The kernel answers each new connection with a reset: visitors see \"connection refused\" at once, whatever is well behind the proxy. A load balancer in front takes the host out after its next checks; without one the site is down."
-look_at = "`systemctl status {process}` and `journalctl -u {process} -n 50`: stopped by whom, killed (mem.oom_kill, app.segfault), or not started again because of its configuration (`nginx -t`, `haproxy -c -f /etc/haproxy/haproxy.cfg`)? Does something else hold the port (`ss -ltnp`)?"
-silent_when = "It listens again within 8 s, as after a restart (a reload closes no socket at all), another process took the port, or it still listens on another one. Nobody who comes, which Tcp.OutRsts of that namespace says: fewer than 3 resets. Below 3 resets a second it is a mail and below 1.5, as from health checks of a host that was taken out on purpose, a note. A process that was killed for lack of memory, or crashed, explains it only when it has the same name. A namespace that is gone, as of a stopped container, has no counters any more."
-fix = "`systemctl start {process}`, after its configuration was checked (`nginx -t`; `haproxy -c -f /etc/haproxy/haproxy.cfg`; `apachectl configtest`). So that it comes back by itself: `Restart=on-failure` and `RestartSec=1` in `systemctl edit {process}`. Change configurations by reload, never by restart: a reload with a mistake in it leaves the old one running. Check: resets end and the listener is back."
+summary = "{process} on {host} (netns {netns}) is not listening on port {ports} since {since_text}; {resets} connections refused, {rate:.1}/s"
+why = "The kernel answers each new connection with a reset: clients see \"connection refused\" at once, however healthy the backends are. A load balancer in front removes the host after its next checks; without one the site is down."
+look_at = "`systemctl status {process}` and `journalctl -u {process} -n 50`: was it stopped by someone, killed (mem.oom_kill, app.segfault), or does its configuration prevent a start (`nginx -t`, `haproxy -c -f /etc/haproxy/haproxy.cfg`)? Does another process hold the port (`ss -ltnp`)?"
+silent_when = "It listens again within 8 s, as after a restart (a reload closes no socket), another process took the port, or it still listens on another one. No clients, by Tcp.OutRsts of that namespace: fewer than 3 resets. Below 3 resets/s it is a mail, below 1.5 (health checks of a host removed on purpose) a note. An OOM kill or crash explains it only if the process name matches. A namespace that no longer exists (a stopped container) has no counters."
+fix = "`systemctl start {process}`, after checking its configuration (`nginx -t`; `haproxy -c -f /etc/haproxy/haproxy.cfg`; `apachectl configtest`). So that it restarts without help: `Restart=on-failure` and `RestartSec=1` in `systemctl edit {process}`. Change configurations by reload, never by restart: a reload with a mistake leaves the old one running. Check: resets end and the listener is back."
 source = "tcp(7), connect(2) ECONNREFUSED; fault lab F32 (reset in 0 ms)"
 [chart]
 title = "Connections refused"
@@ -39,7 +39,7 @@ looked_at as (
 taken as (
   select host, netns, server_port from listening where last_ts > $now - interval '4 seconds'
 ),
--- What an edge listens on besides, such as a page, turns no visitor away.
+-- An edge's other ports, such as a page, serve no clients.
 edges as (
   select distinct host, cast(split_part(listener, ':', -1) as bigint) as server_port
   from edge_listener
@@ -69,7 +69,7 @@ found as (
   from finding
   where rule = 'proxy.down' and ts > $now - interval '24 hours' and ts <= $now
 ),
--- What is open already stays open until something listens there, long after the last look at it has left the window.
+-- An open finding lasts until something listens there, long after the last sample has left the window.
 still as (
   select f.host, f.netns, f.process, max(f.tier) as tier, min(f.started_ts) as since_ts, f.ports
   from found f

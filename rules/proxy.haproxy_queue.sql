@@ -1,6 +1,6 @@
 /*---
 id = "proxy.haproxy_queue"
-title = "Requests wait in HAProxy's own queue for a free place at a server"
+title = "Requests queue in HAProxy for a free server slot"
 tier = "app"
 class = "mail"
 for = "1s"
@@ -11,14 +11,14 @@ explained_by = ["app.slow", "app.down", "lb.too_few_healthy", "disk.stuck", "dis
 needs = ["request", "config_directive"]
 when = "select 1 from request where (queue_seconds > $threshold or termination_state like 'sQ%' or termination_state like 'CQ%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "backend {backend} on {host}"
-summary = "requests to backend {backend} on {host} waited {queue_mean:duration} on average in HAProxy's queue, {queue_ratio:%} of their time ({requests} requests in 30 s, the servers themselves took {app_mean:duration}); {given_up} were given up in the queue"
-why = "Each server takes at most its maxconn requests at once; the others wait in HAProxy. So the servers do not answer as fast as requests come: they have become slow, there are fewer of them, or maxconn is smaller than what they can do."
+summary = "backend {backend} on {host}: requests queue {queue_mean:duration} on average, {queue_ratio:%} of their time ({requests} requests in 30 s, server time {app_mean:duration}); {given_up} gave up in the queue"
+why = "Each server handles at most maxconn requests at once; the others queue in HAProxy. So requests arrive faster than the servers answer: they have become slow, there are fewer of them, or maxconn is below their capacity."
 look_at = "Are the servers slower than before (app_mean, app.slow)? Fewer (`Server … is DOWN` in the log)? Or more requests? In `echo 'show stat' | socat stdio /run/haproxy/admin.sock`: qcur, qmax, scur against slim for each server."
-silent_when = "Fewer than 20 requests in 30 s, a mean wait up to the threshold (10 ms is a default: `weir thresholds proxy.haproxy_queue` says what it should be here), at most a fifth of the time, and nobody given up in the queue. A small maxconn that is meant as admission control, with short waits, stays silent. It is a page when 3 or more were given up (sQ: 503 after `timeout queue`; CQ: the client left)."
-fix = "Servers slower or fewer: mend them first, more at once only makes a slow application slower. Servers well and as quick as before: raise maxconn of the servers of backend {backend}{place} to what they can work on at once (threads or workers of the application), then `systemctl reload haproxy`. Set `timeout queue 5s` so that nobody waits longer than people do. Check: queue_seconds near 0 and the servers' own time unchanged; if it rose, go back."
+silent_when = "Fewer than 20 requests in 30 s, a mean wait up to the threshold (10 ms is a default: `weir thresholds proxy.haproxy_queue` gives the value for this fleet), at most a fifth of the time, and no request gave up in the queue. A small maxconn used for admission control, with short waits, stays silent. It is a page when 3 or more gave up (sQ: 503 after `timeout queue`; CQ: the client left)."
+fix = "Servers slower or fewer: fix them first, more concurrency only makes a slow application slower. Servers healthy and as fast as before: raise maxconn of the servers of backend {backend}{place} to what they can handle at once (threads or workers of the application), then `systemctl reload haproxy`. Set `timeout queue 5s` to bound the wait. Check: queue_seconds near 0 and server time unchanged; if it rose, go back."
 source = "fault lab F41 (maxconn 2: Tw 692 ms, Tr 162 ms, 26 times sQ); HAProxy documentation 8.4 and 8.5, maxconn"
 [chart]
-title = "Waiting in HAProxy's queue, and in the server (mean)"
+title = "Mean time in HAProxy's queue and in the server"
 unit = "s"
 sql = """
 select date_bin(interval '5 seconds', ts) as ts, avg(queue_seconds) as queue, avg(upstream_header_seconds) as server

@@ -1,6 +1,6 @@
 /*---
 id = "proxy.keepalive_mismatch"
-title = "The application closes idle connections before the proxy does: requests meet a closing connection"
+title = "Keep-alive mismatch: application closes before proxy"
 tier = "proxy"
 class = "mail"
 for = "0s"
@@ -12,11 +12,11 @@ when = """
 select 1 from config_directive where program = 'nginx' and directive = 'keepalive' and ts > $now - interval '2 hours' and ts <= $now
 union all select 1 from tcp_stat where counter = 'TCPAbortOnData' and increase > 0 and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 subject = "nginx and {process} at {upstream}"
-summary = "nginx on {host} keeps idle connections to {process} at {upstream} for {proxy_seconds} s ({proxy_from}), {process} closes them after {app_seconds} s ({app_from}); {resets} requests in 10 minutes met a connection that was just closed"
-why = "When the application closes an idle connection in the moment in which the proxy sends the next request on it, that request is lost: a 502 within milliseconds, at random, more often on quiet sites. It must be the proxy that closes first."
+summary = "{process} closes idle connections before nginx on {host}: {upstream} after {app_seconds} s ({app_from}), nginx after {proxy_seconds} s ({proxy_from}); {resets} requests in 10 minutes met a closed connection"
+why = "When the application closes an idle connection while the proxy sends the next request on it, that request is lost: a 502 within milliseconds, at random, more often on quiet sites. The proxy must close first."
 look_at = "502 with a tiny duration in `request`; in nginx's error log \"upstream prematurely closed connection\" and \"reset by peer\" with \"while reading response header from upstream\". On the application's host TCPAbortOnData and OutRsts of tcp_stat rise together."
-silent_when = "The application keeps connections longer than nginx, or its time is not known, or it is on another host. Apache and another nginx tell it in their configurations (of an nginx with several servers the longest counts). Any other program is watched: at least 2 idle connections that it closed in 10 minutes, all after nearly the same time (table `idle_close`; a restart closes them after many different ones). nginx without `keepalive` in the upstream keeps nothing and cannot meet it. It is a page from 10 lines on. Where no configuration tells, the kernel's counters make it a note: in a network namespace at least 5 connections in 30 s, in 3 of those seconds, got data after they were closed, and these are a twentieth of the connections that came in and half of the resets that went out. That is not said where HAProxy listens, which resets connections to its servers on purpose, nor where a proxy logged 499 or 504 in that time: then it was the one who asked that gave up."
-fix = "{app_fix}, longer than nginx's {proxy_seconds} s by 5 to 10 s, and restart it; or shorten nginx's side: in `{context}` beside {proxy_place} keepalive_timeout {wanted}s; and `nginx -s reload`. The same holds for every hop: each server behind keeps longer than the one before it. Check: no such line for a day. Do not take `keepalive` away, and do not let nginx repeat requests that change something (`non_idempotent`)."
+silent_when = "The application keeps connections longer than nginx, its timeout is unknown, or it runs on another host. Apache and nginx state it in their configurations (of an nginx with several servers the longest counts). Other programs are observed: at least 2 idle connections closed in 10 minutes, all after nearly the same time (table `idle_close`; a restart closes them after many different ones). nginx without `keepalive` in the upstream keeps none and is unaffected. It is a page from 10 lines on. Without a configuration, the kernel's counters make it a note: in a network namespace at least 5 connections in 30 s, in 3 of those seconds, got data after they were closed, and these are a twentieth of incoming connections and half of outgoing resets. Excluded where HAProxy listens (it resets connections to its servers on purpose) or a proxy logged 499 or 504 in that time (the client gave up)."
+fix = "{app_fix}, longer than nginx's {proxy_seconds} s by 5 to 10 s, and restart it; or shorten nginx's side: in `{context}` beside {proxy_place} keepalive_timeout {wanted}s; and `nginx -s reload`. This applies to every hop: each server keeps connections longer than its client. Check: no such line for a day. Do not remove `keepalive`, and do not let nginx retry requests that change data (`non_idempotent`)."
 source = "field notes A; fault lab F10 (35 of 280 reuses failed, TCPAbortOnData 32); nginx documentation of keepalive_timeout (upstream, 60s); Apache KeepAliveTimeout (5 s); Node.js server.keepAliveTimeout (5 s)"
 ---*/
 with newest as (
@@ -152,7 +152,7 @@ select host, concat('netns ', netns) as upstream, '' as context, names as proces
   cast(null as bigint) as app_seconds, '' as app_from, '' as app_fix,
   concat('connections in netns ', netns, ' of ', host) as subject,
   concat(aborted, ' connections (netns ', netns, ') of ', host, ' got data in 30 s after they were closed here (listening: ', names,
-    '): who asks keeps idle connections longer than the server does') as summary,
-  'The one who asks must close first. Find which server of the namespace closes (`ss -tnp state fin-wait-2`), and let it keep idle connections longer than the balancer''s or client''s pool does, by 5 to 10 s; or let the pool keep them shorter. With `[wire]` weir names the port and the time (proxy.keepalive_race). Check: TCPAbortOnData of tcp_stat stands still. Do not switch keep-alive off.' as fix,
+    '): the client side keeps idle connections longer than the server') as summary,
+  'The client side must close first. Find which server of the namespace closes (`ss -tnp state fin-wait-2`), and let it keep idle connections longer than the balancer''s or client''s pool, by 5 to 10 s; or shorten the pool''s timeout. With `[wire]` weir names the port and the time (proxy.keepalive_race). Check: TCPAbortOnData of tcp_stat stops rising. Do not switch keep-alive off.' as fix,
   '' as proxy_from, '' as proxy_place, cast(null as bigint) as wanted, 'note' as class
 from closing

@@ -1,6 +1,6 @@
 /*---
 id = "proxy.masked_errors"
-title = "Upstreams fail and visitors do not notice yet: the proxy repeats their requests"
+title = "Upstream errors masked by proxy retries"
 tier = "app"
 class = "mail"
 for = "3s"
@@ -11,11 +11,11 @@ explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "prox
 needs = ["request", "log"]
 when = "select 1 from request where upstream_tries > 1 and http_response_status_code < 500 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "upstreams of {upstream} on {host}"
-summary = "{saved} of {requests} requests to {upstream} on {host} ({saved_ratio:%}) failed at one upstream and were answered by another in the last 2 minutes, while visitors saw {errors} errors; {member_text}; {past_text}"
-why = "The proxy hides a bad member by asking the next. So the site's error rate is flat until the last good member is gone, and each such request takes twice as long: it is a fault that has begun, at the time when it is cheap to mend."
-look_at = "Which member: nginx's error log names it (`select attrs['upstream'], count(*) from log where program = 'nginx' and severity = 'error' …`); failures by status (http_500 in proxy_next_upstream) are not logged, then look into the members' own logs. Was one deployed last?"
-silent_when = "Fewer than 100 proxied requests in 2 minutes, at most the threshold (1 % is a default: `weir thresholds proxy.masked_errors` says what it should be here) repeated with success, fewer than 10 of them, visitors get more than 0.5 % errors themselves (then other findings speak), or it is less than 3 times as much as 10 and 60 minutes ago. Internal redirects of nginx look the same and are always there: the past shows them."
-fix = "{fix_text} Check: the share of repeated requests is back below 1 %. Do not take `proxy_next_upstream` away to see the errors: visitors would."
+summary = "{saved} of {requests} requests to {upstream} on {host} ({saved_ratio:%}) succeeded only after a retry in 2 minutes, clients saw {errors} errors; {member_text}; {past_text}"
+why = "The proxy hides a bad member by trying the next. So the site's error rate stays flat until the last good member is gone, and each such request takes twice as long: an early fault that is still cheap to fix."
+look_at = "Which member: nginx's error log names it (`select attrs['upstream'], count(*) from log where program = 'nginx' and severity = 'error' …`); failures by status (http_500 in proxy_next_upstream) are not logged, so check the members' own logs. Was one deployed last?"
+silent_when = "Fewer than 100 proxied requests in 2 minutes, at most the threshold (1 % is a default: `weir thresholds proxy.masked_errors` gives the value for this fleet) saved by a retry, fewer than 10 of them, clients get more than 0.5 % errors themselves (then other findings fire), or less than 3× the share of 10 and of 60 minutes ago. Internal redirects of nginx look the same and are constant: the history contains them."
+fix = "{fix_text} Check: the share of retried requests is back below 1 %. Do not remove `proxy_next_upstream` to see the errors: clients would see them."
 source = "fault lab F37 (23 % errors at one of four members, none for clients)"
 [threshold]
 value = 0.01
@@ -70,12 +70,12 @@ worst as (
   from members
 )
 select m.host, m.upstream, m.requests, m.saved, m.saved_ratio, m.errors, p.past_ratio, w.member,
-  case when w.member is null then 'no line of the proxy''s log names the member'
-       else concat(w.lines, ' of ', w.all_lines, ' lines of the proxy''s log name ', w.member) end as member_text,
-  case when w.member is null then 'Find the member by its own log and take it out of the pool (nginx: `down` behind its `server` line, then `nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`); go back to the version before if it was deployed last.'
-       else concat('Take ', w.member, ' out of the pool (nginx: `down` behind its `server` line, then `nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`) and mend it; go back to the version before if it was deployed last.') end as fix_text,
-  case when p.past_ratio is null then 'there is no past to compare with'
-       else concat('before it was ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
+  case when w.member is null then 'the proxy''s log names no member'
+       else concat(w.lines, ' of ', w.all_lines, ' lines in the proxy''s log name ', w.member) end as member_text,
+  case when w.member is null then 'Find the member by its own log and take it out of the pool (nginx: `down` after its `server` line, then `nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`); roll it back if it was deployed last.'
+       else concat('Take ', w.member, ' out of the pool (nginx: `down` after its `server` line, then `nginx -s reload`; HAProxy: `set server BACKEND/NAME state drain`) and fix it; roll it back if it was deployed last.') end as fix_text,
+  case when p.past_ratio is null then 'no history to compare with'
+       else concat('before: ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
   p.past_ratio is null or m.saved_ratio > 3 * p.past_ratio as opens
 from masked m
 left join past p on p.host = m.host and p.upstream = m.upstream

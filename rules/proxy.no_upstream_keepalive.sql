@@ -1,6 +1,6 @@
 /*---
 id = "proxy.no_upstream_keepalive"
-title = "nginx opens a connection to the application for each request"
+title = "nginx opens an upstream connection per request"
 tier = "proxy"
 class = "note"
 for = "60s"
@@ -10,11 +10,11 @@ key = []
 needs = ["tcp_stat", "request", "config_directive", "sock_stat"]
 when = "select host from tcp_stat where counter = 'ActiveOpens' and ts > $now - interval '60 seconds' and ts <= $now group by host having sum(increase) > 9600 limit 1"
 subject = "nginx on {host}"
-summary = "{host} opened {opens_per_second:.0} connections a second for {requests_per_second:.0} proxied requests a second ({ratio:.2} per request), and no `keepalive` stands in nginx's upstreams; {time_wait} sockets are in TIME_WAIT"
-why = "A new connection for each request costs a round trip, processor time on both sides, and a local port for 60 s: at about 470 requests a second to one address the ports run out (tcp.ephemeral_exhausted)."
-look_at = "ActiveOpens of tcp_stat against the requests; `ss -tn state established dst APPLICATION | wc -l` stays small while TIME_WAIT is large. Does the application allow it (HTTP/1.1, an idle time-out longer than nginx's)?"
-silent_when = "Fewer than 200 proxied requests a second, fewer than 0.8 connections per request, or the configuration has `keepalive` in some upstream: then the connections may be of other programs on the host. Applications behind a unix socket need no ports and open no TCP connections."
-fix = "{place}in the `upstream` block, after its `server` lines: keepalive 64; keepalive_timeout 50s; and where it is used: proxy_http_version 1.1; proxy_set_header Connection \"\"; then `nginx -t && nginx -s reload`. `proxy_pass http://ADDRESS` without an `upstream` block keeps nothing: make a block. The application's idle time-out must be longer than those 50 s (proxy.keepalive_mismatch). Check: ActiveOpens falls below a tenth of the requests."
+summary = "{host} opens {opens_per_second:.0} connections/s for {requests_per_second:.0} proxied requests/s ({ratio:.2} per request): no `keepalive` in nginx's upstreams; {time_wait} sockets in TIME_WAIT"
+why = "A new connection per request costs a round trip, CPU time on both sides, and a local port for 60 s: at about 470 requests/s to one address the ports run out (tcp.ephemeral_exhausted)."
+look_at = "ActiveOpens of tcp_stat against the requests; `ss -tn state established dst APPLICATION | wc -l` stays small while TIME_WAIT is large. Does the application support it (HTTP/1.1, an idle timeout longer than nginx's)?"
+silent_when = "Fewer than 200 proxied requests/s, fewer than 0.8 connections per request, or `keepalive` in any upstream of the configuration: then other programs on the host may open the connections. Applications behind a unix socket use neither ports nor TCP connections."
+fix = "{place}in the `upstream` block, after its `server` lines: keepalive 64; keepalive_timeout 50s; and where it is used: proxy_http_version 1.1; proxy_set_header Connection \"\"; then `nginx -t && nginx -s reload`. `proxy_pass http://ADDRESS` without an `upstream` block keeps no connections: add a block. The application's idle timeout must be longer than those 50 s (proxy.keepalive_mismatch). Check: ActiveOpens falls below a tenth of the requests."
 source = "field notes A (200,000 to 15,000 in TIME_WAIT, a fifth of the processor saved); nginx documentation of `keepalive`"
 [chart]
 title = "Connections opened"

@@ -1,6 +1,6 @@
 /*---
 id = "proxy.retry_amplification"
-title = "The proxy asks several upstreams for each request: retries multiply the load"
+title = "Retry amplification: proxy retries multiply the load"
 tier = "proxy"
 class = "mail"
 for = "3s"
@@ -11,11 +11,11 @@ explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "app.
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "retries to {upstream} on {host}"
-summary = "each request to {upstream} on {host} is tried {tries_mean:.2} times on average (in the last minute {retried} of {requests} more than once, {failed} failed all the same); {past_text}"
-why = "When an upstream fails or is too slow, the proxy sends the request to the next. With one bad member that saves the visitor; when all are slow for the same reason (a database, the processor), each request becomes two or three, and the retries keep down what was about to recover."
-look_at = "One member or all? `select attrs['upstream'], count(*) from log where program = 'nginx' and body like '%upstream%' group by 1`. What is below all of them: app.slow, disk, database. Time-outs at the proxy shorter than what the application needs (`proxy_read_timeout`)."
-silent_when = "Fewer than 50 proxied requests in a minute, a mean of tries (of the last 12 s where those are 50 requests, else of the minute) up to the threshold (1.2 is a default: `weir thresholds proxy.retry_amplification` says what it should be here), or less than 0.1 more than 10 and 60 minutes ago. nginx lists an internal redirect (X-Accel-Redirect, error_page to another upstream) like a retry: where that is usual, the past shows the same. HAProxy counts its repeated connections."
-fix = "Give retries an end: nginx `proxy_next_upstream error timeout;` (not http_500, http_503), `proxy_next_upstream_tries 2;` and `proxy_next_upstream_timeout 5s;`{place}; HAProxy `retries 1` and `retry-on conn-failure`. Requests that change something are repeated only with `non_idempotent`: leave it away. Then mend the upstream that fails. Check: tries_mean near 1.0."
+summary = "requests to {upstream} on {host} take {tries_mean:.2} tries on average (last minute: {retried} of {requests} retried, {failed} failed anyway); {past_text}"
+why = "When an upstream fails or is too slow, the proxy sends the request to the next. With one bad member that saves the client; when all are slow for the same reason (a database, the CPU), each request becomes two or three, and the retries prevent recovery."
+look_at = "One member or all? `select attrs['upstream'], count(*) from log where program = 'nginx' and body like '%upstream%' group by 1`. What all of them depend on: app.slow, disk, database. Proxy timeouts shorter than the application needs (`proxy_read_timeout`)."
+silent_when = "Fewer than 50 proxied requests in a minute, mean tries (over the last 12 s if those have 50 requests, else over the minute) up to the threshold (1.2 is a default: `weir thresholds proxy.retry_amplification` gives the value for this fleet), or less than 0.1 more than 10 and 60 minutes ago. nginx lists an internal redirect (X-Accel-Redirect, error_page to another upstream) like a retry: where that is usual, the history contains it. HAProxy counts its repeated connections."
+fix = "Limit retries: nginx `proxy_next_upstream error timeout;` (not http_500, http_503), `proxy_next_upstream_tries 2;` and `proxy_next_upstream_timeout 5s;`{place}; HAProxy `retries 1` and `retry-on conn-failure`. Requests that change data are retried only with `non_idempotent`: omit it. Then fix the failing upstream. Check: tries_mean near 1.0."
 source = "fault lab F33 (1.0 to 3.0 tries, all 504); field notes A (balancers that do not retry)"
 [chart]
 title = "Tries per request"
@@ -52,7 +52,7 @@ with minute as (
   having count(*) >= 50
 ),
 recent as (
-  -- Where requests are many, twelve seconds say as much, and sooner: the calm ones of before do not hide what began.
+  -- With many requests twelve seconds suffice, and detect it sooner: earlier calm seconds do not dilute it.
   select host, upstream, program, requests, retried, failed,
     case when newest_requests >= 50 then newest_tries_mean else tries_mean end as tries_mean
   from minute
@@ -75,9 +75,9 @@ config as (
   where directive in ('proxy_next_upstream', 'proxy_next_upstream_tries', 'retries') and ts > $now - interval '2 hours' and ts <= $now
 )
 select r.host, r.upstream, r.requests, r.tries_mean, r.retried, r.failed, p.past_tries_mean,
-  case when c.file is not null then concat(' (', c.file, ':', c.line, ' says `', c.directive, ' ', c.arguments, '`)') else '' end as place,
-  case when p.past_tries_mean is null then 'there is no past to compare with'
-       else concat('before it was ', cast(round(100 * p.past_tries_mean) / 100 as varchar)) end as past_text,
+  case when c.file is not null then concat(' (', c.file, ':', c.line, ' has `', c.directive, ' ', c.arguments, '`)') else '' end as place,
+  case when p.past_tries_mean is null then 'no history to compare with'
+       else concat('before: ', cast(round(100 * p.past_tries_mean) / 100 as varchar)) end as past_text,
   case when r.tries_mean > 2 then 'page' else 'mail' end as class,
   p.past_tries_mean is null or r.tries_mean >= p.past_tries_mean + 0.1 as opens
 from recent r

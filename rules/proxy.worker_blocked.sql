@@ -1,6 +1,6 @@
 /*---
 id = "proxy.worker_blocked"
-title = "Workers of a proxy stand still in the kernel, mostly for a disk"
+title = "Proxy workers blocked on disk I/O"
 tier = "disk"
 class = "mail"
 for = "0s"
@@ -11,14 +11,14 @@ explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "disk.io_error
 needs = ["process_stat"]
 when = "select 1 from process_stat where blocked_samples > 0 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 subject = "{process_name} on {host}"
-summary = "{blocked_processes} of {processes} processes of {process_name} on {host} were blocked in the kernel at {blocked_samples} of {worst_samples} looks in 20 s (the worst one: {worst_ratio:%}{channel_text})"
-why = "A worker that waits for a disk does nothing else: all its other connections wait with it, and new ones pile up in the accept queue while the processor is idle. Access logs and temporary files on a slow disk are enough."
-look_at = "What it waits for: `cat /proc/PID/wchan` (`folio_wait_bit`, `jbd2_log_wait_commit`, `io_schedule`: a disk; `nfs_…`, `rpc_…`: a network file system), `ls -l /proc/PID/fd` for what it writes. disk_stat for the device: await, in_flight. A limit of the control group is not seen at the device: `cgroup_stat`, pressure of io."
-silent_when = "Less than 20 % of the looks, or fewer than 4 of them, found it in state D. Only processes of proxies and web servers that hold a listening socket (nginx, haproxy, apache2, httpd, caddy, envoy, traefik, varnishd, squid)."
-fix = "Take the disk out of the way of requests: logs on a disk of their own, or buffered: `access_log /var/log/nginx/access.log FORMAT buffer=64k flush=1s;` in nginx; for files that are served `aio threads;` (`directio 4m;` for large ones), and `proxy_buffers 16 16k;` against temporary files. Buffered lines of at most a second are lost when the host crashes. If the disk itself is slow for all, mend that first: disk.slow. Check: blocked_samples of process_stat is 0 again."
-source = "fault lab F36 (p50 1.6 to 304 ms, state D in folio_wait_bit at 96 % of the looks); proc_pid_stat(5)"
+summary = "{blocked_processes} of {processes} {process_name} processes on {host} blocked in the kernel in {blocked_samples} of {worst_samples} samples in 20 s (worst: {worst_ratio:%}{channel_text})"
+why = "A worker that waits for a disk does nothing else: all its other connections wait with it, and new ones fill the accept queue while the CPU is idle. Access logs and temporary files on a slow disk are enough."
+look_at = "What it waits for: `cat /proc/PID/wchan` (`folio_wait_bit`, `jbd2_log_wait_commit`, `io_schedule`: a disk; `nfs_…`, `rpc_…`: a network file system), `ls -l /proc/PID/fd` for the files it writes. disk_stat for the device: await, in_flight. A cgroup limit is invisible at the device: `cgroup_stat`, pressure of io."
+silent_when = "Less than 20 % of the samples, or fewer than 4 of them, were in state D. Only processes of proxies and web servers with a listening socket (nginx, haproxy, apache2, httpd, caddy, envoy, traefik, varnishd, squid)."
+fix = "Take the disk out of the request path: logs on their own disk, or buffered: `access_log /var/log/nginx/access.log FORMAT buffer=64k flush=1s;` in nginx; for served files `aio threads;` (`directio 4m;` for large ones), and `proxy_buffers 16 16k;` against temporary files. A host crash loses at most a second of buffered lines. If the disk itself is slow for all, fix that first: disk.slow. Check: blocked_samples of process_stat is 0 again."
+source = "fault lab F36 (p50 1.6 to 304 ms, state D in folio_wait_bit in 96 % of the samples); proc_pid_stat(5)"
 [chart]
-title = "Looks that found it blocked"
+title = "Blocked samples"
 unit = ""
 sql = """
 select ts, sum(blocked_samples) as blocked_samples, sum(samples) as samples from process_stat

@@ -1,6 +1,6 @@
 /*---
 id = "proxy.worker_connections"
-title = "nginx has no connections left: worker_connections is used up"
+title = "nginx worker_connections exhausted"
 tier = "proxy"
 class = "page"
 for = "0s"
@@ -12,10 +12,10 @@ needs = ["log", "config_directive"]
 when = "select 1 from log where program = 'nginx' and body like '%worker\\_connections%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "nginx on {host}"
 summary = "nginx on {host} ran out of connections {lines} times in the last minute ({effect}): {setting_text}"
-why = "Each worker may have worker_connections open at once, and a proxied request takes two of them, one to the visitor and one to the application. When they are used up, nginx first closes idle keep-alive connections and then refuses: visitors are cut off while processor and memory are free."
-look_at = "Is it load or slowness: many requests that wait for a slow application hold many connections (app.slow). sock_stat.tcp_established over the last hour. Idle visitors: keepalive_timeout times new connections a second."
-silent_when = "nginx did not write \"worker_connections are not enough\" within a minute. While it only reuses idle connections, visitors are still served and it is a mail. \"exceed open file resource limit\" is a warning at start and a mail. While what is behind the proxy is slow or does not accept, waiting requests hold the connections: then it is a part of that finding and only a note."
-fix = "{place}worker_connections {wanted}; and in the main context worker_rlimit_nofile {wanted_files}; then `nginx -t && nginx -s reload`. A connection costs about 0.5 KiB idle, and each proxied request two descriptors, so the second number is at least twice the first. Check: the line does not come again. Do not lower keepalive_timeout to 0 for it: each request would open a connection."
+why = "Each worker may have worker_connections open at once, and a proxied request uses two, one to the client and one to the application. At the limit, nginx first closes idle keep-alive connections and then refuses new ones: clients are cut off while CPU and memory are free."
+look_at = "Is it load or latency: many requests waiting for a slow application hold many connections (app.slow). sock_stat.tcp_established over the last hour. Idle clients: keepalive_timeout times new connections per second."
+silent_when = "nginx did not log \"worker_connections are not enough\" within a minute. While it only reuses idle connections, clients are still served and it is a mail. \"exceed open file resource limit\" is a warning at start and a mail. While an upstream is slow or does not accept, waiting requests hold the connections: then it belongs to that finding and is only a note."
+fix = "{place}worker_connections {wanted}; and in the main context worker_rlimit_nofile {wanted_files}; then `nginx -t && nginx -s reload`. An idle connection costs about 0.5 KiB, and each proxied request two descriptors, so the second number is at least twice the first. Check: the line does not come back. Do not lower keepalive_timeout to 0: each request would open a connection."
 source = "fault lab F43; nginx src/core/ngx_connection.c, ngx_get_connection; nginx documentation of worker_connections and worker_rlimit_nofile"
 ---*/
 with lines as (
@@ -45,8 +45,8 @@ joined as (
 )
 select host, lines, refused, reused, body, value,
   case when refused > 0 then 'connections were refused'
-       when reused > 0 then 'idle connections were closed to make room'
-       else 'it may open fewer files than connections' end as effect,
+       when reused > 0 then 'idle connections were closed'
+       else 'file-descriptor limit below worker_connections' end as effect,
   case when configured is not null then concat('worker_connections ', configured, ' in ', file, ':', line)
        else concat('worker_connections is ', value, ', 512 unless set') end as setting_text,
   case when file is not null then concat(file, ':', line, ': ') else 'in `events { }` of nginx.conf: ' end as place,

@@ -1,6 +1,6 @@
 /*---
 id = "redis.evictions"
-title = "Redis throws keys out, or refuses writes, because its memory is full"
+title = "Redis out of memory: keys evicted or writes refused"
 tier = "db"
 class = "mail"
 for = "0s"
@@ -10,14 +10,14 @@ key = ["server_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where (evicted_keys_increase > 0 or writes_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "Redis at {server_address}"
-summary = "Redis at {server_address} {what_text} in 30 s: {memory_bytes:bytes} of {memory_limit_bytes:bytes} in use, maxmemory_policy is {eviction_policy}"
+summary = "Redis at {server_address} {what_text} in 30 s: {memory_bytes:bytes} of {memory_limit_bytes:bytes} used, maxmemory_policy {eviction_policy}"
 why = "{why_text}"
-look_at = "`INFO memory` and `redis-cli --bigkeys`: what grew? Keys without a time to live (`INFO keyspace`: keys against expires) stay for ever. A replica's output buffer and fragmentation count as memory as well."
-silent_when = "Nothing was thrown out or refused within 30 s. A cache (`purpose = \"cache\"` in `[[databases]]`, or when that does not say, a policy allkeys-…) throws out by design: then it is a note, and only from 100 keys a second on."
-fix = "{fix_text} Check: evicted_keys_total and writes_refused_total of db_server stand still."
+look_at = "`INFO memory` and `redis-cli --bigkeys`: what grew? Keys without a TTL (`INFO keyspace`: keys against expires) stay forever. A replica's output buffer and fragmentation count as memory as well."
+silent_when = "No eviction and no refused write within 30 s. A cache (`purpose = \"cache\"` in `[[databases]]`, or without it a policy allkeys-…) evicts by design: then it is a note, and only from 100 keys/s on."
+fix = "{fix_text} Check: evicted_keys_total and writes_refused_total of db_server stop rising."
 source = "fault lab F23 (12,211 keys thrown out); redis.io, \"Key eviction\"; INFO errorstats"
 [chart]
-title = "Keys thrown out and writes refused"
+title = "Keys evicted and writes refused"
 unit = ""
 sql = """
 select ts, evicted_keys_increase as thrown_out, writes_refused_increase as refused from db_server
@@ -36,12 +36,12 @@ judged as (
   from sums
 )
 select host, server_address, memory_bytes, memory_limit_bytes, eviction_policy, evicted, refused, used_as,
-  case when refused > 0 then concat('refused ', refused, ' writes') else concat('threw out ', evicted, ' keys') end as what_text,
-  case when refused > 0 then 'Every write of a client fails with OOM until memory is free: sessions, queues and counters stand still.'
-    when used_as = 'cache' then 'The cache is smaller than what is asked of it: what is thrown out has to be made again by the database behind it.'
-    else 'What is thrown out is gone: sessions end, jobs vanish, and no client is told.' end as why_text,
-  case when used_as = 'cache' then concat('Give it more memory: `CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ' where the host has it, and the same in redis.conf; or let entries live shorter.')
-    else concat('Give it more memory (`CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ', and the same in redis.conf) and keys that may end a time to live; keep what must not be lost in a Redis of its own with `maxmemory-policy noeviction`, so that a full memory is an error that somebody sees.') end as fix_text,
+  case when refused > 0 then concat('refused ', refused, ' writes') else concat('evicted ', evicted, ' keys') end as what_text,
+  case when refused > 0 then 'Every client write fails with OOM until memory is free: sessions, queues and counters stop.'
+    when used_as = 'cache' then 'The cache is smaller than its working set: the database behind it must rebuild evicted entries.'
+    else 'Evicted keys are lost: sessions end and jobs vanish, without an error to any client.' end as why_text,
+  case when used_as = 'cache' then concat('Give it more memory: `CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ' where the host has it, and the same in redis.conf; or shorten the TTLs.')
+    else concat('Give it more memory (`CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ', and the same in redis.conf) and set TTLs on expendable keys; keep data that must not be lost in a separate Redis with `maxmemory-policy noeviction`, so that full memory is a visible error.') end as fix_text,
   case when refused > 0 then 'page'
     when used_as = 'cache' then 'note'
     when purpose = 'store' then 'page'

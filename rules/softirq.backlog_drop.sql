@@ -1,6 +1,6 @@
 /*---
 id = "softirq.backlog_drop"
-title = "A processor's packet backlog overflows: received packets are dropped"
+title = "CPU packet backlog full: received packets dropped"
 tier = "kernel"
 class = "mail"
 for = "0s"
@@ -10,11 +10,11 @@ key = []
 needs = ["softnet_stat", "sysctl"]
 when = "select host from softnet_stat where ts > $now - interval '60 seconds' and ts <= $now group by host, cpu having max(drops_total) >= min(drops_total) + 5 limit 1"
 subject = "packet backlog of {host}"
-summary = "{host} dropped {drops} of {packets} received packets in the last minute ({share_percent:.3} %) at the backlog of its processors, most on processor {worst_cpu}; net.core.netdev_max_backlog = {limit_text}"
-why = "Packets that one part of the kernel hands to another (loopback, veth and tunnels, receive steering) wait in a queue per processor. It was full, so they were dropped before any socket saw them: senders wait for a retransmission, datagrams are gone."
-look_at = "softnet_stat per processor: is it one (steering or one busy interrupt) or all? cpu_stat of that processor: softirq near 100 % means it cannot keep up, little means bursts."
-silent_when = "Fewer than 10 drops in a minute, or all of them within one sample. It becomes a page above 0.01 % of the packets and 100 drops. A network card that overflows by itself drops in its ring and not here (nic.ring_drop)."
-fix = "{place}net.core.netdev_max_backlog = {wanted}, then `sysctl -w net.core.netdev_max_backlog={wanted}`; it acts at once and costs memory only while packets wait. If one processor takes all, spread: `ethtool -L DEVICE combined N`, or receive steering in /sys/class/net/DEVICE/queues/rx-0/rps_cpus. Check: drops_total of softnet_stat stands still."
+summary = "{host} dropped {drops} of {packets} received packets in the last minute ({share_percent:.3} %) at the CPU backlog, most on CPU {worst_cpu}; net.core.netdev_max_backlog = {limit_text}"
+why = "Packets that one part of the kernel hands to another (loopback, veth and tunnels, receive steering) wait in a queue per CPU. It was full, so they were dropped before any socket saw them: TCP waits for a retransmission, datagrams are lost."
+look_at = "softnet_stat per CPU: a single one (steering or one busy interrupt) or all? cpu_stat of that CPU: softirq near 100 % means it cannot keep up, little means bursts."
+silent_when = "Fewer than 10 drops in a minute, or all of them within one sample. It becomes a page above 0.01 % of the packets and 100 drops. A NIC that overflows drops in its ring and not here (nic.ring_drop)."
+fix = "{place}net.core.netdev_max_backlog = {wanted}, then `sysctl -w net.core.netdev_max_backlog={wanted}`; it takes effect at once and costs memory only while packets wait. If one CPU takes all, spread the load: `ethtool -L DEVICE combined N`, or receive steering in /sys/class/net/DEVICE/queues/rx-0/rps_cpus. Check: drops_total of softnet_stat stops rising."
 source = "fault lab F18 (789 dropped); kernel net/core/dev.c, enqueue_to_backlog; Documentation/networking/scaling.rst"
 [chart]
 title = "Packets dropped at the backlog, since boot"

@@ -1,6 +1,6 @@
 /*---
 id = "softirq.squeezed"
-title = "A processor does not finish its network packets within its budget, again and again"
+title = "CPU exceeds its network packet budget"
 tier = "kernel"
 class = "note"
 for = "60s"
@@ -11,11 +11,11 @@ explained_by = ["softirq.backlog_drop"]
 needs = ["softnet_stat", "sysctl"]
 when = "select host from softnet_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cpu having max(time_squeezes_total) > min(time_squeezes_total) + 240 limit 1"
 subject = "packet budget of {host}"
-summary = "processor {worst_cpu} of {host} ended {squeezes_per_second:.1} rounds a second with packets left over the last {span_seconds:duration} ({processors} processors do so more than once a second); net.core.netdev_budget = {limit_text}"
-why = "In each round a processor may take netdev_budget packets or spend netdev_budget_usecs on them. What is left waits for the next round while programs run, so latency grows; if more comes than goes, rings and backlogs overflow next."
-look_at = "drops_total of the same processor (softirq.backlog_drop), softirq time of that processor in cpu_stat. One processor only: all packets come through one queue, see /proc/interrupts."
-silent_when = "At most one squeeze a second on each processor over 5 minutes, or fewer than 4 minutes of samples: single ones happen on every busy host. While packets are dropped at the backlog it is a part of that finding."
-fix = "Spread first, when one processor has it all: `ethtool -L DEVICE combined N`, irqbalance, or receive steering in rps_cpus. Then {place}net.core.netdev_budget = {wanted} and net.core.netdev_budget_usecs = 8000, applied with `sysctl --system`, at once and without risk but for longer rounds. Check: time_squeezes_total rises by less than 1 a second."
+summary = "CPU {worst_cpu} of {host} ended {squeezes_per_second:.1} rounds/s with packets left over {span_seconds:duration} ({processors} CPUs above one per second); net.core.netdev_budget = {limit_text}"
+why = "In each round a CPU may process netdev_budget packets or spend netdev_budget_usecs. The rest waits for the next round while programs run, so latency grows; if arrivals exceed departures, rings and backlogs overflow next."
+look_at = "drops_total of the same CPU (softirq.backlog_drop), softirq time of that CPU in cpu_stat. A single CPU: all packets come through one queue, see /proc/interrupts."
+silent_when = "At most one squeeze per second on each CPU over 5 minutes, or fewer than 4 minutes of samples: single ones happen on every busy host. While packets are dropped at the backlog it belongs to that finding."
+fix = "Spread the load first if one CPU has it all: `ethtool -L DEVICE combined N`, irqbalance, or receive steering in rps_cpus. Then {place}net.core.netdev_budget = {wanted} and net.core.netdev_budget_usecs = 8000, applied with `sysctl --system`, at once and without risk except longer rounds. Check: time_squeezes_total rises by less than 1 per second."
 source = "fault lab F18 (1576 squeezes at a budget of 2); kernel net/core/dev.c, net_rx_action"
 ---*/
 with steps as (

@@ -1,6 +1,6 @@
 /*---
 id = "tcp.accept_queue_high"
-title = "An accept queue is more than half full again and again, or nobody takes anything out of it"
+title = "Accept queue filling up or not drained"
 tier = "app"
 class = "mail"
 for = "4s"
@@ -20,11 +20,11 @@ limit 1""",
 ]
 explained_by = ["tcp.listen_overflow", "app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 subject = "{process} on {endpoint}"
-summary = "{process} on {endpoint} (netns {netns}) was at least half full at {high_samples} of {samples} samples in 10 s: at most {queue_length} of {queue_limit} connections waited for accept()"
-why = "Connections are finished by the kernel faster than the process takes them. Nothing is lost yet; when the queue passes its limit, the kernel drops handshakes and visitors see a site that hangs (tcp.listen_overflow). Until then each waiting connection adds its time in the queue to the visitor's."
-look_at = "Whether the process is short of processor (cpu_stat, cgroup_stat: throttled), of workers, or waits for what is below it (a database, a disk). The queue's length over the last minutes says whether it grows or comes in bursts."
-silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is nothing; queues of fewer than 5 connections are too small to tell. A queue of any length counts when it was never empty and never became shorter in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time, and then it is a page from 3 connections on. While the same listener overflows, this is a part of that finding and only a note."
-fix = "Make {process} accept faster: more workers or threads, or mend what it waits for. If it is idle between bursts, raise the limit of {queue_limit}: a larger backlog in listen() and net.core.somaxconn at least as large, then restart it. Check: accept_queue_length stays below half of accept_queue_limit."
+summary = "{process} on {endpoint} (netns {netns}): accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}"
+why = "The kernel completes connections faster than the process accepts them. Nothing is lost yet; at its limit the kernel drops handshakes and clients see a site that hangs (tcp.listen_overflow). Until then each connection's time in the queue adds to the client's latency."
+look_at = "Whether the process lacks CPU (cpu_stat, cgroup_stat: throttled) or workers, or waits for something below it (a database, a disk). The queue's length over the last minutes shows whether it grows or comes in bursts."
+silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is ignored; queues of fewer than 5 connections are too small to judge. A queue of any length counts if it was never empty and never shrank in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time; it is a page from 3 connections on. While the same listener overflows, this belongs to that finding and is only a note."
+fix = "Make {process} accept faster: more workers or threads, or fix what it waits for. If it is idle between bursts, raise the limit of {queue_limit}: a larger backlog in listen() and net.core.somaxconn at least as large, then restart it. Check: accept_queue_length stays below half of accept_queue_limit."
 source = "diagnosis of the fault lab F40; listen(2); sock_diag idiag_rqueue and idiag_wqueue"
 [chart]
 title = "Accept queue and its limit"
@@ -71,10 +71,10 @@ queues as (
 )
 select q.host, q.netns, q.server_address, q.server_port,
   tier, process, process_id, endpoint, queue_length, queue_limit, high_samples, samples, s.waiting,
-  case when s.waiting is not null then concat(process, ' on ', endpoint, ' (netns ', q.netns, ') takes no connection any more: ', s.waiting,
-    ' of at most ', queue_limit, ' wait, and in the last ', case when is_long then '20' else '10' end, ' s none was taken out') end as summary,
-  case when s.waiting is not null then concat('Its clients are connected, as far as they know, and get no answer until their patience ends. A process that only has much to do takes a connection now and then; this one is stopped, hangs in a lock or a call that does not return, or has lost the thread that accepts.') end as why,
-  case when s.waiting is not null then concat('See what ', process, ' does: `cat /proc/', process_id, '/status | grep State` (T: stopped, `kill -CONT`; D: it waits for a disk), `cat /proc/', process_id, '/wchan`, its own stack dump (jstack, py-spy dump, kill -QUIT). Save that, then restart it. A longer queue does not help. Check: accept_queue_length is 0 again.') end as fix,
+  case when s.waiting is not null then concat(process, ' on ', endpoint, ' (netns ', q.netns, ') stopped accepting: ', s.waiting,
+    ' of ', queue_limit, ' connections waiting, none accepted in ', case when is_long then '20' else '10' end, ' s') end as summary,
+  case when s.waiting is not null then concat('Its clients see an established connection and no response until they time out. A busy process accepts a connection from time to time; this one is stopped, hangs in a lock or a blocking call, or has lost its accepting thread.') end as why,
+  case when s.waiting is not null then concat('Find out what ', process, ' is doing: `cat /proc/', process_id, '/status | grep State` (T: stopped, `kill -CONT`; D: waiting for a disk), `cat /proc/', process_id, '/wchan`, its own stack dump (jstack, py-spy dump, kill -QUIT). Save that, then restart it. A longer queue does not help. Check: accept_queue_length is 0 again.') end as fix,
   case when s.waiting >= 3 then 'page' else 'mail' end as class
 from (
   select *, coalesce(process_name, 'an unknown process') as process,

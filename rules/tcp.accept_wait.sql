@@ -11,11 +11,11 @@ needs = ["tcp_accept", "listener"]
 explained_by = ["tcp.listen_overflow", "app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 when = "select 1 from tcp_accept where wait_p90_seconds >= 0.1 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "{process} on port {server_port}"
-summary = "{process} on port {server_port} (netns {netns}) takes connections late: of {accepted} accepted in 10 s, a connection waited {wait_ms} ms on average and {wait_max_ms} ms at most; in {slow_seconds} of {seconds} seconds a tenth waited 100 ms or longer."
-why = "The kernel finishes the handshake by itself; the connection then lies in the accept queue until the process calls accept(). The client has its connection, so it sees a slow first answer, and the server's own log begins to count only after accept(): the wait is in no log. It is the queue's warning before it overflows."
-look_at = "`select ts, accepted, wait_p50_seconds, wait_max_seconds, abandoned from tcp_accept where server_port = …` beside accept_queue_length in listener; whether all workers are busy or blocked, and whether the process gets processor time (cpu_stat, cgroup_stat, pressure)."
-silent_when = "Fewer than five measured connections in ten seconds, or only one second in which a tenth of them waited 100 ms (a burst, a reload). Servers that let connections wait on purpose (`accept_mutex_delay`, a queue in front of few workers) fire: the threshold is an opinion. Without `ebpf.enabled` there are no rows."
-fix = "Let {process} call accept() sooner: more workers or threads, no blocking work in the thread that accepts, more processor. A longer backlog does not help: it only makes the wait longer. Check: wait_p90_seconds in tcp_accept falls below 0.1."
+summary = "{process} on port {server_port} (netns {netns}) accepts late: {accepted} connections in 10 s waited {wait_ms} ms on average, at most {wait_max_ms} ms; in {slow_seconds} of {seconds} seconds p90 was 100 ms or more"
+why = "The kernel completes the handshake; the connection then sits in the accept queue until the process calls accept(). The client sees a slow first response, and the server's log starts counting only after accept(), so the wait is in no log. It is the early warning before the queue overflows."
+look_at = "`select ts, accepted, wait_p50_seconds, wait_max_seconds, abandoned from tcp_accept where server_port = …` beside accept_queue_length in listener; whether all workers are busy or blocked, and whether the process gets CPU time (cpu_stat, cgroup_stat, pressure)."
+silent_when = "Fewer than five measured connections in ten seconds, or only one second with p90 of 100 ms or more (a burst, a reload). Servers that delay accept() on purpose (`accept_mutex_delay`, a queue in front of few workers) fire too: the threshold is an opinion. Without `ebpf.enabled` there are no rows."
+fix = "Make {process} call accept() sooner: more workers or threads, no blocking work in the accepting thread, more CPU. A longer backlog does not help: it only makes the wait longer. Check: wait_p90_seconds in tcp_accept falls below 0.1."
 source = "kernel net/ipv4/inet_connection_sock.c, inet_csk_accept; accept(2)"
 ---*/
 with waits as (

@@ -1,6 +1,6 @@
 /*---
 id = "tcp.close_wait_leak"
-title = "A process does not close connections that its peers have closed: a leak"
+title = "CLOSE_WAIT leak: process does not close connections"
 tier = "app"
 class = "mail"
 for = "0s"
@@ -11,11 +11,11 @@ explained_by = ["app.fd_limit", "app.blocked_on_store", "tcp.listen_overflow", "
 needs = ["sock_stat"]
 when = "select 1 from sock_stat where tcp_close_wait >= 20 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "CLOSE_WAIT in netns {netns} of {host}"
-summary = "sockets in CLOSE_WAIT in netns {netns} of {host} only become more: at least {counts_text}"
-why = "The peer has closed its side, the kernel has told the process, and the process never calls close(). Each such socket keeps a file descriptor; when they are used up, it can accept nothing more (app.fd_limit). No time-out of the kernel ends CLOSE_WAIT."
-look_at = "Whose they are: `ss -tnp state close-wait`. The peer's port says which client library: a database, a cache, an API, or visitors. `ls /proc/PID/fd | wc -l` against `Max open files` in /proc/PID/limits gives the time that is left."
-silent_when = "Fewer than 20, or their smallest number per minute did not rise by at least 5 in each of the last three minutes: sockets that are closed within a minute do not count, whatever their number. A leak that is quick enough to use up a usual limit of descriptors within minutes is named sooner: seven counts and more in 20 s, none of them less than the one before, and at least 10 more in each 5 s. A program that is only late closes some of them in between. A protocol that keeps half of a connection open on purpose has a steady number. It goes on while at least half of the most are still there."
-fix = "In the program: close the connection when read() gives 0 bytes or an error, on every path (`with`, `defer resp.Body.Close()`, try-with-resources), also for connections from a pool that were idle. Until then restart the process before its descriptors are used up; a higher LimitNOFILE only buys time. Check: the number falls to near 0 after the restart and stays there. Do not lower net.ipv4.tcp_keepalive_time for it: the peer has closed already, so nothing is probed."
+summary = "CLOSE_WAIT sockets in netns {netns} of {host} only grow: at least {counts_text}"
+why = "The peer has closed its side, the kernel has notified the process, and the process never calls close(). Each such socket holds a file descriptor; at the limit it can accept nothing more (app.fd_limit). No kernel timeout ends CLOSE_WAIT."
+look_at = "Which process: `ss -tnp state close-wait`. The peer's port shows which client library: a database, a cache, an API, or clients. `ls /proc/PID/fd | wc -l` against `Max open files` in /proc/PID/limits shows the time left."
+silent_when = "Fewer than 20, or their minimum per minute did not rise by at least 5 in each of the last three minutes: sockets closed within a minute do not count, whatever their number. A leak fast enough to reach a usual descriptor limit within minutes is reported sooner: seven samples or more in 20 s, none below the one before, and at least 10 more in each 5 s. A program that is merely late closes some in between. A protocol that keeps half-closed connections on purpose has a steady number. An open finding lasts while at least half of the peak remains."
+fix = "In the program: close the connection when read() returns 0 bytes or an error, on every path (`with`, `defer resp.Body.Close()`, try-with-resources), also for idle connections of a pool. Until then restart the process before its descriptors run out; a higher LimitNOFILE only buys time. Check: the number falls to near 0 after the restart and stays there. Do not lower net.ipv4.tcp_keepalive_time for it: the peer has already closed, so keepalive probes do nothing."
 source = "fault lab F31 (60, 120, 180 sockets, descriptors with them); RFC 9293, CLOSE-WAIT"
 [chart]
 title = "Sockets in CLOSE_WAIT"
@@ -56,7 +56,7 @@ judged as (
 select host, netns, minute_4 as count, most,
   case
     when is_slow_leak then concat(minute_1, ', ', minute_2, ', ', minute_3, ', ', minute_4, ' in the last four minutes')
-    when is_quick_leak then concat(part_1, ', ', part_2, ', ', part_3, ', ', part_4, ' in the last four times 5 seconds')
+    when is_quick_leak then concat(part_1, ', ', part_2, ', ', part_3, ', ', part_4, ' in the last four 5-second slices')
     else concat(minute_4, ' in the last minute')
   end as counts_text,
   coalesce(is_slow_leak, false) or coalesce(is_quick_leak, false) as opens

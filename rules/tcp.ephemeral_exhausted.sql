@@ -1,6 +1,6 @@
 /*---
 id = "tcp.ephemeral_exhausted"
-title = "No local port is free for a connection to the application"
+title = "Ephemeral ports exhausted"
 tier = "kernel"
 class = "page"
 for = "0s"
@@ -9,12 +9,12 @@ clear = "30s"
 key = ["upstream"]
 needs = ["log", "sock_stat", "sysctl", "tcp_stat"]
 when = "select 1 from log where program in ('nginx', 'haproxy') and (body like '%(99: %' or body like '%no free ports%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-subject = "local ports of {host} towards {upstream}"
-summary = "{program} on {host} found no free local port towards {upstream} {failures} times in 30 s; ports {range_text}, {time_wait} sockets in TIME_WAIT, {opens_per_second:.0} connections opened a second"
-why = "A connection to one address and port needs a local port that no other connection to that address and port has, and each that this side closes is held for 60 s more. So with {range_width} ports about {limit_per_second} new connections a second to one destination are the end; each request beyond it is answered with 502."
-look_at = "`ss -tan | awk '{print $5}' | sort | uniq -c | sort -n | tail`: which destination holds the ports. The count of TIME_WAIT alone says nothing: it is per pair of addresses. connection_requests near 1 in request means that connections are not reused."
-silent_when = "nginx logged no errno 99 (\"Cannot assign requested address\") while connecting to an upstream within 30 s, and HAProxy no \"no free ports\". The same words while binding, or for an IPv6 address on a host without IPv6, mean an address that the host does not have. How near a destination is to its last port is not measured yet."
-fix = "Reuse connections first: nginx `upstream { server …; keepalive 64; }` with `proxy_http_version 1.1;` and `proxy_set_header Connection \"\";`, HAProxy `http-reuse safe`. Then more room: {place}net.ipv4.ip_local_port_range = 1024 65000 (keep ports that programs listen on in net.ipv4.ip_local_reserved_ports), more addresses of the upstream or `proxy_bind`. net.ipv4.tcp_tw_reuse = 1 helps on this side, which connects, and needs timestamps; it does nothing for connections that come in. Check: the lines end. Never tcp_tw_recycle."
+subject = "local ports of {host} to {upstream}"
+summary = "{program} on {host} found no free local port to {upstream} {failures} times in 30 s; ports {range_text}, {time_wait} sockets in TIME_WAIT, {opens_per_second:.0} new connections/s"
+why = "Each connection to one address and port needs a distinct local port, and a port stays reserved for 60 s after this side closes. So {range_width} ports allow about {limit_per_second} new connections/s to one destination; each request beyond that gets a 502."
+look_at = "`ss -tan | awk '{print $5}' | sort | uniq -c | sort -n | tail`: which destination holds the ports. The total of TIME_WAIT alone proves nothing: the limit is per pair of addresses. connection_requests near 1 in request means that connections are not reused."
+silent_when = "Within 30 s, nginx logged no errno 99 (\"Cannot assign requested address\") while connecting to an upstream, and HAProxy no \"no free ports\". The same words while binding, or for an IPv6 address on a host without IPv6, mean an address that the host does not have. The distance to the last port is not measured yet."
+fix = "Reuse connections first: nginx `upstream { server …; keepalive 64; }` with `proxy_http_version 1.1;` and `proxy_set_header Connection \"\";`, HAProxy `http-reuse safe`. Then add ports: {place}net.ipv4.ip_local_port_range = 1024 65000 (reserve ports that programs listen on in net.ipv4.ip_local_reserved_ports), more upstream addresses or `proxy_bind`. net.ipv4.tcp_tw_reuse = 1 helps on this, the connecting side, and needs timestamps; it does nothing for incoming connections. Check: such lines end. Never use tcp_tw_recycle."
 source = "fault lab F04 (200 ports: 200 requests served, 200 answered with 502); connect(2) EADDRNOTAVAIL; kernel net/ipv4/inet_hashtables.c, __inet_hash_connect"
 [chart]
 title = "Sockets in TIME_WAIT"

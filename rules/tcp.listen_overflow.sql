@@ -1,6 +1,6 @@
 /*---
 id = "tcp.listen_overflow"
-title = "A listener's accept queue overflows: the kernel drops connections of clients"
+title = "Accept queue overflow: client connections dropped"
 tier = "app"
 class = "page"
 for = "1s"
@@ -11,10 +11,10 @@ needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
 explained_by = ["app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "{process} on {endpoint}"
-summary = "{process} on {endpoint} (netns {netns}) lets its accept queue overflow: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} at {full_samples} of {samples} samples ({found_by}). The limit of {queue_limit}: {limit_from}."
-why = "A client's last packet of the handshake found the accept queue full, so the kernel dropped it. The client believes that it is connected or sends its SYN again after 1, 1, 1, 1, 2, 4 … seconds: visitors see a site that hangs, and no log has a line about it. The queue fills when the process does not call accept() fast enough, or when a burst is larger than the limit min(backlog of listen(), net.core.somaxconn)."
-look_at = "Is the process stuck or without processor (`accept_queue_length` stays at the limit) or is it a burst (the queue is full for moments only)? `select ts, accept_queue_length, accept_queue_limit from listener where server_port = …`; ListenOverflows and ListenDrops in tcp_stat; cpu_stat and cgroup_stat for throttling; what the process waits for (a database, a disk, a lock)."
-silent_when = "The counters ListenOverflows of the network namespace do not rise. A single overflow in one second only (fewer than 20) is ignored. The counter is per namespace, not per socket: when no queue was seen full at a sample, the listener with the fullest queue is named and the summary says so. SYNs that the firewall drops and refused connections do not count here."
+summary = "accept queue of {process} on {endpoint} (netns {netns}) overflows: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} in {full_samples} of {samples} samples ({found_by}); limit {queue_limit}: {limit_from}"
+why = "A client's final handshake packet found the accept queue full, so the kernel dropped it. The client believes it is connected, or resends its SYN after 1, 1, 1, 1, 2, 4 … seconds: clients see a site that hangs, and no log has a line about it. The queue fills up if the process does not call accept() fast enough, or if a burst exceeds the limit min(backlog of listen(), net.core.somaxconn)."
+look_at = "Is the process stuck or short of CPU (`accept_queue_length` stays at the limit), or is it a burst (the queue is full for moments only)? `select ts, accept_queue_length, accept_queue_limit from listener where server_port = …`; ListenOverflows and ListenDrops in tcp_stat; cpu_stat and cgroup_stat for throttling; what the process waits for (a database, a disk, a lock)."
+silent_when = "ListenOverflows of the network namespace does not rise. A single overflow in one second only (fewer than 20) is ignored. The counter is per namespace, not per socket: if no queue was full in a sample, the listener with the fullest queue is named and the summary notes that. SYNs dropped by the firewall and refused connections do not count here."
 fix = "{fix_text}"
 source = "field notes A (kernel lessons); kernel net/ipv4/tcp_ipv4.c, tcp_v4_syn_recv_sock and sk_acceptq_is_full; listen(2); fault lab F01, F03, F17"
 [chart]
@@ -105,24 +105,24 @@ told as (
   select *,
     coalesce(process_name, 'an unknown process') as process,
     case when samples = 0 then 'no listener of its namespace could be read'
-         when full_samples = 0 then 'not full at any sample; the fullest queue of its namespace'
+         when full_samples = 0 then 'not full in any sample; the fullest queue of its namespace'
          when full_samples * 2 >= samples then 'full most of the time'
          else 'full for moments' end as found_by,
     case when samples > 0 and full_samples * 2 >= samples then true else false end as is_stalled,
     case
-      when somaxconn is null and asked is not null then concat('listen() asked for ', asked)
+      when somaxconn is null and asked is not null then concat('listen() requested ', asked)
       when somaxconn is null then 'min(backlog of listen(), net.core.somaxconn), which could not be read'
       when queue_limit = somaxconn and asked > somaxconn
-        then concat('the configuration asks for ', asked, ', the kernel cut it (net.core.somaxconn = ', somaxconn, ')')
+        then concat('the configuration requests ', asked, ', capped by net.core.somaxconn = ', somaxconn)
       when queue_limit = somaxconn
-        then concat('net.core.somaxconn = ', somaxconn, ', to which the kernel cuts every larger backlog of listen()')
+        then concat('net.core.somaxconn = ', somaxconn, ', the cap for every backlog')
       when asked is not null and asked <> queue_limit
-        then concat('the running process asked for ', queue_limit, ' in listen(), the configuration says ', asked, ' and was not loaded since (nginx: reload, others: restart); net.core.somaxconn = ', somaxconn)
+        then concat('the running process requested ', queue_limit, ' in listen(), the configuration has ', asked, ' but is not loaded (nginx: reload, others: restart); net.core.somaxconn = ', somaxconn)
       when queue_limit = 511 and process_name = 'nginx' and asked is null
-        then concat('nginx asks for 511 unless `listen` has `backlog=`; net.core.somaxconn = ', somaxconn, ' would allow more')
+        then concat('nginx requests 511 unless `listen` has `backlog=`; net.core.somaxconn = ', somaxconn, ' allows more')
       when queue_limit = 511 and process_name in ('apache2', 'httpd')
-        then concat('Apache asks for 511 unless ListenBackLog says otherwise; net.core.somaxconn = ', somaxconn, ' would allow more')
-      else concat('the process asked for ', queue_limit, ' in listen(); net.core.somaxconn = ', somaxconn, ' would allow more')
+        then concat('Apache requests 511 unless ListenBackLog is set; net.core.somaxconn = ', somaxconn, ' allows more')
+      else concat('the process requested ', queue_limit, ' in listen(); net.core.somaxconn = ', somaxconn, ' allows more')
     end as limit_from,
     case when config_file is not null then concat(config_file, ':', config_line, ': ') else '' end as place_text
   from placed where config_place = 1
@@ -141,7 +141,7 @@ worded as (
       else 'pass 16384 as backlog to listen() (gunicorn --backlog, uvicorn --backlog, Node server.listen({ backlog }), Tomcat acceptCount)'
     end as listen_line,
     case when somaxconn is null or somaxconn < 16384
-      then concat(' and, because the kernel cuts the backlog to it, net.core.somaxconn = 16384',
+      then concat(' and, because it caps the backlog, net.core.somaxconn = 16384',
         case when somaxconn_set_in is not null then concat(' (set in ', somaxconn_set_in, ')') else ' (in /etc/sysctl.d/90-weir.conf; `sysctl --system`)' end)
       else '' end as sysctl_line
   from told
@@ -153,13 +153,13 @@ select host, netns, server_address, server_port, tier,
   config_file, config_line,
   case
     when is_stalled and tier <> 'proxy' then concat(
-      'First get ', process, ' to accept again: the queue is full all the time, so it is stuck, out of workers or out of processor, and a longer queue would only make visitors wait longer. Look at what it waits for (database, disk, lock, descriptors) and restart it if it hangs. For bursts afterwards: ', listen_line, sysctl_line,
-      '. A new backlog counts when the process calls listen() again: restart it. Check: ListenOverflows no longer rises. Do not set net.ipv4.tcp_abort_on_overflow=1: it turns waiting clients into failed ones.')
+      'First make ', process, ' accept again: the queue is constantly full, so it is stuck, out of workers or short of CPU, and a longer queue would only make clients wait longer. Find out what it waits for (database, disk, lock, descriptors) and restart it if it hangs. For bursts afterwards: ', listen_line, sysctl_line,
+      '. A new backlog takes effect when the process calls listen() again: restart it. Check: ListenOverflows no longer rises. Do not set net.ipv4.tcp_abort_on_overflow=1: it makes waiting clients fail.')
     else concat(
-      'Raise both limits, the smaller one counts: ', listen_line, sysctl_line,
-      '. It is safe: an entry of the queue costs memory only while it waits. The sysctl first, then ',
+      'Raise both limits, the smaller one applies: ', listen_line, sysctl_line,
+      '. It is safe: a queue entry costs memory only while it waits. The sysctl first, then ',
       case when process_name = 'nginx' then '`nginx -t && nginx -s reload` (nginx calls listen() again when the number in its line has changed; if only the sysctl changes, restart it)' else 'a restart, so that listen() is called again' end,
-      '. Check: accept_queue_limit shows the new value and ListenOverflows no longer rises; if the queue then stays long, the process is too slow and not the queue too short. Do not set net.ipv4.tcp_abort_on_overflow=1.')
+      '. Check: accept_queue_limit shows the new value and ListenOverflows no longer rises; if the queue stays long, the process is too slow, not the queue too short. Do not set net.ipv4.tcp_abort_on_overflow=1.')
   end as fix_text
 from worded
 where seconds_with_overflow >= 2 or overflows >= 20

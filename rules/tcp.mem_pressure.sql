@@ -1,6 +1,6 @@
 /*---
 id = "tcp.mem_pressure"
-title = "TCP buffers take so much memory that the kernel brakes, or soon will"
+title = "TCP memory pressure"
 tier = "kernel"
 class = "mail"
 for = "10s"
@@ -12,14 +12,14 @@ when = """
 select 1 from sock_stat where tcp_memory_bytes > 33554432 and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from tcp_stat where counter = 'TCPMemoryPressures' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 subject = "TCP memory of {host}"
-summary = "TCP buffers of {host} hold {memory_bytes:bytes}{bound_text}; in the last minute the kernel went under memory pressure {pressures} times and threw {pruned} queued segments away"
-why = "Above the second number of net.ipv4.tcp_mem the kernel makes every connection's buffers smaller and throws away what waits out of order, so all connections become slow at once; above the third it refuses new buffers. The memory is in connections whose reader is slow: the application, or the clients."
-look_at = "Which connections hold it: `ss -tanm` sorted by rb and tb. Recv-Q large: the process on this host does not read. Send-Q large: the peers do not. How many connections there are: sock_stat.tcp_established."
-silent_when = "The buffers stay below 75 % of the bound at some sample of the last 30 s and TCPMemoryPressures does not rise. The bound is read in pages of 4 KiB, so on other processors than x86-64, whose pages may be larger, only the counter counts."
-fix = "Leave net.ipv4.tcp_mem as the kernel made it from the memory, and limit the single connection: the third numbers of net.ipv4.tcp_rmem and net.ipv4.tcp_wmem (`sysctl net.ipv4.tcp_rmem`; 2 MiB are enough for 160 Mbit/s at 100 ms), and net.ipv4.tcp_notsent_lowat = 131072. Then mend the slow reader. Check: tcp_memory_bytes falls, TCPMemoryPressures stands still. Never set the three numbers of tcp_mem equal or huge: that takes the brake away, and the next stop is the out-of-memory killer."
+summary = "TCP buffers of {host} use {memory_bytes:bytes}{bound_text}; in the last minute the kernel entered memory pressure {pressures} times and pruned {pruned} queued segments"
+why = "Above the second number of net.ipv4.tcp_mem the kernel shrinks every connection's buffers and discards out-of-order data, so all connections slow down at once; above the third it refuses new buffers. The memory belongs to connections with a slow reader: the application, or the clients."
+look_at = "Which connections hold it: `ss -tanm` sorted by rb and tb. Large Recv-Q: the process on this host does not read. Large Send-Q: the peers do not. Number of connections: sock_stat.tcp_established."
+silent_when = "The buffers stay below 75 % of the bound in some sample of the last 30 s and TCPMemoryPressures does not rise. The bound is in pages, assumed to be 4 KiB, so on CPUs other than x86-64 with larger pages only the counter applies."
+fix = "Keep net.ipv4.tcp_mem at the kernel's default, which depends on memory, and limit each connection: the third numbers of net.ipv4.tcp_rmem and net.ipv4.tcp_wmem (`sysctl net.ipv4.tcp_rmem`; 2 MiB suffice for 160 Mbit/s at 100 ms), and net.ipv4.tcp_notsent_lowat = 131072. Then fix the slow reader. Check: tcp_memory_bytes falls, TCPMemoryPressures stops rising. Never set the three numbers of tcp_mem equal or huge: that removes the back-pressure and ends in the OOM killer."
 source = "field notes A, corrected (three equal 32 GB values); kernel net/ipv4/tcp.c, tcp_enter_memory_pressure; Documentation/networking/ip-sysctl.rst, tcp_mem"
 [chart]
-title = "Memory of TCP buffers"
+title = "TCP buffer memory"
 unit = "B"
 sql = """
 select ts, max(tcp_memory_bytes) as tcp_memory from sock_stat
@@ -61,7 +61,7 @@ joined as (
 )
 select host, memory_bytes, bound_bytes, pressures, pruned,
   case when bound_bytes is null then ''
-       else concat(', ', cast(round(100.0 * memory_bytes / bound_bytes) as bigint), ' % of the bound at which it brakes (net.ipv4.tcp_mem, second number)') end as bound_text,
+       else concat(', ', cast(round(100.0 * memory_bytes / bound_bytes) as bigint), ' % of the pressure threshold (net.ipv4.tcp_mem, second number)') end as bound_text,
   case when pressures > 0 then 'page' else 'mail' end as class
 from joined
 where pressures > 0 or (bound_bytes > 0 and least_bytes > 0.75 * bound_bytes)

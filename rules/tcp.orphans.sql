@@ -1,6 +1,6 @@
 /*---
 id = "tcp.orphans"
-title = "Many TCP sockets that no process holds any more"
+title = "Many orphaned TCP sockets"
 tier = "kernel"
 class = "mail"
 for = "10s"
@@ -10,14 +10,14 @@ key = []
 needs = ["sock_stat", "sysctl", "tcp_stat"]
 when = "select 1 from sock_stat where tcp_orphan > 512 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "orphaned sockets of {host}"
-summary = "{orphans} TCP sockets of {host} belong to no process any more, {share:%} of net.ipv4.tcp_max_orphans = {orphan_limit}; {aborted} connections were reset for it in the last minute"
-why = "A process has closed these connections, the peers have not taken what was sent last. Each holds its send buffer in kernel memory that cannot be swapped. At the limit the kernel resets them: visitors lose the end of their answers."
-look_at = "Who the peers are: `ss -tanp state fin-wait-1` and `state last-ack`. One network: slow or hostile clients. All: a process that closes without letting clients finish, or a broken way to them."
-silent_when = "At most half of the limit at any sample of the last 30 s, or 512 sockets and fewer. TIME_WAIT sockets do not count as orphans."
-fix = "Limit the slow ones before the kernel has to: nginx `send_timeout 30s; reset_timedout_connection on;`, HAProxy `timeout client-fin 10s`. If the clients are honest and memory is there: {place}net.ipv4.tcp_max_orphans = {wanted} (up to 64 KiB of memory for each). Check: tcp_orphan falls, TCPAbortOnMemory does not rise. net.ipv4.tcp_fin_timeout shortens only orphans in FIN_WAIT_2; it has nothing to do with TIME_WAIT, which is always 60 s."
+summary = "{host} has {orphans} orphaned TCP sockets, {share:%} of net.ipv4.tcp_max_orphans = {orphan_limit}; {aborted} connections were reset for it in the last minute"
+why = "A process closed these connections, but the peers have not read the last data. Each holds its send buffer in unswappable kernel memory. At the limit the kernel resets them: clients lose the end of their responses."
+look_at = "Which peers: `ss -tanp state fin-wait-1` and `state last-ack`. One network: slow or hostile clients. All: a process that closes without letting clients finish, or a broken path to them."
+silent_when = "At most half of the limit in any sample of the last 30 s, or 512 sockets and fewer. TIME_WAIT sockets do not count as orphans."
+fix = "Limit slow clients before the kernel has to: nginx `send_timeout 30s; reset_timedout_connection on;`, HAProxy `timeout client-fin 10s`. If the clients are legitimate and memory is available: {place}net.ipv4.tcp_max_orphans = {wanted} (up to 64 KiB of memory each). Check: tcp_orphan falls, TCPAbortOnMemory does not rise. net.ipv4.tcp_fin_timeout shortens only orphans in FIN_WAIT_2; it does not affect TIME_WAIT, which is always 60 s."
 source = "field notes A, corrected (tcp_fin_timeout); kernel net/ipv4/tcp_timer.c, tcp_out_of_resources; Documentation/networking/ip-sysctl.rst, tcp_max_orphans"
 [chart]
-title = "Sockets that no process holds"
+title = "Orphaned sockets"
 unit = ""
 sql = """
 select ts, max(tcp_orphan) as orphans from sock_stat

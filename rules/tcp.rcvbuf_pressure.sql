@@ -1,6 +1,6 @@
 /*---
 id = "tcp.rcvbuf_pressure"
-title = "Processes read too slowly: full receive buffers stop or lose what peers send"
+title = "Receive buffers full: processes read too slowly"
 tier = "app"
 class = "note"
 for = "0s"
@@ -11,11 +11,11 @@ explained_by = ["tcp.mem_pressure"]
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where counter in ('TCPToZeroWindowAdv', 'TCPRcvQDrop', 'RcvPruned') and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "receivers in netns {netns} of {host}"
-summary = "processes in netns {netns} of {host} read too slowly: in the last minute peers were told {zero_windows} times to stop sending (told to go on {reopened} times), and {dropped} segments were thrown away at full buffers{stuck_text}; {past_text}"
-why = "The receive buffer of a connection is full because its process does not read. The kernel tells the peer that the window is zero; the peer waits and asks again. On the peer it looks like a slow network, but the network has room: this process is late."
-look_at = "Which process: `ss -tnp | awk '$2 > 0'` (Recv-Q that stays above 0). What it waits for: its processor, a disk that it writes to, a lock, another connection. On the peer: `ss -tno` shows timer:(persist)."
-silent_when = "Fewer than 60 zero windows within a minute or all in fewer than 15 samples, or less than 5 times those of 10 and 60 minutes ago, and no segment was thrown away at 3 samples. A receiver that reads nothing at all stops its peer once: it counts when more peers were stopped than told to go on, the last of them 8 s ago, and the peers ask again and again (where they are on this host), or there are three. Receivers that write to disk (backups, uploads) reach a zero window in bursts: this is only a note."
-fix = "Make the reader faster: take work out of the thread that reads, more workers, or mend what it waits for. Larger buffers (net.ipv4.tcp_rmem, third number) only delay it, unless peers are far away. If the program sets SO_RCVBUF itself, let it not: that turns the kernel's own growth off. Check: TCPToZeroWindowAdv rises no faster than an hour ago."
+summary = "slow readers in netns {netns} of {host}: {zero_windows} zero windows announced in the last minute ({reopened} reopened), {dropped} segments dropped at full receive buffers{stuck_text}; {past_text}"
+why = "A connection's receive buffer is full because its process does not read. The kernel announces a zero window; the peer stops sending and probes. To the peer it looks like a slow network, but the network is free: this process is late."
+look_at = "Which process: `ss -tnp | awk '$2 > 0'` (Recv-Q that stays above 0). What it waits for: its CPU, a disk it writes to, a lock, another connection. On the peer: `ss -tno` shows timer:(persist)."
+silent_when = "Fewer than 60 zero windows within a minute or all in fewer than 15 samples, or less than 5× those of 10 and 60 minutes ago, and no dropped segment in 3 samples. A receiver that reads nothing at all announces it once: it counts if more windows were closed than reopened, the last one 8 s ago, and the peers keep probing (if they are on this host), or if there are three. Receivers that write to disk (backups, uploads) reach a zero window in bursts: this is only a note."
+fix = "Make the reader faster: move work out of the reading thread, add workers, or fix what it waits for. Larger buffers (net.ipv4.tcp_rmem, third number) only delay it, unless peers are far away. If the program sets SO_RCVBUF, remove that: it disables the kernel's autotuning. Check: TCPToZeroWindowAdv rises no faster than an hour ago."
 source = "fault lab F39 (the sender was limited by the receive window 97.8 % of the time); kernel Documentation/networking/snmp_counter.rst, TCPToZeroWindowAdv"
 [chart]
 title = "Zero windows announced"
@@ -57,9 +57,9 @@ past as (
   select host, netns, max(zero_windows) as past_zero_windows from past_slices group by host, netns
 )
 select r.host, r.netns, r.zero_windows, r.samples, r.reopened, r.dropped, p.past_zero_windows,
-  case when p.past_zero_windows is null then 'there is no past to compare with'
-       else concat('before it was ', p.past_zero_windows, ' a minute') end as past_text,
-  case when r.since_seconds >= 8 and r.zero_windows > r.reopened then concat('; ', r.zero_windows - r.reopened, ' were never told to go on') else '' end as stuck_text,
+  case when p.past_zero_windows is null then 'no history to compare with'
+       else concat('before: ', p.past_zero_windows, ' a minute') end as past_text,
+  case when r.since_seconds >= 8 and r.zero_windows > r.reopened then concat('; ', r.zero_windows - r.reopened, ' never reopened') else '' end as stuck_text,
   r.drop_samples >= 3 or p.past_zero_windows is null or r.zero_windows >= 5 * p.past_zero_windows
     or (r.since_seconds >= 8 and r.zero_windows > r.reopened) as opens
 from recent r

@@ -1,6 +1,6 @@
 /*---
 id = "tcp.syn_flood_false"
-title = "\"Possible SYN flooding\" that is no attack: a backlog is too small"
+title = "False SYN-flood alarm: backlog too small"
 tier = "kernel"
 class = "mail"
 for = "2s"
@@ -11,11 +11,11 @@ explained_by = ["tcp.listen_overflow"]
 needs = ["tcp_stat", "listener", "kmsg"]
 when = "select 1 from tcp_stat where counter in ('SyncookiesSent', 'ListenOverflows') and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "{listener_text}"
-summary = "No attack, a backlog that is too small: in the last minute {sent} SYN cookies were sent and {received} came back, {overflows} handshakes were dropped at a full accept queue (netns {netns}; kernel's warning: {said})"
-why = "The SYN queue of a socket is as long as its backlog (not as net.ipv4.tcp_max_syn_backlog, which counts only with cookies off). A burst of honest clients fills it, the kernel sends cookies and warns of a flood once per socket; the clients answer the cookies, so they are real."
-look_at = "The listener with the smallest limit in that namespace: {listener_text}. ListenOverflows there, and what the burst was (a deploy, a failed neighbour, news)."
-silent_when = "Cookies do not come back (tcp.syn_flood), or there were fewer than 20 cookies and no overflow. The kernel's message is neither needed nor enough: it is printed once per socket, so its absence proves nothing. While tcp.listen_overflow fires in the same namespace, it is a note: that finding names the listener."
-fix = "Raise the backlog of {listener_text} and net.core.somaxconn together, the smaller one counts: nginx `listen {server_port} backlog=16384;`, HAProxy `bind :{server_port} backlog 16384`, others their listen() argument; /etc/sysctl.d/90-weir.conf: `net.core.somaxconn = 16384`. Restart the process so that it listens anew. Check: SyncookiesSent and ListenOverflows no longer rise under the same load. Never answer it with net.ipv4.tcp_syncookies=0."
+summary = "no attack but a small backlog (netns {netns}): {sent} SYN cookies sent and {received} returned in the last minute, {overflows} handshakes dropped at a full accept queue (kernel warning: {said})"
+why = "The SYN queue of a socket is as long as its backlog (net.ipv4.tcp_max_syn_backlog applies only with cookies off). A burst of legitimate clients fills it, the kernel sends cookies and warns of a flood once per socket; the clients return the cookies, so they are real."
+look_at = "The listener with the smallest limit in that namespace: {listener_text}. ListenOverflows there, and what caused the burst (a deploy, a failed neighbour, news)."
+silent_when = "Cookies do not come back (tcp.syn_flood), or fewer than 20 cookies and no overflow. The kernel's message is neither required nor sufficient: it is logged once per socket, so its absence proves nothing. While tcp.listen_overflow fires in the same namespace, it is a note: that finding names the listener."
+fix = "Raise the backlog of {listener_text} and net.core.somaxconn together, the smaller one applies: nginx `listen {server_port} backlog=16384;`, HAProxy `bind :{server_port} backlog 16384`, others their listen() argument; /etc/sysctl.d/90-weir.conf: `net.core.somaxconn = 16384`. Restart the process so that it calls listen() again. Check: SyncookiesSent and ListenOverflows no longer rise under the same load. Never respond with net.ipv4.tcp_syncookies=0."
 source = "field notes A (kernel lessons); fault lab F03 (366 cookies sent, 731 received, 1073 overflows; none with backlog 16384); kernel net/ipv4/tcp_input.c, tcp_syn_flood_action"
 ---*/
 with counters as (

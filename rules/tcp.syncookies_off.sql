@@ -1,6 +1,6 @@
 /*---
 id = "tcp.syncookies_off"
-title = "SYNs are dropped because SYN cookies are switched off"
+title = "SYNs dropped: SYN cookies are off"
 tier = "kernel"
 class = "page"
 for = "4s"
@@ -10,11 +10,11 @@ key = ["netns"]
 needs = ["tcp_stat", "sysctl"]
 when = "select 1 from tcp_stat where counter = 'TCPReqQFullDrop' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "SYN cookies in netns {netns}"
-summary = "{dropped} SYNs were dropped in the last minute (netns {netns}) because a listener's SYN queue was full and net.ipv4.tcp_syncookies = 0 (set in {where_set})"
-why = "With cookies the kernel answers a SYN that finds the queue full, and keeps no state for it; without them it drops the SYN. Under a flood, or a burst of honest visitors on a small backlog, no good client gets in: 0 of 20 in the fault lab, 20 of 20 with cookies."
-look_at = "tcp_stat: TCPReqQFullDrop against PassiveOpens. Whether it is a flood (tcp.syn_flood) or a backlog that is too small (accept_queue_length near accept_queue_limit)."
-silent_when = "TCPReqQFullDrop does not rise (at 2 samples, or by 20, within a minute), or cookies are on: then the kernel counts TCPReqQFullDoCookies instead. Cookies that are off and dropped nothing yet are a note of tcp.sysctl_harmful."
-fix = "{place}net.ipv4.tcp_syncookies = 1, then `sysctl -w net.ipv4.tcp_syncookies=1`; it acts at once, without a restart. It is safe: cookies are sent only while a SYN queue is full. Check: TCPReqQFullDrop no longer rises, TCPReqQFullDoCookies does. Not 2, which is a value for tests."
+summary = "{dropped} SYNs dropped in the last minute (netns {netns}): SYN queue full and net.ipv4.tcp_syncookies = 0 (set in {where_set})"
+why = "With cookies the kernel answers a SYN that finds the queue full, without keeping state; without them it drops the SYN. Under a flood, or a burst of legitimate clients on a small backlog, no client gets in: 0 of 20 in the fault lab, 20 of 20 with cookies."
+look_at = "tcp_stat: TCPReqQFullDrop against PassiveOpens. Is it a flood (tcp.syn_flood) or a small backlog (accept_queue_length near accept_queue_limit)?"
+silent_when = "TCPReqQFullDrop does not rise (in 2 samples, or by 20, within a minute), or cookies are on: then the kernel counts TCPReqQFullDoCookies instead. Cookies off without drops are a note of tcp.sysctl_harmful."
+fix = "{place}net.ipv4.tcp_syncookies = 1, then `sysctl -w net.ipv4.tcp_syncookies=1`; it takes effect at once, without a restart. It is safe: cookies are sent only while a SYN queue is full. Check: TCPReqQFullDrop no longer rises, TCPReqQFullDoCookies does. Do not use 2, a value for tests."
 source = "fault lab F02 (1451 dropped, 0 of 20 good clients in); kernel net/ipv4/tcp_input.c, tcp_syn_flood_action"
 [chart]
 title = "SYNs dropped at a full SYN queue"
@@ -35,7 +35,7 @@ setting as (
   where name = 'net.ipv4.tcp_syncookies' and ts > $now - interval '2 hours' and ts <= $now
 )
 select d.host, d.netns, d.dropped, d.samples,
-  coalesce(s.set_in, 'no file that was found') as where_set,
+  coalesce(s.set_in, 'an unknown file') as where_set,
   case when s.set_in is not null then concat(s.set_in, ': ') else '/etc/sysctl.d/90-weir.conf: ' end as place
 from drops d
 join setting s on s.host = d.host and s.netns = d.netns and s.place = 1 and s.value = '0'

@@ -1,6 +1,6 @@
 /*---
 id = "tcp.time_wait_many"
-title = "Very many sockets in TIME_WAIT: connections are not reused"
+title = "Too many TIME_WAIT sockets: no connection reuse"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -11,10 +11,10 @@ needs = ["sock_stat"]
 when = "select 1 from sock_stat where tcp_time_wait > 50000 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 subject = "TIME_WAIT in netns {netns}"
 summary = "{time_wait} sockets in TIME_WAIT against {established} established ones (netns {netns})"
-why = "Whoever closes first keeps the socket for 60 s. So many mean about {closes_per_second:.0} connections closed by this side each second: each request has a connection of its own somewhere between balancer, proxy and application. The sockets themselves cost little (about 0.25 KiB each); the handshakes cost round trips and processor. One team went from 200,000 to 15,000 and saved a fifth of its processor time with keep-alive."
+why = "The side that closes first keeps the socket for 60 s. This number means about {closes_per_second:.0} connections closed by this side per second: each request uses its own connection somewhere between balancer, proxy and application. The sockets themselves cost little (about 0.25 KiB each); the handshakes cost round trips and CPU. One team went from 200,000 to 15,000 and saved a fifth of its CPU time with keep-alive."
 look_at = "Which hop opens a connection per request: ActiveOpens (this host connects) and PassiveOpens (others connect) in tcp_stat against requests per second in request; connection_requests there. `ss -s` is cheap, `netstat` with this many sockets takes minutes."
-silent_when = "Fewer than 50,000, or fewer than ten times the established ones. It is harmless where every visitor is another client and comes once. Ports run out per destination, not by this count."
-fix = "Keep connections open between the tiers: nginx `upstream { … keepalive 64; }` with `proxy_http_version 1.1;` and `proxy_set_header Connection \"\";`; HAProxy `http-reuse safe`; the idle time of the server behind must exceed that of the one before it. Check: TIME_WAIT and ActiveOpens fall. Never set tcp_tw_recycle (it breaks clients behind NAT and is gone since 4.12), never lower tcp_max_tw_buckets: that only takes the protection away."
+silent_when = "Fewer than 50,000, or fewer than 10× the established ones. It is harmless where every request comes from a different client. Ports run out per destination, not by this count."
+fix = "Keep connections open between the tiers: nginx `upstream { … keepalive 64; }` with `proxy_http_version 1.1;` and `proxy_set_header Connection \"\";`; HAProxy `http-reuse safe`; each server's idle timeout must exceed that of the hop before it. Check: TIME_WAIT and ActiveOpens fall. Never set tcp_tw_recycle (it breaks clients behind NAT and was removed in 4.12), never lower tcp_max_tw_buckets: that only removes the protection."
 source = "field notes A (350,000 sockets; 200,000 to 15,000 with keep-alive); kernel include/net/tcp.h TCP_TIMEWAIT_LEN; fault lab F05"
 [chart]
 title = "Sockets in TIME_WAIT"

@@ -1,6 +1,6 @@
 /*---
 id = "tcp.tw_overflow"
-title = "Sockets skip TIME_WAIT because its limit is reached"
+title = "TIME_WAIT limit reached"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["netns"]
 needs = ["tcp_stat", "sock_stat", "sysctl"]
 when = "select 1 from tcp_stat where counter = 'TCPTimeWaitOverflow' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "TIME_WAIT limit in netns {netns}"
-summary = "{skipped} connections were closed without TIME_WAIT in the last minute (netns {netns}): {time_wait} sockets wait there, net.ipv4.tcp_max_tw_buckets = {limit_text}"
-why = "A socket in TIME_WAIT keeps late packets of an old connection out of a new one with the same addresses and ports. Above the limit the kernel drops that protection silently: recent kernels write no line about it, only this counter tells."
-look_at = "sock_stat.tcp_time_wait over the day, and which hop closes so many connections: ActiveOpens and PassiveOpens in tcp_stat against requests a second."
-silent_when = "TCPTimeWaitOverflow did not rise within a minute. Many sockets in TIME_WAIT below the limit are no fault (tcp.time_wait_many says when they are worth a thought)."
-fix = "{place}net.ipv4.tcp_max_tw_buckets = {wanted}, then `sysctl -w net.ipv4.tcp_max_tw_buckets={wanted}`; a socket in TIME_WAIT costs about 0.25 KiB, so this is {cost_mebibytes:.0} MiB when all are used. Better: keep connections open between the tiers, so that fewer are closed. Check: TCPTimeWaitOverflow no longer rises. Never lower the limit to have fewer sockets in TIME_WAIT: it only takes the protection away."
+summary = "{skipped} connections closed without TIME_WAIT in the last minute (netns {netns}): {time_wait} sockets in TIME_WAIT, net.ipv4.tcp_max_tw_buckets = {limit_text}"
+why = "TIME_WAIT keeps late packets of an old connection out of a new one with the same addresses and ports. Above the limit the kernel drops that protection silently: recent kernels log nothing, only this counter shows it."
+look_at = "sock_stat.tcp_time_wait over the day, and which hop closes that many connections: ActiveOpens and PassiveOpens in tcp_stat against requests per second."
+silent_when = "TCPTimeWaitOverflow did not rise within a minute. Many sockets in TIME_WAIT below the limit are fine (see tcp.time_wait_many for when they matter)."
+fix = "{place}net.ipv4.tcp_max_tw_buckets = {wanted}, then `sysctl -w net.ipv4.tcp_max_tw_buckets={wanted}`; a socket in TIME_WAIT costs about 0.25 KiB, so this is {cost_mebibytes:.0} MiB when all are used. Better: keep connections open between the tiers, so that fewer are closed. Check: TCPTimeWaitOverflow no longer rises. Never lower the limit to have fewer sockets in TIME_WAIT: it only removes the protection."
 source = "fault lab F05 (236 of 300 skipped, no line in dmesg); kernel net/ipv4/inet_timewait_sock.c; field notes A (350,000 sockets = 87 MB)"
 [chart]
 title = "Sockets in TIME_WAIT"

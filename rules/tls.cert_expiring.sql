@@ -1,6 +1,6 @@
 /*---
 id = "tls.cert_expiring"
-title = "A certificate that visitors are shown ends soon"
+title = "TLS certificate expires soon"
 tier = "proxy"
 class = "note"
 for = "0s"
@@ -11,11 +11,11 @@ explained_by = ["tls.cert_not_reloaded"]
 needs = ["certificate"]
 when = "select 1 from certificate where (served_not_after < $now + interval '21 days' or chain_not_after < $now + interval '21 days') and ts > $now - interval '3 minutes' and ts <= $now limit 1"
 subject = "{shown_name} on port {server_port}"
-summary = "the {what} that {program} on {host} shows for {shown_name} on port {server_port} {ends_text} (served: {served_subject}, issued by {served_issuer}; file {path})"
-why = "From that moment every browser shows a warning instead of the site, and programs refuse the connection. Nothing else fails before, so nobody sees it coming."
-look_at = "`openssl s_client -connect {server_address}:{server_port} -servername NAME </dev/null | openssl x509 -noout -dates -issuer`: is it what the file says? If the file is newer, it was not reloaded (tls.cert_not_reloaded). Else the renewal: `systemctl list-timers | grep -i -e certbot -e acme`, its last log."
-silent_when = "It ends in more than 21 days (note), 7 days (mail), 2 days (page); these bounds are defaults. A certificate that an authority issues for 6 to 7.5 days at a time, as some do, is told only in its last third (mail) and its last tenth (page). Only addresses that nginx' `ssl_certificate` and HAProxy's `crt` FILE name are asked; a certificate that a balancer in front shows is not seen from here."
-fix = "Renew it: `certbot renew --cert-name NAME` (or the ACME client in use; `--force-renewal` when it thinks that it is not due), so that {path} ({config_file}:{config_line}) is new, then `{reload}`. It is safe: connections that exist go on. So that it stays so, let the renewal reload by itself (certbot: a script in /etc/letsencrypt/renewal-hooks/deploy). Check: served_not_after of the table certificate is later."
+summary = "the {what} for {shown_name} on port {server_port} of {host} ({program}) {ends_text} (served: {served_subject}, issuer {served_issuer}; file {path})"
+why = "From then on every browser shows a warning instead of the site, and programs refuse the connection. Nothing fails before, so nothing else announces it."
+look_at = "`openssl s_client -connect {server_address}:{server_port} -servername NAME </dev/null | openssl x509 -noout -dates -issuer`: does it match the file? If the file is newer, it was not reloaded (tls.cert_not_reloaded). Otherwise the renewal: `systemctl list-timers | grep -i -e certbot -e acme`, its last log."
+silent_when = "It expires in more than 21 days (note), 7 days (mail), 2 days (page); these bounds are defaults. A short-lived certificate (6 to 7.5 days) is reported only in its last third (mail) and its last tenth (page). Only addresses named by nginx' `ssl_certificate` and HAProxy's `crt` FILE are probed; a certificate served by a balancer in front is invisible here."
+fix = "Renew it: `certbot renew --cert-name NAME` (or your ACME client; `--force-renewal` if it considers it not due), so that {path} ({config_file}:{config_line}) is new, then `{reload}`. It is safe: existing connections continue. To keep it so, let the renewal reload the server (certbot: a script in /etc/letsencrypt/renewal-hooks/deploy). Check: served_not_after of the table certificate is later."
 source = "fault lab F19; RFC 5280 §4.1.2.5; RFC 6066 §3"
 ---*/
 with newest as (
@@ -38,9 +38,9 @@ select host, server_address, server_port, server_name, program, served_not_after
   config_file, config_line, left_seconds, left_days, what,
   case when server_name = '' then server_address else server_name end as shown_name,
   case
-    when left_seconds <= 0 then concat('ended ', cast(round(-left_days * 10) / 10 as varchar), ' days ago')
-    when left_seconds < 172800 then concat('ends in ', cast(round(left_seconds / 3600) as bigint), ' hours')
-    else concat('ends in ', cast(floor(left_days) as bigint), ' days')
+    when left_seconds <= 0 then concat('expired ', cast(round(-left_days * 10) / 10 as varchar), ' days ago')
+    when left_seconds < 172800 then concat('expires in ', cast(round(left_seconds / 3600) as bigint), ' hours')
+    else concat('expires in ', cast(floor(left_days) as bigint), ' days')
   end as ends_text,
   case
     when left_days < 2 and not is_short_lived then 'page'

@@ -1,6 +1,6 @@
 /*---
 id = "tls.cert_not_reloaded"
-title = "A renewed certificate lies on disk, visitors are still shown the old one"
+title = "Renewed certificate not loaded"
 tier = "proxy"
 class = "note"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["server_address", "server_port", "server_name", "path"]
 needs = ["certificate"]
 when = "select 1 from certificate where served_digest <> file_digest and ts > $now - interval '3 minutes' and ts <= $now limit 1"
 subject = "{shown_name} on port {server_port}"
-summary = "{program} on {host} shows {shown_name} on port {server_port} a certificate that ends in {served_days} days, but {path}, written {age_text} ago, holds one that ends in {file_days} days: it was not reloaded"
-why = "A server reads its certificates when it starts or reloads. The renewal has written the file and told nobody, so visitors are shown the old certificate until it ends, and then a warning."
+summary = "{program} on {host} serves an old certificate for {shown_name} on port {server_port}: it expires in {served_days} days, {path} (written {age_text} ago) in {file_days} days"
+why = "A server reads its certificates when it starts or reloads. The renewal wrote the file without a reload, so clients get the old certificate until it expires, and then a warning."
 look_at = "Does the renewal have a hook: `ls /etc/letsencrypt/renewal-hooks/deploy/`, `grep -r reload /etc/letsencrypt/renewal/`? When was the server last reloaded: start times of its workers (`ps -o lstart,cmd -C {program}`). Is it the same file: {config_file}:{config_line}."
-silent_when = "Served and filed certificate are the same, or the server or the file could not be read. It is a note while the file is younger than an hour, since a reload may be under way, and a mail after that, or when less than 7 days are left of what is served. A file that is older than the served certificate (someone put an old one back) is told as well: the next reload would serve it."
-fix = "`{reload}`: safe, connections that exist go on with their old workers. So that the next renewal does it by itself: a script in /etc/letsencrypt/renewal-hooks/deploy with that line (acme.sh: `--reloadcmd`). Check: served_digest and file_digest of the table certificate are the same."
+silent_when = "The served certificate and the file match, or the server or the file could not be read. It is a note while the file is younger than an hour, since a reload may be in progress, and a mail after that, or when the served one has less than 7 days left. A file older than the served certificate (an old one was restored) is reported as well: the next reload would serve it."
+fix = "`{reload}`: safe, existing connections continue with their old workers. For the next renewal: a script in /etc/letsencrypt/renewal-hooks/deploy with that line (acme.sh: `--reloadcmd`). Check: served_digest and file_digest of the table certificate are equal."
 source = "fault lab F19 (served 5 days, on disk 90 days); nginx.org/en/docs/control.html"
 ---*/
 with newest as (

@@ -1,6 +1,6 @@
 /*---
 id = "weir.agent_silent"
-title = "Nothing at all comes from a host's agent any more"
+title = "Agent silent: no data from a host"
 tier = "log"
 class = "mail"
 for = "30s"
@@ -10,12 +10,12 @@ key = []
 explained_by = ["clock.hub_skew"]
 needs = ["collector_run", "host_info"]
 subject = "agent of {host}"
-summary = "nothing has come from {host} for more than half a minute (last: {last_text}); {missing} of {hosts} hosts are silent"
-why = "weir is blind there: no rule can say anything about this host, and no finding of it means nothing. A host that died looks the same as an agent that was stopped; from here only silence is seen."
-look_at = "Does the host answer (ping, ssh)? Is the agent running there (`systemctl status weir-agent`) and what does it say? If several hosts are silent at once, look at the network between and at the hub."
-silent_when = "The agent's report on itself (collector_run, every 10 s) came within the last 35 s, so that three of them are missing, or the host was first known less than a minute ago, or not within 25 hours. A host that was shut down for good is silent for up to 25 hours."
-fix = "Start or mend the host or its agent: `systemctl restart weir-agent` on {host}. Its logs are read on from where the hub knows them; samples of the kernel from the time in between are gone. Check: the finding goes within 20 s."
-source = "field notes A (a host that nobody missed); Prometheus' `up` and its `absent()`"
+summary = "no data from {host} for more than half a minute (last: {last_text}); {missing} of {hosts} hosts are silent"
+why = "weir is blind there: no rule can evaluate this host, and the absence of findings means nothing. A dead host and a stopped agent look the same from here."
+look_at = "Does the host respond (ping, ssh)? Is the agent running there (`systemctl status weir-agent`), and what does it log? If several hosts are silent at once, check the network between and the hub."
+silent_when = "The agent's own report (collector_run, every 10 s) arrived within the last 35 s, so three must be missing, or the host first appeared less than a minute ago, or not within 25 hours. A host shut down for good is silent for up to 25 hours."
+fix = "Start or repair the host or its agent: `systemctl restart weir-agent` on {host}. It resumes its logs at the hub's positions; kernel samples of the time in between are lost. Check: the finding resolves within 20 s."
+source = "field notes A (a host down unnoticed); Prometheus' `up` and its `absent()`"
 ---*/
 with known as (
   select host

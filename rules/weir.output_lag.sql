@@ -1,6 +1,6 @@
 /*---
 id = "weir.output_lag"
-title = "Rows wait to be copied to another system, or were given up"
+title = "Output lagging, or rows lost on the way to a target"
 tier = "log"
 class = "mail"
 for = "0s"
@@ -11,11 +11,11 @@ needs = ["output_run"]
 when = "select 1 from output_run where (lag_seconds - coalesce(batch_seconds, 0) > 5 or rows_lost > 0 or rows_refused > 0) and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 subject = "output {output} on {host}"
 summary = "{output} ({target}): {what}; {why_text}"
-why = "Who searches or computes over there does not see what weir has. Up to `keep_bytes` of the log waits on this hub's disk; beyond that the oldest rows are given up and never come."
-look_at = "`select ts, rows, failures, rows_lost, rows_refused, lag_seconds, error, refusals from output_run where output = …`. Is the target up, and may this login write there? With no failures it is too slow: look at its own figures (Elasticsearch: rejected bulk requests; Kafka: the brokers' disks)."
-silent_when = "Rows waited no longer than 60 s at one of the last three looks, and rows were taken at one of them or none waited longer than 12 s; or, while attempts fail, none longer than 5 s at the last two; and none was given up or refused in the last 10 minutes. Time in which an output gathers rows for a batch (`batch_seconds`, 60 s for a bucket) does not count. It is a note while rows wait shorter than a minute at one look, such as for a target that restarts. Ingest goes on in any case."
+why = "Searches and computations there do not see what weir has. Up to `keep_bytes` of the log waits on this hub's disk; beyond that the oldest rows are dropped and never arrive."
+look_at = "`select ts, rows, failures, rows_lost, rows_refused, lag_seconds, error, refusals from output_run where output = …`. Is the target up, and may this login write there? Without failures it is too slow: check its own metrics (Elasticsearch: rejected bulk requests; Kafka: the brokers' disks)."
+silent_when = "Rows waited no longer than 60 s in one of the last three samples, and rows were accepted in one of them or none waited longer than 12 s; or, while attempts fail, none longer than 5 s in the last two; and none was dropped or refused in the last 10 minutes. Batching time (`batch_seconds`, 60 s for a bucket) does not count. It is a note while rows wait less than a minute in one sample, as for a restarting target. Ingest continues in any case."
 fix = "{fix_text} Check: lag_seconds of {output} falls to less than a minute above its batch_seconds, rows_lost and rows_refused stay 0."
-source = "own: an output that stops is seen by nobody until somebody misses the rows"
+source = "own: a stopped output goes unnoticed until its rows are missed"
 [chart]
 title = "Seconds that rows wait"
 unit = "s"
@@ -52,7 +52,7 @@ judged as (
 select host, output, target, rows_lost, rows_refused,
   case when rows_lost > 0 or rows_refused > 0 or (looks >= 3 and least_over_seconds > 60) then 'mail' else 'note' end as class,
   concat_ws(', ',
-    case when rows_lost > 0 then concat(rows_lost, ' rows were given up in the last 10 minutes') end,
+    case when rows_lost > 0 then concat(rows_lost, ' rows were dropped in the last 10 minutes') end,
     case when rows_refused > 0 then concat(rows_refused, ' rows were refused in the last 10 minutes (', coalesce(refusals, 'no reason'), ')') end,
     case when is_late then concat('rows have been waiting for ', cast(round(lag_seconds) as bigint), ' s (',
       round(lag_bytes / 1048576.0, 1), ' MiB)') end
@@ -60,9 +60,9 @@ select host, output, target, rows_lost, rows_refused,
   case when error is not null then concat('the last attempt failed: ', error)
     when is_late then 'attempts succeed, so the target is too slow'
     else 'attempts succeed now' end as why_text,
-  case when error is not null then 'Mend what the error says: the output goes on by itself.'
-    when is_late or rows_lost > 0 then 'Give the target more room, copy less (`where`, `columns`), or raise `keep_bytes` of this output.'
-    else 'Give the index a mapping that fits the table (docs/outputs.md has one), or copy fewer `columns`; refused rows are in weir only.'
+  case when error is not null then 'Fix what the error names: the output then resumes without action.'
+    when is_late or rows_lost > 0 then 'Give the target more capacity, copy less (`where`, `columns`), or raise `keep_bytes` of this output.'
+    else 'Give the index a mapping that matches the table (see docs/outputs.md), or copy fewer `columns`; refused rows exist in weir only.'
   end as fix_text
 from judged
 where is_late or rows_lost > 0 or rows_refused > 0

@@ -1,6 +1,6 @@
 /*---
 id = "weir.threshold_off"
-title = "A rule's threshold does not fit this fleet's own past"
+title = "Threshold does not match this fleet's history"
 tier = "weir"
 class = "mail"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["rule"]
 needs = ["threshold_proposal"]
 when = "select 1 from threshold_proposal where proposed is not null and ts > $now - interval '8 days' and ts <= $now limit 1"
 subject = "threshold of {rule}"
-summary = "{rule}: {value} {unit} was passed {events} times in the {known_days:.1} days that are known ({per_week:.1} a week, at most {asked_per_week} is asked); {proposed} {unit} would have been passed {events_proposed} times"
+summary = "{rule}: {value} {unit} would have fired {events} times in {known_days:.1} days ({per_week:.1} a week, target {asked_per_week}); {proposed} {unit} would have fired {events_proposed} times"
 why = "{why_text}"
-look_at = "`weir thresholds {rule}` names each time that would no longer be seen, or would be. Were some of them real? Judge those findings (`weir findings judge ID real`) and ask again: what is confirmed teaches nothing."
-silent_when = "Less than a day of history; the value in force keeps to what is asked and is not more than three times as far as needed. It is mined once a week. A proposal changes nothing by itself."
-fix = "`weir thresholds {rule} --accept --rules DIR` writes a copy of the rule with `value = {proposed}` into your directory of rules; start weir again with it. Check: this finding goes after the start. Do not accept a higher value while an incident that nobody judged lies in those days."
+look_at = "`weir thresholds {rule}` lists each event that would no longer fire, or would newly. Were some of them real? Judge those findings (`weir findings judge ID real`) and run it again: confirmed findings are excluded from mining."
+silent_when = "Less than a day of history; the current value meets the target and is not more than 3× as far as needed. Mining runs once a week. A proposal changes nothing without consent."
+fix = "`weir thresholds {rule} --accept --rules DIR` writes a copy of the rule with `value = {proposed}` into your rules directory; restart weir with it. Check: this finding resolves after the restart. Do not accept a higher value while those days contain an unjudged incident."
 source = "field notes C: do not guess thresholds, mine logs and metrics for what is normal"
 ---*/
 with newest as (
@@ -32,8 +32,8 @@ judged as (
   where place = 1 and proposed is not null
 )
 select *,
-  case when is_noisy then 'The value is within what is normal here, so the rule speaks of nothing, and who gets such findings learns to ignore them.'
-    else 'The value is far from anything that happens here, so the rule would speak late. It is an opinion of whoever wrote the rule.' end as why_text,
+  case when is_noisy then 'The value is within the normal range here, so the rule fires without a fault and trains people to ignore it.'
+    else 'The value is far from anything that happens here, so the rule would fire late. It is the rule author''s opinion.' end as why_text,
   case when is_noisy then 'mail' else 'note' end as class
 from judged
 where is_noisy or is_far

@@ -1,6 +1,6 @@
 /*---
 id = "wire.bandwidth_cap"
-title = "A device's queue is full: more is sent than its rate allows"
+title = "Bandwidth cap reached: device queue full"
 tier = "wire"
 class = "mail"
 for = "3s"
@@ -10,11 +10,11 @@ key = ["netns", "device", "handle"]
 needs = ["qdisc"]
 when = "select 1 from qdisc where (drops_total > 0 or rate_bytes_per_second is not null) and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 subject = "{device} of {host}"
-summary = "the queue {handle} ({kind}{rate_text}) of {device} on {host} (netns {netns}) {what_text} in {span_seconds:.0} s; it sends {mebits_per_second:.1} Mbit/s{full_text}"
-why = "What is sent waits in this queue until the device or its rate lets it go; what finds it full is thrown away. TCP sends it again and slows down: answers arrive late, large ones most, while processor, disk and application have nothing to do."
-look_at = "`tc -s qdisc show dev {device}`: dropped, overlimits, backlog. Is the rate the one that was meant (`rate`), and is the traffic (answers' sizes: `select url_path, sum(response_bytes) from request group by 1 order by 2 desc`)? Round trip times rise with the backlog: rtt in tcp_conn. A rate that the provider enforces elsewhere shows no drops here, only loss (wire.loss)."
-silent_when = "Fewer than 10 dropped packets, fewer than 0.1 % (without a rate: 1 %) of the packets, or drops in fewer than 3 seconds out of 20; and, where a rate is set, less than 90 % of it or a queue that was empty at one look in ten. A rate that is used up without drops is a note, and a mail when it was so for 4 of the last 5 minutes: a download may fill a line for a moment. Queues without a rate (fq_codel, pfifo_fast, fq) drop some packets of a flow on purpose when the line is full: a note. Policers and limits of the provider are not seen."
-fix = "Send less or allow more: compression and caching of large answers (nginx `gzip on;`, a CDN), or a larger rate: `tc qdisc change dev {device} {parent_text} handle {handle} tbf rate RATE burst BURST latency 50ms` for a rate that is set on this host (find who sets it: `grep -rs tc /etc/network /etc/systemd/network`), a larger instance or line for a rate that the provider sets. A longer queue (`limit`) only makes everyone wait longer. Check: dropped of `tc -s qdisc` stands still and the round trip time falls."
+summary = "queue {handle} ({kind}{rate_text}) of {device} on {host} (netns {netns}) {what_text} in {span_seconds:.0} s at {mebits_per_second:.1} Mbit/s{full_text}"
+why = "Outgoing packets wait in this queue until the device or its rate limit releases them; if it is full they are dropped. TCP retransmits and slows down: responses arrive late, large ones most, while CPU, disk and application are idle."
+look_at = "`tc -s qdisc show dev {device}`: dropped, overlimits, backlog. Is the `rate` the intended one, and the traffic normal (response sizes: `select url_path, sum(response_bytes) from request group by 1 order by 2 desc`)? Round-trip times rise with the backlog: rtt in tcp_conn. A rate enforced by the provider shows no drops here, only packet loss (wire.loss)."
+silent_when = "Fewer than 10 dropped packets, fewer than 0.1 % (without a rate: 1 %) of the packets, or drops in fewer than 3 of 20 seconds; and, with a rate, less than 90 % of it or a queue that was empty in one sample in ten. A rate used up without drops is a note, and a mail if it was so for 4 of the last 5 minutes: a download may fill a link for a moment. Queues without a rate (fq_codel, pfifo_fast, fq) drop some packets of a flow on purpose when the link is full: a note. The provider's policers and limits are invisible."
+fix = "Send less or allow more: compression and caching of large responses (nginx `gzip on;`, a CDN), or a higher rate: `tc qdisc change dev {device} {parent_text} handle {handle} tbf rate RATE burst BURST latency 50ms` for a rate set on this host (find where: `grep -rs tc /etc/network /etc/systemd/network`), a larger instance or link for a rate set by the provider. A longer queue (`limit`) only adds latency. Check: dropped of `tc -s qdisc` stops rising and the round-trip time falls."
 source = "fault lab F25 (349 packets dropped at 4 Mbit/s, rtt 41 to 72 ms; after the first second senders on the same host are held back instead, and the queue stays full without drops); tc-tbf(8), linux/gen_stats.h"
 [chart]
 title = "Dropped packets"
@@ -69,9 +69,9 @@ select host, netns, device, handle, kind, parent, rate_bytes_per_second, drops, 
   backlog_packets, seconds_with_drops, waiting_samples, samples, waiting_seconds,
   case when parent = 'root' then 'root' else concat('parent ', parent) end as parent_text,
   case when rate_bytes_per_second is not null then concat(', rate ', cast(round(rate_bytes_per_second * 8.0 / 1e4) / 100 as varchar), ' Mbit/s') else '' end as rate_text,
-  case when is_dropping then concat('dropped ', drops, ' packets, ', cast(round(drop_ratio * 1000) / 10 as varchar), ' % of what it should have sent,')
-       else concat('was never empty at ', waiting_samples, ' of ', samples, ' looks') end as what_text,
-  case when is_used_up then ', which is all that it may' else '' end as full_text,
+  case when is_dropping then concat('dropped ', drops, ' packets, ', cast(round(drop_ratio * 1000) / 10 as varchar), ' % of its traffic,')
+       else concat('was not empty in ', waiting_samples, ' of ', samples, ' samples') end as what_text,
+  case when is_used_up then ', its maximum' else '' end as full_text,
   case when has_rate and (is_dropping or waiting_seconds >= 240) then 'mail' else 'note' end as class
 from told
 where is_dropping or is_full

@@ -1,6 +1,6 @@
 /*---
 id = "wire.host_unreachable"
-title = "A host behind the proxy cannot be reached: there is no way to it"
+title = "Upstream host unreachable"
 tier = "wire"
 class = "page"
 for = "0s"
@@ -10,11 +10,11 @@ key = ["upstream"]
 needs = ["log", "request"]
 when = "select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{upstream}"
-summary = "nginx on {host} finds no way to {upstream}: {failures} times in 30 s the kernel answered \"{reason}\"; {errors} requests were answered with 502, 503 or 504"
-why = "Nobody answered the question for its hardware address (after about 3 s), or a router said that there is no route. The host is off, its link is down, or a route is missing. An application that is merely stopped answers with a reset instead (app.down), and a firewall that drops gives timeouts (wire.syn_blackhole)."
-look_at = "`ip neigh show` on {host}: FAILED or INCOMPLETE for that address means that it is gone from the local network; `ip route get ADDRESS` shows the way that is tried. Does the host answer on its console?"
-silent_when = "Fewer than 2 such lines in 30 s. IPv6 addresses of an upstream on a host without IPv6 (\"Network is unreachable\", and the next address is taken). Only what nginx logs counts, at level `error` (its default) or finer; members that HAProxy's checks took out are told by lb.too_few_healthy."
-fix = "Take {upstream} out of the pool until its host or link is back (nginx: `down` behind its `server` line and a reload; HAProxy: it is out already when its line has `check`), then mend host, cable or route. So that each visitor does not wait 3 s for it: nginx `proxy_connect_timeout 1s;` and `max_fails=2 fail_timeout=30s` for the member. Check: the lines end."
+summary = "nginx on {host} cannot reach {upstream}: \"{reason}\" {failures} times in 30 s; {errors} requests got 502, 503 or 504"
+why = "ARP for the address got no answer (after about 3 s), or a router reported that there is no route. The host is off, its link is down, or a route is missing. A stopped application answers with a reset instead (app.down), and a firewall that drops causes timeouts (wire.syn_blackhole)."
+look_at = "`ip neigh show` on {host}: FAILED or INCOMPLETE for that address means that it is gone from the local network; `ip route get ADDRESS` shows the route in use. Does the host respond on its console?"
+silent_when = "Fewer than 2 such lines in 30 s. IPv6 addresses of an upstream on a host without IPv6 (\"Network is unreachable\", and the next address is tried). Only nginx log lines count, at level `error` (its default) or more; members taken out by HAProxy's checks are covered by lb.too_few_healthy."
+fix = "Take {upstream} out of the pool until its host or link is back (nginx: `down` after its `server` line and a reload; HAProxy: it is already out if its line has `check`), then repair host, cable or route. So that clients do not wait 3 s for it: nginx `proxy_connect_timeout 1s;` and `max_fails=2 fail_timeout=30s` for the member. Check: such lines end."
 source = "fault lab F32c (EHOSTUNREACH after 3.06 s); connect(2); kernel net/ipv4/arp.c"
 ---*/
 with lines as (

@@ -1,6 +1,6 @@
 /*---
 id = "wire.jagged_arrivals"
-title = "Requests arrive in bursts, and not because of this host"
+title = "Bursty request arrivals, caused before this host"
 tier = "wire"
 class = "mail"
 for = "4s"
@@ -10,14 +10,14 @@ key = ["server_port"]
 needs = ["wire_slice"]
 when = "select 1 from wire_slice where tier = 'wire_edge' and dispersion_100ms >= 5 and arrivals >= 20 and not is_lossy and ts > $now - interval '65 seconds' and ts <= $now limit 1"
 subject = "{owner} before port {server_port} of {host}"
-summary = "requests reach port {server_port} of {host} in bursts: {bursts} of {slices} seconds vary {worst_dispersion:.0} times as much as chance{past_text}; {cause_text}"
-why = "Logs are written when requests complete, so only packets show when they came. Pauses and bursts before the host fill queues behind it although the mean rate is as ever: the tier above the edge causes the waiting, not the servers."
-look_at = "TCP timestamps tell the two causes apart: if packets were sent evenly and arrived together, something held them (a carrier, a balancer, a firewall); if they were sent together, clients or a balancer with a pause of its own did it. `weir capture 10s --port {server_port}` and `weir wire FILE --slice 100ms --html page.html` is what to show them."
-silent_when = "Fewer than 20 arrivals in a second, fewer than 3 such seconds in a minute, or a variation below five times chance, or below three times the port's own median of an hour and a day ago. Batch jobs that ask at the full second are bursty by nature: their past says so. Few clients behind one balancer come in the balancer's rhythm. Seconds in which the tap lost packets do not count."
+summary = "requests reach port {server_port} of {host} in bursts: {bursts} of {slices} seconds vary {worst_dispersion:.0}× as much as chance{past_text}; {cause_text}"
+why = "Logs are written when requests complete, so only packets show when they arrived. Pauses and bursts before the host fill queues behind it although the mean rate is unchanged: the cause lies upstream of the edge, not in the servers."
+look_at = "TCP timestamps distinguish the two causes: packets sent evenly that arrived together were held on the way (a carrier, a balancer, a firewall); packets sent together come from clients or a balancer that paused. `weir capture 10s --port {server_port}` and `weir wire FILE --slice 100ms --html page.html` produce the evidence to share."
+silent_when = "Fewer than 20 arrivals in a second, fewer than 3 such seconds in a minute, or a variation below 5× chance, or below 3× the port's own median of an hour and a day ago. Batch jobs that start at the full second are bursty by nature: their history contains it. A few clients behind one balancer arrive in the balancer's rhythm. Seconds in which the tap lost packets do not count."
 fix = "{fix_text} Check: dispersion_100ms of wire_slice is near 1 again. Do not add servers or workers for it: the mean load did not rise."
 source = "fault lab 2_jagged_hold (packets held 1.2 s, delay variation 1,206 ms), 2b (clients paused, 4 ms), F09 (variance over mean 8.27 against 0.01)"
 [chart]
-title = "Variation of arrivals (1 is chance), and delay on the way"
+title = "Arrival dispersion (1 is chance), and network delay"
 unit = ""
 sql = """
 select ts, max(dispersion_100ms) as dispersion, max(delay_variation_p95_seconds) as delay_seconds from wire_slice
@@ -57,16 +57,16 @@ judged as (
   from now_ n left join past p on p.host = n.host and p.server_port = n.server_port
 )
 select host, server_port, slices, bursts, worst_dispersion, arrivals, burst_delay, usual_delay, past_dispersion, cause,
-  case cause when 'network' then 'the network' when 'senders' then 'those who send' else 'what is' end as owner,
+  case cause when 'network' then 'the network' when 'senders' then 'the senders' else 'the source' end as owner,
   case when past_dispersion is null then ''
        else concat(' (its own median: ', cast(round(10.0 * past_dispersion) / 10.0 as varchar), ')') end as past_text,
   case cause
-    when 'network' then concat('the packets were sent evenly and held on the way for up to ', cast(cast(round(1000.0 * burst_delay) as bigint) as varchar), ' ms')
-    when 'senders' then 'the packets arrived as they were sent: the clients, or a balancer before this host, pause and then send'
-    else 'most connections have no TCP timestamps, so held packets and pausing senders cannot be told apart' end as cause_text,
+    when 'network' then concat('packets were sent evenly and held on the way for up to ', cast(cast(round(1000.0 * burst_delay) as bigint) as varchar), ' ms')
+    when 'senders' then 'packets arrived as they were sent: the clients, or a balancer before this host, pause and then send'
+    else 'most connections have no TCP timestamps, so held packets and pausing senders are indistinguishable' end as cause_text,
   case cause
-    when 'network' then 'Give the carrier, or whoever runs the balancer or firewall in front, the capture: packets were held before they came here.'
-    when 'senders' then 'Ask whoever sends: a balancer that stalls, a client that batches, a queue that is emptied by a timer. On this side a limit of concurrency keeps bursts out of the application.'
+    when 'network' then 'Send the capture to the carrier, or to the operator of the balancer or firewall in front: packets were held before they arrived.'
+    when 'senders' then 'Check the senders: a stalling balancer, a batching client, a queue drained by a timer. On this side a concurrency limit keeps bursts out of the application.'
     else 'Capture at the sender''s end as well, to see whether packets left evenly.' end as fix_text
 from judged
 where past_dispersion is null or worst_dispersion >= 3 * past_dispersion

@@ -1,6 +1,6 @@
 /*---
 id = "wire.loss"
-title = "Packets are lost on the way: much more is sent again than usual"
+title = "Packet loss: TCP retransmissions above normal"
 tier = "wire"
 class = "mail"
 for = "0s"
@@ -11,14 +11,14 @@ explained_by = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrac
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where protocol = 'Tcp' and counter = 'RetransSegs' and increase >= 3 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "packets from netns {netns} of {host}"
-summary = "{loss_percent:.2} % of the segments that {host} (netns {netns}) sent in the last {span_text} had to be sent again: {retransmitted} of {sent}{past_text}"
-why = "The other side did not confirm a segment in time, so it was sent again after 200 ms or more: single requests are slow by that, or by seconds when it happens again. Something between the hosts drops packets: a bad cable or card, a full link, a provider's limit."
-look_at = "Towards whom: `ss -tin 'dst NETWORK' | grep retrans` by peer. One peer: its path or card. All: this host's card (nic.errors, nic.ring_drop), its link, its provider's allowance (`ethtool -S DEVICE | grep exceeded`). TCPLostRetransmit rising as well: heavy loss."
-silent_when = "At most the threshold (1 % is a default: `weir thresholds wire.loss` says what it should be here) in one of the three slices of 20 s of the last minute, or fewer than 600 segments in it; sooner, in 15 s, only four times the threshold in each of three slices of 5 s counts, with 300 segments and 15 of them sent again. Or less than 5 times the median of the host's own slices of the last day (without a past: less than 5 %). SYNs that are sent again (TCPSynRetrans) and segments that the peer had already (TCPDSACKRecv) are not counted as loss, so a peer whose accept queue is full, or a late answer, does not look like it. Clients with bad radio make a percentage that is normal for the host."
-fix = "Find the hop with `mtr -T -P 443 PEER` from both ends: loss that begins at one hop and stays to the last one is there. On this host: cable, transceiver, `ethtool -G DEVICE rx 4096`. A full link: `tc -s qdisc` shows drops, then a larger link or fewer bytes. Between data centres: tell the carrier, with the output from both ends. Check: the share is back at the past one. Do not lower net.ipv4.tcp_retries2 or the RTO for it: that sends more into a full link."
+summary = "{host} (netns {netns}) retransmitted {loss_percent:.2} % of its TCP segments in the last {span_text}: {retransmitted} of {sent}{past_text}"
+why = "The peer did not acknowledge a segment in time, so it was resent after 200 ms or more: single requests are slower by that, or by seconds if it repeats. Something between the hosts drops packets: a bad cable or NIC, a saturated link, a provider's limit."
+look_at = "To which peers: `ss -tin 'dst NETWORK' | grep retrans` by peer. One peer: its path or NIC. All: this host's NIC (nic.errors, nic.ring_drop), its link, its provider's allowance (`ethtool -S DEVICE | grep exceeded`). TCPLostRetransmit rising as well: heavy loss."
+silent_when = "At most the threshold (1 % is a default: `weir thresholds wire.loss` gives the value for this fleet) in one of the three slices of 20 s of the last minute, or fewer than 600 segments in it; within 15 s only 4× the threshold in each of three slices of 5 s counts, with 300 segments and 15 retransmissions. Or less than 5× the median of the host's own slices of the last day (without history: less than 5 %). Retransmitted SYNs (TCPSynRetrans) and duplicates reported by the peer (TCPDSACKRecv) do not count as loss, so a peer with a full accept queue, or a late response, is not mistaken for it. Clients on bad radio make some percentage normal for the host."
+fix = "Find the hop with `mtr -T -P 443 PEER` from both ends: loss that begins at one hop and continues to the last one is there. On this host: cable, transceiver, `ethtool -G DEVICE rx 4096`. A saturated link: `tc -s qdisc` shows drops, then a larger link or fewer bytes. Between data centres: contact the carrier, with the output from both ends. Check: the share is back to its past value. Do not lower net.ipv4.tcp_retries2 or the RTO: that sends more into a saturated link."
 source = "fault lab F07 (0 to 7.84 %, connecting p95 1020 ms); kernel Documentation/networking/snmp_counter.rst; RFC 2883 (DSACK)"
 [chart]
-title = "Segments sent again"
+title = "Retransmitted segments"
 unit = ""
 sql = """
 select ts, sum(increase) as retransmitted from tcp_stat
@@ -112,7 +112,7 @@ joined as (
   from either l left join past p on p.host = l.host and p.netns = l.netns
 )
 select host, netns, sent, retransmitted, span_text, 100.0 * loss as loss_percent, past_loss,
-  case when past_loss is null then '; there is no past to compare with'
-       else concat('; its own median of the last day is ', cast(round(10000.0 * past_loss) / 100.0 as varchar), ' %') end as past_text,
+  case when past_loss is null then '; no history to compare with'
+       else concat('; own median of the last day: ', cast(round(10000.0 * past_loss) / 100.0 as varchar), ' %') end as past_text,
   case when past_loss is null then loss >= 0.05 else loss >= 5 * past_loss end as opens
 from joined

@@ -1,6 +1,6 @@
 /*---
 id = "wire.path_loss"
-title = "Packets are lost between the clients and this host, or behind it"
+title = "Packet loss between clients and this host, or behind it"
 tier = "wire"
 class = "mail"
 for = "3s"
@@ -11,11 +11,11 @@ explained_by = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrac
 needs = ["wire_slice"]
 when = "select 1 from wire_slice where (retransmits > spurious_retransmits or missing > 0) and not is_lossy and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "port {server_port} of {host}: {where_text}"
-summary = "{lost_percent:.2} % of the packets of port {server_port} of {host} are lost {where_text}: {after} behind the host's tap, {before} before it, of {packets} in a minute"
-why = "Segments of the server that came again, and that the client did not report as duplicates, were lost behind this host. Gaps in the clients' IP identifications are packets that were lost before it. Each costs its request 200 ms or more. Nothing on this host is slow: the carrier, the link or the balancer between owns it."
-look_at = "One network or all? `select client_address, sum(server_retransmits), sum(client_missing) from tcp_conn where ts > now() - interval '10 minutes' group by 1 order by 2 desc`. Then `mtr -T -P {server_port}` towards the worst."
-silent_when = "Less than 0.3 % of the packets, fewer than 20, or in fewer than 3 slices of a second in the last minute. Duplicates that the receiver reports (DSACK) are no loss: tail-loss probes on a busy host make half a percent of them. Slices in which the tap lost packets do not count. Identifications that do not count up say nothing, so loss before the host may be larger than shown. The rule wire.loss judges the kernel's own counters."
-fix = "Lost before the host: show the carrier or the balancer's owner the numbers and a capture of both ends (`weir capture 10s --port {server_port}`). Lost behind it: the same for the way back, and this host's own card and queue (nic.errors, nic.ring_drop, `tc -s qdisc`). Check: lost_percent falls. Do not lower the kernel's time-outs: that sends more into a full link."
+summary = "{lost_percent:.2} % packet loss {where_text} on port {server_port} of {host}: {after} behind the host's tap, {before} before it, of {packets} in a minute"
+why = "Server segments that were resent, and that the client did not report as duplicates, were lost behind this host. Gaps in the clients' IP IDs are packets lost before it. Each costs its request 200 ms or more. Nothing on this host is slow: the carrier, the link or the balancer between is at fault."
+look_at = "One network or all? `select client_address, sum(server_retransmits), sum(client_missing) from tcp_conn where ts > now() - interval '10 minutes' group by 1 order by 2 desc`. Then `mtr -T -P {server_port}` to the worst."
+silent_when = "Less than 0.3 % of the packets, fewer than 20, or in fewer than 3 one-second slices in the last minute. Duplicates reported by the receiver (DSACK) are no loss: tail-loss probes on a busy host cause half a percent of them. Slices in which the tap lost packets do not count. IP IDs that do not count up are unusable, so loss before the host may be larger than shown. The rule wire.loss uses the kernel's own counters."
+fix = "Lost before the host: send the numbers and a capture of both ends (`weir capture 10s --port {server_port}`) to the carrier or the balancer's owner. Lost behind it: do so for the return path, and check this host's NIC and queue (nic.errors, nic.ring_drop, `tc -s qdisc`). Check: lost_percent falls. Do not lower the kernel's timeouts: that sends more into a saturated link."
 source = "fault lab 5_lossy: 663 of 676 dropped packets were found so; RFC 2883; RFC 6864"
 [chart]
 title = "Packets lost before and behind the host"

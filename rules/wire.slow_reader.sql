@@ -1,6 +1,6 @@
 /*---
 id = "wire.slow_reader"
-title = "Clients shut their receive window: they take answers slowly"
+title = "Slow clients: receive window closed"
 tier = "client"
 class = "note"
 for = "2s"
@@ -11,14 +11,14 @@ explained_by = ["wire.bandwidth_cap"]
 needs = ["wire_slice", "wire_request"]
 when = "select 1 from wire_slice where zero_windows > 0 and not is_lossy and ts > $now - interval '35 seconds' and ts <= $now limit 1"
 subject = "clients of port {server_port} of {host}"
-summary = "{slow} of {requests} answers of port {server_port} take a second and more to be taken (p95 {transfer_p95:duration}); clients shut their receive window {zero_windows} times in 30 s, the first byte is there after {think_p95:duration}"
-why = "A client that shuts its receive window tells the server to wait. The answer was ready: neither the application nor the network is slow, the reader is. In a log by completion the same requests look like a slow site."
+summary = "{slow} of {requests} responses on port {server_port} took clients 1 s or more to read (p95 {transfer_p95:duration}); {zero_windows} zero windows in 30 s, time to first byte p95 {think_p95:duration}"
+why = "A client that closes its receive window makes the server wait. The response was ready: neither the application nor the network is slow, the reader is. In a log by completion time the same requests look like a slow site."
 look_at = "`select client_address, sum(client_zero_windows), sum(client_zero_window_seconds) from tcp_conn where ts > now() - interval '10 minutes' group by 1 order by 3 desc`: one network, one kind of client, or large downloads?"
-silent_when = "Fewer than 20 answers or 5 slow ones in 30 s, fewer than 3 shut windows, or less than 80 % of the slow answers' time is after their first byte. Slices in which the tap lost packets do not count. Large downloads are slow readers by nature: it is only a note."
-fix = "Nothing at the servers is slow: leave workers and time-outs of the application alone. Let the proxy hold the answer so that no application worker waits for the client (nginx `proxy_buffering on;`), end dead ones (`send_timeout 30s;`), send less: compression, a CDN near them. Check: nothing to do here; app.slow_url would name the application."
+silent_when = "Fewer than 20 responses or 5 slow ones in 30 s, fewer than 3 zero windows, or less than 80 % of the slow responses' time is after their first byte. Slices in which the tap lost packets do not count. Large downloads are slow by nature: it is only a note."
+fix = "The servers are not slow: leave workers and timeouts of the application alone. Let the proxy buffer the response so that no application worker waits for the client (nginx `proxy_buffering on;`), end dead connections (`send_timeout 30s;`), send less: compression, a CDN near them. Check: nothing to do here; app.slow_url would name the application."
 source = "fault lab 7_slow_reader (181 shut windows, median transfer 1.9 s); RFC 9293 §3.8.6"
 [chart]
-title = "Shut windows"
+title = "Zero windows"
 unit = ""
 sql = """
 select ts, sum(zero_windows) as zero_windows from wire_slice

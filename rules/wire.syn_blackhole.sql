@@ -1,6 +1,6 @@
 /*---
 id = "wire.syn_blackhole"
-title = "Connecting to an upstream times out: packets vanish on the way"
+title = "Upstream connect timeouts: packets dropped on the path"
 tier = "wire"
 class = "page"
 for = "1s"
@@ -11,14 +11,14 @@ explained_by = ["tcp.listen_overflow", "conntrack.full"]
 needs = ["log", "tcp_stat", "listener"]
 when = "select 1 from log where program = 'nginx' and body like '%timed out) while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{upstream}"
-summary = "connecting from {host} to {upstream} times out: {failures} times in 30 s, and {syn_retries} SYNs were sent again; no reset and no answer comes, and no listener on that port that weir knows drops connections"
-why = "The first packet of the connection, or its answer, is thrown away silently: a firewall, a security group, a missing route back. The application does not see the connection at all, so it is not at fault and its log is empty. A stopped application answers with a reset (app.down), a host that is gone gives \"no route to host\" (wire.host_unreachable)."
-look_at = "On the upstream's host: does the SYN arrive (`tcpdump -ni any 'tcp[13] & 2 != 0 and port PORT'`)? If yes, the answer is lost: route back, rp_filter, its firewall. If not: firewall and security groups between. Connection tracking there: conntrack.full. What changed: rules deployed when this began."
-silent_when = "Fewer than 3 timeouts in 30 s, or all within 3 s. A host of the fleet that listens on that port and whose ListenOverflows rise: then the accept queue drops the handshake (tcp.listen_overflow). nginx must log at level `error` (its default) or finer. SYNs sent again alone are no sign: crawlers and mail servers have them all day."
-fix = "Let the packets through: compare the rules on both ends with the port of {upstream} (`nft list ruleset`, `iptables -nvL` for a DROP counter that rises, the provider's security groups in both directions), and undo the last change. Prefer `reject with tcp reset` to `drop` inside the fleet, so that such a fault is seen at once. Meanwhile `proxy_connect_timeout 1s;` in nginx keeps visitors from waiting 60 s. Check: the lines end, TCPSynRetrans of tcp_stat stands still."
+summary = "connecting from {host} to {upstream} times out: {failures} times in 30 s, {syn_retries} SYNs retransmitted; no reset, no reply, and no known listener on that port drops connections"
+why = "The first packet of the connection, or its reply, is dropped silently: a firewall, a security group, a missing return route. The application never sees the connection, so it is not at fault and its log is empty. A stopped application answers with a reset (app.down), a host that is gone causes \"no route to host\" (wire.host_unreachable)."
+look_at = "On the upstream's host: does the SYN arrive (`tcpdump -ni any 'tcp[13] & 2 != 0 and port PORT'`)? If so, the reply is lost: return route, rp_filter, its firewall. If not: firewall and security groups between. Connection tracking there: conntrack.full. What changed: firewall rules deployed when this began."
+silent_when = "Fewer than 3 timeouts in 30 s, or all within 3 s. A host of the fleet that listens on that port with rising ListenOverflows: then the accept queue drops the handshake (tcp.listen_overflow). nginx must log at level `error` (its default) or more. Retransmitted SYNs alone are no sign: crawlers and mail servers cause them all day."
+fix = "Allow the packets: compare the firewall rules on both ends for the port of {upstream} (`nft list ruleset`, `iptables -nvL` for a DROP counter that rises, the provider's security groups in both directions), and undo the last change. Inside the fleet prefer `reject with tcp reset` to `drop`, so that such a fault shows at once. Meanwhile `proxy_connect_timeout 1s;` in nginx keeps clients from waiting 60 s. Check: such lines end, TCPSynRetrans of tcp_stat stops rising."
 source = "fault lab F32a; kernel Documentation/networking/snmp_counter.rst, TCPSynRetrans"
 [chart]
-title = "SYNs sent again"
+title = "Retransmitted SYNs"
 unit = ""
 sql = """
 select ts, sum(increase) as syns from tcp_stat

@@ -1,6 +1,6 @@
 /*---
 id = "tune.conntrack_max"
-title = "The table of tracked connections is nearly full"
+title = "Connection-tracking table nearly full"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["conntrack_stat"]
 subject = "{name}"
-summary = "{entries} of {current} tracked connections are in use; {drops} packets were dropped for want of room since boot"
-why = "A connection that finds no room in the table is dropped without an answer, and its caller tries again after a second, and after two."
-look_at = "`conntrack -S`, and `conntrack -L | awk '{print $4}' | sort | uniq -c`: mostly TIME_WAIT? Then shorter time-outs help more."
+summary = "{entries} of {current} conntrack entries in use; {drops} packets dropped for lack of space since boot"
+why = "A connection that finds the table full is dropped without an answer, and its client retries after one and two seconds."
+look_at = "`conntrack -S`, and `conntrack -L | awk '{print $4}' | sort | uniq -c`: mostly TIME_WAIT? Then shorter timeouts help more."
 silent_when = "Less than 80 % of the table is in use and nothing was dropped since boot; or nothing is tracked."
 fix = "{name} = {suggested}"
 source = "kernel Documentation/networking/nf_conntrack-sysctl.rst"
 [setting]
-risk = "About 0.3 KiB of kernel memory for each connection."
-interaction = "Raise nf_conntrack_buckets to a quarter of it, else its chains grow long. It is one limit for the whole host. Best is not to track the proxy's ports at all: `notrack` in nftables' raw table."
+risk = "About 0.3 KiB of kernel memory per connection."
+interaction = "Raise nf_conntrack_buckets to a quarter of it, otherwise its hash chains grow long. It is one limit for the whole host. Best is not to track the proxy's ports at all: `notrack` in nftables' raw table."
 ---*/
 with newest as (
   select host, netns, entries, entries_limit, drops_total,

@@ -1,6 +1,6 @@
 /*---
 id = "tune.listen_backlog"
-title = "A proxy listens with a shorter accept queue than the kernel allows"
+title = "Proxy backlog below the kernel's limit"
 tier = "proxy"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "tcp_stat", "listener", "config_directive"]
 subject = "{name}"
-summary = "{events} connections met a full accept queue since boot; {program} on port {server_port} has a queue of {current}, the kernel would allow {somaxconn}"
-why = "The proxy's listen line decides how many connections may wait for accept(). nginx asks for 511 when the line says nothing, whatever the kernel allows."
+summary = "{events} connections met a full accept queue since boot; {program} on port {server_port} has a backlog of {current}, the kernel allows {somaxconn}"
+why = "The proxy's listen line sets how many connections may wait for accept(). nginx requests 511 by default, whatever the kernel allows."
 look_at = "`ss -ltn 'sport = :{server_port}'`: Send-Q is the limit in force."
-silent_when = "No connection was dropped at a full queue since boot, or the queue is as long as the kernel allows."
+silent_when = "No connection was dropped at a full queue since boot, or the backlog equals the kernel's limit."
 fix = "{file}:{line}: {directive} {new_arguments}"
 source = "nginx ngx_http_core_module `listen`; HAProxy configuration manual, `bind … backlog`"
 [setting]
-risk = "Little, as with net.core.somaxconn."
-interaction = "net.core.somaxconn is the upper bound. nginx takes a new backlog only when it listens anew: restart, not reload. With `reuseport` each worker has a queue of its own."
+risk = "Low, as with net.core.somaxconn."
+interaction = "net.core.somaxconn is the upper bound. nginx applies a new backlog only when it calls listen() again: restart, not reload. With `reuseport` each worker has its own queue."
 ---*/
 with counter as (
   select host, max(value) as events

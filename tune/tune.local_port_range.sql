@@ -1,6 +1,6 @@
 /*---
 id = "tune.local_port_range"
-title = "Outgoing connections use up their ports"
+title = "Outgoing connections exhaust local ports"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "sock_stat"]
 subject = "{name}"
-summary = "{time_wait} connections are in TIME_WAIT, {share:%} of the {width} local ports of `{current}`"
-why = "Each connection to the same address and port of an upstream needs a local port of its own, and keeps it for 60 s after it was closed. When none is free, connect() fails with `Cannot assign requested address` and visitors get 502."
+summary = "{time_wait} connections in TIME_WAIT, {share:%} of the {width} local ports of `{current}`"
+why = "Each connection to the same address and port of an upstream needs its own local port, and holds it for 60 s after closing. If none is free, connect() fails with `Cannot assign requested address` and clients get 502."
 look_at = "`ss -tan state time-wait | awk '{print $4}' | sort | uniq -c | sort -n | tail`: to which upstream? The limit is per source, destination and destination port, so many upstreams share the range without harm."
-silent_when = "Fewer connections in TIME_WAIT than half of the range. They may be of visitors (incoming): those need no local port."
+silent_when = "TIME_WAIT connections are fewer than half of the range. They may belong to incoming clients, which need no local port."
 fix = "{name} = {suggested}"
 source = "kernel Documentation/networking/ip-sysctl.rst"
 [setting]
 risk = "A program that listens on a port above 10240 may find it taken at its start."
-interaction = "Put the ports of your own listeners above 10240 into net.ipv4.ip_local_reserved_ports. Keep-alive to the upstream (nginx `keepalive 64;`) helps more. tcp_tw_reuse=1 helps the connecting side only; tcp_tw_recycle is gone and broke visitors behind NAT."
+interaction = "Add your own listeners' ports above 10240 to net.ipv4.ip_local_reserved_ports. Keep-alive to the upstream (nginx `keepalive 64;`) helps more. tcp_tw_reuse=1 helps the connecting side only; tcp_tw_recycle was removed and broke clients behind NAT."
 ---*/
 with setting as (
   select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in

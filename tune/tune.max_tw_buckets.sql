@@ -1,6 +1,6 @@
 /*---
 id = "tune.max_tw_buckets"
-title = "There is no room for all connections in TIME_WAIT"
+title = "TIME_WAIT limit reached"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "tcp_stat"]
 subject = "{name}"
-summary = "{events} connections were forgotten at once since boot, because {current} were in TIME_WAIT already"
-why = "TIME_WAIT keeps an old connection's late packets away from a new one with the same ports. A connection that finds no room goes without that protection; nothing is logged."
-look_at = "`ss -s`: how many are in timewait? Tens of thousands mean that connections are not kept alive between balancer, proxy and application: mend that first."
+summary = "{events} connections skipped TIME_WAIT since boot, because {current} were already in it"
+why = "TIME_WAIT keeps an old connection's late packets away from a new one with the same ports. Beyond the limit a connection has no such protection; nothing is logged."
+look_at = "`ss -s`: how many are in timewait? Tens of thousands mean that connections are not kept alive between balancer, proxy and application: fix that first."
 silent_when = "The counter TCPTimeWaitOverflow is 0 since boot."
 fix = "{name} = {suggested}"
 source = "kernel Documentation/networking/ip-sysctl.rst; 350,000 in TIME_WAIT were measured at 87 MiB"
 [setting]
-risk = "0.25 KiB of memory for each connection more in TIME_WAIT."
-interaction = "Lowering it does not make TIME_WAIT shorter, it only takes the protection away. Keep-alive to upstreams makes it unnecessary."
+risk = "0.25 KiB of memory per additional connection in TIME_WAIT."
+interaction = "Lowering it does not shorten TIME_WAIT, it only removes the protection. Keep-alive to upstreams makes it unnecessary."
 ---*/
 with setting as (
   select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in

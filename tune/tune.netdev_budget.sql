@@ -1,6 +1,6 @@
 /*---
 id = "tune.netdev_budget"
-title = "Rounds of receiving packets end with packets left"
+title = "Network receive budget too small"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "softnet_stat"]
 subject = "{name}"
-summary = "{events} rounds ended with work left since boot, for {packets} packets; a round takes at most {current} packets"
-why = "The kernel takes packets in rounds of this many, over all cards. A round that ends early leaves packets waiting for the next one while the processor does other things."
-look_at = "`/proc/net/softnet_stat`, third column. Are there drops in the second? Is one processor alone busy with it (`%soft` in `mpstat -P ALL`)?"
-silent_when = "Fewer than one round for ten thousand packets, or fewer than 1000, ended so since boot. Single ones are normal."
+summary = "{events} receive rounds ended with packets left since boot, for {packets} packets; the budget is {current} packets a round"
+why = "The kernel processes packets in rounds of this many, over all NICs. A round that ends early leaves packets waiting for the next one while the CPU does other work."
+look_at = "`/proc/net/softnet_stat`, third column. Are there drops in the second? Is a single CPU busy with it (`%soft` in `mpstat -P ALL`)?"
+silent_when = "Fewer than one round per ten thousand packets, or fewer than 1000, ended early since boot. Single ones are normal."
 fix = "{name} = {suggested}"
 source = "kernel net/core/dev.c; /proc/net/softnet_stat"
 [setting]
-risk = "Programs on that processor wait longer for their turn while packets are taken."
-interaction = "net.core.netdev_budget_usecs ends a round as well (2 to 8 ms): raise both. Spreading interrupts over processors helps more than either."
+risk = "Programs on that CPU wait longer while packets are processed."
+interaction = "net.core.netdev_budget_usecs ends a round as well (2 to 8 ms): raise both. Spreading interrupts over CPUs helps more than either."
 ---*/
 with setting as (
   select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in

@@ -1,6 +1,6 @@
 /*---
 id = "tune.netdev_max_backlog"
-title = "Packets were dropped between network card and kernel"
+title = "Packets dropped at the CPU backlog"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "softnet_stat"]
 subject = "{name}"
-summary = "{events} of {packets} packets were dropped since boot, because {current} waited for a processor already"
-why = "Packets that one processor hands to another, and all of loopback, veth and tunnels, wait in a queue of this length. A full one drops, and TCP sends again a fifth of a second later."
-look_at = "`/proc/net/softnet_stat`, second column, one line a processor. One processor only? Then spread the interrupts (RSS, RPS) first."
+summary = "{events} of {packets} packets dropped since boot, because {current} were already queued for a CPU"
+why = "Packets that one CPU hands to another, and all of loopback, veth and tunnels, wait in a queue of this length. A full one drops, and TCP resends after 200 ms."
+look_at = "`/proc/net/softnet_stat`, second column, one line per CPU. A single CPU? Then spread the interrupts (RSS, RPS) first."
 silent_when = "Less than one packet in a million was dropped since boot."
 fix = "{name} = {suggested}"
 source = "kernel net/core/dev.c; /proc/net/softnet_stat"
 [setting]
-risk = "A longer queue delays packets on a processor that is busy for long."
-interaction = "It is for RPS, loopback, veth and tunnels only: a card's own ring is `ethtool -G`."
+risk = "A longer queue delays packets on a CPU that stays busy."
+interaction = "It applies to RPS, loopback, veth and tunnels only: a NIC's own ring is `ethtool -G`."
 ---*/
 with setting as (
   select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in

@@ -1,6 +1,6 @@
 /*---
 id = "tune.rmem_max"
-title = "Datagrams were dropped because a receive buffer was full"
+title = "Datagrams dropped: UDP receive buffer full"
 tier = "log"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "tcp_stat"]
 subject = "{name}"
-summary = "{events} datagrams were dropped at full receive buffers since boot; a program may ask for at most {current} bytes"
-why = "UDP has no back-pressure: what does not fit into the socket's buffer is gone, and the sender is not told. Syslog and statsd over UDP lose lines so."
+summary = "{events} datagrams dropped at full receive buffers since boot; a program may request at most {current} bytes"
+why = "UDP has no back-pressure: a datagram that does not fit the socket's buffer is lost, and the sender is not notified. Syslog and statsd over UDP lose lines this way."
 look_at = "`ss -unlp -m`: the number after `d` is that socket's drops. Does its program read too slowly? Then a larger buffer only helps with bursts."
-silent_when = "The counter Udp RcvbufErrors is 0 since boot, or programs may ask for 4 MiB already."
+silent_when = "The counter Udp RcvbufErrors is 0 since boot, or programs may already request 4 MiB."
 fix = "{name} = {suggested}"
 source = "udp(7), socket(7) SO_RCVBUF"
 [setting]
-risk = "Up to 4 MiB of kernel memory for each socket whose program asks for it."
-interaction = "The program must ask with SO_RCVBUF; net.core.rmem_default is for those that do not ask, and for all of them. TCP does not use it: tcp_rmem[2] is its own limit."
+risk = "Up to 4 MiB of kernel memory per socket whose program requests it."
+interaction = "The program must request it with SO_RCVBUF; net.core.rmem_default applies to all programs that do not. TCP does not use it: tcp_rmem[2] is its own limit."
 ---*/
 with setting as (
   select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in

@@ -1,6 +1,6 @@
 /*---
 id = "tune.slow_start_after_idle"
-title = "Kept connections to upstreams begin slowly after each pause"
+title = "Pooled upstream connections restart slowly after idle"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "config_directive"]
 subject = "{name}"
-summary = "{pools} pools of nginx keep connections to upstreams (first: {place}), and each that rested for a fifth of a second or more starts with 10 packets again"
-why = "After a pause longer than its retransmission time-out a connection forgets how much the line can carry. A pool of kept connections to upstreams in the same network rests often and loses a round trip or two with each larger answer."
-look_at = "`ss -ti` to an upstream: cwnd after a pause."
-silent_when = "No pool of kept connections in nginx's configuration; or it is 0 already."
+summary = "{pools} nginx pools keep upstream connections (first: {place}); each connection idle for 200 ms or more restarts with 10 packets"
+why = "After an idle period longer than its retransmission timeout, a connection forgets the capacity of its path. Pooled connections to upstreams in the same network are often idle and lose a round trip or two with each larger response."
+look_at = "`ss -ti` to an upstream: cwnd after an idle period."
+silent_when = "No pool of upstream connections in nginx's configuration; or it is 0 already."
 fix = "{name} = {suggested}"
 source = "RFC 5681 §4.1; kernel Documentation/networking/ip-sysctl.rst"
 [setting]
-risk = "It is for all connections, those of visitors too: after a pause they may send a burst that their line cannot take. Leave it where visitors come over mobile networks and large answers follow long pauses."
-interaction = "BBR paces and does not need it. It only matters for answers larger than ten packets (14 KiB)."
+risk = "It applies to all connections, clients' too: after an idle period they may send a burst that their link cannot carry. Leave it where clients come over mobile networks and large responses follow long idle periods."
+interaction = "BBR paces and does not need it. It only matters for responses larger than ten packets (14 KiB)."
 ---*/
 with setting as (
   select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in

@@ -1,6 +1,6 @@
 /*---
 id = "tune.somaxconn"
-title = "Listeners ask for a longer accept queue than the kernel allows"
+title = "Listeners request more backlog than the kernel allows"
 tier = "kernel"
 class = "note"
 for = "0s"
@@ -8,15 +8,15 @@ every = "10s"
 key = ["name"]
 needs = ["sysctl", "tcp_stat", "listener"]
 subject = "{name}"
-summary = "{events} connections met a full accept queue since boot, and {listeners} listeners have the queue length {current} that this setting allows at most"
-why = "listen() silently gets the lower of what the program asked for and this value, so a program that asks for more cannot have it, and a burst of connections is dropped while processors are idle."
-look_at = "`ss -ltn`: Send-Q is the limit in force, Recv-Q what waits. Does the queue fill in bursts, or does the program not accept?"
-silent_when = "No connection was dropped at a full queue since boot, or no listener's limit is this value: then the programs ask for less, and raising it changes nothing."
+summary = "{events} connections met a full accept queue since boot, and {listeners} listeners are capped at {current}, the maximum of this setting"
+why = "listen() silently gets the lower of the requested backlog and this value, so a program that requests more cannot have it, and a burst of connections is dropped while CPUs are idle."
+look_at = "`ss -ltn`: Send-Q is the limit in force, Recv-Q the connections waiting. Does the queue fill in bursts, or does the program not accept?"
+silent_when = "No connection was dropped at a full queue since boot, or no listener's limit equals this value: then the programs request less, and raising it changes nothing."
 fix = "{name} = {suggested}"
 source = "kernel Documentation/networking/ip-sysctl.rst; listen(2)"
 [setting]
-risk = "Little: a longer queue costs 0.3 KiB a waiting connection. A queue that is long because the program is slow makes visitors wait instead of failing fast."
-interaction = "Works only with the program's own backlog (nginx `listen … backlog=`, `ListenBackLog`), and only after it listens anew: reload is not enough, restart."
+risk = "Low: a longer queue costs 0.3 KiB per waiting connection. A queue that is long because the program is slow makes clients wait instead of failing fast."
+interaction = "Effective only with the program's own backlog (nginx `listen … backlog=`, `ListenBackLog`), and only after it calls listen() again: restart, not reload."
 ---*/
 with setting as (
   select host, last_value(value order by ts) as current, last_value(set_in order by ts) as set_in

@@ -3,8 +3,9 @@
 //! `cargo test -- --show-output` is the only way to see a passing test say `skipped: …`; what else passing tests print
 //! is dropped again here.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::Result;
 
@@ -15,6 +16,10 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
     /// What tests said that they left out, and why.
     pub(crate) skipped: Vec<String>,
+    /// Seconds that the tests of each crate took.
+    seconds: BTreeMap<String, f64>,
+    /// The crate whose tests run.
+    crate_name: String,
     /// Inside of the output of passing tests.
     is_muted: bool,
 }
@@ -23,9 +28,13 @@ impl Counts {
     /// Runs `command` to its end; `Ok(false)` when it failed.
     pub(crate) fn run(&mut self, mut command: Command) -> Result<bool> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let spawned = command.stdout(Stdio::piped()).spawn();
+        // One pipe for both, so that cargo's `Running` lines come before the results that they announce.
+        let (reader, writer) = std::io::pipe()?;
+        let spawned = command.stdout(writer.try_clone()?).stderr(writer).spawn();
         let mut child = spawned.map_err(|error| format!("cannot run `{name}`: {error}"))?;
-        let mut reader = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        // It holds the pipe's other ends, which would keep it open.
+        drop(command);
+        let mut reader = BufReader::new(reader);
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
             if self.line(String::from_utf8_lossy(&line).trim_end()) {
@@ -34,6 +43,22 @@ impl Counts {
             line.clear();
         }
         Ok(child.wait()?.success())
+    }
+
+    /// Crates by the time of their tests, slowest first.
+    pub(crate) fn slowest(&self) -> Vec<(&str, f64)> {
+        let mut crates: Vec<_> = self.seconds.iter().map(|(name, time)| (&**name, *time)).collect();
+        crates.sort_by(|one, other| other.1.total_cmp(&one.1));
+        crates
+    }
+
+    /// Notes whose tests run, from cargo's lines: `Running unittests src/lib.rs (…/weir_tables-0123abcd)`.
+    fn note_crate(&mut self, line: &str) {
+        let program = line.trim_start().strip_prefix("Running unittests");
+        let file = program.and_then(|rest| rest.rsplit('/').next());
+        if let Some((name, _)) = file.and_then(|file| file.rsplit_once('-')) {
+            self.crate_name = name.replace('_', "-");
+        }
     }
 
     /// Takes one line; whether it should be shown.
@@ -45,6 +70,11 @@ impl Counts {
         };
         if let Some(why) = line.strip_prefix("skipped: ") {
             self.skipped.push(why.to_owned());
+        }
+        self.note_crate(line);
+        if let Some((_, time)) = line.split_once("; finished in ") {
+            let seconds = time.trim_end_matches('s').parse::<f64>().unwrap_or(0.0);
+            *self.seconds.entry(self.crate_name.clone()).or_default() += seconds;
         }
         let words: Vec<&str> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
         match words.as_slice() {
@@ -83,6 +113,17 @@ mod tests {
              # pass 4\n# fail 2\n17 passed, 0 failed",
         );
         assert_eq!((counts.passed, counts.failed), (26, 3));
+    }
+
+    #[test]
+    fn seconds_belong_to_the_crate_whose_unit_tests_ran_last() {
+        let (counts, _) = read(
+            "     Running unittests src/lib.rs (target/debug/deps/weir_tables-0123abcd)\n\
+             test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.50s\n\
+             \x20    Running tests/it/main.rs (target/debug/deps/it-0123abcd)\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.25s",
+        );
+        assert_eq!(counts.slowest(), [("weir-tables", 2.75)]);
     }
 
     #[test]

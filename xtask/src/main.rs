@@ -12,6 +12,7 @@
 mod bench;
 mod count;
 mod run;
+mod scope;
 mod setup;
 mod test;
 
@@ -29,7 +30,9 @@ usage: cargo xtask COMMAND
 
   run [--release] [ARGS…]     build weir and start `weir up ARGS…` on this host
   test [--long]               everything that CI runs, cheapest first; --long: for longer, and with Trino and Spark
-  bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/
+  test --fast                 what needs no SQL engine: form, lints, and unit tests of the crates without it
+  test --since REV            the crates that differ from a revision, and the crates that use them
+  bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/history/
   lab [--score] [ARGS…]       real faults in namespaces of their own, and what weir makes of them
   docs                        write the generated pages under docs/ again
   setup                       install what `test` and `bench` need, and nothing else
@@ -54,14 +57,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells this program where its manifest is when cargo does not.
+/// Where the manifest of this program is, for when cargo does not set it.
 const ROOT: &str = "XTASK_MANIFEST_DIR";
 
 /// Starts this program again as from a shell; returns only when that fails.
 ///
-/// `cargo run` tells its program what package it is. A cargo that this program starts would pass that on to build
-/// scripts that look at it (ring's), and compile them and all that needs them, DataFusion included, whenever somebody
-/// changes between `cargo xtask` and `cargo`.
+/// `cargo run` sets variables that name the package. A cargo started from here would pass them on to build scripts that
+/// read them (ring's), and compile those and their users, DataFusion included, at each change between `cargo xtask` and
+/// `cargo`.
 fn without_cargos_variables() -> std::io::Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -116,16 +119,16 @@ fn docs(shell: &Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The root of the repository. Asked of cargo when it runs: clones of one user share a build directory, so what was
-/// compiled in may be another clone's path.
+/// The root of the repository, as cargo reports it at run time: clones may share a build directory, so the path that was
+/// compiled in can be another clone's.
 fn root() -> PathBuf {
     let manifest = [ROOT, "CARGO_MANIFEST_DIR"].into_iter().find_map(std::env::var_os);
     let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&manifest).parent().expect("xtask lies in the root of the workspace").to_owned()
 }
 
-/// Drops this workspace's own crates from the build directory when another clone built there last: cargo tells clones
-/// apart by the times of files only, and would take the other one's newer build for this one's. Dependencies stay.
+/// Drops this workspace's own crates from a shared build directory when another clone built there last: cargo tells
+/// clones apart by the times of files only, and would take the other one's newer build for this one's. Dependencies stay.
 fn claim_target_dir(shell: &Shell) -> Result {
     let (dir, root) = (target_dir()?, root());
     let owner = dir.join("weir-clone");
@@ -140,12 +143,11 @@ fn claim_target_dir(shell: &Shell) -> Result {
         .map_err(|error| format!("cannot write `{}`: {error}", owner.display()).into())
 }
 
-/// Where everything is built: one place for all clones of this user, outside of the tree, unless told otherwise.
+/// Where everything is built: cargo's default, so that `cargo build` and `cargo xtask` share what they compile, unless
+/// `CARGO_TARGET_DIR` names another place.
 fn target_dir() -> Result<PathBuf> {
-    if let Some(dir) = std::env::var_os("CARGO_TARGET_DIR").filter(|dir| !dir.is_empty()) {
-        return Ok(std::path::absolute(dir)?);
+    match std::env::var_os("CARGO_TARGET_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => Ok(std::path::absolute(dir)?),
+        None => Ok(root().join("target")),
     }
-    let home = std::env::var_os("HOME")
-        .ok_or("cannot choose a build directory: HOME is not set\nhint: set CARGO_TARGET_DIR")?;
-    Ok(Path::new(&home).join(".cache/weir-target"))
 }

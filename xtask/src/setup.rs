@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
 
@@ -180,6 +180,12 @@ pub(crate) fn everything(shell: &Shell) -> Result {
     maven(shell, "mongo", "copy", "a MongoDB for the tests of the wire: Debian has none")
 }
 
+/// The spelling checker, in a directory beside what is built.
+pub(crate) fn typos(shell: &Shell) -> Result<PathBuf> {
+    python(shell, "xtask/requirements.txt", "xtask", "the spelling checker typos")?;
+    Ok(crate::target_dir()?.join("tmp/xtask/bin/typos"))
+}
+
 /// What tests with `--long` need besides: engines that attach to weir's tables, of which Trino alone is 0.9 GB.
 pub(crate) fn engines(shell: &Shell) -> Result {
     let wanted = "crates/weir/tests/engines/requirements.txt";
@@ -296,7 +302,7 @@ fn npm(shell: &Shell) -> Result {
     Ok(cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?)
 }
 
-/// Packages that tests use, in a directory of their own beside what is built.
+/// Python packages of the tests, in a virtual environment below the target directory.
 fn python(shell: &Shell, wanted: &str, place: &str, why: &str) -> Result {
     let venv = crate::target_dir()?.join("tmp").join(place);
     let installed = venv.join("requirements.txt");
@@ -315,8 +321,7 @@ fn python(shell: &Shell, wanted: &str, place: &str, why: &str) -> Result {
     Ok(std::fs::write(&installed, text)?)
 }
 
-/// A server that tests start, in a directory of its own beside what is built: its jars as they are (`copy`), or what is
-/// in its archive (`unpack`).
+/// A server for the tests, below the target directory: its jars (`copy`), or the contents of its archive (`unpack`).
 fn maven(shell: &Shell, name: &str, how: &str, why: &str) -> Result {
     let wanted = format!("crates/weir/tests/{name}/pom.xml");
     let dir = crate::target_dir()?.join("tmp").join(name);
@@ -350,8 +355,7 @@ fn is_there(package: &Package) -> bool {
     package.programs.iter().any(|program| is_program(program))
 }
 
-/// Whether a program is on the PATH or where daemons live, which is not on everybody's PATH.
-/// systemd and rsyslog keep some of their own in directories of their own.
+/// Whether a program is on the PATH, in a directory of daemons, or in one of systemd's and rsyslog's directories.
 pub(crate) fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let machine = std::env::consts::ARCH;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that CI runs, in the same order, cheapest first.
+//! `cargo xtask test`: everything that CI runs, in the same order, cheapest first; or a part of it.
 //!
 //! With `CI` set nothing may be skipped: tests that would pass over a missing program or missing rights fail.
 
@@ -8,38 +8,40 @@ use std::time::Instant;
 use xshell::{Shell, cmd};
 
 use crate::count::Counts;
+use crate::scope::Scope;
 use crate::{Result, run, setup};
 
 /// One step: its name, and what it does; false means that it failed.
-type Step = (&'static str, fn(&Shell, &mut Counts) -> Result<bool>);
+type Step = (&'static str, fn(&Shell, &Scope, &mut Counts) -> Result<bool>);
 
 const STEPS: &[Step] = &[
-    ("fmt", |shell, _| Ok(cmd!(shell, "cargo fmt --all --check").run().is_ok())),
-    ("tidy", |shell, counts| {
+    ("fmt", |shell, _, _| Ok(cmd!(shell, "cargo fmt --all --check").run().is_ok())),
+    ("tidy", |shell, _, counts| {
         let tidy = cmd!(shell, "cargo test --locked --workspace --bin xtask --test tidy --quiet");
         counts.run(tidy.into())
     }),
-    ("clippy", |shell, _| {
-        let lint = cmd!(
-            shell,
-            "cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings"
-        );
-        // Which all targets are without: it runs with `--long` only.
-        let engines = cmd!(
-            shell,
-            "cargo clippy --locked --workspace --test engines --quiet -- --deny warnings"
-        );
-        Ok(lint.run().is_ok() & engines.run().is_ok())
+    ("spelling", |shell, _, _| {
+        let typos = setup::typos(shell)?;
+        Ok(cmd!(shell, "{typos} --format brief").run().is_ok())
     }),
-    ("tests", |shell, counts| {
+    ("clippy", clippy),
+    ("docs", docs),
+    ("tests", |shell, scope, counts| {
+        let Some(packages) = scope.packages() else { return Ok(true) };
+        // Integration tests start real servers: too slow for the fast lane.
+        let targets: &[&str] =
+            if matches!(scope, Scope::Fast(_)) { &["--lib", "--bins"] } else { &[] };
         let test = cmd!(
             shell,
-            "cargo test --locked --workspace --exclude xtask --no-fail-fast -- --show-output"
+            "cargo test --locked {packages...} {targets...} --no-fail-fast -- --show-output"
         );
         counts.run(test.into())
     }),
-    ("ebpf", |shell, counts| {
-        // The features of all others stay as they are, so that little is compiled anew.
+    ("ebpf", |shell, scope, counts| {
+        if !scope.covers("crates/ebpf/") {
+            return Ok(true);
+        }
+        // The features of all others stay as they are, so that little is compiled again.
         let common = ["--locked", "--workspace", "--features"];
         let lint = cmd!(
             shell,
@@ -49,13 +51,19 @@ const STEPS: &[Step] = &[
             cmd!(shell, "cargo test {common...} weir-ebpf/kernel --test kernel -- --show-output");
         Ok(lint.run().is_ok() & counts.run(test.into())?)
     }),
-    ("rules", |shell, counts| {
+    ("rules", |shell, scope, counts| {
+        if !scope.covers("rules/") && !scope.covers("crates/rules/") {
+            return Ok(true);
+        }
         let weir = run::build(shell, false)?;
         let mut command = Command::new(weir);
         command.args(["rules", "test", "rules"]).current_dir(shell.current_dir());
         counts.run(command)
     }),
-    ("ui", |shell, counts| {
+    ("ui", |shell, scope, counts| {
+        if !scope.covers("ui/") {
+            return Ok(true);
+        }
         let weir = run::build(shell, false)?;
         // Without a path node finds the tests in every version; some take a directory for a module.
         let _dir = shell.push_dir("ui/tests");
@@ -63,8 +71,34 @@ const STEPS: &[Step] = &[
     }),
 ];
 
+fn clippy(shell: &Shell, scope: &Scope, _: &mut Counts) -> Result<bool> {
+    let Some(packages) = scope.packages() else { return Ok(true) };
+    if !matches!(scope, Scope::Whole) {
+        let lint = cmd!(
+            shell,
+            "cargo clippy --locked {packages...} --all-targets --quiet -- --deny warnings"
+        );
+        return Ok(lint.run().is_ok());
+    }
+    let lint =
+        cmd!(shell, "cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings");
+    // All targets do not include it: it runs with `--long` only.
+    let engines =
+        cmd!(shell, "cargo clippy --locked --workspace --test engines --quiet -- --deny warnings");
+    Ok(lint.run().is_ok() & engines.run().is_ok())
+}
+
+/// Rustdoc of our own crates: a broken link or a malformed example fails.
+fn docs(shell: &Shell, scope: &Scope, _: &mut Counts) -> Result<bool> {
+    if !matches!(scope, Scope::Whole) {
+        return Ok(true);
+    }
+    let _deny = shell.push_env("RUSTDOCFLAGS", "--deny warnings");
+    Ok(cmd!(shell, "cargo doc --locked --workspace --no-deps --quiet").run().is_ok())
+}
+
 /// With `--long` only: what it runs is a gigabyte to fetch.
-const ENGINES: Step = ("engines", |shell, counts| {
+const ENGINES: Step = ("engines", |shell, _, counts| {
     setup::engines(shell)?;
     let test = cmd!(shell, "cargo test --locked --workspace --test engines -- --show-output");
     counts.run(test.into())
@@ -72,43 +106,61 @@ const ENGINES: Step = ("engines", |shell, counts| {
 
 /// Sets up, runs every step, prints what ran and what did not.
 pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
+    let (scope, is_long) = options(shell, args)?;
     let mut steps = STEPS.to_vec();
-    for arg in args {
-        match arg.as_str() {
-            "--long" => {
-                shell.set_var("WEIR_ROUNDS", "200");
-                shell.set_var("WEIR_FUZZ_SECONDS", "60");
-                steps.push(ENGINES);
-            }
-            other => {
-                return Err(format!(
-                    "test has no option `{other}`\nhint: `cargo xtask test [--long]`"
-                )
-                .into());
-            }
-        }
+    if is_long {
+        shell.set_var("WEIR_ROUNDS", "200");
+        shell.set_var("WEIR_FUZZ_SECONDS", "60");
+        steps.push(ENGINES);
     }
     let is_strict = std::env::var_os("CI").is_some();
     if is_strict {
         shell.set_var("WEIR_REQUIRE_ALL", "1");
         shell.set_var("WEIR_REQUIRE_UI", "1");
     }
-    setup::everything(shell)?;
+    if matches!(scope, Scope::Fast(_)) {
+        setup::ensure(shell, &[setup::C_COMPILER])?;
+    } else {
+        setup::everything(shell)?;
+    }
+    run_steps(shell, &steps, &scope, is_strict)
+}
+
+/// Reads `--fast`, `--since REV` and `--long`.
+fn options(shell: &Shell, args: &[String]) -> Result<(Scope, bool)> {
+    let usage = "hint: `cargo xtask test [--fast | --since REV] [--long]`";
+    let (mut scope, mut is_long) = (Scope::Whole, false);
+    let mut args = args.iter().map(String::as_str);
+    while let Some(arg) = args.next() {
+        match arg {
+            "--long" => is_long = true,
+            "--fast" => scope = Scope::fast(shell)?,
+            "--since" => {
+                let revision = args.next().ok_or(format!("`--since` needs a revision\n{usage}"))?;
+                scope = Scope::since(shell, revision)?;
+            }
+            other => return Err(format!("test has no option `{other}`\n{usage}").into()),
+        }
+    }
+    Ok((scope, is_long))
+}
+
+fn run_steps(shell: &Shell, steps: &[Step], scope: &Scope, is_strict: bool) -> Result<ExitCode> {
     let (mut total, mut summary, mut failed_steps) = (Counts::default(), Vec::new(), Vec::new());
     for (name, step) in steps {
         println!("\n== {name}");
         let (started, failed_before) = (Instant::now(), total.failed);
-        let is_ok = step(shell, &mut total).unwrap_or_else(|error| {
+        let is_ok = step(shell, scope, &mut total).unwrap_or_else(|error| {
             eprintln!("error: {error}");
             false
         });
         if !is_ok {
-            failed_steps.push(name);
+            failed_steps.push(*name);
             // A step that broke before it could count still counts.
             total.failed = total.failed.max(failed_before + 1);
         }
-        let verdict = if is_ok { "ok" } else { "FAILED" };
-        summary.push(format!("{name:8} {verdict:7} {:6.1} s", started.elapsed().as_secs_f64()));
+        let result = if is_ok { "ok" } else { "FAILED" };
+        summary.push(format!("{name:8} {result:7} {:6.1} s", started.elapsed().as_secs_f64()));
     }
     report(&summary, &total);
     let is_failed = !failed_steps.is_empty() || (is_strict && !total.skipped.is_empty());
@@ -122,6 +174,10 @@ pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
 }
 
 fn report(summary: &[String], total: &Counts) {
+    println!("\n== seconds of tests by crate");
+    for (name, seconds) in total.slowest() {
+        println!("{name:16} {seconds:7.1} s");
+    }
     println!("\n== summary\n{}", summary.join("\n"));
     for why in &total.skipped {
         println!("skipped: {why}");

@@ -32,7 +32,7 @@ use weir_agent_core::edge::{EdgeStartup, reload_of, settings, take_over};
 use weir_agent_core::run as agent;
 use weir_config::Config;
 use weir_hub::hooks::AGENT_HOOKS;
-use weir_hub::up;
+use weir_hub::{check_outputs, up};
 use weir_process::failure::Failure;
 use weir_process::own_memory::{FreedMemory, start_lean};
 use weir_process::{log, own_limits, terminal};
@@ -52,7 +52,11 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         let is_edge = flags.is_some();
         EdgeStartup::new(reload_of(cli.config.clone(), flags), is_edge)
     };
-    let load = || Config::of_process(cli.config.as_deref(), cli.log_level.as_ref());
+    let load = || {
+        let config = Config::of_process(cli.config.as_deref(), cli.log_level.as_ref())?;
+        check_outputs(&config.values)?;
+        Ok::<_, Failure>(config)
+    };
     let on = |data: Option<&PathBuf>| {
         load().map(|mut config| {
             config.apply_data(data);

@@ -1,11 +1,11 @@
-//! What sampling a host once a second costs: processor time per round and collector, and resident memory.
+//! Cost of sampling a host once a second: CPU time per round and collector, and resident memory.
 //!
 //! ```text
 //! cargo run -p weir-collect --example sample_cost -- [connections, default 20000] [rounds, default 60] [--fast]
 //! ```
-//! Processes of their own hold the connections over loopback, both ends, so there are twice as many established sockets, and
-//! the sampler's figures are its own.
-//! `--fast` makes the rounds follow each other at once, handing in times that are a second apart.
+//! Separate processes hold both ends of the connections over loopback, so there are twice as many
+//! established sockets, and the reported figures are the sampler's alone.
+//! `--fast` runs the rounds back to back, with timestamps a second apart.
 
 #![expect(clippy::print_stdout, reason = "the figures are for a person")]
 
@@ -20,9 +20,9 @@ use weir_tables::Micros;
 /// Connections per holding process: two descriptors each, below the usual hard limit of 20,000.
 const HOLDER_LIMIT: usize = 9_000;
 
-type Failure = Box<dyn std::error::Error>;
+type BoxedError = Box<dyn std::error::Error>;
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), BoxedError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default| {
         let plain = arguments.iter().filter(|argument| !argument.starts_with("--"));
@@ -48,7 +48,7 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Opens the connections in another process, which holds them until its standard input ends.
-fn start_holder(connections: usize) -> Result<Child, Failure> {
+fn start_holder(connections: usize) -> Result<Child, BoxedError> {
     let mut holder = Command::new(std::env::current_exe()?)
         .args([connections.to_string().as_str(), "--hold"])
         .stdin(Stdio::piped())
@@ -63,7 +63,7 @@ fn start_holder(connections: usize) -> Result<Child, Failure> {
     }
 }
 
-fn hold(connections: usize) -> Result<(), Failure> {
+fn hold(connections: usize) -> Result<(), BoxedError> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
@@ -80,7 +80,7 @@ fn hold(connections: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-fn measure(connections: usize, rounds: u64, is_fast: bool) -> Result<(), Failure> {
+fn measure(connections: usize, rounds: u64, is_fast: bool) -> Result<(), BoxedError> {
     let mut sampler =
         HostSampler::new(HostOptions { host: "cost".into(), ..HostOptions::default() });
     let start = Micros(1_800_000_000_000_000);
@@ -134,13 +134,13 @@ fn rest_until(then: Instant) {
     std::thread::sleep(then.saturating_duration_since(Instant::now()));
 }
 
-/// Of all threads, those that enter other namespaces and end again included.
+/// CPU time of all threads, including finished ones that entered other namespaces.
 fn cpu_seconds() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-fn resident_bytes() -> Result<f64, Failure> {
+fn resident_bytes() -> Result<f64, BoxedError> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     let kibibytes: f64 = line.split_whitespace().next().ok_or("no figure")?.parse()?;

@@ -1,7 +1,8 @@
-//! What following logs costs: processor time for one large file, and for a thousand files in which nothing happens.
+//! Cost of following logs: CPU time for one large file, and for a thousand idle files.
 //!
-//! `cargo run -p weir-collect --example tail_cost [DIRECTORY]`. Writes 1 GB into DIRECTORY (default: the system's
-//! temporary one) and removes it. The lines are read from the page cache, so the figure is processor time, no disk.
+//! `cargo run -p weir-collect --example tail_cost [DIRECTORY]`. Writes 1 GB into DIRECTORY
+//! (default: the system's temporary one) and removes it. The lines are read from the page cache, so
+//! the figure is CPU time without disk.
 #![expect(clippy::print_stdout, reason = "a program for a person")]
 
 use std::fs::File;
@@ -95,7 +96,7 @@ fn tailer(path: std::path::PathBuf) -> Tailer {
     tailer
 }
 
-/// Scans, and says of every stream that it is new.
+/// Scans, and answers that every stream is new.
 fn answer(tailer: &mut Tailer, now: Micros) {
     for new in tailer.scan(now) {
         tailer.start(new.stream, None);

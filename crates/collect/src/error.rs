@@ -1,25 +1,25 @@
-//! Why something could not be collected: what failed, on what, why, and what to do about it.
+//! Collection errors: what failed, on what, why, and what to do about it.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What went wrong while reading a host. Displays as the house's two lines, `cannot … : why` and `hint: …`.
+/// Error from reading a host. Displays as two lines, `cannot … : why` and `hint: …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectError {
-    /// What was attempted and why it failed: "cannot read `/proc/stat`: permission denied (os error 13)".
+    /// The attempt and the reason: "cannot read `/proc/stat`: permission denied (os error 13)".
     pub message: String,
-    /// What to do about it, when something can be done.
+    /// What to do about it, if anything.
     pub hint: Option<String>,
 }
 
 impl CollectError {
-    /// "cannot `attempt`: `why`".
+    /// Creates the error "cannot `attempt`: `why`".
     pub fn new(attempt: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self { message: format!("cannot {attempt}: {}", lower_first(&why.to_string())), hint: None }
     }
 
-    /// Reading `path` failed.
+    /// Creates the error for a failed read of `path`.
     pub fn reading(path: &Path, why: &io::Error) -> Self {
         let error = Self::new(format_args!("read `{}`", path.display()), why);
         match why.kind() {
@@ -28,7 +28,7 @@ impl CollectError {
         }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -1,7 +1,8 @@
 //! A host's files, kernel, sockets and logs to rows.
 //!
-//! Everything is read below a root path and the time is handed in, so a recorded host replays. Nothing here stops
-//! a caller: what cannot be read is an `error` in a row of `collector_run`, and the rest goes on.
+//! Everything is read below a root path and takes the time as an argument, so a recorded host
+//! replays. No failure stops a caller: what cannot be read becomes an `error` in a row of
+//! `collector_run`.
 
 mod error;
 pub mod host;

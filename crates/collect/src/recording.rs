@@ -1,8 +1,9 @@
-//! A recorded host: rows of every second and the raw files they came from, in a directory that replays exactly.
+//! A recorded host: rows of every second and the raw files they came from, in a directory that
+//! replays exactly.
 //!
-//! Format: `docs/formats/recording.md`. Rows are kept as encoded parcels, so a replay gives the same batches whatever
-//! the collectors become; the raw files are for people, and for trying a new collector on an old host. Secrets are
-//! taken out before anything is written.
+//! Format: `docs/formats/recording.md`. Rows are stored as encoded parcels, so a replay gives the
+//! same batches however the collectors change; the raw files are for people, and for trying a new
+//! collector on an old host. Secrets are removed before anything is written.
 
 mod raw;
 mod redact;
@@ -21,28 +22,28 @@ const VERSION: u32 = 1;
 const META: &str = "meta.toml";
 const SAMPLES: &str = "samples.weir";
 const MAGIC: &[u8; 5] = b"WREC\x01";
-/// No sample is longer; a length above it means damage.
+/// Maximum length of a sample; a larger length means damage.
 const SAMPLE_LIMIT_BYTES: u32 = 64 << 20;
 
-/// What a recording is of.
+/// Description of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
-    /// The value of the column `host` in its rows.
+pub struct RecordingMeta {
+    /// Value of the column `host` in its rows.
     pub host: String,
-    /// Version of the weir that recorded.
+    /// Version of weir that recorded it.
     pub agent_version: String,
-    /// When recording began.
+    /// Start of the recording.
     pub started: Micros,
 }
 
-/// What was recorded.
+/// Size of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
-    /// Rounds.
+pub struct RecordingSummary {
+    /// Number of rounds.
     pub samples: u64,
-    /// Rows of all rounds.
+    /// Number of rows.
     pub rows: u64,
-    /// Raw files kept.
+    /// Number of raw files.
     pub files: u64,
 }
 
@@ -50,15 +51,15 @@ pub struct Recorded {
 pub struct Recorder {
     samples: BufWriter<File>,
     path: PathBuf,
-    recorded: Recorded,
+    recorded: RecordingSummary,
 }
 
 impl Recorder {
-    /// Begins a recording in `dir`, which is made when it is missing.
+    /// Starts a recording in `dir`, which is created if missing.
     ///
     /// # Errors
-    /// When `dir` holds something already, or cannot be written.
-    pub fn create(dir: &Path, meta: &Meta) -> Result<Self, CollectError> {
+    /// When `dir` is not empty, or cannot be written.
+    pub fn create(dir: &Path, meta: &RecordingMeta) -> Result<Self, CollectError> {
         fs::create_dir_all(dir).map_err(|error| writing(dir, &error))?;
         let is_taken = fs::read_dir(dir).map_err(|error| writing(dir, &error))?.next().is_some();
         if is_taken {
@@ -73,10 +74,10 @@ impl Recorder {
         let file = File::create_new(&path).map_err(|error| writing(&path, &error))?;
         let mut samples = BufWriter::new(file);
         samples.write_all(MAGIC).map_err(|error| writing(&path, &error))?;
-        Ok(Self { samples, path, recorded: Recorded::default() })
+        Ok(Self { samples, path, recorded: RecordingSummary::default() })
     }
 
-    /// Appends the rows of one moment, secrets taken out. Rows of any table can be recorded.
+    /// Appends the rows of one moment, without secrets. Rows of any table can be recorded.
     ///
     /// # Errors
     /// When the directory cannot be written.
@@ -97,11 +98,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the recording.
+    /// Finishes the recording.
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub fn finish(mut self) -> Result<Recorded, CollectError> {
+    pub fn finish(mut self) -> Result<RecordingSummary, CollectError> {
         self.samples.flush().map_err(|error| writing(&self.path, &error))?;
         Ok(self.recorded)
     }
@@ -110,14 +111,15 @@ impl Recorder {
 /// Records a host for `seconds` rounds, one a second, into the new or empty directory `dir`.
 ///
 /// # Errors
-/// When `dir` is not empty or cannot be written. What cannot be read of the host is a row of `collector_run`.
+/// When `dir` is not empty or cannot be written. What cannot be read of the host becomes a row of
+/// `collector_run`.
 pub fn record(
     dir: &Path,
     options: &HostOptions,
     seconds: u64,
     clock: &dyn Clock,
-) -> Result<Recorded, CollectError> {
-    let meta = Meta {
+) -> Result<RecordingSummary, CollectError> {
+    let meta = RecordingMeta {
         host: options.host.clone(),
         agent_version: options.agent_version.clone(),
         started: clock.now(),
@@ -141,27 +143,27 @@ pub fn record(
 )]
 fn pause_until(then: Micros, clock: &dyn Clock) {
     let micros = then.0.saturating_sub(clock.now().0);
-    // The clock may stand still or step: never wait longer than a round.
+    // The clock may stop or step: never wait longer than a round.
     let micros = u64::try_from(micros).unwrap_or(0).min(1_000_000);
     std::thread::sleep(Duration::from_micros(micros));
 }
 
-/// A recording that is being read. After a damaged sample it ends, see [`Replay::error`].
+/// A recording that is being replayed. It ends after a damaged sample, see [`Replay::error`].
 #[derive(Debug)]
 pub struct Replay {
-    meta: Meta,
+    meta: RecordingMeta,
     samples: BufReader<File>,
     path: PathBuf,
     error: Option<CollectError>,
 }
 
 impl Replay {
-    /// What the recording is of.
-    pub fn meta(&self) -> &Meta {
+    /// Description of the recording.
+    pub fn meta(&self) -> &RecordingMeta {
         &self.meta
     }
 
-    /// Why the replay ended before its end; `None` when all was read.
+    /// Why the replay ended early; `None` when everything was read.
     pub fn error(&self) -> Option<&CollectError> {
         self.error.as_ref()
     }
@@ -199,7 +201,7 @@ impl Replay {
     }
 }
 
-/// Time and rows of each recorded round, oldest first.
+/// Iterates over time and rows of each recorded round, oldest first.
 impl Iterator for Replay {
     type Item = (Micros, Vec<Batch>);
 
@@ -225,7 +227,7 @@ pub fn replay(dir: &Path) -> Result<Replay, CollectError> {
         failure
             .with_hint(format!("`{}` is not a recording of `weir doctor --record`", dir.display()))
     })?;
-    let meta = Meta::from_toml(&text, &meta_path)?;
+    let meta = RecordingMeta::from_toml(&text, &meta_path)?;
     let path = dir.join(SAMPLES);
     let file = File::open(&path).map_err(|error| CollectError::reading(&path, &error))?;
     let mut samples = BufReader::new(file);
@@ -238,7 +240,7 @@ pub fn replay(dir: &Path) -> Result<Replay, CollectError> {
     Ok(Replay { meta, samples, path, error: None })
 }
 
-impl Meta {
+impl RecordingMeta {
     fn to_toml(&self) -> String {
         let mut table = toml::Table::new();
         table.insert("version".into(), VERSION.into());
@@ -253,9 +255,10 @@ impl Meta {
         let broken = |why: &str| CollectError::new(format_args!("read `{}`", path.display()), why);
         let table: toml::Table =
             text.parse().map_err(|error: toml::de::Error| broken(error.message()))?;
-        let number = |key: &str| table.get(key).and_then(toml::Value::as_integer);
-        let word = |key: &str| table.get(key).and_then(toml::Value::as_str);
-        match number("version") {
+        let started = table.get("started_micros").and_then(toml::Value::as_integer);
+        let [host, agent_version] =
+            ["host", "agent_version"].map(|key| table.get(key).and_then(toml::Value::as_str));
+        match table.get("version").and_then(toml::Value::as_integer) {
             Some(version) if version == i64::from(VERSION) => {}
             Some(version) if version > i64::from(VERSION) => {
                 let why = format!("its version {version} is newer than this weir");
@@ -264,11 +267,9 @@ impl Meta {
             _ => return Err(broken("it has no `version = 1`")),
         }
         Ok(Self {
-            host: word("host").ok_or_else(|| broken("it has no `host`"))?.to_owned(),
-            agent_version: word("agent_version").unwrap_or_default().to_owned(),
-            started: Micros(
-                number("started_micros").ok_or_else(|| broken("it has no `started_micros`"))?,
-            ),
+            host: host.ok_or_else(|| broken("it has no `host`"))?.to_owned(),
+            agent_version: agent_version.unwrap_or_default().to_owned(),
+            started: Micros(started.ok_or_else(|| broken("it has no `started_micros`"))?),
         })
     }
 }

@@ -87,21 +87,13 @@ const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Reads one entry.
 pub(super) fn of(entry: &Entry) -> Result<NamedDatabase, Failure> {
-    let system = match entry.needed("system", "postgresql")? {
-        "postgresql" => DatabaseSystem::Postgresql,
-        "mysql" => DatabaseSystem::Mysql,
-        "redis" => DatabaseSystem::Redis,
-        other => {
-            return Err(entry
-                .wrong("system", &format!("`{other}` is no database that weir can ask"))
-                .hint("one of postgresql, mysql (MariaDB too), redis"));
-        }
+    let name = entry.needed("system", "postgresql")?;
+    let Some(system) = DatabaseSystem::with_name(name) else {
+        return Err(entry
+            .wrong("system", &format!("`{name}` is no database that weir can ask"))
+            .hint("one of postgresql, mysql (MariaDB too), redis"));
     };
-    let (user, database) = match system {
-        DatabaseSystem::Postgresql => ("weir", "postgres"),
-        DatabaseSystem::Mysql => ("weir", ""),
-        DatabaseSystem::Redis => ("", ""),
-    };
+    let (user, database) = (system.default_user(), system.default_database());
     let text = |name, default: &str| entry.text(name).unwrap_or(default).to_owned();
     let purpose = entry.text("purpose").map(str::to_owned);
     if let Some(other) = purpose.as_deref().filter(|word| !["store", "cache"].contains(word)) {
@@ -109,7 +101,7 @@ pub(super) fn of(entry: &Entry) -> Result<NamedDatabase, Failure> {
             .wrong("purpose", &format!("`{other}` is no purpose"))
             .hint("store or cache"));
     }
-    if entry.text("heartbeat").is_some() && system != DatabaseSystem::Mysql {
+    if entry.text("heartbeat").is_some() && !system.has_heartbeat() {
         return Err(entry
             .wrong("heartbeat", "`heartbeat` is for MySQL and MariaDB only")
             .hint("leave it away: PostgreSQL and Redis tell how far replicas are"));

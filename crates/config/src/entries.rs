@@ -155,10 +155,13 @@ impl Entry {
 
     /// A required text; `example` is used in the hint.
     pub fn needed(&self, name: &str, example: &str) -> Result<&str, Failure> {
-        self.text(name).filter(|text| !text.is_empty()).ok_or_else(|| {
-            wrong(&self.place, &format!("`[[{}]]` has no `{name}`", self.section))
-                .hint(format!("{name} = \"{example}\""))
-        })
+        self.text(name).filter(|text| !text.is_empty()).ok_or_else(|| self.missing(name, example))
+    }
+
+    /// A required text is not set.
+    pub fn missing(&self, name: &str, example: &str) -> Failure {
+        wrong(&self.place, &format!("`[[{}]]` has no `{name}`", self.section))
+            .hint(format!("{name} = \"{example}\""))
     }
 
     /// A path.

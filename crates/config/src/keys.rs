@@ -8,7 +8,7 @@ use toml::Value;
 use super::buckets::NamedBucket;
 use super::databases::NamedDatabase;
 use super::logs::NamedLog;
-use super::outputs::NamedOutput;
+use super::outputs::OutputEntry;
 use super::scrape::ScrapeTarget;
 use super::setting::Setting;
 
@@ -52,7 +52,7 @@ macro_rules! keys {
             /// Buckets whose objects are logs.
             pub buckets: Vec<NamedBucket>,
             /// Outputs to other systems.
-            pub outputs: Vec<NamedOutput>,
+            pub outputs: Vec<OutputEntry>,
             /// Exporters that are scraped.
             pub scrape: Vec<ScrapeTarget>,
             /// Database servers that are monitored.

@@ -137,10 +137,11 @@ impl Config {
                 }
                 _ => {
                     let entry = entries::read(&outputs::OUTPUTS, table, &origin, at)?;
-                    let output = outputs::of(&entry)?;
+                    let output = outputs::of(entry)?;
                     if self.values.outputs.iter().any(|other| other.name == output.name) {
                         let what = format!("there are two outputs `{}`", output.name);
-                        return Err(entry
+                        return Err(output
+                            .entry
                             .wrong("name", &what)
                             .hint("each has a position of its own under its name"));
                     }

@@ -1,5 +1,5 @@
-//! The two programs of a scene: an application behind the proxy, and visitors. Run as hidden commands of weir, in
-//! a namespace, so that they are processes of their own that can be stopped and killed.
+//! The two programs of a testbed: an application behind the proxy, and visitors. They are hidden
+//! commands of weir that run in a namespace, so that each is a process to stop or kill.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -16,45 +16,45 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use crate::error::Result;
 use crate::{Random, pause};
 
-/// An application that answers every request after a while.
-pub struct App {
-    /// Where it listens.
+/// Options of an application that answers every request after a delay.
+pub struct AppOptions {
+    /// Listening address.
     pub address: SocketAddr,
     /// Length of its accept queue.
     pub backlog: i32,
-    /// A file with the milliseconds before an answer; read at each request.
+    /// File with the milliseconds before a response; read at each request.
     pub delay: PathBuf,
-    /// Bytes of an answer.
+    /// Bytes of a response.
     pub bytes: usize,
-    /// Uses a processor for that long instead of waiting.
+    /// Uses a CPU for the delay instead of sleeping.
     pub spin: bool,
-    /// A file with the per cent of requests that are answered with 500; read at each request.
+    /// File with the percentage of requests to answer with 500; read at each request.
     pub failing: Option<PathBuf>,
-    /// Only the health check fails.
+    /// Fails only health checks.
     pub failing_health: bool,
-    /// Descriptors that it may have.
+    /// Limit of file descriptors.
     pub files: Option<u64>,
-    /// Requests that it answers at a time; others wait in the accept queue.
+    /// Requests served at a time; others wait in the accept queue.
     pub workers: Option<u64>,
-    /// A store that it asks once for each request, in HTTP.
+    /// Store to query over HTTP once per request.
     pub store: Option<SocketAddr>,
-    /// A file of which it writes 4 KiB for each request, past the page cache, one write at a time: a store's journal.
+    /// File to write 4 KiB to per request with direct I/O, one write at a time: a store's journal.
     pub journal: Option<PathBuf>,
-    /// It keeps the connections that its clients have closed.
+    /// Never closes connections that clients have closed.
     pub leak: bool,
-    /// A file with the milliseconds that the first page takes beside; read at each request.
+    /// File with extra milliseconds for the first page; read at each request.
     pub slow_page: Option<PathBuf>,
-    /// It leaves it to who asked to end the connection, who then keeps its port for a minute.
+    /// Lets the client close first, whose port then stays in TIME_WAIT for a minute.
     pub last: bool,
-    /// It keeps connections for further requests: a file with the milliseconds that they may be idle; read after each answer.
+    /// Keep-alive: file with the idle timeout in milliseconds; read after each response.
     pub idle: Option<PathBuf>,
 }
 
-/// Serves until it is killed, a thread a connection.
+/// Serves until killed, with a thread per connection.
 ///
 /// # Errors
-/// When it cannot listen, or has no room for another thread.
-pub fn serve(args: &App) -> Result<()> {
+/// When it cannot listen or start a thread.
+pub fn serve(args: &AppOptions) -> Result<()> {
     if let Some(files) = args.files {
         setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) })?;
     }
@@ -64,22 +64,22 @@ pub fn serve(args: &App) -> Result<()> {
     bind(&fd, &args.address)?;
     listen(&fd, args.backlog)?;
     let listener = TcpListener::from(fd);
-    let manner = Arc::new(Manner::of(args)?);
+    let state = Arc::new(AppState::of(args)?);
     loop {
-        manner.free();
-        // Out of descriptors it waits, as servers do.
+        state.wait_for_worker();
+        // Without free descriptors, wait and retry, as servers do.
         let Ok((stream, _)) = listener.accept() else {
             pause(Duration::from_millis(50));
             continue;
         };
-        let taken = Taken::of(&manner);
+        let slot = WorkerSlot::acquire(&state);
         let answering = std::thread::Builder::new().stack_size(64 << 10);
-        answering.spawn(move || answer(stream, &taken.0))?;
+        answering.spawn(move || answer(stream, &slot.0))?;
     }
 }
 
-/// How requests are answered, and how many are at the moment.
-struct Manner {
+/// How requests are answered, and the number in progress.
+struct AppState {
     delay: PathBuf,
     body: Vec<u8>,
     spin: bool,
@@ -88,7 +88,7 @@ struct Manner {
     workers: u64,
     store: Option<SocketAddr>,
     journal: Option<Mutex<Journal>>,
-    kept: Option<Mutex<Vec<TcpStream>>>,
+    leaked: Option<Mutex<Vec<TcpStream>>>,
     slow_page: Option<PathBuf>,
     busy: Mutex<u64>,
     is_free: Condvar,
@@ -96,30 +96,30 @@ struct Manner {
     idle: Option<PathBuf>,
 }
 
-/// A place among the workers, given back when it is dropped.
-struct Taken(Arc<Manner>);
+/// A busy worker, released on drop.
+struct WorkerSlot(Arc<AppState>);
 
-impl Taken {
-    fn of(manner: &Arc<Manner>) -> Self {
-        *held(&manner.busy) += 1;
-        Self(Arc::clone(manner))
+impl WorkerSlot {
+    fn acquire(state: &Arc<AppState>) -> Self {
+        *lock(&state.busy) += 1;
+        Self(Arc::clone(state))
     }
 }
 
-impl Drop for Taken {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
-        *held(&self.0.busy) -= 1;
+        *lock(&self.0.busy) -= 1;
         self.0.is_free.notify_one();
     }
 }
 
-/// A thread that panicked leaves numbers and files as they were.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Ignores poisoning: the guarded state is valid after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Manner {
-    fn of(args: &App) -> Result<Self> {
+impl AppState {
+    fn of(args: &AppOptions) -> Result<Self> {
         Ok(Self {
             delay: args.delay.clone(),
             body: vec![b'z'; args.bytes],
@@ -129,7 +129,7 @@ impl Manner {
             workers: args.workers.unwrap_or(u64::MAX),
             store: args.store,
             journal: args.journal.as_deref().map(Journal::open).transpose()?.map(Mutex::new),
-            kept: args.leak.then(Mutex::default),
+            leaked: args.leak.then(Mutex::default),
             slow_page: args.slow_page.clone(),
             is_last: args.last,
             idle: args.idle.clone(),
@@ -139,53 +139,54 @@ impl Manner {
     }
 
     /// Waits until a worker is free.
-    fn free(&self) {
-        let busy = held(&self.busy);
+    fn wait_for_worker(&self) {
+        let busy = lock(&self.busy);
         let waited = self.is_free.wait_while(busy, |busy| *busy >= self.workers);
         drop(waited);
     }
 
-    /// Takes its time.
+    /// Spends the time that the options ask of a request.
     fn work(&self, request: &[u8]) {
         if let Some(file) = self.slow_page.as_deref().filter(|_| request.starts_with(FIRST_PAGE)) {
             pause(Duration::from_millis(number(file)));
         }
         if let Some(store) = self.store {
             let patience = Duration::from_secs(60);
-            let asked = TcpStream::connect_timeout(&store, patience)
-                .and_then(|stream| ask(stream, patience, "/row", None));
-            // It cannot answer without its store.
-            if asked.is_err() {
+            let response = TcpStream::connect_timeout(&store, patience)
+                .and_then(|stream| request_page(stream, patience, "/row", None));
+            // The store is required.
+            if response.is_err() {
                 pause(Duration::from_millis(20));
             }
         }
         if let Some(journal) = &self.journal {
-            held(journal).write();
+            lock(journal).write();
         }
         let span = Duration::from_millis(number(&self.delay));
         if !self.spin {
             return pause(span);
         }
-        // By the thread's own clock: a thread that is throttled has not worked.
-        let clock = || {
-            let at = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-            Duration::try_from(at).unwrap_or_default()
-        };
-        let end = clock() + span;
-        while clock() < end {
+        let end = thread_cpu_time() + span;
+        while thread_cpu_time() < end {
             std::hint::spin_loop();
         }
     }
 
-    /// Whether this request fails, drawn from the address that it comes from.
+    /// Whether this request fails, derived from the client's port.
     fn fails(&self, port: u16, request: &[u8]) -> bool {
-        let is_asked = !self.failing_health || request.starts_with(b"GET /health");
-        is_asked
+        let may_fail = !self.failing_health || request.starts_with(b"GET /health");
+        may_fail
             && self.failing.as_deref().is_some_and(|file| u64::from(port / 2 % 100) < number(file))
     }
 }
 
-/// A file that is written block by block, past the page cache.
+/// CPU time of this thread: a throttled thread makes no progress on it.
+fn thread_cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
+/// A file written block by block with direct I/O.
 struct Journal {
     file: File,
     blocks: Vec<u8>,
@@ -199,7 +200,7 @@ impl Journal {
     fn open(path: &Path) -> Result<Self> {
         let zeroes = vec![0; Self::BLOCK];
         let mut file = File::create(path)?;
-        // Its room is there before, so that a write is a write and nothing else.
+        // Allocate all blocks now, so that a write changes no metadata.
         (0..Self::BLOCKS).try_for_each(|_| file.write_all(&zeroes))?;
         file.sync_all()?;
         let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or_default();
@@ -210,45 +211,45 @@ impl Journal {
     fn write(&mut self) {
         self.number += 1;
         let at = self.number % Self::BLOCKS * Self::BLOCK as u64;
-        // The kernel wants memory that begins where a block does.
+        // Direct I/O needs memory aligned to a block.
         let start = self.blocks.as_ptr().align_offset(Self::BLOCK);
         let _full = self.file.write_all_at(&self.blocks[start..start + Self::BLOCK], at);
     }
 }
 
-/// The number in a file; 0 without one.
+/// The number in a file; 0 if there is none.
 pub(crate) fn number(file: &Path) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
 }
 
-fn answer(mut stream: TcpStream, manner: &Manner) {
+fn answer(mut stream: TcpStream, state: &AppState) {
     let mut request = [0; 2048];
     while let Ok(length @ 1..) = stream.read(&mut request) {
         take_body(&mut stream, &request[..length]);
-        manner.work(&request);
-        let is_bad = stream.peer_addr().is_ok_and(|peer| manner.fails(peer.port(), &request));
+        state.work(&request);
+        let is_bad = stream.peer_addr().is_ok_and(|peer| state.fails(peer.port(), &request));
         let status = if is_bad { "500 Internal Server Error" } else { "200 OK" };
-        let version = if manner.idle.is_some() { "HTTP/1.1" } else { "HTTP/1.0" };
-        let head = format!("{version} {status}\r\nContent-Length: {}\r\n\r\n", manner.body.len());
-        let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&manner.body));
-        let Some(idle) = &manner.idle else { break };
+        let version = if state.idle.is_some() { "HTTP/1.1" } else { "HTTP/1.0" };
+        let head = format!("{version} {status}\r\nContent-Length: {}\r\n\r\n", state.body.len());
+        let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&state.body));
+        let Some(idle) = &state.idle else { break };
         let _limited = stream.set_read_timeout(Some(Duration::from_millis(number(idle).max(1))));
     }
-    if manner.is_last {
-        // At most: whoever waits for the end would wait for ever.
+    if state.is_last {
+        // Limit the wait: a client that waits for the end would never close.
         let _limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
         let _ended = stream.read(&mut request);
     }
-    if let Some(kept) = &manner.kept {
-        held(kept).push(stream);
+    if let Some(leaked) = &state.leaked {
+        lock(leaked).push(stream);
     }
 }
 
-/// How a request for the page begins that may be slow by itself.
+/// First bytes of a request for the page that can be slow by itself.
 const FIRST_PAGE: &[u8] = b"GET /page ";
 
-/// Reads what a request brings beyond what was read of it: a connection that is closed before is reset.
+/// Reads the rest of a request's body: closing with unread data would reset the connection.
 fn take_body(stream: &mut TcpStream, read: &[u8]) {
     let text = String::from_utf8_lossy(read).to_ascii_lowercase();
     let Some((head, _)) = text.split_once("\r\n\r\n") else { return };
@@ -258,38 +259,38 @@ fn take_body(stream: &mut TcpStream, read: &[u8]) {
     let _gone = std::io::copy(&mut stream.take(left as u64), &mut std::io::sink());
 }
 
-/// Visitors who ask again and again.
-pub struct Visit {
-    /// Whom they ask.
+/// Options of visitors that keep sending requests.
+pub struct VisitOptions {
+    /// Target address.
     pub address: SocketAddr,
-    /// How many.
+    /// Number of visitors.
     pub visitors: u64,
-    /// Milliseconds between two requests of one visitor.
+    /// Milliseconds between a visitor's requests.
     pub pause_millis: u64,
-    /// Connect and say nothing.
+    /// Connect and send nothing.
     pub hold: bool,
-    /// Take 16 KiB, then rest for so many milliseconds.
+    /// Milliseconds of pause after each 16 KiB read.
     pub slow_millis: Option<u64>,
-    /// Leave after so many milliseconds, answered or not.
+    /// Milliseconds until a visitor gives up.
     pub patience_millis: u64,
-    /// Ask for so many pages in turn.
+    /// Number of pages to request in turn.
     pub pages: u64,
-    /// Ask again on the same connection after a rest of about so many milliseconds, as the pools of balancers do.
+    /// Reuse a connection after about this many idle milliseconds, as a load balancer's pool does.
     pub reuse_millis: Option<u64>,
 }
 
-/// Visits until it is killed.
+/// Visits until killed.
 ///
 /// # Errors
-/// When it has no room for another thread.
-pub fn visit(args: &Visit) -> Result<()> {
+/// When it cannot start a thread.
+pub fn visit(args: &VisitOptions) -> Result<()> {
     let patience = Duration::from_millis(args.patience_millis);
     let (address, is_holding) = (args.address, args.hold);
     let slow = args.slow_millis.map(Duration::from_millis);
     let pages = args.pages.max(1);
     let rest = args.reuse_millis.map(Duration::from_millis);
     for visitor in 0..args.visitors {
-        // Each at a pace of its own: in step they would be a burst.
+        // Vary the pace: visitors in lockstep would be a burst.
         let between = Duration::from_millis(args.pause_millis + visitor * 7 % 50);
         let visiting = std::thread::Builder::new().stack_size(64 << 10);
         visiting.spawn(move || {
@@ -305,7 +306,7 @@ pub fn visit(args: &Visit) -> Result<()> {
                     if is_holding {
                         pause(Duration::from_secs(3600));
                     }
-                    ask(stream, patience, &page(number % pages), slow)
+                    request_page(stream, patience, &page_path(number % pages), slow)
                 });
                 pause(between);
             }
@@ -316,28 +317,28 @@ pub fn visit(args: &Visit) -> Result<()> {
     }
 }
 
-/// Asks on one connection until it ends. The rest is a little shorter or longer each time; a connection that is seen to be closed is
-/// not used again.
+/// Sends requests on one connection until it ends, with a jittered pause. A connection known to be
+/// closed is not reused.
 fn reuse(
     address: SocketAddr,
     patience: Duration,
     rest: Duration,
     random: &mut Random,
 ) -> std::io::Result<()> {
-    /// How much, in microseconds.
+    /// Jitter of the pause in microseconds.
     const JITTER: u64 = 2000;
     let mut stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_nodelay(true)?;
     let mut answer = [0; 4096];
-    // Not in step with the others.
-    pause(rest / 1000 * u32::try_from(random.between(0, 1000)).unwrap_or_default());
+    // Start out of phase with the other connections.
+    pause(rest / 1000 * u32::try_from(random.between(&(0..=1000))).unwrap_or_default());
     loop {
         stream.write_all(b"GET /page HTTP/1.1\r\nHost: shop.example\r\n\r\n")?;
         if stream.read(&mut answer)? == 0 {
             return Ok(());
         }
-        let more = Duration::from_micros(random.between(0, 2 * JITTER));
+        let more = Duration::from_micros(random.between(&(0..=2 * JITTER)));
         pause((rest + more).saturating_sub(Duration::from_micros(JITTER)));
         stream.set_nonblocking(true)?;
         if stream.peek(&mut answer).is_ok() {
@@ -347,7 +348,7 @@ fn reuse(
     }
 }
 
-/// A slow reader has a small buffer, else the kernel would read for him.
+/// Connects. A slow reader gets a small receive buffer, so that the kernel does not read ahead.
 fn connect(address: SocketAddr, patience: Duration, is_slow: bool) -> std::io::Result<TcpStream> {
     if !is_slow {
         return TcpStream::connect_timeout(&address, patience);
@@ -359,11 +360,11 @@ fn connect(address: SocketAddr, patience: Duration, is_slow: bool) -> std::io::R
     Ok(TcpStream::from(fd))
 }
 
-fn page(number: u64) -> String {
+fn page_path(number: u64) -> String {
     if number == 0 { "/page".to_owned() } else { format!("/page/{number}") }
 }
 
-fn ask(
+fn request_page(
     mut stream: TcpStream,
     patience: Duration,
     path: &str,
@@ -388,13 +389,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_is_kept_serves_again_and_ends_when_it_was_idle_for_as_long_as_the_file_says()
-     {
+    fn a_kept_connection_serves_again_and_ends_after_the_idle_timeout_in_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let idle = dir.path().join("idle");
         std::fs::write(&idle, "300").unwrap();
         let address = crate::address::free_address().unwrap();
-        let app = App {
+        let app = AppOptions {
             address,
             backlog: 16,
             delay: dir.path().join("delay"),

@@ -1,4 +1,4 @@
-//! Why a scene could not be built, a fault not be made, or a leftover not be taken away.
+//! Errors of building a testbed, making a fault and cleaning up.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use std::fmt;
 pub struct DrillError {
     /// What failed, on what, and why.
     pub message: String,
-    /// What to do; empty when there is nothing to say.
+    /// What to do; may be empty.
     pub hint: String,
 }
 
-/// What fails here fails so.
+/// Result of this crate's operations.
 pub(crate) type Result<T> = std::result::Result<T, DrillError>;
 
 impl DrillError {
@@ -24,7 +24,7 @@ impl DrillError {
         self
     }
 
-    /// For an error of the system about `what`: `cannot write /a/b`.
+    /// Converts a system error; `what` failed, such as "cannot write `/a/b`".
     pub(crate) fn of(what: impl fmt::Display) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::new(format!("{what}: {error}"))
     }

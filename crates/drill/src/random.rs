@@ -1,16 +1,19 @@
-//! Random numbers that are the same on every machine and in every version: SplitMix64 (Steele, Lea, Flood 2014). Not for secrets.
+//! Random numbers that are the same on every machine and in every version: SplitMix64 (Steele, Lea,
+//! Flood 2014). Not for secrets.
 
-/// One addition and a mix per number.
+use std::ops::RangeInclusive;
+
+/// A generator: one addition and a mix per number.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of this seed.
+    /// Starts the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,8 +21,9 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A whole number from `from` up to and with `to`; the bias of the modulus is far below what a fault shows.
-    pub fn between(&mut self, from: u64, to: u64) -> u64 {
+    /// Returns an integer in `range`. The modulo bias is negligible here.
+    pub fn between(&mut self, range: &RangeInclusive<u64>) -> u64 {
+        let (from, to) = (range.start(), range.end());
         from + self.draw() % (to - from + 1)
     }
 }

@@ -1,7 +1,8 @@
-//! Traffic of a scene that is no visitor's: packets with forged senders, and datagrams that somebody reads, or reads too slowly.
-//! Run as hidden commands of weir, in a namespace.
+//! Traffic of a testbed besides visitors: packets with forged senders, and datagrams with a
+//! receiver that may be too slow. Both are hidden commands of weir that run in a namespace.
 //!
-//! Sources: RFC 791 §3.1 and RFC 9293 §3.1 (headers), RFC 1071 (checksum), raw(7): the kernel fills in length and checksum of IP.
+//! Sources: RFC 791 §3.1 and RFC 9293 §3.1 (headers), RFC 1071 (checksum), raw(7): the kernel fills
+//! in length and checksum of the IP header.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,45 +17,45 @@ use rustix::net::{
 use crate::error::{DrillError, Result};
 use crate::pause;
 
-/// Forged senders are in the upper half of RFC 2544's network for tests.
+/// Network of forged senders: the upper half of RFC 2544's network for benchmarks.
 pub(crate) const FORGED: &str = "198.19.0.0/16";
-/// Sockets that datagrams are sent from in turn.
+/// Sockets that send datagrams in turn.
 const SOCKETS: usize = 64;
-/// Packets between two looks at the clock, unless there are bursts.
+/// Packets between two checks of the clock, unless there are bursts.
 pub const STEP: u64 = 16;
 
-/// Packets that are sent and never followed by anything.
-pub struct Flood {
-    /// To whom.
+/// Options of a flood of unrelated packets.
+pub struct FloodOptions {
+    /// Target address.
     pub address: SocketAddr,
-    /// How many a second.
+    /// Packets per second.
     pub per_second: u64,
-    /// Honest datagrams instead of SYNs with forged senders.
+    /// Sends datagrams instead of SYNs with forged senders.
     pub datagrams: bool,
-    /// So many at once, then a rest.
+    /// Packets per burst; bursts are paced to the rate.
     pub burst: u64,
 }
 
-/// Datagrams that are read.
-pub struct Receive {
-    /// Where.
+/// Options of a datagram receiver.
+pub struct ReceiveOptions {
+    /// Listening address.
     pub address: SocketAddr,
-    /// Microseconds of rest after each.
+    /// Microseconds of pause after each datagram.
     pub pause_micros: u64,
-    /// The file that they are appended to, one a line, without their priority: what a syslog daemon does.
+    /// File to append datagrams to, one per line without their priority, as a syslog daemon does.
     pub file: Option<PathBuf>,
 }
 
-/// Sends until it is killed.
+/// Sends until killed.
 ///
 /// # Errors
-/// When it cannot send at all; a full queue is waited for.
-pub fn flood(args: &Flood) -> Result<()> {
+/// When it cannot send at all. It waits for a full queue.
+pub fn flood(args: &FloodOptions) -> Result<()> {
     let SocketAddr::V4(target) = args.address else {
-        return Err(DrillError::new("cannot send to an address of IPv6"));
+        return Err(DrillError::new("cannot send to an IPv6 address"));
     };
     let send: Box<dyn FnMut(u64) -> bool> = if args.datagrams {
-        // Of one socket only so many may be on their way as its buffer holds.
+        // Use several sockets: each can have only as many datagrams in flight as its buffer holds.
         let connect =
             |_| UdpSocket::bind("0.0.0.0:0").and_then(|own| own.connect(target).map(|()| own));
         let sockets = (0..SOCKETS).map(connect).collect::<std::io::Result<Vec<UdpSocket>>>()?;
@@ -74,10 +75,11 @@ pub fn flood(args: &Flood) -> Result<()> {
             sendto(&raw, &syn(target, number), SendFlags::empty(), &args.address).is_ok()
         })
     };
-    paced(args.per_second, args.burst.max(1), send)
+    send_paced(args, send)
 }
 
-fn paced(per_second: u64, burst: u64, mut send: Box<dyn FnMut(u64) -> bool + '_>) -> Result<()> {
+fn send_paced(args: &FloodOptions, mut send: Box<dyn FnMut(u64) -> bool + '_>) -> Result<()> {
+    let (per_second, burst) = (args.per_second.max(1), args.burst.max(1));
     let begin = Instant::now();
     let mut number = 0;
     loop {
@@ -87,7 +89,7 @@ fn paced(per_second: u64, burst: u64, mut send: Box<dyn FnMut(u64) -> bool + '_>
                 pause(Duration::from_millis(1));
             }
         }
-        let due = Duration::from_secs(1).mul_f64(as_float(number) / as_float(per_second.max(1)));
+        let due = Duration::from_secs(1).mul_f64(as_float(number) / as_float(per_second));
         pause(due.saturating_sub(begin.elapsed()));
     }
 }
@@ -97,7 +99,7 @@ fn as_float(number: u64) -> f64 {
     number as f64
 }
 
-/// A SYN whose sender and port are made of its number: no two of four billion are the same.
+/// Builds a SYN whose sender and port derive from its number, unique among four billion.
 fn syn(target: SocketAddrV4, number: u64) -> Vec<u8> {
     let [.., d, c, b, a] = (number.wrapping_mul(0x9e37_79b1)).to_be_bytes();
     let source = Ipv4Addr::new(198, 19, d, c);
@@ -117,7 +119,7 @@ fn syn(target: SocketAddrV4, number: u64) -> Vec<u8> {
     packet
 }
 
-/// The complement of the sum of all pairs of bytes, in ones' complement.
+/// The Internet checksum: complement of the ones' complement sum of all byte pairs.
 fn checksum(bytes: &[u8]) -> u16 {
     let pairs = bytes
         .chunks(2)
@@ -129,14 +131,15 @@ fn checksum(bytes: &[u8]) -> u16 {
     !u16::try_from(sum).unwrap_or_default()
 }
 
-/// Reads until it is killed.
+/// Receives until killed.
 ///
 /// # Errors
-/// When it cannot listen, or not write its file.
-pub fn receive(args: &Receive) -> Result<()> {
+/// When it cannot listen, or cannot write its file.
+pub fn receive(args: &ReceiveOptions) -> Result<()> {
     let socket = UdpSocket::bind(args.address)?;
-    let open = |path| OpenOptions::new().create(true).append(true).open(path);
-    let mut file = args.file.as_ref().map(open).transpose()?;
+    let mut options = OpenOptions::new();
+    let options = options.create(true).append(true);
+    let mut file = args.file.as_ref().map(|path| options.open(path)).transpose()?;
     let mut datagram = vec![0; 16 << 10];
     loop {
         let length = socket.recv(&mut datagram)?;
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_syn_has_a_sender_of_its_own_and_a_right_checksum() {
+    fn each_syn_has_a_unique_sender_and_a_valid_checksum() {
         let target = SocketAddrV4::new(Ipv4Addr::new(198, 18, 7, 1), 80);
         let mut senders = std::collections::BTreeSet::new();
         for number in 0..5000 {

@@ -1,7 +1,8 @@
-//! Beacons: a few numbers of a visitor's browser in the query or the body of a request, answered with as little as can be.
+//! Beacons: measurements from a browser in a query or body, answered as cheaply as possible.
 //!
-//! GET gets a picture of 43 bytes, or 204 with the parameter `e`; POST (`navigator.sendBeacon`, any origin) gets 204, each
-//! line of its body is a beacon. Parameters are those of the table `beacon`, times in milliseconds.
+//! GET returns a 43-byte image, or 204 with the parameter `e`. POST (`navigator.sendBeacon`, any
+//! origin) returns 204; each line of its body is a beacon. The parameters are the columns of table
+//! `beacon`, times in milliseconds.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -17,39 +18,39 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use weir_tables::Beacon;
 
-use crate::body::Answer;
-use crate::proxy::own_answer;
-use crate::record::Failure;
-use crate::serving::{OpenRecord, Serving};
-use crate::time::now_ns;
+use crate::client::session::{ClientSession, OpenRecord};
+use crate::proxy::own_response::own_response;
+use crate::proxy::response_body::ResponseBody;
+use crate::record::RequestFailure;
+use crate::time::MonoTime;
 
-/// A transparent pixel, the smallest that every browser takes.
+/// A transparent pixel, the smallest image that every browser accepts.
 const GIF: &[u8; 43] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff\x21\xf9\x04\x01\0\0\0\0\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0\x3b";
-/// The script that sends them.
+/// The script that sends beacons.
 pub const SCRIPT: &str = include_str!("weir.js");
-/// Largest body of a POST.
+/// Largest body of a POST, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// Most beacons in one body.
 const LINES_MAX: usize = 64;
-/// No page takes longer; what says so is wrong.
+/// Longer page timings are implausible.
 const HOUR_MS: f64 = 3_600_000.0;
-/// How programs call themselves that are no visitors.
+/// Substrings of user agents of bots.
 const BOTS: [&[u8]; 8] =
     [b"bot", b"crawl", b"spider", b"curl/", b"wget", b"python", b"headless", b"http-client"];
 
-/// Answers a request to the beacon's path that is no POST.
+/// Answers a request to the beacon path with any method but POST.
 pub(crate) fn answer(
-    serving: &Serving,
+    session: &ClientSession,
     record: OpenRecord,
     parts: request::Parts,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let mut record = record;
     record.is_beacon = true;
     match parts.method {
         _ if parts.uri.path().ends_with("/weir.js") => script(record),
         Method::GET | Method::HEAD => {
             let query = parts.uri.query().unwrap_or_default();
-            let is_empty = keep(serving, record.head, query, agent(&parts.headers));
+            let is_empty = keep(session, record.head, query, agent(&parts.headers));
             if is_empty {
                 no_content(record, parts.headers)
             } else {
@@ -57,29 +58,29 @@ pub(crate) fn answer(
             }
         }
         Method::OPTIONS => no_content(record, parts.headers),
-        _ => own_answer(record, StatusCode::METHOD_NOT_ALLOWED, "beacons are GET or POST"),
+        _ => own_response(record, StatusCode::METHOD_NOT_ALLOWED, "beacons must be GET or POST"),
     }
 }
 
-/// Answers a POST to the beacon's path.
+/// Answers a POST to the beacon path.
 pub(crate) async fn answer_post(
-    serving: &Serving,
+    session: &ClientSession,
     mut record: OpenRecord,
     parts: request::Parts,
     body: Incoming,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     record.is_beacon = true;
     match read(body).await {
         Ok(text) => {
-            let now = now_ns();
+            let now = MonoTime::now();
             for line in text.lines().filter(|line| !line.is_empty()).take(LINES_MAX) {
-                keep(serving, now, line, agent(&parts.headers));
+                keep(session, now, line, agent(&parts.headers));
             }
             no_content(record, parts.headers)
         }
         Err(failure) => {
             record.failure = Some(failure);
-            own_answer(record, StatusCode::PAYLOAD_TOO_LARGE, failure.as_str())
+            own_response(record, StatusCode::PAYLOAD_TOO_LARGE, failure.as_str())
         }
     }
 }
@@ -88,27 +89,28 @@ fn agent(headers: &HeaderMap) -> Option<&str> {
     headers.get(USER_AGENT).and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
 }
 
-/// An answer in the map of the request's fields: hyper takes it for the next request, so none is made.
-fn answer_in(mut headers: HeaderMap, body: Option<Bytes>) -> Response<Answer> {
+/// Builds a response in the request's header map, which hyper reuses for the next request; this
+/// saves an allocation.
+fn response_in(mut headers: HeaderMap, body: Option<Bytes>) -> Response<ResponseBody> {
     headers.clear();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let mut response = Response::new(Answer::Own(body));
+    let mut response = Response::new(ResponseBody::Own(body));
     *response.headers_mut() = headers;
     response
 }
 
-fn picture(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
+fn picture(mut record: OpenRecord, headers: HeaderMap) -> Response<ResponseBody> {
     record.status = 200;
     record.body_bytes = GIF.len() as u64;
-    let mut response = answer_in(headers, Some(Bytes::from_static(GIF)));
+    let mut response = response_in(headers, Some(Bytes::from_static(GIF)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("image/gif"));
     record.finish();
     response
 }
 
-fn no_content(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
+fn no_content(mut record: OpenRecord, headers: HeaderMap) -> Response<ResponseBody> {
     record.status = 204;
-    let mut response = answer_in(headers, None);
+    let mut response = response_in(headers, None);
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -119,10 +121,11 @@ fn no_content(mut record: OpenRecord, headers: HeaderMap) -> Response<Answer> {
     response
 }
 
-fn script(mut record: OpenRecord) -> Response<Answer> {
+fn script(mut record: OpenRecord) -> Response<ResponseBody> {
     record.status = 200;
     record.body_bytes = SCRIPT.len() as u64;
-    let mut response = Response::new(Answer::Own(Some(Bytes::from_static(SCRIPT.as_bytes()))));
+    let mut response =
+        Response::new(ResponseBody::Own(Some(Bytes::from_static(SCRIPT.as_bytes()))));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/javascript"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
@@ -130,31 +133,31 @@ fn script(mut record: OpenRecord) -> Response<Answer> {
     response
 }
 
-/// The whole body as text; what is no UTF-8 is replaced.
-async fn read(mut body: Incoming) -> Result<String, Failure> {
+/// Reads the whole body as text, replacing invalid UTF-8.
+async fn read(mut body: Incoming) -> Result<String, RequestFailure> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame = frame.map_err(|_| Failure::ClientClosed)?;
+        let frame = frame.map_err(|_| RequestFailure::ClientClosed)?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
         if bytes.len() > BODY_BYTES_MAX {
-            return Err(Failure::BodyTooLarge);
+            return Err(RequestFailure::BodyTooLarge);
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Keeps one beacon that came at `now`; whether it wants no picture.
-fn keep(serving: &Serving, now: u64, query: &str, agent: Option<&str>) -> bool {
-    let said = Said::parse(query);
-    let is_program = agent.is_none_or(|agent| serving.is_bot(agent, is_bot));
-    let row = said.row(serving.conn.network(), agent, is_program);
-    serving.worker.recorder.borrow_mut().beacon(now, &row);
-    said.wants_nothing
+/// Records one beacon; returns whether its client wants no image.
+fn keep(session: &ClientSession, now: MonoTime, query: &str, agent: Option<&str>) -> bool {
+    let params = BeaconParams::parse(query);
+    let is_bot = agent.is_none_or(|agent| session.is_bot(agent, is_bot));
+    let row = params.row(session.conn.network(), agent, is_bot);
+    session.worker.recorder.borrow_mut().record_beacon(now, &row);
+    params.wants_no_content
 }
 
-/// What a beacon says.
+/// The parameters of a beacon.
 #[derive(Debug, Default)]
-struct Said<'a> {
+struct BeaconParams<'a> {
     site: Option<Cow<'a, str>>,
     page: Option<Cow<'a, str>>,
     visit: Option<Cow<'a, str>>,
@@ -162,30 +165,31 @@ struct Said<'a> {
     kind: &'static str,
     sequence: Option<i64>,
     visible: Option<f64>,
-    /// DNS, connecting, first byte, last byte, document ready, loaded, first paint, largest paint, interaction.
+    /// DNS, connect, first byte, last byte, document ready, load, first paint, largest paint,
+    /// interaction; milliseconds.
     times: [Option<f64>; 9],
     layout_shift: Option<f64>,
-    wants_nothing: bool,
+    wants_no_content: bool,
     is_absurd: bool,
 }
 
-impl<'a> Said<'a> {
+impl<'a> BeaconParams<'a> {
     fn parse(query: &'a str) -> Self {
-        let mut said = Self { kind: "other", ..Self::default() };
+        let mut params = Self { kind: "other", ..Self::default() };
         let mut rest = query;
         while !rest.is_empty() {
             let end = ampersand(rest.as_bytes());
             let pair = &rest[..end];
-            // All names are one or two letters.
+            // Parameter names have one or two letters.
             if let [name, b'=', ..] = pair.as_bytes() {
-                said.take(&[*name], &pair[2..]);
+                params.take(&[*name], &pair[2..]);
             } else if let [first, second, b'=', ..] = pair.as_bytes() {
-                said.take(&[*first, *second], &pair[3..]);
+                params.take(&[*first, *second], &pair[3..]);
             }
             rest = rest.get(end + 1..).unwrap_or_default();
         }
-        said.times_in_order();
-        said
+        params.validate_times();
+        params
     }
 
     fn take(&mut self, name: &[u8], value: &'a str) {
@@ -195,7 +199,7 @@ impl<'a> Said<'a> {
             b"v" => self.visit = short(value, 64),
             b"i" => self.request_id = short(value, 128),
             b"n" => self.sequence = value.parse().ok().filter(|n| (0..1 << 40).contains(n)),
-            b"e" => self.wants_nothing = true,
+            b"e" => self.wants_no_content = true,
             b"k" => {
                 let kinds = ["load", "ping", "end"];
                 self.kind = kinds.into_iter().find(|kind| *kind == value).unwrap_or("other");
@@ -215,7 +219,8 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Milliseconds; negative ones and those of hours are absurd. How long a page was visible may be long.
+    /// Parses milliseconds. Negative values and those over a day are implausible; a page may be
+    /// visible for hours.
     fn time(&mut self, text: &str) -> Option<f64> {
         let ms = number(text)?;
         let is_sane = (0.0..HOUR_MS * 24.0).contains(&ms);
@@ -223,8 +228,8 @@ impl<'a> Said<'a> {
         is_sane.then_some(ms)
     }
 
-    /// First byte, last byte, document, load come in this order; else the browser's clock has jumped.
-    fn times_in_order(&mut self) {
+    /// Drops all times if they are out of order: the browser's clock has jumped.
+    fn validate_times(&mut self) {
         let is_late = self.times.iter().flatten().any(|ms| *ms > HOUR_MS);
         if is_late || !self.times[2..6].iter().flatten().is_sorted() {
             self.is_absurd = true;
@@ -235,7 +240,17 @@ impl<'a> Said<'a> {
     }
 
     fn row<'b>(&'b self, network: &'b str, agent: Option<&'b str>, is_bot: bool) -> Beacon<'b> {
-        let seconds = |at: usize| self.times[at].map(|ms| ms / 1000.0);
+        let [
+            dns,
+            connect,
+            first_byte,
+            response,
+            dom_ready,
+            load,
+            first_paint,
+            largest,
+            interaction,
+        ] = self.times.map(|time| time.map(|ms| ms / 1000.0));
         Beacon {
             site: self.site.as_deref(),
             page: self.page.as_deref(),
@@ -247,15 +262,15 @@ impl<'a> Said<'a> {
             user_agent_original: agent,
             is_bot,
             is_absurd: self.is_absurd,
-            dns_seconds: seconds(0),
-            connect_seconds: seconds(1),
-            first_byte_seconds: seconds(2),
-            response_seconds: seconds(3),
-            dom_ready_seconds: seconds(4),
-            load_seconds: seconds(5),
-            first_paint_seconds: seconds(6),
-            largest_paint_seconds: seconds(7),
-            interaction_seconds: seconds(8),
+            dns_seconds: dns,
+            connect_seconds: connect,
+            first_byte_seconds: first_byte,
+            response_seconds: response,
+            dom_ready_seconds: dom_ready,
+            load_seconds: load,
+            first_paint_seconds: first_paint,
+            largest_paint_seconds: largest,
+            interaction_seconds: interaction,
             layout_shift: self.layout_shift,
             request_id: self.request_id.as_deref(),
             ..Beacon::default()
@@ -263,12 +278,13 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Where the first `&` is, or the end: eight bytes at a time, since most of a query is looked through for nothing else.
+/// The position of the first `&`, or the end. Searches eight bytes at a time, because this search
+/// is most of the work of parsing a query.
 fn ampersand(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let words = bytes.as_chunks::<8>().0;
     for (at, word) in words.iter().enumerate() {
-        // The byte is 0 where it was an `&`, and the subtraction borrows into its highest bit.
+        // A byte is 0 where it was an `&`; the subtraction then borrows into its highest bit.
         let word = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'&'));
         let found = word.wrapping_sub(ONES) & !word & (ONES << 7);
         if found > 0 {
@@ -279,7 +295,7 @@ fn ampersand(bytes: &[u8]) -> usize {
     words.len() * 8 + rest.iter().position(|byte| *byte == b'&').unwrap_or(rest.len())
 }
 
-/// A number; most are whole ones of a few digits.
+/// Parses a number; fast for whole numbers of a few digits, which most are.
 fn number(text: &str) -> Option<f64> {
     if !(1..=9).contains(&text.len()) {
         return text.parse().ok();
@@ -295,7 +311,7 @@ fn number(text: &str) -> Option<f64> {
     Some(number.into())
 }
 
-/// A value without its encoding, if it is there and not too long. Most have none and are not copied.
+/// A decoded value, unless it is empty or too long. Most values need no decoding and no copy.
 fn short(value: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
     if value.is_empty() || value.len() > bytes_max * 3 {
         return None;
@@ -308,14 +324,15 @@ fn short(value: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
     (text.len() <= bytes_max).then_some(text)
 }
 
-/// A value of a form (URL Standard §5.1): `+` is a space, `%2F` a slash; what is no UTF-8 then is replaced.
+/// Decodes a form value (URL Standard §5.1): `+` is a space, `%2F` a slash; invalid UTF-8 is
+/// replaced.
 fn decoded(value: &str) -> String {
     let spaced =
         if value.contains('+') { value.replace('+', " ").into() } else { Cow::Borrowed(value) };
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// Whether a user agent says that it is a program.
+/// Whether a user agent identifies itself as a bot.
 fn is_bot(agent: &str) -> bool {
     let bytes = agent.as_bytes();
     (0..bytes.len()).any(|at| {
@@ -332,10 +349,10 @@ mod tests {
 
     #[test]
     fn parameters_become_columns() {
-        let said = Said::parse(
+        let params = BeaconParams::parse(
             "h=example.org&e=&p=%2Fa%20b&v=x1&n=4&k=load&s=15000&d=1&c=2&b=80&r=90.5&o=200&l=300&ls=0.05&zz=1",
         );
-        let row = said.row("192.0.2.0", Some("Mozilla/5.0"), false);
+        let row = params.row("192.0.2.0", Some("Mozilla/5.0"), false);
         assert_eq!(
             (row.site, row.page, row.visit),
             (Some("example.org"), Some("/a b"), Some("x1"))
@@ -346,10 +363,10 @@ mod tests {
     }
 
     #[test]
-    fn absurd_timings_are_said_to_be_and_not_kept() {
+    fn implausible_timings_are_marked_and_dropped() {
         for query in ["b=-5&l=3", "b=90&r=80", "l=4000000", "r=NaN", "r=1e300"] {
-            let said = Said::parse(query);
-            let row = said.row("", None, true);
+            let params = BeaconParams::parse(query);
+            let row = params.row("", None, true);
             assert!(
                 row.is_absurd && row.load_seconds.is_none() && row.response_seconds.is_none(),
                 "{query}"
@@ -358,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_no_visitors() {
+    fn bots_are_recognized() {
         for agent in ["Googlebot/2.1", "curl/8.0", "Mozilla/5.0 HeadlessChrome/1", "Python-urllib"]
         {
             assert!(is_bot(agent), "{agent}");
@@ -367,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_decoded_as_those_of_forms() {
+    fn values_are_decoded_like_form_values() {
         for (value, text) in [
             ("%2Fa+b", "/a b"),
             ("%", "%"),
@@ -390,7 +407,7 @@ mod tests {
             let bytes: Vec<u8> = u.arbitrary()?;
             let expected = bytes.iter().position(|byte| *byte == b'&').unwrap_or(bytes.len());
             assert_eq!(ampersand(&bytes), expected);
-            // As random bytes rarely do: high bits, and bytes that differ from it by one.
+            // Cases that random bytes rarely hit: high bits, and neighbours of `&`.
             let near: Vec<u8> = bytes.iter().map(|byte| 0x24 + byte % 4 + (byte & 0x80)).collect();
             let expected = near.iter().position(|byte| *byte == b'&').unwrap_or(near.len());
             assert_eq!(ampersand(&near), expected);
@@ -399,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_comes_back_when_it_is_encoded() {
+    fn encoded_text_decodes_to_itself() {
         arbtest::arbtest(|u| {
             let text = u.arbitrary::<&str>()?;
             let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -411,8 +428,8 @@ mod tests {
     #[test]
     fn no_query_makes_it_panic() {
         arbtest::arbtest(|u| {
-            let said = Said::parse(u.arbitrary::<&str>()?);
-            let row = said.row("", Some(u.arbitrary::<&str>()?), false);
+            let params = BeaconParams::parse(u.arbitrary::<&str>()?);
+            let row = params.row("", Some(u.arbitrary::<&str>()?), false);
             assert!(row.load_seconds.is_none_or(|load| (0.0..=3600.0).contains(&load)));
             is_bot(u.arbitrary::<&str>()?);
             Ok(())

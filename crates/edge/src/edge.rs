@@ -1,4 +1,5 @@
-//! The edge as its owner sees it: started, changed while it runs, ended without breaking what is under way.
+//! The public handle of an edge: start it, change it while it runs, and end it without breaking
+//! requests in progress.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,58 +11,62 @@ use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
 
-use crate::acme::{self, Acme};
-use crate::backend::Backend;
-use crate::backend_tls::BackendTls;
-use crate::conn::Listener;
+use crate::acme::challenge::ChallengeStore;
+use crate::acme::{self, CertificateManager};
+use crate::admin::state::{self, EdgeState, LearntState};
+use crate::client::listener::{self, BoundListener, ExistingSockets, Listener};
 use crate::error::EdgeError;
-use crate::listen::{self, Bound, Found};
+use crate::live::LiveConfig;
 use crate::pool::Pool;
+use crate::pool::backend::Backend;
 use crate::record::Sink;
-use crate::settings::{ListenerSettings, ProxyHeader, Settings};
-use crate::state::{self, EdgeState, Learnt};
-use crate::thread::{Order, run};
-use crate::tickets::TicketKeys;
-use crate::tls::Certificates;
-use crate::worker::{Live, Shared};
+use crate::settings::listener::ListenerSettings;
+use crate::settings::{ProxyHeader, Settings};
+use crate::shared::SharedState;
+use crate::thread::{ThreadCommand, run};
+use crate::tls::CertificateStore;
+use crate::tls::backend_tls::BackendTls;
+use crate::tls::session_tickets::TicketKeys;
 
-/// Connections to one backend that are opened beforehand, at most.
+/// Most connections opened to one backend ahead of requests.
 const WARM_MAX: u32 = 256;
 
 /// A running edge; [`Edge::end`] ends it.
 pub struct Edge {
-    shared: Arc<Shared>,
-    threads: Vec<Thread>,
-    /// Listeners with their sockets, which threads have copies of.
-    bound: Mutex<Vec<Bound>>,
-    /// Obtains certificates, when the configuration asks for some.
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    shared: Arc<SharedState>,
+    threads: Vec<WorkerThread>,
+    /// Listeners with their sockets; the threads have copies.
+    bound: Mutex<Vec<BoundListener>>,
+    acme: Arc<CertificateManager>,
+    /// The thread that obtains certificates, once the configuration has any.
+    acme_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Thread {
-    orders: UnboundedSender<Order>,
+struct WorkerThread {
+    commands: UnboundedSender<ThreadCommand>,
     handle: JoinHandle<()>,
 }
 
-/// What an edge takes over from one whose place it takes.
+/// What an edge takes over from the one that it replaces.
 #[derive(Debug, Default)]
-pub struct Inherited {
-    /// Listening sockets, by the address that they were asked to have.
+pub struct InheritedState {
+    /// Listening sockets with their configured addresses.
     pub sockets: Vec<(SocketAddr, TcpListener)>,
-    /// What the other one has learnt.
-    pub learnt: Learnt,
+    /// What the other edge has learned.
+    pub learnt: LearntState,
 }
 
 impl Edge {
-    /// Binds everything and starts to serve. Rows go to `sink` within a second.
+    /// Binds all listeners and starts serving. `sink` receives rows within a second.
     ///
     /// # Errors
-    /// When settings cannot work, an address cannot be listened on, or a certificate cannot be read.
+    /// If the settings are invalid, an address cannot be bound, or a certificate cannot be read.
     pub fn start(settings: Settings, clock: Arc<dyn Clock>, sink: Sink) -> Result<Self, EdgeError> {
-        Self::start_with(settings, clock, sink, Inherited::default())
+        Self::start_with(settings, clock, sink, InheritedState::default())
     }
 
-    /// The same with sockets that are listening already. Those for addresses that `settings` does not name are closed.
+    /// Starts with the sockets and the knowledge of another edge. Sockets for addresses that are
+    /// not in `settings` are closed.
     ///
     /// # Errors
     /// As [`Edge::start`].
@@ -69,24 +74,24 @@ impl Edge {
         settings: Settings,
         clock: Arc<dyn Clock>,
         sink: Sink,
-        inherited: Inherited,
+        inherited: InheritedState,
     ) -> Result<Self, EdgeError> {
         settings.check()?;
         let count = thread_count(&settings);
-        let Inherited { mut sockets, learnt } = inherited;
-        // Who takes another's place may listen beside it for a moment, nobody else.
+        let InheritedState { mut sockets, learnt } = inherited;
+        // Only a replacing edge may share the addresses with a running one.
         if sockets.is_empty() {
-            settings.listeners.iter().try_for_each(|one| listen::check_free(one.address))?;
+            settings.listeners.iter().try_for_each(|one| listener::check_free(one.address))?;
         }
         let bound = settings.listeners.iter().map(|one| {
-            let sockets = listen::take(&mut sockets, one.address);
-            listen::bind(one, count, Some(Found { sockets, totals: Arc::default() }))
+            let sockets = listener::take(&mut sockets, one.address);
+            listener::bind(one, count, Some(ExistingSockets { sockets, totals: Arc::default() }))
         });
         let bound = bound.collect::<Result<Vec<_>, _>>()?;
         let tickets = Arc::new(TicketKeys::new()?);
-        let acme = Acme::default();
-        let live = live(&settings, None, &tickets, &acme)?;
-        let shared = Arc::new(Shared {
+        let acme = Arc::new(CertificateManager::default());
+        let live = live(&settings, None, &tickets, &acme.challenges)?;
+        let shared = Arc::new(SharedState {
             clock,
             sink,
             live: Mutex::new(Arc::new(live)),
@@ -96,44 +101,46 @@ impl Edge {
             is_ending: AtomicBool::new(false),
             is_gentle: AtomicBool::new(false),
             tickets,
-            acme,
+            challenges: Arc::clone(&acme.challenges),
             listeners: Mutex::default(),
         });
         let threads = (0..count).map(|at| start_thread(&shared, at)).collect::<Result<_, _>>()?;
-        let edge = Self { shared, threads, bound: Mutex::default(), keeper: Mutex::default() };
+        let edge =
+            Self { shared, threads, bound: Mutex::default(), acme, acme_thread: Mutex::default() };
         edge.teach(&learnt);
         bound.into_iter().try_for_each(|bound| edge.listen(bound))?;
-        edge.keep_certificates()?;
+        edge.start_acme()?;
         Ok(edge)
     }
 
-    /// Tells the threads, each of its own sockets.
-    fn listen(&self, bound: Bound) -> Result<(), EdgeError> {
+    /// Hands each thread copies of its sockets.
+    fn listen(&self, bound: BoundListener) -> Result<(), EdgeError> {
         warn_of_backlog(&bound.listener);
         for (at, socket) in bound.sockets.iter().enumerate() {
             let thread = &self.threads[at % self.threads.len()];
             let socket = socket.try_clone().map_err(cannot_copy)?;
-            let _ = thread.orders.send(Order::Listen(Arc::clone(&bound.listener), socket));
+            let _ =
+                thread.commands.send(ThreadCommand::Listen(Arc::clone(&bound.listener), socket));
         }
         lock(&self.shared.listeners).push(Arc::clone(&bound.listener));
         lock(&self.bound).push(bound);
         Ok(())
     }
 
-    /// The addresses that are listened on, with the ports that they really have.
+    /// The bound addresses, with actual ports.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.shared.listeners().iter().map(|listener| listener.address).collect()
     }
 
-    /// How many threads serve.
+    /// Number of serving threads.
     pub fn thread_count(&self) -> usize {
         self.threads.len()
     }
 
-    /// Copies of the listening sockets, each with the address that it was asked to have.
+    /// Copies of the listening sockets, each with its configured address.
     ///
     /// # Errors
-    /// When there are no descriptors left.
+    /// If file descriptors run out.
     pub fn sockets(&self) -> Result<Vec<(SocketAddr, TcpListener)>, EdgeError> {
         let bound = lock(&self.bound);
         let each = bound.iter().flat_map(|one| one.sockets.iter().map(move |socket| (one, socket)));
@@ -144,34 +151,34 @@ impl Edge {
         .collect()
     }
 
-    /// What it is doing at this moment.
+    /// A snapshot of listeners, backends and certificates.
     pub fn state(&self) -> EdgeState {
-        let certificates = self.shared.acme.states(self.shared.clock.now());
-        state::state(&self.shared.live(), &self.shared.listeners(), certificates)
+        let certificates = self.acme.states(self.shared.clock.now());
+        state::snapshot(&self.shared.live(), &self.shared.listeners(), certificates)
     }
 
-    /// What it has learnt.
-    pub fn learnt(&self) -> Learnt {
+    /// Exports what the edge has learned.
+    pub fn learnt(&self) -> LearntState {
         let live = self.shared.live();
-        let backends = live.backends().map(|(_, backend)| state::learnt_of(backend)).collect();
-        Learnt { backends, ticket_keys: self.shared.tickets.export() }
+        let backends = live.backends().map(|(_, backend)| state::export_learnt(backend)).collect();
+        LearntState { backends, ticket_keys: self.shared.tickets.export() }
     }
 
-    /// Takes what another edge has learnt: latencies where none is known here, time-outs of backends, keys of tickets; and opens
-    /// as many connections as the other one had.
-    pub fn teach(&self, learnt: &Learnt) {
+    /// Adopts what another edge has learned: latencies that are unknown here, idle timeouts, and
+    /// ticket keys. Opens as many connections to backends as the other edge had.
+    pub fn teach(&self, learnt: &LearntState) {
         self.shared.tickets.import(&learnt.ticket_keys);
         let live = self.shared.live();
         for (pool, backend) in live.backends() {
             let known = learnt.backends.iter().find(|one| one.backend == backend.name);
             let Some(known) = known else { continue };
-            state::teach(backend, known);
+            state::import_learnt(backend, known);
             self.warm(pool, backend, known.connections);
         }
     }
 
     fn warm(&self, pool: &Arc<Pool>, backend: &Arc<Backend>, count: u32) {
-        // With a header for each client, a connection is for one client.
+        // A PROXY header ties a connection to one client.
         if pool.settings.proxy_header != ProxyHeader::Off {
             return;
         }
@@ -180,86 +187,90 @@ impl Edge {
         for (at, thread) in (0..).zip(&self.threads) {
             let own = missing / threads + u32::from(at < missing % threads);
             if own > 0 {
-                let order = Order::Warm(Arc::clone(pool), Arc::clone(backend), own);
-                let _ = thread.orders.send(order);
+                let command = ThreadCommand::Warm(Arc::clone(pool), Arc::clone(backend), own);
+                let _ = thread.commands.send(command);
             }
         }
     }
 
-    /// Changes to `settings` without closing a connection; what changed, one line each. When nothing does, certificates that
-    /// could not be obtained are tried again at once. New addresses are bound first,
-    /// so nothing changes when that fails; an address that stays keeps its sockets. The number of threads stays.
+    /// Applies `settings` without closing a connection and returns what changed, one line each.
+    ///
+    /// New addresses are bound first, so a failure changes nothing; addresses that stay keep their
+    /// sockets. The number of threads stays. If nothing changes, failed certificates are retried
+    /// at once.
     ///
     /// # Errors
-    /// As [`Edge::start`]; then everything stays as it was.
+    /// As [`Edge::start`]; the running configuration stays in effect.
     pub fn change(&self, settings: &Settings) -> Result<Vec<String>, EdgeError> {
         settings.check()?;
         let before = self.shared.live();
         let differences = before.settings.differences(settings);
         let known = self.shared.listeners();
-        let is_known = |one: &ListenerSettings| known.iter().any(|old| old.settings == *one);
-        let new = settings.listeners.iter().filter(|one| !is_known(one));
+        let new =
+            settings.listeners.iter().filter(|one| !known.iter().any(|old| old.settings == **one));
         let bound =
             new.map(|one| self.bind_beside(one, settings)).collect::<Result<Vec<_>, _>>()?;
-        let live = live(settings, Some(&before), &self.shared.tickets, &self.shared.acme)?;
+        let live = live(settings, Some(&before), &self.shared.tickets, &self.shared.challenges)?;
         *lock(&self.shared.live) = Arc::new(live);
         self.shared.generation.fetch_add(1, Relaxed);
         bound.into_iter().try_for_each(|bound| self.listen(bound))?;
-        let stays = |listener: &Listener| settings.listeners.contains(&listener.settings);
-        lock(&self.shared.listeners).retain(|listener| stays(listener));
+        let kept = &settings.listeners;
+        lock(&self.shared.listeners).retain(|listener| kept.contains(&listener.settings));
         lock(&self.bound).retain(|bound| {
-            let stays = stays(&bound.listener);
+            let stays = kept.contains(&bound.listener.settings);
             for thread in self.threads.iter().filter(|_| !stays) {
-                let _ = thread.orders.send(Order::Close(Arc::clone(&bound.listener)));
+                let _ = thread.commands.send(ThreadCommand::Close(Arc::clone(&bound.listener)));
             }
             stays
         });
-        self.keep_certificates()?;
+        self.start_acme()?;
         if differences.is_empty() {
-            self.shared.acme.retry();
+            self.acme.retry();
         }
         Ok(differences)
     }
 
-    /// Starts the thread that obtains certificates, unless it runs or there never were any to obtain.
-    fn keep_certificates(&self) -> Result<(), EdgeError> {
-        let mut keeper = lock(&self.keeper);
+    /// Starts the thread that obtains certificates, if there are any to obtain and it does not run.
+    fn start_acme(&self) -> Result<(), EdgeError> {
+        let mut handle = lock(&self.acme_thread);
         let live = self.shared.live();
-        let Some(settings) = live.settings.acme.as_ref().filter(|_| keeper.is_none()) else {
+        let Some(settings) = live.settings.acme.as_ref().filter(|_| handle.is_none()) else {
             return Ok(());
         };
-        self.shared.acme.plan(settings);
-        let failed =
-            |error: std::io::Error| EdgeError::new(format!("cannot start a thread: {error}"));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let shared = Arc::clone(&self.shared);
+        self.acme.plan(settings);
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().map_err(cannot_start_thread)?;
+        let (acme, shared) = (Arc::clone(&self.acme), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new()
             .name("weir-edge-acme".into())
-            .spawn(move || runtime.block_on(acme::keep(shared)));
-        *keeper = Some(thread.map_err(failed)?);
+            .spawn(move || runtime.block_on(acme::renew_loop(acme, shared)));
+        *handle = Some(thread.map_err(cannot_start_thread)?);
         Ok(())
     }
 
-    /// Binds an address; one that is listened on with other settings keeps its sockets, and nobody in their queues is lost.
-    fn bind_beside(&self, new: &ListenerSettings, all: &Settings) -> Result<Bound, EdgeError> {
+    /// Binds an address. If it is bound with other settings, its sockets are reused, so the
+    /// connections in their queues are kept.
+    fn bind_beside(
+        &self,
+        new: &ListenerSettings,
+        all: &Settings,
+    ) -> Result<BoundListener, EdgeError> {
         let bound = lock(&self.bound);
-        let goes = |old: &ListenerSettings| !all.listeners.contains(old);
         let same = bound.iter().find(|one| {
             let old = &one.listener.settings;
-            old.address == new.address && goes(old)
+            old.address == new.address && !all.listeners.contains(old)
         });
-        let found = same.map(Bound::again).transpose().map_err(cannot_copy)?;
-        listen::bind(new, self.threads.len(), found)
+        let existing = same.map(BoundListener::duplicate).transpose().map_err(cannot_copy)?;
+        listener::bind(new, self.threads.len(), existing)
     }
 
-    /// Stops to listen, lets requests end for at most ten seconds, and hands over the last rows.
+    /// Stops listening, waits up to ten seconds for requests, and delivers the last rows.
     pub fn end(self) {
         self.finish(false);
     }
 
-    /// The same when another edge has the sockets: clients are asked to come anew with their next answer, and only connections
-    /// that were idle for a second are closed unasked.
+    /// Ends after another edge has taken over the sockets: responses ask clients to reconnect, and
+    /// only connections idle for a second are closed right away.
     pub fn leave(self) {
         self.finish(true);
     }
@@ -269,10 +280,10 @@ impl Edge {
         self.shared.is_ending.store(true, Relaxed);
         lock(&self.bound).clear();
         for thread in &self.threads {
-            let _ = thread.orders.send(Order::End);
+            let _ = thread.commands.send(ThreadCommand::End);
         }
-        let keeper = self.keeper.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let handles = self.threads.into_iter().map(|thread| thread.handle).chain(keeper);
+        let acme_thread = self.acme_thread.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.threads.into_iter().map(|thread| thread.handle).chain(acme_thread);
         for handle in handles {
             if handle.join().is_err() {
                 tracing::error!("a thread of the edge panicked");
@@ -287,7 +298,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn cannot_copy(error: std::io::Error) -> EdgeError {
     EdgeError::new(format!("cannot copy a listening socket: {error}"))
-        .hint("raise the limit of open files: `ulimit -n`, `LimitNOFILE=` of systemd")
+        .hint("raise the file-descriptor limit: `ulimit -n`, or `LimitNOFILE=` of systemd")
+}
+
+fn cannot_start_thread(error: std::io::Error) -> EdgeError {
+    EdgeError::new(format!("cannot start a thread: {error}"))
 }
 
 fn thread_count(settings: &Settings) -> usize {
@@ -299,10 +314,10 @@ fn thread_count(settings: &Settings) -> usize {
 
 fn live(
     settings: &Settings,
-    before: Option<&Live>,
+    before: Option<&LiveConfig>,
     tickets: &Arc<TicketKeys>,
-    acme: &Acme,
-) -> Result<Live, EdgeError> {
+    challenges: &Arc<ChallengeStore>,
+) -> Result<LiveConfig, EdgeError> {
     let needs_tls = settings.backends.iter().any(|backend| backend.protocol.is_tls());
     let backend_tls = if needs_tls { Some(BackendTls::load(&settings.backend_tls)?) } else { None };
     let old = before.map(|live| &live.pools[..]);
@@ -312,8 +327,8 @@ fn live(
             names.push(&route.pool);
         }
     }
-    let pool = |name: &&str| Arc::new(Pool::new(name, settings, backend_tls.clone(), old));
-    let pools: Vec<Arc<Pool>> = names.iter().map(pool).collect();
+    let pools = names.iter().map(|name| Pool::new(name, settings, backend_tls.clone(), old));
+    let pools: Vec<Arc<Pool>> = pools.map(Arc::new).collect();
     let routes = settings.routes.iter().map(|route| {
         let at = names.iter().position(|name| *name == route.pool);
         (route.clone(), Arc::clone(&pools[at.expect("every route's pool is among the names")]))
@@ -326,29 +341,29 @@ fn live(
         Some(live) => (live.certificates.clone(), live.tls.clone()),
         None if settings.certificates.is_empty() && settings.acme.is_none() => (None, None),
         None => {
-            let certificates = Certificates::load(settings, &acme.challenges)?;
+            let certificates = CertificateStore::load(settings, challenges)?;
             let acceptor = certificates.acceptor(tickets)?;
             (Some(certificates), Some(acceptor))
         }
     };
-    Ok(Live { settings: settings.clone(), pools, routes, certificates, tls })
+    Ok(LiveConfig { settings: settings.clone(), pools, routes, certificates, tls })
 }
 
-fn start_thread(shared: &Arc<Shared>, at: usize) -> Result<Thread, EdgeError> {
-    let (orders, work) = tokio::sync::mpsc::unbounded_channel();
+fn start_thread(shared: &Arc<SharedState>, at: usize) -> Result<WorkerThread, EdgeError> {
+    let (commands, received) = tokio::sync::mpsc::unbounded_channel();
     let shared = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name(format!("weir-edge-{at}"))
-        .spawn(move || run(shared, at == 0, work))
-        .map_err(|error| EdgeError::new(format!("cannot start a thread: {error}")))?;
-    Ok(Thread { orders, handle })
+        .spawn(move || run(shared, at == 0, received))
+        .map_err(cannot_start_thread)?;
+    Ok(WorkerThread { commands, handle })
 }
 
 fn warn_of_backlog(listener: &Listener) {
     let asked = listener.settings.backlog;
-    if let Some(limit) = listen::backlog_limit().filter(|limit| *limit < asked) {
+    if let Some(limit) = listener::backlog_limit().filter(|limit| *limit < asked) {
         tracing::warn!(
-            "the kernel cuts the backlog of `{}` from {asked} to {limit}\nhint: sysctl -w net.core.somaxconn={asked}",
+            "the kernel caps the backlog of `{}` at {limit} instead of {asked}\nhint: sysctl -w net.core.somaxconn={asked}",
             listener.name
         );
     }

@@ -1,8 +1,8 @@
-//! Why an edge cannot start or change: what, on what, why, and what to do.
+//! Errors of starting and changing an edge: what failed, on what, why, and what to do.
 
 use std::fmt;
 
-/// A failure with a hint; always the user's to mend.
+/// An error with a hint; always something that the user can fix.
 #[derive(Debug)]
 pub struct EdgeError {
     /// What failed, on what, why.

@@ -1,9 +1,9 @@
-//! What happened to a request, and the columns that it becomes: no text is made in between.
+//! Records of requests, and the rows they become, without intermediate text.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::{HeaderValue, Method, Uri, Version};
 use rustc_hash::FxHasher;
@@ -12,20 +12,21 @@ use weir_tables::{
     Rows,
 };
 
-use crate::backend::Backend;
-use crate::conn::{Conn, Listener};
-use crate::time::{now_ns, seconds};
+use crate::client::listener::Listener;
+use crate::client::state::ClientState;
+use crate::pool::backend::Backend;
+use crate::time::{MonoTime, Nanos};
 
-/// The column `source`, and the program.
+/// The value of column `source`.
 const SOURCE: &str = "weir:edge";
-/// Addresses that get refusal rows of their own in a second.
+/// Addresses per delivery that get their own refusal rows; the others share one.
 const REFUSED_ADDRESSES_MAX: usize = 256;
-/// Rows after which they are handed over: few enough that their columns stay in memory that is there already.
+/// Rows per delivery: few enough that their columns fit into memory that is already mapped.
 const ROWS_MAX: usize = 1024;
 
-/// Why a request failed: the column `failure`.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     ConnectRefused,
     ConnectTimeout,
     ConnectTls,
@@ -43,7 +44,8 @@ pub(crate) enum Failure {
     BadRequest,
 }
 
-impl Failure {
+impl RequestFailure {
+    /// The value of column `failure`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::ConnectRefused => "connect_refused",
@@ -65,16 +67,21 @@ impl Failure {
     }
 }
 
-/// A request from its head to its last byte. Times are nanoseconds of [`now_ns`].
+/// A request from its head to the last byte of its response.
 #[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) conn: Arc<Conn>,
-    pub(crate) started: u64,
-    pub(crate) head: u64,
+pub(crate) struct RequestRecord {
+    pub(crate) conn: Arc<ClientState>,
+    /// When the first byte of the head was read.
+    pub(crate) started: MonoTime,
+    /// When the last byte of the head was read.
+    pub(crate) head: MonoTime,
+    /// Bytes received on the connection before this request.
     pub(crate) received_before: u64,
+    /// Bytes sent on the connection before this request.
     pub(crate) sent_before: u64,
+    /// The number of the request on its connection, from 1.
     pub(crate) order: u32,
-    pub(crate) tls_handshake_ns: Option<u64>,
+    pub(crate) tls_handshake: Option<Nanos>,
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) version: Version,
@@ -84,16 +91,17 @@ pub(crate) struct Record {
     pub(crate) request_id: Option<HeaderValue>,
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
-    pub(crate) queue_ns: u64,
+    pub(crate) queue: Nanos,
     pub(crate) upstream: Option<UpstreamRecord>,
-    pub(crate) failure: Option<Failure>,
-    /// Whether the row must not know who the client is, nor what it said: a beacon has a row of its own.
+    pub(crate) failure: Option<RequestFailure>,
+    /// Whether the row must not identify the client or contain the query: a beacon has its own row.
     pub(crate) is_beacon: bool,
 }
 
-impl Record {
-    /// By the request's id, so that other tiers that choose in this way choose the same; what has none is always chosen.
-    fn is_chosen(&self, one_of: u32) -> bool {
+impl RequestRecord {
+    /// Samples by request id, so that other tiers can sample the same requests; a request without
+    /// an id is always sampled.
+    fn is_sampled(&self, one_of: u32) -> bool {
         let Some(id) = &self.request_id else { return true };
         let mut hasher = FxHasher::default();
         hasher.write(id.as_bytes());
@@ -101,37 +109,51 @@ impl Record {
     }
 }
 
-/// The part of a record that needs a backend.
+/// The part of a record about the backend.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamRecord {
     pub(crate) backend: Arc<Backend>,
     pub(crate) tries: u32,
     pub(crate) status: Option<u16>,
-    /// When connecting to the present one began.
-    pub(crate) started: u64,
-    pub(crate) connect_ns: u64,
-    pub(crate) header_ns: Option<u64>,
-    pub(crate) response_ns: Option<u64>,
-    /// What earlier tries took.
-    pub(crate) before_ns: u64,
+    /// When the current attempt began.
+    pub(crate) started: MonoTime,
+    /// Time spent connecting, over all attempts.
+    pub(crate) connect: Nanos,
+    /// Time to the response head, in the current attempt.
+    pub(crate) header: Option<Nanos>,
+    /// Time to the end of the response, in the current attempt.
+    pub(crate) response: Option<Nanos>,
+    /// Time spent in earlier attempts.
+    pub(crate) before: Nanos,
 }
 
-/// Collects rows and hands them over in batches.
-pub(crate) struct Recorder {
+/// Collects rows and delivers them in batches.
+pub(crate) struct RowRecorder {
     host: String,
     clock: Arc<dyn Clock>,
-    /// The clock and the monotonic clock at one moment.
-    anchor: (Micros, u64),
+    /// Both clocks at one moment, to convert monotonic time into timestamps.
+    anchor: (Micros, MonoTime),
     requests: RequestRows,
     beacons: BeaconRows,
-    refusals: HashMap<(usize, &'static str, Option<String>), Refused>,
+    refusals: HashMap<(usize, &'static str, Option<String>), RefusalCount>,
     sink: Sink,
 }
 
-/// Takes batches of rows; called from every thread of the edge, must not block for long.
+/// Receives batches of rows. Every thread of the edge calls it, so it must not block for long.
 pub type Sink = Arc<dyn Fn(Vec<Batch>) + Send + Sync>;
 
-struct Refused {
+/// A connection that produced no request.
+pub(crate) struct ConnectionRefusal<'a> {
+    pub(crate) client: &'a str,
+    /// The value of column `reason`.
+    pub(crate) reason: &'static str,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) detail: Option<String>,
+}
+
+/// Refusals with the same listener, reason and client.
+struct RefusalCount {
     listener: Arc<Listener>,
     ts: Micros,
     connections: i64,
@@ -148,12 +170,17 @@ fn text(value: Option<&HeaderValue>) -> Option<&str> {
     value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
 }
 
-/// The name of a `Host` field, whose port is the client's business: `shop.example:8443`, `[::1]:80`.
+/// The name in a `Host` field without its port: `shop.example:8443`, `[::1]:80`.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => name,
         _ => host,
     }
+}
+
+/// Bytes counted since `before`; `None` for HTTP/2, whose streams share the connection's bytes.
+fn bytes_since(conn: &ClientState, total: &AtomicU64, before: u64) -> Option<i64> {
+    (!conn.is_h2).then(|| int(total.load(Relaxed).saturating_sub(before)))
 }
 
 fn version(version: Version) -> &'static str {
@@ -164,9 +191,9 @@ fn version(version: Version) -> &'static str {
     }
 }
 
-impl Recorder {
+impl RowRecorder {
     pub(crate) fn new(host: String, clock: Arc<dyn Clock>, sink: Sink) -> Self {
-        let anchor = (clock.now(), now_ns());
+        let anchor = (clock.now(), MonoTime::now());
         Self {
             host,
             clock,
@@ -178,24 +205,19 @@ impl Recorder {
         }
     }
 
-    fn at(&self, now: u64) -> Micros {
-        Micros(self.anchor.0.0 + int(now.saturating_sub(self.anchor.1) / 1000))
+    fn at(&self, now: MonoTime) -> Micros {
+        Micros(self.anchor.0.0 + int(now.since(self.anchor.1).0 / 1000))
     }
 
-    /// The request is over. One of `one_of` gets a row.
-    pub(crate) fn finished(&mut self, record: &Record, now: u64, one_of: u32) {
+    /// Records a finished request; one in `one_of` gets a row.
+    pub(crate) fn record_request(&mut self, record: &RequestRecord, now: MonoTime, one_of: u32) {
         let (conn, is_beacon) = (&record.conn, record.is_beacon);
         conn.listener.totals.requests.fetch_add(1, Relaxed);
-        if one_of > 1 && !record.is_chosen(one_of) {
+        if one_of > 1 && !record.is_sampled(one_of) {
             return;
         }
         let ts = self.at(now);
         let upstream = record.upstream.as_ref();
-        let spent = |ns: Option<u64>| ns.map(|ns| seconds(0, ns));
-        // Streams of one HTTP/2 connection share its bytes.
-        let bytes = |total: &std::sync::atomic::AtomicU64, before: u64| {
-            (!conn.is_h2).then(|| int(total.load(Relaxed).saturating_sub(before)))
-        };
         self.requests.push(&Request {
             ts,
             host: &self.host,
@@ -214,35 +236,35 @@ impl Recorder {
             url_query: record.uri.query().filter(|_| !is_beacon),
             network_protocol_version: Some(version(record.version)),
             http_response_status_code: Some(record.status.into()).filter(|status| *status > 0),
-            request_bytes: bytes(&conn.received, record.received_before),
-            response_bytes: bytes(&conn.sent, record.sent_before),
+            request_bytes: bytes_since(conn, &conn.received, record.received_before),
+            response_bytes: bytes_since(conn, &conn.sent, record.sent_before),
             response_body_bytes: Some(int(record.body_bytes)),
             user_agent_original: text(record.user_agent.as_ref()),
             http_request_header_referer: text(record.referer.as_ref()),
-            duration_seconds: Some(seconds(record.started, now)),
-            request_read_seconds: Some(seconds(record.started, record.head)),
-            queue_seconds: upstream.map(|_| seconds(0, record.queue_ns)),
-            upstream_connect_seconds: upstream.map(|one| seconds(0, one.connect_ns)),
+            duration_seconds: Some(now.since(record.started).as_seconds()),
+            request_read_seconds: Some(record.head.since(record.started).as_seconds()),
+            queue_seconds: upstream.map(|_| record.queue.as_seconds()),
+            upstream_connect_seconds: upstream.map(|one| one.connect.as_seconds()),
             upstream_header_seconds: upstream
-                .and_then(|one| spent(one.header_ns.map(|ns| ns + one.before_ns))),
+                .and_then(|one| Some((one.header? + one.before).as_seconds())),
             upstream_response_seconds: upstream
-                .and_then(|one| spent(one.response_ns.map(|ns| ns + one.before_ns))),
+                .and_then(|one| Some((one.response? + one.before).as_seconds())),
             upstream_address: upstream.map(|one| one.backend.name.as_str()),
             upstream_status_code: upstream.and_then(|one| one.status).map(i64::from),
             upstream_tries: upstream.map(|one| one.tries.into()),
             connection_requests: Some(record.order.into()),
-            failure: record.failure.map(Failure::as_str),
-            tls_handshake_seconds: spent(record.tls_handshake_ns),
+            failure: record.failure.map(RequestFailure::as_str),
+            tls_handshake_seconds: record.tls_handshake.map(Nanos::as_seconds),
             sampled_ratio: (one_of > 1).then(|| 1.0 / f64::from(one_of)),
             ..Request::default()
         });
         if self.requests.len() >= ROWS_MAX {
-            self.hand_over();
+            self.flush();
         }
     }
 
-    /// A beacon came; time and host are set here. What it says of a page's request becomes a row of its own.
-    pub(crate) fn beacon(&mut self, now: u64, row: &Beacon<'_>) {
+    /// Records a beacon; fills in time and host. A page load also becomes a row of `request`.
+    pub(crate) fn record_beacon(&mut self, now: MonoTime, row: &Beacon<'_>) {
         let ts = self.at(now);
         self.beacons.push(&Beacon { ts, host: &self.host, ..*row });
         if row.kind == "load" && row.response_seconds.is_some() {
@@ -264,28 +286,26 @@ impl Recorder {
             });
         }
         if self.beacons.len() >= ROWS_MAX {
-            self.hand_over();
+            self.flush();
         }
     }
 
-    /// A connection became no request.
-    pub(crate) fn refused(
+    /// Records a connection that produced no request.
+    pub(crate) fn record_refusal(
         &mut self,
         listener: &Arc<Listener>,
-        client: &str,
-        reason: &'static str,
-        (received, sent): (u64, u64),
-        detail: Option<String>,
+        refusal: ConnectionRefusal<'_>,
     ) {
+        let ConnectionRefusal { client, reason, received, sent, detail } = refusal;
         listener.totals.refused.fetch_add(1, Relaxed);
-        let ts = self.at(now_ns());
-        let is_room = self.refusals.len() < REFUSED_ADDRESSES_MAX;
+        let ts = self.at(MonoTime::now());
+        let has_space = self.refusals.len() < REFUSED_ADDRESSES_MAX;
         let at = Arc::as_ptr(listener).addr();
         let mut key = (at, reason, Some(client.to_owned()));
-        if !is_room && !self.refusals.contains_key(&key) {
+        if !has_space && !self.refusals.contains_key(&key) {
             key.2 = None;
         }
-        let refused = self.refusals.entry(key).or_insert_with(|| Refused {
+        let refused = self.refusals.entry(key).or_insert_with(|| RefusalCount {
             listener: Arc::clone(listener),
             ts,
             connections: 0,
@@ -298,9 +318,9 @@ impl Recorder {
         refused.sent += sent;
     }
 
-    /// Hands over what there is; sets the clock anew.
-    pub(crate) fn hand_over(&mut self) {
-        self.anchor = (self.clock.now(), now_ns());
+    /// Delivers all rows and synchronizes the clocks.
+    pub(crate) fn flush(&mut self) {
+        self.anchor = (self.clock.now(), MonoTime::now());
         let mut batches = Vec::new();
         take(&mut self.requests, &mut batches);
         take(&mut self.beacons, &mut batches);
@@ -329,7 +349,7 @@ impl Recorder {
     }
 }
 
-/// Adds the rows as a batch, unless there are none.
+/// Moves rows into a batch, if there are any.
 pub(crate) fn take<R: Rows>(rows: &mut R, batches: &mut Vec<Batch>) {
     if !rows.is_empty() {
         batches.push(Batch { table: R::SPEC, rows: rows.finish() });

@@ -1,4 +1,4 @@
-// weir.js: what a visitor's browser measured, sent as beacons (docs/edge.md). No cookies; quiet under Do Not Track.
+// weir.js: sends a browser's measurements as beacons (docs/edge.md). No cookies; silent under Do Not Track.
 (function (w, d) {
   var n = navigator, p = w.performance, me = d.currentScript;
   if (n.doNotTrack === "1" || w.doNotTrack === "1" || n.globalPrivacyControl || !p || !me) return;
@@ -22,7 +22,7 @@
     var all = Object.assign({ h: site, p: location.pathname, v: visit, n: seq++, k: kind, s: Math.round(visible()) },
       vitals, more);
     waiting.push(Object.keys(all).map(function (k) { return k + "=" + encodeURIComponent(all[k]); }).join("&"));
-    while (waiting.length > 20) waiting.shift(); // the hole in the numbers tells
+    while (waiting.length > 20) waiting.shift(); // the gap in the sequence shows the loss
   }
   function send(last) {
     if (!waiting.length) return;

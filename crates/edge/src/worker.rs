@@ -1,176 +1,85 @@
-//! One thread of the edge: its runtime, its connections, its rows. Threads share the backends and little else.
+//! One thread of the edge: its runtime, connections and rows. Threads share little but backends.
 //!
-//! Each thread has a listener of its own on every address (`SO_REUSEPORT`), so the kernel spreads connections and no
-//! lock is taken to accept one.
+//! Each thread has its own listening socket per address (`SO_REUSEPORT`), so the kernel spreads
+//! connections and accepting takes no lock.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use http::HeaderValue;
-use http::header::HOST;
-use rustc_hash::FxHashMap;
 use slab::Slab;
-use tokio_rustls::TlsAcceptor;
-use weir_tables::Clock;
 
-use crate::acme::Acme;
-use crate::backend::{Backend, State};
-use crate::conn::{Conn, Listener, Phase, Verdict, coarse_ns, set_coarse};
-use crate::destination::RouteSettings;
-use crate::idle::{Awaited, IdlePool};
-use crate::pool::{Looked, Pool};
-use crate::record::{Recorder, Sink};
-use crate::report::Reporter;
-use crate::settings::{Settings, UpstreamSettings};
-use crate::tickets::TicketKeys;
-use crate::time::{nanos, now_ns};
-use crate::tls::Certificates;
+use crate::admin::report::StateReporter;
+use crate::client::state::{ClientState, ConnectionPhase, SweepVerdict};
+use crate::live::LiveConfig;
+use crate::pool::backend::{Backend, HealthState};
+use crate::pool::{RandomBits, ResponseHistory};
+use crate::record::RowRecorder;
+use crate::settings::UpstreamSettings;
+use crate::shared::SharedState;
+use crate::time::{MonoTime, Nanos, coarse_now, set_coarse};
 use crate::upstream::Upstream;
-use crate::waits::Waits;
+use crate::upstream::idle::{IdlePool, PendingConnect};
+use crate::upstream::response_deadlines::ResponseDeadlines;
 
-/// How often waits for backends are looked through.
+/// Interval at which response deadlines and backends are checked.
 const TICK: Duration = Duration::from_millis(50);
 /// Ticks between two sweeps of connections and two deliveries of rows.
 const SWEEP_TICKS: u32 = 10;
-/// Ticks between two looks at the files of certificates: five seconds.
+/// Ticks between two checks of the certificate files: five seconds.
 const CERTIFICATE_TICKS: u32 = 100;
-/// Ticks between two looks for connections to park in a crowd.
+/// Ticks between two searches for connections to park while there are many.
 const PARK_TICKS: u32 = 2;
-/// Ticks between two looks for clients that closed their side while their request is under way.
-const LOOK_TICKS: u32 = 20;
-/// Requests that are younger are not looked after.
-const LOOK_AFTER_NS: u64 = 500_000_000;
-/// From so many connections of a thread on, idle ones are parked sooner.
-const CROWD: usize = 1000;
-/// How soon.
-const PARK_CROWD_AFTER_NS: u64 = 150_000_000;
-/// A client that sent nothing for that long is not about to, mostly: its connection is closed when another edge takes over.
-const GENTLE_IDLE_NS: u64 = 1_000_000_000;
-/// An idle connection gives its buffers back after that.
-const PARK_AFTER_NS: u64 = 1_000_000_000;
+/// Ticks between two probes for clients that closed their side during a request.
+const PROBE_TICKS: u32 = 20;
+/// Age at which a request's client is first probed.
+const PROBE_AFTER: Nanos = Nanos::from_millis(500);
+/// From this number of connections per thread on, idle ones are parked after [`PARK_MANY_AFTER`].
+const MANY_CONNECTIONS: usize = 1000;
+const PARK_MANY_AFTER: Nanos = Nanos::from_millis(150);
+/// How long a connection is idle before it is parked otherwise.
+const PARK_AFTER: Nanos = Nanos::from_secs(1);
+/// When another edge takes over, connections idle for this long are closed: their clients are
+/// probably not about to send.
+const GENTLE_IDLE: Nanos = Nanos::from_secs(1);
 
-/// What holds until the next change of the configuration.
-#[derive(Clone)]
-pub(crate) struct Live {
-    pub(crate) settings: Settings,
-    /// The first takes what no route names.
-    pub(crate) pools: Vec<Arc<Pool>>,
-    pub(crate) routes: Vec<(RouteSettings, Arc<Pool>)>,
-    pub(crate) certificates: Option<Arc<Certificates>>,
-    pub(crate) tls: Option<TlsAcceptor>,
-}
-
-impl Live {
-    /// The pool for a request; `None` when there is no backend for it.
-    pub(crate) fn pool(&self, parts: &http::request::Parts) -> Option<&Arc<Pool>> {
-        let host = || {
-            let field = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-            field.or_else(|| parts.uri.authority().map(|authority| authority.as_str()))
-        };
-        let fits = |route: &RouteSettings| route.fits(host().unwrap_or(""), parts.uri.path());
-        let routed = self.routes.iter().find(|(route, _)| fits(route)).map(|(_, pool)| pool);
-        routed.or(self.pools.first()).filter(|pool| !pool.backends.is_empty())
-    }
-
-    /// All backends with their pools.
-    pub(crate) fn backends(&self) -> impl Iterator<Item = (&Arc<Pool>, &Arc<Backend>)> {
-        self.pools.iter().flat_map(|pool| pool.backends.iter().map(move |one| (pool, one)))
-    }
-}
-
-/// What all threads share.
-pub(crate) struct Shared {
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) sink: Sink,
-    pub(crate) live: Mutex<Arc<Live>>,
-    /// Counts changes of `live`.
-    pub(crate) generation: AtomicU64,
-    pub(crate) open: AtomicUsize,
-    pub(crate) addresses: Mutex<FxHashMap<IpAddr, usize>>,
-    /// It takes no connection any more, and ends those that are open.
-    pub(crate) is_ending: AtomicBool,
-    /// Idle connections are not ended at once: another edge has taken this one's place, nobody waits for the end.
-    pub(crate) is_gentle: AtomicBool,
-    pub(crate) tickets: Arc<TicketKeys>,
-    pub(crate) acme: Acme,
-    pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
-}
-
-impl Shared {
-    pub(crate) fn listeners(&self) -> Vec<Arc<Listener>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn live(&self) -> Arc<Live> {
-        Arc::clone(&self.live.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Counts a connection of `address`; the reason when there are too many.
-    pub(crate) fn admit(&self, address: IpAddr, settings: &Settings) -> Result<(), &'static str> {
-        let limits = &settings.limits;
-        if self.open.fetch_add(1, Relaxed) >= limits.connections {
-            self.open.fetch_sub(1, Relaxed);
-            return Err("connections");
-        }
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = addresses.entry(address).or_default();
-        if *count >= limits.address_connections {
-            self.open.fetch_sub(1, Relaxed);
-            return Err("address_connections");
-        }
-        *count += 1;
-        Ok(())
-    }
-
-    pub(crate) fn dismiss(&self, address: IpAddr) {
-        self.open.fetch_sub(1, Relaxed);
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = addresses.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                addresses.remove(&address);
-            }
-        }
-    }
-}
-
-/// One thread's part.
+/// State of one thread.
 pub(crate) struct Worker {
-    pub(crate) shared: Arc<Shared>,
-    live: RefCell<Rc<Live>>,
+    pub(crate) shared: Arc<SharedState>,
+    live: RefCell<Rc<LiveConfig>>,
     generation: Cell<u64>,
-    pub(crate) recorder: RefCell<Recorder>,
-    conns: RefCell<Slab<Arc<Conn>>>,
-    /// Those of them that may have HTTP buffers.
-    awake: RefCell<Vec<Arc<Conn>>>,
-    pub(crate) waits: Rc<Waits>,
+    pub(crate) recorder: RefCell<RowRecorder>,
+    conns: RefCell<Slab<Arc<ClientState>>>,
+    /// The connections that may have HTTP buffers.
+    awake: RefCell<Vec<Arc<ClientState>>>,
+    pub(crate) deadlines: Rc<ResponseDeadlines>,
     idle: RefCell<IdlePool>,
     random: Cell<u64>,
     id_prefix: u64,
-    reporter: RefCell<Reporter>,
-    /// Whether this thread looks after the backends, the certificates and the reports.
+    reporter: RefCell<StateReporter>,
+    /// Whether this thread updates backend health, certificates and reports.
     is_first: bool,
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, is_first: bool) -> Self {
-        let live = Rc::new(Live::clone(&shared.live()));
+    pub(crate) fn new(shared: Arc<SharedState>, is_first: bool) -> Self {
+        let live = Rc::new(LiveConfig::clone(&shared.live()));
         let (clock, sink) = (Arc::clone(&shared.clock), Arc::clone(&shared.sink));
         let seed = RandomState::new();
-        set_coarse(now_ns());
+        set_coarse(MonoTime::now());
         Self {
-            recorder: RefCell::new(Recorder::new(live.settings.host.clone(), clock, sink)),
+            recorder: RefCell::new(RowRecorder::new(live.settings.host.clone(), clock, sink)),
             live: RefCell::new(live),
             generation: Cell::new(shared.generation.load(Relaxed)),
             shared,
             conns: RefCell::default(),
             awake: RefCell::default(),
-            waits: Rc::default(),
+            deadlines: Rc::default(),
             idle: RefCell::default(),
             random: Cell::new(seed.hash_one(1) | 1),
             id_prefix: seed.hash_one(2),
@@ -179,119 +88,117 @@ impl Worker {
         }
     }
 
-    /// The configuration that holds.
-    pub(crate) fn live(&self) -> Rc<Live> {
+    pub(crate) fn live(&self) -> Rc<LiveConfig> {
         Rc::clone(&self.live.borrow())
     }
 
-    /// The next number of a sequence that looks random (xorshift64*).
-    pub(crate) fn random(&self) -> u64 {
+    /// The next pseudo-random number (xorshift64*).
+    pub(crate) fn random(&self) -> RandomBits {
         let mut next = self.random.get();
         next ^= next >> 12;
         next ^= next << 25;
         next ^= next >> 27;
         self.random.set(next);
-        next.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        RandomBits(next.wrapping_mul(0x2545_f491_4f6c_dd1d))
     }
 
-    /// An id that no other request has: 32 hex digits.
+    /// A unique request id: 32 hex digits.
     pub(crate) fn new_request_id(&self) -> HeaderValue {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let number = u128::from(self.id_prefix) << 64 | u128::from(self.random());
+        let number = u128::from(self.id_prefix) << 64 | u128::from(self.random().0);
         let mut text = [0; 32];
         for (at, digit) in text.iter_mut().enumerate() {
             *digit = DIGITS[(number >> (124 - 4 * at)) as usize & 15];
         }
-        HeaderValue::from_bytes(&text).expect("digits")
+        HeaderValue::from_bytes(&text).expect("hex digits are valid in a header")
     }
 
-    /// A connection that the sweep looks after, until [`Worker::forget`].
-    pub(crate) fn look_after(&self, conn: &Arc<Conn>) -> usize {
+    /// Adds a connection to the sweep until [`Worker::unregister`].
+    pub(crate) fn register(&self, conn: &Arc<ClientState>) -> usize {
         self.conns.borrow_mut().insert(Arc::clone(conn))
     }
 
-    pub(crate) fn forget(&self, key: usize) {
-        self.conns.borrow_mut().remove(key).set_phase(Phase::Over);
+    pub(crate) fn unregister(&self, key: usize) {
+        self.conns.borrow_mut().remove(key).set_phase(ConnectionPhase::Closed);
     }
 
-    /// A connection begins to use HTTP buffers.
-    pub(crate) fn awakes(&self, conn: &Arc<Conn>) {
+    /// Notes that a connection begins to use HTTP buffers.
+    pub(crate) fn mark_awake(&self, conn: &Arc<ClientState>) {
         self.awake.borrow_mut().push(Arc::clone(conn));
     }
 
-    /// Lets connections that are idle give their buffers back soon, when there are so many that it matters: what one gives
-    /// back the next one uses, before the allocator has to have more.
-    fn park_many(&self, now: u64) {
-        let is_crowded = self.conns.borrow().len() > CROWD;
+    /// Parks idle connections early while there are many, so that the next ones reuse their
+    /// buffers before the allocator has to grow.
+    fn park_many(&self, now: MonoTime) {
+        let has_many = self.conns.borrow().len() > MANY_CONNECTIONS;
         let mut parked = Vec::new();
         self.awake.borrow_mut().retain(|conn| match conn.phase() {
-            Phase::Idle if is_crowded && now.saturating_sub(conn.since()) > PARK_CROWD_AFTER_NS => {
+            ConnectionPhase::Idle if has_many && now.since(conn.since()) > PARK_MANY_AFTER => {
                 parked.push(Arc::clone(conn));
                 false
             }
-            Phase::Resting | Phase::Tunnel | Phase::Over => false,
+            ConnectionPhase::Parked | ConnectionPhase::Tunnel | ConnectionPhase::Closed => false,
             _ => true,
         });
-        parked.iter().for_each(|conn| conn.judge(Verdict::Park));
+        parked.iter().for_each(|conn| conn.set_verdict(SweepVerdict::Park));
     }
 
+    /// Number of open client connections.
     pub(crate) fn open(&self) -> usize {
         self.conns.borrow().len()
     }
 
-    /// A connection to a backend at rest, if there is one.
-    pub(crate) fn rested(
+    /// An idle connection to a backend, if there is one.
+    pub(crate) fn take_idle(
         &self,
         backend: &Arc<Backend>,
-        now: u64,
+        now: MonoTime,
         settings: &UpstreamSettings,
     ) -> Option<Box<Upstream>> {
         self.idle.borrow_mut().take(backend, now, settings)
     }
 
-    /// Whoever is told to wait by [`IdlePool::awaited`] waits for that.
-    pub(crate) fn awaited(&self, backend: SocketAddr) -> Option<Rc<Awaited>> {
-        self.idle.borrow_mut().awaited(backend)
+    /// Pools a connection to a backend.
+    pub(crate) fn put_idle(&self, upstream: Box<Upstream>, now: MonoTime) {
+        self.idle.borrow_mut().put(upstream, now);
     }
 
-    /// The connection that others wait for is made, or cannot be.
-    pub(crate) fn made(&self, backend: SocketAddr) {
-        self.idle.borrow_mut().made(backend);
+    /// See [`IdlePool::pending_connect`].
+    pub(crate) fn pending_connect(&self, backend: SocketAddr) -> Option<Rc<PendingConnect>> {
+        self.idle.borrow_mut().pending_connect(backend)
     }
 
-    /// Others may use the connection as well, when it carries more than one request.
+    /// See [`IdlePool::finish_connect`].
+    pub(crate) fn finish_connect(&self, backend: SocketAddr) {
+        self.idle.borrow_mut().finish_connect(backend);
+    }
+
+    /// Makes a connection available to other requests if it carries more than one.
     pub(crate) fn share(&self, upstream: &Upstream) {
         if let Some(shared) = upstream.shared() {
             self.idle.borrow_mut().share(shared);
         }
     }
 
-    /// A connection to a backend rests.
-    pub(crate) fn rest(&self, upstream: Box<Upstream>, now: u64) {
-        self.idle.borrow_mut().put(upstream, now);
-    }
-
-    /// Looks through waits, connections and backends until the edge ends.
-    pub(crate) async fn sweep_always(&self) {
+    /// Sweeps deadlines, connections and backends until the thread ends.
+    pub(crate) async fn sweep_loop(&self) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut looked: Vec<Looked> = Vec::new();
+        let mut histories: Vec<ResponseHistory> = Vec::new();
         let mut count = 0_u32;
         loop {
             ticks.tick().await;
             count = count.wrapping_add(1);
-            let now = now_ns();
+            let now = MonoTime::now();
             set_coarse(now);
-            self.renew();
+            self.refresh_config();
             let live = self.live();
-            let upstream = &live.settings.upstream;
             if self.is_first {
-                looked.resize_with(live.pools.len(), Looked::default);
-                live.pools
-                    .iter()
-                    .zip(&mut looked)
-                    .for_each(|(pool, looked)| pool.look(now, looked));
-                self.reporter.borrow_mut().look(now, &live, &self.shared, false);
+                histories.resize_with(live.pools.len(), ResponseHistory::default);
+                for (pool, history) in live.pools.iter().zip(&mut histories) {
+                    pool.update_health(now, history);
+                }
+                self.reporter.borrow_mut().report(now, &live, &self.shared, false);
                 if count.is_multiple_of(CERTIFICATE_TICKS)
                     && let Some(certificates) = &live.certificates
                 {
@@ -299,110 +206,129 @@ impl Worker {
                     self.shared.tickets.rotate(now);
                 }
             }
-            let is_stalled = |address| {
-                let backend = live.backends().find(|(_, one)| one.address == address);
-                backend.is_some_and(|(_, backend)| backend.is_silent(now))
-            };
-            self.waits.sweep(now, nanos(upstream.answer), is_stalled);
-            for (_, backend) in live.backends() {
-                if backend.state(now, upstream) == State::Stalled {
-                    self.idle.borrow_mut().close(backend.address);
-                }
-            }
+            self.sweep_backends(&live, now);
             if count.is_multiple_of(PARK_TICKS) {
                 self.park_many(now);
             }
-            if count.is_multiple_of(LOOK_TICKS) {
-                self.look_at_busy(now);
+            if count.is_multiple_of(PROBE_TICKS) {
+                self.probe_busy(now);
             }
             if count.is_multiple_of(SWEEP_TICKS) {
                 self.idle.borrow_mut().sweep(now, &live);
                 self.sweep_connections(&live, now);
-                self.recorder.borrow_mut().hand_over();
+                self.recorder.borrow_mut().flush();
             }
         }
     }
 
-    /// Hands over everything that is not handed over yet.
-    pub(crate) fn report(&self, is_end: bool) {
-        self.recorder.borrow_mut().hand_over();
-        if self.is_first {
-            self.reporter.borrow_mut().look(now_ns(), &self.live(), &self.shared, is_end);
+    /// Ends waits that took too long, and closes connections to backends that have stalled.
+    fn sweep_backends(&self, live: &LiveConfig, now: MonoTime) {
+        let upstream = &live.settings.upstream;
+        self.deadlines.sweep(now, upstream.answer.into(), |address| {
+            let backend = live.backends().find(|(_, one)| one.address == address);
+            backend.is_some_and(|(_, backend)| backend.is_silent(now))
+        });
+        for (_, backend) in live.backends() {
+            if backend.state(now, upstream) == HealthState::Stalled {
+                self.idle.borrow_mut().close(backend.address);
+            }
         }
     }
 
-    /// Takes a new configuration when there is one.
-    pub(crate) fn renew(&self) {
+    /// Delivers all remaining rows.
+    pub(crate) fn flush(&self, is_end: bool) {
+        self.recorder.borrow_mut().flush();
+        if self.is_first {
+            let now = MonoTime::now();
+            self.reporter.borrow_mut().report(now, &self.live(), &self.shared, is_end);
+        }
+    }
+
+    /// Adopts a new configuration if there is one.
+    pub(crate) fn refresh_config(&self) {
         let generation = self.shared.generation.load(Relaxed);
         if self.generation.replace(generation) != generation {
-            *self.live.borrow_mut() = Rc::new(Live::clone(&self.shared.live()));
+            *self.live.borrow_mut() = Rc::new(LiveConfig::clone(&self.shared.live()));
         }
     }
 
-    fn sweep_connections(&self, live: &Live, now: u64) {
+    fn sweep_connections(&self, live: &LiveConfig, now: MonoTime) {
         let ending = match self.shared.is_ending.load(Relaxed) {
             false => None,
-            true if self.shared.is_gentle.load(Relaxed) => Some(GENTLE_IDLE_NS),
-            true => Some(0),
+            true if self.shared.is_gentle.load(Relaxed) => Some(GENTLE_IDLE),
+            true => Some(Nanos::ZERO),
         };
-        let conns: Vec<(Arc<Conn>, Verdict)> = {
+        let judged: Vec<(Arc<ClientState>, SweepVerdict)> = {
             let conns = self.conns.borrow();
-            conns.iter().for_each(|(_, conn)| conn.tell_bytes());
-            let judged = conns.iter().map(|(_, conn)| (conn, judge(conn, live, now, ending)));
-            let told = judged.filter(|(_, verdict)| *verdict != Verdict::None);
-            told.map(|(conn, verdict)| (Arc::clone(conn), verdict)).collect()
+            conns.iter().for_each(|(_, conn)| conn.report_bytes());
+            let verdicts = conns.iter().map(|(_, conn)| (conn, judge(conn, live, now, ending)));
+            let judged = verdicts.filter(|(_, verdict)| *verdict != SweepVerdict::None);
+            judged.map(|(conn, verdict)| (Arc::clone(conn), verdict)).collect()
         };
-        for (conn, verdict) in conns {
-            conn.judge(verdict);
+        for (conn, verdict) in judged {
+            conn.set_verdict(verdict);
         }
     }
 
-    /// Lets connections whose request takes long look if their client has closed its side.
-    fn look_at_busy(&self, now: u64) {
+    /// Probes the clients of long requests for a closed side.
+    fn probe_busy(&self, now: MonoTime) {
         for (_, conn) in &*self.conns.borrow() {
-            let is_long = now.saturating_sub(conn.since()) > LOOK_AFTER_NS;
-            if !conn.is_h2 && is_long && conn.phase() == Phase::Busy {
-                conn.look();
+            let is_long = now.since(conn.since()) > PROBE_AFTER;
+            if !conn.is_h2 && is_long && conn.phase() == ConnectionPhase::Busy {
+                conn.request_probe();
             }
         }
     }
 
-    /// Ends what is idle at once; the rest when its request is over.
-    pub(crate) fn end_idle(&self) {
-        set_coarse(now_ns());
-        self.sweep_connections(&self.live(), coarse_ns());
+    /// Closes idle connections now and the others after their request.
+    pub(crate) fn close_idle(&self) {
+        set_coarse(MonoTime::now());
+        self.sweep_connections(&self.live(), coarse_now());
     }
 }
 
-/// `ending` is after how long of idleness a connection is closed when the edge ends.
-fn judge(conn: &Conn, live: &Live, now: u64, ending: Option<u64>) -> Verdict {
+/// Judges one connection. While the edge ends, `ending` is the idle time after which to close.
+fn judge(
+    conn: &ClientState,
+    live: &LiveConfig,
+    now: MonoTime,
+    ending: Option<Nanos>,
+) -> SweepVerdict {
     let limits = &live.settings.limits;
-    if !matches!(conn.verdict(), Verdict::None | Verdict::Park) {
-        return Verdict::None;
+    if !matches!(conn.verdict(), SweepVerdict::None | SweepVerdict::Park) {
+        return SweepVerdict::None;
     }
-    // HTTP/2 can be told to send nothing more while what is under way goes on.
+    // HTTP/2 can refuse new requests while those in progress continue.
     if ending.is_some() && conn.is_h2 {
-        return Verdict::Close;
+        return SweepVerdict::Close;
     }
-    let age = now.saturating_sub(conn.since());
-    let idle = || {
-        let idle = nanos(limits.idle_of(conn.listener.settings.address));
-        ending.map_or(idle, |ending| ending.min(idle))
-    };
+    let age = now.since(conn.since());
     match conn.phase() {
-        Phase::Idle | Phase::Resting if age >= idle() => Verdict::Close,
-        Phase::Idle if age > PARK_AFTER_NS && !conn.is_h2 => Verdict::Park,
-        Phase::Head if age > nanos(limits.head) => Verdict::SlowHead,
-        Phase::Busy => {
-            let span = |since: Option<u64>| since.map_or(0, |since| now.saturating_sub(since));
-            if span(conn.stuck_since()) > nanos(limits.client_pause) {
-                Verdict::SlowClient
-            } else if span(conn.half_closed_since()) > nanos(limits.half_closed) {
-                Verdict::Gone
+        ConnectionPhase::Idle | ConnectionPhase::Parked => {
+            let idle = Nanos::from(limits.idle_of(conn.listener.settings.address));
+            if age >= ending.map_or(idle, |ending| ending.min(idle)) {
+                SweepVerdict::Close
+            } else if conn.phase() == ConnectionPhase::Idle && age > PARK_AFTER && !conn.is_h2 {
+                SweepVerdict::Park
             } else {
-                Verdict::None
+                SweepVerdict::None
             }
         }
-        _ => Verdict::None,
+        ConnectionPhase::Head if age > limits.head.into() => SweepVerdict::SlowHead,
+        ConnectionPhase::Busy => {
+            if is_longer(now, conn.stuck_since(), limits.client_pause) {
+                SweepVerdict::SlowClient
+            } else if is_longer(now, conn.half_closed_since(), limits.half_closed) {
+                SweepVerdict::Gone
+            } else {
+                SweepVerdict::None
+            }
+        }
+        _ => SweepVerdict::None,
     }
+}
+
+/// Whether something has lasted for more than `limit`; `None` lasts for no time.
+fn is_longer(now: MonoTime, since: Option<MonoTime>, limit: Duration) -> bool {
+    since.map_or(Nanos::ZERO, |since| now.since(since)) > Nanos::from(limit)
 }

@@ -29,3 +29,4 @@ pub mod up;
 pub mod wire;
 
 pub use failure::store_failure;
+pub use outputs::check as check_outputs;

@@ -1,7 +1,7 @@
-//! Rows as JSON objects: column names as keys, times as RFC 3339 in UTC with microseconds, NULL left out.
+//! Rows as JSON objects: column names as keys, times as RFC 3339 in UTC with microseconds.
 //!
-//! Numbers that JSON has no word for (NaN, infinity) are left out as NULL is. A key that occurs twice in `attrs` is written
-//! once, the first time, because Elasticsearch refuses the other.
+//! NULL is left out, and so are numbers that JSON cannot represent (NaN, infinity). A key that
+//! occurs twice in `attrs` is written once, because Elasticsearch refuses duplicates.
 
 use std::io::Write;
 
@@ -13,30 +13,38 @@ use arrow_array::{
 };
 use weir_tables::{DataKind, Micros, TableSpec};
 
-/// What is written of each row.
+/// Encodes chosen columns of a table.
 #[derive(Debug)]
-pub(crate) struct Encoder {
-    /// Column number, and its key with quotes and colon.
-    columns: Vec<(usize, Vec<u8>)>,
-    kinds: Vec<DataKind>,
-    /// Whether `ts` is written as `@timestamp` too, as Elasticsearch's data streams want it.
+pub(crate) struct RowEncoder {
+    columns: Vec<EncodedColumn>,
+    /// Whether `ts` is also written as `@timestamp`, as Elasticsearch's data streams require.
     has_timestamp: bool,
 }
 
-impl Encoder {
-    /// For these columns of the table.
+#[derive(Debug)]
+struct EncodedColumn {
+    index: usize,
+    /// The key with quotes and colon.
+    key: Vec<u8>,
+    kind: DataKind,
+}
+
+impl RowEncoder {
+    /// An encoder of these columns of the table.
     pub(crate) fn new(table: &TableSpec, columns: &[usize], has_timestamp: bool) -> Self {
-        let key = |name: &str| format!("\"{name}\":").into_bytes();
-        let named = columns.iter().map(|at| (*at, key(table.columns[*at].name)));
-        let kinds = columns.iter().map(|at| table.columns[*at].kind).collect();
-        Self { columns: named.collect(), kinds, has_timestamp }
+        let columns = columns.iter().map(|index| {
+            let column = &table.columns[*index];
+            let key = format!("\"{}\":", column.name).into_bytes();
+            EncodedColumn { index: *index, key, kind: column.kind }
+        });
+        Self { columns: columns.collect(), has_timestamp }
     }
 
     /// A writer of rows of `batch`, which has the table's schema.
-    pub(crate) fn over<'a>(&'a self, batch: &'a RecordBatch) -> RowWriter<'a> {
-        let columns = self.columns.iter().zip(&self.kinds);
-        let cells =
-            columns.map(|((at, key), kind)| (key.as_slice(), Cells::new(batch, *at, *kind)));
+    pub(crate) fn writer<'a>(&'a self, batch: &'a RecordBatch) -> RowWriter<'a> {
+        let cells = self.columns.iter().map(|column| {
+            (column.key.as_slice(), ColumnCells::new(batch, column.index, column.kind))
+        });
         let ts = batch.column(0).as_primitive::<TimestampMicrosecondType>();
         RowWriter { cells: cells.collect(), ts: self.has_timestamp.then_some(ts) }
     }
@@ -44,11 +52,11 @@ impl Encoder {
 
 /// Writes rows of one batch.
 pub(crate) struct RowWriter<'a> {
-    cells: Vec<(&'a [u8], Cells<'a>)>,
+    cells: Vec<(&'a [u8], ColumnCells<'a>)>,
     ts: Option<&'a TimestampMicrosecondArray>,
 }
 
-enum Cells<'a> {
+enum ColumnCells<'a> {
     Time(&'a TimestampMicrosecondArray),
     Text(&'a StringArray),
     Int(&'a Int64Array),
@@ -57,9 +65,9 @@ enum Cells<'a> {
     Attrs(&'a MapArray),
 }
 
-impl<'a> Cells<'a> {
-    fn new(batch: &'a RecordBatch, at: usize, kind: DataKind) -> Self {
-        let column = batch.column(at);
+impl<'a> ColumnCells<'a> {
+    fn new(batch: &'a RecordBatch, index: usize, kind: DataKind) -> Self {
+        let column = batch.column(index);
         match kind {
             DataKind::Time => Self::Time(column.as_primitive()),
             DataKind::Text => Self::Text(column.as_string()),
@@ -70,8 +78,8 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Whether there is something to write.
-    fn is_there(&self, row: usize) -> bool {
+    /// Whether the row has a value to write.
+    fn has_value(&self, row: usize) -> bool {
         match self {
             Self::Time(column) => column.is_valid(row),
             Self::Text(column) => column.is_valid(row),
@@ -84,27 +92,27 @@ impl<'a> Cells<'a> {
 
     fn write(&self, row: usize, out: &mut Vec<u8>) {
         match self {
-            Self::Time(column) => time(Micros(column.value(row)), out),
-            Self::Text(column) => text(column.value(row), out),
+            Self::Time(column) => push_time(Micros(column.value(row)), out),
+            Self::Text(column) => push_text(column.value(row), out),
             Self::Int(column) => drop(write!(out, "{}", column.value(row))),
             Self::Float(column) => drop(serde_json::to_writer(out, &column.value(row))),
             Self::Flag(column) => drop(write!(out, "{}", column.value(row))),
-            Self::Attrs(column) => attrs(column, row, out),
+            Self::Attrs(column) => push_attrs(column, row, out),
         }
     }
 }
 
 impl RowWriter<'_> {
-    /// One row as an object, without a line's end.
+    /// Writes one row as an object, without a newline.
     pub(crate) fn write(&self, row: usize, out: &mut Vec<u8>) {
         out.push(b'{');
         let start = out.len();
         if let Some(ts) = self.ts {
             out.extend_from_slice(b"\"@timestamp\":");
-            time(Micros(ts.value(row)), out);
+            push_time(Micros(ts.value(row)), out);
         }
         for (key, cells) in &self.cells {
-            if cells.is_there(row) {
+            if cells.has_value(row) {
                 if out.len() > start {
                     out.push(b',');
                 }
@@ -116,20 +124,20 @@ impl RowWriter<'_> {
     }
 }
 
-fn time(at: Micros, out: &mut Vec<u8>) {
-    let _ = write!(out, "\"{at}\"");
+fn push_time(time: Micros, out: &mut Vec<u8>) {
+    let _ = write!(out, "\"{time}\"");
 }
 
 /// Writing to memory does not fail.
-fn text(value: &str, out: &mut Vec<u8>) {
+fn push_text(value: &str, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, value);
 }
 
-fn attrs(column: &MapArray, row: usize, out: &mut Vec<u8>) {
+fn push_attrs(column: &MapArray, row: usize, out: &mut Vec<u8>) {
     let (keys, values) = (column.keys().as_string::<i32>(), column.values().as_string::<i32>());
-    let offsets = column.value_offsets();
-    let bound = |at: usize| usize::try_from(offsets[at]).unwrap_or_default();
-    let entries = bound(row)..bound(row + 1);
+    let [start, end] = [row, row + 1]
+        .map(|at| usize::try_from(column.value_offsets()[at]).expect("offsets are not negative"));
+    let entries = start..end;
     out.push(b'{');
     let start = out.len();
     for at in entries.clone() {
@@ -140,9 +148,9 @@ fn attrs(column: &MapArray, row: usize, out: &mut Vec<u8>) {
         if out.len() > start {
             out.push(b',');
         }
-        text(keys.value(at), out);
+        push_text(keys.value(at), out);
         out.push(b':');
-        text(values.value(at), out);
+        push_text(values.value(at), out);
     }
     out.push(b'}');
 }
@@ -155,17 +163,17 @@ mod tests {
     use super::*;
 
     fn lines(table: &TableSpec, columns: &[usize], batch: &RecordBatch, has_ts: bool) -> String {
-        let encoder = Encoder::new(table, columns, has_ts);
+        let encoder = RowEncoder::new(table, columns, has_ts);
         let mut out = Vec::new();
         for row in 0..batch.num_rows() {
-            encoder.over(batch).write(row, &mut out);
+            encoder.writer(batch).write(row, &mut out);
             out.push(b'\n');
         }
         String::from_utf8(out).expect("JSON is UTF-8")
     }
 
     #[test]
-    fn rows_are_objects_without_what_is_null() {
+    fn rows_are_objects_without_null() {
         let mut rows = LogRows::default();
         rows.push(&Log {
             ts: Micros(1_709_210_096_000_005),
@@ -190,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_word_in_json_are_left_out_and_slices_are_themselves() {
+    fn numbers_that_json_cannot_represent_are_left_out_and_slices_are_respected() {
         let mut rows = MetricRows::default();
         for value in [f64::NAN, 1.5, f64::INFINITY] {
             let labels = [("le", "0.1")];

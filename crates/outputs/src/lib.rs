@@ -1,25 +1,33 @@
-//! Copies chosen rows to other systems, so that nobody is locked in: Elasticsearch, Kafka, HTTP, objects in a bucket.
+//! Copies rows to other systems: Elasticsearch, Kafka, HTTP, objects in a bucket.
 //!
-//! An output reads the store's log from a durable position ([`Source`]), gathers a batch, sends it, and moves the position.
-//! A target that is slow or dead never slows down ingest: the output tries again and again, and when too much waits it gives
-//! up the oldest rows and counts them. A repeat is recognisable: a row's place in the log is its name.
+//! An output reads the store's log from a durable position ([`LogReader`]), collects a batch, sends
+//! it, and advances the position. A slow or dead target never slows down ingest: the output
+//! retries, and when its backlog exceeds the limit it gives up the oldest rows and counts them. A
+//! repeat is recognizable, because a row's id is its position in the log.
+//!
+//! A target is one file and one line in `targets.rs`.
 
 mod batch;
-mod client;
 mod elastic;
+mod error;
 mod http;
+mod http_client;
 mod json;
 mod kafka;
 mod objects;
 mod output;
+mod settings;
 mod status;
 mod target;
+mod targets;
 
-pub use client::{Auth, Endpoint};
-pub use elastic::Elastic;
-pub use http::Http;
-pub use kafka::{Kafka, KafkaOptions, Mechanism};
-pub use objects::{Format, Objects, Put, Sink};
-pub use output::{Limits, Output, Settings, Source};
-pub use status::{Figures, Status};
-pub use target::Target;
+pub use batch::BatchLimits;
+pub use error::Error;
+pub use output::{LogReader, Output, OutputSettings};
+pub use settings::{
+    BucketAddress, Credentials, ObjectSink, OpenBucket, PutFuture, SettingError, SettingSource,
+    TargetAccess, TargetKind, TargetPlan,
+};
+pub use status::{OutputFigures, OutputStatus};
+pub use target::OutputTarget;
+pub use targets::TARGETS;

@@ -1,85 +1,60 @@
-//! What all targets have in common: a batch, those of its rows that are still to be sent, and what became of the others.
+//! The trait that every target implements, and the state of a batch while it is being sent.
+//!
+//! A new target is one file with an implementation of [`Target`] and its `TargetKind`, and one line
+//! in `targets.rs`.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 
-use crate::batch::{Batch, Form};
-use crate::{Elastic, Http, Kafka, Objects};
+use crate::batch::{Batch, BatchForm};
+use crate::error::Error;
 
-/// Where rows are copied to.
-#[derive(Debug)]
-pub enum Target {
-    /// Elasticsearch's bulk protocol, also spoken by OpenSearch and by weir itself.
-    Elasticsearch(Elastic),
-    /// A topic of Kafka.
-    Kafka(Box<Kafka>),
-    /// JSON lines, posted.
-    Http(Http),
-    /// Objects in a bucket.
-    Objects(Objects),
+/// An attempt to send a batch.
+pub(crate) type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
+
+/// A system that rows are copied to.
+pub(crate) trait Target: fmt::Debug + Send {
+    /// The form of rows that it needs.
+    fn form(&self) -> BatchForm;
+
+    /// Sends the pending rows and removes the rows that a response has settled.
+    ///
+    /// # Errors
+    /// Rows are still pending, and why.
+    fn send<'a>(&'a mut self, batch: &'a Batch, pending: &'a mut PendingRows) -> SendFuture<'a>;
 }
 
-/// A batch on its way.
+/// A target that is ready to send.
+#[derive(Debug)]
+pub struct OutputTarget(pub(crate) Box<dyn Target>);
+
+/// Rows of a batch that no response has settled yet, and the outcomes of the others.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
-    /// Numbers of the rows that no answer has settled yet, ascending.
-    pub(crate) docs: Vec<usize>,
-    /// Rows that the target took now.
+pub(crate) struct PendingRows {
+    /// Numbers of the unsettled rows, ascending.
+    pub(crate) rows: Vec<usize>,
+    /// Rows that the target accepted now.
     pub(crate) copied: u64,
-    /// Rows that it had already.
+    /// Rows that the target had already.
     pub(crate) repeats: u64,
-    /// Rows that it will never take, by reason.
+    /// Rows that the target will never accept, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
-/// Reasons told apart in one batch.
+/// Distinct reasons in one batch.
 const REASONS_MAX: usize = 16;
 
-impl Pending {
+impl PendingRows {
     /// All rows of a batch.
     pub(crate) fn new(batch: &Batch) -> Self {
-        Self { docs: (0..batch.docs.len()).collect(), ..Self::default() }
+        Self { rows: (0..batch.rows.len()).collect(), ..Self::default() }
     }
 
-    /// The target will never take a row.
+    /// Counts a row that the target will never accept.
     pub(crate) fn refuse(&mut self, reason: &str) {
         let is_known = self.refused.contains_key(reason) || self.refused.len() < REASONS_MAX;
         *self.refused.entry(if is_known { reason } else { "other" }.to_owned()).or_default() += 1;
-    }
-}
-
-impl Target {
-    /// The name of its kind.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Elasticsearch(_) => "elasticsearch",
-            Self::Kafka(_) => "kafka",
-            Self::Http(_) => "http",
-            Self::Objects(_) => "s3",
-        }
-    }
-
-    pub(crate) fn form(&self) -> Form {
-        match self {
-            Self::Elasticsearch(_) => Form::Json { has_timestamp: true },
-            Self::Kafka(_) | Self::Http(_) => Form::Json { has_timestamp: false },
-            Self::Objects(objects) => objects.form(),
-        }
-    }
-
-    /// Sends what is pending, and takes out what an answer has settled.
-    ///
-    /// # Errors
-    /// Something is still pending, and why.
-    pub(crate) async fn send(
-        &mut self,
-        batch: &Batch,
-        pending: &mut Pending,
-    ) -> Result<(), String> {
-        match self {
-            Self::Elasticsearch(elastic) => elastic.send(batch, pending).await,
-            Self::Kafka(kafka) => kafka.send(batch, pending).await,
-            Self::Http(http) => http.send(batch, pending).await,
-            Self::Objects(objects) => objects.send(batch, pending).await,
-        }
     }
 }

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
+use weir_datafile::StoreError;
 use weir_tables::{Batch, Parcel, StreamId, is_null_column};
-
-use crate::error::StoreError;
 
 /// Rows in the schema of their table ([`weir_tables::TableSpec::fit`]), those of a log with their stream.
 ///

@@ -5,12 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_datafile::{COPY_ROWS_MIN, DataFile, FileMaker, Merge, StoreError, Tier};
 use weir_tables::{Micros, TableSpec};
 
-use crate::data_file::FileMaker;
-use crate::error::StoreError;
-use crate::manifest::{DataFile, Tier};
-use crate::merge::{COPY_ROWS_MIN, Merge};
 use crate::options::StoreOptions;
 use crate::query::QueryEngine;
 use crate::slow::Places;

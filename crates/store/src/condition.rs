@@ -11,9 +11,9 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::TableSpec;
 
-use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
 
 /// True, false or NULL for each row.

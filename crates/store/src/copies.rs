@@ -5,12 +5,12 @@ use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{LogPosition, TableSpec};
 
 use crate::copy::{Copy, LogReader};
 use crate::copy_positions::{CopyPositions, CopyState};
 use crate::directory::Directory;
-use crate::error::{ErrorKind, StoreError};
 use crate::segments::Segments;
 use crate::store::Store;
 

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{CopiedRows, LogPosition, Parcel, TableSpec};
 
 use crate::adapt::adapt;
 use crate::condition::Condition;
 use crate::copy_positions::{CopyPositions, CopyState};
-use crate::error::{ErrorKind, StoreError};
 use crate::segments::{Place, Segments};
 use crate::shared::Shared;
 use crate::wal::{

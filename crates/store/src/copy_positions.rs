@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, params};
+use weir_datafile::StoreError;
 use weir_tables::LogPosition;
 
-use crate::error::StoreError;
 use crate::manifest::fail;
 
 /// A copy's row.

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{ErrorKind, StoreError};
+use weir_datafile::{ErrorKind, StoreError, sync_dir};
 
 /// The layout that this weir writes.
 const VERSION: u32 = 1;
@@ -47,7 +47,7 @@ impl Directory {
         self.root.join("manifest.sqlite")
     }
 
-    /// Where the path of a [`crate::manifest::DataFile`] is.
+    /// Where the path of a [`weir_datafile::DataFile`] is.
     pub(crate) fn file(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
@@ -161,16 +161,4 @@ fn try_lock_for_a_second(file: &File) -> Result<(), TryLockError> {
         }
     }
     file.try_lock()
-}
-
-/// Makes the names in a directory durable.
-pub(crate) fn sync_dir(path: &Path) -> Result<(), StoreError> {
-    let sync = File::open(path).and_then(|dir| dir.sync_all());
-    sync.map_err(|error| StoreError::io("sync", path, &error))
-}
-
-/// Bytes that are free for this process, and bytes of the whole file system.
-pub(crate) fn space(path: &Path) -> Option<(u64, u64)> {
-    let stat = rustix::fs::statvfs(path).ok()?;
-    Some((stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize)))
 }

@@ -7,9 +7,8 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
-use weir_tables::TABLES;
-
-use crate::error::{ErrorKind, StoreError};
+use weir_datafile::{ErrorKind, StoreError};
+use weir_tables::{TABLES, edit_distance as distance};
 
 /// Messages longer than this are cut: some carry a whole plan.
 const MESSAGE_CHARS_MAX: usize = 400;
@@ -183,25 +182,6 @@ fn unlikeness(wanted: &str, name: &str) -> usize {
     let parts = words.windows(wanted.split('_').count().min(words.len()));
     let part = parts.map(|part| distance(wanted, &part.join("_")) + 1).min();
     distance(wanted, name).min(part.unwrap_or(usize::MAX))
-}
-
-/// Levenshtein's distance, with two neighbours swapped counted as one.
-fn distance(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    let mut before: Vec<usize> = vec![0; right.len() + 1];
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.iter().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, b) in right.iter().enumerate() {
-            let mut cost = (row[j] + usize::from(a != b)).min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && *a == right[j - 1] && left[i - 1] == *b {
-                cost = cost.min(before[j - 1] + 1);
-            }
-            next.push(cost);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[right.len()]
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! text index has left of such files is cut at row groups and dealt out to more partitions than there are threads.
 
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use weir_datafile::Tier;
+use weir_datafile::text_index::group_rows;
 
-use crate::manifest::Tier;
 use crate::slow::Places;
 use crate::table_provider::Part;
-use crate::text_index::group_rows;
 
 /// Partitions for each thread.
 const LANES: usize = 16;
@@ -50,10 +50,11 @@ fn cut(part: Part) -> Vec<Part> {
 mod tests {
     use std::sync::{Arc, Once};
 
+    use weir_datafile::text_index::TextIndex;
+    use weir_datafile::{DataFile, ROW_GROUP_ROWS};
+
     use super::*;
-    use crate::data_file::ROW_GROUP_ROWS;
-    use crate::manifest::DataFile;
-    use crate::text_index::{BlockCounts, TextIndex};
+    use crate::text_index::BlockCounts;
 
     fn part(selectors: Vec<RowSelector>) -> Part {
         let table = weir_tables::table("log").unwrap();

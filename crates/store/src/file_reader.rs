@@ -13,13 +13,10 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder}
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use weir_datafile::{DataFile, FOOTER_BYTES_HINT};
 
 use crate::guard::Usage;
-use crate::manifest::DataFile;
 use crate::text_index::BlockCounts;
-
-/// Read at once from a file's end; most footers fit.
-pub(crate) const FOOTER_BYTES_HINT: usize = 64 << 10;
 
 /// A file's footer with its page index, kept in `footers`.
 ///

@@ -29,10 +29,10 @@ use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use weir_datafile::{DataFile, Tier};
 
 use crate::columns::ColumnScan;
 use crate::file_reader::read_footer;
-use crate::manifest::{DataFile, Tier};
 use crate::options::ReadPrices;
 use crate::table_provider::FileAccess;
 

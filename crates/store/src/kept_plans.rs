@@ -14,10 +14,9 @@ use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use datafusion::scalar::ScalarValue;
+use weir_datafile::{Horizon, Side, TableView};
 use weir_tables::{Micros, TABLES};
 
-use crate::horizon::{Horizon, Side};
-use crate::hot::TableView;
 use crate::query::plan_query;
 use crate::table_provider::StoreTable;
 use crate::tables::Tables;
@@ -163,10 +162,10 @@ fn time(value: ScalarValue, by: i64) -> ScalarValue {
 
 #[cfg(test)]
 mod tests {
+    use weir_datafile::View;
     use weir_tables::{FixedClock, Log, LogRows, Rows};
 
     use super::*;
-    use crate::hot::View;
     use crate::options::{QueryLimits, StoreOptions};
     use crate::query::{Asking, QueryEngine, Question};
 
@@ -253,7 +252,7 @@ mod tests {
         let mut rows = LogRows::default();
         rows.push(&Log { ts: Micros(START), body: "a", ..Default::default() });
         view.push(&weir_tables::Batch { table: LogRows::SPEC, rows: rows.finish() });
-        let hot = Arc::clone(&view.tables[crate::hot::table_index(&Log::SPEC)].hot);
+        let hot = Arc::clone(&view.tables[weir_datafile::table_index(&Log::SPEC)].hot);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let template = QUESTIONS[0].0;
         let at = Asking::At { template: template.to_owned(), now: Micros(START) };

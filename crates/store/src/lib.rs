@@ -9,37 +9,26 @@ mod condition;
 mod copies;
 mod copy;
 mod copy_positions;
-mod data_file;
 mod directory;
-mod donor;
-mod draft;
-mod error;
 mod explain;
 mod far;
 mod file_reader;
 mod forecast;
 mod functions;
 mod guard;
-mod horizon;
-mod hot;
 mod iceberg;
 mod inspect;
 mod joins_on_disk;
 mod kept_plans;
 mod maintenance;
 mod manifest;
-mod merge;
 mod newest_first;
 mod objects;
 mod options;
-mod page_check;
-mod parquet_file;
 mod per_value;
 mod postgres;
 mod postgres_client;
 mod query;
-#[cfg(test)]
-mod read_back;
 mod recent;
 mod repair;
 mod retention;
@@ -51,7 +40,6 @@ mod store;
 mod streams;
 mod table_provider;
 mod tables;
-mod text_column;
 mod text_index;
 mod unordered_groups;
 mod wal;
@@ -67,18 +55,16 @@ pub use cluster::{
 };
 pub use copies::CopyOptions;
 pub use copy::Copy;
-pub use error::{ErrorKind, StoreError};
 pub use forecast::{Forecast, Reading};
 pub use guard::{EndedQuery, QueryEnd};
 pub use iceberg::IcebergTable;
-pub use inspect::{Inspection, TableCost, inspect, inspect_cluster};
+pub use inspect::{inspect, inspect_cluster};
 pub use manifest::Hubs;
-pub use objects::{Bucket, BucketOptions, StoredObject, parquet_file};
+pub use objects::{Bucket, BucketOptions, StoredObject};
 pub use options::{
     Asker, QueryLimits, ReadPrices, Retention, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule,
     StoreOptions,
 };
-pub use parquet_file::{ParquetFile, write_parquet};
 pub use postgres::Described;
 pub use query::QueryResult;
 pub use recent::{Recent, RowCondition, row_conditions};
@@ -87,3 +73,7 @@ pub use slow::RangeReader;
 pub use stats::{BucketStats, StoreStats};
 pub use store::Store;
 pub use writer::Appended;
+
+pub use weir_datafile::{
+    ErrorKind, Inspection, ParquetFile, StoreError, TableCost, parquet_file, write_parquet,
+};

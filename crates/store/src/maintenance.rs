@@ -14,14 +14,12 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use tokio::sync::oneshot;
+use weir_datafile::{DataFile, ErrorKind, FileMaker, Inspection, Look, StoreError, Tier};
 use weir_tables::{Micros, TABLES};
 
 use crate::cluster::SharedWork;
-use crate::data_file::FileMaker;
 use crate::directory::Directory;
-use crate::error::{ErrorKind, StoreError};
-use crate::inspect::{Inspection, Look};
-use crate::manifest::{Change, DataFile, Manifest, Tier};
+use crate::manifest::{Change, Manifest};
 use crate::options::StoreOptions;
 use crate::query::QueryEngine;
 use crate::shared::Shared;

@@ -20,10 +20,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
-
-use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS};
-use crate::manifest::DataFile;
-use crate::text_index::group_rows;
+use weir_datafile::text_index::group_rows;
+use weir_datafile::{DataFile, PAGE_ROWS, ROW_GROUP_ROWS};
 
 /// Cuts the files below a sort of the newest rows into slices, the newest first.
 #[derive(Debug)]
@@ -135,10 +133,10 @@ fn slice(file: &PartitionedFile, start: usize, end: usize, total: usize) -> Part
 
 #[cfg(test)]
 mod tests {
+    use weir_datafile::text_index::TextIndex;
     use weir_tables::TABLES;
 
     use super::*;
-    use crate::text_index::TextIndex;
 
     fn file(rows: usize) -> DataFile {
         DataFile {

@@ -1,25 +1,17 @@
-//! Files for others: rows as one Parquet file in memory, and objects in a bucket that speaks S3.
+//! Files for others: objects in a bucket that speaks S3.
 //!
 //! An object is written whole or not at all, so writing the same name again is harmless.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::Micros;
-
-use crate::error::{ErrorKind, StoreError};
-use crate::parquet_file::CREATED_BY;
 
 /// How a bucket is reached.
 #[derive(Clone, Default)]
@@ -173,57 +165,9 @@ pub(crate) fn inner(error: &object_store::Error) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(400).collect()
 }
 
-/// Rows of one schema as one Parquet file.
-///
-/// # Errors
-/// `Io` when Parquet cannot hold a column.
-pub fn parquet_file(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
-    let level = ZstdLevel::try_new(3).expect("3 is a level");
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(level))
-        .set_created_by(CREATED_BY.to_owned())
-        .build();
-    let write = || {
-        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties))?;
-        for batch in rows {
-            writer.write(batch)?;
-        }
-        writer.into_inner()
-    };
-    write()
-        .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::RowAccessor;
-    use weir_tables::{Rows, Sysctl, SysctlRows};
-
     use super::*;
-
-    #[test]
-    fn rows_of_several_batches_are_one_file_of_parquet() {
-        let batch = |names: &[&str]| {
-            let mut rows = SysctlRows::default();
-            for name in names {
-                rows.push(&Sysctl { ts: Micros(7), name, ..Default::default() });
-            }
-            rows.finish()
-        };
-        let batches = [batch(&["a", "b"]), batch(&["c"])];
-        let bytes = parquet_file(&batches[0].schema(), &batches).unwrap();
-        let mut file = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut file, &bytes).unwrap();
-        let reader = SerializedFileReader::new(file).unwrap();
-        assert_eq!(reader.metadata().file_metadata().num_rows(), 3);
-        let name = Sysctl::SPEC.columns.iter().position(|column| column.name == "name").unwrap();
-        let rows = reader.get_row_iter(None).unwrap();
-        let names: Vec<String> =
-            rows.map(|row| row.unwrap().get_string(name).unwrap().clone()).collect();
-        assert_eq!(names, ["a", "b", "c"]);
-        assert!(!parquet_file(&batches[0].schema(), &[]).unwrap().is_empty());
-    }
 
     #[tokio::test]
     async fn a_service_that_is_not_there_is_told_in_one_line() {

@@ -27,9 +27,7 @@ use datafusion::physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
 use datafusion::physical_expr_common::physical_expr::is_volatile;
-use parquet::arrow::parquet_to_arrow_schema;
-use parquet::basic::{Encoding, PageType};
-use parquet::file::metadata::{ColumnChunkMetaData, PageEncodingStats, ParquetMetaData};
+use weir_datafile::is_same;
 use weir_tables::{DataKind, TableSpec};
 
 /// Places of the texts that `filters` ask conditions on that name no other column. What rows are sorted by is left out: there
@@ -49,50 +47,6 @@ pub(crate) fn columns(table: &TableSpec, filters: &[Expr]) -> Vec<usize> {
         column.kind == DataKind::Text && is_asked(column.name) && !table.sort.contains(&column.name)
     });
     columns.map(|(place, _)| place).collect()
-}
-
-/// For each column of `table`, whether a file has it as nothing but dictionaries. Empty when the file's columns are not the
-/// table's, which is so when an earlier version wrote it.
-pub(crate) fn dictionaries(table: &TableSpec, file: &ParquetMetaData) -> Vec<bool> {
-    let meta = file.file_metadata();
-    let schema = parquet_to_arrow_schema(meta.schema_descr(), meta.key_value_metadata());
-    if !schema.is_ok_and(|schema| schema.fields() == table.schema().fields()) {
-        return Vec::new();
-    }
-    let is_dictionary =
-        |leaf: usize| file.row_groups().iter().all(|group| is_coded(group.column(leaf)));
-    let leaf_of = |name: &str| {
-        let leaves = meta.schema_descr().columns();
-        leaves.iter().position(|leaf| leaf.path().parts() == [name])
-    };
-    table.columns.iter().map(|column| leaf_of(column.name).is_some_and(is_dictionary)).collect()
-}
-
-/// Whether a column of a row group is nothing but a dictionary, however much of its footer was read.
-fn is_coded(column: &ColumnChunkMetaData) -> bool {
-    let coded = [Encoding::RLE_DICTIONARY, Encoding::PLAIN_DICTIONARY];
-    match (column.page_encoding_stats_mask(), column.page_encoding_stats()) {
-        (Some(pages), _) => coded.iter().any(|encoding| pages.is_only(*encoding)),
-        (None, Some(pages)) => {
-            let is_data = |pages: &&PageEncodingStats| pages.page_type != PageType::DICTIONARY_PAGE;
-            let mut data = pages.iter().filter(is_data).peekable();
-            data.peek().is_some() && data.all(|pages| coded.contains(&pages.encoding))
-        }
-        (None, None) => false,
-    }
-}
-
-/// The table's columns, with `texts` as dictionaries.
-pub(crate) fn schema_with(table: &TableSpec, texts: &[usize]) -> SchemaRef {
-    let schema = table.schema();
-    let fields = schema.fields().iter().enumerate().map(|(place, field)| {
-        if !texts.contains(&place) {
-            return Arc::clone(field);
-        }
-        let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-        Arc::new(Field::clone(field).with_data_type(kind))
-    });
-    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
 /// Makes the conditions of a scan fit files that are read with dictionaries.
@@ -223,12 +177,6 @@ impl PerValue {
         }
         Ok(known.answers.clone())
     }
-}
-
-/// Whether both are the same memory.
-pub(crate) fn is_same(one: &ArrayRef, other: &ArrayRef) -> bool {
-    let (one, other) = (one.as_string::<i32>(), other.as_string::<i32>());
-    one.offsets().ptr_eq(other.offsets()) && one.values().as_ptr() == other.values().as_ptr()
 }
 
 impl Answers {

@@ -11,9 +11,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use weir_datafile::{ErrorKind, StoreError};
 
 use crate::cluster::ManifestOptions;
-use crate::error::{ErrorKind, StoreError};
 
 /// A server that does not answer a connection is given up after this,
 const CONNECT: Duration = Duration::from_secs(5);

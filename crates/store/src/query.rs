@@ -27,12 +27,14 @@ use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
+use weir_datafile::{
+    DataFile, ErrorKind, Horizon, Inspection, Look, Side, StoreError, Tier, View, row_bytes,
+};
 use weir_tables::{Clock, Micros, TableSpec};
 
 use crate::cluster::{Cluster, Counted, Failed, OfPeers, Peer, QueryWorker, Spread};
 use crate::columns::{CodedGroups, ColumnCache, NewestUnits};
 use crate::condition::Condition;
-use crate::error::{ErrorKind, StoreError};
 use crate::explain::explain;
 use crate::file_reader::CountingReaders;
 use crate::forecast::{Forecast, beside_plan, forecast};
@@ -41,12 +43,8 @@ use crate::guard::{
     Classes, CountingStore, EndedQueries, Guarded, Limit, Metered, Readers, Running, SpillSpace,
     USAGE, Usage, watch_tasks,
 };
-use crate::horizon::{Horizon, Side};
-use crate::hot::{View, row_bytes};
-use crate::inspect::{Inspection, Look};
 use crate::joins_on_disk::{self, OtherConditions, all_given_back};
 use crate::kept_plans::KeptPlans;
-use crate::manifest::{DataFile, Tier};
 use crate::newest_first::NewestFirst;
 use crate::options::{Asker, QueryLimits, StoreOptions};
 use crate::postgres::{self, Described, Postgres};

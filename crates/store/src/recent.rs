@@ -16,11 +16,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use weir_datafile::{StoreError, table_index, timestamps};
 use weir_tables::{Batch, Micros, TABLES, TableSpec};
 
 use crate::condition::Condition;
-use crate::error::StoreError;
-use crate::hot::{table_index, timestamps};
 use crate::options::QueryLimits;
 use crate::store::Store;
 

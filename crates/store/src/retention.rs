@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use weir_datafile::DataFile;
 use weir_tables::Micros;
 
-use crate::manifest::DataFile;
 use crate::options::Retention;
 
 /// Files whose last row came in longer ago than its table's days, and then the oldest until the rest fits `total_bytes`. Findings

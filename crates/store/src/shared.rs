@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
+use weir_datafile::{DataFile, Flushed, View, table_index};
 use weir_tables::{Clock, Micros, Parcel, StreamId};
 
-use crate::hot::{Flushed, View, table_index};
-use crate::manifest::{DataFile, News};
+use crate::manifest::News;
 use crate::options::StoreOptions;
 use crate::recent::Watching;
 use crate::streams::Positions;

@@ -1,10 +1,8 @@
 //! How far the store is: what `/api/status` and `/metrics` show of it.
 
+use weir_datafile::{Horizon, Side, Tier, View};
 use weir_tables::{Micros, TABLES};
 
-use crate::horizon::{Horizon, Side};
-use crate::hot::View;
-use crate::manifest::Tier;
 use crate::store::Store;
 
 /// The store's own figures at one moment.

@@ -16,9 +16,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{Batch, Parcel, StreamId, StreamRange};
-
-use crate::error::{ErrorKind, StoreError};
 
 /// What is to be done with a parcel.
 #[derive(Debug)]

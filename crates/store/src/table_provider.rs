@@ -31,17 +31,17 @@ use datafusion::physical_plan::union::UnionExec;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::RowSelection;
+use weir_datafile::{
+    DataFile, FOOTER_BYTES_HINT, Horizon, HotBatch, SORT, TableView, Tier, dictionaries,
+    schema_with,
+};
 use weir_tables::TableSpec;
 
 use crate::cluster::{Files, OfPeers, SpreadScan, What};
 use crate::columns::{self, ColumnCache, Wanted};
-use crate::data_file::SORT;
 use crate::far;
-use crate::file_reader::{FOOTER_BYTES_HINT, read_footer};
+use crate::file_reader::read_footer;
 use crate::guard::Usage;
-use crate::horizon::Horizon;
-use crate::hot::{HotBatch, TableView};
-use crate::manifest::{DataFile, Tier};
 use crate::per_value::{self, PerValueAdapters};
 use crate::slow::Places;
 use crate::text_index::{self, BlockCounts, Probe, Selected};
@@ -273,7 +273,7 @@ impl FileAccess {
                 continue;
             }
             let place = schemas.iter().position(|(of, _)| *of == texts).unwrap_or_else(|| {
-                let schema = per_value::schema_with(table, &texts);
+                let schema = schema_with(table, &texts);
                 schemas.push((texts, schema));
                 schemas.len() - 1
             });
@@ -289,7 +289,7 @@ impl FileAccess {
         }
         let meta = PartitionedFile::new(file.location(), file.byte_count).object_meta;
         let footer = read_footer(&meta, &*self.store, &self.footers).await?;
-        Ok(file.dictionaries.get_or_init(|| per_value::dictionaries(file.table, &footer)))
+        Ok(file.dictionaries.get_or_init(|| dictionaries(file.table, &footer)))
     }
 }
 

@@ -9,11 +9,10 @@ use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableSource;
+use weir_datafile::{Horizon, Side, View};
 use weir_tables::TABLES;
 
 use crate::cluster::{Files, OfPeers};
-use crate::horizon::{Horizon, Side};
-use crate::hot::View;
 use crate::table_provider::{FileAccess, StoreTable};
 
 pub(crate) const SCHEMA: &str = "public";

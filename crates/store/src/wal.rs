@@ -10,8 +10,8 @@ use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::directory::sync_dir;
-use crate::error::{ErrorKind, StoreError};
+use weir_datafile::{ErrorKind, StoreError, sync_dir};
+
 use crate::segments::Segments;
 
 /// `WWAL`, version 1, then the sequence number of the first record.

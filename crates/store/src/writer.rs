@@ -13,12 +13,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use weir_datafile::{ErrorKind, StoreError, View, space};
 use weir_tables::{Parcel, StreamId};
 
 use crate::adapt::adapt;
-use crate::directory::space;
-use crate::error::{ErrorKind, StoreError};
-use crate::hot::View;
 use crate::shared::Shared;
 use crate::streams::{Verdict, judge};
 use crate::wal::Wal;

@@ -1,4 +1,4 @@
-//! Time as the tables hold it: microseconds since 1970-01-01 UTC, and a clock that is handed in, never reached for.
+//! Time in the tables: microseconds since 1970-01-01 UTC, and a clock passed as an argument.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -81,13 +81,13 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Where a room gets the time from. `weir` hands in the system's clock, tests a [`FixedClock`].
+/// Source of the current time: the system clock in `weir`, a [`FixedClock`] in tests.
 pub trait Clock: Send + Sync {
     /// The time now, UTC.
     fn now(&self) -> Micros;
 }
 
-/// A clock that stands still until it is set: for tests and replays.
+/// A clock that only changes when it is set: for tests and replays.
 #[derive(Debug, Default)]
 pub struct FixedClock(std::sync::atomic::AtomicI64);
 
@@ -97,7 +97,7 @@ impl FixedClock {
         Self(std::sync::atomic::AtomicI64::new(now.0))
     }
 
-    /// Moves the hands to `now`.
+    /// Sets the clock to `now`.
     pub fn set(&self, now: Micros) {
         self.0.store(now.0, std::sync::atomic::Ordering::SeqCst);
     }

@@ -1,15 +1,16 @@
-//! What every row means: one spec per table gives the row type, the Arrow schema, the docs page and the UI's schema.
+//! What every row means: one spec per table gives the row type, the Arrow schema, the docs page and
+//! the UI's schema.
 //!
-//! This room does no I/O and depends on no other room; every other room depends on it. A table is one file under
-//! `spec/` and one name in [`TABLES`]. What the rooms hand to each other ([`Parcel`], [`LogSource`], [`Micros`])
-//! lives here too, because a star has only one centre.
+//! This crate does no I/O and depends on no other crate of weir; every other one depends on it. A
+//! table is one file under `spec/` and one line in `spec/mod.rs`. Types that crates exchange
+//! ([`Parcel`], [`LogSource`], [`Micros`]) live here too.
 
 #[macro_use]
 mod table;
 
 mod clock;
-mod copied;
-mod late;
+mod copied_rows;
+mod lazy_builder;
 mod log_source;
 mod nearest;
 mod parcel;
@@ -17,10 +18,10 @@ mod spec;
 mod unit;
 
 pub use clock::{Clock, FixedClock, Micros};
-pub use copied::{CopiedRows, LogPosition};
-pub use late::{is_null_column, null_column};
+pub use copied_rows::{CopiedRows, LogPosition};
+pub use lazy_builder::{is_null_column, null_column};
 pub use log_source::{JsonEscape, LogFormat, LogSource, Program};
-pub use nearest::nearest;
+pub use nearest::{edit_distance, nearest};
 pub use parcel::{Batch, DecodeError, Parcel, StreamId, StreamRange};
 pub use spec::*;
 pub use table::{Column, ColumnBuilder, DataKind, Kind, Rows, TableSpec, kind};

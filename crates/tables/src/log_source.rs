@@ -1,10 +1,11 @@
-//! What is known of a log file before a line of it is read: which program writes it, and in which format.
+//! Log sources: path, writing program and line format, known before a line is read.
 //!
-//! `collect` finds sources (in nginx's own configuration, say), `parse` makes a line parser from the format.
+//! `collect` discovers sources (in nginx's own configuration, for example), `parse` makes a line
+//! parser from the format.
 
 use std::path::PathBuf;
 
-/// The program that writes a log. Decides the tier of the rows made of it.
+/// The program that writes a log. Decides the tier of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Program {
     /// nginx.
@@ -22,7 +23,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The name as it stands in the column `program`.
+    /// The value of the column `program`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -47,10 +48,11 @@ pub enum JsonEscape {
     None,
 }
 
-/// How the lines of a source are laid out.
+/// Line format of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LogFormat {
-    /// An nginx `log_format`: its text with `$variables`, joined, and its escape mode. JSON when it starts with `{`.
+    /// An nginx `log_format`: its text with `$variables`, joined, and its escape mode. JSON when it
+    /// starts with `{`.
     NginxTemplate {
         /// The format text, for example `$remote_addr - $remote_user [$time_local] …`.
         template: String,
@@ -62,33 +64,51 @@ pub enum LogFormat {
         /// The format text, for example `%h %l %u %t "%r" %>s %b`.
         template: String,
     },
-    /// nginx's and Apache's `combined`; `common` lines are taken too.
+    /// nginx's and Apache's `combined`; `common` lines are accepted too.
     Combined,
-    /// One JSON object a line, keys as they come.
+    /// One JSON object per line, with any keys.
     Json,
     /// HAProxy's `option httplog` (also behind a syslog header).
     HaproxyHttp,
     /// RFC 3164 or RFC 5424 lines as syslog daemons write them.
     Syslog,
-    /// One JSON object a line as `journalctl -o json` prints them.
+    /// One JSON object per line as `journalctl -o json` prints it.
     Journal,
     /// nginx's `error_log`.
     NginxError,
     /// Apache's `ErrorLog`.
     ApacheError,
-    /// Look at each line: JSON, combined, syslog, else plain text.
+    /// Detect the format of each line: JSON, combined, syslog, else plain text.
     Auto,
 }
 
-/// A log to be read: where it is, who writes it, how its lines look.
+impl LogFormat {
+    /// The format's name, as in the column `reject.parser` and in pipeline files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NginxTemplate { .. } => "nginx_template",
+            Self::ApacheTemplate { .. } => "apache_template",
+            Self::Combined => "combined",
+            Self::Json => "json",
+            Self::HaproxyHttp => "haproxy_http",
+            Self::Syslog => "syslog",
+            Self::Journal => "journal",
+            Self::NginxError => "nginx_error",
+            Self::ApacheError => "apache_error",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+/// A log to read: its path, program and line format.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LogSource {
     /// A path, or a glob with `*` and `?` in its last component. For the journal: its directory.
     pub path: PathBuf,
-    /// Who writes it.
+    /// The program that writes it.
     pub program: Program,
-    /// How its lines look.
+    /// Line format.
     pub format: LogFormat,
-    /// Where this was learnt, for a person: `/etc/nginx/nginx.conf:31`, `--tail`.
+    /// Where the source is configured, for people: `/etc/nginx/nginx.conf:31`, `--tail`.
     pub found_in: String,
 }

@@ -1,7 +1,7 @@
-//! What travels from a collector to the store: record batches of several tables, and the stretch of a stream they
-//! were made of. Encoded form: `docs/formats/parcel.md`.
+//! Parcels: record batches on their path from a collector to the store, with the range of the
+//! stream that they were made of. Encoded form: `docs/formats/parcel.md`.
 //!
-//! The same bytes go over the wire and into the write-ahead log, so a hub never encodes again.
+//! The same bytes go over the network and into the write-ahead log, so a hub never encodes again.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::TableSpec;
 pub struct StreamId(pub u128);
 
 impl StreamId {
-    /// The first 52 bits: the column `stream` of tables. As a number it costs less than text, and it is exact in JSON.
+    /// The first 52 bits: the column `stream` of tables. Cheaper than text, and exact in JSON.
     pub fn short(self) -> i64 {
         i64::try_from(self.0 >> 76).expect("52 bits are left")
     }
@@ -31,14 +31,14 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// The stretch `[from, to)` of a stream, in the stream's own unit (bytes for files).
+/// The range `[from, to)` of a stream, in the stream's own unit (bytes for files).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRange {
-    /// Which stream.
+    /// The stream.
     pub stream: StreamId,
-    /// First position that the rows cover.
+    /// First position covered by the rows.
     pub from: u64,
-    /// First position that they do not cover.
+    /// First position after the rows.
     pub to: u64,
 }
 
@@ -51,10 +51,10 @@ pub struct Batch {
     pub rows: RecordBatch,
 }
 
-/// Rows that become durable together with the position of the stream they came from, or not at all.
+/// Rows that become durable together with the position of their stream, or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct Parcel {
-    /// The stretch of a stream that the rows were made of; `None` for what cannot be read again.
+    /// The range of a stream that the rows were made of; `None` if it cannot be read again.
     pub range: Option<StreamRange>,
     /// Rows by table. A table may occur more than once.
     pub batches: Vec<Batch>,
@@ -66,38 +66,38 @@ impl Parcel {
         self.batches.iter().map(|batch| batch.rows.num_rows()).sum()
     }
 
-    /// The encoded form, version 2; `compress` packs it with LZ4. Columns without a value are left out.
+    /// Encodes as version 2, LZ4-compressed with `compress`. Columns without a value are left out.
     pub fn encode(&self, compress: bool) -> Vec<u8> {
-        SCRATCH.with_borrow_mut(|Scratch { content, packed }| {
+        BUFFERS.with_borrow_mut(|EncodeBuffers { content, packed }| {
             content.clear();
             for batch in &self.batches {
                 encode_batch(batch, content);
             }
-            let mut out = self.head(2, if compress { PACKED } else { 0 });
+            let mut out = self.head(2, compress);
             out.extend_from_slice(&(content.len() as u64).to_le_bytes());
             if compress {
                 packed.resize(lz4_flex::block::get_maximum_output_size(content.len()), 0);
                 let length = lz4_flex::block::compress_into(content, packed)
-                    .expect("there is room for what cannot be packed");
+                    .expect("the buffer holds incompressible content too");
                 out.reserve_exact(length + 4);
                 out.extend_from_slice(&packed[..length]);
             } else {
-                // So that the content begins at a multiple of 8.
+                // Align the content to 8 bytes.
                 out.reserve_exact(2 + content.len() + 4);
                 out.extend_from_slice(&[0; 2]);
                 out.extend_from_slice(content);
             }
-            content.truncate(SCRATCH_BYTES_MAX);
-            content.shrink_to(SCRATCH_BYTES_MAX);
-            packed.truncate(SCRATCH_BYTES_MAX);
-            packed.shrink_to(SCRATCH_BYTES_MAX);
-            sealed(out)
+            content.truncate(BUFFER_BYTES_MAX);
+            content.shrink_to(BUFFER_BYTES_MAX);
+            packed.truncate(BUFFER_BYTES_MAX);
+            packed.shrink_to(BUFFER_BYTES_MAX);
+            with_checksum(out)
         })
     }
 
-    /// The encoded form that receivers without version 2 read.
+    /// Encodes for receivers that do not support version 2.
     pub fn encode_version_1(&self) -> Vec<u8> {
-        let mut out = self.head(1, 0);
+        let mut out = self.head(1, false);
         for batch in &self.batches {
             push_name(batch, &mut out);
             let at = out.len();
@@ -106,10 +106,11 @@ impl Parcel {
             let length = (out.len() - at - 8) as u64;
             out[at..at + 8].copy_from_slice(&length.to_le_bytes());
         }
-        sealed(out)
+        with_checksum(out)
     }
 
-    fn head(&self, version: u8, flags: u8) -> Vec<u8> {
+    fn head(&self, version: u8, is_packed: bool) -> Vec<u8> {
+        let flags = if is_packed { PACKED } else { 0 };
         let mut out = Vec::with_capacity(HEAD_BYTES);
         out.extend_from_slice(MAGIC);
         out.push(version);
@@ -122,19 +123,19 @@ impl Parcel {
         out
     }
 
-    /// Reads what [`Parcel::encode`] wrote.
+    /// Decodes the output of [`Parcel::encode`].
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes are not a parcel of this version, are cut off or damaged, or name an
-    /// unknown table.
+    /// [`DecodeError`] when the bytes are not a parcel of a known version, are truncated or
+    /// damaged, or name an unknown table.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::decode_chosen(bytes, |_| true)
     }
 
-    /// Reads the rows of one table and passes over all others.
+    /// Decodes the rows of one table and skips all others.
     ///
     /// # Errors
-    /// As [`Parcel::decode`], except that nothing is said about batches of other tables.
+    /// As [`Parcel::decode`], but batches of other tables are not checked.
     pub fn decode_table(bytes: &[u8], table: &TableSpec) -> Result<Self, DecodeError> {
         Self::decode_chosen(bytes, |name| name == table.name)
     }
@@ -145,15 +146,15 @@ impl Parcel {
     ) -> Result<Self, DecodeError> {
         let version = bytes.strip_prefix(MAGIC).and_then(|rest| rest.first().copied());
         let Some(version @ 1..=2) = version else {
-            return Err(DecodeError("does not begin with `WPCL` and version 1 or 2".into()));
+            return Err(DecodeError("does not start with `WPCL` and version 1 or 2".into()));
         };
-        let (body, checksum) = bytes.split_last_chunk::<4>().ok_or_else(DecodeError::cut)?;
+        let (body, checksum) = bytes.split_last_chunk::<4>().ok_or_else(DecodeError::truncated)?;
         if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {
             return Err(DecodeError("fails its checksum".into()));
         }
-        // Arrow's reader panics on some lies about lengths; the checksum does not keep a hostile sender out.
+        // Arrow's reader panics on some false lengths, and a hostile sender can forge the checksum.
         std::panic::catch_unwind(|| Self::decode_body(body, version, is_chosen))
-            .unwrap_or_else(|_| Err(DecodeError("holds lengths that are not true".into())))
+            .unwrap_or_else(|_| Err(DecodeError("holds false lengths".into())))
     }
 
     fn decode_body(
@@ -161,7 +162,7 @@ impl Parcel {
         version: u8,
         is_chosen: impl Fn(&str) -> bool,
     ) -> Result<Self, DecodeError> {
-        let mut rest = Cut(&body[MAGIC.len() + 1..]);
+        let mut rest = ByteReader(&body[MAGIC.len() + 1..]);
         let flags = rest.take(1)?[0];
         let stream = StreamId(u128::from_le_bytes(rest.array()?));
         let (from, to) = (rest.length()?, rest.length()?);
@@ -171,7 +172,7 @@ impl Parcel {
             let content = Buffer::from(rest.0);
             decode_batches(&content, count, 1, is_chosen, &mut batches)?;
         } else {
-            let content = Buffer::from_vec(unpacked(&mut rest, flags)?);
+            let content = Buffer::from_vec(unpack(&mut rest, flags)?);
             decode_batches(&content, count, ALIGNMENT, is_chosen, &mut batches)?;
         }
         let range = (flags & HAS_RANGE != 0).then_some(StreamRange { stream, from, to });
@@ -179,40 +180,40 @@ impl Parcel {
     }
 }
 
-/// What a thread encodes with; kept, because a parcel comes many times a second.
+/// Encoding buffers of a thread, reused because parcels are frequent.
 #[derive(Default)]
-struct Scratch {
+struct EncodeBuffers {
     content: Vec<u8>,
     packed: Vec<u8>,
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static BUFFERS: RefCell<EncodeBuffers> = RefCell::default();
 }
 
-/// More than this is given back after a large parcel.
-const SCRATCH_BYTES_MAX: usize = 512 << 10;
+/// Bytes of each buffer that are kept after a large parcel.
+const BUFFER_BYTES_MAX: usize = 512 << 10;
 
-/// Up to the content of version 2.
+/// Bytes before the content of version 2.
 const HEAD_BYTES: usize = 54;
 
-/// What every parcel begins with; the version follows.
+/// Magic number of a parcel, followed by the version.
 const MAGIC: &[u8] = b"WPCL";
 
 /// Flags of the head.
 const HAS_RANGE: u8 = 1;
 const PACKED: u8 = 2;
 
-/// In version 2 Arrow's streams begin at multiples of this, so that columns are used where they lie.
+/// Alignment of Arrow streams in version 2, so that columns are read without a copy.
 const ALIGNMENT: usize = 8;
 
-/// More than this no parcel has, packed or not.
+/// Largest content of a parcel, uncompressed.
 const CONTENT_BYTES_MAX: u64 = 256 << 20;
 
-/// LZ4 cannot pack better than this: a length that is announced has to be paid for.
+/// LZ4's best compression ratio: an announced length above it is false.
 const PACKED_RATIO_MAX: u64 = 255;
 
-fn sealed(mut out: Vec<u8>) -> Vec<u8> {
+fn with_checksum(mut out: Vec<u8>) -> Vec<u8> {
     out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
     out
 }
@@ -234,20 +235,20 @@ fn encode_batch(batch: &Batch, out: &mut Vec<u8>) {
     out[at..at + 8].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The content of a parcel of version 2.
-fn unpacked(rest: &mut Cut<'_>, flags: u8) -> Result<Vec<u8>, DecodeError> {
+/// Content of a version 2 parcel, uncompressed.
+fn unpack(rest: &mut ByteReader<'_>, flags: u8) -> Result<Vec<u8>, DecodeError> {
     let length = rest.length()?;
     if flags & PACKED == 0 {
         rest.take(2)?;
         let is_whole = rest.0.len() as u64 == length;
-        return if is_whole { Ok(rest.0.to_vec()) } else { Err(DecodeError::cut()) };
+        return if is_whole { Ok(rest.0.to_vec()) } else { Err(DecodeError::truncated()) };
     }
     if length > CONTENT_BYTES_MAX.min(rest.0.len() as u64 * PACKED_RATIO_MAX) {
         return Err(DecodeError("announces more content than it can hold".into()));
     }
-    let length = usize::try_from(length).map_err(|_| DecodeError::cut())?;
+    let length = usize::try_from(length).map_err(|_| DecodeError::truncated())?;
     lz4_flex::block::decompress(rest.0, length)
-        .map_err(|error| DecodeError(format!("is packed wrongly: {error}")))
+        .map_err(|error| DecodeError(format!("cannot be decompressed: {error}")))
 }
 
 fn decode_batches(
@@ -257,11 +258,11 @@ fn decode_batches(
     is_chosen: impl Fn(&str) -> bool,
     batches: &mut Vec<Batch>,
 ) -> Result<(), DecodeError> {
-    let mut rest = Cut(content);
+    let mut rest = ByteReader(content);
     for _ in 0..count {
         let name_length = usize::from(rest.take(1)?[0]);
         let name = String::from_utf8_lossy(rest.take(name_length)?).into_owned();
-        let length = usize::try_from(rest.length()?).map_err(|_| DecodeError::cut())?;
+        let length = usize::try_from(rest.length()?).map_err(|_| DecodeError::truncated())?;
         let at = content.len() - rest.0.len();
         rest.take(at.next_multiple_of(alignment) - at)?;
         let start = content.len() - rest.0.len();
@@ -271,22 +272,22 @@ fn decode_batches(
         }
         let table = crate::table(&name)
             .ok_or_else(|| DecodeError(format!("names the unknown table `{name}`")))?;
-        let describe = |error| DecodeError(format!("holds a broken batch of `{name}`: {error}"));
         let stream = content.slice_with_length(start, length);
-        for rows in ipc::read_stream(table, &stream).map_err(describe)? {
-            batches.push(Batch { table, rows });
-        }
+        let decoded = ipc::read_stream(table, &stream).map_err(|error| {
+            DecodeError(format!("holds a malformed batch of `{name}`: {error}"))
+        })?;
+        batches.extend(decoded.into_iter().map(|rows| Batch { table, rows }));
     }
     Ok(())
 }
 
-/// Why bytes are not a parcel; reads after "the parcel".
+/// Why bytes are not a valid parcel; the text follows "the parcel".
 #[derive(Debug, PartialEq, Eq)]
 pub struct DecodeError(pub String);
 
 impl DecodeError {
-    fn cut() -> Self {
-        Self("ends before its content does".into())
+    fn truncated() -> Self {
+        Self("is truncated".into())
     }
 }
 
@@ -298,12 +299,12 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-struct Cut<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Cut<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         if length > self.0.len() {
-            return Err(DecodeError::cut());
+            return Err(DecodeError::truncated());
         }
         let (head, tail) = self.0.split_at(length);
         self.0 = tail;
@@ -350,11 +351,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_cannot_announce_more_than_it_holds() {
+    fn compressed_content_cannot_announce_more_than_it_holds() {
         let mut bytes = parcel().encode(true);
         bytes[46..54].copy_from_slice(&(200_u64 << 20).to_le_bytes());
         bytes.truncate(bytes.len() - 4);
-        let error = Parcel::decode(&sealed(bytes)).expect_err("a lie");
+        let error = Parcel::decode(&with_checksum(bytes)).expect_err("a false length");
         assert_eq!(error.0, "announces more content than it can hold");
     }
 
@@ -370,13 +371,13 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_changed_bytes_are_an_error_and_never_a_panic() {
+    fn truncated_or_changed_bytes_are_an_error_and_never_a_panic() {
         for bytes in [parcel().encode(false), parcel().encode(true), parcel().encode_version_1()] {
-            cut_and_change(&bytes);
+            check_corruption(&bytes);
         }
     }
 
-    fn cut_and_change(bytes: &[u8]) {
+    fn check_corruption(bytes: &[u8]) {
         for length in 0..bytes.len() {
             assert!(Parcel::decode(&bytes[..length]).is_err());
         }
@@ -385,9 +386,9 @@ mod tests {
             let at = u.choose_index(broken.len())?;
             broken[at] ^= u.arbitrary::<u8>()?;
             assert_eq!(Parcel::decode(&broken).is_ok(), broken == bytes);
-            // As somebody would who knows the checksum.
+            // A hostile sender computes the right checksum.
             broken.truncate(broken.len() - 4);
-            drop(Parcel::decode(&sealed(broken)));
+            drop(Parcel::decode(&with_checksum(broken)));
             Ok(())
         });
     }

@@ -1,7 +1,7 @@
-//! The shape of a table: columns with kinds, and the `table!` macro that makes row type and builder of a spec.
+//! Table specs: columns with kinds, and the `table!` macro that generates row type and builder.
 //!
-//! A row struct borrows its text (`Request<'a>`), the builder copies it into Arrow arrays; so a parser can point
-//! into the line it reads and nothing is copied twice.
+//! A row struct borrows its text (`Request<'a>`) and the builder copies it into Arrow arrays, so a
+//! parser can point into the line it reads and nothing is copied twice.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -11,7 +11,7 @@ use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeU
 
 use crate::null_column;
 
-/// What a column holds.
+/// Data type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataKind {
     /// Microseconds since 1970 UTC.
@@ -24,12 +24,12 @@ pub enum DataKind {
     Float,
     /// True or false.
     Flag,
-    /// Text keys to text values: what came without a column of its own.
+    /// Text keys to text values: fields without a column.
     Attrs,
 }
 
 impl DataKind {
-    /// The Arrow type that stores it.
+    /// The Arrow type.
     pub fn data_type(self) -> DataType {
         match self {
             Self::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
@@ -41,7 +41,7 @@ impl DataKind {
         }
     }
 
-    /// The name that docs and the API print.
+    /// The name in docs and API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Time => "timestamp",
@@ -67,30 +67,30 @@ pub struct Column {
     pub id: i32,
     /// Snake case, unit last.
     pub name: &'static str,
-    /// What it holds.
+    /// Data type.
     pub kind: DataKind,
     /// Whether NULL (not measured) can occur.
     pub is_nullable: bool,
-    /// One or two sentences: what, where from, when NULL.
+    /// One or two sentences: meaning, origin, and when it is NULL.
     pub doc: &'static str,
 }
 
-/// A table: everything that docs, schema, store and UI need to know of it.
+/// A table: everything that docs, schema, store and UI need.
 #[derive(Clone, Copy, Debug)]
 pub struct TableSpec {
     /// Singular noun.
     pub name: &'static str,
-    /// What it is, one sentence.
+    /// One sentence about the table.
     pub doc: &'static str,
-    /// What one row stands for.
+    /// Meaning of one row.
     pub grain: &'static str,
-    /// Where the rows come from.
+    /// Origin of the rows.
     pub source: &'static str,
     /// Columns that the store sorts files by, most significant first.
     pub sort: &'static [&'static str],
-    /// Columns of identities: the store's files can be asked which blocks of rows hold a whole value.
+    /// Columns of ids: files index which blocks of rows hold a whole value.
     pub ids: &'static [&'static str],
-    /// Columns of text: the store's files can be asked which blocks of rows hold a word or a part of one.
+    /// Columns of text: files index which blocks of rows hold a word or part of a word.
     pub words: &'static [&'static str],
     /// All columns; `ts` and `host` come first.
     pub columns: &'static [Column],
@@ -99,7 +99,7 @@ pub struct TableSpec {
 impl TableSpec {
     /// The Arrow schema; field ids are in the metadata under `PARQUET:field_id`.
     pub fn schema(&self) -> SchemaRef {
-        // Every batch and every query wants one: they are built once.
+        // Every batch and every query needs one, so they are built once.
         static SCHEMAS: LazyLock<HashMap<&str, SchemaRef>> = LazyLock::new(|| {
             crate::TABLES.iter().map(|spec| (spec.name, spec.new_schema())).collect()
         });
@@ -110,19 +110,19 @@ impl TableSpec {
         Arc::new(Schema::new(self.columns.iter().map(Column::field).collect::<Vec<_>>()))
     }
 
-    /// The rows in the table's own schema. Columns are found by name: order does not matter, columns unknown here are
-    /// dropped, missing ones become NULL.
+    /// Converts rows to the table's own schema. Columns are matched by name: order does not matter,
+    /// unknown columns are dropped, missing ones become NULL.
     ///
     /// # Errors
-    /// When a column that cannot be NULL is missing, or a column has another type.
+    /// When a column that is not nullable is missing, or a column has another type.
     pub fn fit(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         let schema = self.schema();
-        let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
+        let fields = schema.fields().iter();
+        let columns = fields.map(|field| match rows.column_by_name(field.name()) {
             Some(column) => Arc::clone(column),
             None => null_column(field.data_type(), rows.num_rows()),
-        };
-        let columns = schema.fields().iter().map(column).collect();
-        RecordBatch::try_new(schema, columns)
+        });
+        RecordBatch::try_new(Arc::clone(&schema), columns.collect())
     }
 
     /// The column called `name`, or `None`.
@@ -131,11 +131,12 @@ impl TableSpec {
     }
 }
 
-/// Keys and values of maps have field ids from here on, two for each id of a column.
+/// First field id of map keys and values, two for each column id.
 const MAP_IDS: i32 = 100_000;
 
 impl Column {
-    /// The Parquet field ids of the keys and of the values of a map: no column has them. `None` for other kinds.
+    /// The Parquet field ids of a map's keys and values, distinct from column ids; `None` for
+    /// others.
     pub fn map_ids(&self) -> Option<(i32, i32)> {
         let first = MAP_IDS + 2 * self.id;
         (self.kind == DataKind::Attrs).then_some((first, first + 1))
@@ -150,7 +151,7 @@ impl Column {
 
 /// A builder of rows of one table.
 pub trait Rows: Default + Send {
-    /// The table that the rows belong to.
+    /// The table of the rows.
     const SPEC: &'static TableSpec;
 
     /// Rows pushed since the last [`Rows::finish`].
@@ -161,17 +162,18 @@ pub trait Rows: Default + Send {
         self.len() == 0
     }
 
-    /// The rows so far as one record batch with the table's schema; the builder is empty afterwards.
+    /// The rows so far as one record batch with the table's schema; the builder is empty
+    /// afterwards.
     fn finish(&mut self) -> RecordBatch;
 }
 
-/// How one kind of column is held in a row and appended to an Arrow builder.
+/// A kind of column: its value in a row, and its Arrow builder.
 pub trait Kind {
     /// The value in a row struct.
     type Value<'a>: Copy + Default;
-    /// What gathers the values.
+    /// The builder of the column.
     type Builder: ColumnBuilder;
-    /// The kind of data.
+    /// The data type.
     const DATA: DataKind;
     /// Whether the value is an `Option`.
     const IS_NULLABLE: bool;
@@ -181,13 +183,13 @@ pub trait Kind {
     fn append(builder: &mut Self::Builder, value: Self::Value<'_>);
 }
 
-/// Gathers the values of one column.
+/// Builds one column.
 pub trait ColumnBuilder {
     /// The values so far; the builder is empty afterwards.
     fn finish(&mut self) -> ArrayRef;
 }
 
-/// The kinds that specs name: `Time`, `Text`, `Int`, `Float`, `Flag`, `Attrs`, and `Opt…` where NULL can occur.
+/// Kinds used in specs: `Time`, `Text`, `Int`, `Float`, `Flag`, `Attrs`, and `Opt…` if nullable.
 pub mod kind {
     use arrow_array::builder::{
         BooleanBuilder, Float64Builder, Int64Builder, MapBuilder, MapFieldNames, StringBuilder,
@@ -197,7 +199,7 @@ pub mod kind {
 
     use super::{DataKind, Kind};
     use crate::Micros;
-    use crate::late::Late;
+    use crate::lazy_builder::LazyBuilder;
 
     macro_rules! kinds {
         ($($(#[$doc:meta])* $plain:ident $opt:ident = $data:ident, $value:ty, $builder:ty, $make:expr, $get:expr;)+) => {$(
@@ -219,14 +221,14 @@ pub mod kind {
             }
             impl Kind for $opt {
                 type Value<'a> = Option<$value>;
-                type Builder = Late<$builder>;
+                type Builder = LazyBuilder<$builder>;
                 const DATA: DataKind = DataKind::$data;
                 const IS_NULLABLE: bool = true;
-                fn builder() -> Late<$builder> { Late::new(DataKind::$data, $make) }
+                fn builder() -> LazyBuilder<$builder> { LazyBuilder::new(DataKind::$data, $make) }
                 #[inline]
-                fn append(builder: &mut Late<$builder>, value: Self::Value<'_>) {
+                fn append(builder: &mut LazyBuilder<$builder>, value: Self::Value<'_>) {
                     match value {
-                        Some(value) => builder.begun().append_value($get(value)),
+                        Some(value) => builder.filled().append_value($get(value)),
                         None => builder.append_null(),
                     }
                 }
@@ -244,11 +246,11 @@ pub mod kind {
         Int OptInt = Int, i64, Int64Builder, Int64Builder::new(), std::convert::identity;
         /// A float.
         Float OptFloat = Float, f64, Float64Builder, Float64Builder::new(), std::convert::identity;
-        /// A claim that is true or false.
+        /// True or false.
         Flag OptFlag = Flag, bool, BooleanBuilder, BooleanBuilder::new(), std::convert::identity;
     }
 
-    /// Keys and values that have no column of their own, in their order; empty when there are none.
+    /// Fields without a column, as keys and values in their order; may be empty.
     #[derive(Debug)]
     pub struct Attrs;
 
@@ -276,7 +278,7 @@ pub mod kind {
     }
 }
 
-/// Declares a table: row struct, builder and spec. `ids` and `words` may be left out.
+/// Declares a table: row struct, builder and spec. `ids` and `words` are optional.
 ///
 /// ```text
 /// table! {
@@ -368,9 +370,11 @@ macro_rules! table {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::cast::AsArray;
-    use expect_test::expect;
+    use std::collections::HashSet;
 
+    use arrow_array::cast::AsArray;
+
+    use crate::spec::FILES;
     use crate::{DataKind, Log, LogRows, Micros, Rows, TABLES};
 
     #[test]
@@ -408,7 +412,7 @@ mod tests {
             ids.dedup();
             assert_eq!(ids.len(), names.len(), "field ids of {} repeat", spec.name);
             for sort in spec.sort {
-                assert!(names.contains(sort), "{} sorts by `{sort}`, which it has not", spec.name);
+                assert!(names.contains(sort), "{} has no column `{sort}` to sort by", spec.name);
             }
             for name in spec.ids.iter().chain(spec.words) {
                 let kind = spec.column(name).map(|column| column.kind);
@@ -417,7 +421,7 @@ mod tests {
             for column in spec.columns {
                 assert!(
                     column.doc.ends_with('.') || column.doc.ends_with('…'),
-                    "{}.{}: the doc is no sentence",
+                    "{}.{}: the doc is not a sentence",
                     spec.name,
                     column.name
                 );
@@ -426,8 +430,9 @@ mod tests {
     }
 
     #[test]
-    fn table_list_is_known() {
+    fn every_table_is_named_after_its_file_and_once() {
         let names: Vec<&str> = TABLES.iter().map(|spec| spec.name).collect();
-        expect!["request log reject log_gap finding listener tcp_stat tcp_state tcp_accept tcp_peer sock_stat net_dev softnet_stat cpu_stat pressure mem_stat cgroup_stat disk_stat filesystem process_stat raid qdisc nic_stat conntrack_stat deleted_file idle_close clock_stat resolver_probe certificate name_probe db_server db_replica kmsg sysctl config_directive host_info collector_run ship agent_link tcp_conn wire_request wire_slice metric span intake_run intake_batch output_run edge_refusal edge_backend edge_listener edge_certificate beacon slow_query measure threshold_proposal judgement setting_trial"].assert_eq(&names.join(" "));
+        assert_eq!(names, FILES);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
     }
 }

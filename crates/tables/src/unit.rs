@@ -1,8 +1,9 @@
-//! Units are the last word of a column's name; this turns the name into the unit that docs and UI print.
+//! Units of columns: the last word of a column's name decides the unit that docs and UI print.
 
-/// The unit of a column by its name: `"s"`, `"B"`, `"ratio"`, `"count"`, `"ts"` or `""` (a name or an identity).
+/// The unit in a column's name: `"s"`, `"B"`, `"ratio"`, `"count"`, `"ts"`, or `""` for names and
+/// ids.
 ///
-/// `read_seconds_total` is a counter of seconds, so `_total` is taken off first.
+/// `read_seconds_total` is a counter of seconds, so `_total` is stripped first.
 pub fn unit_of(column: &str) -> &'static str {
     let is_counter = column.ends_with("_total");
     let base = column.strip_suffix("_total").unwrap_or(column);

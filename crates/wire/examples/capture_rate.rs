@@ -1,17 +1,18 @@
-//! How fast a capture, or text of tcpdump with `-tt`, is read: `cargo run -p weir-wire --example capture_rate FILE [THREADS]`.
+//! Measures how fast a capture, or `tcpdump -tt` text, is read: `cargo run -p weir-wire --example
+//! capture_rate FILE [THREADS]`.
 //!
-//! Five readings; each prints packets a second of wall clock and of processor time (of all threads), and bytes of the
-//! file a second of processor time.
+//! Five runs; each prints packets per second of wall-clock and of CPU time (all threads), and bytes
+//! per second of CPU time.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use weir_wire::text::{Lines, TextReader};
-use weir_wire::{Capture, Format, Input, Model, Options};
+use weir_wire::text::{LineReader, TextReader};
+use weir_wire::{Capture, CaptureFormat, CaptureInput, Model, ModelOptions};
 
-/// Seconds on the processor so far, of all threads.
+/// CPU seconds of all threads so far.
 fn on_cpu() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(now).unwrap_or_default().as_secs_f64()
@@ -23,12 +24,12 @@ fn main() {
     let threads = args.next().and_then(|text| text.parse().ok()).unwrap_or(1);
     let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
     for _ in 0..5 {
-        let input = Input::open(Path::new(&path)).expect("it can be opened");
-        let mut model = Model::new(Options { threads, ..Options::default() }, None);
+        let input = CaptureInput::open(Path::new(&path)).expect("it can be opened");
+        let mut model = Model::new(ModelOptions { threads, ..ModelOptions::default() }, None);
         let (begin, cpu) = (Instant::now(), on_cpu());
-        if input.format() == Format::Text {
+        if input.format() == CaptureFormat::Text {
             let mut reader = TextReader::new(Box::new(|_| Some(0)), 0, 1);
-            let mut lines = Lines::new(b"", input);
+            let mut lines = LineReader::new(b"", input);
             while reader.feed(&mut lines, &mut model).expect("it can be read").is_some() {}
         } else {
             let mut capture = Capture::new(input).expect("it is a capture");

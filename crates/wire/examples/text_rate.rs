@@ -1,13 +1,15 @@
-//! How many lines of tcpdump a second one core turns into packets: `cargo run -p weir-wire --example text_rate [LINES]`.
+//! Measures how many lines of tcpdump per second one core turns into packets: `cargo run -p
+//! weir-wire --example text_rate [LINES]`.
 //!
-//! Each style is read five times and the median is printed; times are those on the CPU (`/proc/self/schedstat`), so that
-//! a busy machine does not change them much. The lines are made here: 2,000 connections, keep-alive, from a fixed seed.
+//! Each style is read five times and the median printed; times are CPU times
+//! (`/proc/self/schedstat`), so that a busy machine changes them little. The lines are generated:
+//! 2,000 keep-alive connections from a fixed seed.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
 
 use std::fmt::Write as _;
 
-use weir_wire::compat::{EndStamp, RequestOptions, Requests, StartStamp};
-use weir_wire::text::{Lines, LocalMinute, TextReader, Zone};
+use weir_wire::compat::{EndStamp, RequestExtractor, RequestOptions, StartStamp};
+use weir_wire::text::{LineReader, LocalMinute, TextReader, Zone};
 
 /// xorshift64*: the same lines on every machine.
 struct Random(u64);
@@ -55,13 +57,13 @@ fn zone() -> Zone {
     Box::new(|at: LocalMinute| Some(i64::from(at.hour) * 3600 + i64::from(at.minute) * 60))
 }
 
-/// Nanoseconds on the CPU so far.
+/// CPU nanoseconds so far.
 fn on_cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
 }
 
-fn measure(name: &str, text: &str, mut read: impl FnMut(&str) -> u64) {
+fn measure((name, text): (&str, &str), mut read: impl FnMut(&str) -> u64) {
     let mut spans: Vec<u64> = (0..5)
         .map(|_| {
             let begin = on_cpu();
@@ -82,22 +84,22 @@ fn measure(name: &str, text: &str, mut read: impl FnMut(&str) -> u64) {
 fn main() {
     let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     for style in ["-nnq", "-nnq -i any", "-nn"] {
-        measure(&format!("packets of {style}"), &lines(count, style), |text| {
+        measure((&format!("packets of {style}"), &lines(count, style)), |text| {
             let mut reader = TextReader::new(zone(), 0, 1);
-            let (mut lines, mut bytes) = (Lines::new(b"", text.as_bytes()), 0);
+            let (mut lines, mut bytes) = (LineReader::new(b"", text.as_bytes()), 0);
             while let Ok(Some(line)) = lines.next_line() {
                 bytes += reader.line(line).map_or(0, |packet| u64::from(packet.payload_length));
             }
             bytes
         });
     }
-    measure("pt-tcp-model, stage 1", &lines(count, "-nnq"), |text| {
+    measure(("pt-tcp-model, stage 1", &lines(count, "-nnq")), |text| {
         let options =
             RequestOptions { port: "80".to_owned(), start: StartStamp::Last, end: EndStamp::First };
-        let mut requests = Requests::new(options, zone(), 1);
+        let mut requests = RequestExtractor::new(options, zone(), 1);
         let mut out = Vec::with_capacity(1 << 20);
         let mut bytes = 0;
-        let mut lines = Lines::new(b"", text.as_bytes());
+        let mut lines = LineReader::new(b"", text.as_bytes());
         while let Ok(Some(line)) = lines.next_line() {
             assert!(requests.line(line, &mut out).is_ok(), "few sessions");
             if out.len() > 1 << 16 {

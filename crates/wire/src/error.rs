@@ -1,8 +1,8 @@
-//! What can go wrong before packets are seen; what is wrong with packets is counted instead ([`crate::skip`]).
+//! Errors of opening and reading captures. Bad packets are counted instead ([`crate::skip`]).
 
 use std::fmt;
 
-/// Why a capture cannot be read: what, on what, why, and what to do.
+/// Why a capture cannot be read, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireError {
     message: String,
@@ -19,7 +19,7 @@ impl WireError {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => "check the path for a typing mistake",
             std::io::ErrorKind::PermissionDenied => {
-                "captures made by root are readable for root: `chmod a+r` it, or run weir as root"
+                "captures made by root are readable by root only: `chmod a+r` the file, or run weir as root"
             }
             _ => "",
         };
@@ -48,17 +48,17 @@ impl WireError {
         )
     }
 
-    /// Whether there is nothing in it: some callers need nothing.
+    /// Whether the input is empty: some callers accept that.
     pub fn is_empty(&self) -> bool {
         self.is_empty
     }
 
-    /// What failed, on what, why.
+    /// What failed, on what, and why.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it; may be empty.
+    /// How to fix it; may be empty.
     pub fn hint(&self) -> &str {
         &self.hint
     }

@@ -1,43 +1,46 @@
-//! Which packets are looked at: the most used forms of tcpdump's filter (pcap-filter(7)), read and asked here.
+//! Packet filter: the common subset of tcpdump's filters (pcap-filter(7)), parsed and evaluated
+//! here.
 //!
 //! ```text
 //! host 192.0.2.1 and (port 80 or 443) and not src net 10.0.0.0/8
 //! tcp[tcpflags] & (tcp-syn|tcp-rst) != 0
 //! ```
-//! As there, `and` and `or` bind equally and from left to right, `not` binds tighter, and a value without a keyword takes
-//! that of the one before. Names of hosts are refused: whoever reads a capture elsewhere resolves something else.
+//! As in tcpdump, `and` and `or` bind equally from left to right, `not` binds tighter, and a value
+//! without a keyword takes the previous one. Host names are refused: they resolve differently on
+//! another host.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::packet::{Endpoint, Flags, Packet};
 
-/// A question that packets answer with yes or no.
+/// A predicate on packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter(Node);
+pub struct Filter(FilterNode);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
-    And(Box<Node>, Box<Node>),
-    Or(Box<Node>, Box<Node>),
-    Not(Box<Node>),
-    End(Way, Test),
+enum FilterNode {
+    And(Box<FilterNode>, Box<FilterNode>),
+    Or(Box<FilterNode>, Box<FilterNode>),
+    Not(Box<FilterNode>),
+    End(EndpointSide, EndpointTest),
     Family(bool),
-    /// Of these flags at least one is set, or none; or exactly `.2` of them are.
+    /// Mask of flags; whether at least one of them is set (or none); or, with a value, whether
+    /// exactly these are.
     Flags(u8, bool, Option<u8>),
     All,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum EndpointSide {
     Either,
     From,
     To,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Test {
-    /// Addresses whose first bits are these.
+enum EndpointTest {
+    /// Addresses with this prefix.
     Net {
         address: u128,
         mask: u128,
@@ -45,12 +48,12 @@ enum Test {
     Ports(u16, u16),
 }
 
-/// Why a filter cannot be used: what, where in the text, what would be right.
+/// Why a filter is invalid: what, where in the text, and what would be valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// Bytes before it.
+    /// Byte offset in the text.
     pub position: usize,
 }
 
@@ -62,9 +65,8 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Parentheses and negations in each other.
+/// Nested parentheses and negations.
 const DEPTH_MAX: u32 = 50;
-/// Words of one filter.
 const TOKENS_MAX: usize = 1000;
 
 impl std::str::FromStr for Filter {
@@ -81,28 +83,28 @@ impl std::str::FromStr for Filter {
         let node = parser.expression()?;
         match parser.peek() {
             None => Ok(Self(node)),
-            Some(word) => Err(parser.wrong(format!("`{word}` stands where `and` or `or` is due"))),
+            Some(word) => Err(parser.wrong(format!("expected `and` or `or`, found `{word}`"))),
         }
     }
 }
 
 impl Filter {
-    /// Whether the packet is looked at.
+    /// Whether the packet matches.
     pub fn matches(&self, packet: &Packet<'_>) -> bool {
         self.0.matches(packet)
     }
 }
 
-impl Node {
+impl FilterNode {
     fn matches(&self, packet: &Packet<'_>) -> bool {
         match self {
             Self::And(a, b) => a.matches(packet) && b.matches(packet),
             Self::Or(a, b) => a.matches(packet) || b.matches(packet),
             Self::Not(node) => !node.matches(packet),
-            Self::End(way, test) => match way {
-                Way::Either => test.matches(packet.from) || test.matches(packet.to),
-                Way::From => test.matches(packet.from),
-                Way::To => test.matches(packet.to),
+            Self::End(side, test) => match side {
+                EndpointSide::Either => test.matches(packet.from) || test.matches(packet.to),
+                EndpointSide::From => test.matches(packet.from),
+                EndpointSide::To => test.matches(packet.to),
             },
             Self::Family(is_six) => packet.from.ip().is_ipv6() == *is_six,
             Self::Flags(mask, is_set, None) => (packet.flags.0 & mask != 0) == *is_set,
@@ -114,7 +116,7 @@ impl Node {
     }
 }
 
-impl Test {
+impl EndpointTest {
     fn matches(self, end: Endpoint) -> bool {
         match self {
             Self::Net { address, mask } => end.address & mask == address,
@@ -125,7 +127,7 @@ impl Test {
 
 type Token<'a> = (usize, &'a str);
 
-/// Words, numbers and signs with their places.
+/// Words, numbers and signs with their offsets.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     const SIGNS: &[char] = &['(', ')', '!', '&', '|', '=', '[', ']'];
     let (mut out, mut at) = (Vec::new(), 0);
@@ -146,7 +148,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     out
 }
 
-/// Tests of tcpdump that are none here.
+/// Tests of tcpdump that are not supported.
 const UNSUPPORTED: [&str; 15] = [
     "udp",
     "icmp",
@@ -166,7 +168,7 @@ const UNSUPPORTED: [&str; 15] = [
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ValueKind {
     Host,
     Net,
     Port,
@@ -177,8 +179,8 @@ struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     end: usize,
-    /// What a value without a keyword is.
-    kind: Option<(Way, Kind)>,
+    /// Qualifiers of a value without a keyword.
+    kind: Option<(EndpointSide, ValueKind)>,
     depth: u32,
 }
 
@@ -199,36 +201,36 @@ impl<'a> Parser<'a> {
         is_there
     }
 
-    /// An error at the present word.
+    /// An error at the current word.
     fn wrong(&self, message: String) -> FilterError {
         let position = self.tokens.get(self.at).map_or(self.end, |(position, _)| *position);
         FilterError { message, position }
     }
 
-    fn expression(&mut self) -> Result<Node, FilterError> {
+    fn expression(&mut self) -> Result<FilterNode, FilterError> {
         let mut node = self.negation()?;
         loop {
             if self.take(&["and", "&&"]) {
-                node = Node::And(Box::new(node), Box::new(self.negation()?));
+                node = FilterNode::And(Box::new(node), Box::new(self.negation()?));
             } else if self.take(&["or", "||"]) {
-                node = Node::Or(Box::new(node), Box::new(self.negation()?));
+                node = FilterNode::Or(Box::new(node), Box::new(self.negation()?));
             } else {
                 return Ok(node);
             }
         }
     }
 
-    fn negation(&mut self) -> Result<Node, FilterError> {
+    fn negation(&mut self) -> Result<FilterNode, FilterError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.wrong("too many parentheses in each other".to_owned()));
+            return Err(self.wrong("parentheses are nested too deeply".to_owned()));
         }
         let node = if self.take(&["not", "!"]) {
-            Node::Not(Box::new(self.negation()?))
+            FilterNode::Not(Box::new(self.negation()?))
         } else if self.take(&["("]) {
             let node = self.expression()?;
             if !self.take(&[")"]) {
-                return Err(self.wrong("a `)` is missing".to_owned()));
+                return Err(self.wrong("missing `)`".to_owned()));
             }
             node
         } else {
@@ -238,9 +240,9 @@ impl<'a> Parser<'a> {
         Ok(node)
     }
 
-    fn primitive(&mut self) -> Result<Node, FilterError> {
+    fn primitive(&mut self) -> Result<FilterNode, FilterError> {
         match self.peek() {
-            None => return Err(self.wrong("the filter ends where a test is due".to_owned())),
+            None => return Err(self.wrong("expected a test at the end of the filter".to_owned())),
             Some(word) if UNSUPPORTED.contains(&word) => return Err(self.unknown()),
             Some("ip6") => return self.family(true),
             Some("ip") => return self.family(false),
@@ -248,110 +250,110 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 return self.flags();
             }
-            // Everything is TCP here; `tcp port 80` goes on with the port.
+            // Everything is TCP here; in `tcp port 80`, the port follows.
             Some("tcp") => {
                 self.at += 1;
                 if !matches!(self.peek(), Some("src" | "dst" | "port" | "portrange")) {
-                    return Ok(Node::All);
+                    return Ok(FilterNode::All);
                 }
             }
             Some(_) => {}
         }
-        let way = if self.take(&["src"]) {
-            // `src or dst` is what no word says as well.
-            self.either(&["dst"], Way::From)
+        let side = if self.take(&["src"]) {
+            // `src or dst` is the default.
+            self.either(&["dst"], EndpointSide::From)
         } else if self.take(&["dst"]) {
-            self.either(&["src"], Way::To)
+            self.either(&["src"], EndpointSide::To)
         } else {
-            Way::Either
+            EndpointSide::Either
         };
         let kind = match self.peek() {
-            Some("host") => Some(Kind::Host),
-            Some("net") => Some(Kind::Net),
-            Some("port") => Some(Kind::Port),
-            Some("portrange") => Some(Kind::PortRange),
+            Some("host") => Some(ValueKind::Host),
+            Some("net") => Some(ValueKind::Net),
+            Some("port") => Some(ValueKind::Port),
+            Some("portrange") => Some(ValueKind::PortRange),
             _ => None,
         };
         if let Some(kind) = kind {
             self.at += 1;
-            self.kind = Some((way, kind));
-        } else if way != Way::Either {
+            self.kind = Some((side, kind));
+        } else if side != EndpointSide::Either {
             // `src 192.0.2.1`
-            self.kind = Some((way, Kind::Host));
+            self.kind = Some((side, ValueKind::Host));
         } else if self.peek().is_some_and(|word| word.parse::<IpAddr>().is_ok()) && !self.is_net() {
-            let way = self.kind.map_or(Way::Either, |(way, _)| way);
-            self.kind = Some((way, Kind::Host));
+            let side = self.kind.map_or(EndpointSide::Either, |(side, _)| side);
+            self.kind = Some((side, ValueKind::Host));
         }
-        let Some((way, kind)) = self.kind else { return Err(self.unknown()) };
+        let Some((side, kind)) = self.kind else { return Err(self.unknown()) };
         let test = self.value(kind)?;
-        Ok(Node::End(way, test))
+        Ok(FilterNode::End(side, test))
     }
 
     fn is_net(&self) -> bool {
-        matches!(self.kind, Some((_, Kind::Net)))
+        matches!(self.kind, Some((_, ValueKind::Net)))
     }
 
-    fn either(&mut self, other: &[&str], alone: Way) -> Way {
+    fn either(&mut self, other: &[&str], alone: EndpointSide) -> EndpointSide {
         let follows = self.tokens.get(self.at + 1).is_some_and(|(_, word)| other.contains(word));
         if follows && matches!(self.peek(), Some("or" | "||")) {
             self.at += 2;
-            return Way::Either;
+            return EndpointSide::Either;
         }
         alone
     }
 
-    fn family(&mut self, is_six: bool) -> Result<Node, FilterError> {
+    fn family(&mut self, is_six: bool) -> Result<FilterNode, FilterError> {
         self.at += 1;
-        // `ip host 192.0.2.1` is that host, which has the family already.
+        // `ip host 192.0.2.1` is that host; its address implies the family.
         if matches!(self.peek(), Some("host" | "net" | "src" | "dst")) {
             return self.primitive();
         }
-        Ok(Node::Family(is_six))
+        Ok(FilterNode::Family(is_six))
     }
 
     fn unknown(&self) -> FilterError {
         let word = self.peek().unwrap_or_default();
         let what = if UNSUPPORTED.contains(&word) {
-            format!("`{word}` is not supported: what is asked here is TCP")
+            format!("`{word}` is not supported: only TCP is analysed")
         } else {
-            format!("`{word}` is no test")
+            format!("`{word}` is not a test")
         };
         self.wrong(format!(
             "{what}; tests are host, net, port, portrange, src, dst, ip, ip6, tcp and tcp[tcpflags]"
         ))
     }
 
-    fn value(&mut self, kind: Kind) -> Result<Test, FilterError> {
+    fn value(&mut self, kind: ValueKind) -> Result<EndpointTest, FilterError> {
         let Some(word) = self.peek() else {
-            return Err(self.wrong("the filter ends where a value is due".to_owned()));
+            return Err(self.wrong("expected a value at the end of the filter".to_owned()));
         };
         let test = match kind {
-            Kind::Host => host(word),
-            Kind::Net => net(word),
-            Kind::Port => word.parse().ok().map(|port| Test::Ports(port, port)),
-            Kind::PortRange => word.split_once('-').and_then(|(from, to)| {
+            ValueKind::Host => host(word),
+            ValueKind::Net => net(word),
+            ValueKind::Port => word.parse().ok().map(|port| EndpointTest::Ports(port, port)),
+            ValueKind::PortRange => word.split_once('-').and_then(|(from, to)| {
                 let (from, to) = (from.parse().ok()?, to.parse().ok()?);
-                (from <= to).then_some(Test::Ports(from, to))
+                (from <= to).then_some(EndpointTest::Ports(from, to))
             }),
         };
         let due = match kind {
-            Kind::Host => "an address, such as 192.0.2.1",
-            Kind::Net => "a network, such as 10.0.0.0/8",
-            Kind::Port => "a port's number, such as 80",
-            Kind::PortRange => "two ports, such as 8000-8099",
+            ValueKind::Host => "an address, such as 192.0.2.1",
+            ValueKind::Net => "a network, such as 10.0.0.0/8",
+            ValueKind::Port => "a port's number, such as 80",
+            ValueKind::PortRange => "two ports, such as 8000-8099",
         };
         let Some(test) = test else {
-            return Err(self.wrong(format!("`{word}` stands where {due} is due")));
+            return Err(self.wrong(format!("expected {due}, found `{word}`")));
         };
         self.at += 1;
         Ok(test)
     }
 
     /// `[tcpflags] & (tcp-syn|tcp-fin) != 0`, `[tcpflags] & tcp-syn == tcp-syn`, `[13] & 2 != 0`.
-    fn flags(&mut self) -> Result<Node, FilterError> {
+    fn flags(&mut self) -> Result<FilterNode, FilterError> {
         let is_known = self.take(&["["]) && self.take(&["tcpflags", "13"]) && self.take(&["]"]);
         if !is_known {
-            let message = "of `tcp[…]` only `tcp[tcpflags]` is supported".to_owned();
+            let message = "only `tcp[tcpflags]` is supported of `tcp[…]`".to_owned();
             return Err(self.wrong(message));
         }
         let mask = if self.take(&["&"]) { self.bits()? } else { 0xff };
@@ -360,12 +362,12 @@ impl<'a> Parser<'a> {
             Some("!=") => false,
             _ => {
                 self.at = self.at.saturating_sub(1);
-                return Err(self.wrong("`=` or `!=` is due".to_owned()));
+                return Err(self.wrong("expected `=` or `!=`".to_owned()));
             }
         };
         Ok(match self.bits()? {
-            0 => Node::Flags(mask, !is_equal, None),
-            value => Node::Flags(mask, is_equal, Some(value)),
+            0 => FilterNode::Flags(mask, !is_equal, None),
+            value => FilterNode::Flags(mask, is_equal, Some(value)),
         })
     }
 
@@ -380,7 +382,7 @@ impl<'a> Parser<'a> {
                 None => {
                     self.at = self.at.saturating_sub(1);
                     return Err(self.wrong(format!(
-                        "`{word}` is no flag; flags are tcp-fin, tcp-syn, tcp-rst, tcp-push, tcp-ack and tcp-urg"
+                        "`{word}` is not a flag; flags are tcp-fin, tcp-syn, tcp-rst, tcp-push, tcp-ack and tcp-urg"
                     )));
                 }
             };
@@ -389,7 +391,7 @@ impl<'a> Parser<'a> {
             }
         }
         if is_grouped && !self.take(&[")"]) {
-            return Err(self.wrong("a `)` is missing".to_owned()));
+            return Err(self.wrong("missing `)`".to_owned()));
         }
         Ok(bits)
     }
@@ -408,13 +410,13 @@ fn flag(word: &str) -> Option<u8> {
     })
 }
 
-fn host(word: &str) -> Option<Test> {
+fn host(word: &str) -> Option<EndpointTest> {
     let address = Endpoint::new(word.parse().ok()?, 0).address;
-    Some(Test::Net { address, mask: u128::MAX })
+    Some(EndpointTest::Net { address, mask: u128::MAX })
 }
 
 /// `10.0.0.0/8`, `2001:db8::/32`, and as tcpdump has it `10.1` for `10.1.0.0/16`.
-fn net(word: &str) -> Option<Test> {
+fn net(word: &str) -> Option<EndpointTest> {
     let (text, bits) = match word.split_once('/') {
         Some((text, bits)) => (text, Some(bits.parse::<u32>().ok()?)),
         None => (word, None),
@@ -433,7 +435,7 @@ fn net(word: &str) -> Option<Test> {
     let rest = u32::checked_sub(width, bits)?;
     let mask = u128::MAX.checked_shl(rest).unwrap_or(0);
     let address = Endpoint::new(address, 0).address;
-    (address & mask == address).then_some(Test::Net { address, mask })
+    (address & mask == address).then_some(EndpointTest::Net { address, mask })
 }
 
 #[cfg(test)]
@@ -492,7 +494,7 @@ mod tests {
             ("tcp[tcpflags] & tcp-syn == 0", false, true),
             ("tcp[13] & 0x12 = 2", true, false),
             ("tcp[tcpflags] = tcp-syn", true, false),
-            // From left to right, as tcpdump has it.
+            // From left to right, as tcpdump does.
             ("port 80 or port 443 and ip6", false, true),
         ] {
             let filter: Filter = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -503,8 +505,8 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_said_with_its_place() {
         for (text, position, part) in [
-            ("", 0, "ends where a test is due"),
-            ("port 80 and", 11, "ends where a test is due"),
+            ("", 0, "expected a test"),
+            ("port 80 and", 11, "expected a test"),
             ("port http", 5, "a port's number"),
             ("host example.com", 5, "an address"),
             ("port 80 port 81", 8, "`and` or `or`"),
@@ -512,10 +514,10 @@ mod tests {
             ("net 10.0.0.0/40", 4, "a network"),
             ("udp", 0, "not supported"),
             ("port 80 and udp", 12, "not supported"),
-            ("(port 80", 8, "`)` is missing"),
+            ("(port 80", 8, "missing `)`"),
             ("port 80)", 7, "`and` or `or`"),
             ("tcp[0:2] = 80", 4, "only `tcp[tcpflags]`"),
-            ("tcp[tcpflags] & tcp-foo != 0", 16, "no flag"),
+            ("tcp[tcpflags] & tcp-foo != 0", 16, "not a flag"),
             ("portrange 90-80", 10, "two ports"),
         ] {
             let FilterError { message, position: found } =

@@ -1,7 +1,8 @@
-//! Distributions in little memory: a log-linear histogram, and exact samples that thin out when there are too many.
+//! Distributions in little memory: a log-linear histogram, and exact samples that are thinned
+//! beyond a limit.
 
-/// Counts of microseconds in buckets that are narrow where values are small: each power of two is cut into
-/// `2^BITS` buckets, so a quantile is at most `2^-BITS` of its value too high.
+/// Counts of microseconds in log-linear buckets: each power of two is split into `2^BITS` buckets,
+/// so a quantile is at most `2^-BITS` of its value too high.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Histogram<const BITS: u32> {
     counts: Vec<u32>,
@@ -10,12 +11,12 @@ pub(crate) struct Histogram<const BITS: u32> {
     sum: u64,
 }
 
-/// Fine enough to print: 0.8 %.
-pub(crate) type Fine = Histogram<7>;
-/// For what there is much of, such as URLs: 6 %.
-pub(crate) type Coarse = Histogram<4>;
+/// For printed figures: error up to 0.8 %.
+pub(crate) type FineHistogram = Histogram<7>;
+/// For numerous series such as URLs: error up to 6 %.
+pub(crate) type CoarseHistogram = Histogram<4>;
 
-/// Longer than that (12 days) is as long.
+/// Values are capped here (12 days).
 const VALUE_MAX: u64 = 1 << 40;
 
 impl<const BITS: u32> Histogram<BITS> {
@@ -27,7 +28,7 @@ impl<const BITS: u32> Histogram<BITS> {
         usize::try_from(bucket).unwrap_or(usize::MAX)
     }
 
-    /// The largest value that falls into a bucket.
+    /// Maximum value of a bucket.
     fn upper(bucket: usize) -> u64 {
         let bucket = bucket as u64;
         let shift = (bucket >> BITS).saturating_sub(1);
@@ -35,7 +36,6 @@ impl<const BITS: u32> Histogram<BITS> {
         ((base + 1) << shift) - 1
     }
 
-    /// Adds one value in microseconds.
     pub(crate) fn add(&mut self, value: u64) {
         let value = value.min(VALUE_MAX);
         let bucket = Self::bucket(value);
@@ -48,7 +48,7 @@ impl<const BITS: u32> Histogram<BITS> {
         self.max = self.max.max(value);
     }
 
-    /// Adds all values of another.
+    /// Adds all values of another histogram.
     pub(crate) fn merge(&mut self, other: &Self) {
         if other.counts.len() > self.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -59,7 +59,7 @@ impl<const BITS: u32> Histogram<BITS> {
         self.max = self.max.max(other.max);
     }
 
-    /// With every count halved: the past counts less and less.
+    /// Halves every count, so that the past fades.
     pub(crate) fn halved(mut self) -> Self {
         self.counts.iter_mut().for_each(|count| *count /= 2);
         self.count = self.counts.iter().map(|count| u64::from(*count)).sum();
@@ -67,22 +67,19 @@ impl<const BITS: u32> Histogram<BITS> {
         self
     }
 
-    /// How many values there are.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The largest value.
     pub(crate) fn max(&self) -> u64 {
         self.max
     }
 
-    /// All values together.
     pub(crate) fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The smallest value that `ratio` of all values do not exceed; `None` when there are no values.
+    /// Smallest value that at least `ratio` of all values do not exceed; `None` when empty.
     pub(crate) fn quantile(&self, ratio: f64) -> Option<u64> {
         let rank = rank(self.count, ratio)?;
         let mut seen = 0;
@@ -96,7 +93,7 @@ impl<const BITS: u32> Histogram<BITS> {
     }
 }
 
-/// The place in ascending order, from 1, of a quantile among `count` values.
+/// Rank of a quantile among `count` values, from 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -107,20 +104,21 @@ fn rank(count: u64, ratio: f64) -> Option<u64> {
     (count > 0).then(|| ((count as f64 * ratio).ceil() as u64).clamp(1, count))
 }
 
-/// Exact values in microseconds, up to a limit; from there on every second one, every fourth one, and so on.
+/// Exact values in microseconds up to a limit; beyond it every second, then every fourth, and so
+/// on.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Samples {
+pub(crate) struct ThinnedSamples {
     values: Vec<u32>,
-    /// One of `2^thinning` is kept.
+    /// One of `2^thinning` values is kept.
     thinning: u32,
     offered: u64,
 }
 
-/// Values of one slice that are kept.
+/// Values kept per slice.
 const SAMPLES_MAX: usize = 16_384;
 
-impl Samples {
-    /// Offers one value; values over an hour and eleven minutes count as that.
+impl ThinnedSamples {
+    /// Adds a value, capped at an hour and eleven minutes.
     pub(crate) fn add(&mut self, value: u64) {
         self.offered += 1;
         if self.offered & ((1 << self.thinning) - 1) != 0 {
@@ -132,7 +130,6 @@ impl Samples {
         self.values.push(u32::try_from(value).unwrap_or(u32::MAX));
     }
 
-    /// Keeps every second one.
     fn thin(&mut self) {
         let mut at = 0;
         self.values.retain(|_| {
@@ -142,7 +139,7 @@ impl Samples {
         self.thinning += 1;
     }
 
-    /// Adds what another kept, at the coarser of both.
+    /// Merges another set, at the coarser thinning of both.
     pub(crate) fn merge(&mut self, mut other: Self) {
         if other.offered == 0 {
             return;
@@ -164,11 +161,17 @@ impl Samples {
         self.offered += other.offered;
     }
 
-    /// The quantiles of what was kept, by ascending ratios; `None` when there is nothing.
+    /// p50, p95 and p99; drops the values.
+    pub(crate) fn take_quantiles(&mut self) -> Option<[u64; 3]> {
+        std::mem::take(self).quantiles([0.5, 0.95, 0.99])
+    }
+
+    /// Quantiles for ascending ratios; `None` when empty.
     pub(crate) fn quantiles<const N: usize>(&mut self, ratios: [f64; N]) -> Option<[u64; N]> {
         let count = self.values.len() as u64;
         let (mut found, mut rest) = ([0; N], self.values.as_mut_slice());
-        // From the largest on, each in what is smaller than the one before: cheaper than sorting.
+        // From the largest down, each within the values below the previous one: cheaper than
+        // sorting.
         for (found, ratio) in found.iter_mut().zip(ratios).rev() {
             let at = usize::try_from(rank(count, ratio)? - 1).ok()?.min(rest.len() - 1);
             *found = u64::from(*rest.select_nth_unstable(at).1);
@@ -180,7 +183,7 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
-    use super::{Coarse, Fine, Samples};
+    use super::{CoarseHistogram, FineHistogram, ThinnedSamples};
 
     #[test]
     fn quantiles_are_off_by_less_than_a_bucket() {
@@ -188,7 +191,7 @@ mod tests {
             let mut values: Vec<u64> =
                 u.arbitrary::<Vec<u32>>()?.into_iter().map(u64::from).collect();
             values.push(u.int_in_range(0..=1000)?);
-            let (mut fine, mut coarse) = (Fine::default(), Coarse::default());
+            let (mut fine, mut coarse) = (FineHistogram::default(), CoarseHistogram::default());
             for value in &values {
                 fine.add(*value);
                 coarse.add(*value);
@@ -211,10 +214,10 @@ mod tests {
 
     #[test]
     fn many_samples_thin_out_evenly() {
-        let mut samples = Samples::default();
+        let mut samples = ThinnedSamples::default();
         (0..1_000_000).for_each(|value| samples.add(value));
         let [p50, p99] = samples.quantiles([0.5, 0.99]).expect("there are some");
         assert!(p50.abs_diff(500_000) < 500 && p99.abs_diff(990_000) < 500, "{p50} {p99}");
-        assert_eq!(Samples::default().quantiles([0.5]), None);
+        assert_eq!(ThinnedSamples::default().quantiles([0.5]), None);
     }
 }

@@ -1,12 +1,13 @@
-//! Packets to connections, requests and time slices; pure, plus capture.
+//! Packets to connections, requests and time slices; pure, except for the live tap.
 //!
 //! ```text
 //! Input ─► Capture ─► Packet ─► Model ─► Report
 //!  file    records    decode    flows    verdicts, slices, URLs
 //!  pipe    (capture)  (decode)  (flow, http, model)  (judge)
 //! ```
-//! A reader makes [`packet::Packet`]s, a [`Model`] takes them in time order, and what it found out is a [`Report`];
-//! requests and connections go to a [`Sink`] as they end. Nothing here knows where packets come from.
+//! A reader produces [`packet::Packet`]s, a [`Model`] takes them in time order and returns a
+//! [`Report`]; requests and connections go to a [`RowSink`] as they end. Only the readers know the
+//! source of packets.
 
 mod capture;
 pub mod compat;
@@ -25,15 +26,17 @@ mod rows;
 mod skip;
 pub mod text;
 
-pub use capture::{Capture, Format, Input, Record};
+pub use capture::{Capture, CaptureFormat, CaptureInput, Record};
 pub use decode::{Decoder, LinkType};
 pub use error::WireError;
 pub use filter::{Filter, FilterError};
 pub use flow::Protocol;
 pub use judge::{
-    Evidence, Quantiles, Report, RipeSlice, SliceReport, TierReport, UrlReport, Usl, UslAnswer,
-    Verdict,
+    CompletedSlice, DelayVerdict, Evidence, Quantiles, Report, SliceReport, THRESHOLDS, Threshold,
+    TierReport, UrlReport, Usl, UslResult,
 };
-pub use model::{ConnectionSeen, End, Model, Options, RequestSeen, Sink, WireTier};
-pub use rows::{Origin, TableSink, slices};
-pub use skip::{Skip, Skipped};
+pub use model::{
+    Model, ModelOptions, ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier,
+};
+pub use rows::{RowOrigin, TableSink, slices};
+pub use skip::{SkipCounts, SkipReason};

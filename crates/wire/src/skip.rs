@@ -1,96 +1,100 @@
-//! What a capture holds that the model cannot use: counted by reason, so that nothing disappears.
+//! Skipped packets, counted by reason so that nothing disappears silently.
 
-/// Why a packet, or a stretch of a file, was not used.
+/// Why a packet, or a stretch of a file, was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Skip {
+pub enum SkipReason {
     /// Neither IPv4 nor IPv6.
     NotIp,
-    /// UDP, ICMP and the like.
+    /// Other protocols, such as UDP and ICMP.
     NotTcp,
-    /// A link type that is not known.
+    /// An unsupported link type.
     LinkType,
     /// The snap length cuts the headers.
     HeaderCut,
     /// Header fields contradict each other.
     Malformed,
-    /// A fragment whose siblings did not come.
+    /// A fragment of an incomplete datagram.
     Fragment,
-    /// A tunnel in a tunnel in a tunnel.
+    /// Too many nested tunnels.
     Nesting,
-    /// A pcapng packet of an interface that was not described.
+    /// A pcapng packet of an undescribed interface.
     Interface,
-    /// A record or block whose length cannot be true; what follows is not read.
+    /// A record or block with an impossible length; what follows is not read.
     BadRecord,
-    /// The file ends inside of a record.
+    /// The file ends inside a record.
     FileCut,
-    /// A line of text that describes no packet.
+    /// A line of text without a packet.
     Text,
-    /// The same packet again, seen on another interface.
+    /// A duplicate, captured on another interface.
     Duplicate,
-    /// A time further from the first packet than slices reach.
+    /// A time too far from the first packet.
     Time,
-    /// Not what was asked for: another port, server or time.
+    /// Excluded by the options: another port, server or time.
     Filter,
 }
 
-const REASONS: [(Skip, &str, &str); 14] = [
-    (Skip::NotIp, "not_ip", "neither IPv4 nor IPv6, such as ARP"),
-    (Skip::NotTcp, "not_tcp", "UDP, ICMP and other protocols than TCP"),
-    (Skip::LinkType, "link_type", "a link type that weir does not read"),
-    (Skip::HeaderCut, "header_cut", "the snap length cuts the headers"),
-    (Skip::Malformed, "malformed", "header fields contradict each other"),
-    (Skip::Fragment, "fragment", "an IP fragment whose siblings are not in the capture"),
-    (Skip::Nesting, "nesting", "more tunnels in each other than weir follows"),
-    (Skip::Interface, "interface", "a packet of an interface that the file does not describe"),
-    (Skip::BadRecord, "bad_record", "a record's length cannot be true, so the rest was not read"),
-    (Skip::FileCut, "file_cut", "the file ends inside of a record"),
-    (Skip::Text, "text", "a line that describes no TCP packet"),
-    (Skip::Duplicate, "duplicate", "the same packet again, seen on a second interface"),
-    (Skip::Time, "time", "a time too far from the first packet's for slices of this width"),
-    (Skip::Filter, "filter", "not asked for: another port, server or time"),
+const REASONS: [(SkipReason, &str, &str); 14] = [
+    (SkipReason::NotIp, "not_ip", "neither IPv4 nor IPv6, such as ARP"),
+    (SkipReason::NotTcp, "not_tcp", "other protocols, such as UDP and ICMP"),
+    (SkipReason::LinkType, "link_type", "an unsupported link type"),
+    (SkipReason::HeaderCut, "header_cut", "the snap length cuts the headers"),
+    (SkipReason::Malformed, "malformed", "header fields contradict each other"),
+    (SkipReason::Fragment, "fragment", "a fragment of an incomplete IP datagram"),
+    (SkipReason::Nesting, "nesting", "too many nested tunnels"),
+    (SkipReason::Interface, "interface", "a packet of an undescribed interface"),
+    (
+        SkipReason::BadRecord,
+        "bad_record",
+        "a record with an impossible length; the rest was not read",
+    ),
+    (SkipReason::FileCut, "file_cut", "the file ends inside a record"),
+    (SkipReason::Text, "text", "a line without a TCP packet"),
+    (SkipReason::Duplicate, "duplicate", "a duplicate, captured on a second interface"),
+    (SkipReason::Time, "time", "a time too far from the first packet for this slice width"),
+    (SkipReason::Filter, "filter", "excluded by the filter: another port, server or time"),
 ];
 
-impl Skip {
-    /// The name in output and the sentence that explains it.
+impl SkipReason {
+    /// Name in output and explanation.
     pub fn describe(self) -> (&'static str, &'static str) {
         let (_, name, why) = REASONS[self as usize];
         (name, why)
     }
 }
 
-/// How often each reason occurred.
+/// Number of skipped packets by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Skipped([u64; REASONS.len()]);
+pub struct SkipCounts([u64; REASONS.len()]);
 
-impl Skipped {
-    /// Counts one.
-    pub fn add(&mut self, reason: Skip) {
+impl SkipCounts {
+    /// Counts one packet.
+    pub fn add(&mut self, reason: SkipReason) {
         self.add_many(reason, 1);
     }
 
-    /// Counts several.
-    pub fn add_many(&mut self, reason: Skip, count: u64) {
+    /// Counts several packets.
+    pub fn add_many(&mut self, reason: SkipReason, count: u64) {
         self.0[reason as usize] += count;
     }
 
-    /// How often `reason` occurred.
-    pub fn count(&self, reason: Skip) -> u64 {
+    /// Count of one reason.
+    pub fn count(&self, reason: SkipReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// All of them together.
+    /// Sum over all reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Counts of both.
-    pub fn merge(&mut self, other: &Skipped) {
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &SkipCounts) {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
     }
 
     /// Reasons that occurred, with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (SkipReason, u64)> + '_ {
         REASONS.iter().map(|(reason, _, _)| (*reason, self.count(*reason))).filter(|(_, n)| *n > 0)
     }
 }

@@ -15,10 +15,10 @@ use weir_process::failure::Failure;
 use weir_process::meter::{Stage, thread_cpu};
 use weir_tables::Batch;
 use weir_wire::live::{
-    ALL_CONNECTIONS, LiveSink, Load, Losses, Lost, Shares, Tap, TapOptions, Throttle, live_slices,
-    softnet_drops,
+    ALL_CONNECTIONS, LiveSink, LossCounts, LossHistory, SamplingShares, Tap, TapLoad, TapOptions,
+    TapThrottle, live_slices, softnet_drops,
 };
-use weir_wire::{Decoder, Model, Options, Origin, Skipped};
+use weir_wire::{Decoder, Model, ModelOptions, RowOrigin, SkipCounts};
 
 use super::{TapPlace, wire_failure};
 use crate::watch::WatchContext;
@@ -112,13 +112,13 @@ struct TapSession<'a> {
     tap: Tap,
     model: Model,
     decoder: Decoder,
-    skipped: Skipped,
-    origin: Origin,
-    shares: Arc<Shares>,
+    skipped: SkipCounts,
+    origin: RowOrigin,
+    shares: Arc<SamplingShares>,
     waiting: Arc<Mutex<Vec<Batch>>>,
-    throttle: Throttle,
+    throttle: TapThrottle,
     requests_max: f64,
-    losses: Losses,
+    losses: LossHistory,
     softnet_before: Option<u64>,
     is_losing: bool,
     /// From when on which share of connections was seen.
@@ -131,19 +131,19 @@ struct TapSession<'a> {
 impl<'a> TapSession<'a> {
     fn new(collector: &Collector, context: &'a WatchContext, source: &str, tap: Tap) -> Self {
         let now = context.clock.now();
-        let origin = Origin { host: context.host.clone(), source: source.into(), observed: now };
-        let shares = Arc::new(Shares::default());
+        let origin = RowOrigin { host: context.host.clone(), source: source.into(), observed: now };
+        let shares = Arc::new(SamplingShares::default());
         let waiting: Arc<Mutex<Vec<Batch>>> = Arc::default();
         let taken = Arc::clone(&waiting);
         let sink = LiveSink::new(origin.clone(), Arc::clone(&shares), move |batches| {
             taken.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
         });
-        let options = Options {
+        let options = ModelOptions {
             slice_ns: SECOND,
             ports: collector.ports.clone(),
             connections_max: collector.connections_max,
             seed: RandomState::new().hash_one(0),
-            ..Options::default()
+            ..ModelOptions::default()
         };
         let now = now.0 * 1000;
         Self {
@@ -151,13 +151,13 @@ impl<'a> TapSession<'a> {
             tap,
             model: Model::new(options, Some(Box::new(sink))),
             decoder: Decoder::default(),
-            skipped: Skipped::default(),
+            skipped: SkipCounts::default(),
             origin,
             shares,
             waiting,
-            throttle: Throttle::new(collector.cpu_ratio_max),
+            throttle: TapThrottle::new(collector.cpu_ratio_max),
             requests_max: collector.requests_max,
-            losses: Losses::default(),
+            losses: LossHistory::default(),
             softnet_before: None,
             is_losing: false,
             history: VecDeque::from([(i64::MIN, ALL_CONNECTIONS)]),
@@ -192,7 +192,7 @@ impl<'a> TapSession<'a> {
         let softnet = softnet_drops(&softnet);
         let before = self.softnet_before.replace(softnet).unwrap_or(softnet);
         self.is_losing |= counts.drops > 0;
-        let lost = Lost {
+        let lost = LossCounts {
             tap_drops: counts.drops,
             ring_freezes: counts.freezes,
             softnet_drops: softnet.saturating_sub(before),
@@ -211,12 +211,12 @@ impl<'a> TapSession<'a> {
         self.reported = now;
         let made = self.shares.take_made();
         self.context.meter.spent(Stage::Wire, spent, made as usize);
-        let load = Load {
+        let load = TapLoad {
             cpu_ratio: spent.as_secs_f64() / seconds.as_secs_f64(),
             rows_ratio: f64::from(made) / seconds.as_secs_f64() / self.requests_max,
             is_losing: std::mem::take(&mut self.is_losing),
         };
-        if self.throttle.look(&load) {
+        if self.throttle.update(&load) {
             let (connections, rows) = (self.throttle.connections(), self.throttle.rows());
             tracing::info!(
                 "{} follows 1 of {} connections and writes rows of 1 of {} of these",
@@ -235,7 +235,7 @@ impl<'a> TapSession<'a> {
         let slices = self.model.take_slices(until);
         self.model.flush();
         let batch = live_slices(&slices, SECOND, &self.origin, |from, to| {
-            (self.losses.between(from, to), self.share(from, to))
+            (self.losses.between(from..to), self.share(from, to))
         });
         self.losses.forget_before(until - 2 * SECOND);
         while self.history.get(1).is_some_and(|(since, _)| *since < until - SECOND) {

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_config::{KEYS, Values};
-use weir_edge::{Learnt, LearntBackend, TicketKey};
+use weir_edge::{LearntBackend, LearntState, TicketKey};
 use weir_process::failure::Failure;
 
 /// Changes when a reader of before would misunderstand it.
@@ -57,7 +57,7 @@ pub(super) fn config(values: &Values) -> String {
 }
 
 /// All of it.
-pub(super) fn export(values: &Values, learnt: &Learnt) -> Value {
+pub(super) fn export(values: &Values, learnt: &LearntState) -> Value {
     let backend = |one: &LearntBackend| KnownBackend {
         backend: one.backend.clone(),
         latency_seconds: one.latency.as_secs_f64(),
@@ -80,7 +80,7 @@ pub(super) fn export(values: &Values, learnt: &Learnt) -> Value {
 }
 
 /// The configuration, and what was learnt.
-pub(super) fn import(export: &Value) -> Result<(String, Learnt), Failure> {
+pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
     let wrong = |why: &str| {
         Failure::new(format!("cannot use what was exported: {why}"))
             .hint("it is what `weir edge export` writes, whole and unchanged")
@@ -114,7 +114,7 @@ pub(super) fn import(export: &Value) -> Result<(String, Learnt), Failure> {
     let keys: Option<_> = export.ticket_keys.into_iter().map(key).collect();
     Ok((
         export.config,
-        Learnt {
+        LearntState {
             backends: backends.ok_or_else(|| wrong("a time of a backend is no time"))?,
             ticket_keys: keys.ok_or_else(|| wrong("a key of tickets is no key"))?,
         },
@@ -130,7 +130,7 @@ mod tests {
         let mut values = Values::default();
         values.edge.listen = vec!["127.0.0.1:80".into()];
         values.edge.queue = 7;
-        let learnt = Learnt {
+        let learnt = LearntState {
             backends: vec![LearntBackend {
                 backend: "127.0.0.1:1".into(),
                 latency: Duration::from_millis(7),
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_was_changed_is_refused_with_the_reason() {
-        let whole = export(&Values::default(), &Learnt::default());
+        let whole = export(&Values::default(), &LearntState::default());
         let with = |name: &str, value: Value| {
             let mut wrong = whole.clone();
             wrong[name] = value;

@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use serde_json::{Value, json};
 use weir_config::{Config, Values};
-use weir_edge::Inherited;
+use weir_edge::InheritedState;
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_tables::Clock;
@@ -90,7 +90,7 @@ pub fn take_over(startup: &EdgeStartup, values: &Values) -> Result<(), Failure> 
     let count = sockets.iter().filter(|(asked, _)| is_used(asked)).count();
     warn_of_differences(&config, values, &new);
     let clock: std::sync::Arc<dyn Clock> = std::sync::Arc::new(SystemClock);
-    startup.begin(values, &clock, Inherited { sockets, learnt })?;
+    startup.begin(values, &clock, InheritedState { sockets, learnt })?;
     stream.write_all(READY).map_err(failed)?;
     tracing::info!("this weir serves with {count} sockets of the one that runs; that one ends now");
     wait_for_end(&mut stream, &path)

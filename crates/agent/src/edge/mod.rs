@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_config::flags::EdgeFlags;
 use weir_config::{Config, Values};
-use weir_edge::{Edge, Inherited, Settings, Sink};
+use weir_edge::{Edge, InheritedState, Settings, Sink};
 use weir_process::failure::Failure;
 use weir_process::meter::Meter;
 use weir_process::own_limits;
@@ -74,7 +74,7 @@ impl EdgeStartup {
         &self,
         values: &Values,
         clock: &Arc<dyn Clock>,
-        inherited: Inherited,
+        inherited: InheritedState,
     ) -> Result<(), Failure> {
         let early = EarlyEdge::start(settings(values)?, clock, &self.meter, Some(inherited))?;
         *self.early.lock().unwrap_or_else(PoisonError::into_inner) = Some(early);
@@ -87,7 +87,7 @@ impl EarlyEdge {
         settings: Settings,
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
-        inherited: Option<Inherited>,
+        inherited: Option<InheritedState>,
     ) -> Result<Self, Failure> {
         let room = if inherited.is_some() { BATCHES_WAITING_FOR_STORE } else { BATCHES_WAITING };
         let (sender, batches) = sync_channel::<Vec<Batch>>(room);

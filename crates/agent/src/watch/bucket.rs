@@ -105,7 +105,7 @@ pub(super) fn prepare(
     })?;
     let (wanted, asked) = std::sync::mpsc::channel();
     let (answers, answered) = std::sync::mpsc::channel();
-    let log = ObjectLog::new(&named.bucket, &named.prefix, chunk_bytes);
+    let log = ObjectLog::new((&named.bucket, &named.prefix), chunk_bytes);
     let fetcher = BucketFetcher {
         bucket,
         url: named.url(),

@@ -78,7 +78,7 @@ pub fn directive_batch(directives: &[FoundDirective], host: &str, now: Micros) -
     let mut rows = ConfigDirectiveRows::default();
     for directive in directives {
         let file = directive.file.display().to_string();
-        rows.push(&directive.row(now, host, &file));
+        rows.push(&directive.row(host, now, &file));
     }
     Batch { table: ConfigDirectiveRows::SPEC, rows: rows.finish() }
 }

@@ -202,16 +202,5 @@ fn problem_json(problem: &Problem) -> Value {
 
 /// The word for a format.
 pub fn format_name(format: &LogFormat) -> &'static str {
-    match format {
-        LogFormat::NginxTemplate { .. } => "nginx_template",
-        LogFormat::ApacheTemplate { .. } => "apache_template",
-        LogFormat::Combined => "combined",
-        LogFormat::Json => "json",
-        LogFormat::HaproxyHttp => "haproxy_http",
-        LogFormat::Syslog => "syslog",
-        LogFormat::Journal => "journal",
-        LogFormat::NginxError => "nginx_error",
-        LogFormat::ApacheError => "apache_error",
-        LogFormat::Auto => "auto",
-    }
+    format.name()
 }

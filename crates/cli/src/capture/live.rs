@@ -8,7 +8,7 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_tables::Clock;
 use weir_wire::live::{Tap, TapOptions};
-use weir_wire::{Decoder, Model, Skipped};
+use weir_wire::{Decoder, Model, SkipCounts};
 
 /// Captured bytes of a packet: heads of requests, not bodies.
 const SNAP_BYTES: u32 = 1024;
@@ -18,7 +18,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// What the tap says beside packets.
 pub(crate) struct TapSummary {
-    pub(crate) skipped: Skipped,
+    pub(crate) skipped: SkipCounts,
     pub(crate) tap_drops: u64,
 }
 

@@ -14,7 +14,7 @@ use weir_process::failure::Failure;
 use weir_process::terminal::say;
 use weir_process::time_args::parse_capture_span;
 use weir_tables::Clock;
-use weir_wire::live::{Cut, PcapngWriter, Tap, TapCounts, TapOptions};
+use weir_wire::live::{FrameTruncation, PcapngWriter, Tap, TapCounts, TapOptions};
 
 /// Capture packets for some seconds into a pcapng file.
 ///
@@ -112,7 +112,7 @@ fn write(
     // Payload is confidential: only the owner may read the file.
     let file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    let cut = if args.payload { Cut::Nothing } else { Cut::Headers };
+    let cut = if args.payload { FrameTruncation::Nothing } else { FrameTruncation::Headers };
     let bytes_max = args.size.clamp(1, 1 << 20) << 20;
     let mut writer = PcapngWriter::new(BufWriter::new(file), cut, bytes_max).map_err(failed)?;
     let end = SystemClock.now() + Duration::from_nanos(args.span.cast_unsigned());
@@ -134,7 +134,7 @@ fn write(
     }
     let counts = tap.counts().map_err(wire_failure)?;
     let now = SystemClock.now().0 * 1000;
-    let packets = writer.finish(now, counts.packets, counts.drops).map_err(failed)?;
+    let packets = writer.finish(now, &counts).map_err(failed)?;
     Ok(CaptureSummary { packets, counts, is_full })
 }
 

@@ -1,13 +1,16 @@
 //! The programs of a scene, as hidden commands: separate processes that can be stopped and killed.
 
-use weir_drill::{App, DrillError, Flood, Names, Receive, Relay, Visit};
+use weir_drill::{
+    AppOptions, DrillError, FloodOptions, NameServerOptions, ReceiveOptions, RelayOptions,
+    VisitOptions,
+};
 
 use super::args::DrillAction;
 
 /// Runs one until it is killed; a command for people is none.
 pub(super) fn run(action: &DrillAction) -> Result<(), DrillError> {
     match action {
-        DrillAction::App(args) => weir_drill::serve(&App {
+        DrillAction::App(args) => weir_drill::serve(&AppOptions {
             address: args.address,
             backlog: args.backlog,
             delay: args.delay.clone(),
@@ -24,7 +27,7 @@ pub(super) fn run(action: &DrillAction) -> Result<(), DrillError> {
             last: args.last,
             idle: args.idle.clone(),
         }),
-        DrillAction::Visit(args) => weir_drill::visit(&Visit {
+        DrillAction::Visit(args) => weir_drill::visit(&VisitOptions {
             address: args.address,
             visitors: args.visitors,
             pause_millis: args.pause_millis,
@@ -34,26 +37,28 @@ pub(super) fn run(action: &DrillAction) -> Result<(), DrillError> {
             pages: args.pages,
             reuse_millis: args.reuse_millis,
         }),
-        DrillAction::Flood(args) => weir_drill::flood(&Flood {
+        DrillAction::Flood(args) => weir_drill::flood(&FloodOptions {
             address: args.address,
             per_second: args.per_second,
             datagrams: args.datagrams,
             burst: args.burst,
         }),
-        DrillAction::Receive(args) => weir_drill::receive(&Receive {
+        DrillAction::Receive(args) => weir_drill::receive(&ReceiveOptions {
             address: args.address,
             pause_micros: args.pause_micros,
             file: args.file.clone(),
         }),
-        DrillAction::Names(args) => weir_drill::names(&Names {
+        DrillAction::Names(args) => weir_drill::serve_names(&NameServerOptions {
             at: args.at,
             address: args.address.clone(),
             ttl: args.ttl.clone(),
             delay: args.delay.clone(),
         }),
-        DrillAction::Relay(args) => {
-            weir_drill::relay(&Relay { at: args.at, to: args.to, per_second: args.per_second })
-        }
+        DrillAction::Relay(args) => weir_drill::relay(&RelayOptions {
+            at: args.at,
+            to: args.to,
+            per_second: args.per_second,
+        }),
         DrillAction::Guard { dir, seconds } => {
             weir_drill::guard(dir, std::time::Duration::from_secs(*seconds))
         }

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_drill::{HOST_FAULTS, HostFault, Needs, Pace, Staging, Wish};
+use weir_drill::{
+    HOST_FAULTS, HostDrill, HostDrillRequest, HostFault, HostFaultTarget, ScoreTiming,
+};
 use weir_process::failure::Failure;
 use weir_process::terminal::Paint;
 
@@ -26,7 +28,7 @@ pub(super) fn drill(args: &HostArgs) -> Result<ExitCode, Failure> {
     let is_ended = weir_process::signals::ended_by_signal()?;
     let client = args.weir.is_named().then(|| args.weir.client()).transpose()?;
     tell(args.format, &clean()?);
-    let wish = Wish {
+    let wish = HostDrillRequest {
         name: args.name.clone(),
         yes: args.yes.clone().unwrap_or_default(),
         span: args.span,
@@ -36,7 +38,7 @@ pub(super) fn drill(args: &HostArgs) -> Result<ExitCode, Failure> {
         parameters: args.param.iter().cloned().collect(),
         program: program()?,
     };
-    let mut staging = Staging::begin(wish).map_err(|error| failure(&error))?;
+    let mut staging = HostDrill::begin(wish).map_err(|error| failure(&error))?;
     let fault = staging.fault();
     tell(args.format, &format!("drill `{}` on this host: {}", fault.name, fault.doc));
     let beside = WatcherSetup {
@@ -55,9 +57,12 @@ pub(super) fn drill(args: &HostArgs) -> Result<ExitCode, Failure> {
     let held = staging.make().map_err(|error| failure(&error))?;
     let made = parameters(staging.parameters());
     tell(args.format, &format!("made{made}; undone after {} s at the latest", args.span.as_secs()));
-    let pace =
-        Pace { patience: Pace::default().patience.min(args.span), after: AFTER, ..Pace::default() };
-    let outcome = weir_drill::judge(fault.rules, &["host"], &before, pace, || {
+    let pace = ScoreTiming {
+        patience: ScoreTiming::default().patience.min(args.span),
+        after: AFTER,
+        ..ScoreTiming::default()
+    };
+    let outcome = weir_drill::score(fault.rules, &["host"], &before, pace, || {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;
     drop((held, watcher));
@@ -79,7 +84,8 @@ fn entry(fault: &HostFault, paint: &Paint) -> String {
     let name = format!("host {}", fault.name);
     let mut out = format!("{}: {}\n  {}\n", paint.bold(&name), rules.join(", and "), fault.doc);
     for one in fault.parameters {
-        out += &format!("  {} = {}..{}  {}\n", one.name, one.range.0, one.range.1, one.doc);
+        out +=
+            &format!("  {} = {}..{}  {}\n", one.name, one.range.start(), one.range.end(), one.doc);
     }
     out
 }
@@ -88,8 +94,8 @@ fn entry(fault: &HostFault, paint: &Paint) -> String {
 pub(super) fn objects() -> Vec<Value> {
     let object = |fault: &HostFault| {
         let needs = match fault.needs {
-            Some(Needs::Directory) => "dir",
-            Some(Needs::Device) => "device",
+            Some(HostFaultTarget::Directory) => "dir",
+            Some(HostFaultTarget::Device) => "device",
             None => "",
         };
         json!({"name": format!("host {}", fault.name), "doc": fault.doc, "rules": fault.rules,

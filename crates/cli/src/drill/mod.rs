@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weir_drill::{DrillError, Fault, Outcome, Pace, Scene};
+use weir_drill::{DrillError, Fault, Outcome, ScoreTiming, TestBed};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
 
@@ -64,7 +64,7 @@ fn clean() -> Result<String, Failure> {
 }
 
 fn parameters_of(parameters: &[weir_drill::Parameter]) -> Vec<Value> {
-    let of = |one: &weir_drill::Parameter| json!({"name": one.name, "from": one.range.0, "to": one.range.1, "doc": one.doc});
+    let of = |one: &weir_drill::Parameter| json!({"name": one.name, "from": one.range.start(), "to": one.range.end(), "doc": one.doc});
     parameters.iter().map(of).collect()
 }
 
@@ -82,7 +82,13 @@ fn list(format: ReplayFormat) -> String {
             if groups.is_empty() { "nothing pages or mails".into() } else { groups.join(", and ") };
         out += &format!("{}: {right}\n", paint.bold(fault.name));
         for one in fault.parameters {
-            out += &format!("  {} = {}..{}  {}\n", one.name, one.range.0, one.range.1, one.doc);
+            out += &format!(
+                "  {} = {}..{}  {}\n",
+                one.name,
+                one.range.start(),
+                one.range.end(),
+                one.doc
+            );
         }
     }
     out += &host::list();
@@ -104,7 +110,7 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
     tell(args.format, &clean()?);
     let given = args.param.iter().cloned().collect();
     let mut scene =
-        Scene::set(fault, args.seed, given, program()?).map_err(|error| failure(&error))?;
+        TestBed::build(fault, args.seed, given, program()?).map_err(|error| failure(&error))?;
     if client.is_some() && scene.needs_own_weir() {
         return Err(Failure::new(format!(
             "cannot make `{}` for another weir: it needs a configuration of its own",
@@ -119,21 +125,21 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
         dir: scene.dir(),
         config: scene.config(),
         listen: scene.listen(),
-        instead: scene.instead(),
+        instead: scene.file_overrides(),
         ends_with: &|process| scene.ends_with(process),
     };
     let watcher = match client {
         Some(client) => Watcher::of(client),
         None => Watcher::start(&beside, &is_ended)?,
     };
-    wait(scene.calm(), &is_ended)?;
+    wait(scene.baseline(), &is_ended)?;
     let before = watcher.firing()?;
     let held = scene.inject(fault).map_err(|error| failure(&error))?;
     tell(args.format, &format!("made{}", parameters(scene.parameters())));
-    let usual = Pace::default();
+    let usual = ScoreTiming::default();
     let patience = args.span.or(scene.patience()).unwrap_or(usual.patience);
-    let pace = Pace { patience, nothing: args.span.unwrap_or(usual.nothing), ..usual };
-    let outcome = weir_drill::judge(fault.rules, &scene.sides(), &before, pace, || {
+    let pace = ScoreTiming { patience, nothing: args.span.unwrap_or(usual.nothing), ..usual };
+    let outcome = weir_drill::score(fault.rules, &scene.sides(), &before, pace, || {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;
     drop((held, watcher));

@@ -12,11 +12,12 @@ use weir_agent_core::capture::wire_failure;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::complain;
 use weir_wire::compat::{
-    CompatError, Counts, EndStamp, RequestOptions, Requests, SliceOptions, Slices, StartStamp,
+    CompatError, EndStamp, RequestCounts, RequestExtractor, RequestOptions, SliceAggregator,
+    SliceOptions, StartStamp,
 };
 use weir_wire::packet::Packet;
-use weir_wire::text::Lines;
-use weir_wire::{Capture, Format, Input};
+use weir_wire::text::LineReader;
+use weir_wire::{Capture, CaptureFormat, CaptureInput};
 
 use super::open;
 use super::time_zone;
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &CompatArgs, files: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-fn requests(args: &CompatArgs, inputs: Vec<Input>, out: &mut Output) -> Result<(), Failure> {
+fn requests(args: &CompatArgs, inputs: Vec<CaptureInput>, out: &mut Output) -> Result<(), Failure> {
     let options = request_options(args)?;
     let (zone, note) = time_zone::of_environment();
     if let Some(note) = note {
@@ -85,11 +86,11 @@ fn requests(args: &CompatArgs, inputs: Vec<Input>, out: &mut Output) -> Result<(
     let seed = std::hash::RandomState::new().hash_one(0);
     let zone = Box::new(move |minute| time_zone::begin_of(minute, &zone));
     let mut requests =
-        Requests::new(options.clone(), zone, usize::try_from(seed).unwrap_or_default());
+        RequestExtractor::new(options.clone(), zone, usize::try_from(seed).unwrap_or_default());
     for input in inputs {
         match input.format() {
-            Format::Text => each_line(input, out, |line, bytes| requests.line(line, bytes))?,
-            Format::Pcap | Format::Pcapng => each_packet(input, out, &mut requests)?,
+            CaptureFormat::Text => each_line(input, out, |line, bytes| requests.line(line, bytes))?,
+            CaptureFormat::Pcap | CaptureFormat::Pcapng => each_packet(input, out, &mut requests)?,
         }
     }
     let busiest = requests.busiest_port();
@@ -99,10 +100,10 @@ fn requests(args: &CompatArgs, inputs: Vec<Input>, out: &mut Output) -> Result<(
     Ok(())
 }
 
-fn slices(args: &CompatArgs, inputs: Vec<Input>, out: &mut Output) -> Result<(), Failure> {
-    let mut slices = Slices::new(slice_options(args)?);
+fn slices(args: &CompatArgs, inputs: Vec<CaptureInput>, out: &mut Output) -> Result<(), Failure> {
+    let mut slices = SliceAggregator::new(slice_options(args)?);
     for input in inputs {
-        if input.format() != Format::Text {
+        if input.format() != CaptureFormat::Text {
             let failure = format!("cannot read `{}`: it is a capture, not requests", input.name());
             return Err(Failure::new(failure)
                 .hint("`--type tcpdump` makes requests of it; sort them by their id"));
@@ -122,12 +123,12 @@ fn slices(args: &CompatArgs, inputs: Vec<Input>, out: &mut Output) -> Result<(),
 
 /// Hands every line to `take`, and writes what it appends. Ends early when the reader goes away.
 fn each_line(
-    input: Input,
+    input: CaptureInput,
     out: &mut Output,
     mut take: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), CompatError>,
 ) -> Result<(), Failure> {
     let name = input.name().to_owned();
-    let mut lines = Lines::new(b"", input);
+    let mut lines = LineReader::new(b"", input);
     let failed = |error| read_failure(Path::new(&name), &error);
     while let Some(line) = lines.next_line().map_err(failed)? {
         take(line, &mut out.bytes).map_err(|error| cannot_go_on(&name, error))?;
@@ -139,7 +140,11 @@ fn each_line(
 }
 
 /// Hands every packet of a capture to `take`, and writes what it appends.
-fn each_packet(input: Input, out: &mut Output, requests: &mut Requests) -> Result<(), Failure> {
+fn each_packet(
+    input: CaptureInput,
+    out: &mut Output,
+    requests: &mut RequestExtractor,
+) -> Result<(), Failure> {
     let name = input.name().to_owned();
     let mut capture = Capture::new(input).map_err(wire_failure)?;
     let mut taken = Ok(());
@@ -165,7 +170,7 @@ fn cannot_go_on(name: &str, error: CompatError) -> Failure {
 }
 
 /// What the old tool kept to itself.
-fn remark(counts: &Counts, port: &str, busiest: Option<&str>) {
+fn remark(counts: &RequestCounts, port: &str, busiest: Option<&str>) {
     let passed_over = [
         (
             counts.with_interface,
@@ -227,7 +232,7 @@ impl Output {
 
 /// Opens all files before anything is printed; `-` and no file at all are stdin. What is empty is
 /// left out: no requests make no slices.
-fn inputs(files: &[PathBuf]) -> Result<Vec<Input>, Failure> {
+fn inputs(files: &[PathBuf]) -> Result<Vec<CaptureInput>, Failure> {
     if files.is_empty() && std::io::stdin().is_terminal() {
         return Err(Failure::new("cannot read from the terminal: nothing is piped in")
             .hint("name a file, or pipe what `tcpdump -nnq -tttt` prints")

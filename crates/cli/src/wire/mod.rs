@@ -25,9 +25,10 @@ use weir_hub::wire::json;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, complain, say};
 use weir_process::time_args::{parse_capture_instant, parse_capture_span, parse_width};
-use weir_wire::text::{Lines, TextReader};
+use weir_wire::text::{LineReader, TextReader};
 use weir_wire::{
-    Capture, Filter, FilterError, Format, Input, Model, Options, Report, Sink, Skipped, WireError,
+    Capture, CaptureFormat, CaptureInput, Filter, FilterError, Model, ModelOptions, Report,
+    RowSink, SkipCounts, WireError,
 };
 
 use crate::capture;
@@ -169,8 +170,8 @@ fn parse_filter(text: &str) -> Result<Filter, Failure> {
     })
 }
 
-fn model(args: &ModelArgs, filter: Option<Filter>, sink: Option<Box<dyn Sink>>) -> Model {
-    let options = Options {
+fn model(args: &ModelArgs, filter: Option<Filter>, sink: Option<Box<dyn RowSink>>) -> Model {
+    let options = ModelOptions {
         slice_ns: args.slice,
         ports: args.port.clone(),
         server: args.server,
@@ -180,7 +181,7 @@ fn model(args: &ModelArgs, filter: Option<Filter>, sink: Option<Box<dyn Sink>>) 
         // Who sends packets does not know it, so they cannot make all of them meet in one place.
         seed: std::hash::RandomState::new().hash_one(0),
         threads: args.threads.map_or_else(cores, usize::from),
-        ..Options::default()
+        ..ModelOptions::default()
     };
     Model::new(options, sink)
 }
@@ -190,7 +191,7 @@ fn watch(
     args: &ModelArgs,
     filter: Option<Filter>,
     place: &TapPlace,
-    sink: Option<Box<dyn Sink>>,
+    sink: Option<Box<dyn RowSink>>,
 ) -> Result<Report, Failure> {
     let mut model = model(args, filter, sink);
     let is_over = end_at_signal()?;
@@ -207,10 +208,10 @@ fn read(
     args: &ModelArgs,
     filter: Option<Filter>,
     files: &[PathBuf],
-    sink: Option<Box<dyn Sink>>,
+    sink: Option<Box<dyn RowSink>>,
 ) -> Result<Report, Failure> {
     let mut model = model(args, filter, sink);
-    let (mut skipped, mut tap_drops) = (Skipped::default(), None);
+    let (mut skipped, mut tap_drops) = (SkipCounts::default(), None);
     for file in files {
         let input = open(file).map_err(wire_failure)?;
         if input.format() == Format::Text {
@@ -241,13 +242,13 @@ fn cores() -> usize {
 }
 
 /// Text of tcpdump; what it skips. Times without a date are of the first of January 1970.
-fn read_text(input: Input, model: &mut Model) -> Result<Skipped, Failure> {
+fn read_text(input: CaptureInput, model: &mut Model) -> Result<SkipCounts, Failure> {
     let name = input.name().to_owned();
     let (zone, note) = time_zone::of_environment();
     let zone = Box::new(move |minute| time_zone::begin_of(minute, &zone));
     let seed = std::hash::RandomState::new().hash_one(1);
     let mut reader = TextReader::new(zone, 0, usize::try_from(seed).unwrap_or_default());
-    let mut lines = Lines::new(b"", input);
+    let mut lines = LineReader::new(b"", input);
     let mut packets = 0_u64;
     let failed = |error| read_failure(Path::new(&name), &error);
     while let Some(more) = reader.feed(&mut lines, model).map_err(failed)? {
@@ -262,8 +263,8 @@ fn read_text(input: Input, model: &mut Model) -> Result<Skipped, Failure> {
 
 /// Text without a packet: no capture, or one that names hide.
 fn nothing_in(name: &str, reader: &TextReader) -> Failure {
-    use weir_wire::text::Skip;
-    let has_names = |(skip, _)| matches!(skip, Skip::HostName | Skip::PortName);
+    use weir_wire::text::TextSkip;
+    let has_names = |(skip, _)| matches!(skip, TextSkip::HostName | TextSkip::PortName);
     if reader.skipped().any(has_names) {
         return Failure::new(format!("cannot read `{name}`: its hosts or ports are names"))
             .hint("`tcpdump -nn` prints numbers");
@@ -272,11 +273,11 @@ fn nothing_in(name: &str, reader: &TextReader) -> Failure {
         .hint("make one with `tcpdump -i any -s 200 -w FILE tcp`")
 }
 
-pub(crate) fn open(file: &Path) -> Result<Input, WireError> {
+pub(crate) fn open(file: &Path) -> Result<CaptureInput, WireError> {
     if file == Path::new("-") {
-        return Input::from_stream("stdin", Box::new(std::io::stdin()));
+        return CaptureInput::from_stream("stdin", Box::new(std::io::stdin()));
     }
-    Input::open(file)
+    CaptureInput::open(file)
 }
 
 /// A progress line on a terminal.

@@ -15,7 +15,7 @@ use embedded_graphics::primitives::{Line, PrimitiveStyle};
 use embedded_graphics::text::{Baseline, Text};
 use weir_process::failure::Failure;
 use weir_tables::Micros;
-use weir_wire::{Report, SliceReport, TierReport, Verdict};
+use weir_wire::{DelayVerdict, Report, SliceReport, TierReport};
 
 use super::canvas::Canvas;
 use super::chart::{Fold, folded};
@@ -284,9 +284,9 @@ fn level(value: f64, highest: f64) -> i32 {
 }
 
 /// As in the other ways to show a verdict: our fault is red.
-fn color(verdict: Verdict) -> Rgb888 {
+fn color(verdict: DelayVerdict) -> Rgb888 {
     match verdict {
-        Verdict::Smooth => CALM,
+        DelayVerdict::Smooth => CALM,
         _ if verdict.answer().starts_with("Yes") => OURS,
         _ => THEIRS,
     }

@@ -20,7 +20,7 @@ use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::write_all;
 use weir_store::{Store, StoreOptions};
 use weir_tables::{Batch, Clock, Parcel, StreamId, StreamRange};
-use weir_wire::{Origin, Report, Sink, TableSink};
+use weir_wire::{Report, RowOrigin, RowSink, TableSink};
 
 use super::files::Files;
 use super::{ModelArgs, WireFormat, WireTable};
@@ -28,7 +28,7 @@ use super::{ModelArgs, WireFormat, WireTable};
 /// Where the rows go; nowhere when only the report is wanted.
 pub(super) struct Rows {
     ways: Option<Arc<Mutex<RowOutputs>>>,
-    origin: Origin,
+    origin: RowOrigin,
 }
 
 struct RowOutputs {
@@ -78,7 +78,7 @@ impl Rows {
             args.into.as_deref().map(|into| RowKeeper::new(into, args, files)).transpose()?;
         let is_wanted = print.is_some() || parquet.is_some() || keep.is_some();
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        let origin = Origin {
+        let origin = RowOrigin {
             host: args.host.clone().unwrap_or_else(host_name),
             source: names.join(", "),
             observed: SystemClock.now(),
@@ -90,7 +90,7 @@ impl Rows {
     }
 
     /// What the model hands its rows to.
-    pub(super) fn sink(&self) -> Option<Box<dyn Sink>> {
+    pub(super) fn sink(&self) -> Option<Box<dyn RowSink>> {
         let ways = Arc::clone(self.ways.as_ref()?);
         Some(Box::new(TableSink::new(self.origin.clone(), move |batches| {
             ways.lock().unwrap_or_else(PoisonError::into_inner).take(batches);

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use weir_process::terminal::Paint;
 use weir_tables::Micros;
-use weir_wire::{ConnectionSeen, Quantiles, Report, SliceReport, TierReport, UslAnswer, Verdict};
+use weir_wire::{
+    DelayVerdict, ObservedConnection, Quantiles, Report, SliceReport, TierReport, UslResult,
+};
 
 use super::chart::{Fold, line};
 
@@ -47,9 +49,9 @@ fn put(out: &mut String, report: &Report, files: &[PathBuf], paint: Paint) -> st
 }
 
 /// Our fault is red, others' yellow.
-fn class(verdict: Verdict) -> &'static str {
+fn class(verdict: DelayVerdict) -> &'static str {
     match verdict {
-        Verdict::Smooth => "note",
+        DelayVerdict::Smooth => "note",
         _ if verdict.answer().starts_with("Yes") => "page",
         _ => "mail",
     }
@@ -190,10 +192,10 @@ fn put_laws(out: &mut String, tier: &TierReport, paint: Paint) -> std::fmt::Resu
         writeln!(out, "{}", paint.dim(&text))?;
     }
     match &tier.usl {
-        UslAnswer::Refused(why) => {
+        UslResult::Refused(why) => {
             writeln!(out, "{}", paint.dim(&format!("  no capacity is estimated: {why}")))
         }
-        UslAnswer::Fit(usl) => {
+        UslResult::Fit(usl) => {
             let end = match usl.peak {
                 Some(peak) => format!("most at a concurrency of {peak:.0}"),
                 None => "no decline was seen".to_owned(),
@@ -207,7 +209,7 @@ fn put_laws(out: &mut String, tier: &TierReport, paint: Paint) -> std::fmt::Resu
     }
 }
 
-fn put_worst(out: &mut String, worst: &[ConnectionSeen], paint: Paint) -> std::fmt::Result {
+fn put_worst(out: &mut String, worst: &[ObservedConnection], paint: Paint) -> std::fmt::Result {
     if worst.is_empty() {
         return Ok(());
     }

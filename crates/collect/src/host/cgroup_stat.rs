@@ -1,8 +1,9 @@
 //! Limits and throttling of the control groups that own listeners or have a limit, version 1 and 2.
 //!
-//! Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`. A hybrid machine (systemd in version 2, controllers
-//! in version 1) has both; each figure is then taken from where its controller is. The root group is left out: its
-//! figures are the host's. Version 1 writes "no limit" as a number near 2^63.
+//! Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`. A hybrid machine (systemd in
+//! version 2, controllers in version 1) has both; each figure then comes from the hierarchy that
+//! has its controller. The root group is skipped: its figures are the host's. Version 1 writes "no
+//! limit" as a number near 2^63.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,15 +14,14 @@ use super::cgroup_walk::{NO_LIMIT_BYTES, limited_cgroups};
 use super::file::KeptFile;
 use super::mounts::read_mounts;
 use super::process::Cgroup;
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
-/// Most control groups that are followed.
+/// Maximum number of sampled control groups.
 pub(super) const CGROUP_LIMIT: usize = 256;
-/// Seconds after which groups with limits are looked for again.
+/// Seconds between two searches for groups with limits.
 const WALK_EVERY_SECONDS: f64 = 60.0;
 
-/// The control groups of processes that own listeners, each once.
+/// Control groups of processes that own listeners, without duplicates.
 pub(super) fn listener_cgroups(view: &View) -> Vec<Cgroup> {
     let owners = view.owners.values().flatten();
     let mut found: Vec<Cgroup> = owners.filter_map(|owner| owner.cgroup.clone()).collect();
@@ -32,25 +32,24 @@ pub(super) fn listener_cgroups(view: &View) -> Vec<Cgroup> {
     found
 }
 
-/// Where the hierarchies are mounted; read once, since that does not change while a host runs.
+/// Mount points of the hierarchies; read once, since they do not change while a host runs.
 #[derive(Debug, Default)]
-pub(super) struct Mounts(Option<BTreeMap<String, PathBuf>>);
+pub(super) struct CgroupMounts(Option<BTreeMap<String, PathBuf>>);
 
-impl Mounts {
-    /// The directory of a group in version 2's hierarchy.
+impl CgroupMounts {
+    /// Directory of a group in the version 2 hierarchy.
     pub(super) fn unified_dir(&mut self, view: &View, path: &str) -> Option<PathBuf> {
-        self.dir(view, "", path)
+        Some(group_dir(self.all(view).get("")?, path))
     }
 
-    /// All hierarchies by controller; version 2's is called "".
+    /// All hierarchies by controller; version 2 is called "".
     fn all(&mut self, view: &View) -> &BTreeMap<String, PathBuf> {
         self.0.get_or_insert_with(|| hierarchies(view))
     }
+}
 
-    /// The directory of a group in the hierarchy of `controller`; version 2's is called "".
-    fn dir(&mut self, view: &View, controller: &str, path: &str) -> Option<PathBuf> {
-        Some(self.all(view).get(controller)?.join(path.trim_start_matches('/')))
-    }
+fn group_dir(hierarchy: &Path, path: &str) -> PathBuf {
+    hierarchy.join(path.trim_start_matches('/'))
 }
 
 fn hierarchies(view: &View) -> BTreeMap<String, PathBuf> {
@@ -72,11 +71,10 @@ fn hierarchies(view: &View) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct CgroupStatCollector {
-    mounts: Mounts,
-    groups: BTreeMap<String, Group>,
+    mounts: CgroupMounts,
+    groups: BTreeMap<String, CgroupFiles>,
     limited: Vec<Cgroup>,
     last_walk: Option<Micros>,
     rows: CgroupStatRows,
@@ -85,7 +83,7 @@ pub(super) struct CgroupStatCollector {
 impl CgroupStatCollector {
     pub(super) fn new(_view: &View) -> Self {
         Self {
-            mounts: Mounts::default(),
+            mounts: CgroupMounts::default(),
             groups: BTreeMap::new(),
             limited: Vec::new(),
             last_walk: None,
@@ -105,7 +103,7 @@ impl CgroupStatCollector {
         self.groups.retain(|name, _| wanted.iter().any(|cgroup| cgroup.name == *name));
         for cgroup in wanted {
             if !self.groups.contains_key(&cgroup.name) {
-                let group = Group::open(&cgroup, view, &mut self.mounts);
+                let group = CgroupFiles::open(&cgroup, view, &mut self.mounts);
                 self.groups.insert(cgroup.name, group);
             }
         }
@@ -117,12 +115,7 @@ impl Collector for CgroupStatCollector {
         "cgroup_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         self.follow(view, now);
         for (name, group) in &mut self.groups {
             let mut row = CgroupStat {
@@ -142,16 +135,16 @@ impl Collector for CgroupStatCollector {
     }
 }
 
-/// The files of one group; those of controllers that are off are never there, which is no error.
+/// Open files of one group; files of disabled controllers are missing, which is no error.
 #[derive(Debug)]
-struct Group {
+struct CgroupFiles {
     is_version_1: bool,
-    cpu: Option<Cpu>,
-    memory: Option<Memory>,
+    cpu: Option<CpuFiles>,
+    memory: Option<MemoryFiles>,
 }
 
 #[derive(Debug)]
-struct Cpu {
+struct CpuFiles {
     stat: KeptFile,
     /// Version 2 `cpu.max`, version 1 `cpu.cfs_quota_us`.
     quota: KeptFile,
@@ -160,7 +153,7 @@ struct Cpu {
 }
 
 #[derive(Debug)]
-struct Memory {
+struct MemoryFiles {
     used: KeptFile,
     stat: KeptFile,
     limit: KeptFile,
@@ -170,11 +163,11 @@ struct Memory {
     hits: Option<KeptFile>,
 }
 
-impl Group {
-    fn open(cgroup: &Cgroup, view: &View, mounts: &mut Mounts) -> Self {
+impl CgroupFiles {
+    fn open(cgroup: &Cgroup, view: &View, mounts: &mut CgroupMounts) -> Self {
         let mut dir = |controller: &str| {
             let path = cgroup.controllers.get(controller).filter(|path| *path != "/")?;
-            mounts.dir(view, controller, path)
+            Some(group_dir(mounts.all(view).get(controller)?, path))
         };
         let (cpu, usage, memory) = (dir("cpu"), dir("cpuacct"), dir("memory"));
         let is_version_1 = cpu.is_some() || usage.is_some() || memory.is_some();
@@ -185,13 +178,13 @@ impl Group {
         match unified {
             Some(dir) => Self {
                 is_version_1,
-                cpu: Some(Cpu::version_2(&dir)),
-                memory: Some(Memory::version_2(&dir)),
+                cpu: Some(CpuFiles::version_2(&dir)),
+                memory: Some(MemoryFiles::version_2(&dir)),
             },
             None => Self {
                 is_version_1,
-                cpu: cpu.zip(usage).map(|(cpu, usage)| Cpu::version_1(&cpu, &usage)),
-                memory: memory.as_deref().map(Memory::version_1),
+                cpu: cpu.zip(usage).map(|(cpu, usage)| CpuFiles::version_1(&cpu, &usage)),
+                memory: memory.as_deref().map(MemoryFiles::version_1),
             },
         }
     }
@@ -206,7 +199,7 @@ impl Group {
     }
 }
 
-impl Cpu {
+impl CpuFiles {
     fn version_1(cpu: &Path, usage: &Path) -> Self {
         Self {
             stat: KeptFile::new(cpu.join("cpu.stat")),
@@ -225,15 +218,17 @@ impl Cpu {
 
     fn read(&mut self, row: &mut CgroupStat<'_>) {
         let stat = self.stat.read_if_any().unwrap_or_default();
-        let value = |key: &[u8]| text::value_of(stat, key);
-        let micros = |value: i64| seconds(value, 1e6);
-        row.cpu_seconds_total = value(b"usage_usec").map(micros);
+        let usage = text::value_of(stat, b"usage_usec");
+        row.cpu_seconds_total = usage.map(|micros| seconds(micros, 1e6));
         let quota = self.quota.read_if_any().unwrap_or_default();
         if text::fields(quota).next().and_then(|field| text::int(field.trim_ascii())) > Some(0) {
-            row.cpu_periods_total = value(b"nr_periods");
-            row.cpu_throttled_periods_total = value(b"nr_throttled");
-            let nanos = value(b"throttled_time").map(|value| seconds(value, 1e9));
-            row.cpu_throttled_seconds_total = value(b"throttled_usec").map(micros).or(nanos);
+            row.cpu_periods_total = text::value_of(stat, b"nr_periods");
+            row.cpu_throttled_periods_total = text::value_of(stat, b"nr_throttled");
+            let version_2 = text::value_of(stat, b"throttled_usec");
+            let version_1 = text::value_of(stat, b"throttled_time");
+            row.cpu_throttled_seconds_total = version_2
+                .map(|micros| seconds(micros, 1e6))
+                .or_else(|| version_1.map(|nanos| seconds(nanos, 1e9)));
         }
         if let Some(usage) = self.usage.as_mut().and_then(KeptFile::read_if_any) {
             row.cpu_seconds_total = text::int(usage.trim_ascii()).map(|value| seconds(value, 1e9));
@@ -241,7 +236,7 @@ impl Cpu {
     }
 }
 
-impl Memory {
+impl MemoryFiles {
     fn version_1(dir: &Path) -> Self {
         Self {
             used: KeptFile::new(dir.join("memory.usage_in_bytes")),
@@ -263,23 +258,25 @@ impl Memory {
     }
 
     fn read(&mut self, row: &mut CgroupStat<'_>) {
-        let single = |file: &mut KeptFile| {
-            file.read_if_any().and_then(|bytes| text::int(bytes.trim_ascii()))
-        };
-        row.memory_used_bytes = single(&mut self.used);
-        row.memory_limit_bytes = single(&mut self.limit).filter(|limit| *limit < NO_LIMIT_BYTES);
+        row.memory_used_bytes = read_int(&mut self.used);
+        row.memory_limit_bytes = read_int(&mut self.limit).filter(|limit| *limit < NO_LIMIT_BYTES);
         row.memory_inactive_file_bytes = self.stat.read_if_any().and_then(|stat| {
-            // Version 1 has figures of the group alone and, called total_, of all below it; usage is of all.
+            // Version 1 reports the group alone and, with the prefix total_, its whole subtree;
+            // usage covers the subtree.
             let total = text::value_of(stat, b"total_inactive_file");
             total.or_else(|| text::value_of(stat, b"inactive_file"))
         });
         let events = self.events.read_if_any().unwrap_or_default();
         row.oom_kills_total = text::value_of(events, b"oom_kill");
         row.memory_limit_hits_total = match &mut self.hits {
-            Some(hits) => single(hits),
+            Some(hits) => read_int(hits),
             None => text::value_of(events, b"max"),
         };
     }
+}
+
+fn read_int(file: &mut KeptFile) -> Option<i64> {
+    file.read_if_any().and_then(|bytes| text::int(bytes.trim_ascii()))
 }
 
 #[expect(
@@ -293,13 +290,13 @@ fn seconds(value: i64, per_second: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::HostOptions;
-    use super::super::process::{Owner, parse_cgroup};
+    use super::super::process::{SocketOwner, parse_cgroup};
     use super::*;
 
     fn view(root: &Path, cgroup: &[u8]) -> View {
         let mut view = View::new(HostOptions { root: root.into(), ..HostOptions::default() });
         let cgroup = Some(parse_cgroup(cgroup));
-        let owner = Owner {
+        let owner = SocketOwner {
             process_id: 1,
             name: "nginx".into(),
             process_count: 1,
@@ -313,7 +310,7 @@ mod tests {
     fn read<'a>(view: &View) -> CgroupStat<'a> {
         let mut row = CgroupStat::default();
         let cgroup = &listener_cgroups(view)[0];
-        let mut group = Group::open(cgroup, view, &mut Mounts::default());
+        let mut group = CgroupFiles::open(cgroup, view, &mut CgroupMounts::default());
         row.cgroup_version = if group.is_version_1 { 1 } else { 2 };
         group.read(&mut row);
         row

@@ -1,7 +1,8 @@
-//! Control groups that have a limit, found by walking the hierarchies: a worker without a listener can be throttled too.
+//! Control groups with a limit, found by walking the hierarchies: a worker without a listener can
+//! be throttled too.
 //!
-//! Both versions show a group as a directory. Without a limit version 2 says `max`, version 1 a number near 2^63 or,
-//! for processor time, -1.
+//! Both versions represent a group as a directory. Without a limit, version 2 has `max`; version 1
+//! has a number near 2^63 or, for CPU time, -1.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +11,14 @@ use std::path::{Path, PathBuf};
 use super::process::Cgroup;
 use super::text;
 
-/// Most directories that one walk looks into, and how deep they may lie.
+/// Maximum number of directories per walk.
 const DIRECTORY_LIMIT: usize = 2048;
+/// Maximum depth of a walk.
 const DEPTH_LIMIT: usize = 8;
-/// Limits above this mean "none".
+/// Limits at or above this mean "none".
 pub(super) const NO_LIMIT_BYTES: i64 = 1 << 60;
 
-/// The groups below the mount points of `hierarchies` (by controller, version 2's is "") that have a limit.
+/// Groups with a limit below the mount points `hierarchies` (by controller; version 2 is "").
 pub(super) fn limited_cgroups(hierarchies: &BTreeMap<String, PathBuf>) -> Vec<Cgroup> {
     let mut found: BTreeMap<String, Cgroup> = BTreeMap::new();
     for (controller, files) in [
@@ -35,17 +37,20 @@ pub(super) fn limited_cgroups(hierarchies: &BTreeMap<String, PathBuf>) -> Vec<Cg
     found.into_values().collect()
 }
 
-/// The group of that path in every hierarchy that has it.
+/// The group with this path in every hierarchy that contains it.
 fn group(hierarchies: &BTreeMap<String, PathBuf>, path: &str) -> Cgroup {
-    let has = |top: &&PathBuf| top.join(path.trim_start_matches('/')).is_dir();
     let mut cgroup = Cgroup { name: path.to_owned(), ..Cgroup::default() };
-    cgroup.unified = hierarchies.get("").filter(has).map(|_| path.to_owned());
+    cgroup.unified = has_group(hierarchies.get(""), path).then(|| path.to_owned());
     for controller in ["memory", "cpu", "cpuacct"] {
-        if hierarchies.get(controller).filter(has).is_some() {
+        if has_group(hierarchies.get(controller), path) {
             cgroup.controllers.insert(controller.to_owned(), path.to_owned());
         }
     }
     cgroup
+}
+
+fn has_group(hierarchy: Option<&PathBuf>, path: &str) -> bool {
+    hierarchy.is_some_and(|top| top.join(path.trim_start_matches('/')).is_dir())
 }
 
 /// Paths of all groups below `top`, each with a leading `/`, breadth first.

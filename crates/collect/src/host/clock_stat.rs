@@ -1,20 +1,20 @@
-//! Whether somebody keeps the clock right: adjtimex(2), and the wall clock against the one that only runs.
+//! Clock synchronization: adjtimex(2), and the wall clock compared with the monotonic one.
 //!
-//! `CLOCK_BOOTTIME` goes on while the machine sleeps, so waking up is no step.
+//! `CLOCK_BOOTTIME` keeps counting during suspend, so a resume is not seen as a step.
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use weir_tables::{Batch, ClockStat, ClockStatRows, Micros};
 
 use super::kernel_call::clock_state;
-use super::{Collector, View, take};
+use super::run::seconds;
+use super::{CollectResult, Collector, View, take};
 use crate::CollectError;
 
-/// Seconds between two rows.
+/// Seconds between rows.
 const EVERY_SECONDS: f64 = 10.0;
-/// The clock was set when it moved by more against the other.
+/// A larger move of the wall clock against the monotonic one is a step.
 const STEP_SECONDS: f64 = 0.1;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct ClockStatCollector {
     rows: ClockStatRows,
@@ -27,13 +27,8 @@ impl Collector for ClockStatCollector {
         "clock_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
-        view.require_live("look at the clock")?;
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
+        view.require_live("read the clock")?;
         let difference = seconds(ClockId::Realtime) - seconds(ClockId::Boottime);
         let step = self.difference.replace(difference).map_or(0.0, |before| difference - before);
         let step_seconds = (step.abs() > STEP_SECONDS).then_some(step);
@@ -41,7 +36,7 @@ impl Collector for ClockStatCollector {
         if step_seconds.is_none() && (0.0..EVERY_SECONDS - 0.5).contains(&age) {
             return Ok(());
         }
-        let state = clock_state().map_err(|error| CollectError::new("ask adjtimex(2)", error))?;
+        let state = clock_state().map_err(|error| CollectError::new("call adjtimex(2)", error))?;
         self.last_row = Some(now);
         self.rows.push(&ClockStat {
             ts: now,
@@ -55,10 +50,4 @@ impl Collector for ClockStatCollector {
         take(&mut self.rows, out);
         Ok(())
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "clock readings stay far below 2^53")]
-fn seconds(clock: ClockId) -> f64 {
-    let at = clock_gettime(clock);
-    at.tv_sec as f64 + at.tv_nsec as f64 / 1e9
 }

@@ -1,25 +1,24 @@
-//! How full the connection tracking table of each namespace is: `/proc/net/stat/nf_conntrack`.
+//! Usage of the connection tracking table in each namespace: `/proc/net/stat/nf_conntrack`.
 //!
-//! A line of names, then one of hexadecimal numbers for each processor; `entries` stands in each of them and is the same.
-//! Asking for the count through its sysctl takes the kernel two hundred times as long. The limit is the whole host's.
+//! One line of names, then one of hexadecimal numbers per CPU; `entries` is the same in each of
+//! them. Reading the count through its sysctl takes the kernel 200 times as long. The limit applies
+//! to the whole host.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_tables::{Batch, ConntrackStat, ConntrackStatRows, Micros};
 
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct ConntrackStatCollector {
     rows: ConntrackStatRows,
-    previous: HashMap<Arc<str>, Tracked>,
+    previous: HashMap<Arc<str>, ConntrackCounts>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tracked {
+struct ConntrackCounts {
     entries: i64,
     drops: i64,
     early_drops: i64,
@@ -35,24 +34,18 @@ impl Collector for ConntrackStatCollector {
         5.0
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let limit = std::fs::read(view.path("proc/sys/net/netfilter/nf_conntrack_max")).ok();
         let entries_limit = limit.and_then(|bytes| text::int(bytes.trim_ascii()));
         let mut current = HashMap::new();
         for netns in view.netns.namespaces.iter_mut().filter(|netns| netns.is_sampled) {
             let Some(files) = &mut netns.files else { continue };
-            // Without the module there is no such file, and nothing to say.
+            // Without the kernel module the file does not exist.
             let Some(tracked) = files.conntrack.read_if_any().and_then(parse) else { continue };
-            if tracked == Tracked::default() {
+            if tracked == ConntrackCounts::default() {
                 continue;
             }
             let before = self.previous.get(&netns.name);
-            let rise = |now: i64, before: Option<i64>| before.map(|before| (now - before).max(0));
             self.rows.push(&ConntrackStat {
                 ts: now,
                 host: &view.host,
@@ -62,11 +55,9 @@ impl Collector for ConntrackStatCollector {
                 drops_total: tracked.drops,
                 early_drops_total: tracked.early_drops,
                 insert_failures_total: tracked.insert_failures,
-                drops_increase: rise(tracked.drops, before.map(|before| before.drops)),
-                early_drops_increase: rise(
-                    tracked.early_drops,
-                    before.map(|before| before.early_drops),
-                ),
+                drops_increase: before.map(|before| (tracked.drops - before.drops).max(0)),
+                early_drops_increase: before
+                    .map(|before| (tracked.early_drops - before.early_drops).max(0)),
             });
             current.insert(Arc::clone(&netns.name), tracked);
         }
@@ -76,13 +67,14 @@ impl Collector for ConntrackStatCollector {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Tracked> {
+fn parse(bytes: &[u8]) -> Option<ConntrackCounts> {
     let mut lines = text::lines(bytes);
     let names: Vec<&[u8]> = text::fields(lines.next()?).collect();
-    let at = |name: &[u8]| names.iter().position(|found| *found == name);
-    let (entries, drops) = (at(b"entries")?, at(b"drop")?);
-    let (early, failed) = (at(b"early_drop"), at(b"insert_failed"));
-    let mut tracked = Tracked::default();
+    let [entries, drops, early, failed] =
+        [&b"entries"[..], b"drop", b"early_drop", b"insert_failed"]
+            .map(|name| names.iter().position(|found| *found == name));
+    let (entries, drops) = (entries?, drops?);
+    let mut tracked = ConntrackCounts::default();
     for line in lines {
         let values: Vec<i64> = text::fields(line).map_while(text::hex).collect();
         let value = |at: usize| values.get(at).copied().unwrap_or(0);
@@ -103,7 +95,8 @@ mod tests {
         let text = b"entries  clashres found new invalid ignore delete delete_list insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart\n\
             00000010  00000000 00000000 00000000 00000002 00000000 00000000 00000000 00000000 00000001 0000000a 00000000 00000000  00000000 00000000 00000000 00000000\n\
             00000010  00000000 00000000 00000000 00000002 00000000 00000000 00000000 00000000 00000001 00000005 00000003 00000000  00000000 00000000 00000000 00000000\n";
-        let expected = Tracked { entries: 16, drops: 15, early_drops: 3, insert_failures: 2 };
+        let expected =
+            ConntrackCounts { entries: 16, drops: 15, early_drops: 3, insert_failures: 2 };
         assert_eq!(parse(text), Some(expected));
         assert_eq!(parse(b"entries found\n00000010 00000000\n"), None);
         assert_eq!(parse(b""), None);

@@ -1,20 +1,18 @@
-//! Where processor time went: `/proc/stat`, steal included.
+//! CPU time by state, including steal: `/proc/stat`.
 //!
-//! Times are in ticks of 1/100 s on every architecture that matters (`USER_HZ`, not the kernel's own HZ). `user` and
-//! `nice` contain `guest` and `guest_nice` already, so those are not added again.
+//! Times are in ticks of 1/100 s on every relevant architecture (`USER_HZ`, not the kernel's HZ).
+//! `user` and `nice` already contain `guest` and `guest_nice`, so those are not added again.
 
 use weir_tables::{Batch, CpuStat, CpuStatRows, Micros};
 
 use super::file::KeptFile;
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
-/// Length of a tick of `/proc/stat`.
+/// Length of a tick in `/proc/stat`.
 const TICK_SECONDS: f64 = 0.01;
-/// Seconds between two rows of single processors.
+/// Seconds between rows of single CPUs.
 const SINGLE_EVERY_SECONDS: f64 = 9.5;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct CpuStatCollector {
     file: KeptFile,
@@ -34,12 +32,7 @@ impl Collector for CpuStatCollector {
         "cpu_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let bytes = self.file.read()?;
         let age = self.last_single.map(|last| now.seconds_since(last));
         let is_single_due = age.is_none_or(|age| !(0.0..SINGLE_EVERY_SECONDS).contains(&age));
@@ -118,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steal_is_told_for_all_and_for_each_processor() {
+    fn steal_is_reported_for_all_and_for_each_cpu() {
         let content = b"cpu  100 20 30 400 5 6 7 800 9 9\ncpu0 50 10 15 200 2 3 3 400 0 0\ncpu1 50 10 15 200 3 3 4 400\nintr 1 2\nctxt 9\nprocesses 8\nprocs_running 2\nprocs_blocked 1\n";
         let mut rows = CpuStatRows::default();
         push(content, true, "web1", Micros(0), &mut rows);

@@ -1,8 +1,9 @@
-//! Files without a name that still take room, since a process holds them: the links of `/proc/PID/fd` that end in
-//! ` (deleted)`.
+//! Deleted files that still take up space because a process has them open: links in `/proc/PID/fd`
+//! that end in ` (deleted)`.
 //!
-//! Walking over all descriptors of a host with very many takes tens of milliseconds, so it is done every 10 s at most,
-//! and more rarely where it takes long. Memory files (`/memfd:`, `/dev/shm`) have no room on a disk.
+//! Walking all descriptors of a busy host takes tens of milliseconds, so it happens at most every
+//! 10 s, and less often where it takes long. Memory files (`/memfd:`, `/dev/shm`) take no disk
+//! space.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,22 +13,21 @@ use std::path::Path;
 use weir_tables::{Batch, DeletedFile, DeletedFileRows, Micros};
 
 use super::process::{comm, process_ids};
-use super::run::{Pacing, Stopwatch};
-use super::{Collector, View, take};
-use crate::CollectError;
+use super::run::{DutyCycle, Stopwatch};
+use super::{CollectResult, Collector, View, take};
 
-/// Seconds between two looks.
+/// Minimum seconds between scans.
 const EVERY_SECONDS: f64 = 10.0;
-const PACING: Pacing = Pacing { cost_ratio: 0.0005, pause_seconds: (EVERY_SECONDS - 1.0, 3600.0) };
-/// Smaller files are of no account.
+const DUTY_CYCLE: DutyCycle =
+    DutyCycle { cost_ratio: 0.0005, pause_seconds: (EVERY_SECONDS - 1.0, 3600.0) };
+/// Smaller files are ignored.
 const SMALLEST_BYTES: u64 = 1 << 20;
-/// Most rows of a look.
+/// Maximum number of rows per scan.
 const ROW_LIMIT: usize = 100;
-/// Most descriptors of a look.
+/// Maximum number of descriptors per scan.
 const DESCRIPTOR_LIMIT: usize = 1_000_000;
 const MARK: &str = " (deleted)";
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct DeletedFileCollector {
     rows: DeletedFileRows,
@@ -35,7 +35,7 @@ pub(super) struct DeletedFileCollector {
 }
 
 #[derive(Debug)]
-struct Held {
+struct OpenDeletedFile {
     process_id: u32,
     descriptor: i64,
     path: String,
@@ -52,13 +52,8 @@ impl Collector for DeletedFileCollector {
         EVERY_SECONDS
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
-        if !view.is_live || !PACING.is_due(self.next, now) {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
+        if !view.is_live || !DUTY_CYCLE.is_due(self.next, now) {
             return Ok(());
         }
         let stopwatch = Stopwatch::start();
@@ -81,14 +76,14 @@ impl Collector for DeletedFileCollector {
             });
         }
         take(&mut self.rows, out);
-        self.next = Some(PACING.after(stopwatch.stop(), now));
+        self.next = Some(DUTY_CYCLE.next_run(stopwatch.stop(), now));
         Ok(())
     }
 }
 
-/// Each deleted file once, with the lowest process that holds it.
-fn find(proc: &Path) -> Vec<Held> {
-    let mut found: BTreeMap<(u64, u64), Held> = BTreeMap::new();
+/// Each deleted file once, with the lowest process id that has it open.
+fn find(proc: &Path) -> Vec<OpenDeletedFile> {
+    let mut found: BTreeMap<(u64, u64), OpenDeletedFile> = BTreeMap::new();
     let mut left = DESCRIPTOR_LIMIT;
     let mut processes: Vec<u32> = process_ids(proc).collect();
     processes.sort_unstable();
@@ -109,7 +104,7 @@ fn find(proc: &Path) -> Vec<Held> {
                 continue;
             }
             let descriptor = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            found.entry((file.dev(), file.ino())).or_insert(Held {
+            found.entry((file.dev(), file.ino())).or_insert(OpenDeletedFile {
                 process_id,
                 descriptor: descriptor.unwrap_or_default(),
                 path: target,
@@ -121,7 +116,7 @@ fn find(proc: &Path) -> Vec<Held> {
     found.into_values().collect()
 }
 
-/// Where the file was, when it is one of a disk and has no name any more.
+/// Former path of a deleted file on a disk.
 fn deleted(target: &Path) -> Option<String> {
     let target = target.to_str()?.strip_suffix(MARK)?;
     let is_memory = ["/memfd:", "/dev/", "/SYSV", "/[aio]", "/anon_"];
@@ -129,18 +124,19 @@ fn deleted(target: &Path) -> Option<String> {
     (!is_memory && target.starts_with('/')).then(|| target.to_owned())
 }
 
-/// Device numbers with where they are mounted, shortest first: `36 35 98:0 /mnt1 /mnt2 rw,noatime …`.
+/// Device numbers with their mount points, shortest first: `36 35 98:0 /mnt1 /mnt2 rw,noatime …`.
 fn mounts(proc: &Path) -> Vec<(u64, String)> {
     let text = fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
-    let mount = |line: &str| {
-        let mut fields = line.split(' ').skip(2);
-        let (major, minor) = fields.next()?.split_once(':')?;
-        let point = fields.nth(1)?.to_owned();
-        Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), point))
-    };
-    let mut found: Vec<(u64, String)> = text.lines().filter_map(mount).collect();
+    let mut found: Vec<(u64, String)> = text.lines().filter_map(parse_mount).collect();
     found.sort_by_key(|(_, point)| point.len());
     found
+}
+
+fn parse_mount(line: &str) -> Option<(u64, String)> {
+    let mut fields = line.split(' ').skip(2);
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let point = fields.nth(1)?.to_owned();
+    Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), point))
 }
 
 #[cfg(test)]
@@ -150,13 +146,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deleted_file_that_is_held_open_is_found_with_its_room() {
+    fn deleted_file_that_is_held_open_is_found_with_its_size() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("big.log");
         let mut file = fs::File::create(&path).unwrap();
         file.write_all(&vec![b'x'; 3 << 20]).unwrap();
         file.sync_all().unwrap();
-        let is_ours = |held: &Held| held.path == path.to_str().unwrap();
+        let is_ours = |held: &OpenDeletedFile| held.path == path.to_str().unwrap();
         assert!(!find(Path::new("/proc")).iter().any(is_ours));
         fs::remove_file(&path).unwrap();
         let found = find(Path::new("/proc"));

@@ -1,21 +1,19 @@
-//! What block devices did and how long it took: `/proc/diskstats`.
+//! Block device operations and their durations: `/proc/diskstats`.
 //!
-//! Sectors are 512 bytes there whatever the disk says, times milliseconds. Discards (fields 15 to 18, since 4.18) stand
-//! before flushes (19, 20, since 5.5). Devices that never did anything, such as unused loops, make no rows.
+//! Sectors in this file are always 512 bytes, times are milliseconds. Discards (fields 15 to 18,
+//! since 4.18) come before flushes (19, 20, since 5.5). Devices without any I/O, such as unused
+//! loop devices, produce no rows.
 
 use std::collections::HashMap;
 
 use weir_tables::{Batch, DiskStat, DiskStatRows, Micros};
 
 use super::file::KeptFile;
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
 const SECTOR_BYTES: i64 = 512;
-/// Most devices.
 const DEVICE_LIMIT: usize = 1024;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct DiskStatCollector {
     file: KeptFile,
@@ -38,12 +36,7 @@ impl Collector for DiskStatCollector {
         "disk_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         for line in text::lines(self.file.read()?).take(DEVICE_LIMIT) {
             let Some((name, numbers)) = parse(line) else { continue };
             if !self.is_partition.contains_key(name) {
@@ -51,7 +44,8 @@ impl Collector for DiskStatCollector {
                 self.is_partition.insert(name.to_owned(), file.exists());
             }
             let is_partition = self.is_partition[name];
-            self.rows.push(&row(now, &view.host, name, is_partition, &numbers));
+            let row = row(name, is_partition, &numbers);
+            self.rows.push(&DiskStat { ts: now, host: &view.host, ..row });
         }
         if self.is_partition.len() > 2 * DEVICE_LIMIT {
             self.is_partition.clear();
@@ -61,7 +55,7 @@ impl Collector for DiskStatCollector {
     }
 }
 
-/// Name and figures of a device that did something.
+/// Name and figures of a device that has done I/O.
 fn parse(line: &[u8]) -> Option<(&str, [Option<i64>; 17])> {
     let mut fields = text::fields(line).skip(2);
     let name = std::str::from_utf8(fields.next()?).ok()?;
@@ -73,30 +67,23 @@ fn parse(line: &[u8]) -> Option<(&str, [Option<i64>; 17])> {
     is_used.then_some((name, numbers))
 }
 
-fn row<'a>(
-    ts: Micros,
-    host: &'a str,
-    device: &'a str,
-    is_partition: bool,
-    numbers: &[Option<i64>; 17],
-) -> DiskStat<'a> {
-    let count = |at: usize| numbers[at].unwrap_or(0);
+fn row<'a>(device: &'a str, is_partition: bool, numbers: &[Option<i64>; 17]) -> DiskStat<'a> {
+    let counts = numbers.map(|number| number.unwrap_or(0));
     DiskStat {
-        ts,
-        host,
         device,
         is_partition,
-        reads_total: count(0),
-        read_bytes_total: count(2).saturating_mul(SECTOR_BYTES),
-        read_seconds_total: seconds(count(3)),
-        writes_total: count(4),
-        written_bytes_total: count(6).saturating_mul(SECTOR_BYTES),
-        write_seconds_total: seconds(count(7)),
-        in_flight: count(8),
-        busy_seconds_total: seconds(count(9)),
-        weighted_seconds_total: seconds(count(10)),
+        reads_total: counts[0],
+        read_bytes_total: counts[2].saturating_mul(SECTOR_BYTES),
+        read_seconds_total: seconds(counts[3]),
+        writes_total: counts[4],
+        written_bytes_total: counts[6].saturating_mul(SECTOR_BYTES),
+        write_seconds_total: seconds(counts[7]),
+        in_flight: counts[8],
+        busy_seconds_total: seconds(counts[9]),
+        weighted_seconds_total: seconds(counts[10]),
         flushes_total: numbers[15],
         flush_seconds_total: numbers[16].map(seconds),
+        ..DiskStat::default()
     }
 }
 
@@ -113,7 +100,7 @@ mod tests {
     fn figures_of_new_and_old_kernels_are_read_and_idle_devices_left_out() {
         let new = b" 259 0 nvme0n1 10 1 16 500 20 2 32 1500 3 900 2000 0 0 0 0 4 250";
         let (name, numbers) = parse(new).unwrap();
-        let row = row(Micros(0), "web1", name, false, &numbers);
+        let row = row(name, false, &numbers);
         assert_eq!((row.device, row.reads_total, row.writes_total), ("nvme0n1", 10, 20));
         assert_eq!((row.read_bytes_total, row.written_bytes_total), (8192, 16384));
         assert_eq!((row.read_seconds_total, row.write_seconds_total), (0.5, 1.5));

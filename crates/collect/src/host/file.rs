@@ -1,7 +1,9 @@
-//! A file that is read every second: opened once, read from its start with `pread` into the same buffer.
+//! A file that is read every second: opened once, then read from offset 0 with `pread` into the
+//! same buffer.
 //!
-//! The kernel makes the text of a `/proc` file anew at each read from offset 0. A handle outlives what it shows:
-//! reading a removed cgroup gives `ENODEV`, a dead process `ESRCH`; then the handle is dropped and opened anew.
+//! The kernel regenerates the text of a `/proc` file on each read from offset 0. A handle can
+//! outlive its subject: reading a removed cgroup fails with `ENODEV`, a dead process with `ESRCH`;
+//! the handle is then dropped and reopened on the next read.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +12,7 @@ use std::path::PathBuf;
 
 use crate::CollectError;
 
-/// No file that is read here is longer; the rest of a longer one is not read.
+/// Size limit; the remainder of a longer file is not read.
 const LIMIT_BYTES: usize = 4 << 20;
 
 /// A file kept open.
@@ -22,17 +24,17 @@ pub(crate) struct KeptFile {
 }
 
 impl KeptFile {
-    /// The file at `path`; opened at the first read.
+    /// Creates a handle for `path`; the file is opened on the first read.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, file: None, buffer: Vec::new() }
     }
 
-    /// A file that is open already, such as one of another network namespace.
+    /// Wraps a file that is already open, such as one of another network namespace.
     pub(crate) fn opened(path: PathBuf, file: Option<File>) -> Self {
         Self { path, file, buffer: Vec::new() }
     }
 
-    /// The whole content as it is now.
+    /// Reads the whole current content.
     pub(crate) fn read(&mut self) -> Result<&[u8], CollectError> {
         match self.fill() {
             Ok(()) => Ok(&self.buffer),
@@ -43,7 +45,7 @@ impl KeptFile {
         }
     }
 
-    /// The same where the file may be missing: then nothing.
+    /// Reads the whole current content; `None` if the file is missing or unreadable.
     pub(crate) fn read_if_any(&mut self) -> Option<&[u8]> {
         if self.fill().is_err() {
             self.file = None;
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_read_anew_each_time_and_a_missing_file_says_so() {
+    fn content_is_reread_each_time_and_a_missing_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("stat");
         let mut file = KeptFile::new(path.clone());

@@ -1,9 +1,11 @@
-//! Room left on every file system that holds data: statvfs(3) of what `/proc/self/mounts` lists.
+//! Free space of every file system that holds data: statvfs(3) for the mounts in
+//! `/proc/self/mounts`.
 //!
-//! statvfs of a file system whose server is gone never returns, not even for a kill. So network and FUSE file systems
-//! are not asked, nor is anything mounted below one.
+//! statvfs on a file system whose server is gone never returns, not even for a kill. So network and
+//! FUSE file systems, and anything mounted below one, are skipped.
 //!
-//! Asking is cheap, rows stay: each is asked every two seconds, and has a row when that says something new or ten have passed.
+//! Sampling is cheap, storing is not: each file system is sampled every two seconds and has a row
+//! when its figures changed or after ten seconds.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,15 +14,15 @@ use rustix::fs::{StatVfsMountFlags, stat, statvfs};
 use weir_tables::{Batch, Filesystem, FilesystemRows, Micros};
 
 use super::mounts::{Mount, read_mounts};
-use super::{Collector, View, take};
+use super::{CollectResult, Collector, View, take};
 use crate::CollectError;
 
-/// Types that hold data on this machine.
+/// File system types that hold data on this machine.
 const LOCAL: [&str; 20] = [
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "reiserfs", "vfat",
     "exfat", "ntfs3", "udf", "nilfs2", "ubifs", "overlay", "tmpfs", "ramfs", "hfsplus",
 ];
-/// Types that depend on another machine or process: never touched.
+/// File system types that depend on another machine or process; never touched.
 const REMOTE: [&str; 16] = [
     "nfs",
     "nfs4",
@@ -39,27 +41,25 @@ const REMOTE: [&str; 16] = [
     "autofs",
     "virtiofs",
 ];
-/// Smaller temporary file systems hold no data but keep something out of sight.
+/// Smaller temporary file systems hold no data.
 const SMALLEST_BYTES: i64 = 1 << 20;
-/// Most file systems.
 const FILESYSTEM_LIMIT: usize = 512;
 
-/// A row is due after this,
+/// A row is due after this many seconds.
 const ROW_SECONDS: f64 = 9.5;
-/// or when the room that is left changed by this share of the whole.
+/// A row is also due when free space or inodes changed by more than 1/`NEWS_SHARE` of the total.
 const NEWS_SHARE: i64 = 100;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct FilesystemCollector {
     rows: FilesystemRows,
-    /// What the last row of each device said.
-    told: HashMap<u64, (Micros, Room)>,
+    /// Last row of each device.
+    reported: HashMap<u64, (Micros, FilesystemSpace)>,
 }
 
 impl FilesystemCollector {
     pub(super) fn new(_view: &View) -> Self {
-        Self { rows: FilesystemRows::default(), told: HashMap::new() }
+        Self { rows: FilesystemRows::default(), reported: HashMap::new() }
     }
 }
 
@@ -72,12 +72,7 @@ impl Collector for FilesystemCollector {
         2.0
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("measure file systems")?;
         let mut result = Ok(());
         let mut seen = HashSet::new();
@@ -85,32 +80,33 @@ impl Collector for FilesystemCollector {
             let path = view.path(&mount.point.to_string_lossy());
             match measure(&path) {
                 Ok(room) if seen.insert(room.device_number) => {
-                    self.tell(&mount, room, &view.host, now);
+                    self.report(&mount, room, &view.host, now);
                 }
                 Ok(_) => {}
-                // Others' private mounts, such as a user's run-time directory, are listed but closed to weir.
+                // Private mounts of other users, such as a user's run-time directory, are listed
+                // but not accessible.
                 Err(rustix::io::Errno::ACCESS) => {}
                 Err(error) => result = Err(CollectError::reading(&path, &error.into())),
             }
         }
-        self.told.retain(|device, _| seen.contains(device));
+        self.reported.retain(|device, _| seen.contains(device));
         take(&mut self.rows, out);
         result
     }
 }
 
 impl FilesystemCollector {
-    fn tell(&mut self, mount: &Mount, room: Room, host: &str, now: Micros) {
-        let is_known = self.told.get(&room.device_number).is_some_and(|(at, told)| {
-            *at <= now && now.seconds_since(*at) < ROW_SECONDS && !room.is_news(told)
+    fn report(&mut self, mount: &Mount, room: FilesystemSpace, host: &str, now: Micros) {
+        let is_known = self.reported.get(&room.device_number).is_some_and(|(at, reported)| {
+            *at <= now && now.seconds_since(*at) < ROW_SECONDS && !room.is_news(reported)
         });
         if !is_known {
             self.push(mount, &room, host, now);
-            self.told.insert(room.device_number, (now, room));
+            self.reported.insert(room.device_number, (now, room));
         }
     }
 
-    fn push(&mut self, mount: &Mount, room: &Room, host: &str, now: Micros) {
+    fn push(&mut self, mount: &Mount, room: &FilesystemSpace, host: &str, now: Micros) {
         let is_memory = matches!(mount.kind.as_str(), "tmpfs" | "ramfs");
         if room.size_bytes == 0 || is_memory && room.size_bytes < SMALLEST_BYTES {
             return;
@@ -132,7 +128,7 @@ impl FilesystemCollector {
 }
 
 #[derive(Debug)]
-struct Room {
+struct FilesystemSpace {
     device_number: u64,
     is_read_only: bool,
     size_bytes: i64,
@@ -142,33 +138,34 @@ struct Room {
     inodes_free: i64,
 }
 
-impl Room {
-    fn is_news(&self, told: &Self) -> bool {
-        let moved = |now: i64, then: i64, whole: i64| (now - then).abs() > whole / NEWS_SHARE;
-        self.is_read_only != told.is_read_only
-            || self.size_bytes != told.size_bytes
-            || moved(self.available_bytes, told.available_bytes, self.size_bytes)
-            || moved(self.inodes_free, told.inodes_free, self.inodes_total)
+impl FilesystemSpace {
+    fn is_news(&self, reported: &Self) -> bool {
+        let available_change = (self.available_bytes - reported.available_bytes).abs();
+        let inode_change = (self.inodes_free - reported.inodes_free).abs();
+        self.is_read_only != reported.is_read_only
+            || self.size_bytes != reported.size_bytes
+            || available_change > self.size_bytes / NEWS_SHARE
+            || inode_change > self.inodes_total / NEWS_SHARE
     }
 }
 
-fn measure(path: &Path) -> rustix::io::Result<Room> {
+fn measure(path: &Path) -> rustix::io::Result<FilesystemSpace> {
     let found = statvfs(path)?;
     let bytes =
         |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
-    let count = |inodes: u64| i64::try_from(inodes).unwrap_or(i64::MAX);
-    Ok(Room {
+    Ok(FilesystemSpace {
         device_number: stat(path)?.st_dev,
         is_read_only: found.f_flag.contains(StatVfsMountFlags::RDONLY),
         size_bytes: bytes(found.f_blocks),
         free_bytes: bytes(found.f_bfree),
         available_bytes: bytes(found.f_bavail),
-        inodes_total: count(found.f_files),
-        inodes_free: count(found.f_ffree),
+        inodes_total: i64::try_from(found.f_files).unwrap_or(i64::MAX),
+        inodes_free: i64::try_from(found.f_ffree).unwrap_or(i64::MAX),
     })
 }
 
-/// The mounts that are safe to ask, shortest path first; of two on one path the later, which hides the other.
+/// Mounts that are safe to query, shortest path first; of two on one path, the later one hides the
+/// other.
 fn local(mounts: Vec<Mount>) -> Vec<Mount> {
     let is_remote =
         |mount: &Mount| REMOTE.contains(&mount.kind.as_str()) || mount.kind.starts_with("fuse");
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_on_or_below_a_network_file_system_is_asked() {
+    fn nothing_on_or_below_a_network_file_system_is_queried() {
         let kept = local(vec![
             mount("/srv/nfs", "nfs4"),
             mount("/srv/nfs/scratch", "ext4"),
@@ -226,8 +223,8 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_due_after_ten_seconds_and_when_the_room_moved() {
-        let room = |available_bytes: i64, inodes_free: i64, is_read_only: bool| Room {
+    fn a_row_is_due_after_ten_seconds_and_when_the_free_space_changed() {
+        let room = |available_bytes: i64, inodes_free: i64, is_read_only: bool| FilesystemSpace {
             device_number: 7,
             is_read_only,
             size_bytes: 1000,
@@ -237,13 +234,13 @@ mod tests {
             inodes_free,
         };
         let mut collector =
-            FilesystemCollector { rows: FilesystemRows::default(), told: HashMap::new() };
-        let mut rows = |second: i64, room: Room| {
-            collector.tell(&mount("/data", "ext4"), room, "web1", Micros(second * 1_000_000));
+            FilesystemCollector { rows: FilesystemRows::default(), reported: HashMap::new() };
+        let mut rows = |second: i64, room: FilesystemSpace| {
+            collector.report(&mount("/data", "ext4"), room, "web1", Micros(second * 1_000_000));
             collector.rows.len()
         };
         assert_eq!(rows(0, room(500, 500, false)), 1);
-        assert_eq!(rows(2, room(495, 505, false)), 1, "hardly moved");
+        assert_eq!(rows(2, room(495, 505, false)), 1, "small change");
         assert_eq!(rows(4, room(485, 500, false)), 2, "bytes");
         assert_eq!(rows(6, room(485, 480, false)), 3, "inodes");
         assert_eq!(rows(8, room(485, 480, true)), 4, "read only");
@@ -253,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn room_of_the_root_adds_up() {
+    fn space_of_the_root_adds_up() {
         let room = measure(Path::new("/")).unwrap();
         assert!(room.size_bytes >= room.free_bytes && room.free_bytes >= room.available_bytes);
         assert!(measure(Path::new("/does/not/exist")).is_err());

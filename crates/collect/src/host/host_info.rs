@@ -1,17 +1,16 @@
-//! What kind of machine this is: kernel, distribution, processors, memory, boot.
+//! Machine description: kernel, distribution, CPUs, memory, boot.
 //!
-//! The time of boot is `btime` of `/proc/stat`: whole seconds, and it moves when the clock is set.
+//! The boot time is `btime` of `/proc/stat`: whole seconds, and it moves when the clock is set.
 
 use weir_tables::{Batch, HostInfo, HostInfoRows, Micros};
 
 use super::route_link::RouteLink;
-use super::{Collector, View, take, text};
+use super::{CollectResult, Collector, View, take, text};
 use crate::CollectError;
 
-/// Most addresses that are told.
+/// Maximum number of reported addresses.
 const ADDRESS_LIMIT: usize = 256;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct HostInfoCollector {
     rows: HostInfoRows,
@@ -26,31 +25,23 @@ impl Collector for HostInfoCollector {
         3600.0
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
-        let read = |path: &str| {
-            let path = view.path(path);
-            std::fs::read(&path).map_err(|error| CollectError::reading(&path, &error))
-        };
-        let stat = read("proc/stat")?;
-        let memory = text::value_of(&read("proc/meminfo")?, b"MemTotal").unwrap_or(0);
-        let os_release = read("etc/os-release").or_else(|_| read("usr/lib/os-release"));
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
+        let stat = read(view, "proc/stat")?;
+        let memory = text::value_of(&read(view, "proc/meminfo")?, b"MemTotal").unwrap_or(0);
+        let os_release = read(view, "etc/os-release").or_else(|_| read(view, "usr/lib/os-release"));
+        let boot_id = read(view, "proc/sys/kernel/random/boot_id").unwrap_or_default();
         let boot = text::value_of(&stat, b"btime");
         let uname = rustix::system::uname();
-        let machine = read("proc/sys/kernel/arch").ok();
+        let machine = read(view, "proc/sys/kernel/arch").ok();
         let addresses = if view.is_live { own_addresses() } else { None };
         self.rows.push(&HostInfo {
             ts: now,
             host: &view.host,
-            boot_id: &text::trimmed(&read("proc/sys/kernel/random/boot_id").unwrap_or_default()),
+            boot_id: &text::trimmed(&boot_id),
             boot_ts: boot.map(|seconds| Micros(seconds.saturating_mul(1_000_000))),
-            kernel_version: &text::trimmed(&read("proc/sys/kernel/osrelease")?),
+            kernel_version: &text::trimmed(&read(view, "proc/sys/kernel/osrelease")?),
             os_name: os_release.ok().as_deref().and_then(pretty_name).as_deref(),
-            // The file is there since 6.1.
+            // The file exists since 6.1.
             architecture: &machine
                 .as_deref()
                 .map_or_else(|| uname.machine().to_string_lossy(), text::trimmed),
@@ -64,7 +55,12 @@ impl Collector for HostInfoCollector {
     }
 }
 
-/// Those of the agent's own namespace.
+fn read(view: &View, path: &str) -> Result<Vec<u8>, CollectError> {
+    let path = view.path(path);
+    std::fs::read(&path).map_err(|error| CollectError::reading(&path, &error))
+}
+
+/// Addresses of the agent's own network namespace.
 fn own_addresses() -> Option<String> {
     let found = RouteLink::open().and_then(|mut link| link.addresses()).ok()?;
     let shown: Vec<String> = found.iter().take(ADDRESS_LIMIT).map(ToString::to_string).collect();
@@ -72,8 +68,9 @@ fn own_addresses() -> Option<String> {
 }
 
 fn cpu_count(stat: &[u8]) -> i64 {
-    let is_single = |line: &&[u8]| line.starts_with(b"cpu") && !line.starts_with(b"cpu ");
-    i64::try_from(text::lines(stat).filter(is_single).count()).unwrap_or(i64::MAX)
+    let cpus =
+        text::lines(stat).filter(|line| line.starts_with(b"cpu") && !line.starts_with(b"cpu "));
+    i64::try_from(cpus.count()).unwrap_or(i64::MAX)
 }
 
 fn pretty_name(os_release: &[u8]) -> Option<String> {

@@ -1,55 +1,54 @@
-//! Idle connections that an application of this host closed, and after how long: who keeps connections to it must be the
-//! quicker one to close.
+//! Idle connections that an application on this host closed, and after how long: a client that
+//! pools connections to it must close them earlier.
 //!
-//! Whoever closes first remembers the connection in TIME_WAIT for a minute. So what was idle at one look, and is in TIME_WAIT on
-//! the application's side at a later one, was closed by the application; the kernel's timer tells when. Nothing has to be known of
-//! the application's language or configuration. Looking walks the kernel's hash of connections, so it paces itself like the
-//! counts of states.
+//! The side that closes first keeps the connection in TIME_WAIT for a minute. So a connection that
+//! was idle in one sample and is in TIME_WAIT on the application's side later was closed by the
+//! application; the kernel's timer gives the moment. Nothing needs to be known about the
+//! application's language or configuration. Sampling walks the kernel's connection hash, so it is
+//! paced like the counts of states.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_tables::{Batch, IdleClose, IdleCloseRows, Micros};
 
-use super::listener::{Listening, tier};
+use super::listener::{NetnsListener, tier};
 use super::netns::{Netns, entering};
-use super::process::Owner;
-use super::run::{Pacing, Stopwatch};
-use super::sock_diag::{Ends, PORT_LIMIT};
-use super::{Collector, View, take};
-use crate::CollectError;
+use super::process::SocketOwner;
+use super::run::{DutyCycle, Stopwatch};
+use super::sock_diag::{PORT_LIMIT, SocketId};
+use super::{CollectResult, Collector, View, take};
 
-const PACING: Pacing = Pacing { cost_ratio: 0.0005, pause_seconds: (0.5, 600.0) };
-/// A shorter pause is part of a conversation.
+const DUTY_CYCLE: DutyCycle = DutyCycle { cost_ratio: 0.0005, pause_seconds: (0.5, 600.0) };
+/// A shorter pause is part of an exchange.
 const IDLE_MILLISECONDS: u32 = 1000;
-/// Most idle connections that are watched.
+/// Maximum number of tracked idle connections.
 const WATCH_LIMIT: usize = 2000;
-/// Most connections that are asked for in a look, one by one, after they were gone.
+/// Maximum number of vanished connections queried one by one per sample.
 const GONE_LIMIT: usize = 100;
-/// How long the kernel keeps TIME_WAIT, `TCP_TIMEWAIT_LEN`.
+/// Duration of TIME_WAIT, `TCP_TIMEWAIT_LEN`.
 const TIME_WAIT_MILLISECONDS: u32 = 60_000;
 
-/// Connections that carry nothing, of which namespace.
-type Idle = HashMap<(Arc<str>, Ends), Resting>;
+/// Idle connections by network namespace.
+type IdleConnections = HashMap<(Arc<str>, SocketId), IdleConnection>;
 
 #[derive(Debug)]
-struct Resting {
+struct IdleConnection {
     since: Micros,
-    /// Who listened on its port then: after a restart it is somebody else.
-    app: Arc<App>,
+    /// Process that listened on the port then; after a restart it is another one.
+    app: Arc<AppProcess>,
 }
 
 #[derive(Debug)]
-struct App {
+struct AppProcess {
     process_id: u32,
     name: String,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct IdleCloseCollector {
     rows: IdleCloseRows,
-    idle: Idle,
+    idle: IdleConnections,
     next: Option<Micros>,
 }
 
@@ -58,78 +57,82 @@ impl Collector for IdleCloseCollector {
         "idle_close"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
-        if !view.is_live || !PACING.is_due(self.next, now) {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
+        if !view.is_live || !DUTY_CYCLE.is_due(self.next, now) {
             return Ok(());
         }
         let stopwatch = Stopwatch::start();
-        let (mut gone, mut idle) = (std::mem::take(&mut self.idle), Idle::new());
+        let (mut gone, mut idle) = (std::mem::take(&mut self.idle), IdleConnections::new());
         let mut result = Ok(());
         for netns in view.netns.namespaces.iter_mut().filter(|netns| netns.is_sampled) {
             let apps = apps(&netns.name, &view.listeners, &view.owners);
-            if let Err(error) = look(netns, &apps, now, &mut gone, &mut idle) {
+            if let Err(error) = sample(netns, &apps, now, &mut gone, &mut idle) {
                 netns.diag = None;
                 result = Err(entering(&netns.name, &error));
             }
         }
         self.idle = idle;
-        for ((name, ends), resting) in gone.into_iter().take(GONE_LIMIT) {
+        for ((name, id), connection) in gone.into_iter().take(GONE_LIMIT) {
             let namespaces = &mut view.netns.namespaces;
             let netns = namespaces.iter_mut().find(|netns| netns.name == name);
             let Some(diag) = netns.and_then(|netns| netns.diag().ok()) else { continue };
-            let Ok(Some(left)) = diag.time_wait(&ends) else { continue };
-            let closed = before(now, TIME_WAIT_MILLISECONDS.saturating_sub(left));
-            self.push(&view.host, &name, &ends, &resting, closed);
+            let Ok(Some(left)) = diag.time_wait(&id) else { continue };
+            let closed_at = before(now, TIME_WAIT_MILLISECONDS.saturating_sub(left));
+            self.push((&view.host, &name), &id, &connection, closed_at);
         }
         take(&mut self.rows, out);
-        self.next = Some(PACING.after(stopwatch.stop(), now));
+        self.next = Some(DUTY_CYCLE.next_run(stopwatch.stop(), now));
         result
     }
 }
 
 impl IdleCloseCollector {
-    fn push(&mut self, host: &str, netns: &str, ends: &Ends, resting: &Resting, closed: Micros) {
+    fn push(
+        &mut self,
+        (host, netns): (&str, &str),
+        id: &SocketId,
+        connection: &IdleConnection,
+        closed_at: Micros,
+    ) {
         self.rows.push(&IdleClose {
-            ts: closed,
+            ts: closed_at,
             host,
             netns,
-            server_address: &ends.address().to_string(),
-            server_port: ends.port().into(),
-            client_address: &ends.peer().to_string(),
-            idle_seconds: closed.seconds_since(resting.since),
-            process_id: resting.app.process_id.into(),
-            process_name: &resting.app.name,
+            server_address: &id.address().to_string(),
+            server_port: id.port().into(),
+            client_address: &id.peer().to_string(),
+            idle_seconds: closed_at.seconds_since(connection.since),
+            process_id: connection.app.process_id.into(),
+            process_name: &connection.app.name,
         });
     }
 }
 
-/// The applications that listen in a namespace, by port.
+/// Applications that listen in a namespace, by port.
 fn apps(
     netns: &str,
-    listeners: &[Listening],
-    owners: &HashMap<u32, Option<Owner>>,
-) -> HashMap<u16, Arc<App>> {
-    let app = |listening: &Listening| {
-        let owner = owners.get(&listening.socket.inode)?.as_ref()?;
-        let is_app = *listening.netns == *netns && tier(&owner.name) == "app";
-        let app = || App { process_id: owner.process_id, name: owner.name.clone() };
-        is_app.then(|| (listening.socket.port, Arc::new(app())))
-    };
-    listeners.iter().filter_map(app).collect()
+    listeners: &[NetnsListener],
+    owners: &HashMap<u32, Option<SocketOwner>>,
+) -> HashMap<u16, Arc<AppProcess>> {
+    let mut apps = HashMap::new();
+    for listener in listeners.iter().filter(|listener| *listener.netns == *netns) {
+        let Some(Some(owner)) = owners.get(&listener.socket.inode) else { continue };
+        if tier(&owner.name) == "app" {
+            let app = AppProcess { process_id: owner.process_id, name: owner.name.clone() };
+            apps.insert(listener.socket.port, Arc::new(app));
+        }
+    }
+    apps
 }
 
-/// Puts idle connections of these applications into `idle`, and takes those that are still there out of `gone`.
-fn look(
+/// Adds idle connections of these applications to `idle`, and removes those that still exist from
+/// `gone`.
+fn sample(
     netns: &mut Netns,
-    apps: &HashMap<u16, Arc<App>>,
+    apps: &HashMap<u16, Arc<AppProcess>>,
     now: Micros,
-    gone: &mut Idle,
-    idle: &mut Idle,
+    gone: &mut IdleConnections,
+    idle: &mut IdleConnections,
 ) -> std::io::Result<()> {
     if apps.is_empty() {
         return Ok(());
@@ -138,17 +141,17 @@ fn look(
     ports.sort_unstable();
     ports.truncate(PORT_LIMIT);
     let name = netns.name.clone();
-    // Why it cannot be asked is said of the table `listener`.
+    // The table `listener` reports why it cannot be queried.
     let Ok(diag) = netns.diag() else { return Ok(()) };
-    diag.established(&ports, |ends, idle_milliseconds| {
-        let connection = (name.clone(), ends);
-        gone.remove(&connection);
+    diag.established(&ports, |id, idle_milliseconds| {
+        let key = (name.clone(), id);
+        gone.remove(&key);
         if idle_milliseconds < IDLE_MILLISECONDS || idle.len() >= WATCH_LIMIT {
             return;
         }
-        if let Some(app) = apps.get(&ends.port()) {
+        if let Some(app) = apps.get(&id.port()) {
             let since = before(now, idle_milliseconds);
-            idle.insert(connection, Resting { since, app: app.clone() });
+            idle.insert(key, IdleConnection { since, app: app.clone() });
         }
     })
 }

@@ -1,7 +1,8 @@
-//! Two questions to the kernel that no crate here wraps: `ethtool -S` (ioctl `SIOCETHTOOL`) and adjtimex(2).
+//! Two kernel calls that no crate here wraps: `ethtool -S` (ioctl `SIOCETHTOOL`) and adjtimex(2).
 //!
-//! A module of its own for its `unsafe` calls. Source: `linux/ethtool.h`, `linux/sockios.h`, adjtimex(2). The kernel
-//! writes as many counters as the driver has at that moment, whatever was asked for; hence the room to spare.
+//! Isolates the `unsafe` calls. Source: `linux/ethtool.h`, `linux/sockios.h`, adjtimex(2). The
+//! kernel writes as many counters as the driver has at that moment, whatever the request says;
+//! hence the spare buffer space.
 
 #![expect(unsafe_code, reason = "neither std nor rustix has SIOCETHTOOL and adjtimex")]
 
@@ -15,63 +16,69 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETH_SS_STATS: u32 = 1;
-/// `struct ethtool_drvinfo`, in words of 4 bytes: command, five names of 32 bytes and one of 12, five counts.
+/// `struct ethtool_drvinfo`, in words of 4 bytes: command, five names of 32 bytes and one of 12,
+/// five counts.
 const DRIVER_INFO_WORDS: usize = 49;
-/// Where `n_stats` stands in it.
+/// Index of `n_stats` in it.
 const COUNTER_COUNT_WORD: usize = 45;
-/// A counter's name.
+/// Length of a counter name.
 const NAME_BYTES: usize = 32;
-/// Drivers with more counters (hundreds of queues) are not asked.
+/// Drivers with more counters (hundreds of queues) are skipped.
 const COUNTER_LIMIT: usize = 8192;
 
-/// The names of a device's counters, in the order of their values.
+/// Counter names of a device, in the order of their values.
 #[derive(Debug, Default)]
 pub(super) struct DriverCounters {
     pub(super) driver: String,
     pub(super) names: Vec<String>,
 }
 
-/// A socket for the ioctls.
+/// Opens a socket for the ioctls.
 pub(super) fn ethtool_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// What `device` counts; no names when it counts nothing.
+/// Queries the counter names of `device`; empty if it has none.
 pub(super) fn driver_counters(socket: &OwnedFd, device: &str) -> io::Result<DriverCounters> {
     let mut info = vec![0_u32; DRIVER_INFO_WORDS];
     info[0] = ETHTOOL_GDRVINFO;
     ask(socket, device, &mut info)?;
     let count = info[COUNTER_COUNT_WORD] as usize;
-    let driver = name_in(&info, 4, NAME_BYTES);
+    let driver = name_at(&info, 4);
     if count == 0 || count > COUNTER_LIMIT {
         return Ok(DriverCounters { driver, names: Vec::new() });
     }
-    let mut strings = room(3, count * NAME_BYTES / 4);
+    let mut strings = counter_buffer(count, CounterWords(NAME_BYTES / 4));
     (strings[0], strings[1]) = (ETHTOOL_GSTRINGS, ETH_SS_STATS);
     ask(socket, device, &mut strings)?;
-    let names = (0..count.min(strings[2] as usize))
-        .map(|index| name_in(&strings, 12 + index * NAME_BYTES, NAME_BYTES));
+    let names =
+        (0..count.min(strings[2] as usize)).map(|index| name_at(&strings, 12 + index * NAME_BYTES));
     Ok(DriverCounters { driver, names: names.collect() })
 }
 
-/// The values of its `count` counters.
+/// Queries the values of `count` counters.
 pub(super) fn driver_values(socket: &OwnedFd, device: &str, count: usize) -> io::Result<Vec<u64>> {
-    let mut words = room(2, count * 2);
+    let mut words = counter_buffer(count, CounterWords(2));
     words[0] = ETHTOOL_GSTATS;
     ask(socket, device, &mut words)?;
     let count = count.min(words[1] as usize);
     let bytes: Vec<u8> = words[2..2 + count * 2].iter().flat_map(|w| w.to_ne_bytes()).collect();
-    let value = |chunk: &[u8]| u64::from_ne_bytes(chunk.try_into().expect("eight bytes"));
-    Ok(bytes.chunks_exact(8).map(value).collect())
+    let values = bytes.as_chunks::<8>().0.iter().copied().map(u64::from_ne_bytes);
+    Ok(values.collect())
 }
 
-/// Words for a head and `body`, with as much again and more: the driver may have got new queues since it was asked.
-fn room(head: usize, body: usize) -> Vec<u32> {
-    vec![0; head + 2 * body + COUNTER_LIMIT * NAME_BYTES / 4]
+/// Words per counter in a reply.
+struct CounterWords(usize);
+
+/// Allocates words for a header and `count` counters, doubled and with spare space: the driver may
+/// have got new queues since.
+fn counter_buffer(count: usize, counter_words: CounterWords) -> Vec<u32> {
+    let header_words = 3;
+    vec![0; header_words + 2 * count * counter_words.0 + COUNTER_LIMIT * NAME_BYTES / 4]
 }
 
-fn name_in(words: &[u32], from: usize, length: usize) -> String {
-    let words = words.get(from / 4..(from + length) / 4).unwrap_or_default();
+fn name_at(words: &[u32], offset: usize) -> String {
+    let words = words.get(offset / 4..(offset + NAME_BYTES) / 4).unwrap_or_default();
     let name: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     String::from_utf8_lossy(&name[..end]).trim().to_owned()
@@ -81,19 +88,20 @@ fn ask(socket: &OwnedFd, device: &str, words: &mut [u32]) -> io::Result<()> {
     if device.len() >= libc::IFNAMSIZ {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: all bytes zero is a value of this struct of integers, pointers and unions of them.
+    // SAFETY: all zero bytes are a valid value of this struct of integers, pointers and unions.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
         *to = libc::c_char::from_ne_bytes([from]);
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: the request lives until the call returns, its name ends with 0, and its pointer is to `words`, which is
-    // larger than what the kernel writes: it has room for COUNTER_LIMIT names more than the driver has just said.
+    // SAFETY: the request lives until the call returns, its name ends with 0, and its pointer is to
+    // `words`, which is larger than what the kernel writes: it has space for COUNTER_LIMIT names
+    // more than the driver just reported.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL.into(), &raw mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What adjtimex(2) says; seconds.
+/// Result of adjtimex(2), in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ClockState {
     pub(super) is_synchronized: bool,
@@ -102,10 +110,11 @@ pub(super) struct ClockState {
     pub(super) estimated_error_seconds: f64,
 }
 
-/// The kernel's opinion of its clock; nothing is changed.
+/// Reads the kernel's clock state; changes nothing.
 #[expect(clippy::cast_precision_loss, reason = "errors and offsets are seconds, far below 2^53 ns")]
 pub(super) fn clock_state() -> io::Result<ClockState> {
-    // SAFETY: all bytes zero is a value of this struct of integers, and its `modes` 0 asks for no change.
+    // SAFETY: all zero bytes are a valid value of this struct of integers, and `modes` 0 requests
+    // no change.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes one `timex` into the one that lives here.
     let result = unsafe { libc::adjtimex(&raw mut state) };

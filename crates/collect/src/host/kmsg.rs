@@ -1,9 +1,9 @@
-//! What the kernel said: `/dev/kmsg`, with the messages that concern traffic taken apart.
+//! Kernel messages from `/dev/kmsg`; messages that concern traffic are classified.
 //!
-//! Source: the kernel's `Documentation/ABI/testing/dev-kmsg`. Each read gives one record, `prefix;message`, the prefix being
-//! priority and facility in one number, sequence, microseconds since boot, flags. A reader that was too slow gets
-//! `EPIPE` once and goes on at the oldest record. "Possible SYN flooding" is printed once per socket, so its absence
-//! proves nothing.
+//! Source: the kernel's `Documentation/ABI/testing/dev-kmsg`. Each read returns one record,
+//! `prefix;message`; the prefix is priority and facility in one number, sequence, microseconds
+//! since boot, flags. A reader that was too slow gets `EPIPE` once and continues at the oldest
+//! record. "Possible SYN flooding" is printed once per socket, so its absence proves nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use weir_tables::{Batch, Kmsg, KmsgRows, Micros};
 
-use super::{Collector, View, take, text};
+use super::{CollectResult, Collector, View, take, text};
 use crate::CollectError;
 
-/// Most records per round; the ring keeps the others until the next.
+/// Maximum number of records per round; the ring keeps the others until the next.
 const RECORD_LIMIT: usize = 2000;
-/// Longer records cannot be.
+/// Maximum length of a record.
 const RECORD_BYTES: usize = 16 << 10;
-/// What the ring still holds at start counts when it is younger.
+/// Records that are older when weir starts are skipped.
 const START_SECONDS: f64 = 600.0;
 
 const SEVERITIES: [&str; 8] =
@@ -30,17 +30,16 @@ const FACILITIES: [&str; 12] = [
     "ftp",
 ];
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct KmsgCollector {
     path: PathBuf,
     file: Option<File>,
-    started: Option<Start>,
+    started: Option<TimeWindow>,
     rows: KmsgRows,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Start {
+struct TimeWindow {
     boot: Micros,
     oldest: Micros,
 }
@@ -69,12 +68,7 @@ impl Collector for KmsgCollector {
         "kmsg"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let start = match self.started {
             Some(start) => start,
             None => *self.started.insert(start(view, now)?),
@@ -108,17 +102,18 @@ fn refused(path: &std::path::Path, error: &io::Error) -> CollectError {
     }
 }
 
-fn start(view: &View, now: Micros) -> Result<Start, CollectError> {
+fn start(view: &View, now: Micros) -> Result<TimeWindow, CollectError> {
     let path = view.path("proc/uptime");
     let bytes = std::fs::read(&path).map_err(|error| CollectError::reading(&path, &error))?;
     let up_seconds = text::fields(&bytes).next().and_then(text::float).unwrap_or(0.0).max(0.0);
     let up = Duration::try_from_secs_f64(up_seconds).unwrap_or_default();
     let oldest = now - Duration::from_secs_f64(START_SECONDS);
-    Ok(Start { boot: now - up, oldest })
+    Ok(TimeWindow { boot: now - up, oldest })
 }
 
-/// Rows of what one read gave; lines that begin with a blank belong to the record before and are not kept.
-fn push(bytes: &[u8], start: Start, host: &str, rows: &mut KmsgRows) {
+/// Appends the rows of one read; lines that begin with a blank are metadata of the previous record
+/// and are dropped.
+fn push(bytes: &[u8], start: TimeWindow, host: &str, rows: &mut KmsgRows) {
     for line in text::lines(bytes).filter(|line| !line.starts_with(b" ")) {
         let Some(record) = parse(line) else { continue };
         let ts = start.boot + Duration::from_micros(record.stamp_micros);
@@ -139,7 +134,7 @@ fn push(bytes: &[u8], start: Start, host: &str, rows: &mut KmsgRows) {
     }
 }
 
-struct Record<'a> {
+struct KmsgRecord<'a> {
     priority: usize,
     sequence: i64,
     stamp_micros: u64,
@@ -147,11 +142,11 @@ struct Record<'a> {
 }
 
 /// `6,339,5140900,-;NET: Registered protocol family 10`.
-fn parse(line: &[u8]) -> Option<Record<'_>> {
+fn parse(line: &[u8]) -> Option<KmsgRecord<'_>> {
     let at = memchr::memchr(b';', line)?;
     let prefix = std::str::from_utf8(&line[..at]).ok()?;
     let mut parts = prefix.split(',');
-    Some(Record {
+    Some(KmsgRecord {
         priority: parts.next()?.parse().ok()?,
         sequence: parts.next()?.parse().ok()?,
         stamp_micros: parts.next()?.parse().ok()?,
@@ -159,37 +154,36 @@ fn parse(line: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// Kind and subject of the messages that weir knows.
+/// Kind and subject of known messages.
 fn recognise(body: &str) -> Option<(&'static str, Option<&str>)> {
-    let known = |kind, subject| Some((kind, subject));
     if let Some(rest) = after(body, "ossible SYN flooding on port ") {
         // "80", since 6.0 "0.0.0.0:80" or "[::]:80"
-        let place = rest.split(". ").next().unwrap_or(rest).trim_end_matches('.');
-        return known("syn_flood", place.rsplit(':').next());
+        let address = rest.split(". ").next().unwrap_or(rest).trim_end_matches('.');
+        return Some(("syn_flood", address.rsplit(':').next()));
     }
     if let Some(rest) = after(body, "Killed process ").or_else(|| after(body, "Kill process ")) {
-        return known("oom_kill", between(rest, "(", ")"));
+        return Some(("oom_kill", between(rest, ["(", ")"])));
     }
     if let Some(rest) = after(body, "I/O error") {
         let dev = after(rest, "dev ").map(word);
-        return known("io_error", dev);
+        return Some(("io_error", dev));
     }
     if body.contains("emounting filesystem read-only") {
-        let device = between(body, "(device ", ")").or_else(|| between(body, "(", ")"));
-        return known("readonly_remount", device.map(word));
+        let device = between(body, ["(device ", ")"]).or_else(|| between(body, ["(", ")"]));
+        return Some(("readonly_remount", device.map(word)));
     }
     if body.contains("nf_conntrack: table full") {
-        return known("conntrack_full", None);
+        return Some(("conntrack_full", None));
     }
     if body.contains("blocked for more than") {
         let task = after(body, "task ").and_then(|task| task.split(':').next());
-        return known("hung_task", task);
+        return Some(("hung_task", task));
     }
     if body.contains("too many orphaned sockets") {
-        return known("orphans", None);
+        return Some(("orphans", None));
     }
     if body.contains(": segfault at ") {
-        return known("segfault", body.split('[').next());
+        return Some(("segfault", body.split('[').next()));
     }
     link_down(body).map(|device| ("link_down", Some(device)))
 }
@@ -207,11 +201,11 @@ fn after<'a>(text: &'a str, words: &str) -> Option<&'a str> {
     text.find(words).map(|at| &text[at + words.len()..])
 }
 
-fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
+fn between<'a>(text: &'a str, [open, close]: [&str; 2]) -> Option<&'a str> {
     after(text, open)?.split(close).next()
 }
 
-/// The first word without the comma or colon after it.
+/// The first word, without the comma or colon after it.
 fn word(text: &str) -> &str {
     text.split([' ', ',', ':', ')']).next().unwrap_or(text)
 }
@@ -285,7 +279,7 @@ mod tests {
 
     #[test]
     fn records_older_than_ten_minutes_before_the_start_are_left_out() {
-        let start = Start { boot: Micros(0), oldest: Micros(5_000_000) };
+        let start = TimeWindow { boot: Micros(0), oldest: Micros(5_000_000) };
         let mut rows = KmsgRows::default();
         push(b"6,1,4999999,-;old\n", start, "web1", &mut rows);
         push(b"4,2,5000000,-;new\n SUBSYSTEM=net\n", start, "web1", &mut rows);

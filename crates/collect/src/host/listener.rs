@@ -1,41 +1,42 @@
 //! Listening sockets with their accept queues and owners, by sock_diag in every network namespace.
 //!
-//! For a listening socket the kernel reports the accept queue's length as `rqueue` and its limit as `wqueue`; it
-//! refuses connections when length > limit, so a full queue shows limit + 1. Owners are looked for when a socket
-//! appears or its owner dies, 5 s later once more (workers fork after the socket was made), and every minute;
-//! on a host with very many descriptors more rarely, so that it stays cheap.
+//! For a listening socket the kernel reports the accept queue's length as `rqueue` and its limit as
+//! `wqueue`; it refuses connections when length > limit, so a full queue shows limit + 1. Owners
+//! are searched when a socket appears or its owner dies, once more 5 s later (workers fork after
+//! the socket was created), and every minute; less often on a host with very many descriptors, to
+//! bound the cost.
 
 use weir_tables::{Batch, Listener, ListenerRows, Micros};
 
 use super::netns::{Netns, entering};
-use super::process::Owner;
+use super::process::SocketOwner;
 use super::run::Stopwatch;
 use super::sock_diag::ListenSocket;
-use super::{Collector, ListenerSummary, View, take};
+use super::{CollectResult, Collector, ListenerSummary, View, take};
 use crate::CollectError;
 
-/// Most listening sockets per network namespace.
+/// Maximum number of listening sockets per network namespace.
 const LISTENER_LIMIT: usize = 10_000;
-/// Seconds after which owners are looked for again.
+/// Seconds between two searches for owners.
 const OWNERS_EVERY_SECONDS: f64 = 60.0;
-/// Seconds after a new socket when its workers have been forked.
+/// Seconds after a new socket until its workers have been forked.
 const WORKERS_AFTER_SECONDS: f64 = 5.0;
-/// Share of one processor that searching for owners may take.
+/// Share of one CPU that the search for owners may use.
 const OWNERS_COST_RATIO: f64 = 0.002;
 /// Shortest and longest pause after a search.
 const OWNERS_PAUSE_SECONDS: (f64, f64) = (2.0, 300.0);
 
 /// A listening socket of the last round.
 #[derive(Clone, Debug)]
-pub(super) struct Listening {
+pub(super) struct NetnsListener {
     pub(super) netns: std::sync::Arc<str>,
     pub(super) socket: ListenSocket,
 }
 
-impl Listening {
+impl NetnsListener {
     pub(super) fn summary(
         &self,
-        owners: &std::collections::HashMap<u32, Option<Owner>>,
+        owners: &std::collections::HashMap<u32, Option<SocketOwner>>,
     ) -> ListenerSummary {
         let owner = owners.get(&self.socket.inode).and_then(Option::as_ref);
         ListenerSummary {
@@ -48,7 +49,6 @@ impl Listening {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct ListenerCollector {
     rows: ListenerRows,
@@ -64,35 +64,30 @@ impl Collector for ListenerCollector {
         "listener"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("list sockets")?;
         let scanned = view.netns.scan(&mut view.processes);
-        let asked = self.ask_all(view);
+        let queried = self.query_all(view);
         self.find_owners(view, now);
         self.push_rows(view, now);
         take(&mut self.rows, out);
         let owners = if self.is_refused { Err(owners_refused()) } else { Ok(()) };
-        asked.and(scanned).and(owners)
+        queried.and(scanned).and(owners)
     }
 }
 
 impl ListenerCollector {
-    fn ask_all(&mut self, view: &mut View) -> Result<(), CollectError> {
+    fn query_all(&mut self, view: &mut View) -> Result<(), CollectError> {
         view.listeners.clear();
         let mut result = Ok(());
         for netns in &mut view.netns.namespaces {
-            match self.ask(netns) {
+            match self.query(netns) {
                 Ok(()) => {
                     let name = &netns.name;
                     view.listeners.extend(
                         self.sockets
                             .iter()
-                            .map(|&socket| Listening { netns: name.clone(), socket }),
+                            .map(|&socket| NetnsListener { netns: name.clone(), socket }),
                     );
                 }
                 Err(error) => result = Err(error),
@@ -101,11 +96,11 @@ impl ListenerCollector {
         result
     }
 
-    fn ask(&mut self, netns: &mut Netns) -> Result<(), CollectError> {
+    fn query(&mut self, netns: &mut Netns) -> Result<(), CollectError> {
         self.sockets.clear();
         match netns.open_diag() {
             Ok(()) => {}
-            // Its last process ended between the scan and now; the next scan drops it.
+            // Its last process exited since the scan; the next scan drops it.
             Err(_) if !netns.is_own() && !netns.entrance.exists() => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -121,8 +116,8 @@ impl ListenerCollector {
     }
 
     fn find_owners(&mut self, view: &mut View, now: Micros) {
-        let is_new = |listening: &Listening| !view.owners.contains_key(&listening.socket.inode);
-        let has_new = view.listeners.iter().any(is_new);
+        let mut inodes = view.listeners.iter().map(|listener| listener.socket.inode);
+        let has_new = inodes.any(|inode| !view.owners.contains_key(&inode));
         let has_lost_owner =
             view.owners.values().flatten().any(|owner| !view.processes.is_alive(owner.process_id));
         let age = self.last_search.map_or(f64::INFINITY, |last| now.seconds_since(last).abs());
@@ -136,8 +131,7 @@ impl ListenerCollector {
         self.last_search = Some(now);
         self.search_again =
             has_new.then(|| now + std::time::Duration::from_secs_f64(WORKERS_AFTER_SECONDS));
-        view.owners =
-            view.listeners.iter().map(|listening| (listening.socket.inode, None)).collect();
+        view.owners = view.listeners.iter().map(|listener| (listener.socket.inode, None)).collect();
         self.is_refused = view.processes.find_owners(&mut view.owners)
             && view.owners.values().any(Option::is_none);
         let pause = stopwatch.stop().cpu_seconds / OWNERS_COST_RATIO;
@@ -146,7 +140,7 @@ impl ListenerCollector {
 
     fn push_rows(&mut self, view: &View, now: Micros) {
         let mut address = String::new();
-        for Listening { netns, socket } in &view.listeners {
+        for NetnsListener { netns, socket } in &view.listeners {
             let owner = view.owners.get(&socket.inode).and_then(Option::as_ref);
             address.clear();
             std::fmt::Write::write_fmt(&mut address, format_args!("{}", socket.address))
@@ -171,7 +165,7 @@ impl ListenerCollector {
     }
 }
 
-/// The tier of a program by the name of its process; what is neither a known proxy nor a known database serves requests
+/// Tier of a program by its process name; anything but a known proxy or database serves requests
 /// itself.
 pub(super) fn tier(process_name: &str) -> &'static str {
     match process_name {
@@ -185,6 +179,6 @@ pub(super) fn tier(process_name: &str) -> &'static str {
 }
 
 fn owners_refused() -> CollectError {
-    CollectError::new("tell the owners of all listening sockets", "permission denied")
+    CollectError::new("find the owners of all listening sockets", "permission denied")
         .with_hint("run weir as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH")
 }

@@ -1,14 +1,13 @@
-//! Memory and what the kernel did for lack of it: `/proc/meminfo` and `/proc/vmstat`.
+//! Memory usage and reclaim activity: `/proc/meminfo` and `/proc/vmstat`.
 //!
-//! meminfo is in KiB, `pgpgin` and `pgpgout` too, whatever their names say; swap and refault counters are in pages.
+//! meminfo is in KiB, as are `pgpgin` and `pgpgout` despite their names; swap and refault counters
+//! are in pages.
 
 use weir_tables::{Batch, MemStat, MemStatRows, Micros};
 
 use super::file::KeptFile;
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct MemStatCollector {
     meminfo: KeptFile,
@@ -31,12 +30,7 @@ impl Collector for MemStatCollector {
         "mem_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let mut row = MemStat { ts: now, host: &view.host, ..MemStat::default() };
         read_meminfo(self.meminfo.read()?, &mut row);
         let vmstat = self.vmstat.read().map(|bytes| read_vmstat(bytes, &mut row));
@@ -71,18 +65,18 @@ fn read_vmstat(bytes: &[u8], row: &mut MemStat<'_>) {
     for line in text::lines(bytes) {
         let mut fields = text::fields(line);
         let (Some(name), Some(value)) = (fields.next(), fields.next()) else { continue };
-        let value = || text::int(value).unwrap_or(0);
+        let value = text::int(value).unwrap_or(0);
         match name {
-            b"oom_kill" => row.oom_kills_total = Some(value()),
-            b"pgmajfault" => row.major_faults_total = value(),
-            b"pswpin" => row.swap_in_pages_total = value(),
-            b"pswpout" => row.swap_out_pages_total = value(),
-            // One counter before 5.9, told apart by kind since.
+            b"oom_kill" => row.oom_kills_total = Some(value),
+            b"pgmajfault" => row.major_faults_total = value,
+            b"pswpin" => row.swap_in_pages_total = value,
+            b"pswpout" => row.swap_out_pages_total = value,
+            // One counter before 5.9, split by kind since.
             b"workingset_refault_file" | b"workingset_refault" => {
-                row.refault_pages_total = Some(value());
+                row.refault_pages_total = Some(value);
             }
-            b"pgpgin" => row.read_bytes_total = value().saturating_mul(1024),
-            b"pgpgout" => row.written_bytes_total = value().saturating_mul(1024),
+            b"pgpgin" => row.read_bytes_total = value.saturating_mul(1024),
+            b"pgpgout" => row.written_bytes_total = value.saturating_mul(1024),
             _ => {}
         }
     }

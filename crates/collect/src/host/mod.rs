@@ -1,9 +1,10 @@
 //! One host, sampled once a second: kernel counters, sockets, disks and settings to rows.
 //!
-//! Each collector is one file and one line in `collectors`. They share what is dear to find out (`View`: network
-//! namespaces, processes, owners of listeners), pace themselves, and cannot stop each other: what one cannot read is
-//! an `error` in its row of `collector_run`. How dear each way of reading is was measured first; that is why there is no
-//! `/proc/net/tcp` here and no dump of TIME_WAIT.
+//! Each collector is one file and one line in `collectors`. They share what is expensive to find
+//! out (`View`: network namespaces, processes, owners of listeners), pace themselves, and cannot
+//! stop each other: a failed read becomes an `error` in the row of `collector_run`. The cost of
+//! each way of reading was measured first, which is why nothing here reads `/proc/net/tcp` or dumps
+//! TIME_WAIT.
 
 mod file;
 mod kernel_call;
@@ -51,18 +52,18 @@ use crate::CollectError;
 use netns::NetnsList;
 pub(crate) use netns::inside as inside_netns;
 pub use netns_name::NetnsNames;
-use process::{Owner, ProcessTable};
+use process::{ProcessTable, SocketOwner};
 use run::RunLog;
 
 #[cfg(test)]
 mod tests;
 
-/// What to sample, and as whom.
+/// Options of a [`HostSampler`].
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// Everything is read below it; `/` for the host itself.
+    /// Directory that all paths are read below; `/` for the host itself.
     pub root: PathBuf,
-    /// The value of the column `host`.
+    /// Value of the column `host`.
     pub host: String,
     /// weir's version, for `host_info`.
     pub agent_version: String,
@@ -94,8 +95,8 @@ impl HostSampler {
         Self { view, collectors, log }
     }
 
-    /// One round, to be called once a second: rows of all tables that are due. Never fails and never panics on what
-    /// it reads; failures are rows of `collector_run`.
+    /// Runs one round, to be called once a second, and returns the rows of all tables that are due.
+    /// Never fails or panics on what it reads; failures are rows of `collector_run`.
     pub fn sample(&mut self, now: Micros) -> Vec<Batch> {
         let mut batches = Vec::with_capacity(16);
         self.view.round += 1;
@@ -113,38 +114,38 @@ impl HostSampler {
         batches
     }
 
-    /// Who listens, as of the last round.
+    /// Returns the listening sockets found in the last round.
     pub fn listeners(&self) -> Vec<ListenerSummary> {
         self.view.listeners.iter().map(|listener| listener.summary(&self.view.owners)).collect()
     }
 
-    /// Processor and wall seconds that each collector took since the sampler was made, and in how many runs.
+    /// Returns the CPU and wall time of each collector since the sampler was created.
     pub fn costs(&self) -> Vec<CollectorCost> {
         self.log.costs()
     }
 }
 
-/// What a collector cost so far.
+/// Accumulated cost of one collector.
 #[derive(Clone, Debug)]
 pub struct CollectorCost {
-    /// Its name.
+    /// Name of the collector.
     pub collector: &'static str,
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// Processor time of all runs.
+    /// CPU time of all runs.
     pub cpu_seconds: f64,
     /// Wall time of all runs.
     pub duration_seconds: f64,
 }
 
-/// One listening socket, for a person.
+/// One listening socket, as shown to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerSummary {
-    /// Network namespace as in the table `listener`.
+    /// Network namespace, as in the table `listener`.
     pub netns: String,
-    /// The address listened on.
+    /// Local address.
     pub address: String,
-    /// The port listened on.
+    /// Local port.
     pub port: u16,
     /// Name of the owner; `None` when it could not be read.
     pub process_name: Option<String>,
@@ -152,7 +153,7 @@ pub struct ListenerSummary {
     pub process_id: Option<u32>,
 }
 
-/// The list of collectors, in the order in which they run. A new one is a file and a line here.
+/// All collectors in run order. Adding one takes a file and a line here.
 fn collectors(view: &View) -> Vec<Box<dyn Collector>> {
     vec![
         Box::new(listener::ListenerCollector::default()),
@@ -180,40 +181,38 @@ fn collectors(view: &View) -> Vec<Box<dyn Collector>> {
     ]
 }
 
-/// Reads one thing and makes rows of it.
+/// Outcome of one run of a collector.
+type CollectResult = Result<(), CollectError>;
+
+/// Reads one kernel interface and turns it into rows.
 trait Collector: Send {
-    /// As in the column `collector` of `collector_run`: the name of its table.
+    /// Value of the column `collector` in `collector_run`: the table name.
     fn name(&self) -> &'static str;
 
-    /// Seconds between two runs; 1 means at every round.
+    /// Seconds between runs; 1 means every round.
     fn every_seconds(&self) -> f64 {
         1.0
     }
 
-    /// Appends the rows of this moment. After an error the rows that could be made are in `out` all the same.
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError>;
+    /// Appends the current rows. After an error, `out` still holds the rows that could be made.
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult;
 }
 
-/// What collectors share.
+/// State shared by the collectors.
 #[derive(Debug)]
 struct View {
     root: PathBuf,
     host: Arc<str>,
     agent_version: String,
-    /// Whether the root has the running kernel's `/proc`, so that sockets can be asked for.
+    /// Whether the root contains the running kernel's `/proc`, so that sockets can be queried.
     is_live: bool,
     round: u64,
     page_bytes: i64,
     processes: ProcessTable,
     netns: NetnsList,
-    listeners: Vec<listener::Listening>,
-    /// By inode of a listening socket; `None` when nobody was found.
-    owners: HashMap<u32, Option<Owner>>,
+    listeners: Vec<listener::NetnsListener>,
+    /// SocketOwner by inode of a listening socket; `None` if none was found.
+    owners: HashMap<u32, Option<SocketOwner>>,
 }
 
 impl View {
@@ -235,7 +234,7 @@ impl View {
     }
 
     /// # Errors
-    /// When the root is not the running host's, of which alone the kernel can be asked.
+    /// When the root is not the running host: only that kernel can be queried.
     fn require_live(&self, attempt: &str) -> Result<(), CollectError> {
         if self.is_live {
             return Ok(());
@@ -244,18 +243,19 @@ impl View {
         Err(CollectError::new(what, "its `/proc` is not the running kernel's"))
     }
 
-    /// The path below the root; a leading `/` is taken off.
+    /// Joins `path` to the root; a leading `/` is stripped.
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 }
 
-/// When all was last written by a collector that otherwise writes what has changed.
+/// Time of the last full round, for collectors that otherwise write only changes.
 #[derive(Clone, Copy, Debug, Default)]
 struct FullRound(Option<Micros>);
 
 impl FullRound {
-    /// Whether all is to be written now: the first time, every `seconds`, and when the clock went back.
+    /// Whether everything is written now: the first time, every `seconds`, and after a clock step
+    /// back.
     fn begin(&mut self, now: Micros, seconds: f64) -> bool {
         let age = self.0.map(|last| now.seconds_since(last));
         let is_due = age.is_none_or(|age| !(0.0..seconds).contains(&age));
@@ -270,16 +270,19 @@ fn is_procfs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| found.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
-/// The size of a page of memory, from the auxiliary vector (getauxval(3), `AT_PAGESZ` = 6); 4096 when unreadable.
+/// Memory page size from the auxiliary vector (getauxval(3), `AT_PAGESZ` = 6); 4096 if unreadable.
 fn page_bytes() -> i64 {
     const WORD: usize = size_of::<usize>();
     let vector = std::fs::read("/proc/self/auxv").unwrap_or_default();
-    let word = |bytes: &[u8]| usize::from_ne_bytes(bytes.try_into().expect("one word"));
-    let pair = vector.chunks_exact(2 * WORD).find(|pair| word(&pair[..WORD]) == 6);
-    pair.and_then(|pair| i64::try_from(word(&pair[WORD..])).ok()).unwrap_or(4096)
+    let pair = vector.chunks_exact(2 * WORD).find(|pair| native_word(&pair[..WORD]) == 6);
+    pair.and_then(|pair| i64::try_from(native_word(&pair[WORD..])).ok()).unwrap_or(4096)
 }
 
-/// Moves the rows made so far into `out`.
+fn native_word(bytes: &[u8]) -> usize {
+    usize::from_ne_bytes(bytes.try_into().expect("the slice is one word"))
+}
+
+/// Moves the buffered rows into `out`.
 fn take<R: Rows>(rows: &mut R, out: &mut Vec<Batch>) {
     if !rows.is_empty() {
         out.push(Batch { table: R::SPEC, rows: rows.finish() });

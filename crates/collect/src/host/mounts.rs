@@ -1,6 +1,7 @@
-//! What is mounted where: `/proc/self/mounts`, read anew by whoever needs it.
+//! Mounted file systems: `/proc/self/mounts`.
 //!
-//! Blanks, tabs, line feeds and backslashes in a path are written as a backslash and three octal digits.
+//! Blanks, tabs, line feeds and backslashes in a path are escaped as a backslash and three octal
+//! digits.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::{View, text};
 use crate::CollectError;
 
-/// Most mounts that are looked at.
+/// Maximum number of mounts read.
 const MOUNT_LIMIT: usize = 4096;
 
 /// One line of the file.
@@ -22,15 +23,15 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// Whether `option` is among its options.
+    /// Whether the mount has the option.
     pub(super) fn has_option(&self, option: &str) -> bool {
         self.options.split(',').any(|found| found == option)
     }
 }
 
-/// All mounts, in the order in which they were made.
+/// Reads all mounts, oldest first.
 pub(super) fn read_mounts(view: &View) -> Result<Vec<Mount>, CollectError> {
-    // Below another root `self` would be weir's own process; the first one shows the host's mounts.
+    // Below another root, `self` would be weir's own process; process 1 has the host's mounts.
     let own = view.path("proc/self/mounts");
     let path = if view.root == Path::new("/") { own } else { view.path("proc/1/mounts") };
     let path = if path.exists() { path } else { view.path("proc/mounts") };
@@ -40,18 +41,21 @@ pub(super) fn read_mounts(view: &View) -> Result<Vec<Mount>, CollectError> {
 }
 
 fn parse(bytes: &[u8]) -> Vec<Mount> {
-    let parse_line = |line| {
-        let mut fields = text::fields(line).map(unescape);
-        let mut next = || fields.next();
-        let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Some(Mount {
-            device: lossy(next()?),
-            point: OsString::from_vec(next()?).into(),
-            kind: lossy(next()?),
-            options: lossy(next()?),
-        })
-    };
     text::lines(bytes).take(MOUNT_LIMIT).filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = text::fields(line).map(unescape);
+    Some(Mount {
+        device: lossy(&fields.next()?),
+        point: OsString::from_vec(fields.next()?).into(),
+        kind: lossy(&fields.next()?),
+        options: lossy(&fields.next()?),
+    })
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn unescape(field: &[u8]) -> Vec<u8> {

@@ -1,16 +1,15 @@
-//! Bytes, packets, errors and drops per network device: `/proc/net/dev` of every sampled network namespace.
+//! Bytes, packets, errors and drops per network device: `/proc/net/dev` of every sampled network
+//! namespace.
 //!
-//! The name is glued to the colon and the counters may be glued to that (`eth0:1234`).
+//! The device name is directly followed by a colon, and the counters may directly follow that
+//! (`eth0:1234`).
 
 use weir_tables::{Batch, Micros, NetDev, NetDevRows};
 
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
-/// Most devices per network namespace.
 const DEVICE_LIMIT: usize = 1024;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct NetDevCollector {
     rows: NetDevRows,
@@ -21,17 +20,16 @@ impl Collector for NetDevCollector {
         "net_dev"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let mut result = Ok(());
         for netns in view.netns.namespaces.iter_mut().filter(|netns| netns.is_sampled) {
             let Some(files) = &mut netns.files else { continue };
             match files.dev.read() {
-                Ok(bytes) => push(bytes, &view.host, &netns.name, now, &mut self.rows),
+                Ok(bytes) => {
+                    let (host, netns) = (&view.host, &netns.name);
+                    let context = NetDev { ts: now, host, netns, ..NetDev::default() };
+                    push(bytes, &context, &mut self.rows);
+                }
                 Err(error) => result = Err(error),
             }
         }
@@ -40,7 +38,7 @@ impl Collector for NetDevCollector {
     }
 }
 
-fn push(bytes: &[u8], host: &str, netns: &str, now: Micros, rows: &mut NetDevRows) {
+fn push(bytes: &[u8], context: &NetDev<'_>, rows: &mut NetDevRows) {
     for line in text::lines(bytes).skip(2).take(DEVICE_LIMIT) {
         let Some(colon) = memchr::memrchr(b':', line) else { continue };
         let device = text::trimmed(&line[..colon]);
@@ -50,9 +48,6 @@ fn push(bytes: &[u8], host: &str, netns: &str, now: Micros, rows: &mut NetDevRow
             *counter = text::int(field).unwrap_or(0);
         }
         rows.push(&NetDev {
-            ts: now,
-            host,
-            netns,
             device: &device,
             rx_bytes_total: counters[0],
             rx_packets_total: counters[1],
@@ -63,6 +58,7 @@ fn push(bytes: &[u8], host: &str, netns: &str, now: Micros, rows: &mut NetDevRow
             tx_packets_total: counters[9],
             tx_errors_total: counters[10],
             tx_drops_total: counters[11],
+            ..context.clone()
         });
     }
 }
@@ -77,7 +73,7 @@ mod tests {
     fn glued_and_aliased_names_are_read() {
         let content = b"Inter-|   Receive\n face |bytes\n  lo:10 1 0 0 0 0 0 0 20 2 0 3 0 0 0 0\neth0:1: 5 0\n";
         let mut rows = NetDevRows::default();
-        push(content, "web1", "host", Micros(0), &mut rows);
+        push(content, &NetDev::default(), &mut rows);
         let batch = rows.finish();
         use arrow_array::cast::AsArray;
         let device = batch.column_by_name("device").unwrap().as_string::<i32>();

@@ -1,5 +1,5 @@
-//! A netlink socket that dumps: one question, messages until the kernel says that it is done; or asks for one thing, with one
-//! message as the answer. Source: netlink(7).
+//! A netlink socket. A dump is one request answered by messages until the kernel sends "done"; a
+//! single query is answered by one message. Source: netlink(7).
 //!
 //! ```text
 //! nlmsghdr  0 length u32  4 type u16  6 flags u16  8 sequence u32  12 port id u32
@@ -17,12 +17,12 @@ const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 pub(super) const HEADER_LENGTH: usize = 16;
-/// The kernel fills at most 32 KiB per answer.
+/// The kernel fills at most 32 KiB per reply.
 const BUFFER_LENGTH: usize = 32 << 10;
-/// One message of anything.
+/// Buffer for one message.
 const ANSWER_LENGTH: usize = 4 << 10;
 
-/// A socket that stays open. It belongs to the network namespace in which it was made.
+/// A netlink socket. It belongs to the network namespace in which it was created.
 #[derive(Debug)]
 pub(super) struct Netlink {
     socket: OwnedFd,
@@ -30,17 +30,18 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// A socket in the network namespace of the calling thread; `None` is protocol 0.
+    /// Opens a socket in the network namespace of the calling thread; `None` is protocol 0.
     pub(super) fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
         let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
-        // An answer comes at once or never; the limit keeps a lost one from stopping the agent.
+        // A reply comes at once or never; the timeout keeps a lost one from blocking the agent.
         let limit = Some(Duration::from_secs(2));
         net::sockopt::set_socket_timeout(&socket, net::sockopt::Timeout::Recv, limit)?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Asks for all of `kind`; hands each message of at least `least` bytes, with its header, to `take`.
+    /// Requests all objects of `kind` and passes each message of at least `least` bytes, including
+    /// its header, to `take`.
     pub(super) fn dump(
         &mut self,
         kind: u16,
@@ -48,20 +49,21 @@ impl Netlink {
         least: usize,
         mut take: impl FnMut(&[u8]),
     ) -> io::Result<()> {
-        self.send(kind, NLM_F_REQUEST | NLM_F_DUMP, body)?;
+        self.send(kind, body, NLM_F_REQUEST | NLM_F_DUMP)?;
         let mut buffer = vec![0; BUFFER_LENGTH];
         while !self.receive(&mut buffer, least, &mut take)? {}
         Ok(())
     }
 
-    /// Asks for one of `kind`: `None` when the kernel has none, or one of fewer than `least` bytes.
+    /// Requests one object of `kind`: `None` when the kernel has none, or replies with fewer than
+    /// `least` bytes.
     pub(super) fn ask(
         &mut self,
         kind: u16,
         body: &[u8],
         least: usize,
     ) -> io::Result<Option<Vec<u8>>> {
-        self.send(kind, NLM_F_REQUEST, body)?;
+        self.send(kind, body, NLM_F_REQUEST)?;
         let mut answer = None;
         let mut buffer = vec![0; ANSWER_LENGTH];
         match self.receive(&mut buffer, least, &mut |message| answer = Some(message.to_vec())) {
@@ -70,7 +72,7 @@ impl Netlink {
         }
     }
 
-    fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+    fn send(&mut self, kind: u16, body: &[u8], flags: u16) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = vec![0_u8; HEADER_LENGTH];
         request.extend_from_slice(body);
@@ -84,7 +86,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// One datagram; true when the dump is complete.
+    /// Receives one datagram; true when the dump is complete.
     fn receive(
         &self,
         buffer: &mut [u8],
@@ -96,7 +98,7 @@ impl Netlink {
     }
 }
 
-/// Hands each message of at least `least` bytes of an answer to `take`; true when the dump is complete.
+/// Passes each message of at least `least` bytes to `take`; true when the dump is complete.
 pub(super) fn walk(
     mut rest: &[u8],
     sequence: u32,
@@ -108,7 +110,7 @@ pub(super) fn walk(
         let (message, tail) = rest.split_at(length);
         rest = &tail[(length.next_multiple_of(4) - length).min(tail.len())..];
         if u32_at(message, 8) != sequence {
-            continue; // the late end of a dump that was given up
+            continue; // the late end of an abandoned dump
         }
         match u16::from_ne_bytes([message[4], message[5]]) {
             NLMSG_DONE => return Ok(true),

@@ -1,8 +1,8 @@
-//! Network namespaces: which there are, and the handles through which each is read.
+//! Network namespaces: discovery, and the handles through which each is read.
 //!
-//! Source: network_namespaces(7), setns(2), `/proc/PID/ns/net`, `/run/netns`. An open `/proc/net` file or netlink
-//! socket keeps its namespace alive. So a namespace that no process and no name shows any more is dropped by
-//! closing its handles, and the kernel frees it then.
+//! Source: network_namespaces(7), setns(2), `/proc/PID/ns/net`, `/run/netns`. An open `/proc/net`
+//! file or netlink socket keeps its namespace alive. So when no process and no name refers to a
+//! namespace any more, its handles are closed, and the kernel frees it.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,16 +19,16 @@ use super::route_link::RouteLink;
 use super::sock_diag::SockDiag;
 use crate::CollectError;
 
-/// The type of the file system of namespaces, `linux/magic.h`.
+/// File system type of namespaces, `linux/magic.h`.
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
-/// Most namespaces that are watched.
+/// Maximum number of sampled namespaces.
 const NETNS_LIMIT: usize = 64;
-/// A namespace that could not be entered is tried again after so many rounds.
+/// Rounds until a namespace that could not be entered is tried again.
 const RETRY_ROUNDS: u32 = 60;
-/// How often new and vanished ones are looked for.
+/// Rounds between two searches for new and vanished namespaces.
 const SCAN_EVERY_ROUNDS: u64 = 2;
 
-/// The files of `/proc/net` that are read each second.
+/// Files of `/proc/net` that are read each second.
 #[derive(Debug)]
 pub(crate) struct NetFiles {
     pub(crate) netstat: KeptFile,
@@ -55,34 +55,34 @@ impl NetFiles {
 /// One network namespace.
 #[derive(Debug)]
 pub(crate) struct Netns {
-    /// Its number; 0 for the own one where it is not known.
+    /// Inode; 0 for the own namespace if unknown.
     pub(crate) inode: u64,
-    /// As the tables name it.
+    /// Name as in the tables.
     pub(crate) name: Arc<str>,
-    /// Whether something listens in it; the own one always counts.
+    /// Whether something listens in it; always true for the own namespace.
     pub(crate) is_sampled: bool,
-    /// A file that setns(2) takes.
+    /// File for setns(2).
     pub(crate) entrance: PathBuf,
     pub(crate) diag: Option<SockDiag>,
     pub(crate) route: Option<RouteLink>,
     pub(crate) files: Option<NetFiles>,
-    /// Why it could not be entered, and how many rounds until the next try.
+    /// Why it could not be entered, and the rounds until the next attempt.
     refused: Option<(CollectError, u32)>,
 }
 
 impl Netns {
-    /// Whether it is the agent's own.
+    /// Whether it is the agent's own namespace.
     pub(crate) fn is_own(&self) -> bool {
         &*self.name == "host"
     }
 
-    /// A socket to ask about it, made in it and kept.
+    /// Returns the diag socket, opened in the namespace if needed.
     pub(crate) fn diag(&mut self) -> Result<&mut SockDiag, CollectError> {
         self.open_diag()?;
         Ok(self.diag.as_mut().expect("was opened above"))
     }
 
-    /// Makes that socket unless it is there.
+    /// Opens the diag socket if it is not open.
     pub(crate) fn open_diag(&mut self) -> Result<(), CollectError> {
         if let Some((error, rounds)) = &mut self.refused {
             *rounds = rounds.saturating_sub(1);
@@ -97,17 +97,16 @@ impl Netns {
             } else {
                 inside(&self.entrance, SockDiag::open).and_then(std::convert::identity)
             };
-            let refuse = |error| {
+            self.diag = Some(opened.map_err(|error| {
                 let error = entering(&self.name, &error);
                 self.refused = Some((error.clone(), RETRY_ROUNDS));
                 error
-            };
-            self.diag = Some(opened.map_err(refuse)?);
+            })?);
         }
         Ok(())
     }
 
-    /// A socket to ask about its devices, made in it and kept.
+    /// Returns the route socket, opened in the namespace if needed.
     pub(crate) fn route(&mut self) -> io::Result<&mut RouteLink> {
         if self.route.is_none() {
             self.route = Some(if self.entrance == Path::new("/proc/self/ns/net") {
@@ -119,7 +118,7 @@ impl Netns {
         Ok(self.route.as_mut().expect("was opened above"))
     }
 
-    /// Opens the files once something listens.
+    /// Opens the `/proc/net` files if they are not open.
     pub(crate) fn open_files(&mut self) -> io::Result<()> {
         if self.files.is_none() {
             self.files = Some(inside(&self.entrance, || {
@@ -133,20 +132,21 @@ impl Netns {
     }
 }
 
-/// All namespaces that are watched.
+/// All sampled namespaces.
 #[derive(Debug)]
 pub(crate) struct NetnsList {
     root: PathBuf,
     is_live: bool,
     scan_age: u64,
-    /// The own one first.
+    /// The own namespace comes first.
     pub(crate) namespaces: Vec<Netns>,
 }
 
 impl NetnsList {
-    /// The own namespace; the others come with the first [`NetnsList::scan`].
+    /// Creates the list with the own namespace; the others come with the first [`NetnsList::scan`].
     pub(crate) fn new(root: &Path, is_live: bool) -> Self {
-        // Below another root lies another `/proc`, in which `self` may be nobody: its first process stands for the host.
+        // Another root has another `/proc`, in which `self` may not exist; process 1 represents the
+        // host.
         let own = if is_live && root != Path::new("/") { "proc/1" } else { "proc" };
         let net = root.join(own).join("net");
         let entrance = root.join(if own == "proc" { "proc/self/ns/net" } else { "proc/1/ns/net" });
@@ -164,7 +164,8 @@ impl NetnsList {
         Self { root: root.into(), is_live, scan_age: 0, namespaces: vec![own] }
     }
 
-    /// Finds new namespaces, drops those that vanished. Not each round: it looks at every process.
+    /// Finds new namespaces and drops vanished ones; runs every few rounds because it reads every
+    /// process.
     pub(crate) fn scan(&mut self, processes: &mut ProcessTable) -> Result<(), CollectError> {
         self.scan_age += 1;
         if !self.is_live || !(self.scan_age - 1).is_multiple_of(SCAN_EVERY_ROUNDS) {
@@ -183,8 +184,8 @@ impl NetnsList {
             }
             if self.namespaces.len() >= NETNS_LIMIT {
                 failure = Some(CollectError::new(
-                    format_args!("watch network namespace `{name}`"),
-                    format_args!("{NETNS_LIMIT} are watched already"),
+                    format_args!("sample network namespace `{name}`"),
+                    format_args!("the limit of {NETNS_LIMIT} namespaces is reached"),
                 ));
                 break;
             }
@@ -214,21 +215,22 @@ impl NetnsList {
     }
 }
 
-/// Namespaces that have a name: number, name, and the file that setns(2) takes.
+/// Named namespaces: inode, name, and the file for setns(2).
 pub(crate) fn named(dir: &Path) -> Vec<(u64, Arc<str>, PathBuf)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten().take(1024);
-    let namespace = |entry: fs::DirEntry| {
-        // Not mounted yet, or left over, it is a plain file, and its inode means nothing.
-        if rustix::fs::statfs(entry.path()).ok()?.f_type != NSFS_MAGIC {
-            return None;
-        }
-        let inode = fs::metadata(entry.path()).ok()?.ino();
-        Some((inode, entry.file_name().to_string_lossy().into(), entry.path()))
-    };
-    entries.filter_map(namespace).collect()
+    entries.filter_map(named_namespace).collect()
 }
 
-/// Runs `work` on a thread of its own that has entered the namespace.
+fn named_namespace(entry: fs::DirEntry) -> Option<(u64, Arc<str>, PathBuf)> {
+    // If not mounted yet, or left over, it is a plain file, and its inode means nothing.
+    if rustix::fs::statfs(entry.path()).ok()?.f_type != NSFS_MAGIC {
+        return None;
+    }
+    let inode = fs::metadata(entry.path()).ok()?.ino();
+    Some((inode, entry.file_name().to_string_lossy().into(), entry.path()))
+}
+
+/// Runs `work` on a new thread that has entered the namespace.
 pub(crate) fn inside<T: Send>(entrance: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let entrance = File::open(entrance)?;
     std::thread::scope(|scope| {
@@ -237,11 +239,13 @@ pub(crate) fn inside<T: Send>(entrance: &Path, work: impl FnOnce() -> T + Send) 
                 move_into_link_name_space(entrance.as_fd(), Some(LinkNameSpaceType::Network))?;
                 Ok(work())
             })?;
-        worker.join().unwrap_or_else(|_| Err(io::Error::other("the thread inside it panicked")))
+        worker
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace panicked")))
     })
 }
 
-/// Entering or asking the namespace `name` failed.
+/// Error for a namespace that could not be entered or queried.
 pub(crate) fn entering(name: &str, error: &io::Error) -> CollectError {
     let failure =
         CollectError::new(format_args!("read sockets of network namespace `{name}`"), error);
@@ -254,6 +258,6 @@ pub(crate) fn entering(name: &str, error: &io::Error) -> CollectError {
 }
 
 fn refused() -> CollectError {
-    CollectError::new("tell the network namespaces of most processes", "permission denied")
+    CollectError::new("read the network namespaces of most processes", "permission denied")
         .with_hint("run weir as root, or with CAP_SYS_PTRACE")
 }

@@ -1,4 +1,4 @@
-//! Names of network namespaces by their numbers, for those whom the kernel tells numbers only.
+//! Maps network namespace inodes, as the kernel reports them, to names.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,38 +9,39 @@ use weir_tables::Micros;
 use super::is_procfs;
 use super::netns::{NetnsList, named};
 
-/// Seconds after which new names are looked for.
-const LOOK_EVERY_SECONDS: f64 = 10.0;
+/// Seconds between two searches for new names.
+const REFRESH_EVERY_SECONDS: f64 = 10.0;
 
-/// Names as in the column `netns`.
+/// Network namespace names as in the column `netns`.
 #[derive(Debug)]
 pub struct NetnsNames {
     root: PathBuf,
     own: u64,
     names: HashMap<u64, Arc<str>>,
-    looked: Option<Micros>,
+    refreshed_at: Option<Micros>,
 }
 
 impl NetnsNames {
-    /// Of the host below `root`.
+    /// Creates the map for the host below `root`.
     pub fn new(root: PathBuf) -> Self {
         let own = NetnsList::new(&root, is_procfs(&root.join("proc"))).namespaces[0].inode;
-        Self { root, own, names: HashMap::new(), looked: None }
+        Self { root, own, names: HashMap::new(), refreshed_at: None }
     }
 
-    /// Looks for new names when the last look is ten seconds old.
+    /// Refreshes the names if the last refresh is ten seconds old.
     pub fn refresh(&mut self, now: Micros) {
-        let age = self.looked.map_or(f64::INFINITY, |looked| now.seconds_since(looked));
-        if (0.0..LOOK_EVERY_SECONDS).contains(&age) {
+        let age =
+            self.refreshed_at.map_or(f64::INFINITY, |refreshed_at| now.seconds_since(refreshed_at));
+        if (0.0..REFRESH_EVERY_SECONDS).contains(&age) {
             return;
         }
-        self.looked = Some(now);
+        self.refreshed_at = Some(now);
         let named = named(&self.root.join("run/netns")).into_iter();
         self.names = named.map(|(inode, name, _)| (inode, name)).collect();
         self.names.insert(self.own, "host".into());
     }
 
-    /// `host` for the own one, its name under /run/netns, else `net:[inode]`.
+    /// Name of a namespace: `host` for the own one, its name under /run/netns, else `net:[inode]`.
     pub fn name(&self, inode: u32) -> Arc<str> {
         let known = self.names.get(&u64::from(inode)).cloned();
         known.unwrap_or_else(|| format!("net:[{inode}]").into())

@@ -1,7 +1,7 @@
-//! What network drivers count by themselves: `ethtool -S` of the devices that are hardware, own namespace only.
+//! Counters of network drivers: `ethtool -S` of hardware devices, own namespace only.
 //!
-//! The names are each driver's own. Only those that tell of loss, errors or a limit are kept: a network card has
-//! thousands of counters, most of them bytes by queue.
+//! Counter names are specific to the driver. Only those about loss, errors or limits are kept: a
+//! network card has thousands of counters, most of them bytes by queue.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -9,15 +9,14 @@ use std::os::fd::OwnedFd;
 use weir_tables::{Batch, Micros, NicStat, NicStatRows};
 
 use super::kernel_call::{DriverCounters, driver_counters, driver_values, ethtool_socket};
-use super::{Collector, FullRound, View, take};
+use super::{CollectResult, Collector, FullRound, View, take};
 use crate::CollectError;
 
-/// Seconds after which counters that stand still are told again, and names are asked anew.
+/// Seconds between full rounds, which report unchanged counters too and query the names again.
 const ALL_EVERY_SECONDS: f64 = 600.0;
-/// Most devices.
 const DEVICE_LIMIT: usize = 32;
-/// Parts of names that tell of loss, errors or limits.
-const TELLING: [&str; 20] = [
+/// Parts of counter names that indicate loss, errors or limits.
+const RELEVANT_PARTS: [&str; 20] = [
     "drop",
     "err",
     "fail",
@@ -40,32 +39,33 @@ const TELLING: [&str; 20] = [
     "bad",
 ];
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct NicStatCollector {
     rows: NicStatRows,
     socket: Option<OwnedFd>,
-    devices: HashMap<String, Device>,
+    devices: HashMap<String, NicDevice>,
     full_round: FullRound,
 }
 
 #[derive(Debug, Default)]
-struct Device {
+struct NicDevice {
     counters: DriverCounters,
-    /// Which of its counters are kept, with their last values.
-    kept: Vec<(usize, Option<u64>)>,
+    /// Indices of the relevant counters, with their last values.
+    relevant: Vec<(usize, Option<u64>)>,
 }
 
-impl Device {
+impl NicDevice {
     fn new(counters: DriverCounters) -> Self {
-        let is_telling = |name: &str| {
-            let name = name.to_ascii_lowercase();
-            TELLING.iter().any(|part| name.contains(part))
-        };
         let names = counters.names.iter().enumerate();
-        let kept = names.filter(|(_, name)| is_telling(name)).map(|(at, _)| (at, None)).collect();
-        Self { counters, kept }
+        let relevant =
+            names.filter(|(_, name)| is_relevant(name)).map(|(at, _)| (at, None)).collect();
+        Self { counters, relevant }
     }
+}
+
+fn is_relevant(counter: &str) -> bool {
+    let counter = counter.to_ascii_lowercase();
+    RELEVANT_PARTS.iter().any(|part| counter.contains(part))
 }
 
 impl Collector for NicStatCollector {
@@ -77,27 +77,22 @@ impl Collector for NicStatCollector {
         10.0
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
-        view.require_live("ask network drivers")?;
-        let asking = |error| CollectError::new("ask network drivers", error);
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
+        view.require_live("query network drivers")?;
         let socket = match self.socket.take() {
             Some(socket) => socket,
-            None => ethtool_socket().map_err(asking)?,
+            None => ethtool_socket()
+                .map_err(|error| CollectError::new("query network drivers", error))?,
         };
         let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
         if is_all {
             self.find_devices(view, &socket);
         }
         for (name, device) in &mut self.devices {
-            // One that is gone or has changed is found again at the next full look.
+            // A device that is gone or has changed is found again in the next full round.
             let count = device.counters.names.len();
             let Ok(values) = driver_values(&socket, name, count) else { continue };
-            for (at, last) in &mut device.kept {
+            for (at, last) in &mut device.relevant {
                 let Some(&value) = values.get(*at) else { continue };
                 let before = last.replace(value);
                 if !is_all && before == Some(value) {
@@ -125,16 +120,16 @@ impl NicStatCollector {
     fn find_devices(&mut self, view: &View, socket: &OwnedFd) {
         let mut before = std::mem::take(&mut self.devices);
         let entries = std::fs::read_dir(view.path("sys/class/net")).into_iter().flatten().flatten();
-        // Bridges, tunnels and ends of virtual cables have no `device`.
+        // Bridges, tunnels and veth devices have no `device`.
         let hardware = entries.filter(|entry| entry.path().join("device").exists());
         for entry in hardware.take(DEVICE_LIMIT) {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Ok(counters) = driver_counters(socket, &name) else { continue };
             let device = match before.remove(&name) {
                 Some(device) if device.counters.names == counters.names => device,
-                _ => Device::new(counters),
+                _ => NicDevice::new(counters),
             };
-            if !device.kept.is_empty() {
+            if !device.relevant.is_empty() {
                 self.devices.insert(name, device);
             }
         }
@@ -146,10 +141,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn telling_names_are_kept() {
+    fn relevant_names_are_kept() {
         let names = ["rx_bytes", "rx_missed_errors", "bw_in_allowance_exceeded", "queue_0_rx_cnt"];
         let names = names.map(str::to_owned).to_vec();
-        let device = Device::new(DriverCounters { driver: "ena".into(), names });
-        assert_eq!(device.kept, [(1, None), (2, None)]);
+        let device = NicDevice::new(DriverCounters { driver: "ena".into(), names });
+        assert_eq!(device.relevant, [(1, None), (2, None)]);
     }
 }

@@ -1,26 +1,26 @@
-//! Pressure stall information: `/proc/pressure/*` of the host, `*.pressure` of version 2 cgroups that own listeners.
+//! Pressure stall information: `/proc/pressure/*` of the host, `*.pressure` of version 2 cgroups
+//! that own listeners.
 //!
-//! Averages are in percent in the files and ratios in the table, totals in microseconds and seconds. A kernel that was
-//! built with PSI off by default shows no files, or files that refuse to be read, until it is booted with `psi=1`.
+//! Averages are percentages in the files and ratios in the table, totals are microseconds and
+//! seconds. A kernel built with PSI off by default has no files, or files that cannot be read,
+//! until it is booted with `psi=1`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use weir_tables::{Batch, Micros, Pressure, PressureRows};
 
-use super::cgroup_stat::{Mounts, listener_cgroups};
+use super::cgroup_stat::{CgroupMounts, listener_cgroups};
 use super::file::KeptFile;
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
 const RESOURCES: [&str; 3] = ["cpu", "memory", "io"];
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct PressureCollector {
     host_files: [KeptFile; 3],
-    mounts: Mounts,
-    /// By name of the cgroup.
+    mounts: CgroupMounts,
+    /// Open files by cgroup name.
     cgroup_files: BTreeMap<String, [KeptFile; 3]>,
     rows: PressureRows,
 }
@@ -30,7 +30,7 @@ impl PressureCollector {
         let dir = view.path("proc/pressure");
         Self {
             host_files: RESOURCES.map(|resource| KeptFile::new(dir.join(resource))),
-            mounts: Mounts::default(),
+            mounts: CgroupMounts::default(),
             cgroup_files: BTreeMap::new(),
             rows: PressureRows::default(),
         }
@@ -56,17 +56,16 @@ impl Collector for PressureCollector {
         "pressure"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         self.follow_cgroups(view);
+        let context = Pressure { ts: now, host: &view.host, ..Pressure::default() };
         let mut result = Ok(());
         for (resource, file) in RESOURCES.iter().zip(&mut self.host_files) {
             match file.read() {
-                Ok(bytes) => push(bytes, &view.host, "/", resource, now, &mut self.rows),
+                Ok(bytes) => {
+                    let context = Pressure { cgroup: "/", resource, ..context.clone() };
+                    push(bytes, context, &mut self.rows);
+                }
                 Err(error) => {
                     let hint = "boot the kernel with `psi=1` (needs CONFIG_PSI, Linux 4.20)";
                     result = Err(error.with_hint(hint));
@@ -76,7 +75,8 @@ impl Collector for PressureCollector {
         for (cgroup, files) in &mut self.cgroup_files {
             for (resource, file) in RESOURCES.iter().zip(files) {
                 if let Some(bytes) = file.read_if_any() {
-                    push(bytes, &view.host, cgroup, resource, now, &mut self.rows);
+                    let context = Pressure { cgroup, resource, ..context.clone() };
+                    push(bytes, context, &mut self.rows);
                 }
             }
         }
@@ -86,15 +86,15 @@ impl Collector for PressureCollector {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stall {
+struct StallLine {
     avg10_ratio: f64,
     avg60_ratio: f64,
     seconds_total: f64,
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`.
-fn stall(line: &[u8]) -> Stall {
-    let mut stall = Stall { avg10_ratio: 0.0, avg60_ratio: 0.0, seconds_total: 0.0 };
+fn stall(line: &[u8]) -> StallLine {
+    let mut stall = StallLine { avg10_ratio: 0.0, avg60_ratio: 0.0, seconds_total: 0.0 };
     for field in text::fields(line) {
         let Some(equals) = memchr::memchr(b'=', field) else { continue };
         let value = text::float(&field[equals + 1..]).unwrap_or(0.0);
@@ -108,28 +108,18 @@ fn stall(line: &[u8]) -> Stall {
     stall
 }
 
-fn push(
-    bytes: &[u8],
-    host: &str,
-    cgroup: &str,
-    resource: &str,
-    now: Micros,
-    rows: &mut PressureRows,
-) {
-    let line = |kind: &[u8]| text::lines(bytes).find(|line| line.starts_with(kind)).map(stall);
-    let Some(some) = line(b"some ") else { return };
-    let full = line(b"full ");
+fn push(bytes: &[u8], context: Pressure<'_>, rows: &mut PressureRows) {
+    let [some, full] = [&b"some "[..], b"full "]
+        .map(|kind| text::lines(bytes).find(|line| line.starts_with(kind)).map(stall));
+    let Some(some) = some else { return };
     rows.push(&Pressure {
-        ts: now,
-        host,
-        cgroup,
-        resource,
         some_avg10_ratio: some.avg10_ratio,
         some_avg60_ratio: some.avg60_ratio,
         some_seconds_total: some.seconds_total,
         full_avg10_ratio: full.map(|full| full.avg10_ratio),
         full_avg60_ratio: full.map(|full| full.avg60_ratio),
         full_seconds_total: full.map(|full| full.seconds_total),
+        ..context
     });
 }
 
@@ -140,7 +130,7 @@ mod tests {
     #[test]
     fn percents_become_ratios_and_microseconds_seconds() {
         let read = stall(b"some avg10=12.50 avg60=0.48 avg300=1.12 total=2500000");
-        let expected = Stall { avg10_ratio: 0.125, avg60_ratio: 0.0048, seconds_total: 2.5 };
+        let expected = StallLine { avg10_ratio: 0.125, avg60_ratio: 0.0048, seconds_total: 2.5 };
         assert_eq!(read, expected);
         assert_eq!(stall(b"some avg10= x=1").seconds_total, 0.0);
     }

@@ -1,9 +1,10 @@
-//! The processes of the host: which network namespace each is in, and which of them hold a given socket.
+//! Processes of the host: the network namespace of each, and the holders of a socket.
 //!
-//! Source: `/proc/PID/ns/net`, `/proc/PID/fd`, `/proc/PID/comm`, `/proc/PID/cgroup`. A new process often changes its
-//! namespace just after it was made, so young ones are looked at three times and all of them every half minute.
-//! Listening sockets are made early and have low descriptors: looking at the first ones of each process finds them
-//! without walking through the twenty thousand connections of a proxy.
+//! Source: `/proc/PID/ns/net`, `/proc/PID/fd`, `/proc/PID/comm`, `/proc/PID/cgroup`. A new process
+//! often changes its namespace right after it was created, so young ones are checked three times
+//! and all of them every half minute. Listening sockets are opened early and have low descriptors:
+//! checking the first ones of each process finds them without walking the twenty thousand
+//! connections of a proxy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -11,51 +12,52 @@ use std::path::{Path, PathBuf};
 
 use super::text;
 
-/// Most processes that are looked at.
+/// Maximum number of processes scanned.
 const PROCESS_LIMIT: usize = 32_768;
-/// Descriptors looked at per process for the owner of a socket.
+/// Descriptors checked per process for the owner of a socket.
 const DESCRIPTOR_LIMIT: usize = 512;
-/// Processes that are kept for one socket.
+/// Holders kept per socket.
 const HOLDER_LIMIT: usize = 64;
-/// A scan of all processes after so many of the new ones only.
+/// Every n-th scan checks all processes, the others only new ones.
 const FULL_SCAN_EVERY: u32 = 15;
-/// How often a young process is looked at.
-const YOUNG_LOOKS: u8 = 3;
+/// Number of checks of a young process.
+const YOUNG_CHECKS: u8 = 3;
 
-/// Who holds a socket.
+/// Processes that hold a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    /// Lowest process id.
+pub(crate) struct SocketOwner {
+    /// Lowest process id among the holders.
     pub(crate) process_id: u32,
     pub(crate) name: String,
     pub(crate) process_count: i64,
-    /// All of them, at most [`HOLDER_LIMIT`].
+    /// Ids of all holders, at most [`HOLDER_LIMIT`].
     pub(crate) process_ids: Vec<u32>,
     pub(crate) cgroup: Option<Cgroup>,
 }
 
-/// Where a process stands in the control groups.
+/// Position of a process in the control groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cgroup {
-    /// The path that names it in tables: version 2's unless that is the root, else the first of version 1 that is not.
+    /// Path used in tables: version 2 unless that is the root, else the first path of version 1
+    /// that is not.
     pub(crate) name: String,
-    /// Path in version 2's tree.
+    /// Path in the version 2 tree.
     pub(crate) unified: Option<String>,
-    /// Paths in version 1's trees by controller.
+    /// Paths in the version 1 trees by controller.
     pub(crate) controllers: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
-struct Process {
+struct ProcessEntry {
     netns: u64,
-    looks: u8,
+    checks: u8,
 }
 
 /// All processes with their network namespaces.
 #[derive(Debug)]
 pub(crate) struct ProcessTable {
     proc: PathBuf,
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, ProcessEntry>,
     scan_count: u32,
 }
 
@@ -64,8 +66,9 @@ impl ProcessTable {
         Self { proc, processes: BTreeMap::new(), scan_count: 0 }
     }
 
-    /// Looks for new and dead processes. True when the namespaces of most could not be read: then weir has no right to.
-    /// That of one with more capabilities than weir, such as process 1 of some virtual machines, is refused to root too.
+    /// Finds new and dead processes. True when most namespaces could not be read: then weir lacks
+    /// the privilege. A process with more capabilities than weir, such as process 1 of some virtual
+    /// machines, is refused even to root.
     pub(crate) fn scan(&mut self) -> bool {
         let is_full = self.scan_count.is_multiple_of(FULL_SCAN_EVERY);
         self.scan_count = self.scan_count.wrapping_add(1);
@@ -74,11 +77,11 @@ impl ProcessTable {
         for process_id in process_ids(&self.proc).take(PROCESS_LIMIT) {
             let known = old.remove(&process_id);
             let process = match known {
-                Some(process) if !is_full && process.looks >= YOUNG_LOOKS => process,
+                Some(process) if !is_full && process.checks >= YOUNG_CHECKS => process,
                 known => match netns_of(&self.proc, process_id) {
                     Ok(netns) => {
-                        let looks = known.map_or(0, |known| known.looks).saturating_add(1);
-                        Process { netns, looks }
+                        let checks = known.map_or(0, |known| known.checks).saturating_add(1);
+                        ProcessEntry { netns, checks }
                     }
                     Err(error) => {
                         let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
@@ -92,12 +95,12 @@ impl ProcessTable {
         refused_count > self.processes.len()
     }
 
-    /// Whether the process lived at the last scan.
+    /// Whether the process was alive at the last scan.
     pub(crate) fn is_alive(&self, process_id: u32) -> bool {
         self.processes.contains_key(&process_id)
     }
 
-    /// The namespaces that have processes, each with one of them.
+    /// Namespaces with processes, and one process of each.
     pub(crate) fn namespaces(&self) -> BTreeMap<u64, u32> {
         let mut found = BTreeMap::new();
         for (&process_id, process) in &self.processes {
@@ -106,8 +109,8 @@ impl ProcessTable {
         found
     }
 
-    /// The holders of the sockets in `owners`, written into it. True when descriptors could not be read.
-    pub(crate) fn find_owners(&self, owners: &mut HashMap<u32, Option<Owner>>) -> bool {
+    /// Finds the holders of the sockets in `owners`. True when descriptors could not be read.
+    pub(crate) fn find_owners(&self, owners: &mut HashMap<u32, Option<SocketOwner>>) -> bool {
         let mut is_refused = false;
         for process_id in process_ids(&self.proc).take(PROCESS_LIMIT) {
             let dir = self.proc.join(process_id.to_string());
@@ -125,10 +128,13 @@ impl ProcessTable {
                         continue;
                     }
                     let name = comm(&dir);
-                    // A child between fork and exec holds all of its parent's; with its own name it has let go of them.
+                    // A child between fork and exec holds all sockets of its parent; after exec it
+                    // has closed them.
                     held.retain(|(inode, path)| socket_inode(path) == Some(*inode));
                     for (inode, _) in held {
-                        note_owner(owners, inode, process_id, &name, &dir);
+                        if let Some(owner) = owners.get_mut(&inode) {
+                            note_owner(owner, process_id, &name, &dir);
+                        }
                     }
                 }
                 Err(error) => is_refused |= error.kind() == std::io::ErrorKind::PermissionDenied,
@@ -138,15 +144,9 @@ impl ProcessTable {
     }
 }
 
-fn note_owner(
-    owners: &mut HashMap<u32, Option<Owner>>,
-    inode: u32,
-    process_id: u32,
-    name: &str,
-    dir: &Path,
-) {
-    match owners.get_mut(&inode) {
-        Some(Some(owner)) => {
+fn note_owner(owner: &mut Option<SocketOwner>, process_id: u32, name: &str, dir: &Path) {
+    match owner {
+        Some(owner) => {
             owner.process_count += 1;
             if owner.process_ids.len() < HOLDER_LIMIT {
                 owner.process_ids.push(process_id);
@@ -156,8 +156,8 @@ fn note_owner(
                 name.clone_into(&mut owner.name);
             }
         }
-        Some(none) => {
-            *none = Some(Owner {
+        none => {
+            *none = Some(SocketOwner {
                 process_id,
                 name: name.to_owned(),
                 process_count: 1,
@@ -165,11 +165,10 @@ fn note_owner(
                 cgroup: cgroup(dir),
             });
         }
-        None => {}
     }
 }
 
-/// All process ids, in no order.
+/// All process ids, unordered.
 pub(crate) fn process_ids(proc: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(proc).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -230,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cgroup_of_both_versions_gets_a_telling_name() {
+    fn cgroup_of_both_versions_gets_a_specific_name() {
         let two = parse_cgroup(b"0::/system.slice/nginx.service\n");
         assert_eq!(two.name, "/system.slice/nginx.service");
         let hybrid = parse_cgroup(b"9:name=systemd:/\n4:memory:/web/1\n2:cpu,cpuacct:/\n0::/\n");

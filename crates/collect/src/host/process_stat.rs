@@ -1,8 +1,9 @@
-//! The processes behind listening sockets: descriptors and their limit, and what state they are in, looked at each second.
+//! Processes behind listening sockets: open descriptors and their limit, and the process state,
+//! sampled each second.
 //!
-//! Source: proc_pid_stat(5), proc_pid_limits(5). `/proc/PID/fd` is a directory whose size is the number of descriptors
-//! since kernel 6.2; before, its entries are counted, once a minute. State and times are those of the whole process, but
-//! the letter is the main thread's.
+//! Source: proc_pid_stat(5), proc_pid_limits(5). Since kernel 6.2 the size of the directory
+//! `/proc/PID/fd` is the number of descriptors; before, its entries are counted once a minute.
+//! Times are those of the whole process, but the state letter is the main thread's.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,56 +13,55 @@ use std::path::{Path, PathBuf};
 use weir_tables::{Batch, Micros, ProcessStat, ProcessStatRows};
 
 use super::process::comm;
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
-/// Most processes that are looked at.
+/// Maximum number of sampled processes.
 const PROCESS_LIMIT: usize = 64;
-/// Seconds between two rows of a process; one whose descriptors pass a level has a row at once.
+/// Seconds between rows of a process; one whose descriptor usage crosses a level has a row at once.
 const ROW_EVERY_SECONDS: f64 = 5.0;
-/// Levels of descriptors, in per cent of those that it may have: there is a rule at each.
+/// Levels of descriptor usage in percent of the limit; there is a rule for each.
 const LEVELS: [i64; 2] = [80, 98];
-/// Seconds between two looks at what changes rarely: limits, and descriptors where they must be counted.
-const SLOW_EVERY_SECONDS: f64 = 60.0;
-/// USER_HZ, which is 100 on every architecture that Linux has now.
+/// Seconds between reads of what changes rarely: limits, and descriptors where they must be
+/// counted.
+const SLOW_READ_SECONDS: f64 = 60.0;
+/// USER_HZ, 100 on every current Linux architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// The kernel's longest line in `/proc/PID/stat` is far below.
+/// The kernel's longest line in `/proc/PID/stat` is far shorter.
 const STAT_BYTES: usize = 2048;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct ProcessStatCollector {
     rows: ProcessStatRows,
-    watched: BTreeMap<u32, Watched>,
+    watched: BTreeMap<u32, WatchedProcess>,
     last_row: Option<Micros>,
 }
 
-/// A process that is looked at.
+/// A sampled process.
 #[derive(Debug)]
-struct Watched {
+struct WatchedProcess {
     dir: PathBuf,
     name: String,
     stat: File,
-    seen: Seen,
-    last_slow: Option<Micros>,
+    samples: StateSamples,
+    last_slow_read: Option<Micros>,
     open_files: Option<i64>,
     open_files_limit: Option<i64>,
-    /// The level that its last row showed.
-    told_level: usize,
+    /// Level shown by the last row.
+    reported_level: usize,
 }
 
-/// What was seen since the last row.
+/// Samples since the last row.
 #[derive(Debug, Default)]
-struct Seen {
+struct StateSamples {
     samples: i64,
     blocked: i64,
     stopped: i64,
     wait_channel: Option<String>,
-    last: Option<Stat>,
+    last: Option<StatLine>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stat {
+struct StatLine {
     state: u8,
     cpu_seconds: f64,
     threads: i64,
@@ -74,19 +74,14 @@ impl Collector for ProcessStatCollector {
         "process_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         self.follow(view);
         let mut buffer = [0_u8; STAT_BYTES];
-        self.watched.retain(|_, watched| watched.look(&mut buffer));
+        self.watched.retain(|_, watched| watched.sample(&mut buffer));
         let age = self.last_row.map_or(f64::INFINITY, |last| now.seconds_since(last));
         let is_due = !(0.0..ROW_EVERY_SECONDS - 0.5).contains(&age);
         self.watched.values_mut().for_each(|watched| watched.count_files(now));
-        if !is_due && !self.watched.values().any(Watched::is_filling) {
+        if !is_due && !self.watched.values().any(WatchedProcess::is_filling) {
             return Ok(());
         }
         if is_due {
@@ -99,9 +94,9 @@ impl Collector for ProcessStatCollector {
             if !is_due && !watched.is_filling() {
                 continue;
             }
-            watched.told_level = watched.level();
-            let seen = std::mem::take(&mut watched.seen);
-            let Some(stat) = seen.last else { continue };
+            watched.reported_level = watched.level();
+            let samples = std::mem::take(&mut watched.samples);
+            let Some(stat) = samples.last else { continue };
             self.rows.push(&ProcessStat {
                 ts: now,
                 host: &view.host,
@@ -110,10 +105,10 @@ impl Collector for ProcessStatCollector {
                 cgroup: cgroups.get(&process_id).copied(),
                 start_seconds: stat.start_seconds,
                 state: std::str::from_utf8(&[stat.state]).unwrap_or("?"),
-                samples: seen.samples,
-                blocked_samples: seen.blocked,
-                stopped_samples: seen.stopped,
-                wait_channel: seen.wait_channel.as_deref(),
+                samples: samples.samples,
+                blocked_samples: samples.blocked,
+                stopped_samples: samples.stopped,
+                wait_channel: samples.wait_channel.as_deref(),
                 cpu_seconds_total: stat.cpu_seconds,
                 threads: stat.threads,
                 resident_bytes: stat.resident_pages.saturating_mul(view.page_bytes),
@@ -126,8 +121,8 @@ impl Collector for ProcessStatCollector {
     }
 }
 
-/// The processes that hold a listening socket, with what is known of them.
-fn owned(view: &View) -> impl Iterator<Item = (u32, &super::process::Owner)> {
+/// Processes that hold a listening socket, with their owner entry.
+fn owned(view: &View) -> impl Iterator<Item = (u32, &super::process::SocketOwner)> {
     view.owners
         .values()
         .flatten()
@@ -135,7 +130,7 @@ fn owned(view: &View) -> impl Iterator<Item = (u32, &super::process::Owner)> {
 }
 
 impl ProcessStatCollector {
-    /// Begins with the new ones and drops those that hold no listening socket any more.
+    /// Adds new processes and drops those without a listening socket.
     fn follow(&mut self, view: &View) {
         let mut wanted: Vec<u32> = owned(view).map(|(id, _)| id).collect();
         wanted.sort_unstable();
@@ -144,7 +139,7 @@ impl ProcessStatCollector {
         self.watched.retain(|id, _| wanted.binary_search(id).is_ok());
         for id in wanted {
             if !self.watched.contains_key(&id)
-                && let Ok(watched) = Watched::open(view.path(&format!("proc/{id}")))
+                && let Ok(watched) = WatchedProcess::open(view.path(&format!("proc/{id}")))
             {
                 self.watched.insert(id, watched);
             }
@@ -152,40 +147,41 @@ impl ProcessStatCollector {
     }
 }
 
-impl Watched {
+impl WatchedProcess {
     fn open(dir: PathBuf) -> std::io::Result<Self> {
         Ok(Self {
             name: comm(&dir),
             stat: File::open(dir.join("stat"))?,
             dir,
-            seen: Seen::default(),
-            last_slow: None,
+            samples: StateSamples::default(),
+            last_slow_read: None,
             open_files: None,
             open_files_limit: None,
-            told_level: 0,
+            reported_level: 0,
         })
     }
 
-    /// One look; false when the process is gone.
-    fn look(&mut self, buffer: &mut [u8]) -> bool {
+    /// Takes one sample; false when the process is gone.
+    fn sample(&mut self, buffer: &mut [u8]) -> bool {
         let Ok(length) = self.stat.read_at(buffer, 0) else { return false };
         let Some(stat) = parse(&buffer[..length]) else { return true };
-        self.seen.samples += 1;
-        self.seen.stopped += i64::from(matches!(stat.state, b'T' | b't'));
+        self.samples.samples += 1;
+        self.samples.stopped += i64::from(matches!(stat.state, b'T' | b't'));
         if stat.state == b'D' {
-            self.seen.blocked += 1;
-            self.seen.wait_channel = wait_channel(&self.dir).or(self.seen.wait_channel.take());
+            self.samples.blocked += 1;
+            self.samples.wait_channel =
+                wait_channel(&self.dir).or(self.samples.wait_channel.take());
         }
-        self.seen.last = Some(stat);
+        self.samples.last = Some(stat);
         true
     }
 
-    /// Whether its descriptors have passed a level since its last row.
+    /// Whether the descriptor usage has crossed a level since the last row.
     fn is_filling(&self) -> bool {
-        self.level() > self.told_level
+        self.level() > self.reported_level
     }
 
-    /// How many of [`LEVELS`] its descriptors have passed.
+    /// Number of [`LEVELS`] that the descriptor usage exceeds.
     fn level(&self) -> usize {
         let Some((open, limit)) = self.open_files.zip(self.open_files_limit) else { return 0 };
         LEVELS
@@ -198,8 +194,8 @@ impl Watched {
         let fd = self.dir.join("fd");
         let size = std::fs::metadata(&fd).map_or(0, |found| found.len());
         let is_slow_due = self
-            .last_slow
-            .is_none_or(|last| !(0.0..SLOW_EVERY_SECONDS).contains(&now.seconds_since(last)));
+            .last_slow_read
+            .is_none_or(|last| !(0.0..SLOW_READ_SECONDS).contains(&now.seconds_since(last)));
         if size > 0 {
             self.open_files = i64::try_from(size).ok();
         } else if is_slow_due {
@@ -207,28 +203,29 @@ impl Watched {
             self.open_files = counted.and_then(|count| i64::try_from(count).ok());
         }
         if is_slow_due {
-            self.last_slow = Some(now);
+            self.last_slow_read = Some(now);
             let limits = std::fs::read(self.dir.join("limits")).unwrap_or_default();
             self.open_files_limit = parse_limit(&limits);
         }
     }
 }
 
-/// Only root may read it, and some kernels say `0`.
+/// Readable by root only; some kernels return `0`.
 fn wait_channel(dir: &Path) -> Option<String> {
     let bytes = std::fs::read(dir.join("wchan")).ok()?;
     let name = text::trimmed(&bytes);
     (!name.is_empty() && name != "0").then(|| name.into_owned())
 }
 
-/// The name in parentheses may hold anything, so fields are counted from its last `)`: the next one is the state.
+/// The name in parentheses may contain anything, so fields are counted from the last `)`: the state
+/// comes next.
 #[expect(clippy::cast_precision_loss, reason = "ticks stay far below 2^53")]
-fn parse(bytes: &[u8]) -> Option<Stat> {
+fn parse(bytes: &[u8]) -> Option<StatLine> {
     let end = bytes.iter().rposition(|&byte| byte == b')')?;
     let fields: Vec<&[u8]> = text::fields(bytes[end + 1..].trim_ascii_end()).collect();
-    // Number 3 of the manual is the first one here.
+    // Field 3 of the manual page is index 0 here.
     let number = |field: usize| text::int(fields.get(field - 3)?);
-    Some(Stat {
+    Some(StatLine {
         state: *fields.first()?.first()?,
         cpu_seconds: (number(14)? + number(15)?) as f64 / TICKS_PER_SECOND,
         threads: number(20)?,
@@ -237,7 +234,8 @@ fn parse(bytes: &[u8]) -> Option<Stat> {
     })
 }
 
-/// `Max open files            1024                 1048576              files`: the soft one, none when unlimited.
+/// `Max open files            1024                 1048576              files`: the soft limit,
+/// none when unlimited.
 fn parse_limit(bytes: &[u8]) -> Option<i64> {
     let line = text::lines(bytes).find(|line| line.starts_with(b"Max open files"))?;
     text::int(text::fields(&line[b"Max open files".len()..]).next()?)
@@ -250,7 +248,7 @@ mod tests {
     #[test]
     fn name_with_blanks_and_parentheses_does_not_shift_the_fields() {
         let line = b"42 (a) b (c) D 1 42 42 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 7 0 12345 1000000 256 18446744073709551615\n";
-        let expected = Stat {
+        let expected = StatLine {
             state: b'D',
             cpu_seconds: 2.0,
             threads: 7,
@@ -271,12 +269,12 @@ mod tests {
 
     #[test]
     fn own_process_is_seen_with_its_files_and_limit() {
-        let mut watched = Watched::open("/proc/self".into()).unwrap();
-        assert!(watched.look(&mut [0; STAT_BYTES]));
+        let mut watched = WatchedProcess::open("/proc/self".into()).unwrap();
+        assert!(watched.sample(&mut [0; STAT_BYTES]));
         watched.count_files(Micros(0));
         let open_files = watched.open_files.unwrap();
         assert!(open_files >= 3 && open_files < watched.open_files_limit.unwrap());
-        assert!(watched.seen.last.as_ref().unwrap().resident_pages > 0);
+        assert!(watched.samples.last.as_ref().unwrap().resident_pages > 0);
         assert_eq!(watched.level(), 0);
         let levels = [80, 81, 98, 99, 101].map(|open_files| {
             (watched.open_files, watched.open_files_limit) = (Some(open_files), Some(100));

@@ -1,7 +1,8 @@
-//! The queues in front of network devices: what they dropped and what waits in them, in each namespace that is watched.
+//! Queueing disciplines of network devices: drops and backlog, in each sampled namespace.
 //!
-//! Source: rtnetlink `RTM_GETQDISC`, as `tc -s qdisc` asks it. A queue that only sends says nothing new each second, so
-//! rows come when it drops, delays or holds something, and of all queues once a minute.
+//! Source: rtnetlink `RTM_GETQDISC`, the request of `tc -s qdisc`. A queue that only sends has no
+//! news each second, so rows are written when it drops, delays or holds packets, and for all queues
+//! once a minute.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,30 +10,29 @@ use std::sync::Arc;
 use weir_tables::{Batch, Micros, Qdisc, QdiscRows};
 
 use super::netns::Netns;
-use super::route_link::Queue;
-use super::{Collector, FullRound, View, take};
+use super::route_link::QueueStats;
+use super::{CollectResult, Collector, FullRound, View, take};
 use crate::CollectError;
 
-/// Seconds between two rows of a queue in which nothing waits.
+/// Seconds between rows of an empty queue.
 const ALL_EVERY_SECONDS: f64 = 60.0;
-/// Most queues per namespace: a device with 64 queues has as many disciplines.
+/// Maximum number of queues per namespace: a device with 64 queues has as many disciplines.
 const QUEUE_LIMIT: usize = 1024;
-/// The parent of a device's own discipline, TC_H_ROOT.
+/// Parent of the root discipline, TC_H_ROOT.
 const ROOT: u32 = u32::MAX;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct QdiscCollector {
     rows: QdiscRows,
-    known: HashMap<Arc<str>, Known>,
+    known: HashMap<Arc<str>, NetnsQueues>,
     full_round: FullRound,
 }
 
-/// What is remembered of a namespace.
+/// State of one namespace.
 #[derive(Debug, Default)]
-struct Known {
+struct NetnsQueues {
     devices: HashMap<u32, String>,
-    /// Drops, overlimits, requeues by device, handle and parent.
+    /// Drops, overlimits and requeues by device, handle and parent.
     counts: HashMap<(u32, u32, u32), (u32, u32, u32)>,
 }
 
@@ -41,12 +41,7 @@ impl Collector for QdiscCollector {
         "qdisc"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("list queues")?;
         let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
         let namespaces = &mut view.netns.namespaces;
@@ -55,7 +50,7 @@ impl Collector for QdiscCollector {
         for netns in namespaces.iter_mut().filter(|netns| netns.is_sampled) {
             if let Err(error) = self.collect_one(netns, &view.host, now, is_all) {
                 netns.route = None;
-                // Its last process ended; the next scan drops it.
+                // Its last process exited; the next scan drops it.
                 if netns.is_own() || netns.entrance.exists() {
                     let what = format_args!("read queues of network namespace `{}`", netns.name);
                     result = Err(CollectError::new(what, error));
@@ -101,28 +96,37 @@ impl QdiscCollector {
     }
 }
 
-fn push(rows: &mut QdiscRows, queue: &Queue, device: &str, place: (&str, &str), now: Micros) {
-    let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+fn push(
+    rows: &mut QdiscRows,
+    queue: &QueueStats,
+    device: &str,
+    (host, netns): (&str, &str),
+    now: Micros,
+) {
     rows.push(&Qdisc {
         ts: now,
-        host: place.0,
-        netns: place.1,
+        host,
+        netns,
         device,
         kind: &queue.kind,
         handle: &handle(queue.handle),
         parent: &handle(queue.parent),
-        sent_bytes_total: count(queue.bytes),
-        sent_packets_total: count(queue.packets),
+        sent_bytes_total: saturated(queue.bytes),
+        sent_packets_total: saturated(queue.packets),
         drops_total: queue.drops.into(),
         overlimits_total: queue.overlimits.into(),
         requeues_total: queue.requeues.into(),
         backlog_bytes: queue.backlog_bytes.into(),
         backlog_packets: queue.backlog_packets.into(),
-        rate_bytes_per_second: queue.rate_bytes_per_second.map(count),
+        rate_bytes_per_second: queue.rate_bytes_per_second.map(saturated),
     });
 }
 
-/// As `tc` prints it: `8001:`, `1:2`, `root`.
+fn saturated(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Formats a handle like `tc`: `8001:`, `1:2`, `root`.
 fn handle(number: u32) -> String {
     match (number, number >> 16, number & 0xffff) {
         (ROOT, ..) => "root".to_owned(),

@@ -1,4 +1,4 @@
-//! The kernel's own arrays: `/proc/mdstat`, which is made for people.
+//! Linux software RAID: `/proc/mdstat`, a file made for humans.
 //!
 //! ```text
 //! md0 : active raid1 sdb1[1](F) sda1[0]
@@ -9,13 +9,10 @@
 use weir_tables::{Batch, Micros, Raid, RaidRows};
 
 use super::file::KeptFile;
-use super::{Collector, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, View, take, text};
 
-/// Most arrays.
 const ARRAY_LIMIT: usize = 256;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct RaidCollector {
     file: KeptFile,
@@ -23,7 +20,7 @@ pub(super) struct RaidCollector {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Array {
+struct RaidArray {
     name: String,
     is_active: bool,
     level: Option<String>,
@@ -52,12 +49,7 @@ impl Collector for RaidCollector {
         10.0
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         // A kernel without md has no such file.
         let Some(bytes) = self.file.read_if_any() else { return Ok(()) };
         for array in parse(bytes).iter().take(ARRAY_LIMIT) {
@@ -82,15 +74,15 @@ impl Collector for RaidCollector {
     }
 }
 
-fn parse(bytes: &[u8]) -> Vec<Array> {
-    let mut arrays: Vec<Array> = Vec::new();
+fn parse(bytes: &[u8]) -> Vec<RaidArray> {
+    let mut arrays: Vec<RaidArray> = Vec::new();
     for line in text::lines(bytes) {
         let line = String::from_utf8_lossy(line);
         if let Some((name, rest)) = line.split_once(" : ").filter(|_| !line.starts_with(' ')) {
             if name.starts_with("Personalities") {
                 continue;
             }
-            arrays.push(head(name.trim(), rest));
+            arrays.push(RaidArray { name: name.trim().to_owned(), ..head(rest) });
         } else if let Some(array) = arrays.last_mut().filter(|_| line.starts_with(' ')) {
             detail(array, &line);
         }
@@ -99,7 +91,7 @@ fn parse(bytes: &[u8]) -> Vec<Array> {
 }
 
 /// `active (auto-read-only) raid1 sdb1[1](F) sda1[0]`, `inactive sdc[0](S)`.
-fn head(name: &str, rest: &str) -> Array {
+fn head(rest: &str) -> RaidArray {
     let mut words = rest.split_whitespace().filter(|word| !word.starts_with('(')).peekable();
     let is_active = words.next() == Some("active");
     let level = words.next_if(|word| !word.contains('[')).map(str::to_owned);
@@ -114,17 +106,16 @@ fn head(name: &str, rest: &str) -> Array {
     }
     members.sort_unstable();
     failed.sort_unstable();
-    Array {
-        name: name.to_owned(),
+    RaidArray {
         is_active,
         level,
         members: members.join(" "),
         failed: (!failed.is_empty()).then(|| failed.join(" ")),
-        ..Array::default()
+        ..RaidArray::default()
     }
 }
 
-fn detail(array: &mut Array, line: &str) {
+fn detail(array: &mut RaidArray, line: &str) {
     for word in line.split_whitespace() {
         let counts = word.strip_prefix('[').and_then(|word| word.strip_suffix(']'));
         if let Some((wanted, present)) = counts.and_then(|counts| counts.split_once('/')) {
@@ -184,11 +175,11 @@ unused devices: <none>
         check(
             text,
             &expect![[r#"
-            Array { name: "md0", is_active: true, level: Some("raid1"), wanted: Some(2), present: Some(1), members: "sda1 sdb1(F)", failed: Some("sdb1"), action: None, ratio: None, finish_seconds: None, bytes_per_second: None }
-            Array { name: "md1", is_active: true, level: Some("raid5"), wanted: Some(3), present: Some(2), members: "sdb sdc sdd", failed: None, action: Some("recovery"), ratio: Some(0.126), finish_seconds: Some(24.0), bytes_per_second: Some(33816576.0) }
-            Array { name: "md2", is_active: true, level: Some("raid0"), wanted: None, present: None, members: "nvme0n1 nvme1n1", failed: None, action: None, ratio: None, finish_seconds: None, bytes_per_second: None }
-            Array { name: "md3", is_active: true, level: Some("raid1"), wanted: Some(2), present: Some(2), members: "sde sdf", failed: None, action: Some("resync"), ratio: None, finish_seconds: None, bytes_per_second: None }
-            Array { name: "md127", is_active: false, level: None, wanted: None, present: None, members: "sdg(S)", failed: None, action: None, ratio: None, finish_seconds: None, bytes_per_second: None }
+            RaidArray { name: "md0", is_active: true, level: Some("raid1"), wanted: Some(2), present: Some(1), members: "sda1 sdb1(F)", failed: Some("sdb1"), action: None, ratio: None, finish_seconds: None, bytes_per_second: None }
+            RaidArray { name: "md1", is_active: true, level: Some("raid5"), wanted: Some(3), present: Some(2), members: "sdb sdc sdd", failed: None, action: Some("recovery"), ratio: Some(0.126), finish_seconds: Some(24.0), bytes_per_second: Some(33816576.0) }
+            RaidArray { name: "md2", is_active: true, level: Some("raid0"), wanted: None, present: None, members: "nvme0n1 nvme1n1", failed: None, action: None, ratio: None, finish_seconds: None, bytes_per_second: None }
+            RaidArray { name: "md3", is_active: true, level: Some("raid1"), wanted: Some(2), present: Some(2), members: "sde sdf", failed: None, action: Some("resync"), ratio: None, finish_seconds: None, bytes_per_second: None }
+            RaidArray { name: "md127", is_active: false, level: None, wanted: None, present: None, members: "sdg(S)", failed: None, action: None, ratio: None, finish_seconds: None, bytes_per_second: None }
         "#]],
         );
     }

@@ -1,7 +1,8 @@
-//! Devices, addresses and queues of one network namespace, asked of the kernel by rtnetlink.
+//! Devices, addresses and queues of one network namespace, by rtnetlink.
 //!
-//! Source: rtnetlink(7), `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/gen_stats.h`. Attributes are (length u16,
-//! type u16, bytes), aligned to 4. The socket belongs to the namespace in which it was made and keeps it alive.
+//! Source: rtnetlink(7), `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/gen_stats.h`. Attributes
+//! are (length u16, type u16, bytes), aligned to 4. The socket belongs to the namespace in which it
+//! was created and keeps it alive.
 //!
 //! ```text
 //! after nlmsghdr (16 bytes):  tcmsg     16 family, pad   20 ifindex i32  24 handle u32  28 parent u32  32 info u32
@@ -33,12 +34,12 @@ const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
-/// The type's upper bits are flags.
+/// The upper bits of the type are flags.
 const TYPE_MASK: u16 = 0x3fff;
 
 /// One queueing discipline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Queue {
+pub(super) struct QueueStats {
     pub(super) device_number: u32,
     pub(super) handle: u32,
     pub(super) parent: u32,
@@ -53,18 +54,18 @@ pub(super) struct Queue {
     pub(super) rate_bytes_per_second: Option<u64>,
 }
 
-/// A netlink socket that stays open.
+/// A netlink socket for routing information.
 #[derive(Debug)]
 pub(crate) struct RouteLink(Netlink);
 
 impl RouteLink {
-    /// A socket in the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread.
     pub(crate) fn open() -> io::Result<Self> {
         // NETLINK_ROUTE is protocol 0.
         Netlink::open(None).map(Self)
     }
 
-    /// Numbers and names of all devices.
+    /// Indices and names of all devices.
     pub(super) fn devices(&mut self) -> io::Result<Vec<(u32, String)>> {
         let mut found = Vec::new();
         self.dump(RTM_GETLINK, LINK_LENGTH, |message| {
@@ -76,13 +77,14 @@ impl RouteLink {
         Ok(found)
     }
 
-    /// The namespace's own addresses that are reachable from outside of it: no loopback, no link-local ones.
+    /// Addresses of the namespace that are reachable from outside: no loopback, no link-local ones.
     pub(super) fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
         let mut found = Vec::new();
         self.dump(RTM_GETADDR, ADDRESS_LENGTH, |message| {
             let is_wide = message[HEADER_LENGTH + 3] < RT_SCOPE_LINK;
             let mut both = attributes(&message[ADDRESS_LENGTH..]);
-            // On a point-to-point device ADDRESS is the other end's and LOCAL the own one; IPv6 has ADDRESS only.
+            // On a point-to-point device ADDRESS is the peer's and LOCAL the own one; IPv6 has only
+            // ADDRESS.
             let local = both.find(|(kind, _)| *kind == IFA_LOCAL);
             let first =
                 attributes(&message[ADDRESS_LENGTH..]).find(|(kind, _)| *kind == IFA_ADDRESS);
@@ -93,7 +95,7 @@ impl RouteLink {
     }
 
     /// All queueing disciplines.
-    pub(super) fn queues(&mut self) -> io::Result<Vec<Queue>> {
+    pub(super) fn queues(&mut self) -> io::Result<Vec<QueueStats>> {
         let mut found = Vec::new();
         self.dump(RTM_GETQDISC, QDISC_LENGTH, |message| found.push(queue(message)))?;
         Ok(found)
@@ -112,12 +114,12 @@ fn address(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn queue(message: &[u8]) -> Queue {
-    let mut queue = Queue {
+fn queue(message: &[u8]) -> QueueStats {
+    let mut queue = QueueStats {
         device_number: u32_at(message, 20),
         handle: u32_at(message, 24),
         parent: u32_at(message, 28),
-        ..Queue::default()
+        ..QueueStats::default()
     };
     for (kind, value) in attributes(&message[QDISC_LENGTH..]) {
         match kind {
@@ -132,7 +134,8 @@ fn queue(message: &[u8]) -> Queue {
     if let Some((_, options)) = options.filter(|_| queue.kind == "tbf") {
         for (kind, value) in attributes(options) {
             match kind {
-                // tc_ratespec comes first in tc_tbf_qopt, its rate at byte 8; one of 2^32 and more stands in RATE64.
+                // tc_ratespec comes first in tc_tbf_qopt, its rate at byte 8; a rate of 2^32 or
+                // more is in RATE64.
                 TCA_TBF_PARMS if value.len() >= 12 && queue.rate_bytes_per_second.is_none() => {
                     queue.rate_bytes_per_second = Some(u32_at(value, 8).into());
                 }
@@ -146,7 +149,7 @@ fn queue(message: &[u8]) -> Queue {
     queue
 }
 
-fn stats(queue: &mut Queue, kind: u16, value: &[u8]) {
+fn stats(queue: &mut QueueStats, kind: u16, value: &[u8]) {
     match kind {
         TCA_STATS_BASIC if value.len() >= 12 => {
             queue.bytes = u64_at(value, 0);
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_answers_are_no_panic() {
+    fn broken_replies_do_not_panic() {
         arbtest::arbtest(|u| {
             let mut bytes: Vec<u8> = u.arbitrary()?;
             bytes.resize(bytes.len().max(QDISC_LENGTH), 0);

@@ -1,80 +1,82 @@
-//! How each collector fared: the rows of `collector_run`, and which collector is due.
+//! Results of collector runs: the rows of `collector_run`, and which collector is due.
 //!
-//! A row every 10 s, and at once when a collector fails or recovers, so a broken one neither hides nor floods.
+//! Rows are written every 10 s, and at once when a collector fails or recovers, so a broken one is
+//! neither hidden nor noisy.
 
+use rustix::time::{ClockId, clock_gettime};
 use weir_tables::{Batch, CollectorRun, CollectorRunRows, Micros};
 
 use super::{CollectorCost, take};
 use crate::CollectError;
 
-/// Seconds between two rows of one collector.
+/// Seconds between rows of one collector.
 const REPORT_SECONDS: f64 = 10.0;
-/// A round may come this much early and still count as on time.
+/// A round may be this early and still count as on time.
 const SLACK_SECONDS: f64 = 0.5;
 
-/// Time spent: wall clock and processor.
+/// Wall-clock and CPU time used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct TimeSpent {
     pub(super) duration_seconds: f64,
     pub(super) cpu_seconds: f64,
 }
 
 /// Measures one run.
 #[derive(Debug)]
-pub(super) struct Stopwatch(Spent);
+pub(super) struct Stopwatch(TimeSpent);
 
 impl Stopwatch {
     pub(super) fn start() -> Self {
         Self(read_clocks())
     }
 
-    pub(super) fn stop(&self) -> Spent {
+    pub(super) fn stop(&self) -> TimeSpent {
         let now = read_clocks();
-        Spent {
+        TimeSpent {
             duration_seconds: now.duration_seconds - self.0.duration_seconds,
             cpu_seconds: now.cpu_seconds - self.0.cpu_seconds,
         }
     }
 }
 
-/// How often what may become dear is done.
+/// Limit on how often an expensive task runs.
 #[derive(Debug)]
-pub(super) struct Pacing {
-    /// Share of one processor that it may take.
+pub(super) struct DutyCycle {
+    /// Share of one CPU that the task may use.
     pub(super) cost_ratio: f64,
-    /// Shortest and longest pause in seconds.
+    /// Shortest and longest pause between runs, in seconds.
     pub(super) pause_seconds: (f64, f64),
 }
 
-impl Pacing {
-    /// Whether it is due that was to be done at `next`. A clock that was set back stops nothing.
+impl DutyCycle {
+    /// Whether a task planned for `next` is due. A clock step back does not block it.
     pub(super) fn is_due(&self, next: Option<Micros>, now: Micros) -> bool {
         next.is_none_or(|next| now >= next || next.seconds_since(now) > self.pause_seconds.1)
     }
 
-    /// When it is due again that took `spent` just now.
-    pub(super) fn after(&self, spent: Spent, now: Micros) -> Micros {
+    /// Time of the next run after one that took `spent`.
+    pub(super) fn next_run(&self, spent: TimeSpent, now: Micros) -> Micros {
         let (shortest, longest) = self.pause_seconds;
         let pause = (spent.cpu_seconds / self.cost_ratio).clamp(shortest, longest);
         now + std::time::Duration::from_secs_f64(pause)
     }
 }
 
-fn read_clocks() -> Spent {
-    use rustix::time::{ClockId, clock_gettime};
-    #[expect(clippy::cast_precision_loss, reason = "clock readings stay far below 2^53")]
-    let seconds = |id| {
-        let at = clock_gettime(id);
-        at.tv_sec as f64 + at.tv_nsec as f64 / 1e9
-    };
-    Spent {
+fn read_clocks() -> TimeSpent {
+    TimeSpent {
         duration_seconds: seconds(ClockId::Monotonic),
         cpu_seconds: seconds(ClockId::ThreadCPUTime),
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "clock readings stay far below 2^53")]
+pub(super) fn seconds(clock: ClockId) -> f64 {
+    let at = clock_gettime(clock);
+    at.tv_sec as f64 + at.tv_nsec as f64 / 1e9
+}
+
 #[derive(Debug, Default)]
-struct Entry {
+struct RunEntry {
     name: &'static str,
     last_run: Option<Micros>,
     last_report: Option<Micros>,
@@ -83,26 +85,26 @@ struct Entry {
     runs: i64,
     failures: i64,
     rows: i64,
-    spent: Spent,
+    spent: TimeSpent,
     total_runs: u64,
-    total: Spent,
+    total: TimeSpent,
     error: Option<String>,
 }
 
-/// What all collectors did since their last rows.
+/// Runs of all collectors since their last rows.
 #[derive(Debug)]
 pub(super) struct RunLog {
-    entries: Vec<Entry>,
+    entries: Vec<RunEntry>,
     rows: CollectorRunRows,
 }
 
 impl RunLog {
     pub(super) fn new(names: impl Iterator<Item = &'static str>) -> Self {
-        let entries = names.map(|name| Entry { name, ..Entry::default() }).collect();
+        let entries = names.map(|name| RunEntry { name, ..RunEntry::default() }).collect();
         Self { entries, rows: CollectorRunRows::default() }
     }
 
-    /// Whether the collector runs at `now`. After a clock step backwards it does at once.
+    /// Whether the collector is due at `now`; after a clock step back it always is.
     pub(super) fn is_due(&self, index: usize, every_seconds: f64, now: Micros) -> bool {
         let Some(last) = self.entries[index].last_run else { return true };
         let age = now.seconds_since(last);
@@ -113,7 +115,7 @@ impl RunLog {
         &mut self,
         index: usize,
         now: Micros,
-        spent: Spent,
+        spent: TimeSpent,
         rows: usize,
         error: Option<CollectError>,
     ) {
@@ -133,7 +135,7 @@ impl RunLog {
         }
     }
 
-    /// Appends the rows that are due.
+    /// Appends the due rows.
     pub(super) fn report(&mut self, host: &str, now: Micros, out: &mut Vec<Batch>) {
         for entry in &mut self.entries {
             if entry.runs == 0 || !entry.is_report_due(now) {
@@ -151,34 +153,36 @@ impl RunLog {
                 rows: entry.rows,
                 error: entry.error.as_deref(),
             });
-            entry.start_anew(now);
+            entry.reset(now);
         }
         take(&mut self.rows, out);
     }
 
     pub(super) fn costs(&self) -> Vec<CollectorCost> {
-        let cost = |entry: &Entry| CollectorCost {
-            collector: entry.name,
-            runs: entry.total_runs,
-            cpu_seconds: entry.total.cpu_seconds,
-            duration_seconds: entry.total.duration_seconds,
-        };
-        self.entries.iter().map(cost).collect()
+        self.entries
+            .iter()
+            .map(|entry| CollectorCost {
+                collector: entry.name,
+                runs: entry.total_runs,
+                cpu_seconds: entry.total.cpu_seconds,
+                duration_seconds: entry.total.duration_seconds,
+            })
+            .collect()
     }
 }
 
-impl Entry {
+impl RunEntry {
     fn is_report_due(&self, now: Micros) -> bool {
         let is_changed = self.was_reported_failed != Some(self.is_failed);
         let age = self.last_report.map_or(f64::INFINITY, |last| now.seconds_since(last));
         is_changed || !(0.0..REPORT_SECONDS - SLACK_SECONDS).contains(&age)
     }
 
-    fn start_anew(&mut self, now: Micros) {
+    fn reset(&mut self, now: Micros) {
         self.last_report = Some(now);
         self.was_reported_failed = Some(self.is_failed);
         (self.runs, self.failures, self.rows) = (0, 0, 0);
-        self.spent = Spent::default();
+        self.spent = TimeSpent::default();
         self.error = None;
     }
 }
@@ -191,7 +195,7 @@ mod tests {
 
     fn reported(log: &mut RunLog, second: i64, error: Option<&str>) -> Vec<bool> {
         let now = Micros(second * 1_000_000);
-        log.note(0, now, Spent::default(), 1, error.map(|why| CollectError::new("read", why)));
+        log.note(0, now, TimeSpent::default(), 1, error.map(|why| CollectError::new("read", why)));
         let mut out = Vec::new();
         log.report("web1", now, &mut out);
         let success =
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_and_recovery_are_told_at_once_and_the_rest_every_ten_seconds() {
+    fn failure_and_recovery_are_reported_at_once_and_the_rest_every_ten_seconds() {
         let mut log = RunLog::new(["cpu_stat"].into_iter());
         assert_eq!(reported(&mut log, 1, None), [true]);
         assert!(reported(&mut log, 2, None).is_empty());
@@ -211,16 +215,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_waits_longer_within_bounds_and_a_clock_step_back_does_not_stop_it() {
-        let pacing = Pacing { cost_ratio: 0.001, pause_seconds: (2.0, 600.0) };
-        let spent = |cpu_seconds| Spent { cpu_seconds, ..Spent::default() };
+    fn expensive_task_waits_longer_within_bounds_and_a_clock_step_back_does_not_stop_it() {
+        let cycle = DutyCycle { cost_ratio: 0.001, pause_seconds: (2.0, 600.0) };
+        let spent = |cpu_seconds| TimeSpent { cpu_seconds, ..TimeSpent::default() };
         let now = Micros(1_000_000_000);
-        let pause = |cpu_seconds| pacing.after(spent(cpu_seconds), now).seconds_since(now);
+        let pause = |cpu_seconds| cycle.next_run(spent(cpu_seconds), now).seconds_since(now);
         assert_eq!([pause(0.0), pause(0.1), pause(9.0)], [2.0, 100.0, 600.0]);
-        let next = pacing.after(spent(0.1), now);
-        assert!(pacing.is_due(None, now) && pacing.is_due(Some(next), next));
-        assert!(!pacing.is_due(Some(next), now));
-        assert!(pacing.is_due(Some(next), Micros(0)));
+        let next = cycle.next_run(spent(0.1), now);
+        assert!(cycle.is_due(None, now) && cycle.is_due(Some(next), next));
+        assert!(!cycle.is_due(Some(next), now));
+        assert!(cycle.is_due(Some(next), Micros(0)));
     }
 
     #[test]
@@ -228,7 +232,7 @@ mod tests {
         let mut log = RunLog::new(["filesystem"].into_iter());
         let at = |second: i64| Micros(second * 1_000_000);
         assert!(log.is_due(0, 10.0, at(100)));
-        log.note(0, at(100), Spent::default(), 0, None);
+        log.note(0, at(100), TimeSpent::default(), 0, None);
         assert!(!log.is_due(0, 10.0, at(109)));
         assert!(log.is_due(0, 10.0, at(110)));
         assert!(log.is_due(0, 10.0, at(50)));

@@ -1,10 +1,12 @@
-//! Sockets of one network namespace, asked of the kernel by netlink: who listens, and how many are in which state.
+//! Sockets of one network namespace by netlink: listeners, connections of given ports, and counts
+//! by state.
 //!
-//! Source: sock_diag(7), `linux/inet_diag.h`, `net/ipv4/inet_diag.c`. The request is the older `TCPDIAG_GETSOCK`,
-//! which dumps IPv4 and IPv6 in one walk over the kernel's hash; `SOCK_DIAG_BY_FAMILY` needs a walk for each.
-//! All in TIME_WAIT or ESTABLISHED are never asked for: the counts of these are in `/proc/net/sockstat` and `snmp`, and
-//! copying them is what makes a dump dear. Those of some ports are, by a filter that the kernel runs. The netlink socket
-//! belongs to the namespace in which it was made.
+//! Source: sock_diag(7), `linux/inet_diag.h`, `net/ipv4/inet_diag.c`. The request is the older
+//! `TCPDIAG_GETSOCK`, which dumps IPv4 and IPv6 in one walk over the kernel's hash;
+//! `SOCK_DIAG_BY_FAMILY` needs one walk for each. Never dump all sockets in TIME_WAIT or
+//! ESTABLISHED: their counts are in `/proc/net/sockstat` and `snmp`, and copying them is what makes
+//! a dump expensive. Those of some ports are dumped through a filter that the kernel runs. The
+//! netlink socket belongs to the namespace in which it was created.
 //!
 //! ```text
 //! nlmsghdr            inet_diag_msg
@@ -15,7 +17,7 @@
 //! 12 port id u32      68 expires u32, 72 rqueue u32, 76 wqueue u32, 80 uid u32, 84 inode u32
 //! ```
 //!
-//! Attributes follow, of which `INET_DIAG_INFO` is the `tcp_info` of `linux/tcp.h`.
+//! Attributes follow; `INET_DIAG_INFO` is the `tcp_info` of `linux/tcp.h`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,13 +30,14 @@ const TCPDIAG_GETSOCK: u16 = 18;
 const BODY_LENGTH: usize = 60;
 const MESSAGE_LENGTH: usize = 88;
 
-/// Attribute of a request: the filter.
+/// Request attribute: the filter.
 const REQUEST_BYTECODE: u16 = 1;
-/// Attribute of an answer, and as a bit of a request: `tcp_info`.
+/// Reply attribute, and as a bit of a request: `tcp_info`.
 const INFO: u16 = 2;
 const INFO_BIT: u8 = 1 << (INFO - 1);
-/// Where `tcp_info` has the milliseconds since data were sent and received last.
+/// Offset in `tcp_info` of the milliseconds since data was last sent.
 const INFO_SENT_AT: usize = 44;
+/// Offset in `tcp_info` of the milliseconds since data was last received.
 const INFO_RECEIVED_AT: usize = 52;
 /// Operations of a filter.
 const JUMP: u8 = 1;
@@ -42,7 +45,7 @@ const PORT_FROM: u8 = 2;
 const PORT_TO: u8 = 3;
 /// Bytes of the filter for one port: two comparisons with their operands, and a jump to the end.
 const PORT_FILTER_LENGTH: u16 = 20;
-/// Most ports of a filter.
+/// Maximum number of ports in a filter.
 pub(crate) const PORT_LIMIT: usize = 64;
 
 const ESTABLISHED: u8 = 1;
@@ -68,32 +71,32 @@ pub(crate) struct ListenSocket {
     pub(crate) inode: u32,
 }
 
-/// The two ends of a connection, as the kernel writes them.
+/// Addresses and ports of a connection, in the kernel's layout (`inet_diag_sockid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ends {
+pub(crate) struct SocketId {
     family: u8,
-    /// Ports and addresses, own first: bytes 20 to 56 of a message.
+    /// Ports and addresses, local first: bytes 20 to 56 of a message.
     id: [u8; 36],
 }
 
-impl Ends {
+impl SocketId {
     fn of(message: &[u8]) -> Self {
         let mut id = [0; 36];
         id.copy_from_slice(&message[20..56]);
         Self { family: message[HEADER_LENGTH], id }
     }
 
-    /// The port of this host's side.
+    /// Local port.
     pub(crate) fn port(&self) -> u16 {
         u16::from_be_bytes([self.id[0], self.id[1]])
     }
 
-    /// The address of this host's side; of IPv4 that a socket of IPv6 took, the former.
+    /// Local address; an IPv4-mapped IPv6 address is returned as IPv4.
     pub(crate) fn address(&self) -> IpAddr {
         self.address_at(4)
     }
 
-    /// The address of the other side.
+    /// Remote address.
     pub(crate) fn peer(&self) -> IpAddr {
         self.address_at(20)
     }
@@ -107,7 +110,7 @@ impl Ends {
     }
 }
 
-/// How many sockets are in which state.
+/// Number of sockets by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StateCounts {
     pub(crate) syn_sent: i64,
@@ -117,17 +120,17 @@ pub(crate) struct StateCounts {
     pub(crate) last_ack: i64,
 }
 
-/// A netlink socket that stays open.
+/// A netlink socket for socket diagnostics.
 #[derive(Debug)]
 pub(crate) struct SockDiag(Netlink);
 
 impl SockDiag {
-    /// A socket in the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread.
     pub(crate) fn open() -> io::Result<Self> {
         Netlink::open(Some(net::netlink::SOCK_DIAG)).map(Self)
     }
 
-    /// All listening TCP sockets into `out`, at most `limit`; returns how many there are.
+    /// Appends at most `limit` listening TCP sockets to `out`; returns their total number.
     pub(crate) fn listeners(
         &mut self,
         limit: usize,
@@ -143,7 +146,7 @@ impl SockDiag {
         Ok(count)
     }
 
-    /// Sockets by state, without ESTABLISHED, TIME_WAIT and LISTEN.
+    /// Counts sockets by state, without ESTABLISHED, TIME_WAIT and LISTEN.
     pub(crate) fn count_states(&mut self) -> io::Result<StateCounts> {
         let wanted = [
             SYN_SENT,
@@ -168,25 +171,26 @@ impl SockDiag {
         Ok(counts)
     }
 
-    /// Connections of these own ports (at most [`PORT_LIMIT`]) that are open, with the milliseconds since bytes went over
-    /// each last, in either direction.
+    /// Passes open connections of these local ports (at most [`PORT_LIMIT`]) to `take`, with the
+    /// milliseconds since the last byte in either direction.
     pub(crate) fn established(
         &mut self,
         ports: &[u16],
-        mut take: impl FnMut(Ends, u32),
+        mut take: impl FnMut(SocketId, u32),
     ) -> io::Result<()> {
         let mut body = request(1 << ESTABLISHED).to_vec();
         body[3] = INFO_BIT;
         body.extend(port_filter(ports));
         self.0.dump(TCPDIAG_GETSOCK, &body, MESSAGE_LENGTH, |message| {
             if let Some(idle) = idle_milliseconds(message) {
-                take(Ends::of(message), idle);
+                take(SocketId::of(message), idle);
             }
         })
     }
 
-    /// For how many milliseconds more this side remembers a connection that it closed first; `None` when it does not.
-    pub(crate) fn time_wait(&mut self, ends: &Ends) -> io::Result<Option<u32>> {
+    /// Milliseconds that a connection stays in TIME_WAIT on this side; `None` when it is not in
+    /// that state.
+    pub(crate) fn time_wait(&mut self, ends: &SocketId) -> io::Result<Option<u32>> {
         let mut body = request(u32::MAX);
         body[0] = ends.family;
         body[4..40].copy_from_slice(&ends.id);
@@ -209,10 +213,12 @@ fn request(states: u32) -> [u8; BODY_LENGTH] {
     body
 }
 
-/// The attribute that lets sockets of these own ports pass.
+/// Builds the filter attribute that passes sockets of these local ports.
 ///
-/// Each operation is a code, how many bytes to go on when it holds, and when it does not; the operand of a comparison stands
-/// behind it. Who arrives at the end passes, who goes beyond does not.
+/// Each operation is a code, the bytes to skip when it matches, and the bytes to skip when it does
+/// not; the operand of a comparison follows it. A socket passes if the program ends exactly at its
+/// end, not beyond.
+/// Example for one port: `PORT_FROM p; PORT_TO p; JUMP end`, where a mismatch jumps behind the end.
 fn port_filter(ports: &[u16]) -> Vec<u8> {
     let count = u16::try_from(ports.len().min(PORT_LIMIT)).unwrap_or_default();
     let length = count * PORT_FILTER_LENGTH;
@@ -220,24 +226,26 @@ fn port_filter(ports: &[u16]) -> Vec<u8> {
     for half in [length + 4, REQUEST_BYTECODE] {
         filter.extend(half.to_ne_bytes());
     }
-    let mut operation = |code: u8, on: u8, otherwise: u16| {
-        filter.extend([code, on]);
-        filter.extend(otherwise.to_ne_bytes());
-    };
     for (&port, index) in ports.iter().zip(0..count) {
         let to_end = length - index * PORT_FILTER_LENGTH;
-        // The next port, or behind the end.
+        // To the next port, or behind the end.
         let next = if index + 1 == count { to_end + 4 } else { PORT_FILTER_LENGTH };
-        operation(PORT_FROM, 8, next);
-        operation(0, 0, port);
-        operation(PORT_TO, 8, if index + 1 == count { next - 8 } else { PORT_FILTER_LENGTH - 8 });
-        operation(0, 0, port);
-        operation(JUMP, 4, to_end - 16);
+        let upper = if index + 1 == count { next - 8 } else { PORT_FILTER_LENGTH - 8 };
+        for (code, on_match, otherwise) in [
+            (PORT_FROM, 8, next),
+            (0, 0, port),
+            (PORT_TO, 8, upper),
+            (0, 0, port),
+            (JUMP, 4, to_end - 16),
+        ] {
+            filter.extend([code, on_match]);
+            filter.extend(otherwise.to_ne_bytes());
+        }
     }
     filter
 }
 
-/// Milliseconds since the last byte of either direction, of a message with a `tcp_info`.
+/// Milliseconds since the last byte in either direction, for a message with a `tcp_info`.
 fn idle_milliseconds(message: &[u8]) -> Option<u32> {
     let mut rest = message.get(MESSAGE_LENGTH..)?;
     while let [low, high, kind_low, kind_high, ..] = *rest {
@@ -328,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_answers_are_no_panic() {
+    fn broken_replies_do_not_panic() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
             let _ = walk(&bytes, 0, MESSAGE_LENGTH, &mut |message| {

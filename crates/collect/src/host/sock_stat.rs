@@ -1,20 +1,21 @@
-//! How many sockets there are: sums of `/proc/net/sockstat` each second, states by sock_diag more rarely.
+//! Numbers of sockets: sums of `/proc/net/sockstat` each second, counts by state through sock_diag
+//! less often.
 //!
-//! Counting states walks the kernel's whole hash of connections, whatever the filter. So the pause after a count is so
-//! long that counting takes less than a thousandth of one processor, and never shorter than 2 s.
+//! Counting states walks the kernel's whole connection hash, whatever the filter. So the pause
+//! after a count is long enough that counting takes less than 1/1000 of one CPU, and never shorter
+//! than 2 s.
 
 use weir_tables::{Batch, Micros, SockStat, SockStatRows};
 
 use super::netns::{Netns, entering};
-use super::run::{Pacing, Stopwatch};
+use super::run::{DutyCycle, Stopwatch};
 use super::sock_diag::StateCounts;
-use super::{Collector, View, take, text};
+use super::{CollectResult, Collector, View, take, text};
 use crate::CollectError;
 
-/// Of counts of states.
-const PACING: Pacing = Pacing { cost_ratio: 0.0008, pause_seconds: (2.0, 600.0) };
+/// Duty cycle of the counts by state.
+const DUTY_CYCLE: DutyCycle = DutyCycle { cost_ratio: 0.0008, pause_seconds: (2.0, 600.0) };
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct SockStatCollector {
     rows: SockStatRows,
@@ -26,13 +27,8 @@ impl Collector for SockStatCollector {
         "sock_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
-        let is_counting = view.is_live && PACING.is_due(self.next_count, now);
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
+        let is_counting = view.is_live && DUTY_CYCLE.is_due(self.next_count, now);
         let stopwatch = Stopwatch::start();
         let mut result = Ok(());
         for netns in view.netns.namespaces.iter_mut().filter(|netns| netns.is_sampled) {
@@ -43,53 +39,43 @@ impl Collector for SockStatCollector {
             };
             let Some(files) = &mut netns.files else { continue };
             let mut totals = match files.sockstat.read() {
-                Ok(bytes) => Totals::parse(bytes, view.page_bytes),
+                Ok(bytes) => SocketTotals::parse(bytes, view.page_bytes),
                 Err(error) => {
                     result = Err(error);
                     continue;
                 }
             };
-            // Missing where IPv6 is off.
+            // The file is missing where IPv6 is off.
             totals.add_v6(files.sockstat6.read_if_any().unwrap_or_default());
             totals.established =
                 files.snmp.read_if_any().and_then(current_established).unwrap_or(0);
-            self.push(&totals, counts, &view.host, &netns.name, now);
+            let (host, netns) = (&*view.host, &*netns.name);
+            self.rows.push(&SockStat { ts: now, host, netns, ..row(&totals, counts) });
         }
         if is_counting {
-            self.next_count = Some(PACING.after(stopwatch.stop(), now));
+            self.next_count = Some(DUTY_CYCLE.next_run(stopwatch.stop(), now));
         }
         take(&mut self.rows, out);
         result
     }
 }
 
-impl SockStatCollector {
-    fn push(
-        &mut self,
-        totals: &Totals,
-        counts: Option<StateCounts>,
-        host: &str,
-        netns: &str,
-        now: Micros,
-    ) {
-        self.rows.push(&SockStat {
-            ts: now,
-            host,
-            netns,
-            tcp_in_use: totals.tcp_in_use,
-            tcp_orphan: totals.orphan,
-            tcp_time_wait: totals.time_wait,
-            tcp_allocated: totals.allocated,
-            tcp_memory_bytes: totals.tcp_memory_bytes,
-            tcp_established: totals.established,
-            udp_in_use: totals.udp_in_use,
-            udp_memory_bytes: totals.udp_memory_bytes,
-            tcp_syn_recv: counts.map(|counts| counts.syn_recv),
-            tcp_syn_sent: counts.map(|counts| counts.syn_sent),
-            tcp_fin_wait: counts.map(|counts| counts.fin_wait),
-            tcp_close_wait: counts.map(|counts| counts.close_wait),
-            tcp_last_ack: counts.map(|counts| counts.last_ack),
-        });
+fn row(totals: &SocketTotals, counts: Option<StateCounts>) -> SockStat<'static> {
+    SockStat {
+        tcp_in_use: totals.tcp_in_use,
+        tcp_orphan: totals.orphan,
+        tcp_time_wait: totals.time_wait,
+        tcp_allocated: totals.allocated,
+        tcp_memory_bytes: totals.tcp_memory_bytes,
+        tcp_established: totals.established,
+        udp_in_use: totals.udp_in_use,
+        udp_memory_bytes: totals.udp_memory_bytes,
+        tcp_syn_recv: counts.map(|counts| counts.syn_recv),
+        tcp_syn_sent: counts.map(|counts| counts.syn_sent),
+        tcp_fin_wait: counts.map(|counts| counts.fin_wait),
+        tcp_close_wait: counts.map(|counts| counts.close_wait),
+        tcp_last_ack: counts.map(|counts| counts.last_ack),
+        ..SockStat::default()
     }
 }
 
@@ -103,7 +89,7 @@ fn count_states(netns: &mut Netns) -> Result<StateCounts, CollectError> {
 
 /// `/proc/net/sockstat` and `sockstat6`.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Totals {
+struct SocketTotals {
     tcp_in_use: i64,
     orphan: i64,
     time_wait: i64,
@@ -114,7 +100,7 @@ struct Totals {
     udp_memory_bytes: i64,
 }
 
-impl Totals {
+impl SocketTotals {
     fn parse(bytes: &[u8], page_bytes: i64) -> Self {
         let mut totals = Self::default();
         each(bytes, |group, key, value| match (group, key) {
@@ -163,7 +149,7 @@ mod tests {
 
     #[test]
     fn sums_of_both_families_are_read() {
-        let mut totals = Totals::parse(
+        let mut totals = SocketTotals::parse(
             b"sockets: used 9\nTCP: inuse 3 orphan 1 tw 7 alloc 5 mem 2\nUDP: inuse 4 mem 1\n",
             4096,
         );

@@ -1,28 +1,27 @@
-//! Packets between interrupt and protocol per processor: `/proc/net/softnet_stat`, the same in every namespace.
+//! Packets between interrupt and protocol per CPU: `/proc/net/softnet_stat`, the same in every
+//! namespace.
 //!
-//! One line per processor on line, hexadecimal, without names; the columns differ by kernel. Column 13 is the
-//! processor's number since 5.10; before, the line's own number stands for it.
+//! One line per online CPU, hexadecimal, without names; the columns differ by kernel. Column 13 is
+//! the CPU number since 5.10; before, the line number is used.
 
 use weir_tables::{Batch, Micros, SoftnetStat, SoftnetStatRows};
 
 use super::file::KeptFile;
-use super::{Collector, FullRound, View, take, text};
-use crate::CollectError;
+use super::{CollectResult, Collector, FullRound, View, take, text};
 
-/// Seconds between two rows of a processor that stands still.
+/// Seconds between rows of a CPU whose counters do not change.
 const ALL_EVERY_SECONDS: f64 = 60.0;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct SoftnetStatCollector {
     file: KeptFile,
     rows: SoftnetStatRows,
-    previous: Vec<Processor>,
+    previous: Vec<CpuCounters>,
     full_round: FullRound,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Processor {
+struct CpuCounters {
     number: i64,
     packets: i64,
     drops: i64,
@@ -47,46 +46,42 @@ impl Collector for SoftnetStatCollector {
         "softnet_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
-        let processors = parse(self.file.read()?);
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
+        let cpus = parse(self.file.read()?);
         let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
-        for processor in &processors {
-            if is_all || !self.previous.contains(processor) {
+        for cpu in &cpus {
+            if is_all || !self.previous.contains(cpu) {
                 self.rows.push(&SoftnetStat {
                     ts: now,
                     host: &view.host,
-                    cpu: &processor.number.to_string(),
-                    packets_total: processor.packets,
-                    drops_total: processor.drops,
-                    time_squeezes_total: processor.squeezes,
-                    backlog_length: processor.backlog,
+                    cpu: &cpu.number.to_string(),
+                    packets_total: cpu.packets,
+                    drops_total: cpu.drops,
+                    time_squeezes_total: cpu.squeezes,
+                    backlog_length: cpu.backlog,
                 });
             }
         }
-        self.previous = processors;
+        self.previous = cpus;
         take(&mut self.rows, out);
         Ok(())
     }
 }
 
-fn parse(bytes: &[u8]) -> Vec<Processor> {
-    let parse_line = |(index, line)| {
-        let columns: Vec<i64> = text::fields(line).map_while(text::hex).collect();
-        let column = |at: usize| columns.get(at).copied();
-        Some(Processor {
-            number: column(12).or_else(|| i64::try_from(index).ok())?,
-            packets: column(0)?,
-            drops: column(1)?,
-            squeezes: column(2)?,
-            backlog: column(11),
-        })
-    };
-    text::lines(bytes).enumerate().filter_map(parse_line).collect()
+fn parse(bytes: &[u8]) -> Vec<CpuCounters> {
+    let lines = text::lines(bytes).enumerate();
+    lines.filter_map(|(index, line)| parse_line(index, line)).collect()
+}
+
+fn parse_line(index: usize, line: &[u8]) -> Option<CpuCounters> {
+    let columns: Vec<i64> = text::fields(line).map_while(text::hex).collect();
+    Some(CpuCounters {
+        number: columns.get(12).copied().or_else(|| i64::try_from(index).ok())?,
+        packets: *columns.first()?,
+        drops: *columns.get(1)?,
+        squeezes: *columns.get(2)?,
+        backlog: columns.get(11).copied(),
+    })
 }
 
 #[cfg(test)]
@@ -96,10 +91,10 @@ mod tests {
     #[test]
     fn columns_of_old_and_new_kernels_are_read() {
         let old = parse(b"0000000a 00000001 00000002 0 0 0 0 0 0 0 0\n");
-        let expected = Processor { number: 0, packets: 10, drops: 1, squeezes: 2, backlog: None };
+        let expected = CpuCounters { number: 0, packets: 10, drops: 1, squeezes: 2, backlog: None };
         assert_eq!(old, [expected]);
         let new = parse(b"0000000a 00000001 00000002 0 0 0 0 0 0 0 0 00000007 00000003 0 0\n");
-        assert_eq!(new, [Processor { number: 3, backlog: Some(7), ..expected }]);
+        assert_eq!(new, [CpuCounters { number: 3, backlog: Some(7), ..expected }]);
         assert_eq!(parse(b"zz\n1\n"), []);
     }
 }

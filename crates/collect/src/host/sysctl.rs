@@ -1,8 +1,9 @@
-//! Kernel settings that decide about traffic, with the constant defaults and the file and line that sets each.
+//! Kernel settings that affect traffic, with their default and the file and line that sets each.
 //!
-//! Source: sysctl(5), sysctl.d(5), the kernel's `ip-sysctl.rst`. A file in `/etc/sysctl.d` hides files of the same
-//! name in the other directories; files apply in the order of their names, `/etc/sysctl.conf` last, and the last
-//! line that sets a key wins. Settings below `net.ipv4`, and `net.core.somaxconn`, are per network namespace.
+//! Source: sysctl(5), sysctl.d(5), the kernel's `ip-sysctl.rst`. A file in `/etc/sysctl.d` hides
+//! files of the same name in the other directories; files apply in the order of their names,
+//! `/etc/sysctl.conf` last, and the last line that sets a key wins. Settings below `net.ipv4`, and
+//! `net.core.somaxconn`, are per network namespace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -10,16 +11,17 @@ use std::path::{Path, PathBuf};
 use weir_tables::{Batch, Micros, Sysctl, SysctlRows};
 
 use super::netns::{Netns, entering, inside};
-use super::{Collector, FullRound, View, take, text};
+use super::{CollectResult, Collector, FullRound, View, take, text};
 use crate::CollectError;
 
 /// Directories in order of precedence.
 const DIRECTORIES: [&str; 5] =
     ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
-/// Seconds after which all settings are told again.
+/// Seconds between full rounds, which report unchanged settings too.
 const ALL_EVERY_SECONDS: f64 = 3599.0;
-/// Longest file that is read, and most files.
+/// Maximum length of a file; the rest is ignored.
 const FILE_BYTES: usize = 1 << 20;
+/// Maximum number of files per directory.
 const FILE_LIMIT: usize = 256;
 
 struct Setting {
@@ -36,7 +38,8 @@ const fn each(name: &'static str, default_value: Option<&'static str>) -> Settin
     Setting { name, default_value, is_per_netns: true }
 }
 
-/// Defaults are those of a current kernel; `None` where they depend on memory, processors or version.
+/// Defaults are those of a current kernel; `None` where they depend on memory, processors or
+/// version.
 const SETTINGS: [Setting; 59] = [
     each("net.core.somaxconn", Some("4096")),
     host("net.core.netdev_max_backlog", Some("1000")),
@@ -99,12 +102,11 @@ const SETTINGS: [Setting; 59] = [
     host("kernel.panic", Some("0")),
 ];
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct SysctlCollector {
     rows: SysctlRows,
-    /// By name of the namespace and setting.
-    told: HashMap<(std::sync::Arc<str>, &'static str), String>,
+    /// Last reported value by namespace and setting.
+    reported: HashMap<(std::sync::Arc<str>, &'static str), String>,
     full_round: FullRound,
 }
 
@@ -117,17 +119,12 @@ impl Collector for SysctlCollector {
         10.0
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         if self.full_round.begin(now, ALL_EVERY_SECONDS) {
-            self.told.clear();
+            self.reported.clear();
         }
         let names: Vec<_> = view.netns.namespaces.iter().map(|netns| &netns.name).collect();
-        self.told.retain(|(netns, _), _| names.contains(&netns));
+        self.reported.retain(|(netns, _), _| names.contains(&netns));
         let mut result = Ok(());
         for netns in view.netns.namespaces.iter().filter(|netns| netns.is_sampled) {
             match read_netns(view, netns) {
@@ -148,11 +145,13 @@ impl SysctlCollector {
         values: Vec<(&'static Setting, String)>,
         now: Micros,
     ) {
-        let told = |(setting, value): &(&'static Setting, String)| {
-            self.told.get(&(netns.name.clone(), setting.name)) == Some(value)
-        };
-        let changed: Vec<_> = values.into_iter().filter(|value| !told(value)).collect();
-        // What the files set applies at boot, to the first namespace.
+        let changed: Vec<_> = values
+            .into_iter()
+            .filter(|(setting, value)| {
+                self.reported.get(&(netns.name.clone(), setting.name)) != Some(value)
+            })
+            .collect();
+        // The files apply at boot, to the first namespace.
         let is_from_files = netns.is_own() && !changed.is_empty();
         let files = if is_from_files { read_files(&view.root) } else { HashMap::new() };
         for (setting, value) in changed {
@@ -165,7 +164,7 @@ impl SysctlCollector {
                 default_value: setting.default_value,
                 set_in: files.get(setting.name).map(String::as_str),
             });
-            self.told.insert((netns.name.clone(), setting.name), value);
+            self.reported.insert((netns.name.clone(), setting.name), value);
         }
     }
 }
@@ -174,7 +173,7 @@ fn read_netns(view: &View, netns: &Netns) -> Result<Vec<(&'static Setting, Strin
     if !netns.is_own() {
         let read = inside(&netns.entrance, || read_all(Path::new("/proc/sys"), false));
         return match read {
-            // It vanished since the last scan.
+            // It has vanished since the last scan.
             Err(_) if !netns.entrance.exists() => Ok(Vec::new()),
             read => read.map_err(|error| entering(&netns.name, &error)),
         };
@@ -187,7 +186,7 @@ fn read_netns(view: &View, netns: &Netns) -> Result<Vec<(&'static Setting, Strin
     Ok(values)
 }
 
-/// All settings that this kernel has; without those of the whole host where `is_own` is false.
+/// Reads all settings of this kernel; without the host-wide ones if `is_own` is false.
 fn read_all(dir: &Path, is_own: bool) -> Vec<(&'static Setting, String)> {
     let wanted = SETTINGS.iter().filter(|setting| is_own || setting.is_per_netns);
     wanted.filter_map(|setting| Some((setting, read_value(dir, setting.name)?))).collect()
@@ -199,7 +198,7 @@ fn read_value(dir: &Path, name: &str) -> Option<String> {
     Some(fields.join(" "))
 }
 
-/// Which file and line sets what.
+/// File and line that sets each key.
 fn read_files(root: &Path) -> HashMap<String, String> {
     let mut by_name: BTreeMap<std::ffi::OsString, PathBuf> = BTreeMap::new();
     for directory in DIRECTORIES {
@@ -234,15 +233,18 @@ fn assignments(bytes: &[u8]) -> impl Iterator<Item = (String, usize)> {
     })
 }
 
-/// `net/ipv4/conf/eth0.1/rp_filter` and `net.ipv4.conf.eth0/1.rp_filter` are one key: the first separator decides.
+/// `net/ipv4/conf/eth0.1/rp_filter` and `net.ipv4.conf.eth0/1.rp_filter` are the same key: the
+/// first separator decides.
 fn dotted(key: &str) -> String {
     if key.find('/') < key.find('.').or(Some(usize::MAX)) && key.contains('/') {
-        let swap = |letter| match letter {
-            '/' => '.',
-            '.' => '/',
-            other => other,
-        };
-        return key.chars().map(swap).collect();
+        return key
+            .chars()
+            .map(|letter| match letter {
+                '/' => '.',
+                '.' => '/',
+                other => other,
+            })
+            .collect();
     }
     key.to_owned()
 }

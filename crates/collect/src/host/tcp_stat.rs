@@ -1,26 +1,27 @@
-//! The kernel's protocol counters: `/proc/net/netstat` and `/proc/net/snmp` of every sampled network namespace.
+//! The kernel's protocol counters: `/proc/net/netstat` and `/proc/net/snmp` of every sampled
+//! network namespace.
 //!
-//! Both files are pairs of lines, names and values, so counters of newer kernels appear by themselves. 250 counters
-//! a second would be 20 million rows a day, so a row is made when a value moved, and of all once a minute.
+//! Both files are pairs of lines, names and values, so counters of newer kernels appear without a
+//! change here. 250 counters a second would be 20 million rows a day, so a row is written when a
+//! value changed, and for all counters once a minute.
 
 use std::collections::HashMap;
 
 use weir_tables::{Batch, Micros, TcpStat, TcpStatRows};
 
 use super::netns::NetFiles;
-use super::{Collector, FullRound, View, take, text};
+use super::{CollectResult, Collector, FullRound, View, take, text};
 use crate::CollectError;
 
-/// Seconds between two rows of a counter that stands still.
+/// Seconds between rows of an unchanged counter.
 const ALL_EVERY_SECONDS: f64 = 60.0;
-/// Most counters of one file.
+/// Maximum number of counters per group.
 const COUNTER_LIMIT: usize = 4096;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct TcpStatCollector {
     rows: TcpStatRows,
-    /// By inode of the network namespace.
+    /// State by network namespace inode.
     states: HashMap<u64, NetnsState>,
 }
 
@@ -28,21 +29,21 @@ pub(super) struct TcpStatCollector {
 struct NetnsState {
     last_sample: Option<Micros>,
     full_round: FullRound,
-    netstat: Vec<Group>,
-    snmp: Vec<Group>,
+    netstat: Vec<CounterGroup>,
+    snmp: Vec<CounterGroup>,
 }
 
 /// One pair of lines.
 #[derive(Debug, Default)]
-struct Group {
+struct CounterGroup {
     header: Vec<u8>,
     protocol: String,
     counters: Vec<String>,
     previous: Vec<Option<i64>>,
 }
 
-/// What is the same for all rows of one sample.
-struct Sample<'a> {
+/// Values shared by all rows of one sample.
+struct SampleContext<'a> {
     now: Micros,
     host: &'a str,
     netns: &'a str,
@@ -55,19 +56,16 @@ impl Collector for TcpStatCollector {
         "tcp_stat"
     }
 
-    fn collect(
-        &mut self,
-        view: &mut View,
-        now: Micros,
-        out: &mut Vec<Batch>,
-    ) -> Result<(), CollectError> {
+    fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let mut result = Ok(());
         let namespaces = &mut view.netns.namespaces;
         self.states.retain(|inode, _| namespaces.iter().any(|netns| netns.inode == *inode));
         for netns in namespaces.iter_mut().filter(|netns| netns.is_sampled) {
             let Some(files) = &mut netns.files else { continue };
             let state = self.states.entry(netns.inode).or_default();
-            let sample = state.begin(&view.host, &netns.name, now);
+            let (interval_seconds, is_all) = state.begin(now);
+            let (host, netns) = (&*view.host, &*netns.name);
+            let sample = SampleContext { now, host, netns, interval_seconds, is_all };
             if let Err(error) = state.read(files, &sample, &mut self.rows) {
                 result = Err(error);
             }
@@ -78,18 +76,19 @@ impl Collector for TcpStatCollector {
 }
 
 impl NetnsState {
-    fn begin<'a>(&mut self, host: &'a str, netns: &'a str, now: Micros) -> Sample<'a> {
-        let age = |last: Micros| now.seconds_since(last);
-        let interval_seconds = self.last_sample.map(age).filter(|seconds| *seconds > 0.0);
+    /// Starts a sample: seconds since the last one, and whether unchanged counters are reported.
+    fn begin(&mut self, now: Micros) -> (Option<f64>, bool) {
+        let interval = self.last_sample.map(|last| now.seconds_since(last));
+        let interval_seconds = interval.filter(|seconds| *seconds > 0.0);
         let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);
         self.last_sample = Some(now);
-        Sample { now, host, netns, interval_seconds, is_all }
+        (interval_seconds, is_all)
     }
 
     fn read(
         &mut self,
         files: &mut NetFiles,
-        sample: &Sample<'_>,
+        sample: &SampleContext<'_>,
         rows: &mut TcpStatRows,
     ) -> Result<(), CollectError> {
         let netstat =
@@ -99,8 +98,13 @@ impl NetnsState {
     }
 }
 
-/// Rows of one file's content.
-fn read(bytes: &[u8], groups: &mut Vec<Group>, sample: &Sample<'_>, rows: &mut TcpStatRows) {
+/// Appends the rows of one file's content.
+fn read(
+    bytes: &[u8],
+    groups: &mut Vec<CounterGroup>,
+    sample: &SampleContext<'_>,
+    rows: &mut TcpStatRows,
+) {
     let mut lines = text::lines(bytes);
     let mut index = 0;
     while let (Some(header), Some(values)) = (lines.next(), lines.next()) {
@@ -115,29 +119,29 @@ fn read(bytes: &[u8], groups: &mut Vec<Group>, sample: &Sample<'_>, rows: &mut T
     }
 }
 
-/// Puts a pair of lines with new names into `groups`, keeping what is known of their counters.
-fn learn(groups: &mut Vec<Group>, header: &[u8]) -> usize {
+/// Adds a pair of lines with new names to `groups`, keeping the previous values of known counters.
+fn learn(groups: &mut Vec<CounterGroup>, header: &[u8]) -> usize {
     let mut names = text::fields(header);
     let protocol = text::trimmed(names.next().unwrap_or_default());
     let protocol = protocol.trim_end_matches(':').to_owned();
     let at = groups.iter().position(|group| group.protocol == protocol);
     let at = at.unwrap_or_else(|| {
-        groups.push(Group::default());
+        groups.push(CounterGroup::default());
         groups.len() - 1
     });
     let old = std::mem::take(&mut groups[at]);
     let counters: Vec<String> =
         names.take(COUNTER_LIMIT).map(|name| text::trimmed(name).into_owned()).collect();
-    let known = |name: &String| {
-        old.counters.iter().position(|old| old == name).and_then(|index| old.previous[index])
-    };
-    let previous = counters.iter().map(known).collect();
-    groups[at] = Group { header: header.to_vec(), protocol, counters, previous };
+    let previous = counters
+        .iter()
+        .map(|name| old.previous[old.counters.iter().position(|old| old == name)?])
+        .collect();
+    groups[at] = CounterGroup { header: header.to_vec(), protocol, counters, previous };
     at
 }
 
-impl Group {
-    fn read(&mut self, line: &[u8], sample: &Sample<'_>, rows: &mut TcpStatRows) {
+impl CounterGroup {
+    fn read(&mut self, line: &[u8], sample: &SampleContext<'_>, rows: &mut TcpStatRows) {
         let values = text::fields(line).skip(1);
         for ((counter, previous), value) in self.counters.iter().zip(&mut self.previous).zip(values)
         {
@@ -153,7 +157,8 @@ impl Group {
                 protocol: &self.protocol,
                 counter,
                 value,
-                // Backwards means that the counter began anew, or that it is a gauge: then there is no rise.
+                // A decrease means that the counter was reset, or that it is a gauge: then there is
+                // no increase.
                 increase: before.and_then(|before| (value >= before).then(|| value - before)),
                 interval_seconds: before.and(sample.interval_seconds),
             });
@@ -177,8 +182,13 @@ mod tests {
         for (second, (content, is_all)) in samples.iter().enumerate() {
             let interval_seconds = (second > 0).then_some(1.0);
             let now = Micros(i64::try_from(second).unwrap() * 1_000_000);
-            let sample =
-                Sample { now, host: "web1", netns: "host", interval_seconds, is_all: *is_all };
+            let sample = SampleContext {
+                now,
+                host: "web1",
+                netns: "host",
+                interval_seconds,
+                is_all: *is_all,
+            };
             read(content.as_bytes(), &mut groups, &sample, &mut rows);
             let batch = rows.finish();
             let protocol = batch.column_by_name("protocol").unwrap().as_string::<i32>();
@@ -199,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_moved_makes_rows_and_a_reset_has_no_rise() {
+    fn only_changes_make_rows_and_a_reset_has_no_increase() {
         let at = |drops: &str| format!("Tcp: MaxConn Drops\nTcp: -1 {drops}\n");
         check(
             &[(&at("5"), true), (&at("5"), false), (&at("7"), false), (&at("2"), false)],

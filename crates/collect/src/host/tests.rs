@@ -1,4 +1,5 @@
-//! The sampler against the running kernel: full accept queues, namespaces that come and go, hosts that lack things.
+//! The sampler against the running kernel: full accept queues, namespaces that come and go, hosts
+//! with missing files.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -27,7 +28,7 @@ fn at(second: u64) -> Micros {
     START + Duration::from_secs(second)
 }
 
-/// A listener whose accept queue takes `backlog` + 1 connections, since nobody accepts.
+/// A listener that never accepts; its accept queue holds `backlog` + 1 connections.
 fn stalled_listener(backlog: i32) -> (OwnedFd, SocketAddr) {
     let flags = SocketFlags::CLOEXEC;
     let fd = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
@@ -74,14 +75,13 @@ fn full_accept_queue_shows_one_more_than_its_limit_and_overflows_are_counted() {
 }
 
 #[test]
-fn idle_connections_that_the_application_closed_are_told_from_those_that_its_clients_closed() {
+fn idle_connections_closed_by_the_application_are_distinguished_from_those_closed_by_clients() {
     let mut sampler = sampler(Path::new("/"));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let pair = || {
+    let [closed_by_server, closed_by_client, open] = [(); 3].map(|()| {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (client, listener.accept().unwrap().0)
-    };
-    let (closed_by_server, closed_by_client, open) = (pair(), pair(), pair());
+    });
     let port = i64::from(listener.local_addr().unwrap().port());
     let closings = |batches: &[Batch]| -> Vec<(String, f64)> {
         let its = rows(batches, "idle_close")
@@ -97,23 +97,21 @@ fn idle_connections_that_the_application_closed_are_told_from_those_that_its_cli
     };
     wait(Duration::from_millis(1100));
     assert_eq!(closings(&sampler.sample(at(0))), []);
-    let end = |first: TcpStream, second: TcpStream| {
+    for (first, second) in [(closed_by_server.1, closed_by_server.0), closed_by_client] {
         drop(first);
-        // The other side goes once it has seen the end.
+        // The other side closes once it has read the end.
         (&second).read_to_end(&mut Vec::new()).unwrap();
-    };
-    end(closed_by_server.1, closed_by_server.0);
-    end(closed_by_client.0, closed_by_client.1);
+    }
     let found = closings(&sampler.sample(at(5)));
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].0, "127.0.0.1");
-    // Five seconds by the sampler's clock, and those before its first look.
+    // Five seconds by the sampler's clock, plus those before its first sample.
     assert!((6.0..7.0).contains(&found[0].1), "{found:?}");
     assert_eq!(closings(&sampler.sample(at(10))), []);
     drop(open);
 }
 
-/// For what the kernel itself measures.
+/// Waits real time, for what the kernel itself measures.
 #[expect(clippy::disallowed_methods, reason = "a connection has to be idle for a while")]
 fn wait(span: Duration) {
     std::thread::sleep(span);
@@ -125,8 +123,8 @@ fn namespace_with_a_listener_is_found_sampled_and_dropped_when_it_vanishes() {
     let entrance = format!("/proc/{}/ns/net", child.id());
     let inode = process::namespace_inode(&std::fs::read_link(&entrance).unwrap()).unwrap();
     let name = format!("net:[{inode}]");
-    let open = || TcpListener::bind("0.0.0.0:8080").unwrap();
-    let listener = netns::inside(Path::new(&entrance), open).unwrap();
+    let listener =
+        netns::inside(Path::new(&entrance), || TcpListener::bind("0.0.0.0:8080").unwrap()).unwrap();
 
     let mut sampler = sampler(Path::new("/"));
     let batches = sampler.sample(at(0));
@@ -155,7 +153,7 @@ fn sampler_tables(batches: &[Batch], table: &str, netns: &str) -> bool {
     rows(batches, table).any(|(batch, row)| word(batch, "netns", row) == netns)
 }
 
-/// A process in a network namespace of its own; `None`, said loudly, without the right to make one.
+/// Starts a process in a new network namespace; `None`, with a message, without the privilege.
 fn namespace() -> Option<Child> {
     let mut child = Command::new("unshare")
         .args(["--net", "sh", "-c", "echo ready; exec sleep 60"])
@@ -219,11 +217,11 @@ fn host_without_any_file_gives_errors_in_rows_and_no_panic() {
         .find(|(batch, row)| word(batch, "collector", *row) == "cpu_stat")
         .unwrap();
     assert!(word(batch, "error", row).starts_with("cannot read `"));
-    // The failure is told once, then every ten seconds.
+    // The failure is reported once, then every ten seconds.
     assert_eq!(sampler.sample(at(1)).len(), 0);
 }
 
-/// Rows of a recorded host, without what a fixture cannot have: sockets, file systems, time taken.
+/// Rows of a recorded host, without what a fixture cannot have: sockets, file systems, durations.
 #[test]
 fn recorded_hosts_give_the_rows_they_gave_before() {
     for fixture in ["debian12-hybrid-cgroup", "steal-md-cgroup2"] {
@@ -280,7 +278,7 @@ fn cell_text(cell: &arrow_array::ArrayRef) -> String {
 }
 
 #[test]
-fn any_content_of_any_file_is_no_panic() {
+fn any_content_of_any_file_does_not_panic() {
     let files = [
         "proc/net/netstat",
         "proc/net/snmp",

@@ -1,11 +1,11 @@
-//! The kernel's text files as lines, fields and numbers; bytes in, no allocation.
+//! Lines, fields and numbers of the kernel's text files; works on bytes without allocating.
 //!
-//! Numbers in `/proc` are unsigned 64 bit as often as signed, and some files print -1 for "none": both fit here,
-//! the unsigned ones saturated at `i64::MAX`.
+//! Numbers in `/proc` are unsigned 64 bit as often as signed, and some files print -1 for "none":
+//! both are accepted, unsigned ones saturate at `i64::MAX`.
 
 use std::borrow::Cow;
 
-/// Lines without their line feeds; a last line without one counts.
+/// Non-empty lines without their line feeds.
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
 }
@@ -15,7 +15,7 @@ pub(crate) fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b' ' || byte == b'\t').filter(|field| !field.is_empty())
 }
 
-/// The field as a decimal number, or `None` when it is none.
+/// Parses a decimal number.
 pub(crate) fn int(field: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match field {
         [b'-', rest @ ..] => (true, rest),
@@ -34,18 +34,18 @@ pub(crate) fn int(field: &[u8]) -> Option<i64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// The field as a hexadecimal number, or `None` when it is none.
+/// Parses a hexadecimal number.
 pub(crate) fn hex(field: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(field).ok()?;
     i64::from_str_radix(text, 16).ok()
 }
 
-/// The field as a float, or `None` when it is none.
+/// Parses a float.
 pub(crate) fn float(field: &[u8]) -> Option<f64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// `/proc/meminfo`, `memory.stat` and their like: the first number of the line whose first field is `key`.
+/// The first number of the line whose first field is `key`, as in `/proc/meminfo` or `memory.stat`.
 pub(crate) fn value_of(bytes: &[u8], key: &[u8]) -> Option<i64> {
     lines(bytes).find_map(|line| {
         let mut fields = fields(line);
@@ -55,7 +55,7 @@ pub(crate) fn value_of(bytes: &[u8], key: &[u8]) -> Option<i64> {
     })
 }
 
-/// Text with what is not UTF-8 replaced, blanks around it taken off.
+/// Trimmed text; invalid UTF-8 is replaced.
 pub(crate) fn trimmed(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes.trim_ascii())
 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn text_that_is_no_number_is_none() {
         for field in [&b""[..], b"-", b"4x", b"max", b"\xff"] {
             assert_eq!(int(field), None);
         }

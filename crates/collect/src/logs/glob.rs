@@ -1,20 +1,22 @@
-//! Paths with `*`, `?` and `[…]`, as glob(7) has them in configuration files.
+//! Paths with `*`, `?` and `[…]`, as in glob(7).
 //!
-//! Written here because the whole of it is one matcher and one directory walk. A name that begins with a dot is
-//! matched only by a pattern that begins with one, and a walk gives at most [`MATCH_LIMIT`] paths.
+//! Written here because it is just one matcher and one directory walk. A name that begins with a
+//! dot is matched only by a pattern that begins with one, and a walk returns at most
+//! [`MATCH_LIMIT`] paths.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// Paths that one pattern gives at most.
+/// Maximum number of paths per pattern.
 pub(super) const MATCH_LIMIT: usize = 10_000;
 
-/// Whether `path` holds a wildcard.
+/// Whether `path` contains a wildcard.
 pub(super) fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// The paths that exist and match `pattern`, sorted; a pattern without wildcards gives itself if it exists.
+/// Existing paths that match `pattern`, sorted; a pattern without wildcards returns itself if it
+/// exists.
 pub fn expand(pattern: &Path) -> Vec<PathBuf> {
     if !is_pattern(pattern) {
         return if pattern.exists() { vec![pattern.to_owned()] } else { Vec::new() };
@@ -29,26 +31,25 @@ pub fn expand(pattern: &Path) -> Vec<PathBuf> {
         };
         found.truncate(MATCH_LIMIT);
     }
-    // What a directory has just listed exists.
+    // Listed names exist; only literal last components need a check.
     if !pattern.file_name().is_some_and(|name| is_pattern(Path::new(name))) {
         found.retain(|path| path.exists());
     }
     found
 }
 
-/// Whether a pattern, component by component, matches a path.
+/// Whether `pattern` matches `path`, component by component.
 pub(super) fn path_matches(pattern: &Path, path: &Path) -> bool {
-    let name = |component: Component<'_>| component.as_os_str().as_encoded_bytes().to_vec();
     pattern.components().count() == path.components().count()
-        && pattern
-            .components()
-            .zip(path.components())
-            .all(|(pattern, part)| pattern == part || name_matches(&name(pattern), &name(part)))
+        && pattern.components().zip(path.components()).all(|(pattern, part)| {
+            let (pattern, part) = (pattern.as_os_str(), part.as_os_str());
+            pattern == part || name_matches(pattern.as_encoded_bytes(), part.as_encoded_bytes())
+        })
 }
 
 fn children(directory: &Path, pattern: &OsStr) -> Vec<PathBuf> {
-    let place = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    let Ok(entries) = place.read_dir() else { return Vec::new() };
+    let listed = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let Ok(entries) = listed.read_dir() else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.file_name())
@@ -89,7 +90,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// Bytes of the pattern that one byte of the text used up, or `None` when it does not match.
+/// Number of pattern bytes that match one byte of text, or `None` for a mismatch.
 fn one_matches(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern.first()? {
         b'?' => Some(1),
@@ -99,7 +100,7 @@ fn one_matches(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// `None`: the bracket is never closed, so it stands for itself. `Some(None)`: no match.
+/// `None`: the bracket is never closed, so it is a literal. `Some(None)`: no match.
 fn class_matches(pattern: &[u8], byte: u8) -> Option<Option<usize>> {
     let is_negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if is_negated { 2 } else { 1 };

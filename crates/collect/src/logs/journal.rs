@@ -1,10 +1,12 @@
-//! systemd's journal as a stream of JSON lines, read by a `journalctl --follow` that runs as a child.
+//! systemd's journal as a stream of JSON lines, read by a child process `journalctl --follow`.
 //!
-//! Source: journalctl(1), systemd.journal-fields(7). Journal cursors are no numbers, so the position of an entry is its
-//! `__REALTIME_TIMESTAMP` in µs times 4096 plus its place, from 1, among the entries of the same µs; after a restart
-//! `--since` seeks to the µs and the entries up to that place are passed over. The surprising thing: when the clock was
-//! stepped back, entries get the next free position, and those written before the clock has caught up again are read
-//! once only as long as this process lives (`docs/formats/stream-identity.md`).
+//! Source: journalctl(1), systemd.journal-fields(7). Journal cursors are not numbers, so the
+//! position of an entry is its `__REALTIME_TIMESTAMP` in µs times 4096 plus its index, from 1,
+//! among the entries of the same µs; after a restart `--since` seeks to the µs and the entries up
+//! to that index are skipped. The surprising thing: after a clock step back, entries get the next
+//! free position, and those written before the clock has caught up are read once only while this
+//! process lives (`docs/formats/stream-identity.md`).
+//! Example: the second entry at 5 µs has position 5 × 4096 + 2 = 20482.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,29 +21,30 @@ use weir_tables::{LogFormat, LogSource, Micros, Program, StreamId};
 use super::tail::hash_of;
 use super::tail::{Chunk, StreamState, StreamStatus};
 
-/// Entries of one microsecond that are told apart.
-const PLACES: u64 = 1 << 12;
+/// Maximum number of distinct entries per microsecond.
+const ENTRIES_PER_MICROSECOND: u64 = 1 << 12;
 
-/// An entry longer than this is passed over; journalctl itself leaves out fields above 4 KiB.
+/// Longer entries are skipped; journalctl itself omits fields above 4 KiB.
 const LINE_LIMIT: usize = 1 << 20;
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
-/// What to read and how much at once.
+/// Options of a [`Journal`].
 #[derive(Clone, Debug)]
 pub struct JournalOptions {
-    /// Name of the host; part of the stream's identity.
+    /// Host name; part of the stream's identity.
     pub host: String,
-    /// The program, found on `PATH` unless it is a path.
+    /// Program to run, found on `PATH` unless it is a path.
     pub program: PathBuf,
-    /// A directory of journal files (`--directory=`); `None`: this host's own journal.
+    /// Directory of journal files (`--directory=`); `None`: this host's own journal.
     pub directory: Option<PathBuf>,
-    /// How far back the first contact reaches: 1 h.
+    /// How far back reading starts when the hub does not know the stream: 1 h.
     pub first_contact: Duration,
-    /// Bytes of one chunk at most: 1 MiB.
+    /// Maximum bytes of a chunk: 1 MiB.
     pub chunk_bytes: usize,
-    /// Position units are no bytes, so this limits the bytes of chunks that are not acknowledged: 8 MiB.
+    /// Maximum bytes in unacknowledged chunks, counted separately because positions are not bytes:
+    /// 8 MiB.
     pub max_in_flight_bytes: u64,
 }
 
@@ -58,7 +61,7 @@ impl Default for JournalOptions {
     }
 }
 
-/// Reads the journal. The child lives as long as this does.
+/// Reads the journal. The child lives as long as this value.
 #[derive(Debug)]
 pub struct Journal {
     options: JournalOptions,
@@ -66,8 +69,8 @@ pub struct Journal {
     path: Arc<str>,
     stream: StreamId,
     /// `None` until [`Journal::start`].
-    cursor: Option<Cursor>,
-    child: Option<Follower>,
+    cursor: Option<JournalCursor>,
+    child: Option<JournalctlChild>,
     retry_at: Option<Micros>,
     retry_after: Duration,
     in_flight: Vec<(u64, u64)>,
@@ -79,7 +82,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A reader of the journal that `source` names. Nothing runs before [`Journal::start`].
+    /// Creates a reader of the journal that `source` names. Nothing runs before [`Journal::start`].
     pub fn new(options: JournalOptions, source: &LogSource) -> Self {
         let key = format!("journal\0{}\0{}", options.host, source.path.display());
         Self {
@@ -99,7 +102,7 @@ impl Journal {
         }
     }
 
-    /// The source of a directory of journal files, for [`Journal::new`].
+    /// Source for a directory of journal files, for [`Journal::new`].
     pub fn source(directory: &Path) -> LogSource {
         LogSource {
             path: directory.to_owned(),
@@ -109,20 +112,22 @@ impl Journal {
         }
     }
 
-    /// The stream to ask the hub about.
+    /// The stream to look up at the hub.
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// The hub's answer; `None`: it does not know the stream, reading begins [`JournalOptions::first_contact`] ago.
+    /// Sets the start position from the hub; `None`: the hub does not know the stream, and reading
+    /// starts [`JournalOptions::first_contact`] ago.
     pub fn start(&mut self, position: Option<u64>, now: Micros) {
         self.is_known = position.is_some();
-        let position = position
-            .unwrap_or_else(|| micros(now - self.options.first_contact).saturating_mul(PLACES));
+        let position = position.unwrap_or_else(|| {
+            micros(now - self.options.first_contact).saturating_mul(ENTRIES_PER_MICROSECOND)
+        });
         self.go_to(position);
     }
 
-    /// The next whole lines, without waiting; `None` when there are none now.
+    /// Reads the next complete lines without blocking; `None` when there are none.
     pub fn read(&mut self, now: Micros) -> Option<Chunk> {
         self.cursor.as_ref()?;
         if self.in_flight_bytes >= self.options.max_in_flight_bytes || !self.ensure_child(now) {
@@ -168,7 +173,7 @@ impl Journal {
         })
     }
 
-    /// The stream is durable up to `to`.
+    /// Confirms that the stream is durable up to `to`.
     pub fn acknowledge(&mut self, to: u64) {
         self.is_known = true;
         self.in_flight.retain(|(end, length)| {
@@ -178,12 +183,12 @@ impl Journal {
         });
     }
 
-    /// The hub stands at `to`: begins again from there with a new child.
+    /// Restarts at `to`, the position of the hub, with a new child.
     pub fn rewind(&mut self, to: u64) {
         self.go_to(to);
     }
 
-    /// How it fares; sizes are not known, so they are those of what is in flight.
+    /// Status; file sizes are unknown, so they are those of the data in flight.
     pub fn status(&self) -> StreamStatus {
         let position = self.cursor.as_ref().map_or(0, |cursor| cursor.position);
         let state = match (&self.error, &self.cursor) {
@@ -206,7 +211,7 @@ impl Journal {
         }
     }
 
-    /// Bytes of entries that were too long to be read.
+    /// Total bytes of skipped overlong entries.
     pub fn skipped_bytes(&self) -> u64 {
         self.skipped_bytes
     }
@@ -216,7 +221,7 @@ impl Journal {
         self.retry_at = None;
         self.in_flight.clear();
         self.in_flight_bytes = 0;
-        self.cursor = Some(Cursor::new(position));
+        self.cursor = Some(JournalCursor::new(position));
     }
 
     fn ensure_child(&mut self, now: Micros) -> bool {
@@ -227,8 +232,8 @@ impl Journal {
             return false;
         }
         let Some(cursor) = &mut self.cursor else { return false };
-        *cursor = Cursor::new(cursor.position);
-        match Follower::spawn(&self.options, cursor.position / PLACES) {
+        *cursor = JournalCursor::new(cursor.position);
+        match JournalctlChild::spawn(&self.options, cursor.position / ENTRIES_PER_MICROSECOND) {
             Ok(child) => {
                 self.child = Some(child);
                 self.error = None;
@@ -247,7 +252,7 @@ impl Journal {
     fn child_ended(&mut self, now: Micros) {
         self.child = None;
         self.error.get_or_insert_with(|| {
-            "cannot follow the journal: journalctl has ended\nhint: run `journalctl -f`; weir's user must be in group \
+            "cannot follow the journal: journalctl has exited\nhint: run `journalctl -f`; weir's user must be in group \
              `systemd-journal`"
                 .into()
         });
@@ -264,27 +269,28 @@ fn micros(time: Micros) -> u64 {
     u64::try_from(time.0).unwrap_or(0)
 }
 
-/// Where in the journal the reader is.
+/// Read position in the journal.
 #[derive(Debug)]
-struct Cursor {
-    /// Position after the last entry that was taken.
+struct JournalCursor {
+    /// Position after the last returned entry.
     position: u64,
-    /// Entries up to here were read by an earlier child; `None` once one beyond it has come.
+    /// Entries up to this position were read by an earlier child; `None` once a later one has come.
     resume: Option<u64>,
-    /// The µs of the entry before, and its place among its equals.
+    /// µs of the previous entry, and its index within it.
     last: (u64, u64),
 }
 
-impl Cursor {
+impl JournalCursor {
     fn new(position: u64) -> Self {
         Self { position, resume: Some(position), last: (0, 0) }
     }
 
-    /// Takes the next entry; `false` when it was taken before.
+    /// Advances to the next entry; `false` when it was read before.
     fn take(&mut self, time: u64) -> bool {
-        let place = if self.last.0 == time { self.last.1 + 1 } else { 1 };
-        self.last = (time, place);
-        let position = time.saturating_mul(PLACES) + place.min(PLACES - 1);
+        let index = if self.last.0 == time { self.last.1 + 1 } else { 1 };
+        self.last = (time, index);
+        let position =
+            time.saturating_mul(ENTRIES_PER_MICROSECOND) + index.min(ENTRIES_PER_MICROSECOND - 1);
         if self.resume.is_some_and(|resume| position <= resume) {
             return false;
         }
@@ -294,17 +300,17 @@ impl Cursor {
     }
 }
 
-/// The child and what it has printed so far.
+/// The child process and its pending output.
 #[derive(Debug)]
-struct Follower {
+struct JournalctlChild {
     child: Child,
     output: ChildStdout,
     pending: Vec<u8>,
-    /// Whether the rest of an overlong line is being passed over.
+    /// Whether the remainder of an overlong line is being skipped.
     is_skipping: bool,
 }
 
-impl Follower {
+impl JournalctlChild {
     fn spawn(options: &JournalOptions, since: u64) -> io::Result<Self> {
         let mut command = Command::new(&options.program);
         command.args(["--output=json", "--follow", "--no-tail", "--no-pager", "--quiet"]);
@@ -323,7 +329,8 @@ impl Follower {
         Ok(Self { child, output, pending: Vec::new(), is_skipping: false })
     }
 
-    /// Reads what is there, up to `limit` pending bytes; `false` when the child has closed its end.
+    /// Reads available output, up to `limit` pending bytes; `false` when the child has closed its
+    /// end.
     fn fill(&mut self, limit: usize) -> io::Result<bool> {
         while self.pending.len() < limit {
             self.pending.reserve(64 << 10);
@@ -337,8 +344,8 @@ impl Follower {
         Ok(true)
     }
 
-    /// The whole lines that are new, and the count of bytes that were passed over.
-    fn take_lines(&mut self, cursor: &mut Cursor) -> (Vec<u8>, u64) {
+    /// Takes the new complete lines, and the count of skipped bytes.
+    fn take_lines(&mut self, cursor: &mut JournalCursor) -> (Vec<u8>, u64) {
         let mut lines = Vec::new();
         let mut skipped = 0;
         let mut start = 0;
@@ -361,16 +368,16 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for JournalctlChild {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // The child may have exited by itself; then these calls have no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// `__REALTIME_TIMESTAMP` of an entry. Inside a JSON string the quotes around it would be escaped, so it cannot be
-/// mistaken.
+/// `__REALTIME_TIMESTAMP` of an entry. Inside a JSON string the quotes around it would be escaped,
+/// so the match is unambiguous.
 fn entry_time(line: &[u8]) -> Option<u64> {
     const KEY: &[u8] = b"\"__REALTIME_TIMESTAMP\":\"";
     let start = memmem::find(line, KEY)? + KEY.len();
@@ -385,7 +392,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes a real journal file with systemd's own tool from the export format.
+    /// Writes a real journal file from the export format with systemd's own tool.
     fn write_journal(directory: &Path, name: &str, entries: std::ops::Range<u64>) {
         std::fs::create_dir_all(directory).unwrap();
         let mut export = String::new();
@@ -421,8 +428,8 @@ mod tests {
         Journal::new(options, &Journal::source(directory))
     }
 
-    /// Reads until `count` lines have come, at most 20 s.
-    fn read_lines(journal: &mut Journal, count: usize, limit: usize) -> (Vec<String>, u64) {
+    /// Reads until `count` lines have come, or at most 20 s.
+    fn read_lines(journal: &mut Journal, count: usize) -> (Vec<String>, u64) {
         let mut lines = Vec::new();
         let mut position = 0;
         for _ in 0..2000 {
@@ -431,7 +438,7 @@ mod tests {
                 lines.extend(text.lines().map(message));
                 position = chunk.to;
                 journal.acknowledge(chunk.to);
-                if lines.len() >= limit {
+                if lines.len() >= count {
                     return (lines, position);
                 }
             }
@@ -458,24 +465,27 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_once_over_restarts_also_those_of_one_microsecond() {
+    fn entries_are_read_once_over_restarts_even_within_one_microsecond() {
         let dir = tempfile::tempdir().unwrap();
         let directory = dir.path().join("journal");
         write_journal(&directory, "one", 0..50);
         let mut first = journal(&directory);
         let now = Micros(i64::try_from(START).unwrap() + 60_000_000);
         first.start(None, now);
-        let (lines, position) = read_lines(&mut first, 50, 50);
+        let (lines, position) = read_lines(&mut first, 50);
         assert_eq!(lines, numbers(0..50));
-        assert_eq!(position, (START + 49 / 3) * PLACES + 2);
+        assert_eq!(position, (START + 49 / 3) * ENTRIES_PER_MICROSECOND + 2);
         drop(first);
 
         // Stopped after the second of three entries of one µs; the third comes first now.
         for stop in [1, 10, 11, 12, 49] {
             let mut second = journal(&directory);
-            second.start(Some((START + (stop - 1) / 3) * PLACES + (stop - 1) % 3 + 1), now);
+            second.start(
+                Some((START + (stop - 1) / 3) * ENTRIES_PER_MICROSECOND + (stop - 1) % 3 + 1),
+                now,
+            );
             let rest = usize::try_from(50 - stop).unwrap();
-            assert_eq!(read_lines(&mut second, rest, rest).0, numbers(stop..50));
+            assert_eq!(read_lines(&mut second, rest).0, numbers(stop..50));
         }
     }
 
@@ -486,11 +496,11 @@ mod tests {
         write_journal(&directory, "one", 0..6);
         let mut journal = journal(&directory);
         journal.start(Some(0), Micros(0));
-        assert_eq!(read_lines(&mut journal, 6, 6).0, numbers(0..6));
+        assert_eq!(read_lines(&mut journal, 6).0, numbers(0..6));
         write_journal(&directory, "two", 6..12);
-        assert_eq!(read_lines(&mut journal, 6, 6).0, numbers(6..12));
-        journal.rewind(START * PLACES + 3);
-        assert_eq!(read_lines(&mut journal, 9, 9).0, numbers(3..12));
+        assert_eq!(read_lines(&mut journal, 6).0, numbers(6..12));
+        journal.rewind(START * ENTRIES_PER_MICROSECOND + 3);
+        assert_eq!(read_lines(&mut journal, 9).0, numbers(3..12));
     }
 
     #[test]
@@ -508,13 +518,13 @@ mod tests {
 
     #[test]
     fn positions_only_grow_even_when_the_clock_is_stepped_back() {
-        let mut cursor = Cursor::new(0);
+        let mut cursor = JournalCursor::new(0);
         let mut before = 0;
         for time in [5, 5, 6, 3, 3, 4, 6, 7] {
             assert!(cursor.take(time));
             assert!(cursor.position > before);
             before = cursor.position;
         }
-        assert_eq!(before, 7 * PLACES + 1);
+        assert_eq!(before, 7 * ENTRIES_PER_MICROSECOND + 1);
     }
 }

@@ -1,9 +1,11 @@
-//! Log files: finding them in the servers' own configuration, following them through every kind of rotation.
+//! Log files: finding them in the configuration of servers, following them through every kind of
+//! rotation.
 //!
-//! Nothing here parses a line. `discover` says where lines are and how they look, `Tailer` and `Journal` give stretches
-//! of whole lines with their place in a stream. Sources of the mechanisms: nginx's, HAProxy's and httpd's manuals,
-//! logrotate(8), journalctl(1). The surprising thing: this side keeps no position; the hub knows how far each stream
-//! is durable, so a stream's identity must come out the same after a restart (`docs/formats/stream-identity.md`).
+//! Nothing here parses a line. `discover` finds logs and their formats, `Tailer` and `Journal`
+//! return stretches of complete lines with their position in a stream. Sources: the manuals of
+//! nginx, HAProxy and httpd, logrotate(8), journalctl(1). The surprising thing: this side stores no
+//! position; the hub knows how far each stream is durable, so a stream's identity must be the same
+//! after a restart (`docs/formats/stream-identity.md`).
 
 mod discover;
 mod glob;

@@ -1,29 +1,30 @@
-//! Lines that belong together: stack traces of Java, Python, Go and Ruby by name, or a rule of one's own.
+//! Multi-line events: stack traces of Java, Python, Go and Ruby by name, or a custom rule.
 //!
-//! Sources: `Throwable.printStackTrace`, Python's `traceback`, Go's `runtime.panic`, Ruby's `Exception#full_message`. An event is
-//! cut from its own lines alone, beginning with its first, so that a reader who begins anew at an event's start cuts
-//! the same events. The surprising thing: `logger.error("…", exception)` writes a line of its own and then the trace, so a
-//! trace joins the line before it if that line speaks of an error.
+//! Sources: `Throwable.printStackTrace`, Python's `traceback`, Go's `runtime.panic`, Ruby's
+//! `Exception#full_message`. An event is split from its own lines alone, beginning with its first,
+//! so that a reader that restarts at an event's start finds the same events. The surprising thing:
+//! `logger.error("…", exception)` writes its own line and then the trace, so a trace joins the line
+//! before it if that line mentions an error.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::bytes::Regex;
 
-/// How lines of a log make events.
+/// Rule and limits for joining lines into events.
 #[derive(Clone, Debug)]
 pub struct Multiline {
-    rule: Rule,
-    /// An event to which nothing was added for this long is whole: 2 s.
+    rule: EventRule,
+    /// An event that has not grown for this long is complete: 2 s.
     pub timeout: Duration,
-    /// Lines of one event at most; what follows is the next event: 500.
+    /// Maximum lines per event; the rest becomes the next event: 500.
     pub max_lines: usize,
-    /// Bytes of one event at most, the same way; a single line may be longer: 256 KiB.
+    /// Maximum bytes per event, as above; a single line may be longer: 256 KiB.
     pub max_bytes: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Rule {
+enum EventRule {
     Start(Regex),
     Continuation(Regex),
     Indent,
@@ -33,49 +34,51 @@ enum Rule {
     Ruby,
 }
 
-/// Names of the rules that need no pattern.
+/// Names of the rules without a pattern.
 pub const PRESETS: [&str; 5] = ["java", "python", "go", "ruby", "indent"];
 
 impl Multiline {
-    fn new(rule: Rule) -> Self {
+    fn new(rule: EventRule) -> Self {
         let (timeout, max_lines, max_bytes) = (Duration::from_secs(2), 500, 256 << 10);
         Self { rule, timeout, max_lines, max_bytes }
     }
 
-    /// One of [`PRESETS`]; `indent`: lines that begin with a space or tab belong to the line before.
+    /// Returns one of [`PRESETS`]; `indent`: lines that begin with a space or tab belong to the
+    /// line before.
     pub fn preset(name: &str) -> Option<Self> {
         Some(Self::new(match name {
-            "java" => Rule::Java,
-            "python" => Rule::Python,
-            "go" => Rule::Go,
-            "ruby" => Rule::Ruby,
-            "indent" => Rule::Indent,
+            "java" => EventRule::Java,
+            "python" => EventRule::Python,
+            "go" => EventRule::Go,
+            "ruby" => EventRule::Ruby,
+            "indent" => EventRule::Indent,
             _ => return None,
         }))
     }
 
-    /// A line that matches begins an event, every other one belongs to the event before.
+    /// Matching lines begin an event, all others belong to the event before.
     ///
     /// # Errors
-    /// What is wrong with the pattern.
+    /// The regex error.
     pub fn with_start(pattern: &str) -> Result<Self, String> {
-        pattern_of(pattern).map(|pattern| Self::new(Rule::Start(pattern)))
+        pattern_of(pattern).map(|pattern| Self::new(EventRule::Start(pattern)))
     }
 
-    /// A line that matches belongs to the event before, every other one begins one.
+    /// Matching lines belong to the event before, all others begin one.
     ///
     /// # Errors
-    /// What is wrong with the pattern.
+    /// The regex error.
     pub fn with_continuation(pattern: &str) -> Result<Self, String> {
-        pattern_of(pattern).map(|pattern| Self::new(Rule::Continuation(pattern)))
+        pattern_of(pattern).map(|pattern| Self::new(EventRule::Continuation(pattern)))
     }
 
-    /// Cuts lines into events, from the first line of an event on.
+    /// Creates a splitter that starts at the first line of an event.
     pub fn splitter(&self) -> Splitter<'_> {
-        Splitter { multiline: self, event: Event::default(), bytes: 0 }
+        Splitter { multiline: self, event: EventState::default(), bytes: 0 }
     }
 
-    /// The ends of the events in `bytes`, which begin with an event and are whole lines. The last event may go on behind them.
+    /// Offsets at which events end in `bytes`, which are complete lines and begin with an event.
+    /// The last event may continue after them.
     pub(super) fn ends(&self, bytes: &[u8]) -> Vec<usize> {
         let (mut ends, mut splitter, mut at) = (Vec::new(), self.splitter(), 0);
         while at < bytes.len() {
@@ -90,16 +93,16 @@ impl Multiline {
     }
 }
 
-/// Takes the lines of a log one after the other, and says which begin an event.
+/// Classifies the lines of a log, one after the other.
 #[derive(Debug)]
 pub struct Splitter<'a> {
     multiline: &'a Multiline,
-    event: Event,
+    event: EventState,
     bytes: usize,
 }
 
 impl Splitter<'_> {
-    /// Whether this line, its newline included, begins an event.
+    /// Whether this line (including its newline) begins an event.
     pub fn begins_event(&mut self, line: &[u8]) -> bool {
         let (length, text) = (line.len(), line.trim_ascii_end());
         let Multiline { rule, max_lines, max_bytes, .. } = self.multiline;
@@ -107,7 +110,7 @@ impl Splitter<'_> {
             self.event.lines >= *max_lines || self.bytes + length > (*max_bytes).max(length);
         let is_first = self.event.lines == 0 || is_full || !rule.continues(&mut self.event, text);
         if is_first {
-            (self.event, self.bytes) = (Event::begun_with(text, rule), 0);
+            (self.event, self.bytes) = (EventState::begun_with(text, rule), 0);
         }
         self.event.lines += 1;
         self.bytes += length;
@@ -122,15 +125,15 @@ fn pattern_of(pattern: &str) -> Result<Regex, String> {
         .map_err(|error| error.to_string().lines().last().unwrap_or_default().to_owned())
 }
 
-/// What is remembered of an event while its lines come.
+/// State of the current event.
 #[derive(Debug, Default)]
-struct Event {
+struct EventState {
     lines: usize,
-    /// Its first line speaks of an error.
+    /// Whether the first line mentions an error.
     is_error: bool,
-    /// A stack trace has begun.
+    /// Whether a stack trace has begun.
     is_trace: bool,
-    /// Python: the line that names the exception was there.
+    /// Python: whether the line with the exception name has come.
     is_named: bool,
     is_after_blank: bool,
 }
@@ -152,25 +155,27 @@ pattern!(
 pattern!(RUBY_CLASS, r"^[A-Z]\w*(?:::\w+)*(?:Error|Exception|Interrupt)\b");
 pattern!(RUBY_FRAME, r"^\S+:\d+:in ");
 
-impl Event {
-    fn begun_with(line: &[u8], rule: &Rule) -> Self {
+impl EventState {
+    fn begun_with(line: &[u8], rule: &EventRule) -> Self {
         let is_trace = match rule {
-            Rule::Java => JAVA_CLASS.is_match(line) || line.starts_with(b"Exception in thread "),
-            Rule::Python => line.starts_with(b"Traceback ("),
-            Rule::Go => [&b"panic: "[..], b"fatal error: ", b"goroutine "]
+            EventRule::Java => {
+                JAVA_CLASS.is_match(line) || line.starts_with(b"Exception in thread ")
+            }
+            EventRule::Python => line.starts_with(b"Traceback ("),
+            EventRule::Go => [&b"panic: "[..], b"fatal error: ", b"goroutine "]
                 .iter()
                 .any(|start| line.starts_with(start)),
-            Rule::Ruby => RUBY_FRAME.is_match(line) || RUBY_CLASS.is_match(line),
-            Rule::Start(_) | Rule::Continuation(_) | Rule::Indent => false,
+            EventRule::Ruby => RUBY_FRAME.is_match(line) || RUBY_CLASS.is_match(line),
+            EventRule::Start(_) | EventRule::Continuation(_) | EventRule::Indent => false,
         };
         let is_error = !is_trace && ERROR.is_match(line);
         Self { is_trace, is_error, ..Self::default() }
     }
 }
 
-impl Rule {
-    /// Whether `line`, without the white space at its end, belongs to the event.
-    fn continues(&self, event: &mut Event, line: &[u8]) -> bool {
+impl EventRule {
+    /// Whether `line`, without trailing white space, belongs to the event.
+    fn continues(&self, event: &mut EventState, line: &[u8]) -> bool {
         let is_indented = line.first().is_some_and(|byte| b" \t".contains(byte));
         match self {
             Self::Start(pattern) => !pattern.is_match(line),
@@ -184,7 +189,7 @@ impl Rule {
     }
 }
 
-fn java(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+fn java(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
     if is_indented || line.starts_with(b"Caused by: ") || line.starts_with(b"Suppressed: ") {
         event.is_trace = true;
         return true;
@@ -194,7 +199,7 @@ fn java(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
     is_trace_of_it
 }
 
-fn python(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+fn python(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
     let is_after_blank = std::mem::replace(&mut event.is_after_blank, line.is_empty());
     if line.starts_with(b"Traceback (") {
         let is_its = (event.is_error && !event.is_trace) || (event.is_named && is_after_blank);
@@ -214,7 +219,7 @@ fn python(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
     is_name
 }
 
-fn go(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+fn go(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
     let is_goroutine = line.starts_with(b"goroutine ") && line.ends_with(b":");
     if is_goroutine && (event.is_error || event.is_trace) {
         event.is_trace = true;
@@ -223,7 +228,7 @@ fn go(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
     event.is_trace && (line.is_empty() || is_indented || GO_LINE.is_match(line))
 }
 
-fn ruby(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
+fn ruby(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
     let is_frame = RUBY_FRAME.is_match(line);
     if is_indented || (event.is_trace && line.is_empty()) {
         return true;
@@ -238,7 +243,7 @@ fn ruby(event: &mut Event, line: &[u8], is_indented: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// Events are separated by a line of `===`.
+    /// Checks the split; events in `text` are separated by a line of `===`.
     fn check(multiline: &Multiline, text: &str) {
         let lines = text.replace("===\n", "");
         let mut cut = String::new();
@@ -301,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_ones_own_cut_as_they_say() {
+    fn custom_patterns_split_as_specified() {
         check(&Multiline::with_start(r"^\d{4}-").unwrap(), "2026-1 a\nb\n\nc\n===\n2026-2 d\n");
         check(&Multiline::with_continuation(r"^(\||$)").unwrap(), "a\n| b\n\n===\nc\n===\nd\n");
         check(&preset("indent"), "a\n b\n\tc\n===\nd\n");
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn event_over_a_limit_goes_on_as_the_next_one() {
+    fn event_over_a_limit_continues_as_the_next_one() {
         let mut multiline = preset("indent");
         multiline.max_lines = 3;
         check(&multiline, "a\n b\n c\n===\n d\n e\n f\n===\n g\n");
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_cut_the_same_from_every_start() {
+    fn events_are_split_the_same_from_every_start() {
         arbtest::arbtest(|random| {
             let words =
                 ["ERROR x", "\tat a.b(c)", "a.b.Exception: x", "Traceback (", "ValueError: x"];

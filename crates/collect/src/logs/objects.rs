@@ -1,9 +1,10 @@
-//! Logs that lie in a bucket: objects that are written once, packed or not, each a stream of its own.
+//! Logs in a bucket: immutable objects, compressed or not, each a separate stream.
 //!
-//! Who uses this lists and fetches; here is what was read, what comes next, and where its lines are. The hub remembers
-//! how far each object is durable, as it does for files; the last chunk of an object goes up to [`END`], so that after
-//! a restart an object that was read is known without being fetched (`docs/formats/stream-identity.md`). The surprising
-//! thing: the host is no part of a stream's identity, so two agents that read one bucket give each row once.
+//! The caller lists and fetches; this module tracks what was read, what comes next, and where its
+//! lines are. The hub remembers how far each object is durable, as for files; the last chunk of an
+//! object extends to [`END`], so that after a restart a finished object is recognized without
+//! fetching it (`docs/formats/stream-identity.md`). The surprising thing: the host is not part of a
+//! stream's identity, so two agents that read one bucket deliver each row once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Cursor, Read};
@@ -16,24 +17,24 @@ use weir_tables::{LogFormat, LogSource, Micros, Program, StreamId};
 
 use super::tail::{Chunk, StreamState, StreamStatus, hash_of};
 
-/// Where an object's stream stands when all of it is durable.
+/// Position of a completely durable object.
 const END: u64 = 1 << 62;
 
-/// Chunks that are not acknowledged, together.
+/// Maximum bytes in unacknowledged chunks.
 const IN_FLIGHT_BYTES: u64 = 8 << 20;
-/// Unpacked bytes of an object: what is beyond is no log.
-const UNPACKED_MAX: u64 = 16 << 30;
+/// Maximum unpacked bytes of an object; a larger one is not a log.
+const UNPACKED_LIMIT: u64 = 16 << 30;
 
-/// An object of a listing.
+/// A listed object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its name in the bucket.
+    /// Name in the bucket.
     pub name: String,
-    /// Its length.
+    /// Length in bytes.
     pub byte_count: u64,
-    /// When it was written.
+    /// Time of the last write.
     pub modified: Micros,
-    /// What tells it from another content of the same name, if the service says so.
+    /// Version tag of the content, if the service has one.
     pub tag: Option<String>,
 }
 
@@ -45,38 +46,38 @@ pub struct ObjectLog {
     /// `s3://BUCKET/`, before the name of each object.
     bucket: String,
     chunk_bytes: usize,
-    /// Those that are to be read, the next one first, and where the hub stands once it was asked.
+    /// Objects to read, next one first, with the hub's position once known.
     waiting: VecDeque<(Object, StreamId, Option<u64>)>,
-    current: Option<Current>,
+    current: Option<OpenObject>,
     done: HashSet<StreamId>,
     read_bytes: u64,
     error: Option<String>,
 }
 
-/// The object that is read.
-struct Current {
+/// The object being read.
+struct OpenObject {
     object: Object,
     stream: StreamId,
     source: Arc<LogSource>,
     bytes: Bytes,
     reader: Box<dyn Read + Send>,
-    /// Read, and not handed out.
+    /// Bytes read but not yet returned.
     pending: Vec<u8>,
-    /// Offset of `pending`; [`END`] when all is handed out.
+    /// Offset of `pending`; [`END`] when everything was returned.
     position: u64,
     is_known: bool,
     in_flight: Vec<(u64, u64)>,
 }
 
-impl std::fmt::Debug for Current {
+impl std::fmt::Debug for OpenObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Current").field(&self.object.name).field(&self.position).finish()
+        f.debug_tuple("OpenObject").field(&self.object.name).field(&self.position).finish()
     }
 }
 
 impl ObjectLog {
-    /// Reads nothing yet; a chunk has up to `chunk_bytes`.
-    pub fn new(bucket: &str, prefix: &str, chunk_bytes: usize) -> Self {
+    /// Creates a reader; a chunk has up to `chunk_bytes`.
+    pub fn new((bucket, prefix): (&str, &str), chunk_bytes: usize) -> Self {
         Self {
             url: format!("s3://{bucket}/{prefix}").into(),
             bucket: format!("s3://{bucket}/"),
@@ -94,7 +95,8 @@ impl ObjectLog {
         &self.url
     }
 
-    /// What is in the bucket now, of the time that is read. Older ones come first.
+    /// Sets the current contents of the bucket, within the wanted time range. Older objects come
+    /// first.
     pub fn listed(&mut self, mut objects: Vec<Object>) {
         objects.sort_by(|one, other| (one.modified, &one.name).cmp(&(other.modified, &other.name)));
         let streams: Vec<StreamId> = objects.iter().map(|one| self.stream_of(one)).collect();
@@ -112,21 +114,22 @@ impl ObjectLog {
         self.error = None;
     }
 
-    /// The bucket could not be listed, or an object not be fetched; others go first then.
+    /// Reports that the bucket could not be listed, or an object not be fetched; other objects are
+    /// then read first.
     pub fn failed(&mut self, object: Option<&str>, why: String) {
         self.error = Some(why);
-        let place = object.and_then(|name| self.waiting.iter().position(|one| one.0.name == name));
-        if let Some(waiting) = place.and_then(|at| self.waiting.remove(at)) {
+        let index = object.and_then(|name| self.waiting.iter().position(|one| one.0.name == name));
+        if let Some(waiting) = index.and_then(|at| self.waiting.remove(at)) {
             self.waiting.push_back(waiting);
         }
     }
 
-    /// Streams of which it is to be asked where the hub stands.
+    /// Streams whose position at the hub is unknown.
     pub fn unknown(&self) -> impl Iterator<Item = StreamId> + '_ {
         self.waiting.iter().filter(|waiting| waiting.2.is_none()).map(|waiting| waiting.1)
     }
 
-    /// Where the hub stands; it does not know those that are missing.
+    /// Sets the positions of the hub; missing streams are unknown to it.
     pub fn start(&mut self, positions: &HashMap<StreamId, u64>) {
         for (_, stream, position) in &mut self.waiting {
             *position = position.or_else(|| Some(positions.get(stream).copied().unwrap_or(0)));
@@ -137,17 +140,17 @@ impl ObjectLog {
         self.waiting.retain(|(_, stream, _)| !self.done.contains(stream));
     }
 
-    /// The object that is to be fetched, once nothing else is read.
+    /// The object to fetch next, if no other is being read.
     pub fn wanted(&self) -> Option<&Object> {
         let (object, _, position) = self.waiting.front().filter(|_| self.current.is_none())?;
         position.map(|_| object)
     }
 
-    /// The content of an object that was wanted.
+    /// Sets the content of a wanted object.
     pub fn fetched(&mut self, name: &str, bytes: Bytes) {
-        let place = self.waiting.iter().position(|waiting| waiting.0.name == name);
+        let index = self.waiting.iter().position(|waiting| waiting.0.name == name);
         let waiting =
-            place.filter(|_| self.current.is_none()).and_then(|at| self.waiting.remove(at));
+            index.filter(|_| self.current.is_none()).and_then(|at| self.waiting.remove(at));
         let Some((object, stream, position)) = waiting else { return };
         let source = Arc::new(LogSource {
             path: PathBuf::from(format!("{}{}", self.bucket, object.name)),
@@ -156,7 +159,7 @@ impl ObjectLog {
             found_in: self.url.to_string(),
         });
         let position = position.unwrap_or(0);
-        let mut current = Current {
+        let mut current = OpenObject {
             reader: unpacked(&bytes),
             object,
             stream,
@@ -173,11 +176,11 @@ impl ObjectLog {
         }
     }
 
-    /// The next whole lines; `None` when there are none now.
+    /// Reads the next complete lines; `None` when there are none.
     pub fn read(&mut self) -> Option<Chunk> {
         let current = self.current.as_mut()?;
         let in_flight: u64 = current.in_flight.iter().map(|chunk| chunk.1).sum();
-        // The first chunk of a stream is durable before the next one is sent.
+        // The first chunk of a stream must be durable before the next one is sent.
         let waits = !current.is_known && !current.in_flight.is_empty();
         if current.position == END || waits || in_flight >= IN_FLIGHT_BYTES {
             return None;
@@ -210,12 +213,12 @@ impl ObjectLog {
         })
     }
 
-    /// Whether the stream is the one that is read.
+    /// Whether this stream is being read.
     pub fn is_reading(&self, stream: StreamId) -> bool {
         self.current.as_ref().is_some_and(|current| current.stream == stream)
     }
 
-    /// The stream is durable up to `to`.
+    /// Confirms that the stream is durable up to `to`.
     pub fn acknowledge(&mut self, to: u64) {
         let Some(current) = &mut self.current else { return };
         current.is_known = true;
@@ -226,7 +229,7 @@ impl ObjectLog {
         }
     }
 
-    /// The hub stands at `to`: begins again from there.
+    /// Restarts at `to`, the position of the hub.
     pub fn rewind(&mut self, to: u64) {
         let Some(mut current) = self.current.take() else { return };
         if to >= END {
@@ -239,7 +242,7 @@ impl ObjectLog {
         }
     }
 
-    /// How it fares; what waits counts as it lies in the bucket, packed.
+    /// Status; waiting objects count with their compressed size.
     pub fn status(&self) -> StreamStatus {
         let waiting: u64 = self.waiting.iter().map(|waiting| waiting.0.byte_count).sum();
         let reading = self.current.as_ref();
@@ -266,16 +269,16 @@ impl ObjectLog {
         hash_of(format!("object\0{}{}\0{tag}", self.bucket, object.name).as_bytes())
     }
 
-    /// It comes again with the next listing.
+    /// Gives up the object until the next listing.
     fn give_up(&mut self, name: &str, error: &io::Error) {
         self.error = Some(format!(
-            "cannot unpack `{}{name}`: {error}\nhint: is it whole? `aws s3 cp` it and try `gunzip -t`; it is tried again",
+            "cannot unpack `{}{name}`: {error}\nhint: check it with `aws s3 cp` and `gunzip -t`; it will be retried",
             self.bucket
         ));
     }
 }
 
-impl Current {
+impl OpenObject {
     fn go_to(&mut self, position: u64) -> io::Result<()> {
         self.reader = unpacked(&self.bytes);
         let passed = io::copy(&mut self.reader.by_ref().take(position), &mut io::sink())?;
@@ -288,12 +291,12 @@ impl Current {
         Ok(())
     }
 
-    /// Whole lines, and whether those are the last.
+    /// Reads complete lines, and whether they are the last.
     fn lines(&mut self, chunk_bytes: usize) -> io::Result<(Vec<u8>, bool)> {
-        if self.position > UNPACKED_MAX {
-            return Err(io::Error::other(format!("it is larger than {UNPACKED_MAX} bytes")));
+        if self.position > UNPACKED_LIMIT {
+            return Err(io::Error::other(format!("it is larger than {UNPACKED_LIMIT} bytes")));
         }
-        // One byte more tells whether it ends here.
+        // One byte more shows whether it ends here.
         let missing = (chunk_bytes + 1).saturating_sub(self.pending.len());
         self.reader.by_ref().take(missing as u64).read_to_end(&mut self.pending)?;
         if self.pending.len() <= chunk_bytes {
@@ -305,7 +308,7 @@ impl Current {
     }
 }
 
-/// By its first bytes: services and programs name packed objects as they like.
+/// Detects gzip by the first bytes: services and programs name compressed objects arbitrarily.
 fn unpacked(bytes: &Bytes) -> Box<dyn Read + Send> {
     let is_packed = bytes.starts_with(&[0x1f, 0x8b]);
     let plain = Cursor::new(bytes.clone());
@@ -336,7 +339,7 @@ mod tests {
         (0..count).map(|line| format!("line {line}\n")).collect()
     }
 
-    /// Reads what is wanted, as a hub that remembers `durable` answers.
+    /// Reads wanted objects against a hub that remembers `durable`.
     fn read(
         log: &mut ObjectLog,
         content: impl Fn(&str) -> Bytes,
@@ -371,11 +374,11 @@ mod tests {
         let all =
             [object("a/2.log.gz", 2), object("a/1.log", 1), object("a/empty", 3), object("a/3", 4)];
         let expected = [lines(50), lines(70), "no end of line".into()].concat();
-        // Ends after each number of chunks, and comes back knowing nothing.
+        // Restart without any state after each number of chunks.
         for most in 1..60 {
             let (mut durable, mut text) = (HashMap::new(), String::new());
             for _ in 0..200 {
-                let mut log = ObjectLog::new("logs", "a", 64);
+                let mut log = ObjectLog::new(("logs", "a"), 64);
                 log.listed(all.to_vec());
                 text += &read(&mut log, content, &mut durable, most);
             }
@@ -386,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_not_wanted_again_and_what_is_new_is() {
-        let mut log = ObjectLog::new("logs", "", 1 << 20);
+        let mut log = ObjectLog::new(("logs", ""), 1 << 20);
         let mut durable = HashMap::new();
         let content = |name: &str| Bytes::from(format!("{name}\n"));
         log.listed(vec![object("1", 1)]);
@@ -395,7 +398,7 @@ mod tests {
         log.listed(vec![object("1", 1), object("2", 2)]);
         assert_eq!(log.unknown().count(), 1);
         assert_eq!(read(&mut log, content, &mut durable, 9), "2\n");
-        // The same name with another content.
+        // The same name with other content.
         let changed = Object { tag: Some("u".into()), ..object("1", 3) };
         log.listed(vec![changed, object("2", 2)]);
         assert_eq!(read(&mut log, content, &mut durable, 9), "1\n");
@@ -404,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_hub_that_stands_elsewhere_is_followed() {
-        let mut log = ObjectLog::new("logs", "", 64);
+        let mut log = ObjectLog::new(("logs", ""), 64);
         log.listed(vec![object("1", 1)]);
         log.start(&HashMap::new());
         log.fetched("1", packed(&lines(60)));
@@ -421,7 +424,7 @@ mod tests {
 
     #[test]
     fn an_object_that_cannot_be_fetched_does_not_hold_up_others() {
-        let mut log = ObjectLog::new("logs", "", 64);
+        let mut log = ObjectLog::new(("logs", ""), 64);
         log.listed(vec![object("1", 1), object("2", 2)]);
         log.start(&HashMap::new());
         assert_eq!(log.wanted().unwrap().name, "1");
@@ -433,16 +436,16 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_object_is_told_and_comes_again() {
-        let mut log = ObjectLog::new("logs", "", 64);
+    fn a_broken_object_is_reported_and_retried() {
+        let mut log = ObjectLog::new(("logs", ""), 64);
         let whole = packed(&lines(600));
         let half = whole.slice(..whole.len() / 2);
         let mut durable = HashMap::new();
         log.listed(vec![object("1", 1)]);
         let begun = read(&mut log, |_| half.clone(), &mut durable, 999);
         assert!(lines(600).starts_with(&begun));
-        let told = log.status().error.unwrap();
-        assert!(told.contains("cannot unpack `s3://logs/1`"), "{told}");
+        let reported = log.status().error.unwrap();
+        assert!(reported.contains("cannot unpack `s3://logs/1`"), "{reported}");
         log.listed(vec![object("1", 1)]);
         let rest = read(&mut log, |_| whole.clone(), &mut durable, 999);
         assert_eq!(begun + &rest, lines(600));

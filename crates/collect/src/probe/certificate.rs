@@ -1,8 +1,9 @@
-//! Certificates as they are served, beside the file that the configuration names: nginx' `ssl_certificate`, HAProxy's
-//! `crt`.
+//! Certificates as they are served, compared with the file that the configuration names:
+//! `ssl_certificate` of nginx, `crt` of HAProxy.
 //!
-//! The date in the file is not what visitors see: after a renewal the old certificate is served until the server
-//! reloads. So the server is asked, with each name that it is configured for, and the file is read as well.
+//! The date in the file is not what clients see: after a renewal the old certificate is served
+//! until the server reloads. So the server is queried, with each name that it is configured for,
+//! and the file is read as well.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -20,13 +21,13 @@ use super::CERTIFICATE_SECONDS;
 use super::tls::Handshaker;
 use crate::logs::FoundDirective;
 
-/// Most addresses and names.
+/// Maximum number of address and name pairs.
 const TARGET_LIMIT: usize = 256;
-/// Handshakes in one round; the others come in the next.
+/// Handshakes per round; the others follow in the next.
 const PER_ROUND: usize = 8;
 const FILE_LIMIT_BYTES: u64 = 1 << 20;
 
-/// An address and name to be asked, and the file that should be shown.
+/// An address and name to query, and the file that should be served.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CertificateTarget {
     program: Program,
@@ -39,15 +40,15 @@ pub(super) struct CertificateTarget {
     path: PathBuf,
 }
 
-/// What was asked when.
+/// Probes certificates and keeps the time of each probe.
 #[derive(Debug, Default)]
-pub(super) struct Certificates {
+pub(super) struct CertificateProber {
     handshaker: Option<Handshaker>,
-    /// When each was asked, and when its file had been written then.
-    asked: HashMap<CertificateTarget, (Micros, Option<Micros>)>,
+    /// Time of the last probe by target, and the file's modification time then.
+    probed: HashMap<CertificateTarget, (Micros, Option<Micros>)>,
 }
 
-/// The TLS addresses of nginx and HAProxy configurations.
+/// TLS addresses in the configurations of nginx and HAProxy.
 pub(super) fn targets(directives: &[FoundDirective]) -> Vec<CertificateTarget> {
     let mut found = Vec::new();
     for directive in directives {
@@ -71,28 +72,34 @@ fn of_nginx(
     if !listen.arguments.split(' ').any(|word| word == "ssl") {
         return;
     }
-    let is_ours = |directive: &&FoundDirective| {
-        directive.program == Program::Nginx && directive.process_id == listen.process_id
-    };
-    let in_block = |name: &str, block: Option<u32>| {
-        directives
-            .iter()
-            .filter(is_ours)
-            .find(|directive| directive.directive == name && directive.server_block == block)
-    };
-    // What a server does not set it takes from `http`.
-    let certificate = in_block("ssl_certificate", listen.server_block)
-        .or_else(|| in_block("ssl_certificate", None));
+    let in_server = |name| find_in_block(directives, listen, (name, listen.server_block));
+    // A `server` block inherits from `http` what it does not set.
+    let certificate = in_server("ssl_certificate")
+        .or_else(|| find_in_block(directives, listen, ("ssl_certificate", None)));
     let Some(certificate) = certificate else { return };
-    let names = in_block("server_name", listen.server_block).map_or("", |names| &names.arguments);
+    let names = in_server("server_name").map_or("", |names| &names.arguments);
     let named: Vec<&str> = names.split(' ').filter(|name| is_plain_name(name)).collect();
-    // A path with variables is another file for each visitor.
+    // A path with variables depends on the request.
     if certificate.arguments.contains('$') {
         return;
     }
     for name in if named.is_empty() { &[""][..] } else { &named } {
         found.extend(target(listen, certificate, name, Path::new(&certificate.arguments)));
     }
+}
+
+/// The directive in the given block, of the same nginx as `listen`.
+fn find_in_block<'a>(
+    directives: &'a [FoundDirective],
+    listen: &FoundDirective,
+    (name, block): (&str, Option<u32>),
+) -> Option<&'a FoundDirective> {
+    directives.iter().find(|directive| {
+        directive.program == Program::Nginx
+            && directive.process_id == listen.process_id
+            && directive.directive == name
+            && directive.server_block == block
+    })
 }
 
 fn of_haproxy(bind: &FoundDirective, found: &mut Vec<CertificateTarget>) {
@@ -106,7 +113,7 @@ fn of_haproxy(bind: &FoundDirective, found: &mut Vec<CertificateTarget>) {
     }
 }
 
-/// A name that can be asked for: no pattern, no expression, no catch-all.
+/// Whether a name can be queried: no pattern, no expression, no catch-all.
 fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name != "_" && name != "\"\"" && !name.contains(['*', '~', '$', '"'])
 }
@@ -129,8 +136,8 @@ fn target(
     })
 }
 
-impl Certificates {
-    /// Asks those that were not asked for a minute, or whose file was written since.
+impl CertificateProber {
+    /// Probes targets whose last probe is a minute old, or whose file was written since.
     pub(super) fn probe(
         &mut self,
         targets: &[CertificateTarget],
@@ -138,17 +145,13 @@ impl Certificates {
         clock: &dyn Fn() -> Micros,
     ) -> CertificateRows {
         let mut rows = CertificateRows::default();
-        self.asked.retain(|known, _| targets.contains(known));
+        self.probed.retain(|known, _| targets.contains(known));
         let now = clock();
-        let is_due = |target: &&CertificateTarget| {
-            let Some((last, written)) = self.asked.get(*target) else { return true };
-            let is_old = !(0.0..CERTIFICATE_SECONDS).contains(&now.seconds_since(*last));
-            is_old || modified(&path_of(target)) != *written
-        };
-        let due: Vec<&CertificateTarget> = targets.iter().filter(is_due).take(PER_ROUND).collect();
+        let due = targets.iter().filter(|target| self.is_due(target, now)).take(PER_ROUND);
+        let due: Vec<&CertificateTarget> = due.collect();
         for target in due {
             let now = clock();
-            self.asked.insert(target.clone(), (now, modified(&path_of(target))));
+            self.probed.insert(target.clone(), (now, modified(&path_of(target))));
             let served = self.served(target);
             let file = read_file(target);
             push(&mut rows, target, (host, now), served, file);
@@ -156,28 +159,35 @@ impl Certificates {
         rows
     }
 
-    fn served(&mut self, target: &CertificateTarget) -> io::Result<Shown> {
+    fn is_due(&self, target: &CertificateTarget, now: Micros) -> bool {
+        let Some((last, written)) = self.probed.get(target) else { return true };
+        let is_old = !(0.0..CERTIFICATE_SECONDS).contains(&now.seconds_since(*last));
+        is_old || modified(&path_of(target)) != *written
+    }
+
+    fn served(&mut self, target: &CertificateTarget) -> io::Result<CertificateSummary> {
         let handshaker = match &self.handshaker {
             Some(handshaker) => handshaker,
             None => self.handshaker.insert(Handshaker::new()?),
         };
         let address = SocketAddr::new(reachable(&target.address)?, target.port);
-        let ask = || handshaker.certificates(address, &target.server_name);
         let entrance = target.process_id.map(|id| PathBuf::from(format!("/proc/{id}/ns/net")));
         let own = std::fs::read_link("/proc/self/ns/net").ok();
         let theirs = entrance.as_deref().and_then(|path| std::fs::read_link(path).ok());
-        // A server in a container is asked from inside of it.
+        // A server in a container is queried from inside its network namespace.
         let chain = match entrance {
             Some(entrance) if theirs.is_some() && theirs != own => {
-                crate::host::inside_netns(&entrance, ask)??
+                crate::host::inside_netns(&entrance, || {
+                    handshaker.certificates(address, &target.server_name)
+                })??
             }
-            _ => ask()?,
+            _ => handshaker.certificates(address, &target.server_name)?,
         };
-        shown(&chain)
+        summary(&chain)
     }
 }
 
-/// `0.0.0.0` and `::` are where it listens; it is asked on the loopback.
+/// The wildcard addresses `0.0.0.0` and `::` are queried on the loopback.
 fn reachable(address: &str) -> io::Result<IpAddr> {
     let address: IpAddr = address.trim_matches(['[', ']']).parse().map_err(io::Error::other)?;
     Ok(match address {
@@ -187,9 +197,9 @@ fn reachable(address: &str) -> io::Result<IpAddr> {
     })
 }
 
-/// What a certificate says, and when the first of the others ends.
+/// Fields of a certificate, and the earliest expiry of the rest of its chain.
 #[derive(Debug)]
-struct Shown {
+struct CertificateSummary {
     not_before: Micros,
     not_after: Micros,
     subject: String,
@@ -198,15 +208,15 @@ struct Shown {
     chain_not_after: Option<Micros>,
 }
 
-fn shown(chain: &[CertificateDer<'_>]) -> io::Result<Shown> {
+fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSummary> {
     let [first, rest @ ..] = chain else {
-        return Err(io::Error::other("it shows no certificate"));
+        return Err(io::Error::other("the server sent no certificate"));
     };
     let certificate = parsed(first)?;
     let ends = rest.iter().filter_map(|der| Some(ends(&parsed(der).ok()?)));
     let mut digest = SipHasher24::new();
     digest.write(first);
-    Ok(Shown {
+    Ok(CertificateSummary {
         not_before: micros(certificate.validity().not_before.timestamp()),
         not_after: self::ends(&certificate),
         subject: certificate.subject().to_string(),
@@ -229,21 +239,21 @@ fn micros(seconds: i64) -> Micros {
     Micros(seconds.saturating_mul(1_000_000))
 }
 
-/// The first certificate of the file, and when the file was written.
-fn read_file(target: &CertificateTarget) -> io::Result<(Shown, Option<Micros>)> {
+/// Reads the first certificate of the file, and when the file was written.
+fn read_file(target: &CertificateTarget) -> io::Result<(CertificateSummary, Option<Micros>)> {
     let path = path_of(target);
     let metadata = std::fs::metadata(&path)?;
     if !metadata.is_file() || metadata.len() > FILE_LIMIT_BYTES {
-        return Err(io::Error::other("it is no file of certificates"));
+        return Err(io::Error::other("it is not a certificate file"));
     }
     let bytes = std::fs::read(&path)?;
     let first = CertificateDer::pem_slice_iter(&bytes).next();
-    let first = first.ok_or_else(|| io::Error::other("there is no certificate in it"))?;
+    let first = first.ok_or_else(|| io::Error::other("it contains no certificate"))?;
     let first = first.map_err(|error| io::Error::other(error.to_string()))?;
-    Ok((shown(&[first])?, modified(&path)))
+    Ok((summary(&[first])?, modified(&path)))
 }
 
-/// The file as weir sees it, also that of a server in a container.
+/// Path of the file as seen by weir, also for a server in a container.
 fn path_of(target: &CertificateTarget) -> PathBuf {
     let base = match target.process_id {
         Some(id) => PathBuf::from(format!("/proc/{id}/root")),
@@ -262,13 +272,16 @@ fn push(
     rows: &mut CertificateRows,
     target: &CertificateTarget,
     (host, now): (&str, Micros),
-    served: io::Result<Shown>,
-    file: io::Result<(Shown, Option<Micros>)>,
+    served: io::Result<CertificateSummary>,
+    file: io::Result<(CertificateSummary, Option<Micros>)>,
 ) {
-    let place = format!("{}:{}", target.address, target.port);
+    let address = format!("{}:{}", target.address, target.port);
     let path = target.path.display().to_string();
     let of_served = served.as_ref().err().map(|error| {
-        format!("cannot make a TLS handshake with `{place}`: {}", error.to_string().to_lowercase())
+        format!(
+            "cannot complete a TLS handshake with `{address}`: {}",
+            error.to_string().to_lowercase()
+        )
     });
     let of_file = file
         .as_ref()
@@ -286,14 +299,14 @@ fn push(
         config_file: &target.config_file,
         config_line: target.config_line,
         path: &path,
-        served_not_after: served.as_ref().map(|shown| shown.not_after),
-        served_not_before: served.as_ref().map(|shown| shown.not_before),
-        served_subject: served.as_ref().map(|shown| shown.subject.as_str()),
-        served_issuer: served.as_ref().map(|shown| shown.issuer.as_str()),
-        served_digest: served.as_ref().map(|shown| shown.digest.as_str()),
-        chain_not_after: served.as_ref().and_then(|shown| shown.chain_not_after),
-        file_not_after: file.as_ref().map(|(shown, _)| shown.not_after),
-        file_digest: file.as_ref().map(|(shown, _)| shown.digest.as_str()),
+        served_not_after: served.as_ref().map(|summary| summary.not_after),
+        served_not_before: served.as_ref().map(|summary| summary.not_before),
+        served_subject: served.as_ref().map(|summary| summary.subject.as_str()),
+        served_issuer: served.as_ref().map(|summary| summary.issuer.as_str()),
+        served_digest: served.as_ref().map(|summary| summary.digest.as_str()),
+        chain_not_after: served.as_ref().and_then(|summary| summary.chain_not_after),
+        file_not_after: file.as_ref().map(|(summary, _)| summary.not_after),
+        file_digest: file.as_ref().map(|(summary, _)| summary.digest.as_str()),
         file_modified_ts: file.as_ref().and_then(|(_, modified)| *modified),
         error: (!error.is_empty()).then_some(error.as_str()),
     });
@@ -306,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_server_is_asked_for_its_own_names_and_file() {
+    fn each_server_is_queried_for_its_own_names_and_file() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -324,14 +337,14 @@ mod tests {
                server { listen 444 ssl; server_name d.example; ssl_certificate $ssl_server_name.pem; }
              }",
         );
-        // Relative to nginx.conf's directory, not to that of the file that is included.
+        // Paths are relative to the directory of nginx.conf, not to that of the included file.
         write("etc/nginx/tls/a.inc", "ssl_certificate a.pem;");
         write(
             "etc/haproxy/haproxy.cfg",
             "frontend f\n  bind :9443 ssl crt /etc/haproxy/h.pem alpn h2\n  bind :9080\n",
         );
         let found = crate::logs::discover(root.path());
-        let shown: String = targets(&found.directives)
+        let summary: String = targets(&found.directives)
             .iter()
             .map(|target| {
                 let CertificateTarget { address, port, server_name, config_line, .. } = target;
@@ -345,11 +358,11 @@ mod tests {
             10.0.0.1:8443 `` /etc/ssl/all.pem (line 3)
             0.0.0.0:9443 `` /etc/haproxy/h.pem (line 2)
         "#]]
-        .assert_eq(&shown);
+        .assert_eq(&summary);
     }
 
     #[test]
-    fn any_address_is_asked_on_the_loopback() {
+    fn wildcard_address_is_queried_on_the_loopback() {
         assert_eq!(reachable("0.0.0.0").unwrap().to_string(), "127.0.0.1");
         assert_eq!(reachable("[::]").unwrap().to_string(), "::1");
         assert_eq!(reachable("192.0.2.1").unwrap().to_string(), "192.0.2.1");

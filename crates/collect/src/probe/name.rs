@@ -1,7 +1,8 @@
-//! Where the names that this host serves lead to: what visitors' resolvers are told, asked once a minute.
+//! Addresses of the names that this host serves, as resolvers see them, queried once a minute.
 //!
-//! RFC 1035 over UDP. All questions of a round go out on one socket and are waited for together, so that a silent name
-//! server costs one wait and not one for each name. An address is this host's when a socket can be bound to it.
+//! RFC 1035 over UDP. All queries of a round go out on one socket and share one timeout, so that an
+//! unresponsive name server costs one timeout and not one per name. An address is local when a
+//! socket can be bound to it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,40 +15,41 @@ use weir_tables::{Micros, NameProbe, NameProbeRows, Program};
 use super::resolver::{self, HEADER_BYTES};
 use crate::logs::FoundDirective;
 
-/// Most names that are asked for.
+/// Maximum number of queried names.
 const NAME_LIMIT: usize = 64;
-/// For all answers of a round.
+/// Timeout for all replies of a round.
 const WAIT: Duration = Duration::from_secs(2);
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
 const CLASS_IN: u16 = 1;
 
-/// The names that nginx serves here, each once: whole ones with a dot, no patterns.
+/// Names that nginx serves here, without duplicates: full names with a dot, no patterns.
 pub(super) fn names(directives: &[FoundDirective]) -> Vec<String> {
-    let is_ours = |directive: &&FoundDirective| {
-        directive.program == Program::Nginx && directive.directive == "server_name"
-    };
-    let words = directives.iter().filter(is_ours).flat_map(|line| line.arguments.split(' '));
+    let words = directives
+        .iter()
+        .filter(|line| line.program == Program::Nginx && line.directive == "server_name")
+        .flat_map(|line| line.arguments.split(' '));
     let names: BTreeSet<String> =
         words.filter(|name| is_public_name(name)).map(str::to_ascii_lowercase).collect();
     names.into_iter().take(NAME_LIMIT).collect()
 }
 
-/// A whole name with a dot that is no address: what a resolver out there could be asked for.
+/// Whether this is a full name with a dot and no address: one that a public resolver can be queried
+/// for.
 fn is_public_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..64).contains(&label.len())
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-    };
     name.contains('.')
         && name.len() < 254
         && name.parse::<IpAddr>().is_err()
         && name.split('.').all(is_label)
 }
 
-/// Rows of all names; none when there is no name server.
+fn is_label(label: &str) -> bool {
+    let mut bytes = label.bytes();
+    (1..64).contains(&label.len())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}
+
+/// Queries all names; no rows without a name server.
 pub(super) fn probe(root: &Path, host: &str, now: Micros, names: &[String]) -> NameProbeRows {
     let mut rows = NameProbeRows::default();
     let Some(server) = resolver::first_server(root).filter(|_| !names.is_empty()) else {
@@ -56,11 +58,11 @@ pub(super) fn probe(root: &Path, host: &str, now: Micros, names: &[String]) -> N
     let answers = ask(SocketAddr::new(server, 53), now.0, names, WAIT).unwrap_or_default();
     for (at, name) in names.iter().enumerate() {
         let of_name = answers.get(2 * at..2 * at + 2).unwrap_or_default();
-        let found: Vec<&Answer> = of_name.iter().flatten().collect();
+        let found: Vec<&DnsAnswer> = of_name.iter().flatten().collect();
         let addresses: BTreeSet<IpAddr> =
             found.iter().flat_map(|answer| answer.addresses.iter().copied()).collect();
         let shown: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-        // Half an answer could lack the address that is here.
+        // One of two replies could lack the local address.
         let is_whole = found.len() == 2;
         rows.push(&NameProbe {
             ts: now,
@@ -81,21 +83,21 @@ fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// What was answered to one question.
+/// Reply to one query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Answer {
+struct DnsAnswer {
     code: u8,
     addresses: Vec<IpAddr>,
     ttl_seconds: Option<i64>,
 }
 
-/// Two answers for each name, A then AAAA; `None` where none came.
+/// Queries A then AAAA for each name; `None` where no reply came.
 fn ask(
     server: SocketAddr,
     seed: i64,
     names: &[String],
     wait: Duration,
-) -> io::Result<Vec<Option<Answer>>> {
+) -> io::Result<Vec<Option<DnsAnswer>>> {
     let own: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -114,17 +116,17 @@ fn ask(
     while answers.iter().any(Option::is_none) && started.elapsed() < wait {
         let left = wait.saturating_sub(started.elapsed()).max(Duration::from_millis(1));
         socket.set_read_timeout(Some(left))?;
-        // Silence or a refusal: what came so far counts.
+        // On a timeout or refusal, keep what came so far.
         let Ok(length) = socket.recv(&mut bytes) else { break };
         let Some((id, answer)) = parse(&bytes[..length]) else { continue };
-        if let Some(place) = answers.get_mut(usize::from(id.wrapping_sub(base))) {
-            *place = Some(answer);
+        if let Some(slot) = answers.get_mut(usize::from(id.wrapping_sub(base))) {
+            *slot = Some(answer);
         }
     }
     Ok(answers)
 }
 
-/// Recursion desired, one question.
+/// Encodes a query: recursion desired, one question.
 fn question(id: u16, name: &str, kind: u16) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes[..2].copy_from_slice(&id.to_be_bytes());
@@ -140,21 +142,20 @@ fn question(id: u16, name: &str, kind: u16) -> Vec<u8> {
     bytes
 }
 
-/// The id and what was answered; `None` when it is no whole answer.
-fn parse(bytes: &[u8]) -> Option<(u16, Answer)> {
-    let number = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+/// Parses a reply into its id and contents; `None` when it is no complete reply.
+fn parse(bytes: &[u8]) -> Option<(u16, DnsAnswer)> {
     if bytes.get(2)? & 0x80 == 0 {
         return None;
     }
-    let mut answer = Answer { code: bytes.get(3)? & 0x0f, ..Answer::default() };
+    let mut answer = DnsAnswer { code: bytes.get(3)? & 0x0f, ..DnsAnswer::default() };
     let mut at = HEADER_BYTES;
-    for _ in 0..number(4)? {
+    for _ in 0..u16_at(bytes, 4)? {
         at = after_name(bytes, at)? + 4;
     }
-    for _ in 0..number(6)? {
+    for _ in 0..u16_at(bytes, 6)? {
         at = after_name(bytes, at)?;
-        let (kind, length) = (number(at)?, usize::from(number(at + 8)?));
-        let ttl = i64::from(number(at + 4)?) << 16 | i64::from(number(at + 6)?);
+        let (kind, length) = (u16_at(bytes, at)?, usize::from(u16_at(bytes, at + 8)?));
+        let ttl = i64::from(u16_at(bytes, at + 4)?) << 16 | i64::from(u16_at(bytes, at + 6)?);
         let data = bytes.get(at + 10..at + 10 + length)?;
         let address = match kind {
             TYPE_A => <[u8; 4]>::try_from(data).ok().map(IpAddr::from),
@@ -162,14 +163,18 @@ fn parse(bytes: &[u8]) -> Option<(u16, Answer)> {
             _ => None,
         };
         answer.addresses.extend(address);
-        // An alias in between may be kept no longer than it says.
+        // The TTL of an alias in between applies too.
         answer.ttl_seconds = Some(answer.ttl_seconds.map_or(ttl, |known| known.min(ttl)));
         at += 10 + length;
     }
-    Some((number(0)?, answer))
+    Some((u16_at(bytes, 0)?, answer))
 }
 
-/// Where a name ends: at its zero byte, or at the first pointer, which is its last part.
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+/// Offset behind a name, which ends at its zero byte or its first pointer.
 fn after_name(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {
@@ -185,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_whole_and_asked_for_once() {
+    fn names_are_full_and_have_a_dot() {
         assert!(is_public_name("www.example.org"));
         for other in ["_", "localhost", "*.example.org", "~^www", "10.0.0.1", "a..b", "", "$host"] {
             assert!(!is_public_name(other), "{other}");
@@ -215,9 +220,12 @@ mod tests {
         });
         let found = ask(at, 65_535, &["www.example.org".to_owned()], Duration::from_secs(5));
         answering.join().unwrap();
-        let home =
-            Answer { code: 0, addresses: vec![Ipv4Addr::LOCALHOST.into()], ttl_seconds: Some(30) };
-        let none = Answer { code: 3, ..Answer::default() };
+        let home = DnsAnswer {
+            code: 0,
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            ttl_seconds: Some(30),
+        };
+        let none = DnsAnswer { code: 3, ..DnsAnswer::default() };
         assert_eq!(found.unwrap(), [Some(home), Some(none)]);
         assert!(is_own(Ipv4Addr::LOCALHOST.into()));
         assert!(!is_own(Ipv4Addr::new(192, 0, 2, 77).into()));

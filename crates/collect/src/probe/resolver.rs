@@ -1,8 +1,9 @@
-//! One question to each name server of `/etc/resolv.conf`: RFC 1035 over UDP, resolv.conf(5).
+//! One query to each name server of `/etc/resolv.conf`: RFC 1035 over UDP, resolv.conf(5).
 //!
-//! The question is for the name servers of the root, which every resolver that serves programs has in its cache: so the
-//! answer tells of the server and the way to it, and costs nobody anything. What it is does not matter, only when it
-//! comes: a lookup goes to the first server and waits `timeout` seconds before it asks the next.
+//! The query is for the name servers of the root, which every recursive resolver has in its cache:
+//! so the reply measures the server and the network path, and costs almost nothing. Its content
+//! does not matter, only its latency: a lookup goes to the first server and waits `timeout` seconds
+//! before it tries the next.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -11,37 +12,44 @@ use std::time::{Duration, Instant};
 
 use weir_tables::{Micros, ResolverProbe, ResolverProbeRows};
 
-/// How long an answer is waited for; a lookup would wait 5 s.
+/// Reply timeout; a lookup would wait 5 s.
 const WAIT: Duration = Duration::from_secs(2);
-/// The C library uses so many servers, MAXNS.
+/// Number of servers that the C library uses, MAXNS.
 const SERVER_LIMIT: usize = 3;
 const FILE_LIMIT_BYTES: usize = 64 << 10;
-/// Of a message, before its questions.
+/// Length of a message header.
 pub(super) const HEADER_BYTES: usize = 12;
 
-/// What resolv.conf(5) says.
+/// Contents of resolv.conf(5).
 #[derive(Debug, PartialEq, Eq)]
-struct Settings {
+struct ResolverConfig {
     servers: Vec<IpAddr>,
     timeout_seconds: i64,
     attempts: i64,
 }
 
-/// Rows of all servers; none when there is no file.
+/// Queries all servers; no rows without the file.
 pub(super) fn probe(root: &Path, host: &str, now: Micros) -> ResolverProbeRows {
     let mut rows = ResolverProbeRows::default();
     let Ok(bytes) = std::fs::read(root.join("etc/resolv.conf")) else { return rows };
     let settings = parse(&bytes[..bytes.len().min(FILE_LIMIT_BYTES)]);
     let server_count = i64::try_from(settings.servers.len()).unwrap_or(i64::MAX);
-    let asked = &settings.servers[..settings.servers.len().min(SERVER_LIMIT)];
+    let servers = &settings.servers[..settings.servers.len().min(SERVER_LIMIT)];
     let id = u16::try_from(now.0.rem_euclid(1 << 16)).unwrap_or_default();
     let answers: Vec<io::Result<(Duration, u8)>> = std::thread::scope(|scope| {
-        let ask = |&server| scope.spawn(move || ask(SocketAddr::new(server, 53), id, WAIT));
-        let threads: Vec<_> = asked.iter().map(ask).collect();
-        let panicked = || Err(io::Error::other("the thread that asked it panicked"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
+        let threads: Vec<_> = servers
+            .iter()
+            .map(|&server| scope.spawn(move || ask(SocketAddr::new(server, 53), id, WAIT)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| {
+                let joined = thread.join();
+                joined.unwrap_or_else(|_| Err(io::Error::other("the probe thread panicked")))
+            })
+            .collect()
     });
-    for (position, (server, answer)) in (1..).zip(asked.iter().zip(answers)) {
+    for (position, (server, answer)) in (1..).zip(servers.iter().zip(answers)) {
         let error = answer.as_ref().err().map(reason);
         let answer = answer.ok();
         rows.push(&ResolverProbe {
@@ -60,7 +68,7 @@ pub(super) fn probe(root: &Path, host: &str, now: Micros) -> ResolverProbeRows {
     rows
 }
 
-/// The server that a lookup asks first.
+/// The server that a lookup queries first.
 pub(super) fn first_server(root: &Path) -> Option<IpAddr> {
     let bytes = std::fs::read(root.join("etc/resolv.conf")).ok()?;
     parse(&bytes[..bytes.len().min(FILE_LIMIT_BYTES)]).servers.first().copied()
@@ -71,13 +79,13 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("no answer within {} s", WAIT.as_secs())
         }
-        io::ErrorKind::ConnectionRefused => "nobody listens on port 53 there".to_owned(),
+        io::ErrorKind::ConnectionRefused => "no name server listens on port 53".to_owned(),
         _ => error.to_string().to_lowercase(),
     }
 }
 
-fn parse(bytes: &[u8]) -> Settings {
-    let mut settings = Settings { servers: Vec::new(), timeout_seconds: 5, attempts: 2 };
+fn parse(bytes: &[u8]) -> ResolverConfig {
+    let mut settings = ResolverConfig { servers: Vec::new(), timeout_seconds: 5, attempts: 2 };
     for line in String::from_utf8_lossy(bytes).lines() {
         let mut words = line.split_whitespace();
         match words.next() {
@@ -87,13 +95,12 @@ fn parse(bytes: &[u8]) -> Settings {
             ),
             Some("options") => {
                 for word in words {
-                    let number = |text: &str| text.parse::<i64>().ok();
                     match word.split_once(':') {
                         Some(("timeout", value)) => {
-                            settings.timeout_seconds = number(value).unwrap_or(5).clamp(1, 30);
+                            settings.timeout_seconds = value.parse().unwrap_or(5).clamp(1, 30);
                         }
                         Some(("attempts", value)) => {
-                            settings.attempts = number(value).unwrap_or(2).clamp(1, 5);
+                            settings.attempts = value.parse().unwrap_or(2).clamp(1, 5);
                         }
                         _ => {}
                     }
@@ -105,7 +112,7 @@ fn parse(bytes: &[u8]) -> Settings {
     settings
 }
 
-/// The time until the answer with this id came, and its response code.
+/// Sends a query; returns the time until the reply with this id, and its response code.
 fn ask(server: SocketAddr, id: u16, wait: Duration) -> io::Result<(Duration, u8)> {
     let own: IpAddr = match server {
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -129,7 +136,7 @@ fn ask(server: SocketAddr, id: u16, wait: Duration) -> io::Result<(Duration, u8)
     }
 }
 
-/// Id, recursion desired, one question: the root's name (one zero byte), type NS, class IN.
+/// Encodes id, recursion desired, one question: the root name (one zero byte), type NS, class IN.
 fn question(id: u16) -> [u8; HEADER_BYTES + 5] {
     let mut bytes = [0; HEADER_BYTES + 5];
     bytes[..2].copy_from_slice(&id.to_be_bytes());
@@ -140,7 +147,7 @@ fn question(id: u16) -> [u8; HEADER_BYTES + 5] {
     bytes
 }
 
-/// `None` when it is no answer to the question with this id.
+/// Response code of the reply to the query with this id; `None` for other messages.
 fn response_code(answer: &[u8], id: u16) -> Option<u8> {
     let is_ours = answer.len() >= HEADER_BYTES && answer[..2] == id.to_be_bytes();
     (is_ours && answer[2] & 0x80 != 0).then(|| answer[3] & 0x0f)
@@ -169,13 +176,13 @@ mod tests {
             b"# a comment\nsearch example.org\nnameserver 192.0.2.1\nnameserver fe80::1%eth0\n\
             options timeout:1 attempts:9 rotate\nnameserver x\n";
         let servers = vec!["192.0.2.1".parse().unwrap(), "fe80::1".parse().unwrap()];
-        assert_eq!(parse(text), Settings { servers, timeout_seconds: 1, attempts: 5 });
-        let usual = Settings { servers: vec![], timeout_seconds: 5, attempts: 2 };
+        assert_eq!(parse(text), ResolverConfig { servers, timeout_seconds: 1, attempts: 5 });
+        let usual = ResolverConfig { servers: vec![], timeout_seconds: 5, attempts: 2 };
         assert_eq!(parse(b""), usual);
     }
 
     #[test]
-    fn answer_is_timed_and_strangers_answers_are_passed_over() {
+    fn reply_is_timed_and_replies_to_other_queries_are_skipped() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = server.local_addr().unwrap();
         let answering = std::thread::spawn(move || {
@@ -196,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_refusal_are_told_apart() {
+    fn timeout_and_refusal_are_distinguished() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = silent.local_addr().unwrap();
         let error = ask(at, 7, Duration::from_millis(50)).unwrap_err();
         assert_eq!(reason(&error), "no answer within 2 s");
         drop(silent);
         let error = ask(at, 7, Duration::from_millis(500)).unwrap_err();
-        assert_eq!(reason(&error), "nobody listens on port 53 there");
+        assert_eq!(reason(&error), "no name server listens on port 53");
     }
 }

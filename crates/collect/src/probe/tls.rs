@@ -1,7 +1,8 @@
-//! One TLS handshake that believes every certificate, to see which one is shown: RFC 8446, RFC 6066 §3 (SNI).
+//! One TLS handshake that accepts every certificate, to see which one is served: RFC 8446, RFC 6066
+//! §3 (SNI).
 //!
-//! Nothing is sent after the handshake and nothing is trusted: the connection is closed as soon as the certificates
-//! are known.
+//! Nothing is sent after the handshake and nothing is trusted: the connection is closed as soon as
+//! the certificates are known.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +14,10 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 
-/// For connecting, and for each read and write of the handshake.
+/// Timeout for connecting, and for each read and write of the handshake.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Handshakes with any server.
+/// Performs handshakes with any server.
 #[derive(Clone, Debug)]
 pub(super) struct Handshaker {
     config: Arc<ClientConfig>,
@@ -25,7 +26,7 @@ pub(super) struct Handshaker {
 impl Handshaker {
     pub(super) fn new() -> io::Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Arc::new(Anyone(Arc::clone(&provider)));
+        let verifier = Arc::new(AcceptAnyCertificate(Arc::clone(&provider)));
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
@@ -36,7 +37,8 @@ impl Handshaker {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// The certificates that the server at `address` shows for `server_name` (no SNI when it is empty), its own first.
+    /// Certificates that the server at `address` sends for `server_name` (no SNI when it is empty),
+    /// its own first.
     pub(super) fn certificates(
         &self,
         address: SocketAddr,
@@ -64,11 +66,11 @@ impl Handshaker {
     }
 }
 
-/// Takes every certificate: what it says is what weir wants to know.
+/// Accepts every certificate: weir only reads it.
 #[derive(Debug)]
-pub(super) struct Anyone(pub(super) Arc<CryptoProvider>);
+pub(super) struct AcceptAnyCertificate(pub(super) Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,6 +1,8 @@
-//! The raw files of a recorded host: copies of what the collectors read, below `raw/`, with the same paths.
+//! Raw files of a recorded host: copies of what the collectors read, below `raw/`, with the same
+//! paths.
 //!
-//! Only what is listed here is copied. Never `/proc/PID/cmdline` or `environ`: arguments hold passwords.
+//! Only the listed files are copied. Never `/proc/PID/cmdline` or `environ`: arguments contain
+//! passwords.
 
 use std::fs;
 use std::io::Read;
@@ -8,10 +10,10 @@ use std::path::Path;
 
 use crate::CollectError;
 
-/// Longest copy; the rest is cut.
+/// Maximum length of a copy; the rest is cut.
 const FILE_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Single files.
+/// Single files to copy.
 const FILES: [&str; 27] = [
     "proc/stat",
     "proc/meminfo",
@@ -42,7 +44,7 @@ const FILES: [&str; 27] = [
     "etc/sysctl.conf",
 ];
 
-/// Directories whose plain files are copied, not what is below.
+/// Directories whose plain files are copied, without subdirectories.
 const DIRECTORIES: [&str; 9] = [
     "proc/sys/net/core",
     "proc/sys/net/ipv4",
@@ -55,10 +57,10 @@ const DIRECTORIES: [&str; 9] = [
     "lib/sysctl.d",
 ];
 
-/// Keys of TCP fast open and the like are secrets of the host.
+/// Name parts of files with secrets, such as the keys of TCP fast open.
 const SECRET_NAMES: [&str; 3] = ["key", "secret", "seed"];
 
-/// Copies what can be read below `root` to below `to`; returns how many files. What is missing is left out.
+/// Copies readable files below `root` to `to`; returns their number. Missing ones are skipped.
 pub(super) fn copy(root: &Path, to: &Path) -> Result<u64, CollectError> {
     let mut count = 0;
     for path in FILES {

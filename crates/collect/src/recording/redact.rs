@@ -1,7 +1,8 @@
-//! Takes secrets out of rows before they are recorded.
+//! Removes secrets from rows before they are recorded.
 //!
-//! A directive of a configuration whose name, or whose first argument, speaks of a password, secret, token, key or of
-//! authorization keeps its place and loses its value. `auth_basic "Restricted"` is not one: it names a realm.
+//! A configuration directive whose name, or whose first argument, mentions a password, secret,
+//! token, key or authorization keeps its row and loses its value. `auth_basic "Restricted"` is no
+//! secret: it names a realm.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ const REDACTED: &str = "[redacted]";
 const SECRET_WORDS: [&str; 8] =
     ["password", "passwd", "secret", "token", "authorization", "api_key", "apikey", "credential"];
 
-/// The batch with `[redacted]` where secrets stood; a batch of another table than `config_directive` as it is.
+/// Replaces secrets with `[redacted]`; batches of tables other than `config_directive` are
+/// unchanged.
 pub(super) fn redact(batch: Batch) -> Batch {
     if batch.table.name != "config_directive" {
         return batch;
@@ -30,13 +32,13 @@ pub(super) fn redact(batch: Batch) -> Batch {
 fn redacted_arguments(rows: &RecordBatch) -> Option<ArrayRef> {
     let directive = rows.column_by_name("directive")?.as_string_opt::<i32>()?;
     let arguments = rows.column_by_name("arguments")?.as_string_opt::<i32>()?;
-    let redacted: StringArray = (0..arguments.len())
-        .map(|row| Some(without_secret(directive.value(row), arguments.value(row))))
+    let values: StringArray = (0..arguments.len())
+        .map(|row| Some(redacted(directive.value(row), arguments.value(row))))
         .collect();
-    Some(Arc::new(redacted))
+    Some(Arc::new(values))
 }
 
-fn without_secret(directive: &str, arguments: &str) -> String {
+fn redacted(directive: &str, arguments: &str) -> String {
     if is_secret(directive) {
         return REDACTED.to_owned();
     }
@@ -46,7 +48,7 @@ fn without_secret(directive: &str, arguments: &str) -> String {
             shown.push(' ');
         }
         if is_secret(argument) {
-            // What follows is the value, to the end: `proxy_set_header Authorization "Basic abc"`.
+            // The rest is the value: `proxy_set_header Authorization "Basic abc"`.
             shown.push_str(argument.split(['=', ':']).next().unwrap_or_default());
             shown.push(' ');
             shown.push_str(REDACTED);
@@ -62,7 +64,7 @@ fn is_secret(word: &str) -> bool {
     SECRET_WORDS.iter().any(|secret| word.contains(secret))
 }
 
-/// `http://user:password@host/` without what stands before `@`.
+/// `http://user:password@host/` without the part before `@`.
 fn without_user_info(argument: &str) -> String {
     let Some((scheme, rest)) = argument.split_once("://") else { return argument.to_owned() };
     let authority = rest.split('/').next().unwrap_or(rest);
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_of_configurations_are_taken_out_and_the_rest_stays() {
+    fn secrets_of_configurations_are_removed_and_the_rest_stays() {
         for (directive, arguments, expected) in [
             ("listen", "80 backlog=511", "80 backlog=511"),
             ("proxy_set_header", "Authorization \"Basic abc\"", "Authorization [redacted]"),
@@ -92,7 +94,7 @@ mod tests {
             ("proxy_pass", "http://u:p@h:1/x", "http://[redacted]@h:1/x"),
             ("auth_basic", "Restricted", "Restricted"),
         ] {
-            assert_eq!(without_secret(directive, arguments), expected);
+            assert_eq!(redacted(directive, arguments), expected);
         }
     }
 }

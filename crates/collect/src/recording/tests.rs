@@ -1,4 +1,4 @@
-//! A recording gives back what was recorded, and says clearly what is wrong with anything else.
+//! A recording replays what was recorded; anything else is rejected with a clear error.
 
 use weir_tables::{ConfigDirective, ConfigDirectiveRows, FixedClock, Rows};
 
@@ -13,7 +13,11 @@ fn replay_gives_the_rows_that_were_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("host");
     let clock = FixedClock::new(Micros(1_800_000_000_000_000));
-    let meta = Meta { host: "web\"1".into(), agent_version: "0.1.0".into(), started: clock.now() };
+    let meta = RecordingMeta {
+        host: "web\"1".into(),
+        agent_version: "0.1.0".into(),
+        started: clock.now(),
+    };
     let mut recorder = Recorder::create(&dir, &meta).unwrap();
     let mut sampler = HostSampler::new(options());
     let mut expected = Vec::new();
@@ -54,7 +58,7 @@ fn recorded_host_has_raw_files_and_no_secrets() {
 fn secrets_in_configuration_rows_are_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("host");
-    let meta = Meta { host: "web1".into(), agent_version: "0".into(), started: Micros(0) };
+    let meta = RecordingMeta { host: "web1".into(), agent_version: "0".into(), started: Micros(0) };
     let mut rows = ConfigDirectiveRows::default();
     rows.push(&ConfigDirective {
         host: "web1",
@@ -72,13 +76,13 @@ fn secrets_in_configuration_rows_are_not_written() {
 }
 
 #[test]
-fn foreign_and_damaged_directories_are_told_apart() {
+fn foreign_and_damaged_directories_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let error = replay(dir.path()).unwrap_err();
     assert!(error.hint.unwrap().contains("not a recording"));
 
     let dir = dir.path().join("host");
-    let meta = Meta { host: "web1".into(), agent_version: "0".into(), started: Micros(0) };
+    let meta = RecordingMeta { host: "web1".into(), agent_version: "0".into(), started: Micros(0) };
     let mut recorder = Recorder::create(&dir, &meta).unwrap();
     recorder.write(Micros(1), Vec::new()).unwrap();
     recorder.write(Micros(2), Vec::new()).unwrap();

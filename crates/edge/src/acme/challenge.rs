@@ -1,7 +1,8 @@
-//! What the edge answers an authority that looks whether a name leads here, while an order is under way.
+//! Responses to an ACME authority that validates a name while an order is in progress.
 //!
-//! Both ways work on the listeners that are there: a path of any that speaks HTTP (RFC 8555 §8.3), a protocol of any with
-//! TLS (RFC 8737). What is asked for and not known is for the backends, which may have an ACME client of their own.
+//! Both challenge types use the existing listeners: a path on any HTTP listener (RFC 8555 §8.3), an
+//! ALPN protocol on any TLS listener (RFC 8737). Unknown challenges go to the backends, which may
+//! run an ACME client themselves.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,35 +11,45 @@ use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
 
-use crate::tls::provider;
+use crate::tls::crypto::provider;
 
-/// The protocol of handshakes that are nothing but a proof.
+/// The ALPN protocol of handshakes that only prove control of a name.
 pub(crate) const ALPN: &[u8] = b"acme-tls/1";
 const PATH: &str = "/.well-known/acme-challenge/";
 
-/// Proofs that are asked for at this moment.
+/// The challenges of the order in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Challenges {
+pub(crate) struct ChallengeStore {
     count: AtomicUsize,
-    pending: Mutex<Vec<Pending>>,
+    pending: Mutex<Vec<PendingChallenge>>,
+}
+
+/// What an authority expects as proof of a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChallengeProof<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) token: &'a str,
+    pub(crate) authorization: &'a str,
+    /// Digest of the authorization, for a proof by TLS.
+    pub(crate) digest: Option<&'a [u8]>,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingChallenge {
     name: String,
     token: String,
-    /// What a request for the token is answered.
+    /// The response to a request for the token.
     authorization: String,
-    /// What a handshake for the name is shown.
+    /// The certificate for a validation handshake with the name.
     certificate: Option<Arc<CertifiedKey>>,
 }
 
-impl Challenges {
-    fn lock(&self) -> MutexGuard<'_, Vec<Pending>> {
+impl ChallengeStore {
+    fn lock(&self) -> MutexGuard<'_, Vec<PendingChallenge>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to a request, when it is one for a proof; costs nothing while none is asked for.
+    /// The response to a challenge request. Free while no order is in progress.
     pub(crate) fn http(&self, path: &str) -> Option<String> {
         if self.count.load(Relaxed) == 0 {
             return None;
@@ -56,16 +67,11 @@ impl Challenges {
         found.and_then(|one| one.certificate.clone())
     }
 
-    /// Answers for a name from now on; `digest` is that of the authorization, for a proof by TLS.
-    pub(crate) fn add(
-        &self,
-        name: &str,
-        token: &str,
-        authorization: &str,
-        digest: Option<&[u8]>,
-    ) -> Result<(), rcgen::Error> {
-        let certificate = digest.map(|digest| proof(name, digest)).transpose()?;
-        let pending = Pending {
+    /// Starts responding to a challenge.
+    pub(crate) fn add(&self, proof: ChallengeProof<'_>) -> Result<(), rcgen::Error> {
+        let ChallengeProof { name, token, authorization, digest } = proof;
+        let certificate = digest.map(|digest| self_signed(name, digest)).transpose()?;
+        let pending = PendingChallenge {
             name: name.to_owned(),
             token: token.to_owned(),
             authorization: authorization.to_owned(),
@@ -77,15 +83,15 @@ impl Challenges {
         Ok(())
     }
 
-    /// Answers for nothing any more.
+    /// Stops responding to all challenges.
     pub(crate) fn clear(&self) {
         self.lock().clear();
         self.count.store(0, Relaxed);
     }
 }
 
-/// A certificate of its own making with the digest in it.
-fn proof(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, rcgen::Error> {
+/// A self-signed certificate that contains the digest.
+fn self_signed(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, rcgen::Error> {
     let mut params = CertificateParams::new([name.to_owned()])?;
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let key = KeyPair::generate()?;
@@ -94,7 +100,7 @@ fn proof(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, rcgen::Error> {
         .map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
     let signing = provider().key_provider.load_private_key(private);
     let signing = signing.map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
-    // Not `from_der`: that parses the certificate, whose extension is critical and known to authorities only.
+    // `from_der` would reject the certificate: its critical extension is known to authorities only.
     Ok(Arc::new(CertifiedKey::new(vec![certificate.into()], signing)))
 }
 
@@ -103,11 +109,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_asked_for_is_answered_and_only_as_long() {
-        let challenges = Challenges::default();
+    fn only_pending_challenges_get_a_response() {
+        let challenges = ChallengeStore::default();
         let path = "/.well-known/acme-challenge/token1";
         assert_eq!(challenges.http(path), None);
-        challenges.add("a.example", "token1", "token1.thumb", Some(&[7; 32])).expect("a proof");
+        let proof = ChallengeProof {
+            name: "a.example",
+            token: "token1",
+            authorization: "token1.thumb",
+            digest: Some(&[7; 32]),
+        };
+        challenges.add(proof).expect("a proof");
         assert_eq!(challenges.http(path).as_deref(), Some("token1.thumb"));
         assert_eq!(challenges.http("/.well-known/acme-challenge/token2"), None);
         assert_eq!(challenges.http("/token1"), None);

@@ -1,4 +1,4 @@
-//! HTTPS to an authority: a connection for each request, with the TLS that the edge has anyway.
+//! HTTPS to an ACME authority: one connection per request, with the TLS stack of the edge.
 
 use std::future::Future;
 use std::path::Path;
@@ -19,44 +19,43 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::backend_tls::authorities;
 use crate::error::EdgeError;
-use crate::tls::provider;
+use crate::tls::backend_tls::authorities;
+use crate::tls::crypto::provider;
 
-/// For one request with its answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest answer: a chain of certificates has a few KiB.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Limit for one request and its response.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest response; a certificate chain has a few KiB.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
-/// Asks an authority.
+/// The HTTP client of instant-acme.
 #[derive(Clone)]
-pub(crate) struct Https(TlsConnector);
+pub(crate) struct AuthorityClient(TlsConnector);
 
-impl Https {
-    /// With the authorities (PEM) of `path`.
+impl AuthorityClient {
+    /// Trusts the certificate authorities (PEM) in `path`.
     pub(crate) fn new(path: &Path) -> Result<Self, EdgeError> {
-        let failed = |error: rustls::Error| EdgeError::new(format!("cannot use TLS: {error}"));
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(failed)?
-            .with_root_certificates(authorities(path, "`edge.acme_ca_file` is PEM")?)
+            .map_err(|error| EdgeError::new(format!("cannot use TLS: {error}")))?
+            .with_root_certificates(authorities(path, "`edge.acme_ca_file` must be PEM")?)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config).into()))
     }
 }
 
-impl HttpClient for Https {
+impl HttpClient for AuthorityClient {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let connector = self.0.clone();
         Box::pin(async move {
-            let place = request.uri().to_string();
-            let asking = tokio::time::timeout(PATIENCE, ask(connector, request));
-            let answer = asking.await.unwrap_or_else(|_| Err(other("no answer within 30 s")));
-            answer.map_err(|error| other(format!("cannot ask `{place}`: {error}")))
+            let url = request.uri().to_string();
+            let response = tokio::time::timeout(TIMEOUT, send(connector, request)).await;
+            let response = response.unwrap_or_else(|_| Err(other("no response within 30 s")));
+            response.map_err(|error| other(format!("cannot reach `{url}`: {error}")))
         })
     }
 }
@@ -65,13 +64,13 @@ fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::Other(error.into())
 }
 
-async fn ask(
+async fn send(
     connector: TlsConnector,
     mut request: Request<BodyWrapper<Bytes>>,
 ) -> Result<BytesResponse, Error> {
     let uri = request.uri().clone();
     let authority = uri.authority().filter(|_| uri.scheme_str() == Some("https"));
-    let authority = authority.ok_or_else(|| other("it is no https URL"))?;
+    let authority = authority.ok_or_else(|| other("not an https URL"))?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(host.clone()).map_err(other)?;
     let stream =
@@ -81,22 +80,22 @@ async fn ask(
     request.headers_mut().insert(HOST, value);
     *request.uri_mut() = uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from);
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(other)?;
-    let moving = tokio::spawn(connection);
-    let answer = sender.send_request(request).await.map_err(other)?;
-    let (parts, body) = answer.into_parts();
-    let body = whole(body).await?;
-    moving.abort();
+    let driver = tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(other)?;
+    let (parts, body) = response.into_parts();
+    let body = read(body).await?;
+    driver.abort();
     Ok(BytesResponse { parts, body: Box::new(body) })
 }
 
-async fn whole(mut body: Incoming) -> Result<Bytes, Error> {
+async fn read(mut body: Incoming) -> Result<Bytes, Error> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         if let Ok(data) = frame.map_err(other)?.into_data() {
             bytes.extend_from_slice(&data);
         }
-        if bytes.len() > ANSWER_BYTES_MAX {
-            return Err(other("the answer is over 1 MiB"));
+        if bytes.len() > RESPONSE_BYTES_MAX {
+            return Err(other("the response exceeds 1 MiB"));
         }
     }
     Ok(bytes.freeze())

@@ -1,11 +1,11 @@
-//! Account and certificates on disk: directories of their owner only, each file written whole or not at all.
+//! Account and certificates on disk: private to the owner, each file written atomically.
 //!
 //! ```text
 //!   DIR/acme-v02.api.letsencrypt.org/account.json      the account's key
 //!   DIR/acme-v02.api.letsencrypt.org/example.net.pem   the key, then the chain
 //! ```
-//! Key and chain are one file, so that no moment has a new key beside an old chain. Another authority has another directory:
-//! what was tried at a staging authority is never served for the real one's.
+//! Key and chain share one file, so a new key never meets an old chain. Each authority has its own
+//! directory, so a staging certificate is never served as a real one.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,15 +19,15 @@ use weir_tables::Micros;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What is to be known of a certificate.
+/// The properties of a certificate that renewal depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct CertificateInfo {
     pub(crate) not_before: Micros,
     pub(crate) not_after: Micros,
     pub(crate) names: Vec<String>,
 }
 
-/// Writes beside and renames, so that who reads finds the old or the new.
+/// Writes a temporary file and renames it, so that readers see the old content or the new.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -40,7 +40,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The account; `None` when there is none yet.
+/// Reads the account; `None` if there is none yet.
 pub(crate) fn account(path: &Path) -> io::Result<Option<AccountCredentials>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -49,22 +49,25 @@ pub(crate) fn account(path: &Path) -> io::Result<Option<AccountCredentials>> {
     }
 }
 
-/// The facts of the first certificate in a file; `None` when there is no file, or none that can be read.
-pub(crate) fn facts(path: &Path) -> Option<Facts> {
+/// Inspects the first certificate in a file; `None` if there is none that can be read.
+pub(crate) fn inspect(path: &Path) -> Option<CertificateInfo> {
     let first = CertificateDer::pem_file_iter(path).ok()?.next()?.ok()?;
     let (_, parsed) = X509Certificate::from_der(&first).ok()?;
-    let micros = |seconds: i64| Micros(seconds.saturating_mul(1_000_000));
     let names = parsed.subject_alternative_name().ok().flatten();
     let names = names.map(|extension| &extension.value.general_names[..]).unwrap_or_default();
-    let name = |name: &GeneralName<'_>| match name {
+    let dns_names = names.iter().filter_map(|name| match name {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
         _ => None,
-    };
-    Some(Facts {
+    });
+    Some(CertificateInfo {
         not_before: micros(parsed.validity().not_before.timestamp()),
         not_after: micros(parsed.validity().not_after.timestamp()),
-        names: names.iter().filter_map(name).collect(),
+        names: dns_names.collect(),
     })
+}
+
+fn micros(seconds: i64) -> Micros {
+    Micros(seconds.saturating_mul(1_000_000))
 }
 
 #[cfg(test)]
@@ -73,16 +76,17 @@ mod tests {
 
     use super::*;
 
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777
+    }
+
     #[test]
-    fn what_is_written_is_for_its_owner_only_and_replaces_what_was_there() {
+    fn files_are_private_to_the_owner_and_replace_older_ones() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("acme/ca.example/a.example.pem");
         write(&path, b"old").expect("room");
         write(&path, b"new").expect("room");
         assert_eq!(std::fs::read(&path).expect("it is there"), b"new");
-        let mode = |path: &Path| {
-            std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
-        };
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().expect("a directory")), 0o700);
         assert_eq!(mode(&dir.path().join("acme")), 0o700);
@@ -92,18 +96,18 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_those_of_the_first_certificate() {
+    fn the_first_certificate_is_inspected() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("a.pem");
-        assert_eq!(facts(&path), None);
+        assert_eq!(inspect(&path), None);
         let names = ["a.example".to_owned(), "B.example".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         let both = made.signing_key.serialize_pem() + &made.cert.pem();
         std::fs::write(&path, both).expect("room");
-        let facts = facts(&path).expect("it is one");
-        assert_eq!(facts.names, ["a.example", "b.example"]);
-        assert!(facts.not_before < facts.not_after);
+        let info = inspect(&path).expect("it is one");
+        assert_eq!(info.names, ["a.example", "b.example"]);
+        assert!(info.not_before < info.not_after);
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\n!").expect("room");
-        assert_eq!(super::facts(&path), None);
+        assert_eq!(inspect(&path), None);
     }
 }

@@ -1,12 +1,12 @@
-//! Certificates that the edge obtains and renews by itself (ACME, RFC 8555).
+//! Obtains and renews certificates (ACME, RFC 8555).
 //!
 //! ```text
-//!   missing ──┐                     ┌─► valid ── a third of its life is left ──► due
-//!   due ──────┴─► order ─► proofs ──┤                                            │
-//!     ▲                             └─► failed: later again, later each time ────┘
-//!     └─────── what is served goes on being served, to its end and beyond ───────┘
+//!   missing ──┐                         ┌─► valid ── a third of its lifetime left ──► due
+//!   due ──────┴─► order ─► challenges ──┤                                             │
+//!     ▲                                 └─► failed: retry with exponential backoff ───┘
+//!     └──────── the old certificate is served meanwhile, even after it expired ───────┘
 //! ```
-//! All of it is one thread that sleeps mostly. Nothing of it is needed to serve.
+//! One thread does all of this and mostly sleeps. Serving does not depend on it.
 
 pub(crate) mod challenge;
 pub(crate) mod client;
@@ -23,77 +23,78 @@ use instant_acme::ChallengeType;
 use tokio::time::Instant;
 use weir_tables::{EdgeCertificate, EdgeCertificateRows, Micros};
 
-use self::challenge::Challenges;
-use self::files::Facts;
-use self::order::{Refusal, obtain, word};
-use self::settings::{AcmeChallenge, AcmeNames, AcmeSettings};
+use self::challenge::ChallengeStore;
+use self::files::CertificateInfo;
+use self::order::{OrderError, obtain, type_name};
+use self::settings::{AcmeChallenge, AcmeNames, AcmeSettings, challenge_types};
+use crate::admin::state::CertificateState;
 use crate::record::take;
-use crate::settings::ListenerSettings;
-use crate::state::CertificateState;
+use crate::settings::listener::ListenerSettings;
+use crate::shared::SharedState;
 use crate::tls;
-use crate::worker::Shared;
 
 const SECOND: i64 = 1_000_000;
 const HOUR: i64 = 3600 * SECOND;
 const DAY: i64 = 24 * HOUR;
-/// How often the thread looks what is due.
-const LOOK: Duration = Duration::from_millis(500);
-/// How often all certificates are reported.
+/// Interval between checks for due certificates.
+const POLL: Duration = Duration::from_millis(500);
+/// Interval between reports of all certificates.
 const REPORT: Duration = Duration::from_secs(60);
-/// A certificate that was just obtained is not renewed sooner, whatever it says.
-const REST: i64 = HOUR;
-/// Pause after the first failure; doubled each time. Let's Encrypt allows five failed proofs an hour and name.
-const PAUSE: i64 = 2 * 60 * SECOND;
+/// A new certificate is not renewed earlier than this, whatever its lifetime.
+const RENEWAL_MIN: i64 = HOUR;
+/// Pause after the first failure, doubled each time. Let's Encrypt allows five failed validations
+/// per name and hour.
+const PAUSE_MIN: i64 = 2 * 60 * SECOND;
 const PAUSE_MAX: i64 = 12 * HOUR;
 
-/// What the threads of an edge share of it.
+/// The certificates that the edge obtains.
 #[derive(Debug, Default)]
-pub(crate) struct Acme {
-    pub(crate) challenges: Arc<Challenges>,
-    managed: Mutex<Vec<Managed>>,
+pub(crate) struct CertificateManager {
+    pub(crate) challenges: Arc<ChallengeStore>,
+    managed: Mutex<Vec<ManagedCertificate>>,
 }
 
-/// One certificate.
 #[derive(Clone, Debug)]
-struct Managed {
+struct ManagedCertificate {
     names: AcmeNames,
     authority: String,
     path: PathBuf,
-    facts: Option<Facts>,
+    info: Option<CertificateInfo>,
     failures: u32,
     failure: Option<String>,
+    /// Time of the next attempt or renewal.
     next: Micros,
 }
 
-impl Acme {
-    fn lock(&self) -> MutexGuard<'_, Vec<Managed>> {
+impl CertificateManager {
+    fn lock(&self) -> MutexGuard<'_, Vec<ManagedCertificate>> {
         self.managed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All certificates as they are.
+    /// The state of all certificates.
     pub(crate) fn states(&self, now: Micros) -> Vec<CertificateState> {
         self.lock().iter().map(|one| one.state(now)).collect()
     }
 
-    /// Whoever waits after a failure waits no longer.
+    /// Retries failed certificates at once.
     pub(crate) fn retry(&self) {
         for one in self.lock().iter_mut().filter(|one| one.failures > 0) {
             one.next = Micros(0);
         }
     }
 
-    /// Begins with what is on disk.
+    /// Loads the certificates on disk and plans their renewal.
     pub(crate) fn plan(&self, settings: &AcmeSettings) {
         let managed = settings.certificates.iter().map(|names| {
             let path = settings.file(names);
-            let facts = files::facts(&path);
+            let info = files::inspect(&path);
             let authority = settings.directory.authority.clone();
-            let next = due(facts.as_ref(), names);
-            Managed {
+            let next = renewal_time(info.as_ref(), names);
+            ManagedCertificate {
                 names: names.clone(),
                 authority,
                 path,
-                facts,
+                info,
                 failures: 0,
                 failure: None,
                 next,
@@ -102,41 +103,45 @@ impl Acme {
         *self.lock() = managed.collect();
     }
 
-    fn due(&self, now: Micros) -> Option<Managed> {
+    fn due(&self, now: Micros) -> Option<ManagedCertificate> {
         self.lock().iter().find(|one| one.next <= now).cloned()
     }
 
-    fn note(&self, names: &AcmeNames, change: impl FnOnce(&mut Managed)) {
+    fn update(&self, names: &AcmeNames, change: impl FnOnce(&mut ManagedCertificate)) {
         if let Some(one) = self.lock().iter_mut().find(|one| one.names == *names) {
             change(one);
         }
     }
 }
 
-/// When a certificate is to be renewed: at once when there is none, or one without all the names; else when a third of its
-/// life is left, of a short life half.
-fn due(facts: Option<&Facts>, names: &AcmeNames) -> Micros {
-    let Some(facts) = facts else { return Micros(0) };
-    if names.0.iter().any(|name| !facts.names.contains(name)) {
+/// When to renew a certificate: at once if it is missing or lacks a name, otherwise when a third
+/// of its lifetime is left; half of a lifetime under ten days.
+fn renewal_time(info: Option<&CertificateInfo>, names: &AcmeNames) -> Micros {
+    let Some(info) = info else { return Micros(0) };
+    if names.0.iter().any(|name| !info.names.contains(name)) {
         return Micros(0);
     }
-    let life = facts.not_after.0 - facts.not_before.0;
+    let life = info.not_after.0 - info.not_before.0;
     let left = if life < 10 * DAY { life / 2 } else { life / 3 };
-    Micros(facts.not_after.0 - left)
+    Micros(info.not_after.0 - left)
 }
 
-/// How long to wait after so many failures in a row.
+/// The pause after consecutive failures.
 fn pause(failures: u32, is_rate_limited: bool) -> i64 {
-    let doubled = PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(PAUSE_MAX);
+    let doubled = PAUSE_MIN.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(PAUSE_MAX);
     if is_rate_limited { doubled.max(HOUR) } else { doubled }
 }
 
-impl Managed {
+impl ManagedCertificate {
+    fn cannot_save(&self, why: impl std::fmt::Display) -> OrderError {
+        OrderError::disk(&self.path, &why)
+    }
+
     fn state(&self, now: Micros) -> CertificateState {
-        let state = match &self.facts {
+        let state = match &self.info {
             None => "missing",
-            Some(facts) if facts.not_after <= now => "ended",
-            Some(_) if due(self.facts.as_ref(), &self.names) <= now => "due",
+            Some(info) if info.not_after <= now => "ended",
+            Some(_) if renewal_time(self.info.as_ref(), &self.names) <= now => "due",
             Some(_) => "valid",
         };
         CertificateState {
@@ -144,8 +149,8 @@ impl Managed {
             authority: self.authority.clone(),
             path: self.path.clone(),
             state,
-            not_before: self.facts.as_ref().map(|facts| facts.not_before),
-            not_after: self.facts.as_ref().map(|facts| facts.not_after),
+            not_before: self.info.as_ref().map(|info| info.not_before),
+            not_after: self.info.as_ref().map(|info| info.not_after),
             failures: self.failures,
             failure: self.failure.clone(),
             next: self.next.max(now),
@@ -153,16 +158,16 @@ impl Managed {
     }
 }
 
-/// Whether listeners can show a proof by HTTP, and whether by TLS.
-pub(crate) fn ways(listeners: &[ListenerSettings]) -> (bool, bool) {
-    let is_plain = |one: &ListenerSettings| !one.is_tls && !one.is_h2c;
-    (listeners.iter().any(is_plain), listeners.iter().any(|one| one.is_tls))
-}
-
-/// How names are proved this time: authorities ask at ports 80 and 443, so listeners there are better than such as
-/// something in front leads to.
-fn way(wanted: AcmeChallenge, listeners: &[ListenerSettings], failures: u32) -> ChallengeType {
-    let (http, tls) = ways(listeners);
+/// The challenge type of the next attempt.
+///
+/// Authorities connect to ports 80 and 443, so listeners on these ports are preferred over ones
+/// that depend on port forwarding.
+fn challenge_type(
+    wanted: AcmeChallenge,
+    listeners: &[ListenerSettings],
+    failures: u32,
+) -> ChallengeType {
+    let (http, tls) = challenge_types(listeners);
     let has_443 = listeners.iter().any(|one| one.is_tls && one.address.port() == 443);
     let has_80 = listeners.iter().any(|one| !one.is_tls && !one.is_h2c && one.address.port() == 80);
     match wanted {
@@ -178,9 +183,8 @@ fn way(wanted: AcmeChallenge, listeners: &[ListenerSettings], failures: u32) -> 
     }
 }
 
-/// Keeps certificates until the edge ends.
-pub(crate) async fn keep(shared: Arc<Shared>) {
-    let acme = &shared.acme;
+/// Obtains and renews certificates until the edge ends.
+pub(crate) async fn renew_loop(acme: Arc<CertificateManager>, shared: Arc<SharedState>) {
     let mut known = None;
     let mut reported: Option<Instant> = None;
     loop {
@@ -189,7 +193,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             acme.lock().clear();
             known = None;
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => continue,
+                () = tokio::time::sleep(POLL) => continue,
                 () = ended(&shared) => break,
             }
         };
@@ -199,93 +203,102 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             reported = None;
         }
         if reported.is_none_or(|at| at.elapsed() >= REPORT) {
-            report(&shared, &live.settings.host);
+            report(&acme, &shared, &live.settings.host);
             reported = Some(Instant::now());
         }
         if let Some(one) = acme.due(shared.clock.now()) {
             tokio::select! {
-                () = attempt(&shared, settings, &one) => reported = None,
+                () = attempt(&acme, &shared, settings, &one) => reported = None,
                 () = ended(&shared) => break,
             }
             continue;
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL) => {}
             () = ended(&shared) => break,
         }
     }
     acme.challenges.clear();
 }
 
-async fn ended(shared: &Shared) {
+async fn ended(shared: &SharedState) {
     while !shared.is_ending.load(Relaxed) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn attempt(shared: &Shared, settings: &AcmeSettings, one: &Managed) {
+async fn attempt(
+    acme: &CertificateManager,
+    shared: &SharedState,
+    settings: &AcmeSettings,
+    one: &ManagedCertificate,
+) {
     let live = shared.live();
-    let way = way(settings.challenge, &live.settings.listeners, one.failures);
-    let obtained = obtain(settings, &one.names, &way, &shared.acme.challenges).await;
-    shared.acme.challenges.clear();
-    let kept = obtained.and_then(|pem| keep_file(one, &pem));
+    let kind = challenge_type(settings.challenge, &live.settings.listeners, one.failures);
+    let obtained = obtain(settings, &one.names, &kind, &acme.challenges).await;
+    acme.challenges.clear();
+    let saved = obtained.and_then(|pem| save(one, &pem));
     let now = shared.clock.now();
-    match kept {
-        Ok(facts) => {
-            let next = Micros(due(Some(&facts), &one.names).0.max(now.0 + REST));
-            shared.acme.note(&one.names, |one| {
-                *one =
-                    Managed { facts: Some(facts), failures: 0, failure: None, next, ..one.clone() };
+    match saved {
+        Ok(info) => {
+            let next = Micros(renewal_time(Some(&info), &one.names).0.max(now.0 + RENEWAL_MIN));
+            acme.update(&one.names, |one| {
+                *one = ManagedCertificate {
+                    info: Some(info),
+                    failures: 0,
+                    failure: None,
+                    next,
+                    ..one.clone()
+                };
             });
             tracing::info!(
-                "a certificate for `{}` came from `{}` ({})",
+                "obtained a certificate for `{}` from `{}` ({})",
                 one.names.text(),
                 one.authority,
-                word(&way)
+                type_name(&kind)
             );
             if let Some(certificates) = &shared.live().certificates {
                 certificates.reload_changed();
             }
         }
-        Err(refusal) => {
+        Err(error) => {
             let failures = one.failures + 1;
-            let wait = pause(failures, refusal.is_rate_limited);
+            let wait = pause(failures, error.is_rate_limited);
             tracing::error!(
-                "cannot obtain a certificate for `{}` from `{}`: {}; tried again in {} min\nhint: {}",
+                "cannot obtain a certificate for `{}` from `{}`: {}; next attempt in {} min\nhint: {}",
                 one.names.text(),
                 one.authority,
-                refusal.why,
+                error.why,
                 wait / 60 / SECOND,
-                refusal.hint
+                error.hint
             );
-            shared.acme.note(&one.names, |one| {
+            acme.update(&one.names, |one| {
                 one.failures = failures;
-                one.failure = Some(refusal.why);
+                one.failure = Some(error.why);
                 one.next = Micros(now.0 + wait);
             });
         }
     }
 }
 
-/// Writes a certificate with its key, when the two can be served.
-fn keep_file(one: &Managed, pem: &str) -> Result<Facts, Refusal> {
-    let failed = |error: std::io::Error| Refusal::disk(&one.path, &error);
-    // Beside first: what cannot be served must not take the place of what can.
-    let beside = one.path.with_extension("check");
-    files::write(&beside, pem.as_bytes()).map_err(failed)?;
-    let checked = tls::load_both(&beside);
-    let facts = files::facts(&beside);
-    std::fs::remove_file(&beside).map_err(failed)?;
-    checked.map_err(|error| failed(std::io::Error::other(error.message)))?;
-    let facts = facts.ok_or_else(|| failed(std::io::Error::other("it is no certificate")))?;
-    files::write(&one.path, pem.as_bytes()).map_err(failed)?;
-    Ok(facts)
+/// Writes a certificate with its key, after checking that they can be served.
+fn save(one: &ManagedCertificate, pem: &str) -> Result<CertificateInfo, OrderError> {
+    // Check a temporary file first, so that a broken certificate never replaces a good one.
+    let temporary = one.path.with_extension("check");
+    files::write(&temporary, pem.as_bytes()).map_err(|error| one.cannot_save(error))?;
+    let checked = tls::load_both(&temporary);
+    let info = files::inspect(&temporary);
+    std::fs::remove_file(&temporary).map_err(|error| one.cannot_save(error))?;
+    checked.map_err(|error| one.cannot_save(error.message))?;
+    let info = info.ok_or_else(|| one.cannot_save("it is not a certificate"))?;
+    files::write(&one.path, pem.as_bytes()).map_err(|error| one.cannot_save(error))?;
+    Ok(info)
 }
 
-fn report(shared: &Shared, host: &str) {
+fn report(acme: &CertificateManager, shared: &SharedState, host: &str) {
     let now = shared.clock.now();
     let mut rows = EdgeCertificateRows::default();
-    for one in shared.acme.states(now) {
+    for one in acme.states(now) {
         rows.push(&EdgeCertificate {
             ts: now,
             host,
@@ -311,25 +324,36 @@ fn report(shared: &Shared, host: &str) {
 mod tests {
     use super::*;
 
+    fn info(days: i64) -> CertificateInfo {
+        CertificateInfo {
+            not_before: Micros(DAY),
+            not_after: Micros(DAY + days * DAY),
+            names: vec!["a.example".into(), "b.example".into()],
+        }
+    }
+
+    fn listener(text: &str, is_tls: bool) -> ListenerSettings {
+        ListenerSettings::parse(text, is_tls, 1).expect("an address")
+    }
+
+    fn auto(listeners: &[ListenerSettings], failures: u32) -> &'static str {
+        type_name(&challenge_type(AcmeChallenge::Auto, listeners, failures))
+    }
+
     fn names(text: &str) -> AcmeNames {
         text.parse().expect("names")
     }
 
     #[test]
-    fn a_certificate_is_due_with_a_third_of_its_life_left_or_without_a_name() {
-        let facts = |days: i64| Facts {
-            not_before: Micros(DAY),
-            not_after: Micros(DAY + days * DAY),
-            names: vec!["a.example".into(), "b.example".into()],
-        };
-        assert_eq!(due(Some(&facts(90)), &names("a.example")), Micros(61 * DAY));
-        assert_eq!(due(Some(&facts(6)), &names("a.example b.example")), Micros(4 * DAY));
-        assert_eq!(due(Some(&facts(90)), &names("a.example c.example")), Micros(0));
-        assert_eq!(due(None, &names("a.example")), Micros(0));
+    fn a_certificate_is_due_with_a_third_of_its_lifetime_left_or_without_a_name() {
+        assert_eq!(renewal_time(Some(&info(90)), &names("a.example")), Micros(61 * DAY));
+        assert_eq!(renewal_time(Some(&info(6)), &names("a.example b.example")), Micros(4 * DAY));
+        assert_eq!(renewal_time(Some(&info(90)), &names("a.example c.example")), Micros(0));
+        assert_eq!(renewal_time(None, &names("a.example")), Micros(0));
     }
 
     #[test]
-    fn pauses_grow_to_half_a_day_and_a_limit_of_the_authority_is_kept() {
+    fn pauses_grow_to_half_a_day_and_respect_rate_limits() {
         let minutes: Vec<i64> =
             (1..=11).map(|failures| pause(failures, false) / SECOND / 60).collect();
         assert_eq!(minutes, [2, 4, 8, 16, 32, 64, 128, 256, 512, 720, 720]);
@@ -338,18 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_what_listeners_can_and_the_other_one_after_a_failure() {
-        let listener = |text: &str, is_tls| ListenerSettings::parse(text, is_tls, 1).expect("one");
+    fn the_challenge_type_fits_the_listeners_and_alternates_after_a_failure() {
         let (plain, tls) = (listener("127.0.0.1:80", false), listener("127.0.0.1:443", true));
         let other = listener("127.0.0.1:8080", false);
-        let auto = |listeners: &[ListenerSettings], failures| {
-            word(&way(AcmeChallenge::Auto, listeners, failures))
-        };
         assert_eq!(auto(&[plain.clone(), tls.clone()], 0), "http-01");
         assert_eq!(auto(&[plain, tls.clone()], 1), "tls-alpn-01");
         assert_eq!(auto(&[other.clone(), tls.clone()], 0), "tls-alpn-01");
         assert_eq!(auto(std::slice::from_ref(&tls), 1), "tls-alpn-01");
         assert_eq!(auto(&[other], 1), "http-01");
-        assert_eq!(word(&way(AcmeChallenge::Http01, &[tls], 0)), "http-01");
+        assert_eq!(type_name(&challenge_type(AcmeChallenge::Http01, &[tls], 0)), "http-01");
     }
 }

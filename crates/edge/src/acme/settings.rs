@@ -1,36 +1,35 @@
-//! For which names certificates are obtained, where, and how that is proved.
+//! Settings of ACME: which names, which authority, which challenge.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::ways;
 use crate::error::EdgeError;
-use crate::settings::ListenerSettings;
+use crate::settings::listener::ListenerSettings;
 
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
-/// Names in one certificate, as Let's Encrypt limits them.
+/// Most names in one certificate (the limit of Let's Encrypt).
 const NAMES_MAX: usize = 100;
 
-/// Certificates that the edge obtains by itself.
+/// Certificates that the edge obtains by ACME.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeSettings {
     /// The names of each certificate.
     pub certificates: Vec<AcmeNames>,
-    /// Who issues them.
+    /// The authority's directory.
     pub directory: AcmeDirectory,
-    /// Where the authority writes to, such as `mailto:web@example.net`; may be empty.
+    /// Contacts for the authority, such as `mailto:web@example.net`; may be empty.
     pub contact: Vec<String>,
-    /// Where account and certificates are kept.
+    /// Directory of account and certificates.
     pub dir: PathBuf,
-    /// Authorities (PEM) that the directory's own certificate must come from.
+    /// CA certificates (PEM) that the directory's TLS certificate must chain to.
     pub authorities: PathBuf,
-    /// How names are proved.
+    /// The challenge type.
     pub challenge: AcmeChallenge,
 }
 
-/// Names of one certificate; the first also names its file.
+/// The names of one certificate; its file is named after the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeNames(pub(crate) Vec<String>);
 
@@ -38,23 +37,23 @@ pub struct AcmeNames(pub(crate) Vec<String>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeDirectory {
     pub(crate) url: String,
-    /// Its host, and the port where that is unusual.
+    /// Host of the URL, with the port unless it is 443.
     pub(crate) authority: String,
 }
 
-/// How an authority is shown that a name leads here.
+/// How control of a name is proved to an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcmeChallenge {
-    /// What the listeners can; one after the other, when an attempt fails.
+    /// Any type that the listeners support, alternating after failures.
     Auto,
-    /// A file at port 80 (RFC 8555 §8.3).
+    /// A path on port 80 (RFC 8555 §8.3).
     Http01,
-    /// A handshake at port 443 (RFC 8737).
+    /// A TLS handshake on port 443 (RFC 8737).
     TlsAlpn01,
 }
 
 impl AcmeNames {
-    /// All of them, parted by spaces.
+    /// All names, separated by spaces.
     pub(crate) fn text(&self) -> String {
         self.0.join(" ")
     }
@@ -63,7 +62,7 @@ impl AcmeNames {
 impl FromStr for AcmeNames {
     type Err = EdgeError;
 
-    /// Names parted by spaces or commas.
+    /// Parses names separated by spaces or commas.
     fn from_str(text: &str) -> Result<Self, EdgeError> {
         let mut names: Vec<String> = Vec::new();
         for name in text.split([' ', ',']).filter(|name| !name.is_empty()) {
@@ -73,41 +72,44 @@ impl FromStr for AcmeNames {
                 names.push(name);
             }
         }
-        let wrong = |why: &str| {
-            EdgeError::new(format!("cannot obtain a certificate for `{text}`: {why}"))
-                .hint("`edge.acme_names = [\"example.net www.example.net\", \"api.example.net\"]`")
+        let why = match names.len() {
+            0 => "it contains no name",
+            1..=NAMES_MAX => return Ok(Self(names)),
+            _ => "it contains more than 100 names",
         };
-        match names.len() {
-            0 => Err(wrong("no name is in it")),
-            1..=NAMES_MAX => Ok(Self(names)),
-            _ => Err(wrong("there are more than 100 names in it")),
-        }
+        Err(EdgeError::new(format!("cannot obtain a certificate for `{text}`: {why}"))
+            .hint("`edge.acme_names = [\"example.net www.example.net\", \"api.example.net\"]`"))
     }
 }
 
 fn check_name(name: &str) -> Result<(), EdgeError> {
-    let failed = |why: &str, hint: &str| {
-        Err(EdgeError::new(format!("cannot obtain a certificate for `{name}`: {why}")).hint(hint))
+    let (why, hint) = if name.contains('*') {
+        (
+            "wildcards need a DNS challenge, which the edge does not support",
+            "list each host, or obtain it elsewhere and set `edge.tls_certificate_files`",
+        )
+    } else if name.parse::<std::net::IpAddr>().is_ok() {
+        ("it is an IP address", "use the host name that clients request")
+    } else if name.len() > 253 || !name.split('.').all(is_label) {
+        ("it is not a host name", "write it as in DNS: www.example.net")
+    } else {
+        return Ok(());
     };
-    if name.contains('*') {
-        return failed(
-            "a wildcard is proved in DNS only, which this edge does not do",
-            "name each host, or obtain it elsewhere and set `edge.tls_certificate_files`",
-        );
-    }
-    if name.parse::<std::net::IpAddr>().is_ok() {
-        return failed("it is an address", "name the host that clients ask for");
-    }
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if name.len() > 253 || !name.split('.').all(is_label) {
-        return failed("it is no host name", "write it as DNS has it: www.example.net");
-    }
-    Ok(())
+    Err(EdgeError::new(format!("cannot obtain a certificate for `{name}`: {why}")).hint(hint))
+}
+
+/// Whether a part of a name between dots is valid.
+fn is_label(label: &str) -> bool {
+    (1..=63).contains(&label.len())
+        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// Whether the listeners support http-01, and whether tls-alpn-01.
+pub(crate) fn challenge_types(listeners: &[ListenerSettings]) -> (bool, bool) {
+    let mut plain = listeners.iter().filter(|one| !one.is_tls && !one.is_h2c);
+    (plain.next().is_some(), listeners.iter().any(|one| one.is_tls))
 }
 
 impl FromStr for AcmeDirectory {
@@ -126,8 +128,10 @@ impl FromStr for AcmeDirectory {
             Some(port) => format!("{}:{port}", all.host()),
         });
         let authority = authority.ok_or_else(|| {
-            EdgeError::new(format!("cannot obtain certificates from `{text}`: it is no https URL"))
-                .hint("letsencrypt, letsencrypt-staging, or the URL of an authority's directory")
+            EdgeError::new(format!(
+                "cannot obtain certificates from `{text}`: it is not an https URL"
+            ))
+            .hint("use letsencrypt, letsencrypt-staging, or the URL of an authority's directory")
         })?;
         Ok(Self { url: url.to_owned(), authority })
     }
@@ -141,8 +145,8 @@ impl FromStr for AcmeChallenge {
             "auto" => Ok(Self::Auto),
             "http-01" => Ok(Self::Http01),
             "tls-alpn-01" => Ok(Self::TlsAlpn01),
-            _ => Err(EdgeError::new(format!("cannot prove names by `{text}`: not known"))
-                .hint("auto, http-01 or tls-alpn-01")),
+            _ => Err(EdgeError::new(format!("unknown ACME challenge `{text}`"))
+                .hint("use auto, http-01 or tls-alpn-01")),
         }
     }
 }
@@ -158,28 +162,28 @@ impl fmt::Display for AcmeChallenge {
 }
 
 impl AcmeSettings {
-    /// The directory of this authority's account and certificates.
+    /// The directory of account and certificates for this authority.
     pub(crate) fn authority_dir(&self) -> PathBuf {
         self.dir.join(self.directory.authority.replace([':', '[', ']'], "_"))
     }
 
-    /// The file of a certificate and its key.
+    /// The file with a certificate and its key.
     pub(crate) fn file(&self, names: &AcmeNames) -> PathBuf {
         self.authority_dir().join(format!("{}.pem", names.0[0]))
     }
 
-    /// The files of all of them; not all need be there.
+    /// The files of all certificates; they may not exist yet.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.certificates.iter().map(|names| self.file(names)).collect()
     }
 
-    /// Where the account's key is.
+    /// The file with the account's key.
     pub(crate) fn account_file(&self) -> PathBuf {
         self.authority_dir().join(Path::new("account.json"))
     }
 
     pub(crate) fn check(&self, listeners: &[ListenerSettings]) -> Result<(), EdgeError> {
-        let (by_http, by_tls) = ways(listeners);
+        let (by_http, by_tls) = challenge_types(listeners);
         let missing = match self.challenge {
             AcmeChallenge::Http01 if !by_http => Some(("http-01", "0.0.0.0:80", "edge.listen")),
             AcmeChallenge::TlsAlpn01 if !by_tls => {
@@ -190,19 +194,23 @@ impl AcmeSettings {
             }
             _ => None,
         };
-        if let Some((way, address, key)) = missing {
+        if let Some((challenge, address, key)) = missing {
             return Err(EdgeError::new(format!(
-                "cannot obtain certificates by {way}: no listener can be asked so"
+                "cannot obtain certificates by {challenge}: no listener supports it"
             ))
-            .hint(format!("`{key} = [\"{address}\"]`, which the authority must reach")));
+            .hint(format!(
+                "set `{key} = [\"{address}\"]`; the authority must be able to reach it"
+            )));
         }
         for (at, names) in self.certificates.iter().enumerate() {
             if self.certificates[..at].iter().any(|other| other.0[0] == names.0[0]) {
                 return Err(EdgeError::new(format!(
-                    "cannot obtain two certificates whose first name is `{}`",
+                    "cannot obtain two certificates with the first name `{}`",
                     names.0[0]
                 ))
-                .hint("the first name is that of the file: join them, or begin with another"));
+                .hint(
+                    "the file is named after the first name: merge them, or put another name first",
+                ));
             }
         }
         if let Some(wrong) = self.contact.iter().find(|contact| !contact.starts_with("mailto:")) {
@@ -219,37 +227,43 @@ mod tests {
 
     use super::*;
 
+    fn parse(text: &str) -> Result<AcmeNames, String> {
+        text.parse().map_err(|error: EdgeError| error.to_string())
+    }
+
+    fn authority(text: &str) -> Result<String, EdgeError> {
+        text.parse::<AcmeDirectory>().map(|one| one.authority)
+    }
+
     #[test]
-    fn names_that_cannot_be_proved_are_refused_with_what_to_do() {
-        let message = |text: &str| text.parse::<AcmeNames>().map_err(|error| error.to_string());
-        let names = message("Example.net  www.example.net,example.net").expect("two names");
+    fn names_that_cannot_be_validated_are_refused_with_a_hint() {
+        let names = parse("Example.net  www.example.net,example.net").expect("two names");
         assert_eq!(names.0, ["example.net", "www.example.net"]);
         expect![[r#"
-            cannot obtain a certificate for `*.example.net`: a wildcard is proved in DNS only, which this edge does not do
-            hint: name each host, or obtain it elsewhere and set `edge.tls_certificate_files`"#]]
-        .assert_eq(&message("a.example *.example.net").expect_err("a wildcard"));
+            cannot obtain a certificate for `*.example.net`: wildcards need a DNS challenge, which the edge does not support
+            hint: list each host, or obtain it elsewhere and set `edge.tls_certificate_files`"#]]
+        .assert_eq(&parse("a.example *.example.net").expect_err("a wildcard"));
         for (text, why) in [
-            ("192.0.2.1", "it is an address"),
-            ("a_b.example", "it is no host name"),
-            ("a..example", "it is no host name"),
-            ("../etc/passwd", "it is no host name"),
-            (" ", "no name is in it"),
+            ("192.0.2.1", "it is an IP address"),
+            ("a_b.example", "it is not a host name"),
+            ("a..example", "it is not a host name"),
+            ("../etc/passwd", "it is not a host name"),
+            (" ", "it contains no name"),
         ] {
-            let told = message(text).expect_err(text);
-            assert!(told.contains(why), "{told}");
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(why), "{error}");
         }
     }
 
     #[test]
-    fn a_directory_is_a_word_or_a_url() {
-        let authority = |text: &str| text.parse::<AcmeDirectory>().map(|one| one.authority);
+    fn a_directory_is_a_known_name_or_a_url() {
         assert_eq!(authority("letsencrypt").expect("known"), "acme-v02.api.letsencrypt.org");
         let staging = authority("letsencrypt-staging").expect("known");
         assert_eq!(staging, "acme-staging-v02.api.letsencrypt.org");
         assert_eq!(authority("https://ca.internal:14000/dir").expect("a URL"), "ca.internal:14000");
         for wrong in ["http://ca.internal/dir", "ca.internal", ""] {
-            let told = authority(wrong).expect_err(wrong).to_string();
-            assert!(told.contains("it is no https URL"), "{told}");
+            let error = authority(wrong).expect_err(wrong).to_string();
+            assert!(error.contains("it is not an https URL"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates from a real authority: Pebble, Let's Encrypt's own for tests, which asks back at the edge's listeners.
+//! Certificates from Pebble, Let's Encrypt's test authority, which validates at the listeners.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +10,10 @@ use weir_tables::Micros;
 
 use crate::lab::{Lab, backend, nobody, settings, wait_until};
 
-/// A name that DNS does not know.
+/// A name that does not exist in DNS.
 const NOWHERE: &str = "nowhere.example";
 
-/// DNS (RFC 1035) in which every name but one leads to 127.0.0.1.
+/// A DNS server (RFC 1035) where every name but [`NOWHERE`] is 127.0.0.1.
 fn name_server() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("it is bound");
@@ -48,27 +48,27 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// A running Pebble, and what an edge needs to ask it.
-struct Authority {
+/// A running Pebble.
+struct PebbleServer {
     dir: tempfile::TempDir,
     child: Option<Child>,
     names: SocketAddr,
-    asked: SocketAddr,
+    directory: SocketAddr,
     managed: SocketAddr,
-    /// Where it looks for proofs, which the edge must listen on.
+    /// Where Pebble validates; the edge must listen there.
     http: SocketAddr,
     tls: SocketAddr,
 }
 
-impl Authority {
+impl PebbleServer {
     fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("it can");
         std::fs::write(dir.path().join("ca.pem"), made.cert.pem()).expect("room");
         std::fs::write(dir.path().join("ca.key"), made.signing_key.serialize_pem()).expect("room");
-        let [asked, managed, http, tls] = std::array::from_fn(|_| nobody());
+        let [directory, managed, http, tls] = std::array::from_fn(|_| nobody());
         let mut authority =
-            Self { dir, child: None, names: name_server(), asked, managed, http, tls };
+            Self { dir, child: None, names: name_server(), directory, managed, http, tls };
         authority.run();
         authority
     }
@@ -82,7 +82,7 @@ impl Authority {
             r#"{{"pebble": {{"listenAddress": "{}", "managementListenAddress": "{}", "certificate": "{}",
             "privateKey": "{}", "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "",
             "externalAccountBindingRequired": false}}}}"#,
-            self.asked,
+            self.directory,
             self.managed,
             self.path("ca.pem").display(),
             self.path("ca.key").display(),
@@ -112,7 +112,7 @@ impl Authority {
         }
     }
 
-    /// The certificate that all of its own come from.
+    /// The root of the issued certificates.
     fn root(&self) -> PathBuf {
         let path = self.path("root.pem");
         let output = Command::new("curl")
@@ -126,13 +126,10 @@ impl Authority {
         path
     }
 
-    /// Settings with both kinds of listeners where this authority looks for them.
+    /// Settings with both kinds of listeners at the ports where Pebble validates.
     fn settings(&self, names: &[&str], challenge: &str) -> Settings {
         let app = backend(|asked| asked.ok("app"));
-        let listener = |address: SocketAddr, is_tls| {
-            ListenerSettings::parse(&address.to_string(), is_tls, 128).expect("an address")
-        };
-        let directory = format!("https://localhost:{}/dir", self.asked.port());
+        let directory = format!("https://localhost:{}/dir", self.directory.port());
         Settings {
             listeners: vec![listener(self.http, false), listener(self.tls, true)],
             acme: Some(AcmeSettings {
@@ -141,13 +138,13 @@ impl Authority {
                 contact: vec!["mailto:web@a.example".into()],
                 dir: self.path("acme"),
                 authorities: self.path("ca.pem"),
-                challenge: challenge.parse().expect("a way"),
+                challenge: challenge.parse().expect("a challenge"),
             }),
             ..settings(&[app])
         }
     }
 
-    /// What curl, trusting `root`, gets over TLS.
+    /// The response that curl gets over TLS if it trusts `root`.
     fn curl(&self, name: &str, root: &Path) -> String {
         let port = self.tls.port();
         let output = Command::new("curl")
@@ -161,7 +158,7 @@ impl Authority {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.path("acme").join(format!("localhost_{}", self.asked.port())).join(name)
+        self.path("acme").join(format!("localhost_{}", self.directory.port())).join(name)
     }
 
     fn log(&self) -> String {
@@ -169,13 +166,17 @@ impl Authority {
     }
 }
 
-impl Drop for Authority {
+impl Drop for PebbleServer {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// The state of the certificate that begins with `name`, and its failure.
+fn listener(address: SocketAddr, is_tls: bool) -> ListenerSettings {
+    ListenerSettings::parse(&address.to_string(), is_tls, 128).expect("an address")
+}
+
+/// The state and the failure of the certificate whose first name is `name`.
 fn state(lab: &Lab, name: &str) -> (String, String) {
     let state = lab.edge.as_ref().expect("it runs").state();
     let one = state.certificates.iter().find(|one| one.names.starts_with(name));
@@ -192,21 +193,20 @@ fn wait_for_valid(lab: &Lab, name: &str) {
 }
 
 #[test]
-fn certificates_of_several_names_are_obtained_by_either_way_and_served_again_without_the_authority()
-{
-    for way in ["http-01", "tls-alpn-01"] {
-        let mut authority = Authority::start();
+fn certificates_are_obtained_by_either_challenge_and_served_later_without_the_authority() {
+    for challenge in ["http-01", "tls-alpn-01"] {
+        let mut authority = PebbleServer::start();
         let root = authority.root();
-        let settings = authority.settings(&["a.example B.example", "c.example"], way);
+        let settings = authority.settings(&["a.example B.example", "c.example"], challenge);
         let lab = Lab::start(settings.clone());
         wait_for_valid(&lab, "a.example");
         wait_for_valid(&lab, "c.example");
         for name in ["a.example", "b.example", "c.example"] {
-            assert_eq!(authority.curl(name, &root), "app", "{way} {name}");
+            assert_eq!(authority.curl(name, &root), "app", "{challenge} {name}");
         }
-        assert_eq!(authority.curl("d.example", &root), "", "{way}");
+        assert_eq!(authority.curl("d.example", &root), "", "{challenge}");
         let log = authority.log();
-        assert_eq!(log.contains("validate w/ HTTP"), way == "http-01", "{log}");
+        assert_eq!(log.contains("validate w/ HTTP"), challenge == "http-01", "{log}");
         let rows = lab.rows("edge_certificate", 4);
         let last = rows.last().expect("four rows");
         assert_eq!((&*last["state"], &*last["failures"]), ("valid", "0"), "{last:#?}");
@@ -215,20 +215,20 @@ fn certificates_of_several_names_are_obtained_by_either_way_and_served_again_wit
             let metadata = std::fs::metadata(authority.file(file)).expect(file);
             assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{file}");
         }
-        // What a proof was asked for is answered no more, and other paths of that kind are the backend's.
+        // Finished challenges get no response from the edge; such paths go to the backend again.
         let http = lab.get("/.well-known/acme-challenge/x");
         assert!(http.ends_with("app"), "{http}");
         drop(lab);
         authority.stop();
         let again = Lab::start(settings);
-        assert_eq!(authority.curl("b.example", &root), "app", "{way} from disk");
+        assert_eq!(authority.curl("b.example", &root), "app", "{challenge} from disk");
         assert_eq!(state(&again, "a.example").0, "valid");
     }
 }
 
 #[test]
-fn a_renewal_that_fails_leaves_what_is_served_and_works_when_the_authority_is_back() {
-    let mut authority = Authority::start();
+fn a_failed_renewal_keeps_the_certificate_and_succeeds_when_the_authority_is_back() {
+    let mut authority = PebbleServer::start();
     let root = authority.root();
     let settings = authority.settings(&["a.example"], "auto");
     let lab = Lab::start(settings.clone());
@@ -242,12 +242,12 @@ fn a_renewal_that_fails_leaves_what_is_served_and_works_when_the_authority_is_ba
     wait_until("a failure", || !state(&lab, "a.example").1.is_empty());
     let (now, failure) = state(&lab, "a.example");
     assert_eq!(now, "due");
-    assert!(failure.contains("cannot ask `https://localhost:"), "{failure}");
+    assert!(failure.contains("cannot reach `https://localhost:"), "{failure}");
     assert_eq!(authority.curl("a.example", &root), "app", "the old one is served");
     let rows = lab.rows("edge_certificate", 3);
     let last = rows.last().expect("three rows");
     assert_eq!((&*last["state"], &*last["failures"]), ("due", "1"), "{last:#?}");
-    // It begins anew: it knows neither the account nor its own root of before.
+    // It restarts without the account, and with a new root.
     authority.run();
     assert_eq!(edge.change(&settings).expect("the same settings"), [""; 0]);
     let root = authority.root();
@@ -258,8 +258,8 @@ fn a_renewal_that_fails_leaves_what_is_served_and_works_when_the_authority_is_ba
 }
 
 #[test]
-fn a_name_that_does_not_lead_here_is_named_and_keeps_no_other_waiting() {
-    let authority = Authority::start();
+fn a_name_that_points_elsewhere_is_reported_and_delays_no_other() {
+    let authority = PebbleServer::start();
     let root = authority.root();
     let both = format!("a.example {NOWHERE}");
     let lab = Lab::start(authority.settings(&[&both, "c.example"], "auto"));

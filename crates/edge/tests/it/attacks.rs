@@ -1,13 +1,14 @@
-//! Request smuggling: what two servers could read in two ways must never reach a backend as it came.
+//! Request smuggling: a request that two servers could read in two ways must not reach a backend
+//! unchanged.
 //!
-//! The cases are those that Watchfire (2005), Kettle (*HTTP Desync Attacks*, 2019) and RFC 9112 §11.2 name, made again here.
+//! The cases come from Watchfire (2005), Kettle (*HTTP Desync Attacks*, 2019) and RFC 9112 §11.2.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
 use crate::lab::{Lab, backend, read_all, settings};
 
-/// Sends `text` and a whole request after it; what came back, and the request lines that the backend saw.
+/// Sends `text`; returns the response and the request lines that the backend saw.
 fn attack(text: &str) -> (String, Vec<String>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
@@ -40,7 +41,7 @@ fn attack(text: &str) -> (String, Vec<String>) {
     let lab = Lab::start(settings(&[app]));
     let mut stream = lab.connect();
     stream.write_all(text.as_bytes()).expect("it is open");
-    // Who has said `close` waits for the answer; the end of the others ends what they wait for.
+    // Without `close`, end our side, so that the edge does not wait for more.
     if !text.contains("close\r\n") {
         let _ = stream.shutdown(std::net::Shutdown::Write);
     }
@@ -97,7 +98,7 @@ fn what_is_ambiguous_is_refused_and_reaches_no_backend() {
 
 #[test]
 fn transfer_encoding_wins_over_length_and_only_one_is_passed_on() {
-    // CL.TE and TE.CL: hyper reads by chunks; what follows them is a request of its own and not a part of the body.
+    // CL.TE and TE.CL: hyper reads by chunks; the bytes after them are a separate request.
     for order in [
         "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n",

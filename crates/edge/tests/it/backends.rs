@@ -1,4 +1,4 @@
-//! A real nginx behind the edge: HTTP/1.1 and HTTP/2, with TLS, with certificates on both sides, without; pools by route.
+//! A real nginx as backend: HTTP/1.1 and HTTP/2, plain, TLS and mutual TLS; pools by route.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -9,23 +9,23 @@ use weir_edge::{BackendSettings, CertificateFiles, RouteSettings, Settings};
 
 use crate::lab::{Lab, backend, settings, wait_until};
 
-/// An authority, a certificate of `localhost`, one of a client.
-struct Papers {
+/// A CA, with a server certificate for `localhost` and a client certificate.
+struct CertificateSet {
     authority: std::path::PathBuf,
     server: CertificateFiles,
     client: CertificateFiles,
 }
 
-fn papers(dir: &Path, prefix: &str) -> Papers {
+fn papers(dir: &Path, prefix: &str) -> CertificateSet {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
-    // Another name than rcgen's usual one: what has the name of its authority looks like signed by itself.
+    // Not rcgen's default name: a certificate with the name of its issuer looks self-signed.
     params.distinguished_name.push(DnType::CommonName, format!("{prefix} authority"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key");
     let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
     let authority = dir.join(format!("{prefix}-ca.pem"));
     std::fs::write(&authority, issuer.pem()).expect("a directory");
-    let signed = |name: &str| {
+    let [server, client] = ["localhost", "edge.example"].map(|name| {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
         let files = CertificateFiles {
@@ -36,11 +36,11 @@ fn papers(dir: &Path, prefix: &str) -> Papers {
         std::fs::write(&files.certificate, certificate.pem()).expect("a directory");
         std::fs::write(&files.key, key.serialize_pem()).expect("a directory");
         files
-    };
-    Papers { server: signed("localhost"), client: signed("edge.example"), authority }
+    });
+    CertificateSet { server, client, authority }
 }
 
-/// An nginx that speaks differently on each port; killed when dropped.
+/// An nginx with a different protocol on each port; killed when dropped.
 struct Nginx {
     child: Child,
     ports: Vec<u16>,
@@ -53,8 +53,9 @@ impl Drop for Nginx {
     }
 }
 
-/// Ports with HTTP/1.1, h2c, TLS, HTTP/2 over TLS, and TLS that asks for a certificate. `/echo` goes on to `echo`.
-fn nginx(dir: &Path, papers: &Papers, echo: SocketAddr) -> Nginx {
+/// Starts nginx with HTTP/1.1, h2c, TLS, HTTP/2 over TLS, and mutual TLS. `/echo` is proxied to
+/// `echo`.
+fn nginx(dir: &Path, papers: &CertificateSet, echo: SocketAddr) -> Nginx {
     let held: Vec<_> =
         (0..5).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     let ports: Vec<u16> =
@@ -70,19 +71,19 @@ fn nginx(dir: &Path, papers: &Papers, echo: SocketAddr) -> Nginx {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {here}/{name};"))
         .concat();
-    let server = |port: u16, how: &str, more: &str| {
+    let servers: String = [
+        (ports[0], "", ""),
+        (ports[1], "http2", ""),
+        (ports[2], "ssl", &tls),
+        (ports[3], "ssl http2", &tls),
+        (ports[4], "ssl", &ask),
+    ]
+    .map(|(port, protocol, more)| {
         format!(
-            "server {{ listen 127.0.0.1:{port} {how}; {more} location /echo {{ proxy_pass http://{echo}; }}\n\
+            "server {{ listen 127.0.0.1:{port} {protocol}; {more} location /echo {{ proxy_pass http://{echo}; }}\n\
              location / {{ return 200 \"$server_protocol $host $http_x_forwarded_proto $ssl_client_verify $request_uri\"; }} }}\n"
         )
-    };
-    let servers = [
-        server(ports[0], "", ""),
-        server(ports[1], "http2", ""),
-        server(ports[2], "ssl", &tls),
-        server(ports[3], "ssl http2", &tls),
-        server(ports[4], "ssl", &ask),
-    ]
+    })
     .concat();
     let config = format!(
         "daemon off; master_process off; pid {here}/pid; error_log {here}/error.log;\nevents {{}}\n\
@@ -103,7 +104,7 @@ fn nginx(dir: &Path, papers: &Papers, echo: SocketAddr) -> Nginx {
     nginx
 }
 
-fn to(papers: &Papers, backends: &[&str]) -> Settings {
+fn to(papers: &CertificateSet, backends: &[&str]) -> Settings {
     let mut settings = settings(&[]);
     let parsed = backends.iter().map(|text| BackendSettings::parse(text));
     settings.backends = parsed.collect::<Result<_, _>>().expect("backends");
@@ -112,7 +113,7 @@ fn to(papers: &Papers, backends: &[&str]) -> Settings {
 }
 
 #[test]
-fn each_protocol_of_a_backend_is_spoken_and_kept() {
+fn each_backend_protocol_works_and_reuses_connections() {
     let dir = tempfile::tempdir().expect("a directory");
     let papers = papers(dir.path(), "own");
     let echo = backend(|asked| {
@@ -159,7 +160,7 @@ fn each_protocol_of_a_backend_is_spoken_and_kept() {
 }
 
 #[test]
-fn a_backend_that_is_not_who_it_should_be_gets_nothing() {
+fn a_backend_with_a_wrong_certificate_gets_no_request() {
     let dir = tempfile::tempdir().expect("a directory");
     let (own, other) = (papers(dir.path(), "own"), papers(dir.path(), "other"));
     let nginx = nginx(dir.path(), &own, "127.0.0.1:9".parse().expect("an address"));
@@ -175,43 +176,46 @@ fn a_backend_that_is_not_who_it_should_be_gets_nothing() {
         assert!(lab.get("/").starts_with("HTTP/1.1 502"), "{backend}");
         assert_eq!(lab.request()["failure"], "connect_tls", "{backend}");
     }
-    // A backend that asks for a certificate: TLS 1.3 says so only after the handshake, with its first answer.
+    // Mutual TLS without a certificate: TLS 1.3 reports it only after the handshake.
     let lab = Lab::start(to(&own, &[&format!("https://localhost:{}", p[4])]));
     assert!(!lab.get("/").starts_with("HTTP/1.1 200"));
 }
 
+fn routes(texts: &[&str]) -> Vec<RouteSettings> {
+    texts.iter().map(|text| RouteSettings::parse(text).expect("a route")).collect()
+}
+
+/// The body of the response to `HOST/PATH`.
+fn get(lab: &Lab, url: &str) -> String {
+    let (host, path) = url.split_once('/').expect("a path");
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    lab.say(&request).rsplit("\r\n").next().unwrap_or_default().to_owned()
+}
+
 #[test]
 fn routes_choose_the_pool_and_change_while_it_runs() {
-    let named = |name: &'static str| backend(move |asked| asked.ok(name)).to_string();
-    let (rest, api, files) = (named("rest"), named("api"), named("files"));
+    let [rest, api, files] =
+        ["rest", "api", "files"].map(|name| backend(move |asked| asked.ok(name)).to_string());
     let mut settings = settings(&[]);
     settings.backends = [rest.clone(), format!("api={api}"), format!("files={files}")]
         .map(|text| BackendSettings::parse(&text).expect("a backend"))
         .into();
-    let routes = |texts: &[&str]| -> Vec<RouteSettings> {
-        texts.iter().map(|text| RouteSettings::parse(text).expect("a route")).collect()
-    };
     settings.routes = routes(&["/static/=files", "*.api.example=api"]);
     let lab = Lab::start(settings.clone());
-    let of = |host: &str, path: &str| {
-        let answer =
-            lab.say(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
-        answer.rsplit("\r\n").next().unwrap_or_default().to_owned()
-    };
-    assert_eq!(of("a", "/"), "rest");
-    assert_eq!(of("v1.API.example:80", "/"), "api");
-    assert_eq!(of("v1.api.example", "/static/x"), "files");
-    assert_eq!(of("a", "/static"), "rest");
+    assert_eq!(get(&lab, "a/"), "rest");
+    assert_eq!(get(&lab, "v1.API.example:80/"), "api");
+    assert_eq!(get(&lab, "v1.api.example/static/x"), "files");
+    assert_eq!(get(&lab, "a/static"), "rest");
     settings.routes = routes(&["/static/=api", "*.api.example=files"]);
     settings.backends.remove(0);
     let lines = lab.edge.as_ref().expect("it runs").change(&settings).expect("good settings");
     assert_eq!(lines.len(), 5, "{lines:?}");
-    wait_until("the new routes", || of("v1.api.example", "/") == "files");
-    assert_eq!(of("a", "/static/x"), "api");
-    assert!(of("a", "/").starts_with("404 no backend"), "nothing is left for the rest");
+    wait_until("the new routes", || get(&lab, "v1.api.example/") == "files");
+    assert_eq!(get(&lab, "a/static/x"), "api");
+    assert!(get(&lab, "a/").starts_with("404 no backend"), "the default pool is empty");
     settings.routes.clear();
     let error = lab.edge.as_ref().expect("it runs").change(&settings).expect_err("pools unused");
-    assert!(error.to_string().contains("no route is for its pool"), "{error}");
+    assert!(error.to_string().contains("no route leads to its pool"), "{error}");
 }
 
 #[test]
@@ -223,15 +227,14 @@ fn trailers_pass_through_two_edges_with_http2_between_them() {
         );
         true
     });
-    let h2c = |mut settings: Settings| {
-        settings.listeners[0].is_h2c = true;
-        Lab::start(settings)
-    };
-    let inner = h2c(settings(&[app]));
+    let mut inner = settings(&[app]);
+    inner.listeners[0].is_h2c = true;
+    let inner = Lab::start(inner);
     let mut between = settings(&[]);
+    between.listeners[0].is_h2c = true;
     let text = format!("h2c://{}", inner.address);
     between.backends = vec![BackendSettings::parse(&text).expect("a backend")];
-    let outer = h2c(between);
+    let outer = Lab::start(between);
     let output = Command::new("curl")
         .args(["--silent", "--max-time", "20", "--http2-prior-knowledge", "--dump-header", "-"])
         .args(["--header", "TE: trailers", &format!("http://{}/x", outer.address)])

@@ -1,6 +1,6 @@
-//! Beacons: what they are answered with, and what is kept of them.
+//! Beacons: their responses and their rows.
 
-use crate::lab::{Lab, settings};
+use crate::lab::{Lab, Row, settings};
 
 fn lab() -> Lab {
     let mut settings = settings(&[]);
@@ -8,8 +8,13 @@ fn lab() -> Lab {
     Lab::start(settings)
 }
 
+/// The values of a column.
+fn values<'a>(rows: &'a [Row], column: &str) -> Vec<Option<&'a str>> {
+    rows.iter().map(|row| row.get(column).map(String::as_str)).collect()
+}
+
 #[test]
-fn a_picture_a_nothing_and_a_post_are_rows() {
+fn get_and_post_beacons_become_rows() {
     let lab = lab();
     let picture = lab.get("/ping?h=shop.example&p=/a&v=x&n=0&k=load&b=20&r=30&l=90&i=id-9");
     assert!(picture.contains("content-length: 43\r\n") && picture.contains("GIF89a"), "{picture}");
@@ -24,16 +29,14 @@ fn a_picture_a_nothing_and_a_post_are_rows() {
         "{post}"
     );
     let rows = lab.rows("beacon", 4);
-    let of = |column: &str| -> Vec<Option<&str>> {
-        rows.iter().map(|row| row.get(column).map(String::as_str)).collect()
-    };
-    assert_eq!(of("kind"), [Some("load"), Some("other"), Some("ping"), Some("end")]);
-    assert_eq!(of("sequence"), [Some("0"), Some("1"), Some("2"), Some("3")]);
-    assert_eq!(of("load_seconds"), [Some("0.09"), None, None, None]);
-    assert_eq!(of("visible_seconds"), [None, None, Some("15"), Some("16")]);
-    assert_eq!(of("client_address"), [Some("127.0.0.0"); 4]);
+    assert_eq!(values(&rows, "kind"), [Some("load"), Some("other"), Some("ping"), Some("end")]);
+    assert_eq!(values(&rows, "sequence"), [Some("0"), Some("1"), Some("2"), Some("3")]);
+    assert_eq!(values(&rows, "load_seconds"), [Some("0.09"), None, None, None]);
+    assert_eq!(values(&rows, "visible_seconds"), [None, None, Some("15"), Some("16")]);
+    assert_eq!(values(&rows, "client_address"), [Some("127.0.0.0"); 4]);
     let requests = lab.rows("request", 4);
-    let client = requests.iter().find(|row| row["tier"] == "client").expect("of the load");
+    let client =
+        requests.iter().find(|row| row["tier"] == "client").expect("a row of the page load");
     assert_eq!(
         (client["duration_seconds"].as_str(), client["request_id"].as_str()),
         ("0.03", "id-9")
@@ -45,7 +48,7 @@ fn a_picture_a_nothing_and_a_post_are_rows() {
 }
 
 #[test]
-fn the_script_is_served_beside_and_nothing_else_is() {
+fn the_script_is_served_below_the_beacon_path_and_nothing_else_is() {
     let lab = lab();
     assert!(lab.get("/ping/weir.js").ends_with(weir_edge::SCRIPT));
     assert!(lab.get("/other").starts_with("HTTP/1.1 404"));

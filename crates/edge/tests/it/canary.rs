@@ -1,4 +1,4 @@
-//! The field note about the canary: one member keeps its connections and is quicker, and must not draw the others' share.
+//! A canary that keeps its connections is faster and must not attract the other members' share.
 
 use std::io::{BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +9,18 @@ use weir_edge::BackendSettings;
 
 use crate::lab::{Lab, backend, connect, read_answer, settings, wait_until};
 
-/// What a request takes on a member; each does one at a time, as a process with one worker.
+/// Time per request; a member serves one at a time, like a process with one worker.
 const WORK: Duration = Duration::from_millis(4);
-/// What a new connection costs on top, which the canary saves.
+/// Extra time of a new connection, which the canary saves.
 const HANDSHAKE: Duration = Duration::from_millis(2);
 const CLIENTS: usize = 12;
-/// Requests of a window in which shares are counted.
+/// Requests per window in which shares are counted.
 const WINDOW: usize = 150;
 const WINDOWS: usize = 10;
-/// Short, so that what is seen is the choice among members and not their slow start.
+/// Short, so that the test measures load balancing rather than slow start.
 const SLOW_START: Duration = Duration::from_millis(400);
 
-/// A member with one worker that says its name.
+/// A member with one worker, which responds with its name.
 fn member(name: &'static str, is_keeping: bool) -> std::net::SocketAddr {
     let worker = Mutex::new(());
     backend(move |asked| {
@@ -38,8 +38,12 @@ fn member(name: &'static str, is_keeping: bool) -> std::net::SocketAddr {
     })
 }
 
+fn count(answers: &Mutex<Vec<bool>>) -> usize {
+    answers.lock().unwrap_or_else(PoisonError::into_inner).len()
+}
+
 #[test]
-fn a_canary_that_keeps_connections_draws_no_herd_and_its_share_does_not_swing() {
+fn a_canary_that_keeps_connections_gets_a_steady_share() {
     let mut settings = settings(&[member("a", false), member("b", false), member("c", false)]);
     settings.upstream.slow_start = SLOW_START;
     let lab = Lab::start(settings.clone());
@@ -61,24 +65,26 @@ fn a_canary_that_keeps_connections_draws_no_herd_and_its_share_does_not_swing() 
             })
         })
         .collect();
-    let count = || answers.lock().unwrap_or_else(PoisonError::into_inner).len();
-    wait_until("the members are warm", || count() >= WINDOW);
+    wait_until("warm members", || count(&answers) >= WINDOW);
     let canary = member("canary", true).to_string();
     settings.backends.push(BackendSettings::parse(&canary).expect("an address"));
     lab.edge.as_ref().expect("it runs").change(&settings).expect("good settings");
-    let joined = count();
-    wait_until("the canary has been there for long", || count() >= joined + WINDOW * WINDOWS);
+    let joined = count(&answers);
+    wait_until("enough requests after the canary joined", || {
+        count(&answers) >= joined + WINDOW * WINDOWS
+    });
     is_over.store(true, Ordering::Relaxed);
     for client in clients {
         client.join().expect("no request failed");
     }
     let answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
-    let canary_of = |window: &[bool]| window.iter().filter(|is_canary| **is_canary).count();
-    let shares: Vec<usize> = answers[joined..].chunks_exact(WINDOW).map(canary_of).collect();
+    let windows = answers[joined..].chunks_exact(WINDOW);
+    let shares: Vec<usize> =
+        windows.map(|window| window.iter().filter(|is_canary| **is_canary).count()).collect();
     println!("the canary's requests of each {WINDOW}: {shares:?}");
-    // A quarter is its share by number, 6 of 18 parts by what it can do.
+    // Its share is a quarter by count, and 6 of 18 by capacity.
     let most = *shares.iter().max().expect("windows");
-    assert!(most <= WINDOW / 2, "it drew {most} of {WINDOW}: {shares:?}");
+    assert!(most <= WINDOW / 2, "it got {most} of {WINDOW}: {shares:?}");
     let settled = &shares[shares.len() / 2..];
     let (least, most) = (settled.iter().min().expect("some"), settled.iter().max().expect("some"));
     assert!(*least >= WINDOW / 10, "its share swings: {shares:?}");

@@ -1,4 +1,4 @@
-//! Changes while requests are under way: nothing is refused, nothing breaks.
+//! Changes under load: no request is refused or broken.
 
 use std::io::{BufReader, Write};
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weir_edge::{BackendSettings, Inherited, Limits, ListenerSettings, Settings};
+use weir_edge::{BackendSettings, InheritedState, Limits, ListenerSettings, Settings};
 
 use crate::lab::{Lab, backend, connect, nobody, read_answer, settings, wait_until};
 
@@ -61,7 +61,7 @@ fn backends_and_listeners_change_under_load_without_a_lost_request() {
 }
 
 #[test]
-fn wrong_changes_change_nothing() {
+fn an_invalid_change_has_no_effect() {
     let app = backend(|asked| asked.ok("x"));
     let lab = Lab::start(settings(&[app]));
     let edge = lab.edge.as_ref().expect("it runs");
@@ -80,7 +80,7 @@ fn wrong_changes_change_nothing() {
 }
 
 #[test]
-fn the_end_waits_for_requests_and_hands_over_every_row() {
+fn shutdown_waits_for_requests_and_delivers_every_row() {
     let app = backend(|asked| {
         std::thread::park_timeout(Duration::from_millis(500));
         asked.ok("late")
@@ -96,16 +96,16 @@ fn the_end_waits_for_requests_and_hands_over_every_row() {
     assert_eq!(lab.rows("edge_listener", 1).last().expect("one")["requests_total"], "1");
 }
 
-/// Clients that send one request after the other until told; every second one on a connection of its own each time.
-struct Load {
+/// Clients that send requests until stopped; every second one opens a connection per request.
+struct ClientLoad {
     is_over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<u64>>,
 }
 
-impl Load {
+impl ClientLoad {
     fn start(address: SocketAddr) -> Self {
         let is_over = Arc::<AtomicBool>::default();
-        let client = |at: usize| {
+        let clients = (0..4_usize).map(|at| {
             let is_over = Arc::clone(&is_over);
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(connect(address));
@@ -122,12 +122,12 @@ impl Load {
                 }
                 count
             })
-        };
-        let clients = (0..4).map(client).collect();
+        });
+        let clients = clients.collect();
         Self { is_over, clients }
     }
 
-    /// How many requests there were; none failed.
+    /// Stops the clients; returns the number of requests, all successful.
     fn end(self) -> usize {
         self.is_over.store(true, Ordering::Relaxed);
         let counts = self.clients.into_iter().map(|one| one.join().expect("no request failed"));
@@ -135,26 +135,31 @@ impl Load {
     }
 }
 
+fn requests_of(lab: &Lab) -> u64 {
+    lab.edge.as_ref().expect("it runs").state().listeners[0].requests
+}
+
 #[test]
 fn another_edge_takes_the_sockets_and_no_client_notices() {
     let app = backend(|asked| asked.ok("x"));
-    let with_threads = |threads| Settings { threads, ..settings(&[app]) };
-    let mut lab = Lab::start(with_threads(3));
-    let load = Load::start(lab.address);
-    let requests_of = |lab: &Lab| lab.edge.as_ref().expect("it runs").state().listeners[0].requests;
+    let mut settings = Settings { threads: 3, ..settings(&[app]) };
+    let mut lab = Lab::start(settings.clone());
+    let load = ClientLoad::start(lab.address);
     let mut before = Vec::new();
-    // With fewer threads than sockets, and with more.
+    // Fewer threads than sockets, then more.
     for threads in [1, 4] {
         wait_until("requests", || requests_of(&lab) > 100);
+        settings.threads = threads;
         let old = lab.edge.take().expect("it runs");
-        let inherited = Inherited { sockets: old.sockets().expect("copies"), learnt: old.learnt() };
+        let inherited =
+            InheritedState { sockets: old.sockets().expect("copies"), learnt: old.learnt() };
         assert_eq!(inherited.learnt.backends[0].backend, app.to_string());
         assert!(!inherited.learnt.backends[0].latency.is_zero());
-        let new = Lab::start_with(with_threads(threads), inherited);
+        let new = Lab::start_with(settings.clone(), inherited);
         assert_eq!(new.address, lab.address);
         let began = Instant::now();
         old.leave();
-        assert!(began.elapsed() < Duration::from_secs(9), "connections were waited for in vain");
+        assert!(began.elapsed() < Duration::from_secs(9), "it waited for idle connections");
         before.extend(std::mem::replace(&mut lab, new).rows("request", 1));
     }
     wait_until("requests", || requests_of(&lab) > 100);
@@ -170,7 +175,7 @@ fn a_listener_with_other_settings_keeps_its_sockets_and_its_totals() {
     let mut settings = settings(&[app]);
     let lab = Lab::start(settings.clone());
     let edge = lab.edge.as_ref().expect("it runs");
-    let load = Load::start(lab.address);
+    let load = ClientLoad::start(lab.address);
     for backlog in 1..=40 {
         settings.listeners[0].backlog = 128 + backlog;
         edge.change(&settings).expect("good settings");
@@ -190,8 +195,8 @@ fn keep_alive_is_set_for_one_listener_and_changes_while_connections_idle() {
     let mut reader = BufReader::new(lab.connect());
     reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
     assert!(read_answer(&mut reader).ends_with('x'));
-    let asked = settings.listeners[0].address;
-    let listener_idle = vec![(asked, Duration::from_secs(1))];
+    let configured = settings.listeners[0].address;
+    let listener_idle = vec![(configured, Duration::from_secs(1))];
     settings.limits = Limits { listener_idle, ..settings.limits };
     settings.pool_idle = vec![(String::new(), Duration::from_millis(1500))];
     edge.change(&settings).expect("good settings");
@@ -210,7 +215,7 @@ fn keep_alive_is_set_for_one_listener_and_changes_while_connections_idle() {
 }
 
 #[test]
-fn what_was_learnt_is_taken_with_connections_opened_beforehand() {
+fn learnt_state_is_adopted_and_connections_are_opened_ahead() {
     let app = backend(|asked| asked.ok("x"));
     let one = Lab::start(settings(&[app]));
     assert!(one.get("/").ends_with('x'));

@@ -1,4 +1,4 @@
-//! Backends that fail in every way: what the client gets, whether another backend was asked, and the reason in the row.
+//! Failing backends: the response, whether another backend was tried, and the failure in the row.
 
 use std::io::{BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use weir_edge::{BackendSettings, CheckKind, CheckSettings, Settings};
 
-use crate::lab::{Asked, Lab, Row, backend, nobody, read_answer, settings, wait_until};
+use crate::lab::{BackendRequest, Lab, Row, backend, nobody, read_answer, settings, wait_until};
 
 fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
-/// One request to one backend that does `what`; status, and the row.
-fn one(what: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static) -> (String, Row) {
+/// Sends a request to a backend that does `what`; returns the response and the row.
+fn one(what: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static) -> (String, Row) {
     let mut settings = settings(&[backend(what)]);
     settings.upstream.answer = Duration::from_secs(1);
     let lab = Lab::start(settings);
@@ -57,7 +57,7 @@ fn each_failure_has_its_reason() {
 }
 
 #[test]
-fn a_reset_in_the_middle_of_a_body_is_told() {
+fn a_reset_within_a_body_is_recorded() {
     let (_, row) = one(|asked| {
         asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
         let linger =
@@ -69,7 +69,7 @@ fn a_reset_in_the_middle_of_a_body_is_told() {
 }
 
 #[test]
-fn a_request_that_nobody_takes_is_told_and_not_lost() {
+fn a_request_that_no_backend_accepts_is_recorded() {
     let lab = Lab::start(settings(&[nobody()]));
     assert_eq!(status(&lab.get("/")), "502");
     let row = lab.request();
@@ -98,7 +98,7 @@ fn a_dead_backend_costs_no_request_and_gets_no_more() {
 }
 
 #[test]
-fn what_may_not_be_repeated_is_not() {
+fn a_request_with_a_body_is_not_repeated() {
     let bad = backend(|_| false);
     let lab = Lab::start(settings(&[bad, bad_twin()]));
     let answer =
@@ -112,7 +112,7 @@ fn bad_twin() -> SocketAddr {
 }
 
 #[test]
-fn a_backend_that_hangs_is_out_and_its_requests_go_elsewhere() {
+fn a_hung_backend_is_ejected_and_its_requests_go_elsewhere() {
     let is_hung = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_hung);
     let hung = backend(move |asked| {
@@ -122,8 +122,8 @@ fn a_backend_that_hangs_is_out_and_its_requests_go_elsewhere() {
         }
         asked.ok("x")
     });
-    let well = || backend(|asked| asked.ok("y"));
-    let lab = Lab::start(settings(&[hung, well(), well(), well()]));
+    let [one, two, three] = [(); 3].map(|()| backend(|asked| asked.ok("y")));
+    let lab = Lab::start(settings(&[hung, one, two, three]));
     let address = lab.address;
     let clients: Vec<_> = (0..8)
         .map(|_| {
@@ -151,7 +151,7 @@ fn a_backend_that_hangs_is_out_and_its_requests_go_elsewhere() {
     let answers: Vec<_> =
         clients.into_iter().flat_map(|one| one.join().expect("no panic")).collect();
     let failed = answers.iter().filter(|(status, _)| status != "200").count();
-    // The time-out for an answer is 60 s: nobody waited for that.
+    // Far below the response timeout of 60 s.
     let slowest = answers.iter().map(|(_, took)| *took).max().expect("there were some");
     assert_eq!(failed, 0, "of {}", answers.len());
     assert!(slowest < Duration::from_secs(20), "{slowest:?}");
@@ -163,7 +163,7 @@ fn a_backend_that_hangs_is_out_and_its_requests_go_elsewhere() {
 }
 
 #[test]
-fn a_client_that_leaves_is_told_from_a_backend_that_fails() {
+fn a_client_that_leaves_is_not_a_backend_failure() {
     let app = backend(|asked| {
         let _ = asked.stream.read(&mut [0]);
         false
@@ -182,7 +182,7 @@ fn a_client_that_leaves_is_told_from_a_backend_that_fails() {
 
 #[test]
 fn the_idle_mismatch_costs_no_answer_and_is_learnt() {
-    // A backend that closes idle connections after 600 ms, as those with a time-out below the balancer's do.
+    // The backend closes idle connections after 600 ms, before the load balancer does.
     let app = backend(|asked| {
         asked.ok("x");
         let stream = asked.stream.get_ref();
@@ -214,14 +214,17 @@ fn a_backend_that_fails_its_checks_gets_nothing_until_it_passes() {
         }
         asked.ok("ill")
     });
-    let well = || backend(|asked| asked.ok("well"));
-    let mut settings = settings(&[ill, well(), well()]);
+    let mut settings = settings(&[ill, healthy(), healthy()]);
     settings.check = check(CheckKind::Ask("/health".into()));
-    gets_nothing_until_well(settings, &is_ill);
+    gets_nothing_until_healthy(settings, &is_ill);
 }
 
-/// The backend that answers `ill` gets nothing while its checks fail, and requests when it is well.
-fn gets_nothing_until_well(settings: Settings, is_ill: &AtomicBool) {
+fn healthy() -> SocketAddr {
+    backend(|asked| asked.ok("well"))
+}
+
+/// Checks that the backend `ill` gets requests only after its checks pass.
+fn gets_nothing_until_healthy(settings: Settings, is_ill: &AtomicBool) {
     let lab = Lab::start(settings);
     wait_until("the failed check", || {
         lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "check_failed")
@@ -233,14 +236,14 @@ fn gets_nothing_until_well(settings: Settings, is_ill: &AtomicBool) {
     wait_until("its return", || lab.get("/").ends_with("ill"));
 }
 
-/// A check every 0.1 s.
+/// Settings of a check every 0.1 s.
 fn check(kind: CheckKind) -> Option<CheckSettings> {
     let (every, within) = (Duration::from_millis(100), Duration::from_secs(5));
     Some(CheckSettings { kind, every, within, rise: 2, fall: 2 })
 }
 
 #[test]
-fn a_backend_whose_digest_says_no_gets_nothing() {
+fn a_backend_whose_health_body_reports_a_failure_gets_nothing() {
     let is_ill = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&is_ill);
     let ill = backend(move |asked| {
@@ -257,23 +260,22 @@ fn a_backend_whose_digest_says_no_gets_nothing() {
         ));
         true
     });
-    let well = || backend(|asked| asked.ok("well"));
-    let mut settings = settings(&[ill, well(), well()]);
+    let mut settings = settings(&[ill, healthy(), healthy()]);
     settings.check = check(CheckKind::Ask("/health".into()));
-    gets_nothing_until_well(settings, &is_ill);
+    gets_nothing_until_healthy(settings, &is_ill);
 }
 
 #[test]
-fn a_check_that_only_connects_asks_for_nothing() {
+fn a_connect_check_sends_no_request() {
     let was_asked = Arc::new(AtomicBool::new(false));
-    let well = || {
+    let [one, two] = [(); 2].map(|()| {
         let flag = Arc::clone(&was_asked);
         backend(move |asked| {
             flag.fetch_or(asked.head.contains("weir-edge-check"), Ordering::Relaxed);
             asked.ok("well")
         })
-    };
-    let mut settings = settings(&[nobody(), well(), well()]);
+    });
+    let mut settings = settings(&[nobody(), one, two]);
     settings.check = check(CheckKind::parse("connect").expect("it is one"));
     let lab = Lab::start(settings);
     wait_until("the failed check", || {
@@ -289,7 +291,7 @@ fn a_check_that_only_connects_asks_for_nothing() {
 }
 
 #[test]
-fn who_waits_for_a_place_has_the_time_in_the_row() {
+fn the_row_of_a_queued_request_has_its_wait() {
     let is_open = Arc::new(AtomicBool::new(false));
     let gate = Arc::clone(&is_open);
     let app = backend(move |asked| {
@@ -302,15 +304,18 @@ fn who_waits_for_a_place_has_the_time_in_the_row() {
     settings.upstream.queue_wait = Duration::from_secs(60);
     let lab = Lab::start(settings);
     let (address, gate) = (lab.address, Arc::clone(&is_open));
-    let get = move || {
-        let mut reader = BufReader::new(crate::lab::connect(address));
-        reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
-        let status = status(&read_answer(&mut reader)).to_owned();
-        // The first answer is that of the one for whom there was no room in the queue.
-        gate.store(true, Ordering::Relaxed);
-        status
-    };
-    let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(get.clone())).collect();
+    let threads = [(); 3].map(|()| {
+        let gate = Arc::clone(&gate);
+        std::thread::spawn(move || {
+            let mut reader = BufReader::new(crate::lab::connect(address));
+            let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+            reader.get_mut().write_all(request).expect("it is open");
+            let status = status(&read_answer(&mut reader)).to_owned();
+            // The first response goes to the request that found the queue full.
+            gate.store(true, Ordering::Relaxed);
+            status
+        })
+    });
     let mut answers: Vec<_> =
         threads.into_iter().map(|one| one.join().expect("no panic")).collect();
     answers.sort();
@@ -318,25 +323,25 @@ fn who_waits_for_a_place_has_the_time_in_the_row() {
     let rows = lab.rows("request", 3);
     let refused = rows.iter().find(|row| row.contains_key("failure")).expect("one");
     assert_eq!(refused["failure"], "queue_full");
-    let is_queued = |row: &&Row| {
-        let text = row.get("queue_seconds");
-        text.is_some_and(|text| text.parse::<f64>().expect("a number") > 0.0)
-    };
-    assert_eq!(rows.iter().filter(is_queued).count(), 1, "{rows:#?}");
+    let waits = rows.iter().filter_map(|row| row.get("queue_seconds"));
+    let queued = waits.filter(|text| text.parse::<f64>().expect("a number") > 0.0);
+    assert_eq!(queued.count(), 1, "{rows:#?}");
+}
+
+/// Settings of zone `a` with a backend there and one in zone `b`.
+fn zoned([near, far]: [SocketAddr; 2]) -> Settings {
+    let texts = [format!("{near}@a"), format!("{far}@b")];
+    let backends = texts.iter().map(|text| BackendSettings::parse(text).expect("an address"));
+    Settings { backends: backends.collect(), zone: Some("a".into()), ..settings(&[]) }
 }
 
 #[test]
-fn a_zone_that_is_lost_costs_no_request() {
+fn a_zone_without_backends_costs_no_request() {
     let (near, far) = (backend(|asked| asked.ok("near")), backend(|asked| asked.ok("far")));
-    let zoned = |near: SocketAddr| {
-        let texts = [format!("{near}@a"), format!("{far}@b")];
-        let backends = texts.iter().map(|text| BackendSettings::parse(text).expect("an address"));
-        Settings { backends: backends.collect(), zone: Some("a".into()), ..settings(&[]) }
-    };
-    let lab = Lab::start(zoned(near));
+    let lab = Lab::start(zoned([near, far]));
     assert!((0..20).all(|_| lab.get("/").ends_with("near")));
-    // The zone's backend is gone: its requests go to the other zone, the first of them after a try.
-    let lost = Lab::start(zoned(nobody()));
+    // The zone's backend is down: requests go to the other zone, the first one after a try.
+    let lost = Lab::start(zoned([nobody(), far]));
     assert!((0..20).all(|_| lost.get("/").ends_with("far")));
     let rows = lost.end("request");
     assert_eq!(rows.len(), 20);

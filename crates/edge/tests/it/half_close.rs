@@ -1,4 +1,4 @@
-//! One side says that it will send no more (tcp(7), `shutdown`), and still listens: what it asked for is answered.
+//! Half-closed connections (tcp(7), `shutdown`): a side that sends no more still gets its response.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,7 +10,7 @@ fn pause(milliseconds: u64) {
     std::thread::park_timeout(Duration::from_millis(milliseconds));
 }
 
-/// Sends `text`, closes that side, and reads until the edge closes the other.
+/// Sends `text`, closes the sending side, and reads until the edge closes the other.
 fn ask_and_close(lab: &Lab, text: &str) -> String {
     let mut stream = lab.connect();
     stream.write_all(text.as_bytes()).expect("the edge reads");
@@ -55,7 +55,7 @@ fn all_requests_before_the_end_are_answered_in_order() {
 }
 
 #[test]
-fn a_whole_body_is_passed_on_and_a_cut_one_is_not_taken_for_whole() {
+fn a_complete_body_is_forwarded_and_a_truncated_one_fails() {
     let app = backend(|asked| {
         let mut body = [0; 5];
         if asked.stream.read_exact(&mut body).is_err() {
@@ -65,12 +65,10 @@ fn a_whole_body_is_passed_on_and_a_cut_one_is_not_taken_for_whole() {
         asked.ok(&String::from_utf8_lossy(&body))
     });
     let lab = Lab::start(settings(&[app]));
-    let post = |length: usize| {
-        let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:";
-        ask_and_close(&lab, &format!("{head} {length}\r\n\r\nhello"))
-    };
-    assert!(post(5).ends_with("\r\n\r\nhello"));
-    let cut = post(6);
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:";
+    let whole = ask_and_close(&lab, &format!("{head} 5\r\n\r\nhello"));
+    assert!(whole.ends_with("\r\n\r\nhello"));
+    let cut = ask_and_close(&lab, &format!("{head} 6\r\n\r\nhello"));
     assert!(!cut.starts_with("HTTP/1.1 2"), "{cut}");
     let rows = lab.rows("request", 2);
     let failures: Vec<_> = rows.iter().filter_map(|row| row.get("failure")).collect();
@@ -78,7 +76,7 @@ fn a_whole_body_is_passed_on_and_a_cut_one_is_not_taken_for_whole() {
 }
 
 #[test]
-fn who_closed_its_side_is_not_waited_for_for_ever() {
+fn a_half_closed_client_is_given_up_after_the_limit() {
     let app = backend(|asked| {
         let _ = asked.stream.read(&mut [0]);
         false
@@ -93,7 +91,7 @@ fn who_closed_its_side_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn who_closed_its_side_and_still_gets_something_is_waited_for() {
+fn a_half_closed_client_that_receives_data_is_kept() {
     let app = backend(|asked| {
         asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
         for piece in ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"] {
@@ -111,11 +109,11 @@ fn who_closed_its_side_and_still_gets_something_is_waited_for() {
 }
 
 #[test]
-fn a_backend_that_closes_its_side_after_the_answer_is_not_asked_there_again() {
+fn a_connection_that_the_backend_half_closed_is_not_reused() {
     let app = backend(|asked| {
         asked.ok(&asked.number.to_string());
         half_close(asked.stream.get_ref());
-        // It goes on to read: what comes there would be lost.
+        // It keeps reading: a request sent here would be lost.
         let mut more = Vec::new();
         let _ = asked.stream.read_to_end(&mut more);
         assert!(more.is_empty(), "a request after the end");
@@ -132,7 +130,7 @@ fn a_backend_that_closes_its_side_after_the_answer_is_not_asked_there_again() {
 }
 
 #[test]
-fn an_answer_that_ends_by_closing_is_whole_and_none_is_a_failure() {
+fn a_response_that_ends_by_closing_is_complete_and_an_empty_one_fails() {
     let app = backend(|asked| {
         if asked.head.starts_with("GET /none") {
             half_close(asked.stream.get_ref());

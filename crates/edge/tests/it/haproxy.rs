@@ -1,21 +1,21 @@
-//! A real HAProxy driven over its runtime socket, and what it says when it will not be.
+//! Control of a real HAProxy over its runtime socket, with its errors.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use weir_edge::{Haproxy, HaproxyOrder};
+use weir_edge::{Haproxy, HaproxyChange, HaproxyOrder};
 
 use crate::lab::{backend, connect, nobody, read_all, wait_until};
 
-struct Running {
+struct HaproxyProcess {
     child: Child,
     dir: tempfile::TempDir,
     front: std::net::SocketAddr,
     remote: std::net::SocketAddr,
 }
 
-impl Running {
-    /// With two servers in `app`, one in `fixed`, and sockets of both levels.
+impl HaproxyProcess {
+    /// Starts it with two servers in `app`, one in `fixed`, and sockets of both levels.
     fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let (front, remote) = (nobody(), nobody());
@@ -36,9 +36,9 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .expect("haproxy is installed by `cargo xtask test`");
-        let running = Self { child, dir, front, remote };
+        let process = Self { child, dir, front, remote };
         wait_until("haproxy", || std::net::TcpStream::connect(front).is_ok());
-        running
+        process
     }
 
     fn socket(&self, name: &str) -> Haproxy {
@@ -62,11 +62,19 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for HaproxyProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn change_one(haproxy: &Haproxy, order: HaproxyOrder) -> HaproxyChange {
+    haproxy.order("app/one", order).expect("HAProxy accepts it")
+}
+
+fn error_of(haproxy: &Haproxy, server: &str, order: HaproxyOrder) -> String {
+    haproxy.order(server, order).expect_err("an error").to_string()
 }
 
 fn path(dir: &Path, name: &str) -> String {
@@ -74,72 +82,73 @@ fn path(dir: &Path, name: &str) -> String {
 }
 
 #[test]
-fn servers_are_drained_weighed_taken_out_and_back_and_requests_follow() {
-    let running = Running::start();
-    let haproxy = running.socket("admin.sock");
+fn drain_weight_and_maintenance_change_where_requests_go() {
+    let process = HaproxyProcess::start();
+    let haproxy = process.socket("admin.sock");
     let servers = haproxy.servers().expect("it answers");
     let names: Vec<_> =
         servers.iter().map(|one| format!("{}/{}", one.backend, one.server)).collect();
     assert_eq!(names, ["app/one", "app/two", "fixed/one"]);
     assert_eq!((servers[0].weight, &*servers[0].state), (10, "no check"));
-    assert_eq!(running.answers(), ["one", "two"]);
-    let order = |order| haproxy.order("app/one", order).expect("it obeys");
-    let change = order(HaproxyOrder::Drain);
+    assert_eq!(process.answers(), ["one", "two"]);
+    let change = change_one(&haproxy, HaproxyOrder::Drain);
     assert_eq!((&*change.before.state, &*change.after.state), ("no check", "DRAIN"));
-    assert_eq!(running.answers(), ["two"]);
-    assert_eq!(order(HaproxyOrder::Ready).after.state, "no check");
-    assert_eq!(running.answers(), ["one", "two"]);
-    let change = order(HaproxyOrder::Weight(3));
+    assert_eq!(process.answers(), ["two"]);
+    assert_eq!(change_one(&haproxy, HaproxyOrder::Ready).after.state, "no check");
+    assert_eq!(process.answers(), ["one", "two"]);
+    let change = change_one(&haproxy, HaproxyOrder::Weight(3));
     assert_eq!(change.to_string(), "app/one: no check weight 10 -> no check weight 3");
-    assert_eq!(order(HaproxyOrder::Weight(3)).to_string(), "app/one: no check weight 3, as it was");
-    assert_eq!(order(HaproxyOrder::Maint).after.state, "MAINT");
-    assert_eq!(running.answers(), ["two"]);
-    // The same over TCP.
-    let remote = Haproxy::new(&running.remote.to_string());
     assert_eq!(
-        remote.order("app/one", HaproxyOrder::Ready).expect("it obeys").after.state,
-        "no check"
+        change_one(&haproxy, HaproxyOrder::Weight(3)).to_string(),
+        "app/one: no check weight 3, unchanged"
     );
+    assert_eq!(change_one(&haproxy, HaproxyOrder::Maint).after.state, "MAINT");
+    assert_eq!(process.answers(), ["two"]);
+    // The socket works over TCP too.
+    let remote = Haproxy::new(&process.remote.to_string());
+    assert_eq!(change_one(&remote, HaproxyOrder::Ready).after.state, "no check");
     let all = haproxy.servers().expect("it answers");
     assert!(all[0].sessions_total > 0 && all[1].sessions_total > all[0].sessions_total);
 }
 
 #[test]
-fn what_cannot_be_done_says_why_and_what_to_do() {
-    let running = Running::start();
-    let (admin, user) = (running.socket("admin.sock"), running.socket("user.sock"));
-    assert_eq!(user.servers().expect("it may look").len(), 3);
-    let say = |result: Result<weir_edge::HaproxyChange, weir_edge::EdgeError>| {
-        result.expect_err("it cannot").to_string()
-    };
-    let told = say(user.order("app/one", HaproxyOrder::Drain));
+fn errors_name_the_cause_and_a_hint() {
+    let process = HaproxyProcess::start();
+    let (admin, user) = (process.socket("admin.sock"), process.socket("user.sock"));
+    assert_eq!(user.servers().expect("it may read").len(), 3);
+    let drain = HaproxyOrder::Drain;
+    let error = error_of(&user, "app/one", drain);
     assert!(
-        told.contains("cannot change `app/one`") && told.contains("level admin` in haproxy.cfg"),
-        "{told}"
+        error.contains("cannot change `app/one`") && error.contains("level admin` in haproxy.cfg"),
+        "{error}"
     );
-    let told = say(admin.order("app/onne", HaproxyOrder::Drain));
+    let error = error_of(&admin, "app/onne", drain);
     assert!(
-        told.contains("cannot find the server `app/onne`")
-            && told.contains("did you mean `app/one`?"),
-        "{told}"
+        error.contains("cannot find the server `app/onne`")
+            && error.contains("did you mean `app/one`?"),
+        "{error}"
     );
-    let told = say(admin.order("app/one; shutdown sessions server app/two", HaproxyOrder::Drain));
-    assert!(told.contains("cannot find the server"), "{told}");
-    let told = say(admin.order("app/one", HaproxyOrder::Weight(257)));
-    assert!(told.contains("HAProxy's weights go from 0 to 256"), "{told}");
-    let told = say(admin.order("fixed/one", HaproxyOrder::Weight(7)));
+    let error = error_of(&admin, "app/one; shutdown sessions server app/two", drain);
+    assert!(error.contains("cannot find the server"), "{error}");
+    let error = error_of(&admin, "app/one", HaproxyOrder::Weight(257));
+    assert!(error.contains("HAProxy accepts weights from 0 to 256"), "{error}");
+    let error = error_of(&admin, "fixed/one", HaproxyOrder::Weight(7));
     assert!(
-        told.contains("HAProxy says: ") && told.contains("takes weights only at the start"),
-        "{told}"
+        error.contains("HAProxy responds: ") && error.contains("allows no other weight than 0"),
+        "{error}"
     );
-    let missing = running.socket("none.sock").servers().expect_err("nobody").to_string();
+    let missing = process.socket("none.sock").servers().expect_err("no HAProxy").to_string();
     assert!(missing.contains("No such file") && missing.contains("stats socket"), "{missing}");
-    let refused = Haproxy::new(&nobody().to_string()).servers().expect_err("nobody").to_string();
+    let refused =
+        Haproxy::new(&nobody().to_string()).servers().expect_err("no HAProxy").to_string();
     assert!(refused.contains("nothing listens there"), "{refused}");
     let other = backend(|asked| {
         asked.answer("HTTP/1.1 400 Bad Request\r\n\r\n");
         false
     });
     let wrong = Haproxy::new(&other.to_string()).servers().expect_err("no HAProxy").to_string();
-    assert!(wrong.contains("it is no HAProxy") || wrong.contains("within 5 s"), "{wrong}");
+    assert!(
+        wrong.contains("it is not an HAProxy socket") || wrong.contains("within 5 s"),
+        "{wrong}"
+    );
 }

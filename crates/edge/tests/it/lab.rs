@@ -1,4 +1,4 @@
-//! An edge in this process with a sink that keeps its rows, backends that do as they are told, and raw clients.
+//! Test harness: an edge in this process whose rows are kept, scripted backends, and raw clients.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,27 +10,27 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use weir_edge::{BackendSettings, Edge, Inherited, ListenerSettings, Settings, Sink};
+use weir_edge::{BackendSettings, Edge, InheritedState, ListenerSettings, Settings, Sink};
 use weir_tables::{Batch, FixedClock, Micros};
 
-/// How long something may take that must come.
+/// How long to wait for an expected event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A row: column to value as text; NULL is left out.
+/// A row as text by column, without NULLs.
 pub(crate) type Row = BTreeMap<String, String>;
 
 #[derive(Default)]
-struct Kept {
+struct RowStore {
     batches: Mutex<Vec<Batch>>,
     changed: Condvar,
 }
 
-/// A running edge and what it handed over.
+/// A running edge and its rows.
 pub(crate) struct Lab {
     pub(crate) edge: Option<Edge>,
     pub(crate) address: SocketAddr,
     pub(crate) clock: Arc<FixedClock>,
-    kept: Arc<Kept>,
+    store: Arc<RowStore>,
 }
 
 /// Settings with one listener on a free port.
@@ -48,27 +48,27 @@ pub(crate) fn settings(backends: &[SocketAddr]) -> Settings {
 
 impl Lab {
     pub(crate) fn start(settings: Settings) -> Self {
-        Self::start_with(settings, Inherited::default())
+        Self::start_with(settings, InheritedState::default())
     }
 
-    pub(crate) fn start_with(settings: Settings, inherited: Inherited) -> Self {
-        let kept = Arc::<Kept>::default();
-        let keeper = Arc::clone(&kept);
+    pub(crate) fn start_with(settings: Settings, inherited: InheritedState) -> Self {
+        let store = Arc::<RowStore>::default();
+        let received = Arc::clone(&store);
         let sink: Sink = Arc::new(move |batches| {
-            keeper.batches.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
-            keeper.changed.notify_all();
+            received.batches.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
+            received.changed.notify_all();
         });
         let clock = Arc::new(FixedClock::new(Micros(1_700_000_000_000_000)));
         let edge = Edge::start_with(settings, Arc::clone(&clock) as _, sink, inherited);
         let edge = edge.unwrap_or_else(|error| panic!("{error}"));
         let address = edge.addresses()[0];
-        Self { edge: Some(edge), address, clock, kept }
+        Self { edge: Some(edge), address, clock, store }
     }
 
-    /// Rows of a table, when there are `count` of them at least.
+    /// Waits for at least `count` rows of a table.
     pub(crate) fn rows(&self, table: &str, count: usize) -> Vec<Row> {
         let end = Instant::now() + PATIENCE;
-        let mut batches = self.kept.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batches = self.store.batches.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let own = batches.iter().filter(|batch| batch.table.name == table);
             let rows: Vec<Row> = own.flat_map(|batch| rows_of(&batch.rows)).collect();
@@ -77,7 +77,7 @@ impl Lab {
                 return rows;
             }
             assert!(!left.is_zero(), "{count} rows of `{table}` did not come, but {rows:#?}");
-            batches = self.kept.changed.wait_timeout(batches, left).expect("no panic").0;
+            batches = self.store.changed.wait_timeout(batches, left).expect("no panic").0;
         }
     }
 
@@ -88,7 +88,7 @@ impl Lab {
         rows.remove(0)
     }
 
-    /// Ends the edge; all rows of a table.
+    /// Ends the edge; returns all rows of a table.
     pub(crate) fn end(mut self, table: &str) -> Vec<Row> {
         self.edge.take().expect("it ends once").end();
         self.rows(table, 0)
@@ -98,14 +98,14 @@ impl Lab {
         connect(self.address)
     }
 
-    /// Sends bytes on a connection of their own; everything that comes back until the edge closes or `Connection: close`.
+    /// Sends `text` on a new connection; returns everything until the edge closes it.
     pub(crate) fn say(&self, text: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(text.as_bytes()).expect("the edge reads");
         read_all(&mut stream)
     }
 
-    /// A GET on a connection of its own.
+    /// Sends a GET on a new connection.
     pub(crate) fn get(&self, path: &str) -> String {
         self.say(&format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
     }
@@ -120,14 +120,14 @@ impl Drop for Lab {
 }
 
 fn rows_of(batch: &RecordBatch) -> Vec<Row> {
-    let row = |at: usize| {
-        let schema = batch.schema();
+    let schema = batch.schema();
+    let rows = (0..batch.num_rows()).map(|at| {
         let columns = schema.fields().iter().zip(batch.columns());
         let cells =
             columns.filter_map(|(field, column)| Some((field.name().clone(), cell(column, at)?)));
         cells.collect()
-    };
-    (0..batch.num_rows()).map(row).collect()
+    });
+    rows.collect()
 }
 
 fn cell(column: &dyn Array, at: usize) -> Option<String> {
@@ -144,19 +144,19 @@ fn cell(column: &dyn Array, at: usize) -> Option<String> {
 }
 
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("somebody listens");
+    let stream = TcpStream::connect(address).expect("a listener");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     stream
 }
 
-/// Until the other side closes; a reset counts as that.
+/// Reads until the other side closes or resets the connection.
 pub(crate) fn read_all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// One answer with a `Content-Length` of a connection that stays open.
+/// Reads one response with a `Content-Length`.
 pub(crate) fn read_answer(reader: &mut BufReader<TcpStream>) -> String {
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -178,29 +178,29 @@ pub(crate) fn read_answer(reader: &mut BufReader<TcpStream>) -> String {
     head + &String::from_utf8_lossy(&body)
 }
 
-/// A request as a backend got it.
-pub(crate) struct Asked<'a> {
+/// A request at a backend.
+pub(crate) struct BackendRequest<'a> {
     pub(crate) head: &'a str,
     pub(crate) stream: &'a mut BufReader<TcpStream>,
-    /// Counts requests of the backend from 1.
+    /// The number of the request at this backend, from 1.
     pub(crate) number: usize,
 }
 
-impl Asked<'_> {
+impl BackendRequest<'_> {
     pub(crate) fn answer(&mut self, text: &str) {
         let _ = self.stream.get_mut().write_all(text.as_bytes());
     }
 
-    /// 200 with a body.
+    /// Responds with 200 and a body.
     pub(crate) fn ok(&mut self, body: &str) -> bool {
         self.answer(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
         true
     }
 }
 
-/// A backend that calls `answer` for each request's head; the connection goes on while that says true.
+/// Starts a backend that calls `answer` with each request head, until that returns false.
 pub(crate) fn backend(
-    answer: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static,
+    answer: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -216,7 +216,7 @@ pub(crate) fn backend(
                         *count += 1;
                         *count
                     };
-                    if !answer(&mut Asked { head: &head, stream: &mut stream, number }) {
+                    if !answer(&mut BackendRequest { head: &head, stream: &mut stream, number }) {
                         return;
                     }
                 }
@@ -236,7 +236,7 @@ fn read_head(stream: &mut BufReader<TcpStream>) -> Option<String> {
     Some(head)
 }
 
-/// An address where nobody listens.
+/// An address without listener.
 pub(crate) fn nobody() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound")

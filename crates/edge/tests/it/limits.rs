@@ -1,4 +1,4 @@
-//! Limits hold, and what they turned away is counted with the reason.
+//! Limits are enforced, and refused connections are counted by reason.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn heads_have_a_size_and_a_time() {
     let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(9 << 10));
     let answer = lab.say(&large);
     assert!(answer.starts_with("HTTP/1.1 431") || answer.is_empty(), "{answer}");
-    // One byte at a time, for ever.
+    // One byte at a time.
     let mut stream = lab.connect();
     stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
     let mut is_open = true;
@@ -26,14 +26,14 @@ fn heads_have_a_size_and_a_time() {
             break;
         }
     }
-    assert!(!is_open, "a slow head was waited for");
+    assert!(!is_open, "the edge waited for a slow head");
     let rows = lab.rows("edge_refusal", 2);
     let reasons: Vec<_> = rows.iter().map(|row| row["reason"].as_str()).collect();
     assert!(reasons.contains(&"head_too_large") && reasons.contains(&"slow_head"), "{rows:#?}");
 }
 
 #[test]
-fn bodies_have_a_size_whether_they_say_it_or_not() {
+fn bodies_have_a_size_with_and_without_content_length() {
     let app = backend(|asked| {
         let mut body = [0; 64];
         let _ = asked.stream.read(&mut body);
@@ -56,7 +56,7 @@ fn bodies_have_a_size_whether_they_say_it_or_not() {
 }
 
 #[test]
-fn idle_connections_end_and_busy_clients_are_not_waited_for() {
+fn idle_connections_close_and_slow_clients_time_out() {
     let app = backend(|asked| asked.ok(&"x".repeat(16 << 20)));
     let mut settings = settings(&[app]);
     settings.limits.idle = Duration::from_secs(2);
@@ -64,7 +64,7 @@ fn idle_connections_end_and_busy_clients_are_not_waited_for() {
     let lab = Lab::start(settings);
     let mut idle = lab.connect();
     assert_eq!(idle.read(&mut [0]).expect("it is closed, not reset"), 0);
-    // One that asks for much and takes nothing.
+    // A client that requests a large body and reads nothing.
     let mut slow = lab.connect();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
     let row = lab.request();
@@ -83,18 +83,18 @@ fn connections_of_one_address_are_limited() {
         let mut third = connect(lab.address);
         assert_eq!(read_all(&mut third), "");
     }
-    let refused = |row: &crate::lab::Row| row["connections"].parse::<u64>().expect("a number");
     crate::lab::wait_until("three refusals", || {
         let rows = lab.rows("edge_refusal", 1);
         assert!(rows.iter().all(|row| row["reason"] == "address_connections"));
-        rows.iter().map(refused).sum::<u64>() == 3
+        let counts = rows.iter().map(|row| row["connections"].parse::<u64>().expect("a number"));
+        counts.sum::<u64>() == 3
     });
     drop(held);
-    crate::lab::wait_until("room again", || lab.get("/").starts_with("HTTP/1.1 200"));
+    crate::lab::wait_until("a free slot", || lab.get("/").starts_with("HTTP/1.1 200"));
 }
 
 #[test]
-fn a_connection_carries_so_many_requests() {
+fn a_connection_carries_a_limited_number_of_requests() {
     let app = backend(|asked| asked.ok("x"));
     let mut settings = settings(&[app]);
     settings.limits.connection_requests = 2;
@@ -105,14 +105,14 @@ fn a_connection_carries_so_many_requests() {
 }
 
 #[test]
-fn one_request_of_so_many_has_a_row_that_says_so() {
+fn sampled_rows_carry_their_ratio() {
     let app = backend(|asked| asked.ok("x"));
     let mut settings = settings(&[app]);
     settings.record_one_of = 4;
     let lab = Lab::start(settings);
     (0..400).for_each(|_| assert!(lab.get("/").ends_with('x')));
     let rows = lab.end("request");
-    // Chosen by random ids: 100, with a deviation of 9.
+    // Sampled by random ids: 100 expected, standard deviation 9.
     assert!((55..145).contains(&rows.len()), "{}", rows.len());
     assert!(rows.iter().all(|row| row["sampled_ratio"] == "0.25"), "{rows:#?}");
 }

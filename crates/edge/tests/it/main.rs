@@ -1,4 +1,4 @@
-//! The edge between real sockets: backends that fail in every way, clients that attack, and the rows that tell of it.
+//! The edge between real sockets: failing backends, attacking clients, and the resulting rows.
 
 mod acme;
 mod attacks;

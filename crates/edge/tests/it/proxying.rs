@@ -1,14 +1,18 @@
-//! What goes through unharmed, and what a row says of it.
+//! Requests and responses that pass unchanged, and their rows.
 
 use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
 use weir_edge::ProxyHeader;
 
-use crate::lab::{Lab, backend, connect, read_all, read_answer, settings};
+use crate::lab::{Lab, Row, backend, connect, read_all, read_answer, settings};
+
+fn seconds(row: &Row, column: &str) -> f64 {
+    row[column].parse().expect("a number")
+}
 
 #[test]
-fn a_request_goes_through_and_its_row_tells_all() {
+fn a_request_is_proxied_and_its_row_is_complete() {
     let app = backend(|asked| asked.ok(asked.head));
     let lab = Lab::start(settings(&[app]));
     let text = "GET /a/b?c=d HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: test\r\nReferer: r\r\n\
@@ -43,11 +47,10 @@ fn a_request_goes_through_and_its_row_tells_all() {
     assert_eq!(row["upstream_address"], app.to_string());
     assert_eq!(row["request_bytes"], text.len().to_string());
     assert_eq!(row["response_bytes"], answer.len().to_string());
-    let seconds = |column: &str| row[column].parse::<f64>().expect("a number");
-    assert!(seconds("upstream_connect_seconds") > 0.0);
-    assert!(seconds("upstream_header_seconds") >= seconds("upstream_connect_seconds"));
-    assert!(seconds("upstream_response_seconds") >= seconds("upstream_header_seconds"));
-    assert!(seconds("duration_seconds") >= seconds("upstream_response_seconds"));
+    assert!(seconds(&row, "upstream_connect_seconds") > 0.0);
+    assert!(seconds(&row, "upstream_header_seconds") >= seconds(&row, "upstream_connect_seconds"));
+    assert!(seconds(&row, "upstream_response_seconds") >= seconds(&row, "upstream_header_seconds"));
+    assert!(seconds(&row, "duration_seconds") >= seconds(&row, "upstream_response_seconds"));
     assert!(!row.contains_key("failure") && !row.contains_key("tls_handshake_seconds"));
 }
 
@@ -63,7 +66,7 @@ fn connections_are_kept_on_both_sides_and_each_request_is_a_row() {
     let rows = lab.rows("request", 5);
     let orders: Vec<_> = rows.iter().map(|row| row["connection_requests"].as_str()).collect();
     assert_eq!(orders, ["1", "2", "3", "4", "5"]);
-    // The backend was connected to once.
+    // The edge connected to the backend once.
     let reused = rows.iter().filter(|row| row["upstream_connect_seconds"] == "0").count();
     assert_eq!(reused, 4);
     for row in &rows {
@@ -151,12 +154,12 @@ fn a_head_request_has_no_body_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_rested_connection_answers_again() {
+fn a_parked_connection_serves_again() {
     let app = backend(|asked| asked.ok("x"));
     let lab = Lab::start(settings(&[app]));
     let mut reader = BufReader::new(lab.connect());
     for pause in [0, 2500, 1700] {
-        // Long enough for the connection to give its buffers back.
+        // Long enough for the connection to be parked.
         std::thread::park_timeout(Duration::from_millis(pause));
         reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
         assert!(read_answer(&mut reader).ends_with("\r\n\r\nx"));
@@ -169,7 +172,7 @@ fn a_rested_connection_answers_again() {
 }
 
 #[test]
-fn who_the_client_is_comes_and_goes_by_proxy_header() {
+fn proxy_headers_carry_the_client_address_in_both_directions() {
     let app = backend(|asked| {
         let first = asked.head.lines().next().expect("a line").to_owned();
         asked.ok(&first);
@@ -184,7 +187,7 @@ fn who_the_client_is_comes_and_goes_by_proxy_header() {
     let port = lab.address.port();
     assert!(answer.ends_with(&format!("PROXY TCP4 192.0.2.9 127.0.0.1 5000 {port}")), "{answer}");
     assert_eq!(lab.request()["client_address"], "192.0.2.9");
-    // In two pieces, and then one that is wrong.
+    // A header in two pieces, then an invalid one.
     let mut stream = connect(lab.address);
     stream.write_all(b"PROXY TCP4 192.0.").expect("it is open");
     std::thread::park_timeout(Duration::from_millis(100));

@@ -1,14 +1,14 @@
-//! HTTP/2 to backends: one connection carries many requests at a time, and what befalls one of them leaves the others alone.
+//! HTTP/2 to backends: one connection carries many requests, which do not affect each other.
 
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use weir_edge::BackendSettings;
 
-use crate::lab::{Asked, Lab, backend, nobody, settings, wait_until};
+use crate::lab::{BackendRequest, Lab, backend, nobody, settings, wait_until};
 
-/// An edge before another that speaks HTTP/2, and that one, before a backend that does `what`.
-fn pair(what: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static) -> (Lab, Lab) {
+/// An outer edge that speaks HTTP/2 to an inner one, which has a backend that does `what`.
+fn pair(what: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static) -> (Lab, Lab) {
     let mut inner = settings(&[backend(what)]);
     inner.listeners[0].is_h2c = true;
     let inner = Lab::start(inner);
@@ -18,7 +18,7 @@ fn pair(what: impl Fn(&mut Asked<'_>) -> bool + Send + Sync + 'static) -> (Lab, 
     (Lab::start(outer), inner)
 }
 
-/// So many requests at once; their answers.
+/// Sends `count` requests at once; returns the responses.
 fn ask_together(lab: &Lab, count: usize) -> Vec<String> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| lab.get("/"))).collect();
@@ -33,7 +33,7 @@ fn connections(lab: &Lab) -> u64 {
 #[test]
 fn many_requests_share_one_connection_and_more_take_another() {
     for (count, expected) in [(60, 1), (130, 2)] {
-        // Nobody is answered before all have been asked: they are under way together.
+        // The backend responds after all requests have arrived, so they are in progress together.
         let all = Arc::new(Barrier::new(count));
         let (outer, inner) = pair(move |asked| {
             all.wait();
@@ -50,7 +50,7 @@ fn many_requests_share_one_connection_and_more_take_another() {
 }
 
 #[test]
-fn a_stream_that_hangs_or_fails_leaves_the_others_alone() {
+fn a_stream_that_hangs_or_fails_does_not_affect_the_others() {
     let (release, released) = mpsc::channel::<()>();
     let released = std::sync::Mutex::new(released);
     let (outer, inner) = pair(move |asked| {
@@ -82,7 +82,7 @@ fn a_stream_that_hangs_or_fails_leaves_the_others_alone() {
 }
 
 #[test]
-fn an_idle_connection_ends_and_the_next_request_makes_another() {
+fn an_idle_connection_closes_and_the_next_request_opens_another() {
     let (outer, inner) = pair(|asked| asked.ok("x"));
     let mut settings = settings(&[]);
     settings.backends =
@@ -93,13 +93,14 @@ fn an_idle_connection_ends_and_the_next_request_makes_another() {
         assert!(outer.get("/").ends_with("\r\n\r\nx"));
         assert!(outer.get("/").ends_with("\r\n\r\nx"));
         assert_eq!(connections(&inner), expected);
-        let open = || inner.edge.as_ref().expect("it runs").state().listeners[0].connections;
-        wait_until("the end of the idle connection", || open() == 0);
+        wait_until("the end of the idle connection", || {
+            inner.edge.as_ref().expect("it runs").state().listeners[0].connections == 0
+        });
     }
 }
 
 #[test]
-fn when_nobody_is_there_all_who_wait_are_told_at_once() {
+fn a_failed_connect_fails_all_waiting_requests_at_once() {
     let mut settings = settings(&[]);
     let text = format!("h2c://{}", nobody());
     settings.backends = vec![BackendSettings::parse(&text).expect("a backend")];

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use weir_outputs::Figures;
+use weir_outputs::OutputFigures;
 
 use super::SharedApp;
 
@@ -76,7 +76,7 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
 }
 
 /// A figure of each output: name, help, kind, value.
-type OutputFigure = (&'static str, &'static str, &'static str, fn(&Figures) -> f64);
+type OutputFigure = (&'static str, &'static str, &'static str, fn(&OutputFigures) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus' numbers are floats")]
 const OUTPUT_FIGURES: [OutputFigure; 8] = [
@@ -96,7 +96,7 @@ const OUTPUT_FIGURES: [OutputFigure; 8] = [
     }),
 ];
 
-fn outputs(text: &mut MetricsText, outputs: &[(&str, Figures)]) {
+fn outputs(text: &mut MetricsText, outputs: &[(&str, OutputFigures)]) {
     for (name, help, kind, value) in OUTPUT_FIGURES.iter().filter(|_| !outputs.is_empty()) {
         text.head(&format!("weir_output_{name}"), help, kind);
         for (output, figures) in outputs {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weir_process::time_args::parse_width;
 use weir_tables::{Parcel, StreamId, StreamRange};
-use weir_wire::Origin;
+use weir_wire::RowOrigin;
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -51,7 +51,7 @@ pub(crate) async fn post(
     })?;
     let name = asked.name.unwrap_or_else(|| "capture".to_owned());
     let name: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
-    let keep_as = asked.keep.then(|| Origin {
+    let keep_as = asked.keep.then(|| RowOrigin {
         host: app.host.clone(),
         source: name.clone(),
         observed: app.clock.now(),

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use weir_tables::Micros;
 use weir_wire::{
-    ConnectionSeen, Quantiles, Report, Skipped, SliceReport, TierReport, UrlReport, UslAnswer,
+    ObservedConnection, Quantiles, Report, SkipCounts, SliceReport, TierReport, UrlReport,
+    UslResult,
 };
 
 /// The whole answer as text.
@@ -57,7 +58,7 @@ fn seconds(us: u64) -> f64 {
 }
 
 /// What and why, for each reason that occurred.
-fn skipped(skipped: &Skipped) -> Vec<Value> {
+fn skipped(skipped: &SkipCounts) -> Vec<Value> {
     let each = skipped.iter().map(|(reason, count)| {
         let (what, why) = reason.describe();
         json!({"what": what, "why": why, "count": count})
@@ -136,10 +137,10 @@ fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
 }
 
-fn usl(answer: &UslAnswer) -> Value {
+fn usl(answer: &UslResult) -> Value {
     match answer {
-        UslAnswer::Refused(why) => json!({"refused": why}),
-        UslAnswer::Fit(usl) => json!({
+        UslResult::Refused(why) => json!({"refused": why}),
+        UslResult::Fit(usl) => json!({
             "lambda": usl.lambda,
             "sigma": usl.sigma,
             "kappa": usl.kappa,
@@ -193,7 +194,7 @@ fn slice_object(port: u16, width_ns: i64, slice: &SliceReport) -> Value {
         "dispersion_10ms": slice.dispersion[0],
         "dispersion_100ms": slice.dispersion[1],
         "little_error_ratio": slice.little_error,
-        "verdict": slice.verdict.map(weir_wire::Verdict::as_str),
+        "verdict": slice.verdict.map(weir_wire::DelayVerdict::as_str),
     }));
     let distributions = [
         ("think", slice.think_us),
@@ -208,7 +209,7 @@ fn slice_object(port: u16, width_ns: i64, slice: &SliceReport) -> Value {
     Value::Object(object)
 }
 
-fn connection(seen: &ConnectionSeen) -> Value {
+fn connection(seen: &ObservedConnection) -> Value {
     let us = |us: Option<u32>| us.map(|us| seconds(u64::from(us)));
     json!({
         "client": seen.client.to_string(),

@@ -10,8 +10,8 @@ use weir_agent_core::capture::wire_failure;
 use weir_process::failure::Failure;
 use weir_tables::{Batch, Micros};
 use weir_wire::{
-    Capture, ConnectionSeen, Format, Input, Model, Options, Origin, RequestSeen, Sink, TableSink,
-    slices,
+    Capture, CaptureFormat, CaptureInput, Model, ModelOptions, ObservedConnection, ObservedRequest,
+    RowOrigin, RowSink, TableSink, slices,
 };
 
 use super::json as object;
@@ -25,7 +25,7 @@ pub(crate) struct UploadRequest {
     /// The longest that reading may take.
     pub(crate) limit: Duration,
     /// The origin of the rows, when they are to be kept.
-    pub(crate) keep_as: Option<Origin>,
+    pub(crate) keep_as: Option<RowOrigin>,
 }
 
 /// The answer, and the rows of all four tables when they are to be kept.
@@ -58,7 +58,7 @@ pub(crate) fn answer(
             lock(&gathered).parcels.push(batches);
         })));
     }
-    let options = Options { slice_ns, ..Options::default() };
+    let options = ModelOptions { slice_ns, ..ModelOptions::default() };
     let mut model = Model::new(options, Some(Box::new(tee)));
     while capture.feed(&mut model).map_err(wire_failure)? {
         if begun.elapsed() > limit {
@@ -105,11 +105,11 @@ impl UploadRows {
 /// Passes what it receives to the display and to the store.
 struct TeeSink {
     gathered: Arc<Mutex<UploadRows>>,
-    rows: Option<Box<dyn Sink>>,
+    rows: Option<Box<dyn RowSink>>,
 }
 
-impl Sink for TeeSink {
-    fn request(&mut self, request: &RequestSeen<'_>) {
+impl RowSink for TeeSink {
+    fn request(&mut self, request: &ObservedRequest<'_>) {
         let mut gathered = lock(&self.gathered);
         gathered.count += 1;
         gathered.requests.push(row(request));
@@ -122,7 +122,7 @@ impl Sink for TeeSink {
         }
     }
 
-    fn connection(&mut self, connection: &ConnectionSeen) {
+    fn connection(&mut self, connection: &ObservedConnection) {
         if let Some(rows) = &mut self.rows {
             rows.connection(connection);
         }
@@ -135,7 +135,7 @@ fn seconds(from: i64, to: i64) -> f64 {
 }
 
 /// A request under the names of the tables' columns.
-fn row(seen: &RequestSeen<'_>) -> (i64, Value) {
+fn row(seen: &ObservedRequest<'_>) -> (i64, Value) {
     let instant = |ns: i64| Micros(ns.div_euclid(1000)).to_string();
     let [asked, sent] = seen.asked;
     let answered = seen.answered;

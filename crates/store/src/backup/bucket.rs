@@ -19,11 +19,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_datafile::{ErrorKind, StoreError};
+
 use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
 use super::list::List;
 use super::object::{Object, write_copy};
 use crate::cluster::random;
-use crate::error::{ErrorKind, StoreError};
 use crate::options::SlowBucketOptions;
 use crate::slow::SlowBucket;
 

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use weir_datafile::{ErrorKind, StoreError};
+
 use super::bucket::BucketDepot;
 use super::directory::DirectoryDepot;
 use super::list::List;
 use super::object::{Object, copy};
-use crate::error::{ErrorKind, StoreError};
 use crate::options::SlowPlace;
 
 /// The first line of `VERSION` in a backup.

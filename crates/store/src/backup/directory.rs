@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use weir_datafile::{StoreError, sync_dir};
+
 use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
 use super::list::List;
 use super::object::{Object, write_copy};
 use super::{full, make_dir, rename, sync_file, write};
-use crate::directory::{lock_file, sync_dir};
-use crate::error::StoreError;
+use crate::directory::lock_file;
 
 pub(super) struct DirectoryDepot {
     root: PathBuf,

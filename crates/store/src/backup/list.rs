@@ -8,8 +8,9 @@
 
 use std::path::Path;
 
+use weir_datafile::{ErrorKind, StoreError};
+
 use crate::backup::object::{Object, digest};
-use crate::error::{ErrorKind, StoreError};
 
 /// A file of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use weir_tables::Micros;
 
 use crate::cluster::{Hold, ManifestOptions};
-use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{Hubs, Postgres};
 use crate::options::{SlowOptions, SlowPlace};
 use depot::Depot;
 use list::{Entry, List};
 use object::{Known, Object, Objects};
 use origin::Origin;
+use weir_datafile::{ErrorKind, StoreError};
 
 pub use restore::{Restored, restore};
 pub use restore_cluster::restore_cluster;

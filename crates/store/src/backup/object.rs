@@ -7,11 +7,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use ring::digest::{Context, SHA256};
+use weir_datafile::{StoreError, Tier};
 
 use crate::backup::depot::Depot;
 use crate::backup::list::Entry;
-use crate::error::StoreError;
-use crate::manifest::Tier;
 use crate::slow::Places;
 
 /// Bytes read at a time.

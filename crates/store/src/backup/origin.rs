@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use weir_datafile::{ErrorKind, StoreError, Tier};
 use weir_tables::Micros;
 
 use crate::backup::list::List;
 use crate::backup::object::Objects;
 use crate::cluster::ManifestOptions;
-use crate::error::{ErrorKind, StoreError};
-use crate::manifest::{Postgres, Sqlite, Tier};
+use crate::manifest::{Postgres, Sqlite};
 use crate::options::SlowOptions;
 use crate::slow::Places;
 

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use weir_datafile::{ErrorKind, StoreError, sync_dir};
+
 use crate::backup::depot::{self, Depot};
 use crate::backup::list::Entry;
 use crate::backup::object::write_copy;
 use crate::backup::{full, make_dir, manifest_of, rename, sync_file, write};
-use crate::directory::{RESTORING, sync_dir};
-use crate::error::{ErrorKind, StoreError};
+use crate::directory::RESTORING;
 use crate::manifest::Sqlite;
 use crate::options::SlowPlace;
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::Micros;
 
 use crate::backup::depot::{self, Depot};
@@ -12,7 +13,6 @@ use crate::backup::list::Entry;
 use crate::backup::restore::{choose, other_snapshot};
 use crate::backup::{Restored, manifest_of};
 use crate::cluster::{ManifestOptions, random};
-use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{Moving, Postgres};
 use crate::options::{SlowOptions, SlowPlace};
 use crate::slow::{Places, Slow};

@@ -7,10 +7,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::StreamId;
 
 use super::{Cluster, Purged};
-use crate::error::{ErrorKind, StoreError};
 use crate::manifest::{Postgres, Pulse};
 use crate::shared::Shared;
 use crate::writer::Command;

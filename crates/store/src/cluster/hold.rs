@@ -4,8 +4,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_datafile::{ErrorKind, StoreError};
+
 use super::{ManifestOptions, random};
-use crate::error::{ErrorKind, StoreError};
 use crate::manifest::Postgres;
 
 /// How often it is said again.

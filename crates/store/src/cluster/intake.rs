@@ -6,11 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weir_datafile::{ErrorKind, StoreError, View};
 use weir_tables::{StreamId, StreamRange};
 
 use super::Cluster;
-use crate::error::{ErrorKind, StoreError};
-use crate::hot::View;
 use crate::store::Store;
 
 /// Counts who waits.

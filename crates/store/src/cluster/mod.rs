@@ -29,9 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use weir_datafile::StoreError;
 use weir_tables::StreamId;
 
-use crate::error::StoreError;
 use crate::manifest::{Claimed, LEASE, Postgres};
 use crate::shared::Shared;
 

@@ -12,11 +12,10 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::sql::unparser::expr_to_sql;
 use futures::future::join_all;
+use weir_datafile::{ErrorKind, HotBatch, StoreError, View, table_index};
 use weir_tables::{TableSpec, null_column};
 
 use super::{Cluster, QueryChannel};
-use crate::error::{ErrorKind, StoreError};
-use crate::hot::{HotBatch, View, table_index};
 use crate::store::Store;
 
 /// Another hub.

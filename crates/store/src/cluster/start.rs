@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_datafile::{ErrorKind, StoreError, data_files};
 use weir_tables::StreamId;
 
 use super::{Cluster, ClusterOptions, Purged};
 use crate::directory::Directory;
-use crate::error::{ErrorKind, StoreError};
-use crate::inspect::data_files;
 use crate::manifest::{Content, Manifest, Postgres};
 
 /// In the data directory: which hub it is of.

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_datafile::{DataFile, ErrorKind, StoreError};
 use weir_tables::{Micros, StreamId};
 
 use super::{Cluster, Follower};
-use crate::error::{ErrorKind, StoreError};
 use crate::maintenance::Maintenance;
-use crate::manifest::{Change, DataFile, Manifest, Postgres};
+use crate::manifest::{Change, Manifest, Postgres};
 use crate::options::StoreOptions;
 use crate::shared::Shared;
 use crate::writer::Command;

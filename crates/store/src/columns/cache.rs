@@ -11,13 +11,12 @@ use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use object_store::ObjectStore;
+use weir_datafile::{DataFile, Tier, dictionaries};
 use weir_tables::TableSpec;
 
 use super::chunk::{Chunk, Footer, Key};
 use super::column::{Column, Lexicon};
 use crate::file_reader::read_footer;
-use crate::manifest::{DataFile, Tier};
-use crate::per_value;
 
 /// Which columns were asked for a few rows of; forgotten when there are more.
 const GLANCES_MAX: usize = 100_000;
@@ -97,7 +96,7 @@ impl ColumnCache {
         }
         let meta = PartitionedFile::new(file.location(), file.byte_count).object_meta;
         let footer = read_footer(&meta, store, footers).await?;
-        let stored = file.dictionaries.get_or_init(|| per_value::dictionaries(file.table, &footer));
+        let stored = file.dictionaries.get_or_init(|| dictionaries(file.table, &footer));
         if stored.is_empty() {
             return Ok(None);
         }

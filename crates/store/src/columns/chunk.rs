@@ -14,13 +14,12 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
+use weir_datafile::{DataFile, FileOpener, Source, schema_with};
 use weir_tables::TableSpec;
 
 use super::column::Column;
 use crate::guard::{Usage, count_read};
-use crate::manifest::DataFile;
-use crate::per_value;
-use crate::slow::{Places, Source};
+use crate::slow::Places;
 
 /// A column of a row group: file, row group, place in the table.
 pub(super) type Key = (i64, usize, usize);
@@ -52,7 +51,7 @@ impl Footer {
         let places = (0..stored.len()).filter(|place| stored[*place]);
         let texts: Vec<usize> = places.filter(is_text).collect();
         let bytes = footer.memory_size();
-        let options = ArrowReaderOptions::new().with_schema(per_value::schema_with(table, &texts));
+        let options = ArrowReaderOptions::new().with_schema(schema_with(table, &texts));
         let reading = ArrowReaderMetadata::try_new(footer, options)?;
         let sizes = sizes(&reading);
         Ok(Self { reading, sizes, bytes })

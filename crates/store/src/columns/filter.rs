@@ -303,9 +303,10 @@ fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
 
 #[cfg(test)]
 mod tests {
+    use weir_datafile::Uniform;
+
     use super::super::unit::Source;
     use super::*;
-    use crate::hot::Uniform;
 
     #[test]
     fn substrings_are_found_within_texts_and_not_across_them() {

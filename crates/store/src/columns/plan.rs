@@ -12,14 +12,13 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
+use weir_datafile::{DataFile, HotBatch};
 use weir_tables::TableSpec;
 
 use super::chunk::Footer;
 use super::filter::Picked;
 use super::scan::{ColumnScan, places};
 use super::unit::{Source, Unit};
-use crate::hot::HotBatch;
-use crate::manifest::DataFile;
 use crate::table_provider::{FileAccess, Part, kept};
 
 /// With more files than this they are not looked at one by one.

@@ -28,6 +28,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::TryStreamExt;
 use parquet::file::metadata::ParquetMetaData;
+use weir_datafile::{DataFile, SORT};
 use weir_tables::TableSpec;
 
 use super::cache::{ColumnCache, Missing};
@@ -35,8 +36,6 @@ use super::chunk::selection;
 use super::column::Column;
 use super::filter::{Filter, Picked};
 use super::unit::{Reader, Source, Unit};
-use crate::data_file::SORT;
-use crate::manifest::DataFile;
 use crate::slow::Places;
 use crate::text_index::BlockCounts;
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_select::take::take;
 use datafusion::common::Result;
+use weir_datafile::{DataFile, Uniform};
 
 use super::cache::ColumnCache;
 use super::chunk::{Chunk, Footer};
 use super::column::{Column, Lexicon};
 use super::filter::{Filter, Picked};
-use crate::hot::Uniform;
-use crate::manifest::DataFile;
 use crate::slow::Places;
 
 /// Rows of a table.

@@ -4,9 +4,9 @@ use arrow_schema::DataType;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
+use weir_datafile::text_index::is_word;
 
 use super::{of_text, text_of};
-use crate::text_index::is_word;
 
 /// `has_phrase(text, phrase)`: whether `phrase` stands in `text` with no word going on beyond its ends; letters of ASCII
 /// count as small ones. A `*` at the end of `phrase` lets its last word go on.

@@ -3,9 +3,9 @@
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
+use weir_datafile::text_index::is_word;
 
 use super::{of_text, text_of};
-use crate::text_index::is_word;
 
 /// `has_token(text, token)`: whether `token` stands in `text` as a whole word, upper and lower case told apart.
 pub(super) fn has_token() -> ScalarUDF {

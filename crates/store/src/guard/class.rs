@@ -6,11 +6,11 @@ use std::sync::Arc;
 use datafusion::execution::disk_manager::{DiskManager, DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use tokio::runtime::{Handle, Runtime};
+use weir_datafile::{ErrorKind, StoreError};
 
 use super::memory::{Budget, QueryPool};
 use super::spill::Spilling;
 use super::{SpillSpace, Usage};
-use crate::error::{ErrorKind, StoreError};
 use crate::options::{Asker, StoreOptions};
 
 /// Threads and memory of one class.

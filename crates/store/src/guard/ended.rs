@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::Micros;
 
 use super::{Limit, NO_PANIC, Usage};
-use crate::error::{ErrorKind, StoreError};
 use crate::options::Asker;
 use crate::query::QueryResult;
 

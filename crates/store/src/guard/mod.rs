@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::error::DataFusionError;
+use weir_datafile::{DataFile, ErrorKind, StoreError};
 
 pub(crate) use class::{Classes, Guarded};
 pub(crate) use cpu::{Metered, watch_tasks};
@@ -26,8 +27,6 @@ pub(crate) use reader::{Reader, Readers};
 pub(crate) use reading::{CountingStore, count_read};
 pub(crate) use spill::SpillSpace;
 
-use crate::error::{ErrorKind, StoreError};
-use crate::manifest::DataFile;
 use crate::options::QueryLimits;
 
 tokio::task_local! {

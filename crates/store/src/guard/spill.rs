@@ -14,11 +14,10 @@ use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::Stream;
+use weir_datafile::{StoreError, space};
 
 use super::memory::Budget;
 use super::{Limit, Usage};
-use crate::directory::space;
-use crate::error::StoreError;
 
 /// Read at once.
 const CHUNK_BYTES: usize = 256 << 10;

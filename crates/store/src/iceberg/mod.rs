@@ -22,11 +22,10 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utim
 use serde_json::Value;
 use weir_tables::TableSpec;
 
-use crate::error::{ErrorKind, StoreError};
-use crate::manifest::{DataFile, Tier};
 use crate::slow::Places;
 use manifests::{About, Entry};
 use metadata::Snapshot;
+use weir_datafile::{DataFile, ErrorKind, StoreError, Tier};
 
 /// A table's metadata.
 #[derive(Debug)]

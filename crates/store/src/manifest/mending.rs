@@ -1,8 +1,9 @@
 //! Who mends files beside the hubs of a cluster: like a hub without rows, which others do not see.
 
+use weir_datafile::StoreError;
+
 use super::postgres::{ABANDONED, NOW, Postgres, micros, replaced};
 use crate::cluster::{ManifestOptions, random};
-use crate::error::StoreError;
 
 impl Postgres {
     /// Enters for a while as one that takes no rows and answers no queries, but changes files: other hubs do not see it.

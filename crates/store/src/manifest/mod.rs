@@ -10,82 +10,18 @@ mod shared_files;
 mod sqlite;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use weir_tables::{Micros, StreamId, TableSpec};
-
-use crate::error::StoreError;
-use crate::text_index::TextIndex;
+use weir_datafile::{DataFile, StoreError, Tier};
+use weir_tables::{Micros, StreamId};
 
 pub use moving::Hubs;
 pub(crate) use moving::Moving;
 pub(crate) use postgres::{Claimed, LEASE, News, Postgres, Pulse};
 pub(crate) use sqlite::{Sqlite, fail};
 
-/// Where a file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// Below the data directory.
-    Local,
-    /// In the slow tier.
-    Slow,
-}
-
 /// What the manifest calls the tiers.
 const TIERS: [(&str, Tier); 2] = [("local", Tier::Local), ("slow", Tier::Slow)];
-
-/// Before the path of a file of the slow tier where one name has to say both.
-pub(crate) const SLOW_PREFIX: &str = "slow/";
-
-/// One Parquet file of a table.
-#[derive(Clone, Debug)]
-pub(crate) struct DataFile {
-    pub(crate) id: i64,
-    pub(crate) table: &'static TableSpec,
-    /// Below the directory of its tier, with `/`.
-    pub(crate) path: String,
-    pub(crate) tier: Tier,
-    /// Days since 1970-01-01 of the oldest row's `ts`.
-    pub(crate) day: i64,
-    pub(crate) row_count: u64,
-    pub(crate) byte_count: u64,
-    pub(crate) min_ts: i64,
-    pub(crate) max_ts: i64,
-    /// When the last of its rows came in.
-    pub(crate) arrival_ts: i64,
-    /// Its index of texts once that is known; `None` inside: it has none.
-    pub(crate) index: OnceLock<Option<TextIndex>>,
-    /// Which of its columns are stored as dictionaries, once that is known.
-    pub(crate) dictionaries: OnceLock<Vec<bool>>,
-}
-
-impl DataFile {
-    /// A file without rows.
-    pub(crate) fn new(id: i64, table: &'static TableSpec, path: String) -> Self {
-        Self {
-            id,
-            table,
-            path,
-            tier: Tier::Local,
-            day: 0,
-            row_count: 0,
-            byte_count: 0,
-            min_ts: 0,
-            max_ts: 0,
-            arrival_ts: 0,
-            index: OnceLock::new(),
-            dictionaries: OnceLock::new(),
-        }
-    }
-
-    /// What it is called in query plans.
-    pub(crate) fn location(&self) -> String {
-        match self.tier {
-            Tier::Local => self.path.clone(),
-            Tier::Slow => format!("{SLOW_PREFIX}{}", self.path),
-        }
-    }
-}
 
 /// A file that waits to be deleted.
 #[derive(Debug)]

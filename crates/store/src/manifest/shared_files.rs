@@ -1,7 +1,8 @@
 //! Small files that all hubs of a cluster have: who belongs to the fleet.
 
+use weir_datafile::StoreError;
+
 use super::Postgres;
-use crate::error::StoreError;
 
 impl Postgres {
     /// Small files that all hubs have: name and content.

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rusqlite::{Connection, OpenFlags, Transaction, params};
+use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{Micros, StreamId};
 
 use super::moving::FileRow;
 use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
-use crate::error::{ErrorKind, StoreError};
 
 /// The open manifest.
 #[derive(Debug)]

@@ -18,8 +18,7 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement;
-
-use crate::error::{ErrorKind, StoreError};
+use weir_datafile::{ErrorKind, StoreError};
 
 /// What a statement wants and gives.
 #[derive(Clone, Debug)]

@@ -17,14 +17,15 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::{Micros, TableSpec};
 
-use crate::directory::{Directory, sync_dir};
-use crate::error::{ErrorKind, StoreError};
-use crate::inspect::{Inspection, Look, data_files};
-use crate::manifest::{DataFile, Manifest, Sqlite, Tier};
+use crate::directory::Directory;
+use crate::manifest::{Manifest, Sqlite};
 use crate::options::StoreOptions;
 use crate::slow::Places;
 use crate::store::Store;
 use salvage::{Salvaged, salvage};
+use weir_datafile::{
+    DataFile, ErrorKind, Inspection, Look, StoreError, Tier, data_files, sync_dir,
+};
 
 pub use shared::repair_cluster;
 

@@ -4,18 +4,15 @@
 //! is appended once.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::runtime::Runtime;
+use weir_datafile::{ErrorKind, StoreError, read_undamaged, table_index, timestamps};
 use weir_tables::{Batch, Micros, Parcel, TableSpec};
 
-use crate::error::{ErrorKind, StoreError};
-use crate::hot::{table_index, timestamps};
 use crate::store::Store;
 
 /// What became of a file's rows.
@@ -52,7 +49,7 @@ pub(super) fn salvage(
     let full = dir.join(path);
     let mut counts = Counts::new();
     let mut times = (i64::MAX, i64::MIN);
-    salvaged.broken = read(&full, table, |rows| {
+    salvaged.broken = read_undamaged(&full, table, |rows| {
         hashes(rows)?.into_iter().for_each(|hash| *counts.entry(hash).or_default() += 1);
         times = timestamps(rows).iter().fold(times, |(min, max), ts| (min.min(*ts), max.max(*ts)));
         Ok(())
@@ -66,55 +63,13 @@ pub(super) fn salvage(
     let missing: u64 = counts.values().sum();
     salvaged.known = all - missing;
     if missing > 0 {
-        read(&full, table, |rows| {
+        read_undamaged(&full, table, |rows| {
             let rows = still_missing(rows, &mut counts)?;
             salvaged.taken += rows.num_rows() as u64;
             append(store, runtime, Batch { table, rows })
         })?;
     }
     Ok(salvaged)
-}
-
-/// Hands on every batch that can be read, row group by row group; why not all could, if so.
-pub(super) fn read(
-    path: &Path,
-    table: &'static TableSpec,
-    mut take: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
-) -> Result<Option<String>, StoreError> {
-    let open = || -> Result<_, String> {
-        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-        ParquetRecordBatchReaderBuilder::try_new(file)
-            .map_err(|error| format!("cannot be read: {error}"))
-    };
-    let groups = match open() {
-        Ok(reader) => reader.metadata().num_row_groups(),
-        Err(why) => return Ok(Some(why)),
-    };
-    let mut broken = None;
-    for group in 0..groups {
-        let reader = match open().map(|reader| reader.with_row_groups(vec![group]).build()) {
-            Ok(Ok(reader)) => reader,
-            Ok(Err(error)) => {
-                broken = Some(format!("cannot be read: {error}"));
-                continue;
-            }
-            Err(why) => return Ok(Some(why)),
-        };
-        for rows in reader {
-            let rows = rows.map_err(|error| format!("cannot be read: {error}"));
-            let rows = rows.and_then(|rows| {
-                table.fit(&rows).map_err(|error| format!("has other columns: {error}"))
-            });
-            match rows {
-                Ok(rows) => take(&rows)?,
-                Err(why) => {
-                    broken = Some(why);
-                    break;
-                }
-            }
-        }
-    }
-    Ok(broken)
 }
 
 /// Takes the rows of the table, in memory and in files, out of `counts`.

@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use weir_datafile::{
+    DataFile, ErrorKind, FileMaker, Inspection, Look, ROW_GROUP_ROWS, StoreError, read_undamaged,
+    sync_dir,
+};
 use weir_tables::{Clock, Micros};
 
-use super::salvage::read;
 use super::{Mended, fetch, free_place, of_entry};
 use crate::cluster::{Hold, ManifestOptions, first_id};
-use crate::data_file::{FileMaker, ROW_GROUP_ROWS};
-use crate::directory::{lock_file, sync_dir};
-use crate::error::{ErrorKind, StoreError};
-use crate::inspect::{Inspection, Look};
-use crate::manifest::{Change, DataFile, Postgres};
+use crate::directory::lock_file;
+use crate::manifest::{Change, Postgres};
 use crate::options::SlowOptions;
 use crate::slow::Places;
 
@@ -131,7 +131,7 @@ impl Mender<'_> {
             }
             Ok(())
         };
-        read(kept, file.table, |more| {
+        read_undamaged(kept, file.table, |more| {
             rows.push(more.clone());
             let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
             if count < ROWS_MAX { Ok(()) } else { write(&mut rows) }

@@ -20,13 +20,12 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::{Receiver, channel};
+use weir_datafile::{ErrorKind, ReadAt, Source, StoreError};
 
 use super::cache::IndexCache;
 use super::cached::CachedStore;
 use super::requests::{Requests, explain, is_missing};
-use super::source::{ReadAt, Source};
 use super::{MARK, Place, stopped};
-use crate::error::{ErrorKind, StoreError};
 use crate::options::{ReadPrices, SlowBucketOptions};
 use crate::stats::BucketStats;
 

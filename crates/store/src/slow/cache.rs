@@ -15,11 +15,8 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
-
-use super::source::Source;
-use crate::directory::space;
-use crate::file_reader::FOOTER_BYTES_HINT;
-use crate::text_index::{METADATA_KEY, TextIndex};
+use weir_datafile::text_index::{METADATA_KEY, TextIndex};
+use weir_datafile::{FOOTER_BYTES_HINT, Source, space};
 
 const MAGIC: &[u8] = b"weir index 1\n";
 const END: &str = "index";
@@ -462,10 +459,10 @@ fn text_index_pieces(footer: &ParquetMetaData) -> Vec<Range<u64>> {
 mod tests {
     use std::path::Path;
 
+    use weir_datafile::FileMaker;
     use weir_tables::{Log, LogRows, Micros, Rows};
 
     use super::*;
-    use crate::data_file::FileMaker;
 
     /// A file with a text index, and its path.
     fn file(root: &Path, id: i64) -> PathBuf {

@@ -9,12 +9,9 @@ use std::sync::{Arc, OnceLock};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use rustix::fs::{Advice, fadvise};
+use weir_datafile::{Source, StoreError, data_files, sync_dir};
 
-use super::source::Source;
 use super::{MARK, Place, stopped};
-use crate::directory::sync_dir;
-use crate::error::StoreError;
-use crate::inspect::data_files;
 
 /// Bytes copied at a time.
 const PIECE_BYTES: usize = 1 << 20;

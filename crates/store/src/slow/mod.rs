@@ -21,7 +21,6 @@ mod plan;
 mod range_reader;
 mod requests;
 mod routed;
-mod source;
 mod tier;
 
 use std::collections::HashSet;
@@ -33,18 +32,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use object_store::ObjectStore;
 
-use crate::error::{ErrorKind, StoreError};
-use crate::manifest::{DataFile, Tier};
 use crate::options::{ReadPrices, SlowOptions, SlowPlace};
 use crate::stats::BucketStats;
 use cache::IndexCache;
 use directory::SlowDirectory;
+use weir_datafile::{DataFile, ErrorKind, Source, StoreError, Tier};
 
 pub(crate) use bucket::SlowBucket;
 pub(crate) use places::Places;
 pub use range_reader::RangeReader;
 pub(crate) use routed::RoutedStore;
-pub(crate) use source::Source;
 pub(crate) use tier::SlowTier;
 
 /// The file that says whose place this is.

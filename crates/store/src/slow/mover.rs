@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use weir_datafile::{DataFile, ErrorKind, StoreError};
+
 use super::Slow;
-use crate::error::{ErrorKind, StoreError};
-use crate::manifest::DataFile;
 
 /// What the thread is to do.
 pub(super) enum Job {

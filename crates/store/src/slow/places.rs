@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{CacheRoom, Slow, Source};
-use crate::error::{ErrorKind, StoreError};
-use crate::manifest::{DataFile, Tier};
+use weir_datafile::{DataFile, ErrorKind, FileOpener, Source, StoreError, Tier};
+
+use super::{CacheRoom, Slow};
 use crate::options::SlowOptions;
 
 /// Opens files of a store by what the manifest says of them.
@@ -78,8 +78,10 @@ impl Places {
             (Tier::Slow, None) => Err(std::io::Error::other(not_set().message)),
         }
     }
+}
 
-    pub(crate) fn open_file(&self, file: &DataFile) -> std::io::Result<Source> {
+impl FileOpener for Places {
+    fn open_file(&self, file: &DataFile) -> std::io::Result<Source> {
         self.open(&file.path, file.tier)
     }
 }

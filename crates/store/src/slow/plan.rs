@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use weir_datafile::{DataFile, Tier};
 use weir_tables::Micros;
 
-use crate::manifest::{DataFile, Tier};
 use crate::options::SlowOptions;
 
 /// Files on the fast disk whose last row came in longer ago than their table's `after`, then the oldest of each table until

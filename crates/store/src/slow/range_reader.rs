@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use object_store::path::Path;
 use tokio::runtime::Runtime;
+use weir_datafile::{ErrorKind, StoreError};
 
 use super::requests::{Requests, explain, is_missing};
-use crate::error::{ErrorKind, StoreError};
 use crate::options::SlowPlace;
 
 /// A place whose objects are read.

@@ -31,8 +31,8 @@ use object_store::{
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use weir_datafile::StoreError;
 
-use crate::error::StoreError;
 use crate::objects::{client, inner};
 use crate::options::SlowBucketOptions;
 use crate::stats::BucketStats;

@@ -12,9 +12,9 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use weir_datafile::SLOW_PREFIX;
 
 use super::{Slow, read_only};
-use crate::manifest::SLOW_PREFIX;
 
 /// Reads go where the file is; nobody writes through it.
 #[derive(Debug)]

@@ -6,13 +6,13 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use weir_datafile::{DataFile, ErrorKind, StoreError, Tier};
 use weir_tables::Micros;
 
 use super::mover::{Done, Job, Mover};
 use super::{Slow, plan};
-use crate::error::{ErrorKind, StoreError};
 use crate::maintenance::{Maintenance, Retired};
-use crate::manifest::{DataFile, Manifest, Tier};
+use crate::manifest::Manifest;
 use crate::options::SlowOptions;
 
 /// What maintenance knows of the tier.

@@ -6,9 +6,8 @@
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator};
 use regex_syntax::hir::{Hir, HirKind};
+use weir_datafile::text_index::{Key, bucket, folded, is_telling, words};
 use weir_tables::TableSpec;
-
-use super::key::{Key, bucket, folded, is_telling, words};
 
 /// What a block has to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use weir_datafile::DataFile;
+use weir_datafile::text_index::{
+    BLOCK_ROWS, Bits, Key, Kind, METADATA_KEY, SLOT_BYTES, TextIndex, mask, turned,
+};
 
 use super::ask::Probe;
-use super::groups::turned;
-use super::key::{Bits, Key, Kind, mask};
-use super::{BLOCK_ROWS, METADATA_KEY, SLOT_BYTES, TextIndex};
 use crate::file_reader::read_footer;
-use crate::manifest::DataFile;
 
 /// How many blocks of a file are read; kept with the file in the plan, for its metrics.
 #[derive(Clone, Debug)]

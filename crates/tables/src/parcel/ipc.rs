@@ -1,7 +1,7 @@
 //! Record batches as Arrow IPC streams, and back.
 //!
-//! A stream begins with its schema, which of one table is nearly always the same: it is made once and read once, and
-//! afterwards only compared.
+//! A stream starts with its schema, which is nearly always the same for one table: it is encoded
+//! once and decoded once, and only compared after that.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
@@ -21,15 +21,15 @@ use crate::{TableSpec, is_null_column};
 
 use super::{ALIGNMENT, Batch, CONTENT_BYTES_MAX, PACKED_RATIO_MAX};
 
-/// What ends a stream.
+/// End-of-stream marker.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// So many different schemas are remembered; who sends more of them pays for each.
+/// Cached schemas; beyond that, the cache is cleared.
 const SCHEMAS_MAX: usize = 512;
-/// A schema with a longer message is not remembered.
+/// Longest schema message that is cached.
 const SCHEMA_BYTES_MAX: usize = 32 << 10;
 
-/// Appends the batch with all of its columns, each buffer packed by itself.
+/// Appends the batch with all of its columns, each buffer compressed separately.
 pub(super) fn push_stream(batch: &Batch, out: &mut Vec<u8>) {
     let options = IpcWriteOptions::default()
         .try_with_compression(Some(CompressionType::LZ4_FRAME))
@@ -40,7 +40,7 @@ pub(super) fn push_stream(batch: &Batch, out: &mut Vec<u8>) {
     writer.finish().expect("writing to memory does not fail");
 }
 
-/// Appends those columns of the batch that hold a value or cannot be NULL.
+/// Appends the columns of the batch that hold a value or are not nullable.
 pub(super) fn push_filled(batch: &Batch, out: &mut Vec<u8>) {
     let kept = filled(&batch.rows);
     let rows = batch.rows.project(&kept).expect("the columns are there");
@@ -55,7 +55,7 @@ pub(super) fn push_filled(batch: &Batch, out: &mut Vec<u8>) {
     out.extend_from_slice(&END);
 }
 
-/// Places of the columns that are not NULL from top to bottom.
+/// Indices of the columns that are not all NULL.
 fn filled(rows: &RecordBatch) -> Vec<usize> {
     let schema = rows.schema_ref();
     let is_filled =
@@ -63,15 +63,16 @@ fn filled(rows: &RecordBatch) -> Vec<usize> {
     (0..rows.num_columns()).filter(is_filled).collect()
 }
 
-/// The schema of the columns that are kept, as a message; known when the batch has the table's own schema.
+/// Schema message for the kept columns; cached when the batch has the table's own schema.
 fn schema_message(
     batch: &Batch,
     schema: &Schema,
     kept: Vec<usize>,
     options: &IpcWriteOptions,
 ) -> Arc<[u8]> {
-    type Key = (&'static str, Vec<usize>);
-    static MESSAGES: LazyLock<RwLock<HashMap<Key, Arc<[u8]>>>> = LazyLock::new(RwLock::default);
+    type MessageKey = (&'static str, Vec<usize>);
+    static MESSAGES: LazyLock<RwLock<HashMap<MessageKey, Arc<[u8]>>>> =
+        LazyLock::new(RwLock::default);
     if !Arc::ptr_eq(batch.rows.schema_ref(), &batch.table.schema()) {
         return new_schema_message(schema, options);
     }
@@ -84,12 +85,10 @@ fn schema_message(
     })
 }
 
-/// Without metadata, because receivers find columns by name.
+/// Omits metadata, because receivers find columns by name.
 fn new_schema_message(schema: &Schema, options: &IpcWriteOptions) -> Arc<[u8]> {
-    let plain = |field: &Arc<Field>| {
-        Field::new(field.name(), field.data_type().clone(), field.is_nullable())
-    };
-    let plain = Schema::new(schema.fields().iter().map(plain).collect::<Vec<_>>());
+    let fields = schema.fields().iter().map(|field| without_metadata(field));
+    let plain = Schema::new(fields.collect::<Vec<_>>());
     let mut tracker = DictionaryTracker::new(false);
     let encoded = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
         &plain,
@@ -101,6 +100,10 @@ fn new_schema_message(schema: &Schema, options: &IpcWriteOptions) -> Arc<[u8]> {
     bytes.into()
 }
 
+fn without_metadata(field: &Field) -> Field {
+    Field::new(field.name(), field.data_type().clone(), field.is_nullable())
+}
+
 fn remember<K: std::hash::Hash + Eq, V: Clone>(known: &RwLock<HashMap<K, V>>, key: K, value: &V) {
     let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
     if known.len() >= SCHEMAS_MAX {
@@ -109,11 +112,10 @@ fn remember<K: std::hash::Hash + Eq, V: Clone>(known: &RwLock<HashMap<K, V>>, ke
     known.insert(key, value.clone());
 }
 
-/// The batches of a stream in the schema of their table; columns lie in `stream` as far as they are aligned and not
-/// packed.
+/// Decodes a stream in the schema of its table; aligned, uncompressed columns borrow from `stream`.
 ///
 /// # Errors
-/// When the bytes are no Arrow IPC stream of the table's rows.
+/// When the bytes are not an Arrow IPC stream of the table's rows.
 pub(super) fn read_stream(
     table: &TableSpec,
     stream: &Buffer,
@@ -124,10 +126,10 @@ pub(super) fn read_stream(
     while let Some((front, behind)) = split_message(&rest)? {
         let message = read_message(&front)?;
         let batch =
-            message.header_as_record_batch().ok_or_else(|| bad("it is no batch of rows"))?;
+            message.header_as_record_batch().ok_or_else(|| bad("it is not a record batch"))?;
         let length = usize::try_from(message.bodyLength()).unwrap_or(usize::MAX);
         if length > behind.len() {
-            return Err(bad("it ends before its content does"));
+            return Err(bad("it is truncated"));
         }
         let body = behind.slice_with_length(0, length);
         check_packed(batch, &body)?;
@@ -159,7 +161,7 @@ fn read_message(front: &Buffer) -> Result<Message<'_>, ArrowError> {
     root_as_message(&front[8..]).map_err(|error| bad(&error.to_string()))
 }
 
-/// A buffer that is packed says how long it is unpacked, and that much is asked of the allocator.
+/// A compressed buffer states its uncompressed length, and the decoder allocates that much.
 fn check_packed(batch: arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), ArrowError> {
     if batch.compression().is_none() {
         return Ok(());
@@ -168,25 +170,25 @@ fn check_packed(batch: arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), 
         let at = usize::try_from(buffer.offset()).unwrap_or(usize::MAX);
         let Some(head) = body.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { continue };
         let packed = u64::try_from(buffer.length()).unwrap_or_default();
-        // −1 says that it is not packed after all.
+        // −1 marks a buffer that is not compressed.
         let length = i64::from_le_bytes(*head).max(0).cast_unsigned();
         if length > CONTENT_BYTES_MAX.min(packed.saturating_mul(PACKED_RATIO_MAX)) {
-            return Err(bad("a column announces more than it can hold"));
+            return Err(bad("a column announces more content than it can hold"));
         }
     }
     Ok(())
 }
 
-/// A message's length and metadata, and what follows; `None` at the end of the stream.
+/// Splits off a message's length and metadata; `None` at the end of the stream.
 fn split_message(stream: &Buffer) -> Result<Option<(Buffer, Buffer)>, ArrowError> {
-    let Some(head) = stream.first_chunk::<8>() else { return Err(bad("it is cut off")) };
+    let Some(head) = stream.first_chunk::<8>() else { return Err(bad("it is truncated")) };
     if *head == END {
         return Ok(None);
     }
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
     let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(8);
     if head[..4] != END[..4] || end > stream.len() {
-        return Err(bad("its lengths are not true"));
+        return Err(bad("it holds false lengths"));
     }
     Ok(Some((stream.slice_with_length(0, end), stream.slice(end))))
 }

@@ -1,4 +1,5 @@
-//! `config_directive`: lines of the servers' own configuration, so that a fix can name file and line.
+//! `config_directive`: lines of the servers' own configuration, so that a fix can name file and
+//! line.
 
 table! {
     /// Directives of nginx, HAProxy and Apache configurations, with file and line.

@@ -1,7 +1,7 @@
 //! `conntrack_stat`: the connection tracking table of each network namespace.
 
 table! {
-    /// How full the connection tracking table is and what did not get in.
+    /// Fill level of the connection tracking table, and connections it rejected.
     ConntrackStat, ConntrackStatRows = "conntrack_stat";
     grain: "one row per network namespace that tracks connections and 5 s";
     source: "/proc/net/stat/nf_conntrack, net.netfilter.nf_conntrack_max";
@@ -11,9 +11,9 @@ table! {
     3 netns: Text = "Network namespace: host, a name of `ip netns`, or net:[inode].";
     4 entries: Int = "Connections in the table now.";
     5 entries_limit: OptInt = "net.netfilter.nf_conntrack_max, the same for each namespace; NULL when it could not be read.";
-    6 drops_total: Int = "Packets dropped because there was no room, all processors together.";
-    7 early_drops_total: Int = "Connections that were thrown out to make room.";
-    8 insert_failures_total: Int = "Connections that could not be entered.";
-    9 drops_increase: OptInt = "Rise of drops_total since the sample before; NULL at the first.";
-    10 early_drops_increase: OptInt = "Rise of early_drops_total since the sample before; NULL at the first.";
+    6 drops_total: Int = "Packets dropped because the table was full, all CPUs together.";
+    7 early_drops_total: Int = "Connections evicted early to make room.";
+    8 insert_failures_total: Int = "Connections that could not be inserted.";
+    9 drops_increase: OptInt = "Increase of drops_total since the previous sample; NULL in the first.";
+    10 early_drops_increase: OptInt = "Increase of early_drops_total since the previous sample; NULL in the first.";
 }

@@ -1,9 +1,9 @@
-//! `filesystem`: room left, in bytes and inodes.
+//! `filesystem`: free space, in bytes and inodes.
 
 table! {
-    /// Room left on every file system that holds data, in bytes and inodes.
+    /// Free space on every file system that holds data, in bytes and inodes.
     Filesystem, FilesystemRows = "filesystem";
-    grain: "one row per mounted file system every 10 s, and when the room that is left moved by a hundredth of the whole (looked at every 2 s)";
+    grain: "one row per mounted file system every 10 s, and when free space changed by 1 % of the size (checked every 2 s)";
     source: "/proc/self/mounts, statvfs";
     sort: [host, mount_point, ts];
     1 ts: Time = "When the sample was taken.";
@@ -13,8 +13,8 @@ table! {
     5 filesystem_type: Text = "ext4, xfs, …";
     6 is_read_only: Flag = "Whether it is mounted read-only.";
     7 size_bytes: Int = "Size.";
-    8 free_bytes: Int = "Free, the reserve of root included.";
+    8 free_bytes: Int = "Free, including the root reserve.";
     9 available_bytes: Int = "Free for ordinary users (bavail).";
-    10 inodes_total: Int = "Inodes in all; 0 when the file system makes them as needed.";
+    10 inodes_total: Int = "Inodes in total; 0 when the file system allocates them on demand.";
     11 inodes_free: Int = "Inodes free.";
 }

@@ -13,7 +13,7 @@ table! {
     5 kernel_version: Text = "uname -r.";
     6 os_name: OptText = "PRETTY_NAME of os-release; NULL when unreadable.";
     7 architecture: Text = "uname -m.";
-    8 cpu_count: Int = "Processors on line.";
+    8 cpu_count: Int = "CPUs online.";
     9 memory_bytes: Int = "MemTotal.";
     10 agent_version: Text = "weir's version.";
     11 addresses: OptText = "The host's own addresses, a space between them, those of loopback and link left out; NULL when they could not be read.";

@@ -1,7 +1,8 @@
-//! `judgement`: what people say of findings.
+//! `judgement`: verdicts of people on findings.
 
 table! {
-    /// What people say of findings: was it real, was there anything to do, was it wrong. The newest row of a finding holds.
+    /// Verdicts of people on findings: real, not actionable, or wrong. The newest row of a finding
+    /// is current.
     Judgement, JudgementRows = "judgement";
     grain: "one row per judgement of a person";
     source: "weir";
@@ -11,8 +12,8 @@ table! {
     2 host: Text = "The host that the finding is about; empty when it is about more than one.";
     3 finding_id: Text = "The finding.";
     4 rule: Text = "Its rule.";
-    5 class: Text = "The class that its own evidence gave: page, mail or note.";
+    5 class: Text = "The class from its own evidence: page, mail or note.";
     6 verdict: Text = "`real`, `not_actionable` (true, but nothing to do about it) or `wrong`.";
     7 user_name: Text = "Who judged: the user of the login, else the address.";
-    8 action: OptText = "What was done about it, in words; NULL when nobody said.";
+    8 action: OptText = "What was done about it; NULL when not stated.";
 }

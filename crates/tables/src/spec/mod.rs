@@ -1,10 +1,12 @@
-//! One file per table. A new table is a new file and its name in this list.
+//! The list of tables. A new table is one file in this directory and one line in this list.
 
 macro_rules! specs {
     ($($file:ident: $Row:ident, $Rows:ident;)+) => {
         $(mod $file;)+
         $(pub use $file::{$Row, $Rows};)+
         pub(crate) const ALL: &[&crate::TableSpec] = &[$(&$Row::SPEC),+];
+        #[cfg(test)]
+        pub(crate) const FILES: &[&str] = &[$(stringify!($file)),+];
     };
 }
 

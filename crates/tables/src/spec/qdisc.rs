@@ -1,9 +1,10 @@
-//! `qdisc`: the queues in front of network devices.
+//! `qdisc`: queueing disciplines of network devices.
 
 table! {
-    /// What each queueing discipline sent, dropped and held back; the rate where one is set.
+    /// Packets sent, dropped and delayed by each queueing discipline, and its rate where one is
+    /// set.
     Qdisc, QdiscRows = "qdisc";
-    grain: "one row per queueing discipline of a namespace and second in which it moved, all once a minute";
+    grain: "one row per queueing discipline of a namespace and second in which it changed, all of them once a minute";
     source: "rtnetlink RTM_GETQDISC, linux/gen_stats.h";
     sort: [host, netns, device, handle, ts];
     1 ts: Time = "When the sample was taken.";
@@ -16,9 +17,9 @@ table! {
     8 sent_bytes_total: Int = "Bytes sent.";
     9 sent_packets_total: Int = "Packets sent.";
     10 drops_total: Int = "Packets dropped because the queue was full or too slow.";
-    11 overlimits_total: Int = "How often a packet had to wait for its turn because of the rate.";
-    12 requeues_total: Int = "How often the device could not take a packet.";
-    13 backlog_bytes: Int = "Bytes that wait now.";
-    14 backlog_packets: Int = "Packets that wait now.";
-    15 rate_bytes_per_second: OptInt = "The rate that is set (tbf only); NULL for the others.";
+    11 overlimits_total: Int = "How often a packet was delayed by the rate limit.";
+    12 requeues_total: Int = "How often the device could not accept a packet.";
+    13 backlog_bytes: Int = "Bytes queued now.";
+    14 backlog_packets: Int = "Packets queued now.";
+    15 rate_bytes_per_second: OptInt = "The configured rate (tbf only); NULL for the others.";
 }

@@ -11,12 +11,12 @@ table! {
     3 array: Text = "Its name, such as md0.";
     4 is_active: Flag = "Whether it runs; an inactive array cannot be read at all.";
     5 level: OptText = "raid1, raid10, raid5 …; NULL when inactive.";
-    6 members_wanted: OptInt = "Members that it is made of; NULL where there is no such number (raid0, linear).";
-    7 members_present: OptInt = "Members that work; NULL as above.";
+    6 members_wanted: OptInt = "Members that it should have; NULL where there is no such number (raid0, linear).";
+    7 members_present: OptInt = "Working members; NULL as above.";
     8 members: Text = "All members, such as `sda1 sdb1(F)`: (F) failed, (S) spare, (R) replacement, (W) write-mostly.";
-    9 failed_members: OptText = "Those marked (F), a space between them; NULL when none is.";
+    9 failed_members: OptText = "Members marked (F), separated by spaces; NULL without any.";
     10 sync_action: OptText = "resync, recovery, check or reshape while one runs or waits; NULL otherwise.";
-    11 sync_ratio: OptFloat = "How much of it is done, 0 to 1; NULL while none runs.";
-    12 sync_finish_seconds: OptFloat = "The kernel's guess when it will be done; NULL while none runs.";
-    13 sync_bytes_per_second: OptFloat = "Its speed; NULL while none runs.";
+    11 sync_ratio: OptFloat = "Progress of the sync, 0 to 1; NULL while none runs.";
+    12 sync_finish_seconds: OptFloat = "The kernel's estimate of the time left; NULL while none runs.";
+    13 sync_bytes_per_second: OptFloat = "Speed of the sync; NULL while none runs.";
 }

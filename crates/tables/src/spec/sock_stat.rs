@@ -1,4 +1,4 @@
-//! `sock_stat`: how many sockets there are, by state.
+//! `sock_stat`: socket counts by state.
 
 table! {
     /// Counts of sockets, orphans and TCP memory per network namespace.
@@ -9,8 +9,8 @@ table! {
     1 ts: Time = "When the sample was taken.";
     2 host: Text = "The host that it was taken on.";
     3 netns: Text = "Network namespace, as in `listener`.";
-    4 tcp_in_use: Int = "TCP sockets in use, IPv4 and IPv6, TIME_WAIT not among them.";
-    5 tcp_orphan: Int = "TCP sockets that no process holds any more (host-wide).";
+    4 tcp_in_use: Int = "TCP sockets in use, IPv4 and IPv6, excluding TIME_WAIT.";
+    5 tcp_orphan: Int = "Orphaned TCP sockets, held by no process (host-wide).";
     6 tcp_time_wait: Int = "Sockets in TIME_WAIT.";
     7 tcp_allocated: Int = "TCP sockets allocated (host-wide).";
     8 tcp_memory_bytes: Int = "Memory of TCP buffers (host-wide).";

@@ -1,7 +1,7 @@
-//! `sysctl`: kernel settings that decide about traffic.
+//! `sysctl`: kernel settings that affect traffic.
 
 table! {
-    /// Kernel settings that decide about traffic, with the kernel's default where it is a constant.
+    /// Kernel settings that affect traffic, with the kernel's default where it is a constant.
     Sysctl, SysctlRows = "sysctl";
     grain: "one row per setting at start, at each change and every hour";
     source: "/proc/sys/net, /proc/sys/vm, /proc/sys/fs";

@@ -1,7 +1,7 @@
-//! `tcp_peer`: segments sent again and resets, per peer.
+//! `tcp_peer`: retransmitted segments and resets, per peer.
 
 table! {
-    /// Which peers this host had to send segments to again, and with whom connections were reset. Only with `ebpf.enabled`.
+    /// Retransmitted segments and reset connections per peer. Only with `ebpf.enabled`.
     TcpPeer, TcpPeerRows = "tcp_peer";
     grain: "one row per namespace, side, server port, peer and second in which something happened; beyond `ebpf.peer_rows` one sum per namespace and side";
     source: "eBPF at the tracepoints tcp_retransmit_skb, tcp_retransmit_synack, tcp_send_reset, tcp_receive_reset";
@@ -12,11 +12,11 @@ table! {
     4 side: Text = "Which end of the connections this host is: `server` or `client`. A listener whose backlog is 0 counts as `client`.";
     5 server_port: OptInt = "The server's port, on either side; NULL in a sum of peers.";
     6 peer_address: OptText = "The other side; NULL in a sum of peers.";
-    7 peers: Int = "How many peers the row is about: 1, or those of a sum (a peer at two ports counts twice).";
-    8 retransmits: Int = "Segments sent again, as RetransSegs counts them, with the SYNs and SYN-ACKs below.";
-    9 syn_retransmits: Int = "Of these, SYNs: the peer did not answer an attempt to connect.";
-    10 syn_ack_retransmits: Int = "Of these, SYN-ACKs: the client did not answer, or its answer was dropped since the accept queue was full.";
-    11 resets_sent: Int = "Connections that this host reset. Answers to segments of no connection do not count.";
-    12 resets_received: Int = "Connections that the peer reset, refused attempts to connect included.";
-    13 interval_seconds: Float = "How long the second was.";
+    7 peers: Int = "Number of peers in the row: 1, or more in a sum (a peer at two ports counts twice).";
+    8 retransmits: Int = "Retransmitted segments as RetransSegs counts them, including the SYNs and SYN-ACKs below.";
+    9 syn_retransmits: Int = "SYNs among them: the peer did not answer a connection attempt.";
+    10 syn_ack_retransmits: Int = "SYN-ACKs among them: the client did not answer, or its answer was dropped because the accept queue was full.";
+    11 resets_sent: Int = "Connections that this host reset. Resets for segments of no connection do not count.";
+    12 resets_received: Int = "Connections that the peer reset, refused connection attempts included.";
+    13 interval_seconds: Float = "Actual length of the second.";
 }

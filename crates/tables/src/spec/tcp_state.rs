@@ -1,7 +1,8 @@
-//! `tcp_state`: connections that were opened and ended, and by whom, per server port.
+//! `tcp_state`: connections opened and closed, and by which side, per server port.
 
 table! {
-    /// TCP connections of this host by server port: opened, ended by whom, and attempts that failed. Only with `ebpf.enabled`.
+    /// TCP connections of this host by server port: opened, closed by which side, and failed
+    /// attempts. Only with `ebpf.enabled`.
     TcpState, TcpStateRows = "tcp_state";
     grain: "one row per namespace, side, server port and second in which something happened";
     source: "eBPF at the tracepoint inet_sock_set_state";
@@ -14,7 +15,7 @@ table! {
     6 opened: Int = "Connections that became established.";
     7 closed_here: Int = "Established connections that this host closed first.";
     8 closed_by_peer: Int = "Established connections that the other side closed first.";
-    9 aborted: Int = "Established connections that ended without a FIN: reset by either side, or given up after too many retransmits.";
-    10 connect_failed: Int = "Attempts of this host to connect that were refused, timed out or were given up; 0 on the side `server`.";
-    11 interval_seconds: Float = "How long the second was.";
+    9 aborted: Int = "Established connections that ended without a FIN: reset by either side, or timed out after too many retransmits.";
+    10 connect_failed: Int = "Connection attempts of this host that were refused, timed out or were abandoned; 0 on the side `server`.";
+    11 interval_seconds: Float = "Actual length of the second.";
 }

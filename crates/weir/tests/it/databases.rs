@@ -97,7 +97,7 @@ fn keys_that_redis_throws_out_and_its_replica_are_seen() {
     let found = fires(&weir, "redis.evictions");
     assert_eq!(found["class"], "page", "{found}");
     let summary = found["summary"].as_str().unwrap_or_default();
-    assert!(summary.contains("threw out") && summary.contains("volatile-lru"), "{found}");
+    assert!(summary.contains("evicted") && summary.contains("volatile-lru"), "{found}");
     let replay =
         ["rules", "replay", "redis.evictions", "--since", "10m", "--format", "json", "--url"];
     // It looks at the rule's own pace, which is slower than that of a weir in which something
@@ -310,7 +310,7 @@ fn mariadb_replica_that_was_stopped_is_found() {
     run(&mut sql("second", "stop slave sql_thread"));
     let found = fires(&weir, "mysql.replica_broken");
     let summary = found["summary"].as_str().unwrap_or_default();
-    assert!(summary.contains("receiving is Yes, applying is No"), "{found}");
+    assert!(summary.contains("receiver Yes, applier No"), "{found}");
     run(&mut sql("second", "start slave sql_thread"));
     holds(&weir, "select state = 'Yes/Yes' from db_replica order by ts desc limit 1");
     // A backup on the replica that locks what its source writes.
@@ -322,7 +322,7 @@ fn mariadb_replica_that_was_stopped_is_found() {
         String::from_utf8_lossy(&output.stdout).contains('1').then_some(())
     });
     run(&mut sql("first", "update hb.beat set at = utc_timestamp(6)"));
-    let words = "its applying says `Waiting for table metadata lock`";
+    let words = "applier state `Waiting for table metadata lock`";
     wait_for("a finding that says what it waits for", LONG, || {
         let mut found = weir.findings("mysql.replica_lag").into_iter();
         found.find(|found| found["summary"].as_str().is_some_and(|text| text.contains(words)))

@@ -52,7 +52,7 @@ impl Certificates {
             (format!("tls = \"verify-full\"\n{ca}{name}{more}"), None),
             (format!("tls = \"verify-full\"\n{ca}{more}"), Some("its certificate is not accepted")),
             (format!("tls = \"verify-ca\"\n{ca}{more}"), None),
-            (format!("tls = \"verify-ca\"\n{other}{more}"), Some("authority that is not trusted")),
+            (format!("tls = \"verify-ca\"\n{other}{more}"), Some("untrusted authority")),
             (format!("tls = \"require\"\n{more}"), None),
         ]
     }
@@ -106,7 +106,7 @@ fn redis_is_asked_over_tls_with_a_certificate_of_its_own() {
     let weir = watch(dir.path(), &certificates.entry("redis", &port, "tls = \"require\""));
     holds(
         &weir,
-        "select count(*) > 0 from db_server where error like '%does it want a certificate%'",
+        "select count(*) > 0 from db_server where error like '%does it require a client certificate%'",
     );
 }
 

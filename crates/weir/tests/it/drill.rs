@@ -166,12 +166,12 @@ fn a_fault_of_a_host_is_refused_without_a_yes_and_without_bounds() {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("the kernel has it");
     let yes = ["--yes", host.trim()];
     let with = |more: &[&'static str]| [more, &yes[..]].concat();
-    refused(&["listener"], "it does not have a yes for");
-    refused(&["listener", "--yes", "another-host"], "it does not have a yes for");
-    refused(&with(&["reboot"]), "it is no such fault\nhint: listener, processor, disk, line");
+    refused(&["listener"], "it needs a yes for");
+    refused(&["listener", "--yes", "another-host"], "it needs a yes for");
+    refused(&with(&["reboot"]), "there is no such fault\nhint: listener, processor, disk, line");
     refused(&with(&["disk"]), "it needs a directory that exists\nhint: --dir");
     refused(&with(&["line", "--device", "../eth0"]), "it needs a network interface that exists");
-    refused(&with(&["listener", "--for", "11m"]), "it is undone after 1 s to 600 s");
+    refused(&with(&["listener", "--for", "11m"]), "its time limit must be 1 s to 600 s");
     refused(&with(&["listener", "--param", "backlog=0"]), "it is from 4 to 32");
 }
 

@@ -229,15 +229,15 @@ fn rows_of_an_edge_reach_its_hub() {
 #[test]
 fn an_edge_that_cannot_work_says_why_and_what_to_do() {
     for (args, message) in [
-        (&["edge"][..], "cannot start the edge: it has nowhere to listen\nhint: --listen"),
-        (&["edge", "--listen", "127.0.0.1:0"], "no backend and no beacon\nhint: --backend"),
+        (&["edge"][..], "cannot start the edge: it has no listener\nhint: set --listen"),
+        (&["edge", "--listen", "127.0.0.1:0"], "no backend and no beacon\nhint: set --backend"),
         (
             &["edge", "--listen", "here", "--beacon", "/b"],
             "cannot listen on `here`: not an address and a port",
         ),
         (
             &["edge", "--listen", "127.0.0.1:0", "--backend", "127.0.0.1:1*x"],
-            "its weight is not from 0 to 1000",
+            "the weight is not from 0 to 1000",
         ),
     ] {
         let output = weir(args);

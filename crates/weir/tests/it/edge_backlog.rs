@@ -88,7 +88,7 @@ fn a_backlog_of_511_under_a_burst_names_the_edges_own_listener_and_setting() {
     assert_eq!(finding["subject"], "weir on 127.0.0.1:8080", "{finding}");
     assert_eq!(finding["tier"], "edge", "{finding}");
     let words = |of: &str| finding[of].as_str().unwrap_or_default().to_owned();
-    assert!(words("summary").contains("the process asked for 511 in listen()"), "{finding}");
+    assert!(words("summary").contains("the process requested 511 in listen()"), "{finding}");
     assert!(words("fix").contains("backlog = 16384 in the section [edge]"), "{finding}");
     drop(stopped);
     drop(burst);

@@ -64,7 +64,7 @@ fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
     assert!(said.contains("Permission denied") && said.contains("level admin"), "{said}");
     let (code, _, said) = order(&["show"], &path("none.sock"));
     assert_eq!(code, Some(1));
-    assert!(said.contains("cannot ask the HAProxy at"), "{said}");
+    assert!(said.contains("cannot reach the HAProxy at"), "{said}");
 
     let start = |token: Option<&str>| {
         let mut command = serve("hub", &dir.path().join("data"));

@@ -280,7 +280,7 @@ fn a_finding_names_the_command_whose_file_proves_it() {
         let open = weir.findings("wire.jagged_arrivals").into_iter();
         open.into_iter().find(|finding| finding["state"] == "firing")
     });
-    assert_eq!(finding["subject"], "those who send before port 8080 of testhost");
+    assert_eq!(finding["subject"], "the senders before port 8080 of testhost");
     let id = finding["finding_id"].as_str().expect("it has one");
     let whole = weir.get(&format!("/api/findings/{id}"));
     let look_at = whole["look_at"].as_str().expect("text");
@@ -316,7 +316,7 @@ fn a_capability_is_enough_and_its_lack_is_named() {
     let refused = run("-all", "no.pcapng");
     let said = text(&refused.stderr);
     assert!(!refused.status.success());
-    assert!(said.contains("cannot take packets of `lo`"), "{said}");
+    assert!(said.contains("cannot capture on `lo`"), "{said}");
     assert!(
         said.contains("setcap cap_net_raw+ep") && said.contains("AmbientCapabilities"),
         "{said}"

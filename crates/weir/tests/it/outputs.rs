@@ -315,7 +315,7 @@ fn rows_beyond_what_may_wait_are_given_up_counted_and_reported() {
     let finding =
         wait_for("a finding", ARRIVAL, || running.findings("weir.output_lag").into_iter().next());
     assert!(
-        finding["summary"].as_str().expect("a text").contains("rows were given up"),
+        finding["summary"].as_str().expect("a text").contains("rows were dropped"),
         "{finding}"
     );
 }
@@ -377,7 +377,7 @@ fn outputs_that_make_no_sense_are_refused_with_place_and_hint() {
         ),
         (
             es.replace("http://127.0.0.1:1", "127.0.0.1:1"),
-            "weir.toml:4: `127.0.0.1:1` is no address",
+            "weir.toml:4: `127.0.0.1:1` is not an address",
             "https://",
         ),
         ("[outputs]\nname = \"a\"\n".into(), "`outputs` is no list of tables", "[[outputs]]"),

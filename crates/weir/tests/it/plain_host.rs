@@ -287,7 +287,7 @@ fn a_program_is_seen_to_close_idle_connections_before_nginx_does() {
     let finding = wait_for("it is seen", LONG, mismatch);
     let of = |key: &str| finding[key].as_str().unwrap_or_default();
     // Some versions of it wait for a second more.
-    let texts = [5, 6].map(|seconds| format!("node closes them after {seconds} s (seen "));
+    let texts = [5, 6].map(|seconds| format!("after {seconds} s (seen "));
     assert!(texts.iter().any(|text| of("summary").contains(text)), "{finding:#}");
     let fix = of("fix").split_once("In the program: ").and_then(|(_, fix)| fix.split_once(", "));
     let settings = fix.unwrap_or_else(|| panic!("{finding:#}")).0;

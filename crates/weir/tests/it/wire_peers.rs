@@ -14,7 +14,8 @@ use weir_bench::capture::{self, Format, Link, Recipe, Story};
 use weir_wire::packet::{Flags, Packet};
 use weir_wire::text::{LocalMinute, TextReader};
 use weir_wire::{
-    Capture, ConnectionSeen, Input, Model, Options, Report, RequestSeen, Sink, WireError,
+    Capture, CaptureInput, Model, ModelOptions, ObservedConnection, ObservedRequest, Report,
+    RowSink, WireError,
 };
 
 use super::harness::{can_run, text, weir};
@@ -43,7 +44,7 @@ fn is_there(program: &str) -> bool {
 }
 
 fn each_packet(path: &Path, mut take: impl FnMut(&Packet<'_>)) -> Result<(), WireError> {
-    let mut capture = Capture::new(Input::open(path)?)?;
+    let mut capture = Capture::new(CaptureInput::open(path)?)?;
     while capture.step(&mut take)? {}
     Ok(())
 }
@@ -194,8 +195,8 @@ struct Rows(mpsc::Sender<PeerRow>, mpsc::Sender<(u16, u64)>);
 /// last, in µs.
 type PeerRow = (u16, u16, u16, i64, i64);
 
-impl Sink for Rows {
-    fn request(&mut self, request: &RequestSeen<'_>) {
+impl RowSink for Rows {
+    fn request(&mut self, request: &ObservedRequest<'_>) {
         let Some(answered) = request.answered else { return };
         let last = answered[1] / 1000;
         let _ = self.0.send((
@@ -207,7 +208,7 @@ impl Sink for Rows {
         ));
     }
 
-    fn connection(&mut self, connection: &ConnectionSeen) {
+    fn connection(&mut self, connection: &ObservedConnection) {
         let again = connection.retransmits.into_iter().map(u64::from).sum();
         let _ = self.1.send((connection.server.port, again));
     }
@@ -219,7 +220,7 @@ fn found(path: &Path) -> (BTreeSet<PeerRow>, u64, Report) {
     let (to_rows, rows) = mpsc::channel();
     let (to_again, again) = mpsc::channel();
     let sink = Box::new(Rows(to_rows, to_again));
-    let mut model = Model::new(Options::default(), Some(sink));
+    let mut model = Model::new(ModelOptions::default(), Some(sink));
     each_packet(path, |packet| model.packet(packet)).expect("it can be read");
     let report = model.report();
     let again = again.try_iter().filter(|(port, _)| *port == 80).map(|(_, count)| count).sum();

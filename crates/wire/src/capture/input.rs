@@ -1,5 +1,5 @@
-//! Where a capture comes from: a file or a stream, packed with gzip or zstd or not at all. What it is, its first
-//! bytes tell; names do not count.
+//! Input of a capture: a file or a stream, optionally compressed with gzip or zstd. The format is
+//! detected from the first bytes, not from the name.
 
 use std::fs::File;
 use std::io::{Cursor, ErrorKind, Read};
@@ -10,34 +10,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{pcap, pcapng};
 use crate::error::WireError;
 
-/// What the first bytes say, unpacked.
+/// Format of the decompressed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// The classic format.
+pub enum CaptureFormat {
+    /// The classic libpcap format.
     Pcap,
-    /// Its successor, Wireshark's default.
+    /// The successor of pcap and Wireshark's default.
     Pcapng,
-    /// Anything else: tcpdump's text, or nothing that we know.
+    /// Anything else: tcpdump's text output, or an unknown format.
     Text,
 }
 
-/// Bytes of a capture, unpacked.
-pub struct Input {
+/// Decompressed bytes of a capture.
+pub struct CaptureInput {
     name: String,
     reader: Box<dyn Read + Send>,
-    format: Format,
+    format: CaptureFormat,
     count: Arc<AtomicU64>,
     total: Option<u64>,
     is_cut: bool,
 }
 
-/// zstd frames that need a larger window than 2^27 bytes are refused: memory is bounded.
+/// Refuse zstd frames with a window over 2^27 bytes: memory is bounded.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// Packed inside of packed inside of packed is no capture.
+/// Nested compression layers; deeper nesting is not a capture.
 const LAYERS_MAX: u32 = 2;
 
-impl Input {
-    /// A file.
+impl CaptureInput {
+    /// Opens a file.
     ///
     /// # Errors
     /// When it cannot be opened or read.
@@ -52,7 +52,7 @@ impl Input {
         Self::new(&name, Box::new(file), total)
     }
 
-    /// A stream, such as stdin; `name` is what errors call it.
+    /// Reads a stream, such as stdin; errors call it `name`.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -67,10 +67,9 @@ impl Input {
     ) -> Result<Self, WireError> {
         let count = Arc::new(AtomicU64::new(0));
         let mut reader: Box<dyn Read + Send> =
-            Box::new(Counted { stream, count: Arc::clone(&count) });
-        let failed = |error: std::io::Error| WireError::read(name, &error);
+            Box::new(CountingReader { stream, count: Arc::clone(&count) });
         for layer in 0..=LAYERS_MAX {
-            let first = peek(&mut reader).map_err(failed)?;
+            let first = peek(&mut reader).map_err(|error| WireError::read(name, &error))?;
             let length = first.len();
             let mut four = [0; 4];
             four[..length.min(4)].copy_from_slice(&first[..length.min(4)]);
@@ -83,17 +82,20 @@ impl Input {
                     reader = Box::new(flate2::read::MultiGzDecoder::new(whole));
                 }
                 [0x28, 0xb5, 0x2f, 0xfd] if layer < LAYERS_MAX => {
-                    let mut decoder = zstd::Decoder::new(whole).map_err(failed)?;
-                    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(failed)?;
+                    let mut decoder =
+                        zstd::Decoder::new(whole).map_err(|error| WireError::read(name, &error))?;
+                    decoder
+                        .window_log_max(ZSTD_WINDOW_LOG_MAX)
+                        .map_err(|error| WireError::read(name, &error))?;
                     reader = Box::new(decoder);
                 }
                 _ => {
                     let format = if pcap::is_magic(four) {
-                        Format::Pcap
+                        CaptureFormat::Pcap
                     } else if pcapng::is_magic(four) {
-                        Format::Pcapng
+                        CaptureFormat::Pcapng
                     } else {
-                        Format::Text
+                        CaptureFormat::Text
                     };
                     let name = name.to_owned();
                     return Ok(Self { name, reader: whole, format, count, total, is_cut: false });
@@ -103,28 +105,28 @@ impl Input {
         Err(WireError::not_a_capture(name))
     }
 
-    /// What the first bytes are.
-    pub fn format(&self) -> Format {
+    /// Detected format.
+    pub fn format(&self) -> CaptureFormat {
         self.format
     }
 
-    /// What errors call it.
+    /// Name used in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of the file read so far and in all, packed as they are.
+    /// Bytes of the file read so far and in total, compressed.
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.count.load(Ordering::Relaxed), self.total)
     }
 
-    /// Whether a packed input ended before its end, or was damaged there.
+    /// Whether a compressed input was truncated or damaged.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Fills `buffer` as far as there is something; 0 at the end. A packed file that is cut off, as it is while it is
-    /// still being written, ends there.
+    /// Fills `buffer` as far as possible and returns the count; 0 at the end. A truncated
+    /// compressed file, such as one still being written, ends there.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, WireError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -144,14 +146,14 @@ impl Input {
     }
 }
 
-/// The unpacked bytes, for readers of text.
-impl Read for Input {
+/// Decompressed bytes, for the text readers.
+impl Read for CaptureInput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.reader.read(buffer)
     }
 }
 
-/// What the unpackers say of bytes that are missing or wrong; anything else is the disk's or the pipe's fault.
+/// Errors that decompressors return for missing or wrong bytes; others come from the disk or pipe.
 fn is_damage(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -162,20 +164,18 @@ fn is_damage(kind: ErrorKind) -> bool {
     )
 }
 
-/// Up to four bytes; fewer when there are no more.
 fn peek(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(4);
     reader.by_ref().take(4).read_to_end(&mut first)?;
     Ok(first)
 }
 
-/// Counts what is read.
-struct Counted {
+struct CountingReader {
     stream: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.stream.read(buffer)?;
         self.count.fetch_add(count as u64, Ordering::Relaxed);

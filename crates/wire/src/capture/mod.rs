@@ -1,14 +1,15 @@
-//! Captures as files or streams: what they are, their records, and the packets in these.
+//! Capture files and streams: format detection, records, and their packets.
 //!
-//! Layouts: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng. Bytes are read into one buffer of fixed size instead of
-//! being mapped: reading costs half as much (0.055 CPU-s to walk over 600 MB in memory, 0.12 however they are mapped), a
-//! pipe or gzip needs it anyway, and a file that somebody truncates meanwhile ends here with a count instead of SIGBUS.
+//! Layouts: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng. Bytes are read into one fixed-size
+//! buffer instead of being mapped: reading costs half as much (0.055 CPU-s to walk 600 MB in
+//! memory, 0.12 when mapped), pipes and gzip need it anyway, and a file truncated while being read
+//! ends with a count instead of SIGBUS.
 
 mod input;
 mod pcap;
 mod pcapng;
 
-pub use input::{Format, Input};
+pub use input::{CaptureFormat, CaptureInput};
 
 use std::sync::Arc;
 
@@ -16,40 +17,41 @@ use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
 use crate::model::Model;
 use crate::packet::Packet;
-use crate::skip::{Skip, Skipped};
+use crate::skip::{SkipCounts, SkipReason};
 
-/// One captured frame, whatever the file's format.
+/// One captured frame of any file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Nanoseconds since 1970, UTC.
     pub ts_ns: i64,
-    /// What `bytes` begin with.
+    /// Link type of `bytes`.
     pub link: LinkType,
-    /// pcapng's number of the interface in its section.
+    /// pcapng's interface number in its section.
     pub interface: u32,
-    /// How long the frame was on the wire: at least `bytes.len()`.
+    /// Length on the wire: at least `bytes.len()`.
     pub wire_length: u32,
-    /// What was captured.
+    /// Captured bytes.
     pub bytes: &'a [u8],
 }
 
-/// Bytes asked of the input at once: they should still be in the core's own cache when their packets are looked at.
+/// Bytes per read: they should still be in the core's own cache when their packets are decoded.
 const READ_BYTES: usize = 256 << 10;
-/// No record is longer: the largest snap length in use is 256 KiB, and blocks of names or secrets stay below it.
+/// Maximum record length: snap lengths in use are up to 256 KiB, and blocks of names or secrets
+/// stay below this.
 pub(crate) const RECORD_BYTES_MAX: usize = 4 << 20;
 
 /// Reads a capture packet by packet, in bounded memory.
 pub struct Capture {
-    input: Input,
+    input: CaptureInput,
     buffer: Arc<Vec<u8>>,
-    /// Buffers that were handed out; each is used again when nobody has it any more.
+    /// Buffers lent to the model; each is reused once it is released.
     others: Vec<Arc<Vec<u8>>>,
-    /// `buffer[start..end]` is read but not used.
+    /// `buffer[start..end]` is read but not consumed.
     start: usize,
     end: usize,
-    walker: Walker,
+    walker: RecordWalker,
     decoder: Decoder,
-    skipped: Skipped,
+    skipped: SkipCounts,
     records: u64,
     is_over: bool,
 }
@@ -58,29 +60,28 @@ fn new_buffer() -> Arc<Vec<u8>> {
     Arc::new(vec![0; READ_BYTES + RECORD_BYTES_MAX])
 }
 
-enum Walker {
-    Pcap(pcap::Walker),
-    Pcapng(pcapng::Walker),
+enum RecordWalker {
+    Pcap(pcap::PcapWalker),
+    Pcapng(pcapng::PcapngWalker),
 }
 
-/// What a walk over a buffer came to.
-pub(crate) enum Walk {
-    /// So many bytes were used, the rest is no whole record.
+pub(crate) enum WalkOutcome {
+    /// Bytes consumed; the rest is an incomplete record.
     More(usize),
-    /// A length that cannot be true stands so many bytes in.
+    /// Offset of an impossible length.
     Bad(usize),
 }
 
 impl Capture {
-    /// A capture of packets.
+    /// Opens a capture of packets.
     ///
     /// # Errors
-    /// When the input is text, or no capture at all.
-    pub fn new(input: Input) -> Result<Self, WireError> {
+    /// When the input is text or not a capture.
+    pub fn new(input: CaptureInput) -> Result<Self, WireError> {
         let walker = match input.format() {
-            Format::Pcap => Walker::Pcap(pcap::Walker::default()),
-            Format::Pcapng => Walker::Pcapng(pcapng::Walker::default()),
-            Format::Text => return Err(WireError::not_a_capture(input.name())),
+            CaptureFormat::Pcap => RecordWalker::Pcap(pcap::PcapWalker::default()),
+            CaptureFormat::Pcapng => RecordWalker::Pcapng(pcapng::PcapngWalker::default()),
+            CaptureFormat::Text => return Err(WireError::not_a_capture(input.name())),
         };
         Ok(Self {
             input,
@@ -90,14 +91,14 @@ impl Capture {
             end: 0,
             walker,
             decoder: Decoder::default(),
-            skipped: Skipped::default(),
+            skipped: SkipCounts::default(),
             records: 0,
             is_over: false,
         })
     }
 
-    /// Reads a quarter of a megabyte and hands its packets to the model, whose threads may keep the buffer; false when
-    /// the capture is over.
+    /// Reads 256 KiB and passes its packets to the model, whose threads may keep the buffer; false
+    /// at the end of the capture.
     ///
     /// # Errors
     /// When the input cannot be read.
@@ -105,7 +106,7 @@ impl Capture {
         self.step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
     }
 
-    /// Reads a quarter of a megabyte and hands its packets to `sink`; false when the capture is over.
+    /// Reads 256 KiB and passes its packets to `sink`; false at the end of the capture.
     ///
     /// # Errors
     /// When the input cannot be read.
@@ -113,7 +114,8 @@ impl Capture {
         self.step_shared(&mut |packet, _| sink(packet))
     }
 
-    /// The same; the buffer in which the payloads lie, unless they were put together of fragments, may be kept.
+    /// Implements `step`; the sink may keep the buffer that holds the payloads (reassembled
+    /// fragments lie elsewhere).
     fn step_shared(
         &mut self,
         sink: &mut impl FnMut(&Packet<'_>, &Arc<Vec<u8>>),
@@ -135,34 +137,34 @@ impl Capture {
             }
         };
         let walk = match &mut self.walker {
-            Walker::Pcap(walker) => walker.walk(bytes, &mut each),
-            Walker::Pcapng(walker) => walker.walk(bytes, &mut each),
+            RecordWalker::Pcap(walker) => walker.walk(bytes, &mut each),
+            RecordWalker::Pcapng(walker) => walker.walk(bytes, &mut each),
         };
         self.records += records;
         match walk {
-            Walk::More(used) => self.start = used,
-            Walk::Bad(used) => {
+            WalkOutcome::More(used) => self.start = used,
+            WalkOutcome::Bad(used) => {
                 self.start = used;
-                self.skipped.add(Skip::BadRecord);
+                self.skipped.add(SkipReason::BadRecord);
                 self.is_over = true;
             }
         }
         if count == 0 && !self.is_over {
             self.is_over = true;
             if self.start < self.end || self.input.is_cut() {
-                self.skipped.add(Skip::FileCut);
+                self.skipped.add(SkipReason::FileCut);
             }
         }
         if self.is_over {
-            self.skipped.add_many(Skip::Fragment, self.decoder.waiting_fragments());
+            self.skipped.add_many(SkipReason::Fragment, self.decoder.waiting_fragments());
         }
-        if let Walker::Pcapng(walker) = &mut self.walker {
-            self.skipped.add_many(Skip::Interface, walker.take_unknown());
+        if let RecordWalker::Pcapng(walker) = &mut self.walker {
+            self.skipped.add_many(SkipReason::Interface, walker.take_unknown());
         }
         Ok(!self.is_over)
     }
 
-    /// Reads what is next behind what is left; how many bytes.
+    /// Reads the next bytes after the unconsumed ones and returns their count.
     fn fill(&mut self) -> Result<usize, WireError> {
         if Arc::get_mut(&mut self.buffer).is_none() {
             let free = self.others.iter_mut().position(|other| Arc::get_mut(other).is_some());
@@ -187,38 +189,39 @@ impl Capture {
         Ok(count)
     }
 
-    /// Frames read so far, used or not.
+    /// Frames read so far.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// What was not used so far, and why.
-    pub fn skipped(&self) -> Skipped {
+    /// Packets skipped so far, by reason.
+    pub fn skipped(&self) -> SkipCounts {
         self.skipped
     }
 
-    /// Packets that the tap says it lost (pcapng's interface statistics); `None` when the file does not say.
+    /// Packets that the tap reports as lost (pcapng's interface statistics); `None` when the file
+    /// has no such statistics.
     pub fn tap_drops(&self) -> Option<u64> {
         match &self.walker {
-            Walker::Pcap(_) => None,
-            Walker::Pcapng(walker) => walker.drops(),
+            RecordWalker::Pcap(_) => None,
+            RecordWalker::Pcapng(walker) => walker.drops(),
         }
     }
 
-    /// Bytes of the file read so far and in all, where that is known: for a progress bar.
+    /// Bytes of the file read so far, and in total where known: for a progress bar.
     pub fn progress(&self) -> (u64, Option<u64>) {
         self.input.progress()
     }
 }
 
-/// Four bytes at `at` in either order; the caller knows that they are there.
+/// Reads four bytes at `at`, which must exist, in either byte order.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize, is_big: bool) -> u32 {
     let four: [u8; 4] = bytes[at..at + 4].try_into().expect("four bytes are four bytes");
     if is_big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
 }
 
-/// Two bytes at `at` in either order; the caller knows that they are there.
+/// Reads two bytes at `at`, which must exist, in either byte order.
 pub(crate) fn u16_at(bytes: &[u8], at: usize, is_big: bool) -> u16 {
     let two: [u8; 2] = bytes[at..at + 2].try_into().expect("two bytes are two bytes");
     if is_big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) }

@@ -1,22 +1,23 @@
-//! pcap files: a header of 24 bytes, then records of 16 bytes and what was captured.
+//! pcap files: a header of 24 bytes, then records of 16 bytes plus the captured bytes.
 //!
 //! ```text
 //! magic u32 · version u16 u16 · zone i32 · accuracy u32 · snap length u32 · link type u32
-//! then each: seconds u32 · fraction u32 · captured length u32 · wire length u32 · bytes
+//! per record: seconds u32 · fraction u32 · captured length u32 · wire length u32 · bytes
 //! ```
-//! The magic tells byte order and unit: a1b2c3d4 µs, a1b23c4d ns, a1b2cd34 µs with 8 more bytes in each record.
+//! The magic gives byte order and unit: a1b2c3d4 µs, a1b23c4d ns, a1b2cd34 µs with 8 more bytes in
+//! each record.
 
-use super::{RECORD_BYTES_MAX, Record, Walk, u32_at};
+use super::{RECORD_BYTES_MAX, Record, WalkOutcome, u32_at};
 use crate::decode::LinkType;
 
-/// Byte order, unit and link type, once the header was read.
+/// Byte order, unit and link type, once the header is read.
 #[derive(Default)]
-pub(super) struct Walker {
-    header: Option<Header>,
+pub(super) struct PcapWalker {
+    header: Option<FileHeader>,
 }
 
 #[derive(Clone, Copy)]
-struct Header {
+struct FileHeader {
     is_big: bool,
     ns_per_fraction: i64,
     record_bytes: usize,
@@ -30,27 +31,31 @@ pub(super) fn is_magic(first: [u8; 4]) -> bool {
     magic(first).is_some()
 }
 
-/// Big endian, nanoseconds per unit of the fraction, bytes of a record's header.
+/// Whether big-endian, nanoseconds per unit of the fraction, and bytes of a record's header.
 fn magic(first: [u8; 4]) -> Option<(bool, i64, usize)> {
-    let of = |value: u32| match value {
+    let little = unit_and_header(u32::from_le_bytes(first)).map(|(ns, bytes)| (false, ns, bytes));
+    let big = || unit_and_header(u32::from_be_bytes(first)).map(|(ns, bytes)| (true, ns, bytes));
+    little.or_else(big)
+}
+
+fn unit_and_header(magic: u32) -> Option<(i64, usize)> {
+    match magic {
         0xa1b2_c3d4 => Some((1000, 16)),
         0xa1b2_3c4d => Some((1, 16)),
         0xa1b2_cd34 => Some((1000, 24)),
         _ => None,
-    };
-    let little = of(u32::from_le_bytes(first)).map(|(ns, bytes)| (false, ns, bytes));
-    little.or_else(|| of(u32::from_be_bytes(first)).map(|(ns, bytes)| (true, ns, bytes)))
+    }
 }
 
-impl Walker {
-    /// Hands each whole record of `bytes` to `each`.
-    pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> Walk {
+impl PcapWalker {
+    /// Passes each complete record of `bytes` to `each`.
+    pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> WalkOutcome {
         let mut at = 0;
         let header = match self.header {
             Some(header) => header,
-            None if bytes.len() < HEADER_BYTES => return Walk::More(0),
+            None if bytes.len() < HEADER_BYTES => return WalkOutcome::More(0),
             None => {
-                let Some(header) = read_header(bytes) else { return Walk::Bad(0) };
+                let Some(header) = read_header(bytes) else { return WalkOutcome::Bad(0) };
                 at = HEADER_BYTES;
                 *self.header.insert(header)
             }
@@ -59,7 +64,7 @@ impl Walker {
             let captured = u32_at(head, 8, header.is_big);
             let length = captured as usize;
             if length > RECORD_BYTES_MAX - header.record_bytes {
-                return Walk::Bad(at);
+                return WalkOutcome::Bad(at);
             }
             let body = at + header.record_bytes;
             let Some(frame) = bytes.get(body..body + length) else { break };
@@ -74,13 +79,13 @@ impl Walker {
             });
             at = body + length;
         }
-        Walk::More(at)
+        WalkOutcome::More(at)
     }
 }
 
-fn read_header(bytes: &[u8]) -> Option<Header> {
+fn read_header(bytes: &[u8]) -> Option<FileHeader> {
     let (is_big, ns_per_fraction, record_bytes) = magic(*bytes.first_chunk()?)?;
-    // The upper bits say how long a frame check sequence is; it lies behind what IP says is there.
+    // The upper bits hold the length of a frame check sequence, which follows the IP packet.
     let link = LinkType::from_number(u32_at(bytes, 20, is_big) & 0x0fff_ffff);
-    Some(Header { is_big, ns_per_fraction, record_bytes, link })
+    Some(FileHeader { is_big, ns_per_fraction, record_bytes, link })
 }

@@ -1,12 +1,12 @@
-//! pcapng files: sections of blocks; a section has its own byte order and its own interfaces, each with a link type
-//! and a unit of time.
+//! pcapng files: sections of blocks. A section has a byte order and interfaces, each with a link
+//! type and a clock resolution.
 //!
 //! ```text
 //! block: type u32 · total length u32 · body, padded to 4 · total length u32 again
 //! ```
-//! Blocks that are not about packets (names, secrets, custom ones) are passed over, as the format asks.
+//! Blocks not about packets (names, secrets, custom ones) are skipped, as the format requires.
 
-use super::{RECORD_BYTES_MAX, Record, Walk, u16_at, u32_at};
+use super::{RECORD_BYTES_MAX, Record, WalkOutcome, u16_at, u32_at};
 use crate::decode::LinkType;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -16,19 +16,19 @@ const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
-/// A section that describes more interfaces than this is hostile.
+/// A section that describes more interfaces is hostile.
 const INTERFACES_MAX: usize = 65_536;
 
-/// The section that is being read.
 #[derive(Default)]
-pub(super) struct Walker {
+pub(super) struct PcapngWalker {
     is_big: bool,
     interfaces: Vec<Interface>,
-    /// The time of the newest packet: simple packets have none of their own.
+    /// Time of the newest packet, used for simple packets, which carry none.
     last_ts_ns: i64,
     unknown: u64,
     drops: Option<u64>,
-    /// Statistics come again and again with totals: of each interface of this section, the newest total.
+    /// Drops of earlier sections. Statistics are totals, so only the newest of each interface
+    /// counts.
     drops_before: u64,
 }
 
@@ -36,23 +36,21 @@ pub(super) struct Walker {
 struct Interface {
     link: LinkType,
     snap_length: u32,
-    unit: Unit,
+    unit: ClockResolution,
     offset_ns: i64,
     drops: u64,
 }
 
-/// What one tick of an interface's clock is.
+/// Tick of an interface's clock.
 #[derive(Clone, Copy)]
-enum Unit {
-    /// So many nanoseconds.
+enum ClockResolution {
     Nanoseconds(u64),
-    /// So many make one nanosecond.
     PerNanosecond(u64),
-    /// Two to the minus so many seconds.
+    /// One tick is 2^-n seconds.
     PowerOfTwo(u32),
 }
 
-impl Unit {
+impl ClockResolution {
     fn from_option(value: u8) -> Self {
         let exponent = u32::from(value & 0x7f);
         match value & 0x80 {
@@ -80,9 +78,9 @@ pub(super) fn is_magic(first: [u8; 4]) -> bool {
     u32::from_be_bytes(first) == SECTION
 }
 
-impl Walker {
-    /// Hands each whole packet of `bytes` to `each`.
-    pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> Walk {
+impl PcapngWalker {
+    /// Passes each complete packet of `bytes` to `each`.
+    pub(super) fn walk(&mut self, bytes: &[u8], each: &mut impl FnMut(&Record<'_>)) -> WalkOutcome {
         let mut at = 0;
         while let Some(head) = bytes.get(at..at + 12) {
             let is_section = u32_at(head, 0, true) == SECTION;
@@ -90,12 +88,12 @@ impl Walker {
                 match u32_at(head, 8, false) {
                     BYTE_ORDER => self.open_section(false),
                     other if other.swap_bytes() == BYTE_ORDER => self.open_section(true),
-                    _ => return Walk::Bad(at),
+                    _ => return WalkOutcome::Bad(at),
                 }
             }
             let length = u32_at(head, 4, self.is_big) as usize;
             if length < 12 || !length.is_multiple_of(4) || length > RECORD_BYTES_MAX {
-                return Walk::Bad(at);
+                return WalkOutcome::Bad(at);
             }
             let Some(block) = bytes.get(at..at + length) else { break };
             if !is_section {
@@ -104,7 +102,7 @@ impl Walker {
             }
             at += length;
         }
-        Walk::More(at)
+        WalkOutcome::More(at)
     }
 
     /// Packets of unknown interfaces, or with lengths beyond their block, since the last call.
@@ -112,7 +110,7 @@ impl Walker {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Packets that the tap lost, if the file says so.
+    /// Packets that the tap lost, if the file has statistics.
     pub(super) fn drops(&self) -> Option<u64> {
         let now: u64 = self.interfaces.iter().map(|interface| interface.drops).sum();
         self.drops.map(|_| self.drops_before + now)
@@ -146,13 +144,13 @@ impl Walker {
         let mut interface = Interface {
             link: LinkType::from_number(u32::from(u16_at(body, 0, self.is_big))),
             snap_length: u32_at(body, 4, self.is_big),
-            unit: Unit::Nanoseconds(1000),
+            unit: ClockResolution::Nanoseconds(1000),
             offset_ns: 0,
             drops: 0,
         };
         for (code, value) in self.options(&body[8..]) {
             match (code, value) {
-                (9, [unit, ..]) => interface.unit = Unit::from_option(*unit),
+                (9, [unit, ..]) => interface.unit = ClockResolution::from_option(*unit),
                 (14, seconds) if seconds.len() >= 8 => {
                     let seconds = self.u64_at(seconds).cast_signed();
                     interface.offset_ns = seconds.saturating_mul(1_000_000_000);
@@ -163,7 +161,7 @@ impl Walker {
         self.interfaces.push(interface);
     }
 
-    /// `isb_ifdrop` and `isb_osdrop`: totals since the capture began.
+    /// Reads `isb_ifdrop` and `isb_osdrop`: totals since the capture began.
     fn statistics(&mut self, body: &[u8]) {
         let Some(options) = body.get(12..) else { return };
         let number = u32_at(body, 0, self.is_big) as usize;
@@ -188,21 +186,21 @@ impl Walker {
     }
 
     fn timed_packet(&mut self, number: u32, body: &[u8], each: &mut impl FnMut(&Record<'_>)) {
-        let field = |at| u32_at(body, at, self.is_big);
-        let (captured, wire) = (field(12), field(16));
+        let [high, low, captured, wire] = [4, 8, 12, 16].map(|at| u32_at(body, at, self.is_big));
         let frame = body.get(20..).and_then(|rest| rest.get(..captured as usize));
         let (Some(interface), Some(bytes)) = (self.interfaces.get(number as usize), frame) else {
             self.unknown += 1;
             return;
         };
-        let ticks = u64::from(field(4)) << 32 | u64::from(field(8));
+        let ticks = u64::from(high) << 32 | u64::from(low);
         let ts_ns = interface.unit.nanoseconds(ticks).saturating_add(interface.offset_ns);
         let wire_length = wire.max(captured);
         each(&Record { ts_ns, link: interface.link, interface: number, wire_length, bytes });
         self.last_ts_ns = ts_ns;
     }
 
-    /// Has only its wire length; what was captured is that, cut at the snap length of the first interface.
+    /// Reads a packet that has only a wire length; it is captured up to the first interface's snap
+    /// length.
     fn simple_packet(&mut self, body: &[u8], each: &mut impl FnMut(&Record<'_>)) {
         let (Some(interface), true) = (self.interfaces.first(), body.len() >= 4) else {
             self.unknown += 1;

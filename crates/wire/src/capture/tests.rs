@@ -1,17 +1,18 @@
-//! Captures that tests write byte by byte, read by us and by the oracles `pcap-parser` and `etherparse`.
+//! Captures built byte by byte, read by this crate and by the oracles `pcap-parser` and
+//! `etherparse`.
 
 use std::io::{Cursor, Write};
 
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use pcap_parser::{Block, PcapBlockOwned, PcapError};
 
-use super::{Capture, Format, Input};
+use super::{Capture, CaptureFormat, CaptureInput};
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
-use crate::skip::{Skip, Skipped};
+use crate::skip::{SkipCounts, SkipReason};
 
-/// What a test wants to know of a packet; `payload` is owned.
+/// Compared fields of a packet, with an owned payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
+struct DecodedPacket {
     ts_ns: i64,
     from: String,
     to: String,
@@ -22,12 +23,13 @@ struct Seen {
     interface: u32,
 }
 
-fn read(bytes: &[u8]) -> (Vec<Seen>, Skipped) {
-    let input = Input::from_stream("test", Box::new(Cursor::new(bytes.to_vec()))).expect("bytes");
+fn read(bytes: &[u8]) -> (Vec<DecodedPacket>, SkipCounts) {
+    let input =
+        CaptureInput::from_stream("test", Box::new(Cursor::new(bytes.to_vec()))).expect("bytes");
     let mut capture = Capture::new(input).expect("a capture");
     let mut seen = Vec::new();
     let mut each = |packet: &Packet<'_>| {
-        seen.push(Seen {
+        seen.push(DecodedPacket {
             ts_ns: packet.ts_ns,
             from: packet.from.to_string(),
             to: packet.to.to_string(),
@@ -42,12 +44,12 @@ fn read(bytes: &[u8]) -> (Vec<Seen>, Skipped) {
     (seen, capture.skipped())
 }
 
-/// Number in the byte order of a file.
-struct Order {
+/// Numbers in the byte order of a file.
+struct ByteOrder {
     is_big: bool,
 }
 
-impl Order {
+impl ByteOrder {
     fn u16(&self, value: u16) -> [u8; 2] {
         if self.is_big { value.to_be_bytes() } else { value.to_le_bytes() }
     }
@@ -57,7 +59,7 @@ impl Order {
     }
 }
 
-fn pcap(order: &Order, magic: u32, link: u32, frames: &[(u32, u32, &[u8])]) -> Vec<u8> {
+fn pcap(order: &ByteOrder, magic: u32, link: u32, frames: &[(u32, u32, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(order.u32(magic));
     out.extend(order.u16(2));
@@ -75,7 +77,7 @@ fn pcap(order: &Order, magic: u32, link: u32, frames: &[(u32, u32, &[u8])]) -> V
     out
 }
 
-fn block(order: &Order, kind: u32, body: &[u8]) -> Vec<u8> {
+fn block(order: &ByteOrder, kind: u32, body: &[u8]) -> Vec<u8> {
     let padded = body.len().next_multiple_of(4);
     let total = u32::try_from(padded + 12).expect("short");
     let mut out = [order.u32(kind), order.u32(total)].concat();
@@ -85,7 +87,7 @@ fn block(order: &Order, kind: u32, body: &[u8]) -> Vec<u8> {
     out
 }
 
-fn section(order: &Order) -> Vec<u8> {
+fn section(order: &ByteOrder) -> Vec<u8> {
     let mut body = order.u32(0x1a2b_3c4d).to_vec();
     body.extend(order.u16(1));
     body.extend(order.u16(0));
@@ -93,7 +95,7 @@ fn section(order: &Order) -> Vec<u8> {
     block(order, 0x0a0d_0d0a, &body)
 }
 
-fn interface(order: &Order, link: u16, resolution: Option<u8>) -> Vec<u8> {
+fn interface(order: &ByteOrder, link: u16, resolution: Option<u8>) -> Vec<u8> {
     let mut body = order.u16(link).to_vec();
     body.extend([0; 6]);
     if let Some(resolution) = resolution {
@@ -104,7 +106,7 @@ fn interface(order: &Order, link: u16, resolution: Option<u8>) -> Vec<u8> {
     block(order, 1, &body)
 }
 
-fn enhanced(order: &Order, interface: u32, ticks: u64, frame: &[u8]) -> Vec<u8> {
+fn enhanced(order: &ByteOrder, interface: u32, ticks: u64, frame: &[u8]) -> Vec<u8> {
     let length = u32::try_from(frame.len()).expect("short");
     let (high, low) = ((ticks >> 32) as u32, u32::try_from(ticks & 0xffff_ffff).expect("masked"));
     let mut body = Vec::new();
@@ -115,8 +117,8 @@ fn enhanced(order: &Order, interface: u32, ticks: u64, frame: &[u8]) -> Vec<u8> 
     block(order, 6, &body)
 }
 
-const LITTLE: Order = Order { is_big: false };
-const BIG: Order = Order { is_big: true };
+const LITTLE: ByteOrder = ByteOrder { is_big: false };
+const BIG: ByteOrder = ByteOrder { is_big: true };
 
 /// An Ethernet frame with a segment of `payload`.
 fn frame(payload: &[u8]) -> Vec<u8> {
@@ -166,10 +168,10 @@ fn pcapng_has_a_unit_for_each_interface_and_an_order_for_each_section() {
         seen.iter().map(|packet| packet.ts_ns - 1_700_000_000_000_000_000).collect();
     assert_eq!(times, [1000, 2, 500_000_000, 1000, 2, 500_000_000]);
     assert_eq!(seen.iter().map(|packet| packet.interface).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2]);
-    assert_eq!(skipped.count(Skip::Interface), 2);
+    assert_eq!(skipped.count(SkipReason::Interface), 2);
 }
 
-/// What the oracle reads: time in ns, and the frame.
+/// The oracle's result: time in ns, and the frame.
 fn by_pcap_parser(file: &[u8]) -> Vec<(i64, Vec<u8>)> {
     let mut reader = pcap_parser::create_reader(65_536, Cursor::new(file)).expect("a capture");
     let (mut out, mut units) = (Vec::new(), Vec::new());
@@ -246,17 +248,18 @@ fn packed_streams_are_unpacked_and_a_cut_one_gives_what_it_holds() {
         assert_eq!((seen.len(), skipped.total()), (5000, 0));
         let (seen, skipped) = read(&packed[..packed.len() - 9]);
         assert!(seen.len() <= 5000);
-        assert_eq!(skipped.count(Skip::FileCut), 1);
+        assert_eq!(skipped.count(SkipReason::FileCut), 1);
     }
 }
 
 #[test]
 fn what_is_no_capture_is_refused_with_a_hint() {
-    let open = |bytes: &[u8]| Input::from_stream("stdin", Box::new(Cursor::new(bytes.to_vec())));
+    let open =
+        |bytes: &[u8]| CaptureInput::from_stream("stdin", Box::new(Cursor::new(bytes.to_vec())));
     let error = open(b"").err().expect("nothing is no capture");
     assert_eq!(error.message(), "cannot read `stdin`: it is empty");
     let input = open(b"hello, world").expect("it can be read");
-    assert_eq!(input.format(), Format::Text);
+    assert_eq!(input.format(), CaptureFormat::Text);
     let error = Capture::new(input).err().expect("text is no capture");
     assert!(error.hint().contains("tcpdump"), "{}", error.hint());
 }
@@ -274,7 +277,7 @@ fn a_file_cut_anywhere_gives_the_whole_records_before() {
         for length in 4..file.len() {
             let (seen, skipped) = read(&file[..length]);
             assert_eq!(seen, whole[..seen.len()]);
-            assert!(skipped.count(Skip::FileCut) + skipped.count(Skip::BadRecord) <= 1);
+            assert!(skipped.count(SkipReason::FileCut) + skipped.count(SkipReason::BadRecord) <= 1);
         }
     }
 }
@@ -286,7 +289,7 @@ fn a_length_that_cannot_be_true_ends_reading_and_is_counted() {
     let second = 24 + 16 + frame.len() + 8;
     file[second..second + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let (seen, skipped) = read(&file);
-    assert_eq!((seen.len(), skipped.count(Skip::BadRecord)), (1, 1));
+    assert_eq!((seen.len(), skipped.count(SkipReason::BadRecord)), (1, 1));
 }
 
 #[test]
@@ -357,7 +360,7 @@ fn fragments_are_put_together_in_any_order() {
         assert_eq!(seen[0].payload, [b'z'; 100]);
     }
     let (seen, skipped) = read(&pcap(&LITTLE, 0xa1b2_c3d4, 1, &[(1, 2, &a), (1, 3, &c)]));
-    assert_eq!((seen.len(), skipped.count(Skip::Fragment)), (0, 2));
+    assert_eq!((seen.len(), skipped.count(SkipReason::Fragment)), (0, 2));
 }
 
 #[test]
@@ -393,7 +396,7 @@ fn options_say_scale_timestamps_and_duplicates() {
         assert_eq!(packet.dsack, Some(SackBlock { left: 100, right: 200 }));
         assert!(packet.flags.has(Flags::SYN | Flags::ACK));
     };
-    decoder.decode(&record, &mut Skipped::default(), &mut check).expect("a segment");
+    decoder.decode(&record, &mut SkipCounts::default(), &mut check).expect("a segment");
     assert_eq!(seen, 1);
 }
 
@@ -460,7 +463,7 @@ fn every_field_is_what_etherparse_says() {
             assert_eq!(packet.payload_length as usize, tcp.payload().len());
             assert_eq!(packet.flags.has(Flags::ACK), tcp.ack());
         };
-        decoder.decode(&record, &mut Skipped::default(), &mut check).expect("a segment");
+        decoder.decode(&record, &mut SkipCounts::default(), &mut check).expect("a segment");
         assert_eq!(seen, 1);
         Ok(())
     });
@@ -492,7 +495,8 @@ fn random_bytes_are_counted_and_never_panic() {
             }
         }
         let (seen, skipped) = read(&file);
-        // A record has a head of sixteen bytes; what follows a lone magic may look like more of them than were written.
+        // A record's header has sixteen bytes; bytes after a lone magic may look like more records
+        // than were written.
         let records = file.len() as u64 / 16;
         assert!(seen.len() as u64 + skipped.total() <= records + 1);
         Ok(())

@@ -1,32 +1,30 @@
-//! One line of `tcpdump -tttt` as the old tool read it: time, sender, receiver, and nothing else.
+//! One line of `tcpdump -tttt` as the old tool read it: time, sender and receiver.
 //!
-//! Only `YYYY-MM-DD HH:MM:SS.uuuuuu IP SRC > DST:` counts, at the start of the line. IPv6 (`IP6`) does not match, and
-//! neither does `-i any` text of tcpdump 4.99 and later, which has `eth0  In  IP`.
+//! Only `YYYY-MM-DD HH:MM:SS.uuuuuu IP SRC > DST:` at the start of the line counts. IPv6 (`IP6`)
+//! does not match, nor does `-i any` text of tcpdump 4.99 and later, which has `eth0  In  IP`.
 
 use crate::text::{LocalMinute, MINUTE};
 
-/// What a line says, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct TcpdumpLine<'a> {
     /// `YYYY-MM-DD HH:MM`.
     pub(super) minute: &'a [u8; MINUTE],
     /// `SS.uuuuuu`: seconds of the minute, and the digits after them.
     pub(super) seconds: u64,
-    /// The fraction's digits as a number.
     pub(super) fraction: u64,
-    /// How many digits the fraction has: 6, or 9 by `--nano`.
+    /// Number of digits of the fraction: 6, or 9 with `--nano`.
     pub(super) digits: usize,
     /// Address, a dot, port.
     pub(super) from: &'a [u8],
-    /// The same.
+    /// Address, a dot, port.
     pub(super) to: &'a [u8],
 }
 
-/// Digits of a fraction beyond which a line is not tcpdump's.
+/// Maximum digits of a fraction in tcpdump's output.
 const DIGITS_MAX: usize = 9;
 
-/// Reads a line without its line end.
-pub(super) fn read(line: &[u8]) -> Option<Line<'_>> {
+/// Parses a line without its line end.
+pub(super) fn read(line: &[u8]) -> Option<TcpdumpLine<'_>> {
     let (minute, rest) = line.split_first_chunk::<MINUTE>()?;
     let (seconds, rest) = rest.split_first_chunk::<4>()?;
     let [b':', tens, ones, b'.'] = seconds else { return None };
@@ -48,14 +46,14 @@ pub(super) fn read(line: &[u8]) -> Option<Line<'_>> {
     let word = &rest[..memchr::memchr(b' ', rest).unwrap_or(rest.len())];
     let to = &word[..memchr::memrchr(b':', word)?];
     let is_right = LocalMinute::is_shape(minute) && !from.is_empty() && !to.is_empty();
-    is_right.then_some(Line { minute, seconds, fraction, digits, from, to })
+    is_right.then_some(TcpdumpLine { minute, seconds, fraction, digits, from, to })
 }
 
 fn digit(byte: u8) -> Option<u64> {
     byte.is_ascii_digit().then(|| u64::from(byte - b'0'))
 }
 
-/// What follows the last dot: a port, by number or by name.
+/// The port, by number or name: what follows the last dot.
 pub(super) fn port(endpoint: &[u8]) -> &[u8] {
     memchr::memrchr(b'.', endpoint).map_or(endpoint, |dot| &endpoint[dot + 1..])
 }

@@ -1,23 +1,27 @@
-//! What pt-tcp-model computed, to the byte, for those who have scripts on it: packets to requests, requests to slices.
+//! Reproduces pt-tcp-model byte for byte, for users with scripts on its output: packets to
+//! requests, requests to slices.
 //!
-//! Written from measurements of what the tool prints, not from its source. `docs/wire-compat.md` says what each column
-//! is and where it is known to be wrong; weir's own model does not share any code with this. Everything is IEEE double
-//! arithmetic in the old tool's order, because that is what shows in the last printed digit.
+//! Written from measurements of the tool's output, not from its source. `docs/wire-compat.md`
+//! describes each column and its known errors; weir's own model shares no code with this. All
+//! arithmetic is in IEEE doubles in the old tool's order, because that determines the last printed
+//! digit.
 
 mod line;
 mod number;
 mod request;
 mod slice;
 
-pub use request::{Counts, EndStamp, RequestOptions, Requests, SESSIONS_MAX, StartStamp};
-pub use slice::{ARRIVALS_MAX, SliceOptions, Slices};
+pub use request::{
+    EndStamp, RequestCounts, RequestExtractor, RequestOptions, SESSIONS_MAX, StartStamp,
+};
+pub use slice::{ARRIVALS_MAX, SliceAggregator, SliceOptions};
 
-/// Why the old tool's way cannot go on.
+/// A limit of the compatible mode was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompatError {
-    /// More client ports than [`SESSIONS_MAX`] have a request open.
+    /// More than [`SESSIONS_MAX`] client ports have an open request.
     TooManySessions,
-    /// More requests than [`ARRIVALS_MAX`] arrived in one slice, or are in progress at once.
+    /// More than [`ARRIVALS_MAX`] requests arrived in one slice, or are in progress at once.
     TooManyRequests,
 }
 

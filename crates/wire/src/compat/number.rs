@@ -1,8 +1,9 @@
-//! Numbers as Perl reads and prints them: `%.6f` and `%s` of an IEEE double, and the number at the start of a word.
+//! Numbers as Perl reads and prints them: `%.6f` and `%s` of an IEEE double, and the number at the
+//! start of a word.
 //!
-//! C's `printf` rounds the exact binary value, and a tie goes to the even digit (IEEE 754 §5.12); Perl's `%s` is
-//! `%.15g` (perlnumber). Fixed-point printing is done in integers here because it is most of what stage 1 does; the
-//! tests compare it with the standard library and with Perl itself.
+//! C's `printf` rounds the exact binary value, and a tie goes to the even digit (IEEE 754 §5.12);
+//! Perl's `%s` is `%.15g` (perlnumber). Fixed-point printing uses integers because it dominates
+//! stage 1; the tests compare it with the standard library and with Perl itself.
 
 use std::io::Write;
 
@@ -10,13 +11,24 @@ use std::io::Write;
 const TENS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// Doubles up to this are every whole number.
+/// Integers up to this are exact in a double.
 const WHOLE_MAX: u64 = 1 << 53;
 
+/// Width and decimals of `%WIDTH.DECIMALSf`.
+#[derive(Clone, Copy)]
+pub(super) struct FixedFormat {
+    pub(super) width: usize,
+    pub(super) decimals: usize,
+}
+
+/// `%.6f`.
+pub(super) const SIX_DECIMALS: FixedFormat = FixedFormat { width: 0, decimals: 6 };
+
 /// Appends `value` as `%WIDTH.DECIMALSf`.
-pub(super) fn push_fixed(out: &mut Vec<u8>, value: f64, width: usize, decimals: usize) {
+pub(super) fn push_fixed(out: &mut Vec<u8>, value: f64, format: FixedFormat) {
+    let FixedFormat { width, decimals } = format;
     let Some(scaled) = scaled(value.abs(), decimals) else {
-        // Over 2^53, or not a number: rare enough for the long way.
+        // Over 2^53, or not a number: rare enough for the slow path.
         let _infallible = write!(out, "{value:width$.decimals$}");
         return;
     };
@@ -40,7 +52,7 @@ pub(super) fn push_fixed(out: &mut Vec<u8>, value: f64, width: usize, decimals: 
     out.extend_from_slice(part);
 }
 
-/// `value * 10^decimals`, rounded once, to the even neighbour on a tie; `None` when it is too large for that.
+/// `value * 10^decimals`, rounded once, ties to even; `None` when it is too large.
 fn scaled(value: f64, decimals: usize) -> Option<u64> {
     let bits = value.to_bits();
     let exponent = i32::try_from(bits >> 52).expect("eleven bits, the sign is off");
@@ -85,21 +97,22 @@ pub(super) fn push_plain(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Without the zeros at the end of a fraction.
+/// Removes trailing zeros of a fraction.
 fn without_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// A value rounded to six decimals, as a number again: what is printed is what is calculated with.
+/// Rounds a value to six decimals: the old tool calculates with what it prints.
 pub(super) fn at_six_decimals(value: f64) -> f64 {
     let Some(scaled) = scaled(value.abs(), 6).filter(|scaled| *scaled <= WHOLE_MAX) else {
         return format!("{value:.6}").parse().unwrap_or(value);
     };
-    // Both are exact, so the quotient is the double next to the decimal number: the same as reading its text.
+    // Both are exact, so the quotient is the double nearest to the decimal number, as if its text
+    // were parsed.
     (scaled as f64 / 1e6).copysign(value)
 }
 
-/// A decimal number such as `1301957863.820001`; `None` when the word is none.
+/// Parses a decimal number such as `1301957863.820001`.
 pub(super) fn parse(word: &[u8]) -> Option<f64> {
     let (is_negative, digits) = match word {
         [b'-', rest @ ..] => (true, rest),
@@ -127,7 +140,7 @@ pub(super) fn parse(word: &[u8]) -> Option<f64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// More digits than fit, an exponent, or no number at all.
+/// Parses words with too many digits or an exponent.
 fn parse_slowly(word: &[u8]) -> Option<f64> {
     let value: f64 = std::str::from_utf8(word).ok()?.parse().ok()?;
     value.is_finite().then_some(value)
@@ -137,9 +150,9 @@ fn parse_slowly(word: &[u8]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn fixed(value: f64, width: usize, decimals: usize) -> String {
+    fn fixed(value: f64, [width, decimals]: [usize; 2]) -> String {
         let mut out = Vec::new();
-        push_fixed(&mut out, value, width, decimals);
+        push_fixed(&mut out, value, FixedFormat { width, decimals });
         String::from_utf8(out).expect("digits")
     }
 
@@ -152,15 +165,15 @@ mod tests {
     #[test]
     fn fixed_point_rounds_the_exact_value_and_ties_to_even() {
         // 1/128 and 3/128 have seven decimals, so their sixth is a tie.
-        assert_eq!(fixed(0.007_812_5, 0, 6), "0.007812");
-        assert_eq!(fixed(0.023_437_5, 0, 6), "0.023438");
-        assert_eq!(fixed(0.125, 5, 2), " 0.12");
-        assert_eq!(fixed(-1e-9, 9, 6), "-0.000000");
-        assert_eq!(fixed(-0.0, 0, 6), "-0.000000");
-        assert_eq!(fixed(1_301_957_863.820_001, 0, 6), "1301957863.820001");
-        assert_eq!(fixed(1e300, 0, 2).len(), 304);
-        assert_eq!(fixed(0.000_168, 9, 6), " 0.000168");
-        assert_eq!(fixed(f64::MIN_POSITIVE, 0, 6), "0.000000");
+        assert_eq!(fixed(0.007_812_5, [0, 6]), "0.007812");
+        assert_eq!(fixed(0.023_437_5, [0, 6]), "0.023438");
+        assert_eq!(fixed(0.125, [5, 2]), " 0.12");
+        assert_eq!(fixed(-1e-9, [9, 6]), "-0.000000");
+        assert_eq!(fixed(-0.0, [0, 6]), "-0.000000");
+        assert_eq!(fixed(1_301_957_863.820_001, [0, 6]), "1301957863.820001");
+        assert_eq!(fixed(1e300, [0, 2]).len(), 304);
+        assert_eq!(fixed(0.000_168, [9, 6]), " 0.000168");
+        assert_eq!(fixed(f64::MIN_POSITIVE, [0, 6]), "0.000000");
     }
 
     #[test]
@@ -178,7 +191,7 @@ mod tests {
                 return Ok(());
             }
             for (width, decimals) in [(0, 6), (9, 6), (5, 2), (9, 3)] {
-                assert_eq!(fixed(value, width, decimals), format!("{value:width$.decimals$}"));
+                assert_eq!(fixed(value, [width, decimals]), format!("{value:width$.decimals$}"));
             }
             assert_eq!(
                 at_six_decimals(value).to_bits(),

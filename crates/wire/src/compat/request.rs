@@ -1,6 +1,7 @@
 //! Stage 1: lines of `tcpdump -tttt`, or packets, to requests: `id start end elapsed client`.
 //!
-//! One request at a time per client address and port, and any segment with data counts, be it a retransmit or not:
+//! One request at a time per client address and port; any segment with data counts, retransmits
+//! included:
 //!
 //! ```text
 //!              to the watched port              to the client
@@ -10,24 +11,26 @@
 //!                     └───────── printed, and a new one begins ────────┘
 //! ```
 //!
-//! At the end what is answered is printed and what is asking is dropped. The old tool printed the rest in the order
-//! of a hash, which differed from run to run; here it is by id.
+//! At the end, answered requests are printed and unanswered ones dropped. The old tool printed the
+//! rest in hash order, which differed from run to run; here it is ordered by id.
 
 use hashbrown::HashMap;
 use rustc_hash::FxSeededState;
 
-use super::line::{self, Line};
-use super::{CompatError, number};
+use super::CompatError;
+use super::line::{self, TcpdumpLine};
+use super::number::{self, FixedFormat, SIX_DECIMALS};
 use crate::packet::Packet;
 use crate::text::{LocalMinute, MINUTE, Zone};
 
-/// Sessions kept at once, a client address and port each: some 3 GiB. The old tool had no limit but memory.
+/// Sessions kept at once, one per client address and port: about 3 GiB. The old tool was limited by
+/// memory only.
 pub const SESSIONS_MAX: usize = 16 << 20;
 
-/// Packets among which the busiest port is looked for, to name it when the watched port has none.
+/// Packets sampled to find the busiest port, which is named when the watched port has none.
 const PORTS_FROM_PACKETS: u64 = 10_000;
 
-/// Which stamp begins a request.
+/// Timestamp that begins a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartStamp {
     /// `ts0`: its first packet.
@@ -37,39 +40,39 @@ pub enum StartStamp {
     Last,
 }
 
-/// Which stamp ends it.
+/// Timestamp that ends a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndStamp {
-    /// `end`: the first packet of the answer.
+    /// `end`: the first packet of the response.
     #[default]
     First,
-    /// `end1`: the last packet of the answer.
+    /// `end1`: the last packet of the response.
     Last,
 }
 
-/// What to look for.
+/// Port and timestamps to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestOptions {
-    /// The server's port as the text has it: a number, or a name when tcpdump ran without `-nn`.
+    /// The server's port as in the text: a number, or a name when tcpdump ran without `-nn`.
     pub port: String,
-    /// Which stamp begins a request.
+    /// Timestamp that begins a request.
     pub start: StartStamp,
-    /// Which stamp ends it.
+    /// Timestamp that ends a request.
     pub end: EndStamp,
 }
 
-/// What was seen, and what was passed over as the old tool does.
+/// Counts of the input; the old tool skips the same lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Lines of text, or packets of a capture.
     pub seen: u64,
-    /// Those among them that count.
+    /// Lines or packets that count.
     pub counted: u64,
     /// Requests printed.
     pub requests: u64,
-    /// Requests without an answer at the end, which are not printed.
+    /// Requests without a response at the end, which are not printed.
     pub unanswered: u64,
-    /// IPv6, which the old tool could not read.
+    /// IPv6 packets, which the old tool could not read.
     pub ipv6: u64,
     /// Lines with interface and direction: `-i any` of tcpdump 4.99 and later.
     pub with_interface: u64,
@@ -77,30 +80,29 @@ pub struct Counts {
     pub undated: u64,
 }
 
-/// One client port's request.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     id: u64,
     first_asked: f64,
     last_asked: f64,
-    /// First and last packet of the answer.
     answered: Option<(f64, f64)>,
 }
 
 /// Stage 1.
-pub struct Requests {
+pub struct RequestExtractor {
     options: RequestOptions,
     zone: Zone,
     sessions: HashMap<Box<[u8]>, Session, FxSeededState>,
     next_id: u64,
-    counts: Counts,
-    /// The minute that was asked last, and its answer.
+    counts: RequestCounts,
+    /// Last minute converted, with its result.
     minute: ([u8; MINUTE], Option<i64>),
     ports: HashMap<Vec<u8>, u32, FxSeededState>,
 }
 
-impl Requests {
-    /// Nothing is seen yet. `seed` scatters the table of sessions; it shows nowhere.
+impl RequestExtractor {
+    /// Creates an empty extractor. `seed` seeds the session table's hash; results do not depend on
+    /// it.
     pub fn new(options: RequestOptions, zone: Zone, seed: usize) -> Self {
         let hash = FxSeededState::with_seed(seed);
         Self {
@@ -108,13 +110,13 @@ impl Requests {
             zone,
             sessions: HashMap::with_hasher(hash.clone()),
             next_id: 0,
-            counts: Counts::default(),
+            counts: RequestCounts::default(),
             minute: ([0; MINUTE], None),
             ports: HashMap::with_hasher(hash),
         }
     }
 
-    /// Takes one line without its line end; appends what is complete to `out`.
+    /// Processes one line without its line end; appends completed requests to `out`.
     ///
     /// # Errors
     /// When there are too many client ports.
@@ -130,7 +132,8 @@ impl Requests {
         }
     }
 
-    /// Takes one packet of a capture: what the old tool's capture filter let through, which is IPv4 with data.
+    /// Processes one packet of a capture. Counts what the old tool's capture filter
+    /// passed: IPv4 with data.
     ///
     /// # Errors
     /// When there are too many client ports.
@@ -150,8 +153,8 @@ impl Requests {
         self.segment(at, from.as_bytes(), to.as_bytes(), out)
     }
 
-    /// Ends the input: prints what is answered, by id, and says what was seen.
-    pub fn finish(mut self, out: &mut Vec<u8>) -> Counts {
+    /// Ends the input: prints answered requests by id and returns the counts.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> RequestCounts {
         let mut rest: Vec<(Box<[u8]>, Session)> = self.sessions.drain().collect();
         rest.sort_unstable_by_key(|(_, session)| session.id);
         for (client, session) in &rest {
@@ -164,7 +167,7 @@ impl Requests {
         self.counts
     }
 
-    /// The port that most of the first packets went to, if any did.
+    /// The port that most of the first packets went to.
     pub fn busiest_port(&self) -> Option<String> {
         let most =
             self.ports.iter().max_by_key(|(port, count)| (**count, std::cmp::Reverse(*port)));
@@ -182,14 +185,14 @@ impl Requests {
         }
     }
 
-    fn time(&mut self, line: &Line<'_>) -> Option<f64> {
+    fn time(&mut self, line: &TcpdumpLine<'_>) -> Option<f64> {
         if self.minute.0 != *line.minute {
             self.minute = (*line.minute, (self.zone)(LocalMinute::of(line.minute)));
         }
         let whole = self.minute.1? + i64::try_from(line.seconds).ok()?;
         let is_exact = line.digits == 6 && (0..1 << 32).contains(&whole);
         if is_exact {
-            // Both numbers are exact, so this is the double that reading the decimal text gives.
+            // Both numbers are exact, so this is the double that parsing the decimal text gives.
             return Some((whole * 1_000_000 + i64::try_from(line.fraction).ok()?) as f64 / 1e6);
         }
         number::parse(
@@ -257,11 +260,11 @@ fn print(options: &RequestOptions, client: &[u8], session: &Session, out: &mut V
     out.resize(out.len() + 6_usize.saturating_sub(id.len()), b' ');
     out.extend_from_slice(id.as_bytes());
     out.push(b' ');
-    number::push_fixed(out, start, 0, 6);
+    number::push_fixed(out, start, SIX_DECIMALS);
     out.push(b' ');
-    number::push_fixed(out, end, 0, 6);
+    number::push_fixed(out, end, SIX_DECIMALS);
     out.push(b' ');
-    number::push_fixed(out, end - start, 9, 6);
+    number::push_fixed(out, end - start, FixedFormat { width: 9, decimals: 6 });
     out.push(b' ');
     let port = line::port(client);
     let address = &client[..client.len() - port.len()];
@@ -282,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// UTC, and only April 2011, where day 1 began at 1301616000.
+    /// UTC; only April 2011, where day 1 began at 1301616000.
     fn utc() -> Zone {
         Box::new(|minute| {
             let is_known = minute.year == 2011 && minute.month == 4;
@@ -296,14 +299,14 @@ mod tests {
         })
     }
 
-    /// Each line between bars, since what `expect` compares has no blanks in front.
+    /// Each line between bars, since `expect` strips leading blanks.
     fn barred(text: &str) -> String {
         text.lines().map(|line| format!("|{line}|\n")).collect()
     }
 
-    fn run(text: &str, start: StartStamp, end: EndStamp) -> (String, Counts) {
+    fn run(text: &str, start: StartStamp, end: EndStamp) -> (String, RequestCounts) {
         let options = RequestOptions { port: "3306".to_owned(), start, end };
-        let mut requests = Requests::new(options, utc(), 1);
+        let mut requests = RequestExtractor::new(options, utc(), 1);
         let mut out = Vec::new();
         for line in text.lines() {
             requests.line(line.as_bytes(), &mut out).expect("few sessions");
@@ -317,7 +320,8 @@ mod tests {
         expect.assert_eq(&run(text, StartStamp::Last, EndStamp::First).0);
     }
 
-    /// A client that asks in two packets and is answered in two, then asks again.
+    /// A client that sends a request in two packets, receives a response in two, then sends
+    /// another.
     const TWO: &str = "\
 2011-04-04 22:57:43.820001 IP 127.0.0.1.56737 > 127.0.0.1.3306: tcp 40
 2011-04-04 22:57:43.820101 IP 127.0.0.1.56737 > 127.0.0.1.3306: tcp 40
@@ -346,7 +350,10 @@ mod tests {
             |     1 1301957864.000000 1301957864.000250  0.000250 127.0.0.1:56737|
         "#]]
         .assert_eq(&text);
-        assert_eq!(counts, Counts { seen: 6, counted: 6, requests: 2, ..Counts::default() });
+        assert_eq!(
+            counts,
+            RequestCounts { seen: 6, counted: 6, requests: 2, ..RequestCounts::default() }
+        );
     }
 
     #[test]
@@ -382,14 +389,14 @@ listening on lo, link-type EN10MB (Ethernet)
             EndStamp::First,
         );
         assert_eq!(text, "");
-        let expected = Counts {
+        let expected = RequestCounts {
             seen: 6,
             counted: 1,
             unanswered: 1,
             ipv6: 1,
             with_interface: 1,
             undated: 1,
-            ..Counts::default()
+            ..RequestCounts::default()
         };
         assert_eq!(counts, expected);
     }
@@ -398,7 +405,7 @@ listening on lo, link-type EN10MB (Ethernet)
     fn the_busiest_port_is_known() {
         let options =
             RequestOptions { port: "1".to_owned(), start: StartStamp::Last, end: EndStamp::First };
-        let mut requests = Requests::new(options, utc(), 1);
+        let mut requests = RequestExtractor::new(options, utc(), 1);
         assert_eq!(requests.busiest_port(), None);
         let mut out = Vec::new();
         for line in TWO.lines() {

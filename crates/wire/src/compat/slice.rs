@@ -1,116 +1,119 @@
 //! Stage 2: requests to slices of time: arrivals, completions, concurrency and response time.
 //!
-//! An event is an arrival, in the order of the input, or a completion, from a queue sorted by time. A completion goes
-//! first only when it is earlier than the next arrival. Two things surprise. A slice in which nothing happens is not
-//! printed: the row before it is longer, as its last column says. And a time that goes back (input sorted by id) is
-//! taken as it is: it stays in the slice that is open, and the integrals count it with its sign.
+//! An event is an arrival, in input order, or a completion, from a queue sorted by time. A
+//! completion goes first only if it is earlier than the next arrival. Two surprises: a slice
+//! without events is not printed; the row before it is longer, as its last column shows. And a time
+//! that goes back (input sorted by id) stays in the open slice, and the integrals count it with its
+//! sign.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::{CompatError, number};
+use super::CompatError;
+use super::number::{self, FixedFormat, SIX_DECIMALS};
 
-/// Requests in one slice, or in progress at once: 1 GiB of them. The old tool had no limit but memory.
+/// Requests in one slice, or in progress at once: 1 GiB. The old tool was limited by memory only.
 pub const ARRIVALS_MAX: usize = 128 << 20;
 
-/// How to slice.
+/// Slice width and quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SliceOptions {
-    /// Seconds of a slice, fractions allowed; over 0.
+    /// Slice width in seconds; fractions allowed, over 0.
     pub run_time_seconds: f64,
     /// 0 to 1.
     pub quantile: f64,
 }
 
-/// When a request in progress completes.
 #[derive(Clone, Copy, Debug)]
-struct End(f64);
+struct CompletionTime(f64);
 
-impl Ord for End {
+impl Ord for CompletionTime {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for End {
+impl PartialOrd for CompletionTime {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for End {
+impl PartialEq for CompletionTime {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for End {}
+impl Eq for CompletionTime {}
 
-/// The integrals over time since the first event.
+#[derive(Clone, Copy)]
+struct RequestTimes {
+    start: f64,
+    end: f64,
+    elapsed: f64,
+}
+
+/// Integrals over time since the first event.
 #[derive(Clone, Copy, Debug, Default)]
-struct Totals {
+struct TimeIntegrals {
     /// Seconds with at least one request in progress.
     busy: f64,
     /// Requests in progress times seconds.
     weighted: f64,
 }
 
-/// The slice that is open.
 #[derive(Debug)]
-struct Open {
-    /// A multiple of the slice's length; the next slice must be later.
+struct OpenSlice {
+    /// A multiple of the slice width; the next slice must be later.
     number: f64,
-    /// Where it begins: at `number`, but the first one at the first event.
+    /// Start: `number`, except for the first slice, which begins at the first event.
     begin: f64,
-    /// The time of the last event.
     last_event: f64,
-    /// Up to where the integrals are calculated.
+    /// Time up to which the integrals are calculated.
     now: f64,
-    /// The integrals when it began.
-    before: Totals,
+    before: TimeIntegrals,
     arrivals: u64,
     completions: u64,
-    /// Of what arrived in it.
     elapsed: Vec<f64>,
 }
 
 /// Stage 2.
 #[derive(Debug)]
-pub struct Slices {
+pub struct SliceAggregator {
     options: SliceOptions,
-    ends: BinaryHeap<Reverse<End>>,
+    ends: BinaryHeap<Reverse<CompletionTime>>,
     in_progress: u64,
-    totals: Totals,
-    open: Option<Open>,
-    /// Lines that are no request: how many, and the number of the first.
+    totals: TimeIntegrals,
+    open: Option<OpenSlice>,
+    /// Unreadable lines: their count and the first line number.
     unreadable: (u64, u64),
     lines: u64,
 }
 
-impl Slices {
-    /// Nothing is seen yet.
+impl SliceAggregator {
+    /// Creates an empty aggregator.
     pub fn new(options: SliceOptions) -> Self {
         Self {
             options,
             ends: BinaryHeap::new(),
             in_progress: 0,
-            totals: Totals::default(),
+            totals: TimeIntegrals::default(),
             open: None,
             unreadable: (0, 0),
             lines: 0,
         }
     }
 
-    /// Takes one line of stage 1: `id start end elapsed …`; appends the rows that are complete to `out`.
+    /// Processes one line of stage 1 (`id start end elapsed …`); appends completed rows to `out`.
     ///
     /// # Errors
-    /// When there are too many requests for the memory that this may take.
+    /// When there are more requests than the memory limit allows.
     pub fn line(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), CompatError> {
         self.lines += 1;
         let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let mut next = || words.next().and_then(number::parse);
-        let (Some(_id), Some(start), Some(end), Some(elapsed)) = (next(), next(), next(), next())
-        else {
+        let words = [(); 4].map(|()| words.next().and_then(number::parse));
+        let [Some(_id), Some(start), Some(end), Some(elapsed)] = words else {
             if !text.trim_ascii().is_empty() {
                 let (count, first) = self.unreadable;
                 self.unreadable = (count + 1, if count == 0 { self.lines } else { first });
@@ -118,10 +121,10 @@ impl Slices {
             return Ok(());
         };
         self.complete_before(start, out);
-        self.arrive(start, end, elapsed, out)
+        self.arrive(RequestTimes { start, end, elapsed }, out)
     }
 
-    /// Ends the input: completes what is in progress and prints the last row.
+    /// Ends the input: completes requests in progress and prints the last row.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.complete_before(f64::INFINITY, out);
         if let Some(open) = self.open.take() {
@@ -130,7 +133,7 @@ impl Slices {
         }
     }
 
-    /// How many lines were no request, and the number of the first of them.
+    /// Count of unreadable lines and the first line number.
     pub fn unreadable(&self) -> (u64, u64) {
         self.unreadable
     }
@@ -143,13 +146,8 @@ impl Slices {
         }
     }
 
-    fn arrive(
-        &mut self,
-        start: f64,
-        end: f64,
-        elapsed: f64,
-        out: &mut Vec<u8>,
-    ) -> Result<(), CompatError> {
+    fn arrive(&mut self, request: RequestTimes, out: &mut Vec<u8>) -> Result<(), CompatError> {
+        let RequestTimes { start, end, elapsed } = request;
         if self.ends.len() >= ARRIVALS_MAX {
             return Err(CompatError::TooManyRequests);
         }
@@ -160,19 +158,19 @@ impl Slices {
         }
         open.elapsed.push(elapsed);
         self.in_progress += 1;
-        self.ends.push(Reverse(End(end)));
+        self.ends.push(Reverse(CompletionTime(end)));
         Ok(())
     }
 
-    /// Moves to the time of an event, over the end of the open slice if it lies there.
-    fn advance(&mut self, time: f64, out: &mut Vec<u8>) -> &mut Open {
+    /// Advances to an event's time, closing the open slice if needed.
+    fn advance(&mut self, time: f64, out: &mut Vec<u8>) -> &mut OpenSlice {
         let number = self.number_of(time);
-        let mut open = self.open.take().unwrap_or_else(|| Open::at(number, time));
+        let mut open = self.open.take().unwrap_or_else(|| OpenSlice::at(number).begun_at(time));
         if number > open.number {
             self.integrate(&mut open, number);
             self.print(&open, number, out);
             open =
-                Open { before: self.totals, elapsed: open.emptied(), ..Open::at(number, number) };
+                OpenSlice { before: self.totals, elapsed: open.emptied(), ..OpenSlice::at(number) };
         }
         self.integrate(&mut open, time);
         open.last_event = time;
@@ -184,7 +182,7 @@ impl Slices {
         (time / self.options.run_time_seconds).trunc() * self.options.run_time_seconds
     }
 
-    fn integrate(&mut self, open: &mut Open, to: f64) {
+    fn integrate(&mut self, open: &mut OpenSlice, to: f64) {
         if self.in_progress > 0 {
             let span = to - open.now;
             self.totals.busy += span;
@@ -193,46 +191,51 @@ impl Slices {
         open.now = to;
     }
 
-    /// `%s %5.2f %9.3f %5d %5d` and six times `%.6f`; each rounded to six decimals first.
-    fn print(&self, open: &Open, end: f64, out: &mut Vec<u8>) {
+    /// Prints `%s %5.2f %9.3f %5d %5d` and six times `%.6f`, each rounded to six decimals first.
+    fn print(&self, open: &OpenSlice, end: f64, out: &mut Vec<u8>) {
         let observed = end - open.begin;
-        let per_second = |value: f64| if observed == 0.0 { 0.0 } else { value / observed };
         let busy = self.totals.busy - open.before.busy;
         let weighted = self.totals.weighted - open.before.weighted;
         let (sum, variance_mean) = spread(&open.elapsed);
         number::push_plain(out, self.number_of(open.last_event));
-        let rate = |value: f64| number::at_six_decimals(per_second(value));
+        let [concurrency, arrival_rate] = [weighted, open.arrivals as f64].map(|value| {
+            number::at_six_decimals(if observed == 0.0 { 0.0 } else { value / observed })
+        });
         out.push(b' ');
-        number::push_fixed(out, rate(weighted), 5, 2);
+        number::push_fixed(out, concurrency, FixedFormat { width: 5, decimals: 2 });
         out.push(b' ');
-        number::push_fixed(out, rate(open.arrivals as f64), 9, 3);
+        number::push_fixed(out, arrival_rate, FixedFormat { width: 9, decimals: 3 });
         for count in [open.arrivals, open.completions] {
             out.extend_from_slice(format!(" {count:5}").as_bytes());
         }
         let quantile = quantile(&open.elapsed, self.options.quantile);
         for value in [busy, weighted, sum, variance_mean, quantile, observed] {
             out.push(b' ');
-            number::push_fixed(out, number::at_six_decimals(value), 0, 6);
+            number::push_fixed(out, number::at_six_decimals(value), SIX_DECIMALS);
         }
         out.push(b'\n');
     }
 }
 
-impl Open {
-    fn at(number: f64, begin: f64) -> Self {
+impl OpenSlice {
+    fn at(number: f64) -> Self {
         Self {
             number,
-            begin,
-            last_event: begin,
-            now: begin,
-            before: Totals::default(),
+            begin: number,
+            last_event: number,
+            now: number,
+            before: TimeIntegrals::default(),
             arrivals: 0,
             completions: 0,
             elapsed: Vec::new(),
         }
     }
 
-    /// The list for the next slice, with the room that this one had.
+    fn begun_at(self, begin: f64) -> Self {
+        Self { begin, last_event: begin, now: begin, ..self }
+    }
+
+    /// The list for the next slice, keeping the allocation.
     fn emptied(&mut self) -> Vec<f64> {
         self.elapsed.clear();
         std::mem::take(&mut self.elapsed)
@@ -251,8 +254,8 @@ fn spread(elapsed: &[f64]) -> (f64, f64) {
     (sum, squares / count / if mean == 0.0 { 1.0 } else { mean })
 }
 
-/// The k-th smallest with k = n·q rounded to even. The old tool's k of 0 reads before the first one, which in Perl is
-/// the last: the largest.
+/// The k-th smallest with k = n·q rounded to even. With k = 0 the old tool reads before the first
+/// element, which in Perl is the last: the largest.
 fn quantile(elapsed: &[f64], share: f64) -> f64 {
     let mut ascending = elapsed.to_vec();
     ascending.sort_unstable_by(f64::total_cmp);
@@ -268,8 +271,8 @@ mod tests {
 
     use super::*;
 
-    fn run(text: &str, run_time_seconds: f64, quantile: f64) -> String {
-        let mut slices = Slices::new(SliceOptions { run_time_seconds, quantile });
+    fn run(text: &str, options: SliceOptions) -> String {
+        let mut slices = SliceAggregator::new(options);
         let mut out = Vec::new();
         for line in text.lines() {
             slices.line(line.as_bytes(), &mut out).expect("few requests");
@@ -280,11 +283,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: Expect) {
-        expect.assert_eq(&run(text, 1.0, 0.99));
+        expect.assert_eq(&run(text, SliceOptions { run_time_seconds: 1.0, quantile: 0.99 }));
     }
 
-    /// 10.25 to 11 is 0.75 s with 1 in progress: the first row. 11 to 11.5 with 1, 11.5 to 11.75 with 2, and 11.75 to
-    /// 12 with 1 is 1 s busy and 0.5 + 0.5 + 0.25 weighted. Then 12 to 12.25.
+    /// 10.25 to 11 is 0.75 s with 1 in progress: the first row. 11 to 11.5 with 1, 11.5 to 11.75
+    /// with 2, and 11.75 to 12 with 1 is 1 s busy and 0.5 + 0.5 + 0.25 weighted. Then 12 to 12.25.
     #[test]
     fn integrals_are_what_the_hand_says() {
         check(
@@ -314,7 +317,8 @@ mod tests {
         );
     }
 
-    /// Nothing happens from 10.5 to 14.25, so the first row has 4 s: 10 to 14, where the next one begins.
+    /// Nothing happens from 10.5 to 14.25, so the first row spans 4 s: 10 to 14, where the next one
+    /// begins.
     #[test]
     fn empty_slices_are_folded_into_the_row_before() {
         check(
@@ -328,14 +332,14 @@ mod tests {
 
     #[test]
     fn an_arrival_comes_before_a_completion_of_the_same_time() {
-        // In the other order nothing would be in progress at 10.5 and 2 never.
+        // In the other order, nothing would be in progress at 10.5, and never 2.
         check(
             "0 10.000000 10.500000 0.5 a:1\n1 10.500000 10.750000 0.25 a:2\n",
             expect![[r"
                 10  1.00     2.667     2     2 0.750000 0.750000 0.750000 0.041667 0.500000 0.750000
             "]],
         );
-        // A completion at the very second belongs to the slice that begins there.
+        // A completion exactly at a slice's start belongs to that slice.
         check(
             "0 10.000000 11.000000 1.0 a:1\n",
             expect![[r"
@@ -351,10 +355,14 @@ mod tests {
             10.1  1.00    40.000     1     0 0.025000 0.025000 0.050000 0.000000 0.050000 0.025000
             10.2  1.00     0.000     0     1 0.025000 0.025000 0.000000 0.000000 0.000000 0.025000
         "]]
-        .assert_eq(&run("0 10.175 10.225 0.05 a:1\n", 0.1, 0.99));
+        .assert_eq(&run(
+            "0 10.175 10.225 0.05 a:1\n",
+            SliceOptions { run_time_seconds: 0.1, quantile: 0.99 },
+        ));
     }
 
-    /// A start far ahead (a client port that was used again) opens its slice; what follows in the file stays in it.
+    /// A start far ahead (a reused client port) opens its slice; what follows in the file stays in
+    /// it.
     #[test]
     fn a_bad_start_drags_the_clock_forward() {
         check(
@@ -379,7 +387,8 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_counted_with_its_line() {
-        let mut slices = Slices::new(SliceOptions { run_time_seconds: 1.0, quantile: 0.99 });
+        let mut slices =
+            SliceAggregator::new(SliceOptions { run_time_seconds: 1.0, quantile: 0.99 });
         let mut out = Vec::new();
         for line in ["", "0 1.0 2.0 1.0 a:1", "# comment", "1 2.0", "x 1 2 3"] {
             slices.line(line.as_bytes(), &mut out).expect("few requests");

@@ -1,7 +1,8 @@
-//! Databases: where their messages begin and end, which command is asked, and which error is answered.
+//! Database protocols: message boundaries, command names and error codes.
 //!
-//! Read is as much as tells requests apart, never a statement's text or a value. A request's first byte is that of its
-//! first message, its end that of its last; what belongs to a response each protocol says in a way of its own.
+//! Only what tells requests apart is read, never a statement's text or values. A request's first
+//! byte is that of its first message, its last byte that of its last; the end of a response depends
+//! on the protocol.
 
 mod mongodb;
 mod mysql;
@@ -9,59 +10,54 @@ mod postgresql;
 mod redis;
 
 use crate::flow::{Protocol, Side};
-use crate::http::{Framer, Partial};
+use crate::http::{Framer, PartialHead};
 
-/// Who wants to know of requests and responses.
-pub(crate) trait Ears {
-    /// Whether no request was seen yet: the two may still be introducing themselves.
+pub(crate) trait MessageSink {
+    /// Whether no request was seen yet, so that the handshake may still be running.
     fn is_fresh(&mut self) -> bool;
-    /// A request begins.
     fn request(&mut self);
-    /// A message of a request that takes several, by its bit; the first of them begins it.
+    /// A message of a multi-message request, by its bit; the first begins the request. Returns all
+    /// bits so far.
     fn part(&mut self, bit: u8) -> u8;
-    /// What the request asks for: a word of the protocol.
+    /// The request's command: a word of the protocol.
     fn command(&mut self, name: &[u8]);
-    /// The request's last byte.
     fn request_end(&mut self);
-    /// So many bytes of a message.
     fn count(&mut self, bytes: u64);
     /// A message belongs to the response that is due.
     fn response(&mut self);
-    /// The response is an error: the protocol's code.
+    /// The response is an error with this code.
     fn error(&mut self, code: &[u8]);
-    /// The response's last byte.
     fn response_end(&mut self);
-    /// From now on nothing is readable: TLS, or compressed.
+    /// Nothing is readable from now on: TLS, or compressed.
     fn hidden(&mut self, by: Protocol);
-    /// Where messages begin is not known any more.
     fn lost(&mut self);
 }
 
-/// What is known of a message by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Head {
-    /// More bytes are needed.
+enum MessageHead {
     Short,
-    /// It is so long; whether a request or response is over with it.
-    Message { bytes: u32, is_last: bool },
-    /// It is no message.
+    /// Length of the message, and whether a request or response ends with it.
+    Message {
+        bytes: u32,
+        is_last: bool,
+    },
     Wrong,
 }
 
-/// What a message's beginning is read from.
-struct Look<'a> {
+struct MessagePrefix<'a> {
     side: Side,
     bytes: &'a [u8],
-    /// No more of this message's beginning will come: a snap length cuts it.
+    /// The rest of the message's head is missing, cut by the snap length.
     is_all: bool,
-    /// The stretch that it stands in holds nothing else.
+    /// Whether the stretch holds nothing else.
     is_alone: bool,
 }
 
-/// Messages are not larger: MySQL's are below 16 MiB, MongoDB's below 48 MiB, PostgreSQL's below 1 GiB.
+/// Messages are smaller: MySQL's are below 16 MiB, MongoDB's below 48 MiB, PostgreSQL's below 1
+/// GiB.
 const MESSAGE_BYTES_MAX: u32 = 1 << 30;
 
-/// What is spoken, if these are the first bytes of a packet in such a protocol; and which side speaks.
+/// Detects the protocol from the first bytes of a packet, and which side sends them.
 pub(crate) fn recognise(
     bytes: &[u8],
     length: u32,
@@ -80,25 +76,26 @@ pub(crate) fn recognise(
         })
 }
 
-/// Whether a database usually listens there.
+/// Whether a database usually listens on this port.
 pub(crate) fn has_port(port: u16) -> bool {
     [mysql::PORTS.as_slice(), &postgresql::PORTS, &redis::PORTS, &mongodb::PORTS]
         .iter()
         .any(|ports| ports.contains(&port))
 }
 
-/// Takes in the next bytes in order of one direction: `length` on the wire, of which `bytes` were captured.
+/// Processes the next in-order bytes of one direction: `length` on the wire, of which `bytes` were
+/// captured.
 pub(crate) fn feed(
     protocol: Protocol,
     side: Side,
     framer: &mut Framer,
-    partial: &mut Option<Box<Partial>>,
+    partial: &mut Option<Box<PartialHead>>,
     bytes: &[u8],
     length: u32,
-    ears: &mut impl Ears,
+    sink: &mut impl MessageSink,
 ) {
     if protocol == Protocol::Redis {
-        return redis::feed(side, framer, bytes, length, ears);
+        return redis::feed(side, framer, bytes, length, sink);
     }
     let (mut bytes, mut left) = (bytes, length);
     while left > 0 {
@@ -107,12 +104,12 @@ pub(crate) fn feed(
                 let taken = rest.min(left);
                 bytes = bytes.get(taken as usize..).unwrap_or_default();
                 left -= taken;
-                ears.count(taken.into());
+                sink.count(taken.into());
                 *framer = Framer::Message(rest - taken, is_last);
-                end_if(framer, side, ears);
+                end_if(framer, side, sink);
             }
             Framer::Opaque => return,
-            // Packets nearly always begin with a message, so the way is found again there.
+            // Packets nearly always begin with a message, so resynchronise at the next packet.
             Framer::Lost if left < length => return,
             _ => {
                 let before = partial.as_ref().map_or(0, |partial| partial.0.len());
@@ -120,70 +117,81 @@ pub(crate) fn feed(
                     partial.0.extend_from_slice(bytes);
                 }
                 let known: &[u8] = partial.as_ref().map_or(bytes, |partial| &partial.0);
-                let is_cut = bytes.len() < left as usize;
-                let look = Look {
-                    side,
-                    bytes: known,
-                    is_all: is_cut,
-                    is_alone: length == 1 && before == 0,
-                };
-                match head(protocol, &look, ears) {
-                    Head::Short if !is_cut && known.len() < HEAD_BYTES_MAX => {
-                        if partial.is_none() {
-                            *partial = Some(Box::new(Partial(bytes.to_vec())));
-                        }
-                        *framer = Framer::Head;
-                        return;
-                    }
-                    Head::Message { bytes: total, is_last } => {
-                        *partial = None;
-                        // What came with packets before was not counted while it meant nothing.
-                        ears.count(before as u64);
-                        let rest = total.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX));
-                        *framer = Framer::Message(rest, is_last);
-                        end_if(framer, side, ears);
-                    }
-                    Head::Short | Head::Wrong => {
-                        *partial = None;
-                        if *framer != Framer::Lost {
-                            *framer = Framer::Lost;
-                            ears.lost();
-                        }
-                        return;
-                    }
+                let is_all = bytes.len() < left as usize;
+                let is_alone = length == 1 && before == 0;
+                let prefix = MessagePrefix { side, bytes: known, is_all, is_alone };
+                let head = head(protocol, &prefix, sink);
+                if head == MessageHead::Short && !is_all && known.len() < HEAD_BYTES_MAX {
+                    partial.get_or_insert_with(|| Box::new(PartialHead(bytes.to_vec())));
+                    *framer = Framer::Head;
+                    return;
                 }
+                *partial = None;
+                let MessageHead::Message { bytes: total, is_last } = head else {
+                    return lose(framer, sink);
+                };
+                // Bytes of earlier packets were not counted while their meaning was unknown.
+                sink.count(before as u64);
+                let rest = total.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX));
+                *framer = Framer::Message(rest, is_last);
+                end_if(framer, side, sink);
             }
         }
     }
 }
 
-/// A head is known by then.
+fn lose(framer: &mut Framer, sink: &mut impl MessageSink) {
+    if *framer != Framer::Lost {
+        *framer = Framer::Lost;
+        sink.lost();
+    }
+}
+
+/// A head is always shorter.
 const HEAD_BYTES_MAX: usize = 512;
 
-fn end_if(framer: &mut Framer, side: Side, ears: &mut impl Ears) {
+fn end_if(framer: &mut Framer, side: Side, sink: &mut impl MessageSink) {
     if let Framer::Message(0, is_last) = *framer {
         *framer = Framer::Idle;
         match side {
-            Side::Client if is_last => ears.request_end(),
-            Side::Server if is_last => ears.response_end(),
+            Side::Client if is_last => sink.request_end(),
+            Side::Server if is_last => sink.response_end(),
             _ => {}
         }
     }
 }
 
-fn head(protocol: Protocol, look: &Look<'_>, ears: &mut impl Ears) -> Head {
+fn head(
+    protocol: Protocol,
+    prefix: &MessagePrefix<'_>,
+    sink: &mut impl MessageSink,
+) -> MessageHead {
     let head = match protocol {
-        Protocol::Mysql => mysql::head(look, ears),
-        Protocol::Postgresql => postgresql::head(look, ears),
-        _ => mongodb::head(look, ears),
+        Protocol::Mysql => mysql::head(prefix, sink),
+        Protocol::Postgresql => postgresql::head(prefix, sink),
+        _ => mongodb::head(prefix, sink),
     };
     match head {
-        Head::Message { bytes, .. } if bytes == 0 || bytes > MESSAGE_BYTES_MAX => Head::Wrong,
+        MessageHead::Message { bytes, .. } if bytes == 0 || bytes > MESSAGE_BYTES_MAX => {
+            MessageHead::Wrong
+        }
         head => head,
     }
 }
 
-/// Four bytes at `at`, when they are there.
+impl MessageHead {
+    /// A message that ends its request or response.
+    fn last(bytes: u32) -> Self {
+        Self::Message { bytes, is_last: true }
+    }
+
+    /// A message that is followed by others.
+    fn inner(bytes: u32) -> Self {
+        Self::Message { bytes, is_last: false }
+    }
+}
+
+/// Four bytes at `at`, if present.
 fn four(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
     bytes.get(at..at + 4)?.try_into().ok()
 }

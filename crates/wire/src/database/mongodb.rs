@@ -1,9 +1,10 @@
-//! MongoDB: sixteen bytes of length, number, number of what is answered, and kind, little endian.
+//! MongoDB: sixteen bytes of length, request id, id of the request answered, and opcode,
+//! little-endian.
 //!
-//! Source: MongoDB's documentation, "Wire Protocol". The command is the name of the first field of the first document;
-//! no value is looked at but `ok`.
+//! Source: MongoDB's documentation, "Wire Protocol". The command is the name of the first field of
+//! the first document; the only value read is `ok`.
 
-use super::{Ears, Head, Look, four};
+use super::{MessageHead, MessagePrefix, MessageSink, four};
 use crate::flow::Side;
 
 pub(super) const PORTS: [u16; 3] = [27_017, 27_018, 27_019];
@@ -11,17 +12,15 @@ const COMPRESSED: u32 = 2012;
 const MESSAGE: u32 = 2013;
 const QUERY: u32 = 2004;
 const REPLY: u32 = 1;
-/// `OP_MSG`: another message follows without being asked for, or no answer is wanted.
+/// `OP_MSG`: another message follows unrequested, or no response is wanted.
 const MORE_TO_COME: u32 = 2;
 /// Head, flags, kind of section, length of the document, type of its first field.
 const NAME_AT: usize = 16 + 4 + 1 + 4 + 1;
-/// Names of commands are shorter.
 const NAME_BYTES_MAX: usize = 40;
 
-/// A head that fits; who speaks is told by whether it answers something.
+/// Detects a plausible head; a message that answers nothing is the client's.
 pub(super) fn recognise(bytes: &[u8], length: u32) -> Option<Side> {
-    let word = |at| four(bytes, at).map(u32::from_le_bytes);
-    let (size, answers, kind) = (word(0)?, word(8)?, word(12)?);
+    let (size, answers, kind) = (word(bytes, 0)?, word(bytes, 8)?, word(bytes, 12)?);
     let is_kind = matches!(kind, COMPRESSED | MESSAGE | QUERY | REPLY);
     if !is_kind || !(16..1 << 26).contains(&size) || (length < 1000 && size < length) {
         return None;
@@ -29,47 +28,51 @@ pub(super) fn recognise(bytes: &[u8], length: u32) -> Option<Side> {
     Some(if answers == 0 { Side::Client } else { Side::Server })
 }
 
-pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
-    let word = |at| four(look.bytes, at).map(u32::from_le_bytes);
-    let (Some(size), Some(kind)) = (word(0), word(12)) else { return Head::Short };
+pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> MessageHead {
+    let (Some(size), Some(kind)) = (word(prefix.bytes, 0), word(prefix.bytes, 12)) else {
+        return MessageHead::Short;
+    };
     if !(16..1 << 26).contains(&size) {
-        return Head::Wrong;
+        return MessageHead::Wrong;
     }
     let wanted = (size as usize).min(NAME_AT + NAME_BYTES_MAX);
-    if look.bytes.len() < wanted && !look.is_all {
-        return Head::Short;
+    if prefix.bytes.len() < wanted && !prefix.is_all {
+        return MessageHead::Short;
     }
-    let flags = if kind == MESSAGE { word(16).unwrap_or(0) } else { 0 };
+    let flags = if kind == MESSAGE { word(prefix.bytes, 16).unwrap_or(0) } else { 0 };
     let has_more = flags & MORE_TO_COME != 0;
-    let message = |is_last| Head::Message { bytes: size, is_last };
-    if look.side == Side::Server {
-        ears.response();
-        if kind == MESSAGE && has_failed(look.bytes) {
-            ears.error(b"");
+    if prefix.side == Side::Server {
+        sink.response();
+        if kind == MESSAGE && has_failed(prefix.bytes) {
+            sink.error(b"");
         }
-        return message(!has_more);
+        return MessageHead::Message { bytes: size, is_last: !has_more };
     }
     if has_more {
-        return message(false);
+        return MessageHead::inner(size);
     }
-    ears.request();
-    ears.command(match kind {
-        MESSAGE => name(look.bytes).unwrap_or(b"OP_MSG"),
+    sink.request();
+    sink.command(match kind {
+        MESSAGE => name(prefix.bytes).unwrap_or(b"OP_MSG"),
         QUERY => b"OP_QUERY",
         COMPRESSED => b"OP_COMPRESSED",
         _ => b"OP_OTHER",
     });
-    message(true)
+    MessageHead::last(size)
 }
 
-/// The name of the first field of the first document.
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    four(bytes, at).map(u32::from_le_bytes)
+}
+
+/// Name of the first field of the first document.
 fn name(bytes: &[u8]) -> Option<&[u8]> {
     let rest = bytes.get(NAME_AT..)?;
     let end = rest.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0)?;
     Some(&rest[..end]).filter(|name| !name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// Servers begin a refusal with `ok: 0.0`.
+/// Whether the response is an error: servers begin it with `ok: 0.0`.
 fn has_failed(bytes: &[u8]) -> bool {
     const DOUBLE: u8 = 1;
     bytes.get(NAME_AT - 1) == Some(&DOUBLE)

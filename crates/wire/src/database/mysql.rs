@@ -1,19 +1,19 @@
 //! MySQL and MariaDB: packets of three bytes of length, one of sequence, then the payload.
 //!
-//! Source: MySQL's documentation of its client/server protocol. A command begins with sequence 0; its first byte is
-//! the command. How long a result is only its contents say, so it lasts until the next command. Nothing but the first
-//! bytes of a packet is looked at.
+//! Source: MySQL's documentation of its client/server protocol. A command begins with sequence 0;
+//! its first byte is the command. Only a result's contents give its length, so it lasts until the
+//! next command. Only the first bytes of a packet are read.
 
-use super::{Ears, Head, Look};
+use super::{MessageHead, MessagePrefix, MessageSink};
 use crate::flow::{Protocol, Side};
 
 pub(super) const PORTS: [u16; 3] = [3306, 3307, 33_060];
-/// Capabilities of the client, in the first two bytes of what it introduces itself with.
+/// Client capabilities, in the first two bytes of its handshake response.
 const COMPRESSES: u8 = 0x20;
 const WANTS_TLS: u8 = 0x08;
-/// `SSLRequest` is an introduction without a name.
+/// Length of `SSLRequest`, a handshake response without a user name.
 const TLS_REQUEST_BYTES: u32 = 32;
-/// Introductions are longer than that.
+/// Other handshake responses are longer.
 const INTRODUCTION_BYTES_MIN: u32 = 32;
 const ERROR: u8 = 0xff;
 
@@ -51,10 +51,10 @@ const COMMANDS: [&str; 32] = [
     "COM_BINLOG_DUMP_GTID",
     "COM_RESET_CONNECTION",
 ];
-/// COM_QUIT, COM_STMT_SEND_LONG_DATA, COM_STMT_CLOSE: nobody answers these.
+/// COM_QUIT, COM_STMT_SEND_LONG_DATA, COM_STMT_CLOSE: commands without a response.
 const UNANSWERED: [u8; 3] = [1, 24, 25];
 
-/// The server greets with its version; later, a command that fills its packet.
+/// Detects the server's greeting with its version; later, a command that fills its packet.
 pub(super) fn recognise(bytes: &[u8], length: u32, port: u16, side: Side) -> Option<Side> {
     let [a, b, c, sequence, first, after @ ..] = bytes else { return None };
     let size = u32::from_le_bytes([*a, *b, *c, 0]);
@@ -67,46 +67,46 @@ pub(super) fn recognise(bytes: &[u8], length: u32, port: u16, side: Side) -> Opt
     (PORTS.contains(&port) && side == Side::Client && is_command).then_some(Side::Client)
 }
 
-pub(super) fn head(look: &Look<'_>, ears: &mut impl Ears) -> Head {
-    let [a, b, c, sequence, ..] = look.bytes else { return Head::Short };
+pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> MessageHead {
+    let [a, b, c, sequence, ..] = prefix.bytes else { return MessageHead::Short };
     let size = u32::from_le_bytes([*a, *b, *c, 0]);
-    let message = |is_last| Head::Message { bytes: size + 4, is_last };
-    let wanted = match look.side {
-        _ if size == 0 => return message(false),
-        Side::Server if look.bytes.get(4) == Some(&ERROR) => size.min(3),
+    let total = size + 4;
+    let wanted = match prefix.side {
+        _ if size == 0 => return MessageHead::inner(total),
+        Side::Server if prefix.bytes.get(4) == Some(&ERROR) => size.min(3),
         Side::Server => 1,
         Side::Client => size.min(2),
     };
-    let Some(payload) = look.bytes.get(4..4 + wanted as usize) else {
-        return if look.is_all { message(false) } else { Head::Short };
+    let Some(payload) = prefix.bytes.get(4..4 + wanted as usize) else {
+        return if prefix.is_all { MessageHead::inner(total) } else { MessageHead::Short };
     };
-    match (look.side, payload) {
+    match (prefix.side, payload) {
         (Side::Client, [command, ..]) if *sequence == 0 => {
             if UNANSWERED.contains(command) {
-                return message(false);
+                return MessageHead::inner(total);
             }
             let name = COMMANDS.get(usize::from(*command)).unwrap_or(&"COM_OTHER");
-            ears.request();
-            ears.command(name.as_bytes());
-            message(true)
+            sink.request();
+            sink.command(name.as_bytes());
+            MessageHead::last(total)
         }
-        (Side::Client, [low, high]) if *sequence == 1 && ears.is_fresh() => {
+        (Side::Client, [low, high]) if *sequence == 1 && sink.is_fresh() => {
             if size == TLS_REQUEST_BYTES && high & WANTS_TLS != 0 {
-                ears.hidden(Protocol::Tls);
+                sink.hidden(Protocol::Tls);
             } else if size > INTRODUCTION_BYTES_MIN && low & COMPRESSES != 0 {
-                ears.hidden(Protocol::Opaque);
+                sink.hidden(Protocol::Opaque);
             }
-            message(false)
+            MessageHead::inner(total)
         }
-        (Side::Client, _) => message(false),
+        (Side::Client, _) => MessageHead::inner(total),
         (Side::Server, [ERROR, low, high]) => {
-            ears.response();
-            ears.error(u16::from_le_bytes([*low, *high]).to_string().as_bytes());
-            message(false)
+            sink.response();
+            sink.error(u16::from_le_bytes([*low, *high]).to_string().as_bytes());
+            MessageHead::inner(total)
         }
         (Side::Server, _) => {
-            ears.response();
-            message(false)
+            sink.response();
+            MessageHead::inner(total)
         }
     }
 }

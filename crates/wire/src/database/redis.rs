@@ -1,17 +1,18 @@
-//! Redis: values that begin with a letter for their kind; lines, strings with a length, and lists of values.
+//! Redis: values that begin with a letter for their type; lines, strings with a length, and lists
+//! of values.
 //!
-//! Source: Redis' documentation, "RESP protocol description". A request is a list of strings whose first is the command; each
-//! is answered by one value, also when clients send several without waiting. Of strings only the command is looked at.
+//! Source: Redis' documentation, "RESP protocol description". A request is a list of strings whose
+//! first is the command; each gets one value in response, even when clients pipeline. The only
+//! string read is the command.
 
-use super::Ears;
+use super::MessageSink;
 use crate::flow::Side;
-use crate::http::{Framer, Value};
+use crate::http::{Framer, RedisValue};
 
 pub(super) const PORTS: [u16; 3] = [6379, 6380, 26_379];
-/// Commands are shorter.
 const NAME_BYTES_MAX: usize = 20;
 
-/// A list of strings, or an answer at a known port.
+/// Detects a list of strings, or a response at a known port.
 pub(super) fn recognise(bytes: &[u8], port: u16, side: Side) -> Option<Side> {
     let is_list = match bytes {
         [b'*', b'1'..=b'9', rest @ ..] => {
@@ -25,19 +26,18 @@ pub(super) fn recognise(bytes: &[u8], port: u16, side: Side) -> Option<Side> {
         && matches!(bytes.first(), Some(b'+' | b'-' | b':' | b'$' | b'*' | b'%' | b'_'));
     match side {
         Side::Client if is_list => Some(Side::Client),
-        // Servers list strings as well.
+        // Servers send lists of strings as well.
         Side::Server if is_answer => Some(Side::Server),
         _ => None,
     }
 }
 
-/// Takes in the next bytes of one direction.
 pub(super) fn feed(
     side: Side,
     framer: &mut Framer,
     bytes: &[u8],
     length: u32,
-    ears: &mut impl Ears,
+    sink: &mut impl MessageSink,
 ) {
     let (mut bytes, mut left) = (bytes, length);
     if *framer == Framer::Lost && is_start(side, bytes) {
@@ -52,21 +52,21 @@ pub(super) fn feed(
                 taken
             }
             _ if bytes.is_empty() => {
-                // Cut by the snap length: where the next value begins is not known.
+                // Cut by the snap length: the start of the next value is unknown.
                 *framer = Framer::Lost;
-                return ears.lost();
+                return sink.lost();
             }
-            Framer::Value(value) => step(side, framer, value, bytes, ears),
-            _ => begin(side, framer, bytes[0], ears),
+            Framer::Value(value) => step(side, framer, value, bytes, sink),
+            _ => begin(side, framer, bytes[0], sink),
         };
         if taken == 0 {
             *framer = Framer::Lost;
-            return ears.lost();
+            return sink.lost();
         }
-        ears.count(taken.into());
+        sink.count(taken.into());
         bytes = bytes.get(taken as usize..).unwrap_or_default();
         left -= taken;
-        settle(side, framer, ears);
+        settle(side, framer, sink);
     }
 }
 
@@ -81,29 +81,30 @@ fn is_kind(byte: u8) -> bool {
     b"+-:$*%~>_,#(!=|".contains(&byte)
 }
 
-/// The first byte of a request or an answer.
-fn begin(side: Side, framer: &mut Framer, kind: u8, ears: &mut impl Ears) -> u32 {
+/// Begins a request or response at its first byte.
+fn begin(side: Side, framer: &mut Framer, kind: u8, sink: &mut impl MessageSink) -> u32 {
     if side == Side::Client && kind != b'*' || !is_kind(kind) {
         return 0;
     }
     if side == Side::Client {
-        ears.request();
+        sink.request();
     } else if kind != b'>' {
-        // What is pushed (RESP3) answers nothing.
-        ears.response();
+        // A push message (RESP3) is no response.
+        sink.response();
     }
     let is_pushed = kind == b'>';
-    *framer = Framer::Value(Value { items: 1, number: 0, kind, is_first: true, is_pushed });
+    *framer = Framer::Value(RedisValue { items: 1, number: 0, kind, is_first: true, is_pushed });
     1
 }
 
-/// The next bytes of a line; how many there are of them. The kind of a value is 0 when its own first byte is next.
+/// Processes the next bytes of a line and returns their count. A value's type is 0 when its own
+/// first byte is next.
 fn step(
     side: Side,
     framer: &mut Framer,
-    mut value: Value,
+    mut value: RedisValue,
     bytes: &[u8],
-    ears: &mut impl Ears,
+    sink: &mut impl MessageSink,
 ) -> u32 {
     let byte = bytes[0];
     if value.kind == 0 {
@@ -117,11 +118,11 @@ fn step(
     if byte != b'\n' {
         if value.kind == b'-' && value.is_first && value.number == 0 && side == Side::Server {
             let code = bytes.iter().take(NAME_BYTES_MAX).take_while(|b| b.is_ascii_uppercase());
-            ears.error(&bytes[..code.count()]);
+            sink.error(&bytes[..code.count()]);
         }
         value.number = match byte {
             b'0'..=b'9' => value.number.saturating_mul(10).saturating_add(u32::from(byte - b'0')),
-            // A length below zero is none.
+            // A negative length means null.
             b'-' if matches!(value.kind, b'$' | b'*') => 0x8000_0000,
             _ if value.kind == b'-' => 1,
             _ => value.number,
@@ -136,7 +137,7 @@ fn step(
         b'%' | b'|' if !is_none => value.items = items - 1 + 2 * number.min(1 << 23),
         b'$' | b'!' | b'=' if !is_none => {
             if side == Side::Client && value.is_first {
-                ears.command(&command(&bytes[1..], number));
+                sink.command(&command(&bytes[1..], number));
             }
             let is_pushed = value.is_pushed;
             *framer = Framer::Text { items: items - 1, rest: number + 2, is_pushed };
@@ -150,7 +151,7 @@ fn step(
     1
 }
 
-/// A command in capitals, when the capture holds it.
+/// The command in capitals, if captured.
 fn command(bytes: &[u8], length: u32) -> Vec<u8> {
     let name = bytes.get(..length as usize).filter(|name| name.len() <= NAME_BYTES_MAX);
     match name {
@@ -159,23 +160,23 @@ fn command(bytes: &[u8], length: u32) -> Vec<u8> {
     }
 }
 
-/// What is over goes on with the next value, or was the last.
-fn settle(side: Side, framer: &mut Framer, ears: &mut impl Ears) {
+/// Moves to the next value, or ends the message.
+fn settle(side: Side, framer: &mut Framer, sink: &mut impl MessageSink) {
     let (items, is_pushed, is_first) = match *framer {
         Framer::Text { items, rest: 0, is_pushed } => (items, is_pushed, false),
-        Framer::Value(Value { items, kind: 0, is_pushed, is_first, .. }) => {
+        Framer::Value(RedisValue { items, kind: 0, is_pushed, is_first, .. }) => {
             (items, is_pushed, is_first)
         }
         _ => return,
     };
     *framer = match items {
         0 => Framer::Idle,
-        _ => Framer::Value(Value { items, number: 0, kind: 0, is_first, is_pushed }),
+        _ => Framer::Value(RedisValue { items, number: 0, kind: 0, is_first, is_pushed }),
     };
     if items == 0 {
         match side {
-            Side::Client => ears.request_end(),
-            Side::Server if !is_pushed => ears.response_end(),
+            Side::Client => sink.request_end(),
+            Side::Server if !is_pushed => sink.response_end(),
             Side::Server => {}
         }
     }

@@ -1,14 +1,15 @@
-//! Conversations with databases: what is asked, answered, and wrong, in one piece, byte by byte, and in trash.
+//! Database conversations: requests, responses and errors, in one piece, byte by byte, and as
+//! garbage.
 
 use expect_test::{Expect, expect};
 
-use super::{Ears, feed, recognise};
+use super::{MessageSink, feed, recognise};
 use crate::flow::{Protocol, Side};
 use crate::http::Framer;
 
-/// `[` and `]` around requests, `(` and `)` around responses, with their bytes.
+/// Logs `[` and `]` around requests, `(` and `)` around responses, with their byte counts.
 #[derive(Default)]
-struct Log {
+struct EventLog {
     text: String,
     counted: u64,
     parts: u8,
@@ -17,7 +18,7 @@ struct Log {
     requests: u32,
 }
 
-impl Ears for Log {
+impl MessageSink for EventLog {
     fn is_fresh(&mut self) -> bool {
         self.requests == 0
     }
@@ -66,7 +67,7 @@ impl Ears for Log {
     }
 }
 
-fn run(protocol: Protocol, side: Side, bytes: &[u8], step: usize, log: &mut Log) {
+fn run(protocol: Protocol, side: Side, bytes: &[u8], step: usize, log: &mut EventLog) {
     let (mut framer, mut partial) = (Framer::Idle, None);
     for piece in bytes.chunks(step) {
         let length = u32::try_from(piece.len()).expect("short");
@@ -74,10 +75,10 @@ fn run(protocol: Protocol, side: Side, bytes: &[u8], step: usize, log: &mut Log)
     }
 }
 
-/// The same messages however they are cut.
+/// Checks that the messages do not depend on how the bytes are cut.
 fn check(protocol: Protocol, side: Side, bytes: &[u8], expected: &Expect) {
     let text = |step| {
-        let mut log = Log { requests: 1, ..Log::default() };
+        let mut log = EventLog { requests: 1, ..EventLog::default() };
         run(protocol, side, bytes, step, &mut log);
         log.text
     };
@@ -129,7 +130,7 @@ fn commands_of_mysql_are_named_and_errors_have_their_code() {
 
 #[test]
 fn what_mysql_hides_is_known_from_the_introduction() {
-    let mut log = Log::default();
+    let mut log = EventLog::default();
     let tls = mysql(1, &[&[0x05, 0x8e, 0, 0], [0; 28].as_slice()].concat());
     run(Protocol::Mysql, Side::Client, &tls, tls.len(), &mut log);
     let packed = mysql(1, &[&[0x25, 0x86, 0, 0], [0; 60].as_slice()].concat());
@@ -167,7 +168,7 @@ fn queries_of_postgresql_end_with_ready_also_when_they_come_together() {
 
 #[test]
 fn tls_inside_of_postgresql_is_seen() {
-    let mut log = Log::default();
+    let mut log = EventLog::default();
     let ask = [8_u32.to_be_bytes(), 80_877_103_u32.to_be_bytes()].concat();
     assert_eq!(recognise(&ask, 8, 4000, Side::Client), Some((Protocol::Postgresql, Side::Client)));
     run(Protocol::Postgresql, Side::Client, &ask, 8, &mut log);
@@ -178,16 +179,16 @@ fn tls_inside_of_postgresql_is_seen() {
 #[test]
 fn pipelined_commands_of_redis_are_told_apart() {
     let asked = b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$5\r\nva\r\nl\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n$4\r\nPING\r\n";
-    let mut log = Log::default();
+    let mut log = EventLog::default();
     run(Protocol::Redis, Side::Client, asked, asked.len(), &mut log);
     assert_eq!(log.text, "[SET 31] [GET 20] [PING 14] ");
-    // A command that two packets share is not put together.
-    let mut log = Log::default();
+    // A command split over two packets is not reassembled.
+    let mut log = EventLog::default();
     run(Protocol::Redis, Side::Client, asked, 1, &mut log);
     assert_eq!(log.text, "[(other) 31] [(other) 20] [(other) 14] ");
     let answered = b"+OK\r\n$-1\r\n*2\r\n:1\r\n*2\r\n$1\r\na\r\n*0\r\n%1\r\n+a\r\n:1\r\n";
     check(Protocol::Redis, Side::Server, answered, &expect!["( 5) ( 5) ( 23) ( 12) "]);
-    let mut log = Log::default();
+    let mut log = EventLog::default();
     let refused = b"-WRONGTYPE Operation\r\n-ERR unknown\r\n";
     run(Protocol::Redis, Side::Server, refused, refused.len(), &mut log);
     assert_eq!(log.text, "(!WRONGTYPE 22) (!ERR 14) ");
@@ -228,7 +229,7 @@ fn any_bytes_in_any_pieces_end_well() {
             Protocol::Mongodb,
         ])?;
         let side = *u.choose(&[Side::Client, Side::Server])?;
-        let (mut framer, mut partial, mut log) = (Framer::Idle, None, Log::default());
+        let (mut framer, mut partial, mut log) = (Framer::Idle, None, EventLog::default());
         while !u.is_empty() {
             let bytes: Vec<u8> = u.arbitrary()?;
             let more = if u.arbitrary()? { u.int_in_range(0..=50)? } else { 0 };

@@ -1,31 +1,31 @@
-//! Fragments of a datagram, put together again, in bounded memory.
+//! Reassembles IP fragments in bounded memory.
 //!
-//! Only datagrams that begin with TCP are kept; a tunnel whose outer datagram is in pieces is left out and counted.
+//! Only datagrams that begin with TCP are kept; a tunnel whose outer datagram is fragmented is
+//! skipped and counted.
 
 use std::collections::VecDeque;
 
-use super::Part;
+use super::FrameSlice;
 use super::ip::{Datagram, Fragment, TCP};
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
-/// Datagrams that wait for pieces; the oldest goes first.
+/// Incomplete datagrams; the oldest is dropped first.
 const WAITING_MAX: usize = 256;
-/// Pieces of one datagram: 64 KiB in pieces of 576 bytes, and some twice.
+/// Pieces of one datagram: 64 KiB in pieces of 576 bytes, some repeated.
 const PIECES_MAX: usize = 256;
-/// A datagram's body is never longer.
 const BODY_BYTES_MAX: usize = 65_535;
 
 #[derive(Default)]
-pub(super) struct Fragments {
-    waiting: VecDeque<Waiting>,
+pub(super) struct Reassembler {
+    waiting: VecDeque<PendingDatagram>,
     assembled: Vec<u8>,
     wire_length: usize,
 }
 
-struct Waiting {
+struct PendingDatagram {
     key: (u128, u128, u32),
     pieces: Vec<Piece>,
-    /// Known when the last piece came.
+    /// Known once the last piece has come.
     total: Option<usize>,
 }
 
@@ -35,19 +35,16 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// What became of a fragment.
-pub(super) struct Added {
-    /// The datagram is whole now.
+pub(super) struct ReassemblyOutcome {
     pub(super) is_whole: bool,
-    /// So many fragments were given up.
     pub(super) count: u64,
 }
 
-impl Fragments {
-    pub(super) fn add(&mut self, datagram: &Datagram<'_>, fragment: Fragment) -> Added {
+impl Reassembler {
+    pub(super) fn add(&mut self, datagram: &Datagram<'_>, fragment: Fragment) -> ReassemblyOutcome {
         let end = fragment.offset + datagram.body.wire_length;
         if datagram.protocol != TCP || end > BODY_BYTES_MAX {
-            return Added { is_whole: false, count: 1 };
+            return ReassemblyOutcome { is_whole: false, count: 1 };
         }
         let key = (datagram.from, datagram.to, fragment.id);
         let mut count = 0;
@@ -56,12 +53,12 @@ impl Fragments {
             if self.waiting.len() == WAITING_MAX {
                 count += self.waiting.pop_front().map_or(0, |old| old.pieces.len() as u64);
             }
-            self.waiting.push_back(Waiting { key, pieces: Vec::new(), total: None });
+            self.waiting.push_back(PendingDatagram { key, pieces: Vec::new(), total: None });
             self.waiting.len() - 1
         });
         let waiting = &mut self.waiting[at];
         if waiting.pieces.len() == PIECES_MAX {
-            return Added { is_whole: false, count: count + 1 };
+            return ReassemblyOutcome { is_whole: false, count: count + 1 };
         }
         if fragment.is_last {
             waiting.total = Some(end);
@@ -76,21 +73,21 @@ impl Fragments {
             self.wire_length = waiting.total.unwrap_or_default();
             self.assembled.clear();
             for piece in &waiting.pieces {
-                // A piece that the snap length cut ends what is known.
+                // A piece cut by the snap length ends the known bytes.
                 if piece.offset <= self.assembled.len() {
                     let known = self.assembled.len() - piece.offset;
                     self.assembled.extend_from_slice(piece.bytes.get(known..).unwrap_or_default());
                 }
             }
         }
-        Added { is_whole, count }
+        ReassemblyOutcome { is_whole, count }
     }
 
-    /// The datagram that just became whole; `like` is its last fragment.
-    pub(super) fn whole<'a>(&'a self, like: &Datagram<'_>) -> Result<Datagram<'a>, Skip> {
-        let body = Part { bytes: &self.assembled, wire_length: self.wire_length };
+    /// The datagram just completed; `like` is its last fragment.
+    pub(super) fn whole<'a>(&'a self, like: &Datagram<'_>) -> Result<Datagram<'a>, SkipReason> {
+        let body = FrameSlice { bytes: &self.assembled, wire_length: self.wire_length };
         if self.assembled.is_empty() {
-            return Err(Skip::HeaderCut);
+            return Err(SkipReason::HeaderCut);
         }
         let Datagram { from, to, ip_id, protocol, .. } = *like;
         Ok(Datagram { from, to, ip_id, protocol, body })
@@ -101,8 +98,8 @@ impl Fragments {
     }
 }
 
-impl Waiting {
-    /// Sorts the pieces; true when they reach from the beginning to the end without a hole.
+impl PendingDatagram {
+    /// Sorts the pieces; true when they cover the datagram without a hole.
     fn is_whole(&mut self) -> bool {
         let Some(total) = self.total else { return false };
         self.pieces.sort_by_key(|piece| piece.offset);

@@ -1,11 +1,12 @@
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) headers, with options and extension headers.
 //!
-//! A total length of 0 is no lie: a sender that leaves segmentation to its network card captures packets so.
+//! A total length of 0 is valid: with segmentation offload (TSO), packets are captured before the
+//! NIC sets it.
 
 use std::net::Ipv4Addr;
 
-use super::Part;
-use crate::skip::Skip;
+use super::FrameSlice;
+use crate::skip::SkipReason;
 
 pub(super) const IPV4: u8 = 4;
 pub(super) const TCP: u8 = 6;
@@ -13,17 +14,15 @@ pub(super) const UDP: u8 = 17;
 pub(super) const IPV6: u8 = 41;
 pub(super) const GRE: u8 = 47;
 
-/// What an IP header says, and what is behind it.
 #[derive(Clone, Copy)]
 pub(super) struct Datagram<'a> {
     pub(super) from: u128,
     pub(super) to: u128,
     pub(super) ip_id: Option<u16>,
     pub(super) protocol: u8,
-    pub(super) body: Part<'a>,
+    pub(super) body: FrameSlice<'a>,
 }
 
-/// Where a fragment's body belongs.
 #[derive(Clone, Copy)]
 pub(super) struct Fragment {
     pub(super) id: u32,
@@ -31,31 +30,28 @@ pub(super) struct Fragment {
     pub(super) is_last: bool,
 }
 
-/// Reads the header of either version.
+/// Parses the header of either version.
 #[inline(always)]
-pub(super) fn open(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
-    match part.u8(0).ok_or(Skip::HeaderCut)? >> 4 {
+pub(super) fn open(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
+    match part.u8(0).ok_or(SkipReason::HeaderCut)? >> 4 {
         4 => four(part),
         6 => six(part),
-        _ => Err(Skip::NotIp),
+        _ => Err(SkipReason::NotIp),
     }
 }
 
 #[inline(always)]
-fn four(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
-    let head = part.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;
+fn four(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
+    let head = part.bytes.first_chunk::<20>().ok_or(SkipReason::HeaderCut)?;
     let header_length = usize::from(head[0] & 0x0f) * 4;
     let total_length = match u16::from_be_bytes([head[2], head[3]]) {
         0 => part.wire_length,
         length => usize::from(length),
     };
     if header_length < 20 || total_length < header_length || total_length > part.wire_length {
-        return Err(Skip::Malformed);
+        return Err(SkipReason::Malformed);
     }
-    let body = part.limit(total_length).skip(header_length).ok_or(Skip::HeaderCut)?;
-    let address = |at: usize| {
-        Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]).to_ipv6_mapped().to_bits()
-    };
+    let body = part.limit(total_length).skip(header_length).ok_or(SkipReason::HeaderCut)?;
     let id = u16::from_be_bytes([head[4], head[5]]);
     let offset = u16::from_be_bytes([head[6], head[7]]);
     let has_more = offset & 0x2000 != 0;
@@ -65,7 +61,9 @@ fn four(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
         offset,
         is_last: !has_more,
     });
-    let (from, to) = (address(12), address(16));
+    let [from, to] = [12, 16].map(|at| {
+        Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]).to_ipv6_mapped().to_bits()
+    });
     Ok((Datagram { from, to, ip_id: Some(id), protocol: head[9], body }, fragment))
 }
 
@@ -75,33 +73,32 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 const MOBILITY: u8 = 135;
-/// Extension headers in one datagram; the standard has no more than seven.
+/// Extension headers in one datagram; the standard has at most seven.
 const EXTENSIONS_MAX: usize = 8;
 
-fn six(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
-    let head = part.bytes.first_chunk::<40>().ok_or(Skip::HeaderCut)?;
+fn six(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
+    let head = part.bytes.first_chunk::<40>().ok_or(SkipReason::HeaderCut)?;
     let length = match u16::from_be_bytes([head[4], head[5]]) {
         0 => part.wire_length - 40,
         length => usize::from(length),
     };
     if 40 + length > part.wire_length {
-        return Err(Skip::Malformed);
+        return Err(SkipReason::Malformed);
     }
-    let address = |at: usize| {
+    let [from, to] = [8, 24].map(|at| {
         u128::from_be_bytes(head[at..at + 16].try_into().expect("sixteen bytes are sixteen"))
-    };
-    let (from, to) = (address(8), address(24));
-    let mut body = part.limit(40 + length).skip(40).ok_or(Skip::HeaderCut)?;
+    });
+    let mut body = part.limit(40 + length).skip(40).ok_or(SkipReason::HeaderCut)?;
     let (mut protocol, mut fragment) = (head[6], None);
     for _ in 0..EXTENSIONS_MAX {
         let size = match protocol {
             HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY => {
-                8 + 8 * usize::from(body.u8(1).ok_or(Skip::HeaderCut)?)
+                8 + 8 * usize::from(body.u8(1).ok_or(SkipReason::HeaderCut)?)
             }
-            AUTHENTICATION => 8 + 4 * usize::from(body.u8(1).ok_or(Skip::HeaderCut)?),
+            AUTHENTICATION => 8 + 4 * usize::from(body.u8(1).ok_or(SkipReason::HeaderCut)?),
             FRAGMENT => {
-                let field = body.u16(2).ok_or(Skip::HeaderCut)?;
-                let id = body.bytes.get(4..8).ok_or(Skip::HeaderCut)?;
+                let field = body.u16(2).ok_or(SkipReason::HeaderCut)?;
+                let id = body.bytes.get(4..8).ok_or(SkipReason::HeaderCut)?;
                 let id = u32::from_be_bytes([id[0], id[1], id[2], id[3]]);
                 let offset = usize::from(field & 0xfff8);
                 let is_last = field & 1 == 0;
@@ -112,10 +109,10 @@ fn six(part: Part<'_>) -> Result<(Datagram<'_>, Option<Fragment>), Skip> {
             }
             _ => break,
         };
-        protocol = body.u8(0).ok_or(Skip::HeaderCut)?;
-        body = body.skip(size).ok_or(Skip::HeaderCut)?;
+        protocol = body.u8(0).ok_or(SkipReason::HeaderCut)?;
+        body = body.skip(size).ok_or(SkipReason::HeaderCut)?;
         if fragment.is_some() {
-            // What follows belongs to the whole datagram.
+            // What follows belongs to the reassembled datagram.
             break;
         }
     }

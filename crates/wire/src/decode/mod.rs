@@ -1,7 +1,9 @@
-//! Frames to TCP segments: link layer, VLAN tags, IP with options and extension headers, fragments, tunnels, TCP.
+//! Frames to TCP segments: link layer, VLAN tags, IP with options and extension headers, fragments,
+//! tunnels, TCP.
 //!
-//! Written by hand, since this is what every packet goes through; etherparse is the oracle in tests. Lengths are
-//! believed only as far as the bytes reach. Sources: RFC 791, 8200, 9293, 2784, 7348, <https://www.tcpdump.org/linktypes.html>.
+//! Hand-written, since every packet passes it; etherparse is the oracle in tests. Lengths are never
+//! trusted beyond the captured bytes. Sources: RFC 791, 8200, 9293, 2784, 7348,
+//! <https://www.tcpdump.org/linktypes.html>.
 
 mod fragment;
 mod ip;
@@ -12,31 +14,31 @@ pub use link::LinkType;
 
 use crate::capture::Record;
 use crate::packet::{Direction, Packet};
-use crate::skip::{Skip, Skipped};
-use fragment::Fragments;
+use crate::skip::{SkipCounts, SkipReason};
+use fragment::Reassembler;
 use ip::Datagram;
 
-/// Turns frames into packets; remembers only fragments.
+/// Decodes frames into packets; its only state is fragments.
 #[derive(Default)]
 pub struct Decoder {
-    fragments: Fragments,
+    fragments: Reassembler,
 }
 
-/// A stretch of a frame that some protocol begins: what is there, and how long it was on the wire.
+/// A stretch of a frame: captured bytes and length on the wire.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct FrameSlice<'a> {
     bytes: &'a [u8],
     wire_length: usize,
 }
 
-impl<'a> Part<'a> {
-    /// Without its first bytes, or `None` when the capture does not hold them.
+impl<'a> FrameSlice<'a> {
+    /// Skips the first bytes; `None` when they were not captured.
     fn skip(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;
         Some(Self { bytes, wire_length: self.wire_length.checked_sub(count)? })
     }
 
-    /// At most so many bytes: what is behind is padding.
+    /// Limits the length: the rest is padding.
     fn limit(self, length: usize) -> Self {
         let bytes = &self.bytes[..self.bytes.len().min(length)];
         Self { bytes, wire_length: self.wire_length.min(length) }
@@ -51,82 +53,80 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What a frame's outer layers say.
 #[derive(Clone, Copy)]
-struct Outside {
+struct OuterLayers {
     ts_ns: i64,
     interface: u32,
     direction: Direction,
 }
 
-/// Tunnels in each other that are followed.
+/// Nested tunnels that are followed.
 const NESTING_MAX: usize = 4;
 
 impl Decoder {
-    /// Hands the TCP segment in a frame to `sink`.
+    /// Passes the TCP segment in a frame to `sink`.
     ///
     /// # Errors
-    /// Why there is none; `None` for a fragment that waits for its siblings.
+    /// The reason why there is none; `None` for a fragment of an incomplete datagram.
     #[inline]
     pub fn decode(
         &mut self,
         record: &Record<'_>,
-        skipped: &mut Skipped,
+        skipped: &mut SkipCounts,
         sink: &mut impl FnMut(&Packet<'_>),
-    ) -> Result<(), Option<Skip>> {
-        self.decode_on_its_way(record, Direction::Unknown, skipped, sink)
+    ) -> Result<(), Option<SkipReason>> {
+        self.decode_directed(record, Direction::Unknown, skipped, sink)
     }
 
-    /// The same, where the tap knows which way the frame went although the frame does not say it.
+    /// Decodes a frame whose direction the tap knows.
     #[inline(always)]
-    pub(crate) fn decode_on_its_way(
+    pub(crate) fn decode_directed(
         &mut self,
         record: &Record<'_>,
         direction: Direction,
-        skipped: &mut Skipped,
+        skipped: &mut SkipCounts,
         sink: &mut impl FnMut(&Packet<'_>),
-    ) -> Result<(), Option<Skip>> {
-        let mut outside = Outside { ts_ns: record.ts_ns, interface: record.interface, direction };
-        let frame = Part { bytes: record.bytes, wire_length: record.wire_length as usize };
-        let part = link::open(record.link, frame, &mut outside)?;
+    ) -> Result<(), Option<SkipReason>> {
+        let mut outer = OuterLayers { ts_ns: record.ts_ns, interface: record.interface, direction };
+        let frame = FrameSlice { bytes: record.bytes, wire_length: record.wire_length as usize };
+        let part = link::open(record.link, frame, &mut outer)?;
         match ip::open(part)? {
-            // Nearly always.
+            // The common case.
             (datagram, None) if datagram.protocol == ip::TCP => {
-                tcp::open(datagram, outside, sink).map_err(Some)
+                tcp::open(datagram, outer, sink).map_err(Some)
             }
-            _ => self.decode_rest(part, outside, skipped, sink),
+            _ => self.decode_rest(part, outer, skipped, sink),
         }
     }
 
-    /// Fragments and tunnels.
     #[inline(never)]
     fn decode_rest(
         &mut self,
-        mut part: Part<'_>,
-        outside: Outside,
-        skipped: &mut Skipped,
+        mut part: FrameSlice<'_>,
+        outer: OuterLayers,
+        skipped: &mut SkipCounts,
         sink: &mut impl FnMut(&Packet<'_>),
-    ) -> Result<(), Option<Skip>> {
+    ) -> Result<(), Option<SkipReason>> {
         for _ in 0..NESTING_MAX {
             let (datagram, fragment) = ip::open(part)?;
             if let Some(fragment) = fragment {
                 let dropped = self.fragments.add(&datagram, fragment);
-                skipped.add_many(Skip::Fragment, dropped.count);
+                skipped.add_many(SkipReason::Fragment, dropped.count);
                 if !dropped.is_whole {
                     return Err(None);
                 }
                 let whole = self.fragments.whole(&datagram)?;
-                return tcp::open(whole, outside, sink).map_err(Some);
+                return tcp::open(whole, outer, sink).map_err(Some);
             }
             if datagram.protocol == ip::TCP {
-                return tcp::open(datagram, outside, sink).map_err(Some);
+                return tcp::open(datagram, outer, sink).map_err(Some);
             }
             part = inner(datagram)?;
         }
-        Err(Some(Skip::Nesting))
+        Err(Some(SkipReason::Nesting))
     }
 
-    /// Fragments that still wait for siblings.
+    /// Fragments of incomplete datagrams.
     pub fn waiting_fragments(&self) -> u64 {
         self.fragments.waiting()
     }
@@ -134,27 +134,27 @@ impl Decoder {
 
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 
-/// The IP datagram inside of a tunnel.
-fn inner(datagram: Datagram<'_>) -> Result<Part<'_>, Skip> {
+/// The IP datagram inside a tunnel.
+fn inner(datagram: Datagram<'_>) -> Result<FrameSlice<'_>, SkipReason> {
     let body = datagram.body;
     match datagram.protocol {
         ip::IPV4 | ip::IPV6 => Ok(body),
         ip::GRE => {
-            let flags = body.u16(0).ok_or(Skip::HeaderCut)?;
-            let protocol = body.u16(2).ok_or(Skip::HeaderCut)?;
+            let flags = body.u16(0).ok_or(SkipReason::HeaderCut)?;
+            let protocol = body.u16(2).ok_or(SkipReason::HeaderCut)?;
             if flags & 0x4007 != 0 {
-                return Err(Skip::NotTcp);
+                return Err(SkipReason::NotTcp);
             }
             let optional = 4 * (flags & 0xb000).count_ones() as usize;
-            link::by_ethertype(protocol, body.skip(4 + optional).ok_or(Skip::HeaderCut)?)
+            link::by_ethertype(protocol, body.skip(4 + optional).ok_or(SkipReason::HeaderCut)?)
         }
         ip::UDP if body.u16(2).is_some_and(|port| VXLAN_PORTS.contains(&port)) => {
-            // The flag says that the network's number is valid: without it this is some other UDP.
-            if body.u8(8).ok_or(Skip::HeaderCut)? & 0x08 == 0 {
-                return Err(Skip::NotTcp);
+            // Without the flag for a valid network id, this is some other UDP.
+            if body.u8(8).ok_or(SkipReason::HeaderCut)? & 0x08 == 0 {
+                return Err(SkipReason::NotTcp);
             }
-            link::ethernet(body.skip(16).ok_or(Skip::HeaderCut)?)
+            link::ethernet(body.skip(16).ok_or(SkipReason::HeaderCut)?)
         }
-        _ => Err(Skip::NotTcp),
+        _ => Err(SkipReason::NotTcp),
     }
 }

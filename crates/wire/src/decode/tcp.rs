@@ -1,30 +1,32 @@
-//! The TCP header and its options: RFC 9293, 7323 (timestamps, window scale), 2018 and 2883 (SACK, DSACK).
+//! The TCP header and its options: RFC 9293, 7323 (timestamps, window scale), 2018 and 2883 (SACK,
+//! DSACK).
 
-use super::Outside;
+use super::OuterLayers;
 use super::ip::Datagram;
+use crate::flow::SequenceNumber;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
-/// Reads the segment in a datagram and hands it to `sink`: a packet is too large to be returned from function to function.
+/// Parses the segment in a datagram and passes it to `sink`: a packet is too large to return.
 #[inline(always)]
 pub(super) fn open<'a>(
     datagram: Datagram<'a>,
-    outside: Outside,
+    outer: OuterLayers,
     sink: &mut impl FnMut(&Packet<'a>),
-) -> Result<(), Skip> {
+) -> Result<(), SkipReason> {
     let Datagram { from, to, ip_id, body, .. } = datagram;
-    let head = body.bytes.first_chunk::<20>().ok_or(Skip::HeaderCut)?;
+    let head = body.bytes.first_chunk::<20>().ok_or(SkipReason::HeaderCut)?;
     let header_length = usize::from(head[12] >> 4) * 4;
     if header_length < 20 || header_length > body.wire_length {
-        return Err(Skip::Malformed);
+        return Err(SkipReason::Malformed);
     }
     let u16_at = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let u32_at =
         |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let payload_length =
-        u32::try_from(body.wire_length - header_length).map_err(|_| Skip::Malformed)?;
+        u32::try_from(body.wire_length - header_length).map_err(|_| SkipReason::Malformed)?;
     let mut packet = Packet {
-        ts_ns: outside.ts_ns,
+        ts_ns: outer.ts_ns,
         from: Endpoint { address: from, port: u16_at(0) },
         to: Endpoint { address: to, port: u16_at(2) },
         seq: u32_at(4),
@@ -39,12 +41,12 @@ pub(super) fn open<'a>(
         ip_id,
         payload_length,
         payload: body.bytes.get(header_length..).unwrap_or_default(),
-        interface: outside.interface,
-        direction: outside.direction,
+        interface: outer.interface,
+        direction: outer.direction,
     };
     let options = &body.bytes[20..header_length.min(body.bytes.len())];
     match options.first_chunk::<12>() {
-        // How every established connection of Linux, macOS and the BSDs looks.
+        // Options of every established connection of Linux, macOS and the BSDs.
         Some([1, 1, 8, 10, stamps @ ..]) if options.len() == 12 => {
             packet.timestamps = Some(timestamps(stamps));
         }
@@ -86,19 +88,19 @@ fn read_options(mut rest: &[u8], packet: &mut Packet<'_>) {
     }
 }
 
-/// RFC 2883: the first block reports a duplicate if it lies below the acknowledged, or inside of the second block.
+/// RFC 2883: the first block reports a duplicate if it lies below the acknowledgement number or
+/// inside the second block.
 fn read_sack(bytes: &[u8], packet: &mut Packet<'_>) {
     let blocks = bytes.as_chunks::<8>().0;
     packet.sack_blocks = u8::try_from(blocks.len()).unwrap_or(u8::MAX);
-    let block = |at: usize| {
-        let (left, right) = pair(blocks.get(at)?);
-        Some(SackBlock { left, right })
-    };
-    let is_at_most = |a: u32, b: u32| b.wrapping_sub(a).cast_signed() >= 0;
-    if let Some(first) = block(0) {
-        let is_below = is_at_most(first.right, packet.ack);
-        let is_inside = block(1).is_some_and(|second| {
-            is_at_most(second.left, first.left) && is_at_most(first.right, second.right)
+    let mut blocks = blocks.iter().map(|block| {
+        let (left, right) = pair(block);
+        SackBlock { left, right }
+    });
+    if let Some(first) = blocks.next() {
+        let is_below = first.right.is_at_most(packet.ack);
+        let is_inside = blocks.next().is_some_and(|second| {
+            second.left.is_at_most(first.left) && first.right.is_at_most(second.right)
         });
         packet.dsack = (is_below || is_inside).then_some(first);
     }

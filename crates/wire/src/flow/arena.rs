@@ -1,38 +1,38 @@
-//! Connections by number and by their two ends, without ever moving one.
+//! Connections by slot and by their two endpoints; they never move.
 //!
-//! Growing copies the small index only. The hash is seeded, since ports and addresses are chosen by strangers.
+//! Growing copies only the small index. The hash is seeded, since attackers can choose addresses
+//! and ports.
 
 use hashbrown::HashTable;
 
 use super::Connection;
 use crate::packet::Endpoint;
 
-/// Live connections.
-pub(crate) struct Arena {
+pub(crate) struct ConnectionArena {
     chunks: Vec<Vec<Connection>>,
     free: Vec<u32>,
     index: HashTable<u32>,
-    secrets: Secrets,
-    /// Where the search for one that is idle goes on.
+    secrets: HashSecrets,
+    /// Where the search for an idle connection resumes (clock hand).
     hand: u32,
     limit: usize,
 }
 
-/// Connections allocated at once: as many as fit into a size that an allocator has, since what it rounds up by is lost.
+/// Connections per allocation: as many as fit an allocator's size class, since rounding up wastes
+/// memory.
 const CHUNK: usize = (256 << 10) / size_of::<Connection>();
 
-/// The two secrets of a hash.
 #[derive(Clone, Copy)]
-struct Secrets([u64; 2]);
+struct HashSecrets([u64; 2]);
 
-impl Secrets {
+impl HashSecrets {
     fn new(seed: u64) -> Self {
-        // A factor of 0 would make all hashes the same.
-        Self([seed, mix(seed, ODD) | 1])
+        // A factor of 0 would make all hashes equal.
+        Self([seed, fold(u128::from(seed) * u128::from(ODD)) | 1])
     }
 
-    /// Of both ends, the same for both directions. The address is scattered by a secret before the port comes to it, so
-    /// that nobody can choose ports that undo it.
+    /// Hash of both endpoints, equal in both directions. The address is mixed with a secret before
+    /// the port, so that chosen ports cannot cancel it.
     #[inline]
     fn hash(self, a: Endpoint, b: Endpoint) -> u64 {
         self.of(a).wrapping_add(self.of(b))
@@ -42,35 +42,41 @@ impl Secrets {
     #[inline]
     fn of(self, end: Endpoint) -> u64 {
         let Self([low, high]) = self;
-        let address = mix(end.address as u64 ^ low, (end.address >> 64) as u64 ^ high);
-        mix(address ^ u64::from(end.port), ODD)
+        let address = fold(
+            u128::from(end.address as u64 ^ low) * u128::from((end.address >> 64) as u64 ^ high),
+        );
+        fold(u128::from(address ^ u64::from(end.port)) * u128::from(ODD))
     }
 }
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Both halves of the product in one.
+/// Folds a product to its two halves, combined.
 #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
-fn mix(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
+fn fold(product: u128) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-impl Arena {
-    /// An arena for at most `limit` connections.
+impl ConnectionArena {
+    /// Creates an arena for at most `limit` connections.
     pub(crate) fn new(limit: usize, seed: u64) -> Self {
         let limit = limit.clamp(1, 1 << 30);
         let (chunks, free) = (Vec::new(), Vec::new());
-        Self { chunks, free, index: HashTable::new(), secrets: Secrets::new(seed), hand: 0, limit }
+        Self {
+            chunks,
+            free,
+            index: HashTable::new(),
+            secrets: HashSecrets::new(seed),
+            hand: 0,
+            limit,
+        }
     }
 
-    /// How many are live.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether one more would be too many.
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
@@ -81,17 +87,18 @@ impl Arena {
         &mut self.chunks[slot / CHUNK][slot % CHUNK]
     }
 
-    /// The connection between two ends.
+    /// Slot of the connection between two endpoints.
     #[inline]
     pub(crate) fn find(&self, a: Endpoint, b: Endpoint) -> Option<u32> {
-        let is_same = |slot: &u32| {
+        let hash = self.secrets.hash(a, b);
+        let found = self.index.find(hash, |slot| {
             let slot = *slot as usize;
             self.chunks[slot / CHUNK][slot % CHUNK].is_between(a, b)
-        };
-        self.index.find(self.secrets.hash(a, b), is_same).copied()
+        });
+        found.copied()
     }
 
-    /// Takes in a connection; there is none between its ends.
+    /// Inserts a connection; there must be none between its endpoints.
     pub(crate) fn insert(&mut self, connection: Connection) -> u32 {
         let hash = self.secrets.hash(connection.client(), connection.server());
         let slot = match self.free.pop() {
@@ -110,16 +117,15 @@ impl Arena {
             }
         };
         let Self { index, chunks, secrets, .. } = self;
-        let rehash = |slot: &u32| {
+        index.insert_unique(hash, slot, |slot| {
             let slot = *slot as usize;
             let other = &chunks[slot / CHUNK][slot % CHUNK];
             secrets.hash(other.client(), other.server())
-        };
-        index.insert_unique(hash, slot, rehash);
+        });
         slot
     }
 
-    /// Forgets one; its slot is used again.
+    /// Removes a connection; its slot is reused.
     pub(crate) fn remove(&mut self, slot: u32) {
         let secrets = self.secrets;
         let connection = self.get(slot);
@@ -131,12 +137,12 @@ impl Arena {
         }
     }
 
-    /// One that has been idle for long, or the one idle longest among some: the next to go when all are taken.
+    /// Connection to evict: the longest idle of a few candidates.
     pub(crate) fn idle(&mut self) -> Option<u32> {
-        const LOOKED_AT: usize = 8;
+        const CANDIDATES: usize = 8;
         let total = self.chunks.iter().map(Vec::len).sum::<usize>();
         let mut best: Option<(i64, u32)> = None;
-        for _ in 0..LOOKED_AT.min(total) {
+        for _ in 0..CANDIDATES.min(total) {
             let slot = self.hand;
             self.hand = if slot as usize + 1 >= total { 0 } else { slot + 1 };
             let connection = self.get(slot);
@@ -147,7 +153,7 @@ impl Arena {
         best.map(|(_, slot)| slot)
     }
 
-    /// All live ones.
+    /// Slots of all live connections, ascending.
     pub(crate) fn slots(&self) -> Vec<u32> {
         let mut slots: Vec<u32> = self.index.iter().copied().collect();
         slots.sort_unstable();

@@ -1,11 +1,14 @@
-//! How long packets were on their way, more or less: one-way delay variation from TCP timestamps (RFC 7323).
+//! One-way delay variation from TCP timestamps (RFC 7323).
 //!
-//! A sender stamps what it sends with its own clock. Capture time minus that stamp is the way's length plus an unknown
-//! offset; the smallest such difference of a connection stands for an undisturbed way, and what is above it is delay
-//! that the *way* added. A client that merely sent late adds nothing, since it stamps late. Offsets differ per
-//! connection on Linux, so each connection has a baseline of its own, from three packets on.
+//! A sender stamps its packets with its own clock. Capture time minus stamp is the path delay plus
+//! an unknown offset; the minimum over a connection is an undisturbed path, and anything above it
+//! is delay that the *network* added. A client that sends late adds nothing, since it stamps late.
+//! On Linux, offsets differ per connection, so each connection has a separate baseline, from three
+//! packets on.
+//!
+//! Example: stamps 0, 10 and 20 ms arrive at 5, 15 and 65 ms. The minimum difference is 5 ms, so
+//! the third packet was held for 40 ms.
 
-/// The newest state of one sender's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SenderClock {
     first_ts: i64,
@@ -13,27 +16,32 @@ pub(crate) struct SenderClock {
     /// Capture time minus stamp of the fastest packet, both since the first packet.
     fastest: i64,
     first_value: u32,
-    /// The largest variation in microseconds.
+    /// Maximum variation in microseconds.
     pub(crate) max_us: u32,
-    /// Packets with a stamp.
     pub(crate) samples: u32,
-    /// Microseconds of one tick.
     tick_us: u16,
 }
 
-/// What Linux, Windows, macOS and FreeBSD use today; others are found by measuring.
+/// The tick of Linux, Windows, macOS and FreeBSD today; others are measured.
 const TICK_US: u16 = 1000;
-/// Ticks that exist; anything else is measured wrong or a hostile stamp.
+/// Known ticks; any other is a bad measurement or a hostile stamp.
 const TICKS_US: [u16; 4] = [1000, 2000, 4000, 10_000];
-/// A clock is measured over at least this long.
+/// Minimum time over which a clock is measured.
 const MEASURE_NS: i64 = 1_000_000_000;
-/// Clocks of two hosts drift by less than that: one in 5,000.
+/// Maximum drift between two hosts' clocks: one in 5,000.
 const DRIFT: i64 = 5000;
-/// Packets before a difference means something.
+/// Packets before a variation is meaningful.
 const SAMPLES_MIN: u32 = 3;
 
+/// Time since a connection's first packet: by the tap's clock in nanoseconds, and in sender ticks.
+#[derive(Clone, Copy)]
+struct ClockAge {
+    age: i64,
+    ticks: i64,
+}
+
 impl SenderClock {
-    /// Takes in a stamp; the variation in microseconds, once there is a baseline.
+    /// Processes a stamp; returns the variation in microseconds, once there is a baseline.
     pub(crate) fn stamp(&mut self, ts_ns: i64, value: u32) -> Option<u64> {
         self.samples = self.samples.saturating_add(1);
         if self.samples == 1 {
@@ -49,8 +57,8 @@ impl SenderClock {
         }
         let age = ts_ns - self.first_ts;
         let ticks = i64::from(value.wrapping_sub(self.first_value).cast_signed());
-        if age >= MEASURE_NS && ticks > 0 && !self.fits(age, ticks) {
-            self.measure(age, ticks);
+        if age >= MEASURE_NS && ticks > 0 && !self.fits(ClockAge { age, ticks }) {
+            self.measure(ClockAge { age, ticks });
         }
         let difference = age - ticks * i64::from(self.tick_us) * 1000;
         let drifted = self.fastest + (ts_ns - self.last_ts).max(0) / DRIFT;
@@ -64,24 +72,25 @@ impl SenderClock {
         Some(variation)
     }
 
-    /// Microseconds of one tick; `None` without stamps.
+    /// Microseconds per tick; `None` without stamps.
     pub(crate) fn tick_us(&self) -> Option<u16> {
         (self.samples > 1).then_some(self.tick_us)
     }
 
-    /// Whether the tick in use explains what passed, with a fifth of room for held packets.
-    fn fits(&self, age: i64, ticks: i64) -> bool {
+    /// Whether the current tick explains the elapsed time, within a fifth for held packets.
+    fn fits(&self, ClockAge { age, ticks }: ClockAge) -> bool {
         let by_stamp = ticks * i64::from(self.tick_us) * 1000;
         (by_stamp - age).abs() <= age / 5
     }
 
-    /// Chooses the tick that is right within a twentieth; anything held would make it look wrong and is left alone.
-    fn measure(&mut self, age: i64, ticks: i64) {
-        let near = |tick: &&u16| {
+    /// Chooses the tick that fits within a twentieth; held packets make all ticks look wrong and
+    /// change nothing.
+    fn measure(&mut self, ClockAge { age, ticks }: ClockAge) {
+        let near = TICKS_US.iter().find(|tick| {
             let by_stamp = ticks * i64::from(**tick) * 1000;
             (by_stamp - age).abs() <= age / 20
-        };
-        if let Some(tick) = TICKS_US.iter().find(near) {
+        });
+        if let Some(tick) = near {
             self.tick_us = *tick;
             self.fastest = age - ticks * i64::from(*tick) * 1000;
             self.max_us = 0;
@@ -102,10 +111,10 @@ mod tests {
         for ms in [0, 10, 20] {
             clock.stamp(ms * MS, offset.wrapping_add(u32::try_from(ms).expect("small")));
         }
-        // Sent at 30 ms, arrived at 1,230 ms; a fifth of a millisecond of that might be drift.
+        // Sent at 30 ms, arrived at 1,230 ms; a fifth of a millisecond may be drift.
         let held = clock.stamp(1230 * MS, offset.wrapping_add(30)).expect("a baseline");
         assert!((1_199_500..=1_200_000).contains(&held), "{held}");
-        // Sent at 3,000 ms, arrived then.
+        // Sent at 3,000 ms, arrived immediately.
         let late = clock.stamp(3000 * MS, offset.wrapping_add(3000)).expect("a baseline");
         assert!(late < 1000, "{late}");
         assert_eq!(u64::from(clock.max_us), held);

@@ -1,14 +1,17 @@
-//! A connection: its two ends, its two directions, and how it began and ended.
+//! A connection: its endpoints, its two directions, how it began and ended.
 //!
-//! Small on purpose: a capture may hold a million at once.
+//! Small by design: a capture may hold a million at once.
 
-use super::{Half, SenderClock};
+use super::{HalfConnection, SenderClock};
 use crate::packet::Endpoint;
 
 /// No exchange.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Which end.
+/// How long a closed connection is remembered for stragglers.
+pub(crate) const LINGER_NS: i64 = 2_000_000_000;
+
+/// Endpoint of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -24,17 +27,17 @@ impl Side {
     }
 }
 
-/// What is spoken.
+/// Application protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
-    /// Nothing was said yet.
+    /// No payload seen yet.
     #[default]
     Unknown,
     /// HTTP/1.x in clear.
     Http,
-    /// TLS: requests by timing alone.
+    /// TLS: requests by timing only.
     Tls,
-    /// Something else: requests by timing alone.
+    /// Another protocol: requests by timing only.
     Opaque,
     /// MySQL or MariaDB.
     Mysql,
@@ -47,7 +50,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, in the order of their numbers.
+    /// All protocols, in the order of their numbers.
     pub(crate) const ALL: [Self; Self::COUNT] = [
         Self::Unknown,
         Self::Http,
@@ -58,15 +61,14 @@ impl Protocol {
         Self::Redis,
         Self::Mongodb,
     ];
-    /// How many there are.
     pub(crate) const COUNT: usize = 8;
 
-    /// Whether it is a database's, whose messages are read.
+    /// Whether it is a database protocol whose messages are parsed.
     pub fn is_database(self) -> bool {
         matches!(self, Self::Mysql | Self::Postgresql | Self::Redis | Self::Mongodb)
     }
 
-    /// The name in output.
+    /// Name in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -85,24 +87,26 @@ impl Protocol {
 pub(crate) struct Connection {
     /// Client, server.
     addresses: [u128; 2],
-    pub(crate) halves: [Half; 2],
+    pub(crate) halves: [HalfConnection; 2],
     pub(crate) clock: SenderClock,
     pub(crate) number: u32,
     pub(crate) first_ts: i64,
     pub(crate) last_ts: i64,
-    /// Until the handshake is done when the SYN-ACK came, from then on when the server's FIN did; 0 for not yet.
+    /// Time of the SYN-ACK until the handshake is complete, then of the server's FIN; 0 for not
+    /// yet.
     mark_ts: i64,
     ports: [u16; 2],
     /// From the first SYN to the SYN-ACK, µs; `NONE` when not seen.
     pub(crate) syn_wait_us: u32,
     /// From the SYN-ACK to its ACK, µs; `NONE` when not seen.
     pub(crate) handshake_us: u32,
-    /// The oldest exchange without a whole response, the newest one, and one whose response is not acknowledged.
+    /// Oldest exchange without a complete response; `newest` began last, and the response of
+    /// `unacknowledged` is complete.
     pub(crate) current: u32,
     pub(crate) newest: u32,
     pub(crate) unacknowledged: u32,
     pub(crate) requests: u32,
-    /// The slice in which its delay was last counted.
+    /// Slice in which its delay was last counted.
     pub(crate) delay_slice: u32,
     pub(crate) interface: u32,
     pub(crate) client_isn: u32,
@@ -128,7 +132,7 @@ impl Connection {
         Self {
             addresses: [client.address, server.address],
             ports: [client.port, server.port],
-            halves: [Half::new(), Half::new()],
+            halves: [HalfConnection::new(), HalfConnection::new()],
             clock: SenderClock::default(),
             number,
             first_ts: ts,
@@ -172,11 +176,11 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn half(&mut self, side: Side) -> &mut Half {
+    pub(crate) fn half(&mut self, side: Side) -> &mut HalfConnection {
         &mut self.halves[usize::from(side == Side::Server)]
     }
 
-    /// Which end sent a packet that comes from `from`.
+    /// The side that sent a packet from `from`.
     #[inline]
     pub(crate) fn side(&self, from: Endpoint) -> Side {
         if self.ports[0] == from.port && self.addresses[0] == from.address {
@@ -188,13 +192,15 @@ impl Connection {
 
     #[inline]
     pub(crate) fn is_between(&self, a: Endpoint, b: Endpoint) -> bool {
-        let is = |at: usize, end: Endpoint| {
-            self.ports[at] == end.port && self.addresses[at] == end.address
-        };
-        (is(0, a) && is(1, b)) || (is(0, b) && is(1, a))
+        (self.is_end(0, a) && self.is_end(1, b)) || (self.is_end(0, b) && self.is_end(1, a))
     }
 
-    /// The ends were taken for each other.
+    #[inline]
+    fn is_end(&self, at: usize, end: Endpoint) -> bool {
+        self.ports[at] == end.port && self.addresses[at] == end.address
+    }
+
+    /// Swaps client and server, which were mistaken for each other.
     pub(crate) fn flip(&mut self) {
         self.addresses.swap(0, 1);
         self.ports.swap(0, 1);
@@ -209,17 +215,18 @@ impl Connection {
     pub(crate) fn forget(&mut self) {
         self.is_live = false;
         for half in &mut self.halves {
-            *half = Half::default();
+            *half = HalfConnection::default();
         }
     }
 
-    /// Whether it has closed, and nothing came for so long that what comes now belongs to another.
+    /// Whether it is closed and has been silent so long that a new packet belongs to another
+    /// connection.
     #[inline]
-    pub(crate) fn is_forgotten(&self, now: i64, linger_ns: i64) -> bool {
-        self.is_closing && now - self.last_ts > linger_ns
+    pub(crate) fn is_forgotten(&self, now: i64) -> bool {
+        self.is_closing && now - self.last_ts > LINGER_NS
     }
 
-    /// Nothing but stragglers will come.
+    /// Marks it as closing: only stragglers will come.
     pub(crate) fn start_closing(&mut self) {
         self.is_closing = true;
     }
@@ -237,7 +244,7 @@ impl Connection {
         id.is_some() && half.last_id() == id
     }
 
-    /// When the SYN-ACK came, while its ACK has not.
+    /// Time of the SYN-ACK, until its ACK is seen.
     pub(crate) fn synack_ts(&self) -> Option<i64> {
         (!self.is_established && self.mark_ts != 0).then_some(self.mark_ts)
     }
@@ -248,7 +255,7 @@ impl Connection {
         }
     }
 
-    /// The handshake is done, or was before the capture began.
+    /// Marks the handshake as complete (or missed by the capture).
     pub(crate) fn establish(&mut self) {
         if !self.is_established {
             self.is_established = true;
@@ -256,7 +263,6 @@ impl Connection {
         }
     }
 
-    /// When the server sent its FIN.
     pub(crate) fn server_fin_ts(&self) -> Option<i64> {
         (self.is_established && self.mark_ts != 0).then_some(self.mark_ts)
     }
@@ -268,7 +274,7 @@ impl Connection {
         }
     }
 
-    /// The shortest round trip from the tap to the client and back, µs.
+    /// Minimum round trip from the tap to the client and back, µs.
     pub(crate) fn client_rtt_us(&self) -> Option<u32> {
         let shortest = self.halves[1].rtt_us.min(self.handshake_us);
         (shortest != u32::MAX).then_some(shortest)
@@ -281,7 +287,8 @@ mod tests {
 
     #[test]
     fn a_live_connection_takes_less_than_400_bytes() {
-        // And slot and hash in an index that may be half empty, and its number in the ledger: 28 bytes at most.
+        // Plus slot and hash in a half-empty index and its number in the sequencer: at most 28
+        // bytes.
         let size = size_of::<Connection>() + 28;
         assert!(size <= 384, "{size}");
     }

@@ -1,58 +1,58 @@
-//! One direction of a connection: its bytes in order, and what happened to them on the way.
+//! One direction of a connection: its bytes in order, and what TCP reveals about losses.
 //!
 //! ```text
 //!            next                     held
 //!  delivered  |  hole (not yet seen)  [####]  hole  [##]
 //! ```
-//! A hole is either filled (the segment was late or sent again: it was lost or overtaken *before* the tap), or the
-//! receiver acknowledges it though the tap never saw it (the *tap* lost it). What arrives twice was sent twice:
-//! lost *behind* the tap, or not lost at all, which the receiver tells by DSACK (RFC 2883).
+//! A hole is either filled (the segment was reordered, or lost *before* the tap and retransmitted),
+//! or acknowledged by the receiver although the tap never saw it (lost by the *tap*). A segment
+//! that arrives twice was sent twice: lost *behind* the tap, or spuriously retransmitted, which the
+//! receiver reports by DSACK (RFC 2883).
+//!
+//! Example: bytes 0–99 and 200–299 arrive, so 200–299 are held. If 100–199 arrive next, all are
+//! delivered in order (`Filled`). If instead the peer acknowledges 300, the tap lost 100–199: a gap
+//! is delivered, then 200–299.
 
 use std::collections::VecDeque;
 
 use super::{is_after, is_before, span};
-use crate::http::{Framer, Partial};
+use crate::http::{Framer, PartialHead};
 use crate::packet::Packet;
 
-/// What one side sends.
 #[derive(Debug, Default)]
-pub(crate) struct Half {
-    /// When the segment that is timed was sent; 0 for none.
+pub(crate) struct HalfConnection {
     timed_ts: i64,
-    /// When new payload last came.
+    /// Time of the last new payload.
     pub(crate) last_data_ts: i64,
-    /// Payload bytes, each counted once.
     pub(crate) bytes: u64,
     pub(crate) framer: Framer,
-    /// The beginning of a head whose end has not come.
-    pub(crate) partial: Option<Box<Partial>>,
-    /// What most connections never have.
-    rare: Option<Box<Rare>>,
-    /// The next byte that is not delivered yet.
+    /// Start of an incomplete head.
+    pub(crate) partial: Option<Box<PartialHead>>,
+    /// State that most connections never need.
+    rare: Option<Box<RareState>>,
     pub(crate) next: u32,
-    /// The highest acknowledgement that the peer sent.
+    /// Highest acknowledgement of the peer.
     acked: u32,
     timed_end: u32,
-    /// The shortest time from data to its acknowledgement, µs; `u32::MAX` when not measured.
+    /// Minimum time from data to its acknowledgement, µs; `u32::MAX` when not measured.
     pub(crate) rtt_us: u32,
     pub(crate) packets: u32,
     pub(crate) id: IdCounter,
     flags: u8,
 }
 
-/// What went wrong in one direction.
+/// Rarely needed state of one direction.
 #[derive(Debug, Default)]
-struct Rare {
-    held: Option<Held>,
-    troubles: Troubles,
+struct RareState {
+    held: Option<HeldSegments>,
+    troubles: TroubleCounters,
 }
 
-/// Counts of what went wrong in one direction.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Troubles {
-    /// Since when this side's receive window is shut; 0 when it is open.
+pub(crate) struct TroubleCounters {
+    /// Since when this side's receive window is zero; 0 when it is open.
     pub(crate) shut_since: i64,
-    /// How long its receive window was shut, µs.
+    /// Time with a zero receive window, µs.
     pub(crate) shut_us: u32,
     pub(crate) shut_count: u16,
     pub(crate) retransmits: u32,
@@ -60,8 +60,8 @@ pub(crate) struct Troubles {
     pub(crate) filled: u32,
 }
 
-/// IPv4 identifications: Linux counts up by one per packet and connection, so a step of two is a packet that
-/// was lost before the tap.
+/// IPv4 identifications: Linux increments them by one per packet and connection, so a step of two
+/// is a packet lost before the tap.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct IdCounter {
     pub(crate) steps: u32,
@@ -74,16 +74,16 @@ const HAS_NEXT: u8 = 1;
 const HAS_ACKED: u8 = 2;
 const HAS_ID: u8 = 4;
 const FIN: u8 = 8;
-/// The last packet was several segments in one, each of which took an identification.
+/// The last packet was several merged segments, each of which took an identification.
 const MANY: u8 = 16;
 
-/// Segments of one direction that wait for a hole to be filled.
+/// Segments of one direction held behind a hole.
 const HELD_MAX: usize = 64;
-/// Holes larger than any window are no holes: the sender is another one.
+/// A larger hole than any window is no hole: the sender changed.
 const HOLE_MAX: u32 = 1 << 30;
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldSegments {
     since_ts: i64,
     segments: VecDeque<Segment>,
 }
@@ -96,77 +96,71 @@ struct Segment {
     bytes: Box<[u8]>,
 }
 
-/// What is next in order, out of what was held.
+/// The next in-order piece of what was held.
 #[derive(Debug)]
-pub(crate) enum Ordered {
+pub(crate) enum OrderedChunk {
     /// Bytes: `length` on the wire, of which `bytes` were captured.
     Bytes { ts: i64, bytes: Box<[u8]>, overlap: u32, length: u32 },
-    /// Bytes that the tap missed.
+    /// Bytes missed by the tap.
     Gap { length: u32 },
 }
 
-/// What to do with a segment: pass over a gap, then hand over its payload from `overlap` on.
+/// How to process a segment: skip a gap, then deliver its payload from `overlap` on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Received {
-    pub(crate) arrival: Arrival,
+pub(crate) struct ReceiveOutcome {
+    pub(crate) arrival: SegmentArrival,
     pub(crate) gap: u32,
     pub(crate) overlap: u32,
-    /// 0 when nothing of it is in order and new.
+    /// 0 when none of it is in order and new.
     pub(crate) length: u32,
 }
 
-impl Received {
-    fn nothing(arrival: Arrival) -> Self {
+impl ReceiveOutcome {
+    fn nothing(arrival: SegmentArrival) -> Self {
         Self { arrival, gap: 0, overlap: 0, length: 0 }
     }
 }
 
-/// What a segment with payload turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// What was expected.
+pub(crate) enum SegmentArrival {
     New,
-    /// Seen before.
     Again,
-    /// One byte before what is expected, to see whether the peer lives.
+    /// Keep-alive probe: one byte before the expected one.
     KeepAlive,
-    /// Behind a hole.
     Ahead,
-    /// What was missing, so many nanoseconds after it was missed first.
+    /// Fills a hole this many nanoseconds after it appeared.
     Filled(i64),
 }
 
-impl Half {
+impl HalfConnection {
     /// A direction that has not sent anything.
     pub(crate) fn new() -> Self {
         Self { rtt_us: u32::MAX, ..Self::default() }
     }
 
-    /// The side sent a SYN.
     pub(crate) fn open(&mut self, isn: u32) {
         self.next = isn.wrapping_add(1);
         self.flags |= HAS_NEXT;
     }
 
-    /// What went wrong so far.
     #[inline]
-    pub(crate) fn troubles(&self) -> Troubles {
-        self.rare.as_ref().map_or_else(Troubles::default, |rare| rare.troubles)
+    pub(crate) fn troubles(&self) -> TroubleCounters {
+        self.rare.as_ref().map_or_else(TroubleCounters::default, |rare| rare.troubles)
     }
 
-    /// Something went wrong: where to count it.
-    pub(crate) fn troubles_mut(&mut self) -> &mut Troubles {
+    /// Counters of problems, allocated on first use.
+    pub(crate) fn troubles_mut(&mut self) -> &mut TroubleCounters {
         &mut self.rare.get_or_insert_default().troubles
     }
 
-    /// Since when its receive window is shut; 0 when it is open.
+    /// Since when its receive window is zero; 0 when it is open.
     #[inline]
     pub(crate) fn shut_since(&self) -> i64 {
         self.rare.as_ref().map_or(0, |rare| rare.troubles.shut_since)
     }
 
     #[inline]
-    fn held(&self) -> Option<&Held> {
+    fn held(&self) -> Option<&HeldSegments> {
         self.rare.as_ref()?.held.as_ref()
     }
 
@@ -185,7 +179,7 @@ impl Half {
         self.flags & FIN != 0
     }
 
-    /// A packet without payload tells where the sender stands, when nothing else has.
+    /// Learns the position from a packet without payload, if still unknown.
     pub(crate) fn start(&mut self, seq: u32) {
         if self.flags & HAS_NEXT == 0 {
             self.flags |= HAS_NEXT;
@@ -193,71 +187,73 @@ impl Half {
         }
     }
 
-    /// Sorts payload in. What is in order now is the caller's; then [`Half::ready`] has more.
+    /// Sorts in payload. The caller processes what is in order now; then [`Self::ready`] may have
+    /// more.
     #[inline]
-    pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> Received {
+    pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         self.start(seq);
         if seq == self.next && self.held().is_none() {
-            // Nearly always.
+            // The common case.
             self.advance(length);
             if self.timed_ts == 0 {
                 (self.timed_ts, self.timed_end) = (ts, self.next);
             }
-            return Received { arrival: Arrival::New, gap: 0, overlap: 0, length };
+            return ReceiveOutcome { arrival: SegmentArrival::New, gap: 0, overlap: 0, length };
         }
-        if is_after(seq, self.next) { self.receive_ahead(packet) } else { self.receive_old(packet) }
+        if seq.is_after(self.next) { self.receive_ahead(packet) } else { self.receive_old(packet) }
     }
 
-    /// What was seen before, in part or as a whole, or what fills a hole.
-    fn receive_old(&mut self, packet: &Packet<'_>) -> Received {
+    /// Handles payload seen before, in part or in full, or payload that fills a hole.
+    fn receive_old(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         let end = seq.wrapping_add(length);
-        if !is_after(end, self.next) {
+        if !end.is_after(self.next) {
             if length <= 1 && end == self.next {
-                return Received::nothing(Arrival::KeepAlive);
+                return ReceiveOutcome::nothing(SegmentArrival::KeepAlive);
             }
             self.note_again();
-            return Received::nothing(Arrival::Again);
+            return ReceiveOutcome::nothing(SegmentArrival::Again);
         }
-        let overlap = span(seq, self.next);
+        let overlap = seq.distance_to(self.next);
         let arrival = match self.held().map(|held| held.since_ts) {
             Some(since_ts) => {
                 self.troubles_mut().filled += 1;
-                Arrival::Filled(ts - since_ts)
+                SegmentArrival::Filled(ts - since_ts)
             }
             None => {
                 self.note_again();
-                Arrival::Again
+                SegmentArrival::Again
             }
         };
         self.advance(length - overlap);
-        Received { arrival, gap: 0, overlap, length: length - overlap }
+        ReceiveOutcome { arrival, gap: 0, overlap, length: length - overlap }
     }
 
-    fn receive_ahead(&mut self, packet: &Packet<'_>) -> Received {
+    fn receive_ahead(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
-        let hole = span(self.next, seq);
-        let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
+        let hole = self.next.distance_to(seq);
+        let was_received = self.flags & HAS_ACKED != 0 && !self.acked.is_before(seq);
         if hole > HOLE_MAX || (was_received && self.held().is_none()) {
             self.timed_ts = 0;
             self.drop_held();
             self.next = seq;
             self.advance(length);
             let gap = hole.min(HOLE_MAX);
-            return Received { arrival: Arrival::New, gap, overlap: 0, length };
+            return ReceiveOutcome { arrival: SegmentArrival::New, gap, overlap: 0, length };
         }
         let held = &mut self.rare.get_or_insert_default().held;
-        let held = held.get_or_insert_with(|| Held { since_ts: ts, segments: VecDeque::new() });
-        let at = held.segments.partition_point(|other| is_before(other.seq, seq));
+        let held =
+            held.get_or_insert_with(|| HeldSegments { since_ts: ts, segments: VecDeque::new() });
+        let at = held.segments.partition_point(|other| other.seq.is_before(seq));
         let is_known =
             held.segments.get(at).is_some_and(|other| other.seq == seq && other.length >= length);
         if is_known {
             self.note_again();
-            return Received::nothing(Arrival::Again);
+            return ReceiveOutcome::nothing(SegmentArrival::Again);
         }
         held.segments.insert(at, Segment { ts, seq, length, bytes: packet.payload.into() });
-        Received::nothing(Arrival::Ahead)
+        ReceiveOutcome::nothing(SegmentArrival::Ahead)
     }
 
     fn note_again(&mut self) {
@@ -271,54 +267,56 @@ impl Half {
         self.bytes += u64::from(length);
     }
 
-    /// The next of what is held, if it is in order, if the peer has what is missing before it, or if too much is held.
+    /// The next held segment, if it is in order, if the peer has acknowledged what is missing, or
+    /// if too much is held.
     #[inline]
-    pub(crate) fn ready(&mut self) -> Option<Ordered> {
+    pub(crate) fn ready(&mut self) -> Option<OrderedChunk> {
         self.held()?;
         self.ready_of_held(false)
     }
 
-    /// The next of what is held, whatever is missing before it: nothing more will come.
-    pub(crate) fn rest(&mut self) -> Option<Ordered> {
+    /// The next held segment regardless of holes: nothing more will come.
+    pub(crate) fn rest(&mut self) -> Option<OrderedChunk> {
         self.held()?;
         self.ready_of_held(true)
     }
 
-    fn ready_of_held(&mut self, is_over: bool) -> Option<Ordered> {
+    fn ready_of_held(&mut self, is_over: bool) -> Option<OrderedChunk> {
         loop {
             let held = self.rare.as_mut()?.held.as_mut()?;
             let Some(first) = held.segments.front() else {
                 self.drop_held();
                 return None;
             };
-            if is_after(first.seq, self.next) {
-                let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, first.seq);
+            if first.seq.is_after(self.next) {
+                let was_received = self.flags & HAS_ACKED != 0 && !self.acked.is_before(first.seq);
                 let is_full = held.segments.len() > HELD_MAX;
                 if !(is_over || was_received || is_full) {
                     return None;
                 }
-                let length = span(self.next, first.seq);
+                let length = self.next.distance_to(first.seq);
                 self.next = first.seq;
                 self.timed_ts = 0;
-                return Some(Ordered::Gap { length });
+                return Some(OrderedChunk::Gap { length });
             }
             let Segment { ts, seq, length, bytes } = held.segments.pop_front()?;
-            let overlap = span(seq, self.next);
+            let overlap = seq.distance_to(self.next);
             if overlap < length {
                 self.advance(length - overlap);
-                return Some(Ordered::Bytes { ts, bytes, overlap, length: length - overlap });
+                return Some(OrderedChunk::Bytes { ts, bytes, overlap, length: length - overlap });
             }
         }
     }
 
-    /// The peer acknowledges: the round trip that this measured, µs. Then [`Half::ready`] may have more.
+    /// Processes the peer's acknowledgement; returns the round trip it measures, µs. Then
+    /// [`Self::ready`] may have more.
     #[inline]
     pub(crate) fn acknowledge(&mut self, ts: i64, ack: u32) -> Option<u32> {
-        if self.flags & HAS_ACKED == 0 || is_after(ack, self.acked) {
+        if self.flags & HAS_ACKED == 0 || ack.is_after(self.acked) {
             self.acked = ack;
             self.flags |= HAS_ACKED;
         }
-        if self.timed_ts == 0 || is_before(ack, self.timed_end) {
+        if self.timed_ts == 0 || ack.is_before(self.timed_end) {
             return None;
         }
         let rtt = u32::try_from((ts - self.timed_ts).max(0) / 1000).unwrap_or(u32::MAX);
@@ -327,15 +325,15 @@ impl Half {
         Some(rtt)
     }
 
-    /// A packet without payload says that its sender has sent more than the tap saw, and the peer has it: how much.
+    /// Bytes that the tap missed before a packet without payload, if the peer has acknowledged
+    /// them.
     pub(crate) fn missed_before(&mut self, seq: u32) -> u32 {
         self.start(seq);
-        let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
-        if self.held().is_some() || !was_received || self.has_closed() || !is_after(seq, self.next)
-        {
+        let was_received = self.flags & HAS_ACKED != 0 && !self.acked.is_before(seq);
+        if self.held().is_some() || !was_received || self.has_closed() || !seq.is_after(self.next) {
             return 0;
         }
-        let gap = span(self.next, seq).min(HOLE_MAX);
+        let gap = self.next.distance_to(seq).min(HOLE_MAX);
         self.next = seq;
         self.timed_ts = 0;
         gap
@@ -344,22 +342,27 @@ impl Half {
     /// Whether the peer acknowledged payload that the tap never saw.
     pub(crate) fn is_ahead_of_tap(&self) -> bool {
         let reach = self.next.wrapping_add(u32::from(self.has_closed()));
-        self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && is_after(self.acked, reach)
+        self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && self.acked.is_after(reach)
     }
 
-    /// Goes on where the peer is, past what the tap has not seen.
+    /// Skips to the peer's position, past what the tap missed.
     pub(crate) fn catch_up(&mut self) {
         self.drop_held();
         self.next = self.acked;
         self.timed_ts = 0;
     }
 
-    /// The identification of the last packet.
+    /// Missing identifications, if they are usable.
+    pub(crate) fn missing_ids(&self) -> Option<u32> {
+        self.id.is_usable().then_some(self.id.missing)
+    }
+
     pub(crate) fn last_id(&self) -> Option<u16> {
         (self.flags & HAS_ID != 0).then_some(self.id.last)
     }
 
-    /// Compares a packet's identification with the one before; how many packets are missing between.
+    /// Compares a packet's identification with the previous one; returns the number of missing
+    /// packets.
     #[inline]
     pub(crate) fn identify(&mut self, id: u16, is_many: bool) -> u16 {
         let before = std::mem::replace(&mut self.id.last, id);
@@ -384,7 +387,7 @@ impl Half {
                 missing
             }
             -32..=-1 => {
-                // Overtaken, not lost; the next step goes on from the highest.
+                // Reordered, not lost; the next step counts from the highest.
                 self.id.missing = self.id.missing.saturating_sub(1);
                 self.id.last = before;
                 0
@@ -398,7 +401,7 @@ impl Half {
 }
 
 impl IdCounter {
-    /// Whether steps are nearly always one: else the sender's identifications mean nothing.
+    /// Whether nearly all steps are one; otherwise the sender's identifications are meaningless.
     pub(crate) fn is_usable(&self) -> bool {
         self.steps >= 2 && u64::from(self.by_one) * 10 >= u64::from(self.steps) * 9
     }
@@ -406,7 +409,7 @@ impl IdCounter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, Half, Ordered};
+    use super::{HalfConnection, OrderedChunk, SegmentArrival};
     use crate::packet::{Direction, Endpoint, Flags, Packet};
 
     fn packet(ts_ns: i64, seq: u32, payload: &[u8]) -> Packet<'_> {
@@ -432,9 +435,11 @@ mod tests {
         }
     }
 
-    /// Feeds segments `(seq, bytes)` and acks (`bytes` empty); the stream with `_` for each byte that was missed.
-    fn run(segments: &[(u32, &str)]) -> (String, Vec<Arrival>) {
-        let (mut half, mut out, mut arrivals) = (Half::default(), String::new(), Vec::new());
+    /// Feeds segments `(seq, bytes)` and acks (`bytes` empty); returns the stream with `_` for each
+    /// missed byte.
+    fn run(segments: &[(u32, &str)]) -> (String, Vec<SegmentArrival>) {
+        let (mut half, mut out, mut arrivals) =
+            (HalfConnection::default(), String::new(), Vec::new());
         half.open(segments[0].0.wrapping_sub(1));
         for (ts, (seq, text)) in (0_i64..).zip(segments) {
             if text.is_empty() {
@@ -448,10 +453,10 @@ mod tests {
             }
             while let Some(piece) = half.ready() {
                 match piece {
-                    Ordered::Bytes { bytes, overlap, .. } => {
+                    OrderedChunk::Bytes { bytes, overlap, .. } => {
                         out += &String::from_utf8_lossy(&bytes[overlap as usize..]);
                     }
-                    Ordered::Gap { length } => out += &"_".repeat(length as usize),
+                    OrderedChunk::Gap { length } => out += &"_".repeat(length as usize),
                 }
             }
         }
@@ -460,8 +465,8 @@ mod tests {
 
     #[test]
     fn bytes_come_in_order_whatever_the_packets_do() {
-        use Arrival::{Again, Ahead, Filled, KeepAlive, New};
-        let check = |segments: &[(u32, &str)], stream: &str, expected: &[Arrival]| {
+        use SegmentArrival::{Again, Ahead, Filled, KeepAlive, New};
+        let check = |segments: &[(u32, &str)], stream: &str, expected: &[SegmentArrival]| {
             assert_eq!(run(segments), (stream.to_owned(), expected.to_vec()));
         };
         check(&[(10, "ab"), (12, "cd")], "abcd", &[New, New]);
@@ -473,7 +478,7 @@ mod tests {
             "abcdefghi",
             &[New, Ahead, Ahead, Again, Filled(3), New],
         );
-        // The receiver has what the tap has not.
+        // The receiver has what the tap missed.
         check(&[(10, "ab"), (14, "ef"), (14, "")], "ab__ef", &[New, Ahead]);
         check(&[(10, "ab"), (14, ""), (14, "ef")], "ab__ef", &[New, New]);
         // Across the wrap.
@@ -507,7 +512,7 @@ mod tests {
 
     #[test]
     fn identifications_are_counted_on_connections_of_many_packets() {
-        let mut half = Half::default();
+        let mut half = HalfConnection::default();
         for number in (0..200_000_u32).filter(|number| number % 100 != 0) {
             let id = u16::try_from(number & 0xffff).expect("16 bits");
             assert_eq!(half.identify(id, false), u16::from(number % 100 == 1 && number > 1));
@@ -518,7 +523,7 @@ mod tests {
 
     #[test]
     fn identifications_tell_what_was_lost_before_the_tap() {
-        let mut half = Half::default();
+        let mut half = HalfConnection::default();
         let missing: u16 =
             [65_534, 65_535, 0, 3, 4, 2, 5].map(|id| half.identify(id, false)).iter().sum();
         assert_eq!((missing, half.id.missing), (2, 1));

@@ -1,4 +1,4 @@
-//! Connections: which packets belong together, and what TCP itself did.
+//! Connections: which packets belong together, and TCP's own behaviour.
 
 mod arena;
 mod clock;
@@ -6,9 +6,9 @@ mod connection;
 mod half;
 mod sequence;
 
-pub(crate) use arena::Arena;
+pub(crate) use arena::ConnectionArena;
 pub(crate) use clock::SenderClock;
 pub use connection::Protocol;
-pub(crate) use connection::{Connection, NONE, Side};
-pub(crate) use half::{Arrival, Half, Ordered};
-pub(crate) use sequence::{is_after, is_before, span};
+pub(crate) use connection::{Connection, LINGER_NS, NONE, Side};
+pub(crate) use half::{HalfConnection, OrderedChunk, SegmentArrival};
+pub(crate) use sequence::SequenceNumber;

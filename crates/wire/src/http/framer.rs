@@ -1,117 +1,104 @@
-//! One direction of a connection cut into messages.
+//! Cuts one direction of a connection into messages.
 //!
 //! ```text
 //! Idle ─first byte─► Head ─empty line─► Body(n) │ Size ⇄ Chunk(n) ─0─► Trailer │ UntilEnd ─► Idle
 //! ```
-//! A snap length hides bytes but not how many there were, so bodies are counted, not read. When a head is cut, or a
-//! gap hides a length, the message lasts until the other side answers (`UntilEnd`), or until a packet begins like a
-//! head (`Lost`).
+//! A snap length hides bytes but not their number, so bodies are counted, not read. When a head is
+//! cut, or a gap hides a length, the message lasts until the other side answers (`UntilEnd`), or
+//! until a packet begins like a head (`Lost`).
+//!
+//! Example: `POST /a` with `Content-Length: 5000`, of which 96 bytes were captured. The head is
+//! complete within the 96 bytes, so the state becomes `Body(5000)`; the uncaptured bytes count it
+//! down to 0, and the message ends at its true last byte.
 
 use super::head::{self, RequestHead, ResponseHead, is_request_start, is_response_start};
 
-/// Where a direction stands.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framer {
     /// The next byte begins a message.
     #[default]
     Idle,
-    /// In a head, of which `partial` holds the beginning.
+    /// In a head; `partial` holds its start.
     Head,
-    /// So many bytes of body are left.
     Body(u64),
-    /// In the line that says how long the next chunk is; whether its digits are over.
+    /// In the size line of the next chunk; whether its digits are complete.
     Size(u64, bool),
-    /// So many bytes of the chunk and its line end are left.
+    /// Remaining bytes of the chunk and its line end.
     Chunk(u64),
-    /// Behind the last chunk; whether the line so far is empty.
+    /// After the last chunk; whether the line so far is empty.
     Trailer(bool),
-    /// Until the other side speaks, or the connection ends.
+    /// Until the other side sends, or the connection ends.
     UntilEnd,
     /// Until a packet begins like a head.
     Lost,
-    /// No HTTP any more.
     Opaque,
-    /// So many bytes of a database's message are left; whether a request or response is over with it.
+    /// Remaining bytes of a database message, and whether a request or response ends with it.
     Message(u32, bool),
-    /// In a line of Redis.
-    Value(Value),
-    /// So many bytes of a string of Redis are left, and so many values behind it.
+    Value(RedisValue),
     Text {
-        /// Values behind it.
         items: u32,
-        /// Bytes of it, with its line end.
+        /// Remaining bytes, with the line end.
         rest: u32,
-        /// Whether it was sent without being asked for.
+        /// Whether the message was pushed, not requested.
         is_pushed: bool,
     },
 }
 
-/// A value of Redis that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Value {
-    /// Values until the message is over, this one included.
+pub(crate) struct RedisValue {
+    /// Values until the message ends, this one included.
     pub(crate) items: u32,
-    /// What its line has said so far.
     pub(crate) number: u32,
-    /// Its first byte; 0 before that.
+    /// First byte; 0 before it is read.
     pub(crate) kind: u8,
     /// Whether it is the first of its message.
     pub(crate) is_first: bool,
-    /// Whether the message was sent without being asked for.
+    /// Whether the message was pushed, not requested.
     pub(crate) is_pushed: bool,
 }
 
 /// How the body of a message ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
-    /// There is none.
+pub(crate) enum BodyFraming {
     None,
-    /// After so many bytes.
     Length(u64),
-    /// With an empty chunk.
     Chunked,
-    /// When the other side speaks or the connection ends.
+    /// When the other side sends or the connection ends.
     UntilEnd,
-    /// Never: the connection now speaks something else.
+    /// Never: the connection switches to another protocol.
     Opaque,
 }
 
-/// The beginning of a head. Boxed where it is kept: few connections have one.
+/// Start of an incomplete head. Boxed, since few connections have one.
 #[derive(Debug)]
-pub(crate) struct Partial(pub(crate) Vec<u8>);
+pub(crate) struct PartialHead(pub(crate) Vec<u8>);
 
-/// Who wants to know of messages.
-pub(crate) trait Listener {
-    /// A message's first byte.
+pub(crate) trait HttpSink {
     fn begin(&mut self);
-    /// A request's head, whole or cut; the answer is how its body ends.
-    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body;
-    /// A response's head, whole or cut.
-    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> Body;
-    /// So many bytes belong to the message.
+    /// A request's head, complete or cut; returns how its body ends.
+    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> BodyFraming;
+    /// A response's head, complete or cut; returns how its body ends.
+    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> BodyFraming;
     fn count(&mut self, bytes: u64);
-    /// The message's last byte.
     fn end(&mut self);
-    /// Where messages begin is not known any more.
     fn lost(&mut self);
 }
 
-/// A head is no longer; what is longer is not read.
+/// Maximum length of a head; longer ones are not read.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// The stretch that is being read.
-struct Input<'a> {
+struct FramerInput<'a> {
     bytes: &'a [u8],
     length: u64,
 }
 
-impl Input<'_> {
-    fn consume(&mut self, count: u64, listener: &mut impl Listener) {
+impl FramerInput<'_> {
+    fn consume(&mut self, count: u64, sink: &mut impl HttpSink) {
         let count = count.min(self.length);
         self.length -= count;
         let seen = usize::try_from(count).unwrap_or(usize::MAX);
         self.bytes = self.bytes.get(seen..).unwrap_or_default();
-        listener.count(count);
+        sink.count(count);
     }
 
     /// Whether bytes follow that were not captured.
@@ -121,91 +108,91 @@ impl Input<'_> {
 }
 
 impl Framer {
-    /// Takes in the next bytes in order, of which the capture may hold the beginning only.
+    /// Processes the next in-order bytes, of which only the beginning may be captured.
     pub(crate) fn feed(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         is_request: bool,
         bytes: &[u8],
         length: u32,
-        listener: &mut impl Listener,
+        sink: &mut impl HttpSink,
     ) {
-        let mut input = Input { bytes, length: u64::from(length) };
-        self.begin_packet(is_request, bytes, listener);
+        let mut input = FramerInput { bytes, length: u64::from(length) };
+        self.begin_packet(is_request, bytes, sink);
         while input.length > 0 {
             match *self {
-                Self::Idle => self.idle(is_request, &mut input, listener),
-                Self::Head => self.head(partial, is_request, &mut input, listener),
+                Self::Idle => self.idle(is_request, &mut input, sink),
+                Self::Head => self.head(partial, is_request, &mut input, sink),
                 Self::Body(left) => {
                     let count = left.min(input.length);
-                    input.consume(count, listener);
+                    input.consume(count, sink);
                     *self = Self::Body(left - count);
-                    self.end_if(left == count, listener);
+                    self.end_if(left == count, sink);
                 }
-                Self::Size(size, is_over) => self.size(size, is_over, &mut input, listener),
+                Self::Size(size, is_over) => self.size(size, is_over, &mut input, sink),
                 Self::Chunk(left) => {
                     let count = left.min(input.length);
-                    input.consume(count, listener);
+                    input.consume(count, sink);
                     *self = if left == count {
                         Self::Size(0, false)
                     } else {
                         Self::Chunk(left - count)
                     };
                 }
-                Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, listener),
-                Self::UntilEnd => input.consume(u64::MAX, listener),
-                // Databases have readers of their own.
+                Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, sink),
+                Self::UntilEnd => input.consume(u64::MAX, sink),
+                // Databases have separate parsers.
                 Self::Message(..) | Self::Value(_) | Self::Text { .. } => return,
                 Self::Lost | Self::Opaque => return,
             }
         }
     }
 
-    /// So many bytes are missing.
+    /// Skips missing bytes.
     pub(crate) fn gap(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         length: u32,
-        listener: &mut impl Listener,
+        sink: &mut impl HttpSink,
     ) {
         let length = u64::from(length);
         match self {
             Self::Body(left) if *left >= length => {
                 *left -= length;
-                listener.count(length);
+                sink.count(length);
                 let is_over = *left == 0;
-                self.end_if(is_over, listener);
+                self.end_if(is_over, sink);
             }
             Self::Chunk(left) if *left > length => {
                 *left -= length;
-                listener.count(length);
+                sink.count(length);
             }
             Self::Message(left, is_last) if u64::from(*left) >= length => {
                 *left -= u32::try_from(length).unwrap_or(*left);
                 let (is_over, is_last) = (*left == 0, *is_last);
-                listener.count(length);
+                sink.count(length);
                 if is_over {
                     *self = Self::Idle;
                 }
                 if is_over && is_last {
-                    listener.end();
+                    sink.end();
                 }
             }
             Self::Text { rest, .. } if u64::from(*rest) > length => {
                 *rest -= u32::try_from(length).unwrap_or(*rest);
-                listener.count(length);
+                sink.count(length);
             }
-            Self::UntilEnd => listener.count(length),
+            Self::UntilEnd => sink.count(length),
             Self::Opaque => {}
             _ => {
                 *partial = None;
                 *self = Self::Lost;
-                listener.lost();
+                sink.lost();
             }
         }
     }
 
-    /// A message that lasts until the other side speaks has ended; true if there was one.
+    /// Ends a message that lasts until the other side sends; true if there was one.
     pub(crate) fn turn(&mut self) -> bool {
         let is_over = *self == Self::UntilEnd;
         if is_over {
@@ -214,28 +201,28 @@ impl Framer {
         is_over
     }
 
-    /// A packet that begins like a head ends what has no other end.
-    fn begin_packet(&mut self, is_request: bool, bytes: &[u8], listener: &mut impl Listener) {
+    /// Ends a message without a delimiter when a packet begins like a head.
+    fn begin_packet(&mut self, is_request: bool, bytes: &[u8], sink: &mut impl HttpSink) {
         let is_start =
             || if is_request { is_request_start(bytes) } else { is_response_start(bytes) };
         match self {
             Self::Lost if is_start() => *self = Self::Idle,
             Self::UntilEnd if is_start() => {
-                listener.end();
+                sink.end();
                 *self = Self::Idle;
             }
             _ => {}
         }
     }
 
-    fn end_if(&mut self, is_over: bool, listener: &mut impl Listener) {
+    fn end_if(&mut self, is_over: bool, sink: &mut impl HttpSink) {
         if is_over {
             *self = Self::Idle;
-            listener.end();
+            sink.end();
         }
     }
 
-    fn idle(&mut self, is_request: bool, input: &mut Input<'_>, listener: &mut impl Listener) {
+    fn idle(&mut self, is_request: bool, input: &mut FramerInput<'_>, sink: &mut impl HttpSink) {
         // Empty lines before a request line are allowed (RFC 9112 §2.2).
         if let [b'\r' | b'\n', ..] = input.bytes {
             input.bytes = &input.bytes[1..];
@@ -249,51 +236,51 @@ impl Framer {
         };
         if is_start {
             *self = Self::Head;
-            listener.begin();
+            sink.begin();
         } else {
             *self = Self::Lost;
-            listener.lost();
+            sink.lost();
         }
     }
 
     fn head(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         is_request: bool,
-        input: &mut Input<'_>,
-        listener: &mut impl Listener,
+        input: &mut FramerInput<'_>,
+        sink: &mut impl HttpSink,
     ) {
         if partial.is_some() {
-            return self.head_in_pieces(partial, is_request, input, listener);
+            return self.head_in_pieces(partial, is_request, input, sink);
         }
         let mut head = read(is_request, input.bytes);
         match head.end() {
             Some(end) => {
-                let body = head.tell(false, listener);
-                input.consume(end as u64, listener);
-                self.enter(body, listener);
+                let body = head.tell(false, sink);
+                input.consume(end as u64, sink);
+                self.enter(body, sink);
             }
             None if input.is_cut() => {
                 head.guess(input.length);
-                let body = head.tell(true, listener);
-                input.consume(u64::MAX, listener);
-                self.enter(body, listener);
+                let body = head.tell(true, sink);
+                input.consume(u64::MAX, sink);
+                self.enter(body, sink);
             }
-            None if input.bytes.len() > HEAD_BYTES_MAX => self.lose(listener),
+            None if input.bytes.len() > HEAD_BYTES_MAX => self.lose(sink),
             None => {
-                *partial = Some(Box::new(Partial(input.bytes.to_vec())));
-                input.consume(u64::MAX, listener);
+                *partial = Some(Box::new(PartialHead(input.bytes.to_vec())));
+                input.consume(u64::MAX, sink);
             }
         }
     }
 
-    /// A head whose beginning has come before: it is read again only when its end is there.
+    /// Continues a head from earlier packets; it is parsed only when complete.
     fn head_in_pieces(
         &mut self,
-        partial: &mut Option<Box<Partial>>,
+        partial: &mut Option<Box<PartialHead>>,
         is_request: bool,
-        input: &mut Input<'_>,
-        listener: &mut impl Listener,
+        input: &mut FramerInput<'_>,
+        sink: &mut impl HttpSink,
     ) {
         let Some(pieces) = partial else { return };
         let before = pieces.0.len();
@@ -301,57 +288,57 @@ impl Framer {
         let bytes = &pieces.0;
         match head::end(bytes, before.saturating_sub(3)) {
             Some(end) => {
-                let body = read(is_request, bytes).tell(false, listener);
-                input.consume((end - before) as u64, listener);
+                let body = read(is_request, bytes).tell(false, sink);
+                input.consume((end - before) as u64, sink);
                 *partial = None;
-                self.enter(body, listener);
+                self.enter(body, sink);
             }
             None if input.is_cut() => {
-                let body = read(is_request, bytes).tell(true, listener);
-                input.consume(u64::MAX, listener);
+                let body = read(is_request, bytes).tell(true, sink);
+                input.consume(u64::MAX, sink);
                 *partial = None;
-                self.enter(body, listener);
+                self.enter(body, sink);
             }
             None if bytes.len() > HEAD_BYTES_MAX => {
                 *partial = None;
-                self.lose(listener);
+                self.lose(sink);
             }
-            None => input.consume(u64::MAX, listener),
+            None => input.consume(u64::MAX, sink),
         }
     }
 
-    fn lose(&mut self, listener: &mut impl Listener) {
+    fn lose(&mut self, sink: &mut impl HttpSink) {
         *self = Self::Lost;
-        listener.lost();
+        sink.lost();
     }
 
-    fn enter(&mut self, body: Body, listener: &mut impl Listener) {
+    fn enter(&mut self, body: BodyFraming, sink: &mut impl HttpSink) {
         *self = match body {
-            Body::None | Body::Length(0) => {
+            BodyFraming::None | BodyFraming::Length(0) => {
                 *self = Self::Idle;
-                return listener.end();
+                return sink.end();
             }
-            Body::Length(length) => Self::Body(length),
-            Body::Chunked => Self::Size(0, false),
-            Body::UntilEnd => Self::UntilEnd,
-            Body::Opaque => Self::Opaque,
+            BodyFraming::Length(length) => Self::Body(length),
+            BodyFraming::Chunked => Self::Size(0, false),
+            BodyFraming::UntilEnd => Self::UntilEnd,
+            BodyFraming::Opaque => Self::Opaque,
         };
     }
 
-    /// `1a;extension CRLF`: one byte at a time, as a line may be split anywhere.
+    /// Parses `1a;extension CRLF` byte by byte, since a line may be split anywhere.
     fn size(
         &mut self,
         size: u64,
         is_over: bool,
-        input: &mut Input<'_>,
-        listener: &mut impl Listener,
+        input: &mut FramerInput<'_>,
+        sink: &mut impl HttpSink,
     ) {
         let Some(byte) = input.bytes.first().copied() else {
-            // Cut by the snap length: how long the chunk is stays unknown.
+            // Cut by the snap length: the chunk's length stays unknown.
             *self = Self::UntilEnd;
             return;
         };
-        input.consume(1, listener);
+        input.consume(1, sink);
         let digit = char::from(byte).to_digit(16).filter(|_| !is_over);
         *self = match (byte, digit) {
             (b'\n', _) if size == 0 => Self::Trailer(true),
@@ -361,14 +348,14 @@ impl Framer {
         };
     }
 
-    fn trailer(&mut self, is_empty: bool, input: &mut Input<'_>, listener: &mut impl Listener) {
+    fn trailer(&mut self, is_empty: bool, input: &mut FramerInput<'_>, sink: &mut impl HttpSink) {
         let Some(byte) = input.bytes.first().copied() else {
-            input.consume(u64::MAX, listener);
-            return self.end_if(true, listener);
+            input.consume(u64::MAX, sink);
+            return self.end_if(true, sink);
         };
-        input.consume(1, listener);
+        input.consume(1, sink);
         match byte {
-            b'\n' if is_empty => self.end_if(true, listener),
+            b'\n' if is_empty => self.end_if(true, sink),
             b'\n' => *self = Self::Trailer(true),
             b'\r' => {}
             _ => *self = Self::Trailer(false),
@@ -376,27 +363,27 @@ impl Framer {
     }
 }
 
-/// A head that was read as far as it goes, and where it ends.
-enum Head<'a> {
+/// A parsed head and where it ends.
+enum ParsedHead<'a> {
     Request(RequestHead<'a>, Option<usize>),
     Response(ResponseHead, Option<usize>),
 }
 
-fn read(is_request: bool, bytes: &[u8]) -> Head<'_> {
+fn read(is_request: bool, bytes: &[u8]) -> ParsedHead<'_> {
     if is_request {
         let (head, end) = head::request(bytes);
-        Head::Request(head, end)
+        ParsedHead::Request(head, end)
     } else {
         let (head, end) = head::response(bytes);
-        Head::Response(head, end)
+        ParsedHead::Response(head, end)
     }
 }
 
-/// What `HTTP/1.1 100 Continue` takes: no final answer in use is as long.
+/// Length of `HTTP/1.1 100 Continue`: no final response in use has it.
 const CONTINUE_BYTES: u64 = 25;
 
-impl Head<'_> {
-    /// Of a response whose status is cut off altogether, the length tells whether it is final.
+impl ParsedHead<'_> {
+    /// Guesses from its length whether a response without a readable status is interim.
     fn guess(&mut self, length: u64) {
         if let Self::Response(head, _) = self
             && head.class == 0
@@ -411,10 +398,10 @@ impl Head<'_> {
         *end
     }
 
-    fn tell(&self, is_cut: bool, listener: &mut impl Listener) -> Body {
+    fn tell(&self, is_cut: bool, sink: &mut impl HttpSink) -> BodyFraming {
         match self {
-            Self::Request(head, _) => listener.request(head, is_cut),
-            Self::Response(head, _) => listener.response(head, is_cut),
+            Self::Request(head, _) => sink.request(head, is_cut),
+            Self::Response(head, _) => sink.response(head, is_cut),
         }
     }
 }
@@ -423,33 +410,33 @@ impl Head<'_> {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::{Body, Framer, Listener, RequestHead, ResponseHead};
+    use super::{BodyFraming, Framer, HttpSink, RequestHead, ResponseHead};
 
     #[derive(Default)]
-    struct Log {
+    struct EventLog {
         text: String,
         counted: u64,
     }
 
-    impl Listener for Log {
+    impl HttpSink for EventLog {
         fn begin(&mut self) {
             self.text += "[";
         }
-        fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> Body {
+        fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> BodyFraming {
             self.text += &String::from_utf8_lossy(head.target);
             match head.content_length {
-                _ if head.is_chunked => Body::Chunked,
-                Some(length) => Body::Length(length),
-                None if is_cut && head.method == b"POST" => Body::UntilEnd,
-                None => Body::None,
+                _ if head.is_chunked => BodyFraming::Chunked,
+                Some(length) => BodyFraming::Length(length),
+                None if is_cut && head.method == b"POST" => BodyFraming::UntilEnd,
+                None => BodyFraming::None,
             }
         }
-        fn response(&mut self, head: &ResponseHead, _: bool) -> Body {
+        fn response(&mut self, head: &ResponseHead, _: bool) -> BodyFraming {
             self.text += &head.status.to_string();
             match head.content_length {
-                _ if head.is_chunked => Body::Chunked,
-                Some(length) => Body::Length(length),
-                None => Body::UntilEnd,
+                _ if head.is_chunked => BodyFraming::Chunked,
+                Some(length) => BodyFraming::Length(length),
+                None => BodyFraming::UntilEnd,
             }
         }
         fn count(&mut self, bytes: u64) {
@@ -463,10 +450,10 @@ mod tests {
         }
     }
 
-    /// Feeds the text in one piece and byte by byte: messages must be the same.
+    /// Feeds the text in one piece and byte by byte: the messages must be equal.
     fn check(is_request: bool, text: &str, expected: &Expect) {
         let run = |step: usize| {
-            let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+            let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
             for piece in text.as_bytes().chunks(step) {
                 let length = u32::try_from(piece.len()).expect("short");
                 framer.feed(&mut partial, is_request, piece, length, &mut log);
@@ -513,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_snap_length_hides_bytes_but_not_messages() {
-        let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+        let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
         let mut feed =
             |bytes: &[u8], length| framer.feed(&mut partial, true, bytes, length, &mut log);
         feed(b"GET /long", 400);
@@ -527,7 +514,7 @@ mod tests {
 
     #[test]
     fn a_gap_in_a_body_is_counted_and_one_elsewhere_loses_the_way() {
-        let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+        let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
         framer.feed(
             &mut partial,
             true,
@@ -545,7 +532,7 @@ mod tests {
     #[test]
     fn random_bytes_and_gaps_never_panic() {
         arbtest::arbtest(|u| {
-            let (mut framer, mut partial, mut log) = (Framer::default(), None, Log::default());
+            let (mut framer, mut partial, mut log) = (Framer::default(), None, EventLog::default());
             for _ in 0..8 {
                 let is_request = u.arbitrary()?;
                 let parts: [&[u8]; 6] = [

@@ -1,25 +1,25 @@
-//! Request and response heads (RFC 9112 §2 to §5), read leniently: a capture shows what was sent, not what is right.
+//! Request and response heads (RFC 9112 §2 to §5), parsed leniently: captures contain invalid
+//! messages.
 
 use memchr::memchr;
 
-/// What matters of a request's head; text points into it.
+/// Relevant fields of a request's head, borrowed from its text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a [u8],
     pub(crate) target: &'a [u8],
     pub(crate) host: &'a [u8],
-    /// `X-Request-Id`, or the trace of `traceparent`.
+    /// `X-Request-Id`, or the trace id of `traceparent`.
     pub(crate) request_id: &'a [u8],
     pub(crate) content_length: Option<u64>,
     pub(crate) is_chunked: bool,
 }
 
-/// What matters of a response's head.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
-    /// 0 when the capture cuts it.
+    /// 0 when cut.
     pub(crate) status: u16,
-    /// The status' first digit, which may be there when the rest is cut; 0 when it is not.
+    /// First digit of the status, which may be captured when the rest is cut; else 0.
     pub(crate) class: u8,
     pub(crate) content_length: Option<u64>,
     pub(crate) is_chunked: bool,
@@ -41,16 +41,16 @@ const METHODS: [&[u8]; 13] = [
     b"MKCOL ",
 ];
 
-/// Whether bytes can begin a request: a known method, of which a snap length may leave three letters.
+/// Whether bytes can begin a request: a known method, or three letters of one (a snap length may
+/// cut there).
 pub(crate) fn is_request_start(bytes: &[u8]) -> bool {
-    // Bodies come here too, and nearly all of them go again.
+    // Fast path: most bodies fail here.
     let Some(b'C' | b'D' | b'G' | b'H' | b'M' | b'O' | b'P' | b'R' | b'T') = bytes.first() else {
         return false;
     };
-    let begins = |method: &&[u8]| {
-        bytes.starts_with(method) || (bytes.len() >= 3 && method.starts_with(bytes))
-    };
-    METHODS.iter().any(begins)
+    METHODS
+        .iter()
+        .any(|method| bytes.starts_with(method) || (bytes.len() >= 3 && method.starts_with(bytes)))
 }
 
 /// Whether bytes can begin a response.
@@ -59,7 +59,7 @@ pub(crate) fn is_response_start(bytes: &[u8]) -> bool {
     bytes.starts_with(START) || (bytes.len() >= 4 && START.starts_with(bytes))
 }
 
-/// Where the head ends, if it does, looking from `from` on.
+/// End of the head, searching from `from`.
 pub(super) fn end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -72,9 +72,9 @@ pub(super) fn end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Reads a head as far as the bytes go; behind it stands what is the second, where it ends.
+/// Parses a request's head, complete or not; also returns where it ends.
 pub(super) fn request(bytes: &[u8]) -> (RequestHead<'_>, Option<usize>) {
-    let mut lines = Lines { bytes, at: 0, end: None };
+    let mut lines = HeadLines { bytes, at: 0, end: None };
     let first = lines.next().unwrap_or_default();
     let (method, rest) = word(first);
     let (target, _) = word(rest);
@@ -111,9 +111,9 @@ pub(super) fn request(bytes: &[u8]) -> (RequestHead<'_>, Option<usize>) {
     (head, lines.end)
 }
 
-/// The same for a response.
+/// Parses a response's head, complete or not; also returns where it ends.
 pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
-    let mut lines = Lines { bytes, at: 0, end: None };
+    let mut lines = HeadLines { bytes, at: 0, end: None };
     let (_, rest) = word(lines.next().unwrap_or_default());
     let (status, _) = word(rest);
     let class = status.first().map_or(0, |digit| digit.wrapping_sub(b'0'));
@@ -141,15 +141,14 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
     (head, lines.end)
 }
 
-/// Lines without their ends, up to an empty one, which ends the head; the last one may be cut.
-struct Lines<'a> {
+/// Lines without their ends, up to the empty line that ends the head; the last one may be cut.
+struct HeadLines<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Behind the empty line.
     end: Option<usize>,
 }
 
-impl<'a> Iterator for Lines<'a> {
+impl<'a> Iterator for HeadLines<'a> {
     type Item = &'a [u8];
 
     #[inline]
@@ -170,7 +169,6 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// What stands before the first space, and what stands behind it.
 fn word(line: &[u8]) -> (&[u8], &[u8]) {
     match line.iter().position(|byte| *byte == b' ') {
         Some(at) => (&line[..at], &line[at + 1..]),
@@ -178,20 +176,21 @@ fn word(line: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The value of a field if it is called `name` (lower case).
+/// Value of the field `name` (lower case), if the line is that field.
 fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (field, rest) = line.split_at_checked(name.len())?;
     let (colon, value) = rest.split_first()?;
     (*colon == b':' && field.eq_ignore_ascii_case(name)).then(|| value.trim_ascii())
 }
 
-/// A whole number that fits.
 fn number(digits: &[u8]) -> Option<u64> {
-    let add = |number: u64, digit: &u8| {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
         let digit = u64::from(digit.wrapping_sub(b'0'));
         number.checked_mul(10)?.checked_add(digit).filter(|_| digit < 10)
-    };
-    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
+    })
 }
 
 /// The last coding decides (RFC 9112 §6.3).

@@ -1,12 +1,12 @@
-//! URLs that differ in an id only are one: `/item/4711` becomes `/item/{id}`.
+//! URL templates: `/item/4711` becomes `/item/{id}`.
 
-/// Paths are cut here; nobody groups by what is behind.
+/// Paths are cut here; longer ones are not worth grouping.
 const TEMPLATE_BYTES_MAX: usize = 160;
 
-/// Writes the template of a request's target into `out`: the path, with what looks like an id replaced.
+/// Writes the template of a request's target into `out`: the path, with apparent ids replaced.
 pub(crate) fn template(target: &[u8], out: &mut String) {
     out.clear();
-    // `http://host/path` is what proxies are asked.
+    // Proxies receive `http://host/path`.
     let path = match target.windows(3).take(9).position(|three| three == b"://") {
         Some(at) => {
             let rest = &target[at + 3..];
@@ -32,22 +32,22 @@ pub(crate) fn template(target: &[u8], out: &mut String) {
 
 fn push_word(word: &[u8], out: &mut String) {
     let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
-    let is_all = |test: fn(&u8) -> bool| word.iter().all(test);
     if word.is_empty() {
     } else if digits == word.len() {
         out.push_str("{id}");
-    } else if word.len() == 36 && is_all(|byte| byte.is_ascii_hexdigit() || *byte == b'-') {
+    } else if word.len() == 36 && word.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
+    {
         out.push_str("{uuid}");
-    } else if word.len() >= 8 && digits > 0 && is_all(u8::is_ascii_hexdigit) {
+    } else if word.len() >= 8 && digits > 0 && word.iter().all(u8::is_ascii_hexdigit) {
         out.push_str("{hex}");
-    } else if word.len() >= 20 && digits >= 2 && is_all(u8::is_ascii_alphanumeric) {
+    } else if word.len() >= 20 && digits >= 2 && word.iter().all(u8::is_ascii_alphanumeric) {
         out.push_str("{token}");
     } else {
         push_numbers(word, out);
     }
 }
 
-/// Runs of three digits and more within a word are numbers; `v2` and `h1` are names.
+/// Runs of three or more digits within a word are numbers; `v2` and `h1` are names.
 fn push_numbers(word: &[u8], out: &mut String) {
     let mut at = 0;
     while at < word.len() {

@@ -1,39 +1,43 @@
-//! The numbers that rules look at, taken out of a tier once.
+//! The evidence of a tier: every number that the rules use.
 
-use crate::model::{Tier, Traffic, Transport};
+use super::thresholds::{IDENTIFIED_MIN, REFILLED_MIN};
+use crate::histogram::Histogram;
+use crate::model::{SideCounters, Tier, TransportCounters};
 
-/// Numbers of one tier; milliseconds and ratios. Each appears in JSON under its name.
+/// Evidence of one tier; milliseconds and ratios. Each field is in the JSON output under its name.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Evidence {
-    /// Connection attempts, and SYNs that came again at least 0.8 s later without an answer between.
+    /// SYNs of all connections.
     pub syns: u64,
-    /// See `syns`.
+    /// SYNs retransmitted at least 0.8 s after the first, without a SYN-ACK in between.
     pub late_syns: u64,
-    /// SYN-ACKs that were sent again: the way back lost something, or the client's ACK was dropped.
+    /// Retransmitted SYN-ACKs: the SYN-ACK or the client's ACK was lost.
     pub synack_retries: u64,
-    /// Longest usual (p99) wait from the first SYN to the SYN-ACK.
+    /// p99 of the time from the first SYN to the SYN-ACK.
     pub connect_ms_p99: f64,
-    /// Server resets while a request waited, requests that crossed the server's FIN, and both of them together.
+    /// Resets by the server while a request waited.
     pub resets_in_flight: u64,
-    /// Requests behind the server's FIN, however late.
+    /// Requests after the server's FIN, however late.
     pub requests_after_fin: u64,
-    /// Requests that crossed the server's closing.
+    /// Requests that crossed the server's close: after its FIN, or reset on an idle connection.
     pub races: u64,
     /// Data segments of the server.
     pub data_packets: u64,
-    /// Those sent again, and those of them that the client had (DSACK).
+    /// Retransmitted data segments of the server.
     pub retransmits: u64,
-    /// See `retransmits`.
+    /// Spurious ones among `retransmits`, reported by DSACK.
     pub spurious: u64,
-    /// Segments of the client that came again at least 150 ms later, not reported as duplicates.
+    /// Client segments retransmitted at least 150 ms later, without those reported as duplicates.
     pub client_retransmits: u64,
-    /// Lost between tap and receiver, of the data segments.
+    /// Loss between tap and receiver, of the data segments.
     pub loss_after_ratio: f64,
-    /// Lost between client and tap, by IP identification and without what the tap itself lost; negative: not usable.
+    /// Loss between client and tap, by IP identification, without what the tap itself lost;
+    /// negative: unusable.
     pub loss_before_ratio: f64,
-    /// Holes that were filled a round trip later and more: lost before the tap, whatever identifications say.
+    /// Holes filled at least a round trip later: lost before the tap, whatever identifications
+    /// show.
     pub refilled: u64,
-    /// Segments that the receiver acknowledged and the tap never saw, of all data segments.
+    /// Data segments that the receiver acknowledged and the tap never saw, of all.
     pub missed_by_tap_ratio: f64,
     /// One-way delay variation of the clients' packets.
     pub delay_ms_p50: f64,
@@ -41,41 +45,43 @@ pub struct Evidence {
     pub delay_ms_p95: f64,
     /// See `delay_ms_p50`.
     pub delay_ms_max: f64,
-    /// Slices in which the delay's p95 was high on ten connections and more.
+    /// Slices in which the p95 of the delay was high on at least ten connections.
     pub delayed_slices: u64,
-    /// Connections with TCP timestamps, of all.
+    /// Share of connections with TCP timestamps.
     pub timestamp_coverage: f64,
-    /// Variance over mean of requests per second; 1 is a Poisson process.
+    /// Index of dispersion of requests per second (variance / mean); 1 is a Poisson process.
     pub dispersion: f64,
-    /// The same per 100 ms.
+    /// Index of dispersion per 100 ms.
     pub dispersion_100ms: f64,
-    /// Pauses with at least 20 requests due, followed by three times the usual rate; the longest of them.
+    /// Pauses with at least 20 requests due, followed by three times the usual rate.
     pub cycles: u64,
-    /// See `cycles`.
+    /// Longest pause counted in `cycles`.
     pub longest_pause_ms: f64,
-    /// How often clients shut their receive window.
+    /// Zero-window episodes of clients.
     pub zero_windows: u64,
-    /// Time in which servers waited for clients to read, of all transfer time.
+    /// Share of transfer time in which servers waited for clients to read.
     pub client_wait_ratio: f64,
     /// Last request byte to first response byte.
     pub think_ms_p50: f64,
     /// See `think_ms_p50`.
     pub think_ms_p95: f64,
-    /// Think time of the first requests of connections, and of later ones.
+    /// Think time of the first requests of connections.
     pub think_first_ms_p95: f64,
-    /// See `think_first_ms_p95`.
+    /// Think time of later requests.
     pub think_later_ms_p95: f64,
     /// First response byte to last.
     pub transfer_ms_p95: f64,
-    /// Requests whose upstream request is in the capture, of all.
+    /// Share of requests whose upstream request is in the capture.
     pub upstream_coverage: f64,
-    /// Think time of the upstream, and what of the tier's own think time it does not explain.
+    /// Think time of the upstream.
     pub upstream_think_ms_p95: f64,
-    /// See `upstream_think_ms_p95`.
+    /// Part of the tier's think time that the upstream does not explain.
     pub own_think_ms_p95: f64,
-    /// Last request byte to the upstream's first, on the first request of a connection and on later ones.
+    /// Last request byte to the first byte of the upstream request, for the first request of a
+    /// connection.
     pub stall_first_ms_p95: f64,
-    /// See `stall_first_ms_p95`.
+    /// Last request byte to the first byte of the upstream request, for later requests of a
+    /// connection.
     pub stall_later_ms_p95: f64,
 }
 
@@ -89,60 +95,76 @@ pub(super) fn ms(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 
-/// A segment of the server that came again and was not reported as a duplicate was lost behind the tap.
+/// Loss behind the tap: retransmits of the server not reported as duplicates.
 fn lost_after(tier: &Tier) -> f64 {
-    let Transport { client, server, .. } = &tier.transport;
+    let TransportCounters { client, server, .. } = &tier.transport;
     let to_client = ratio(server.retransmits.saturating_sub(server.spurious), server.data_packets);
     let to_server =
         ratio(client.late_retransmits.saturating_sub(client.spurious), client.data_packets);
     to_client.max(to_server)
 }
 
-/// Missing identifications of one side, without those that the tap lost. What the tap loses is missing in both
-/// directions alike, what the way to it loses in one; the difference counts when chance does not explain it.
-#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+/// Loss before the tap: missing identifications of one side, less the losses of the tap. Loss
+/// by the tap affects both directions alike, loss on the path only one; the difference counts when
+/// chance does not explain it.
 fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
-    let measure = |side: &Traffic| {
-        (side.identified >= IDENTIFIED_MIN).then(|| {
-            let share = ratio(side.missing, side.identified);
-            (share, share / side.identified as f64)
-        })
-    };
-    let one_way = |from: Option<(f64, f64)>, back: Option<(f64, f64)>| {
-        let (share, variance) = from?;
-        // Data that was acknowledged and not seen is less than what the tap lost: the last packets do not show.
-        let (of_tap, of_tap_variance) = back.unwrap_or((1.5 * missed_by_tap, 0.0));
-        let chance = 2.5 * (variance + of_tap_variance).sqrt();
-        Some(share - of_tap).filter(|lost| of_tap == 0.0 || *lost >= chance)
-    };
-    let (client, server) = (measure(&tier.transport.client), measure(&tier.transport.server));
+    let client = missing_share(&tier.transport.client);
+    let server = missing_share(&tier.transport.server);
     let refilled = refilled(&tier.transport);
     if client.is_none() && server.is_none() && refilled == 0.0 {
         return -1.0;
     }
-    let lost = one_way(client, server).unwrap_or(0.0).max(one_way(server, client).unwrap_or(0.0));
-    lost.max(refilled)
+    // Acknowledged data never seen underestimates the tap's loss: the last packets do not show.
+    let tap = MissingShare { share: 1.5 * missed_by_tap, variance: 0.0 };
+    let to_server = client.and_then(|client| client.beyond(server.unwrap_or(tap))).unwrap_or(0.0);
+    let to_client = server.and_then(|server| server.beyond(client.unwrap_or(tap))).unwrap_or(0.0);
+    to_server.max(to_client).max(refilled)
 }
 
-/// Holes that were filled late, of one side's data: with several segments under way a loss shows without
-/// identifications, and what the tap loses does not, since nobody sends that again.
-fn refilled(transport: &Transport) -> f64 {
-    let of = |side: &Traffic| {
-        if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
-    };
-    of(&transport.client).max(of(&transport.server))
+/// Share of missing identifications, with its variance.
+#[derive(Clone, Copy)]
+struct MissingShare {
+    share: f64,
+    variance: f64,
 }
 
-/// Fewer late segments may be chance.
-const REFILLED_MIN: u64 = 5;
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn missing_share(side: &SideCounters) -> Option<MissingShare> {
+    (side.identified >= IDENTIFIED_MIN).then(|| {
+        let share = ratio(side.missing, side.identified);
+        MissingShare { share, variance: share / side.identified as f64 }
+    })
+}
 
-/// Packets with identifications before a share of them means something.
-const IDENTIFIED_MIN: u64 = 100;
+impl MissingShare {
+    /// The part that the tap's loss does not explain, unless it may be chance.
+    fn beyond(self, tap: Self) -> Option<f64> {
+        let chance = 2.5 * (self.variance + tap.variance).sqrt();
+        Some(self.share - tap.share).filter(|lost| tap.share == 0.0 || *lost >= chance)
+    }
+}
+
+/// Share of holes filled late, of one side's data: with several segments in flight, loss shows
+/// without identifications. Loss by the tap does not, since it is never retransmitted.
+fn refilled(transport: &TransportCounters) -> f64 {
+    late_holes(&transport.client).max(late_holes(&transport.server))
+}
+
+fn late_holes(side: &SideCounters) -> f64 {
+    if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
+}
+
+pub(super) fn quantile_ms<const BITS: u32>(histogram: &Histogram<BITS>, ratio: f64) -> f64 {
+    ms(histogram.quantile(ratio).unwrap_or(0))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn count(count: u64) -> f64 {
+    count as f64
+}
 
 impl Evidence {
     pub(super) fn of(tier: &Tier, seconds: f64) -> Self {
-        let quantile =
-            |histogram: &crate::histogram::Fine, at| ms(histogram.quantile(at).unwrap_or(0));
         let transport = &tier.transport;
         let data = transport.client.data_packets + transport.server.data_packets;
         let missed_by_tap_ratio = ratio(transport.missed_by_tap, data);
@@ -154,7 +176,7 @@ impl Evidence {
             syns: transport.syns,
             late_syns: transport.late_syns,
             synack_retries: transport.synack_retries,
-            connect_ms_p99: quantile(&transport.connect, 0.99),
+            connect_ms_p99: quantile_ms(&transport.connect, 0.99),
             resets_in_flight: transport.resets_in_flight,
             requests_after_fin: transport.after_fin,
             races: transport.races,
@@ -169,8 +191,8 @@ impl Evidence {
             loss_before_ratio: lost_before(tier, missed_by_tap_ratio),
             refilled: transport.client.refilled + transport.server.refilled,
             missed_by_tap_ratio,
-            delay_ms_p50: quantile(&transport.delay, 0.5),
-            delay_ms_p95: quantile(&transport.delay, 0.95),
+            delay_ms_p50: quantile_ms(&transport.delay, 0.5),
+            delay_ms_p95: quantile_ms(&transport.delay, 0.95),
             delay_ms_max: ms(transport.delay.max()),
             delayed_slices: 0,
             timestamp_coverage: ratio(transport.stamped_connections, transport.connections),
@@ -180,23 +202,21 @@ impl Evidence {
             longest_pause_ms: ms(u64::try_from(longest / 1000).unwrap_or(0)),
             zero_windows: transport.client.zero_windows,
             client_wait_ratio: ratio(wait_us, tier.transfer.sum()).min(1.0),
-            think_ms_p50: quantile(&tier.think, 0.5),
-            think_ms_p95: quantile(&tier.think, 0.95),
-            think_first_ms_p95: quantile(&tier.think_first, 0.95),
-            think_later_ms_p95: quantile(&tier.think_later, 0.95),
-            transfer_ms_p95: quantile(&tier.transfer, 0.95),
+            think_ms_p50: quantile_ms(&tier.think, 0.5),
+            think_ms_p95: quantile_ms(&tier.think, 0.95),
+            think_first_ms_p95: quantile_ms(&tier.think_first, 0.95),
+            think_later_ms_p95: quantile_ms(&tier.think_later, 0.95),
+            transfer_ms_p95: quantile_ms(&tier.transfer, 0.95),
             upstream_coverage: ratio(tier.with_upstream, tier.requests),
-            upstream_think_ms_p95: quantile(&tier.upstream_think, 0.95),
-            own_think_ms_p95: quantile(&tier.own_think, 0.95),
-            stall_first_ms_p95: quantile(&tier.stall_first, 0.95),
-            stall_later_ms_p95: quantile(&tier.stall_later, 0.95),
+            upstream_think_ms_p95: quantile_ms(&tier.upstream_think, 0.95),
+            own_think_ms_p95: quantile_ms(&tier.own_think, 0.95),
+            stall_first_ms_p95: quantile_ms(&tier.stall_first, 0.95),
+            stall_later_ms_p95: quantile_ms(&tier.stall_later, 0.95),
         }
     }
 
-    /// Names and values, for JSON and for rows.
+    /// Names and values, for JSON and rows.
     pub fn fields(&self) -> Vec<(&'static str, f64)> {
-        #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
-        let count = |count: u64| count as f64;
         vec![
             ("syns", count(self.syns)),
             ("late_syns", count(self.late_syns)),

@@ -1,47 +1,43 @@
-//! Slices of a model that goes on: each is judged and taken out when it is old enough.
+//! Slices of a running model: each is judged and evicted once it is old enough.
 
-use super::report::{SliceReport, Usual, report_slice};
-use crate::model::{Harvest, Model, Ripe, Tier};
+use super::report::{BaselineTimes, SliceReport, SliceWindow, report_slice};
+use crate::model::{EvictedSlice, EvictedSlices, Model, Tier};
 
-/// One slice of one server port, finished.
+/// One completed slice of one server port.
 #[derive(Debug, Clone)]
-pub struct RipeSlice {
-    /// The server's port; 0 for what has none of its own.
+pub struct CompletedSlice {
+    /// The server's port; 0 for tier 0.
     pub port: u16,
-    /// Whether it is mostly asked by another port of this host.
+    /// Whether most of its requests come from another port of this host.
     pub is_upstream: bool,
-    /// What happened in it.
+    /// Measurements of the slice.
     pub slice: SliceReport,
 }
 
 impl Model {
-    /// Takes out the slices that end at `until_ns` or before, oldest first. Requests that last longer than the caller
-    /// waits count in concurrency exactly; their duration counts in the slice that is current when they end. From then
-    /// on the caller's thread does everything, however many the options say.
-    pub fn take_slices(&mut self, until_ns: i64) -> Vec<RipeSlice> {
-        let Harvest { slices, tiers, width_ns, begin_ns } = self.take_ripe(until_ns);
+    /// Evicts the slices that end at or before `until_ns`, oldest first. A request longer than the
+    /// caller waits counts exactly in concurrency; its duration counts in the slice that is current
+    /// when it ends. Moves the work to the caller's thread, whatever [`ModelOptions::threads`]
+    /// says.
+    pub fn take_slices(&mut self, until_ns: i64) -> Vec<CompletedSlice> {
+        let EvictedSlices { slices, tiers, width_ns, begin_ns } = self.evict_slices(until_ns);
         let begin_ns = begin_ns.unwrap_or(i64::MIN);
-        let tier_of = |ripe: &Ripe| &tiers[usize::from(ripe.tier)];
-        let is_used = |tier: &Tier| tier.requests > 0 || tier.transport.connections > 0;
-        let used = slices.iter().filter(|ripe| is_used(tier_of(ripe)));
-        used.map(|ripe| report(ripe, tier_of(ripe), width_ns, begin_ns)).collect()
+        let reports = slices.iter().filter_map(|evicted| {
+            let tier = &tiers[usize::from(evicted.tier)];
+            let start_ns = evicted.start_ns;
+            let observed_ns = start_ns + width_ns - start_ns.max(begin_ns);
+            let observed_ns = observed_ns.clamp(0, width_ns);
+            let window = SliceWindow { start_ns, observed_ns, width_ns };
+            tier.is_used().then(|| report(evicted, tier, window))
+        });
+        reports.collect()
     }
 }
 
-fn report(ripe: &Ripe, tier: &Tier, width_ns: i64, begin_ns: i64) -> RipeSlice {
-    let usual = Usual {
-        delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
-        think_us: tier.think.quantile(0.5).unwrap_or(0),
-    };
-    let end = ripe.start_ns + width_ns;
-    let observed = (end - ripe.start_ns.max(begin_ns)).clamp(0, width_ns);
-    let mut slice = report_slice(&ripe.slice, ripe.start_ns, observed, width_ns, &usual);
-    if !ripe.is_whole {
+fn report(evicted: &EvictedSlice, tier: &Tier, window: SliceWindow) -> CompletedSlice {
+    let mut slice = report_slice(&evicted.slice, window, &BaselineTimes::of(tier));
+    if !evicted.is_whole {
         slice.little_error = None;
     }
-    RipeSlice {
-        port: tier.port,
-        is_upstream: tier.requests > 0 && 2 * tier.with_parent >= tier.requests,
-        slice,
-    }
+    CompletedSlice { port: tier.port, is_upstream: tier.is_upstream(), slice }
 }

@@ -1,13 +1,15 @@
-//! What the numbers mean: a verdict for each tier and for all of it, with the numbers behind it.
+//! Interpretation: a verdict for each tier and for the whole capture, with its evidence.
 
 mod evidence;
 mod live;
 mod report;
 mod rules;
+mod thresholds;
 mod usl;
 
 pub use evidence::Evidence;
-pub use live::RipeSlice;
+pub use live::CompletedSlice;
 pub use report::{Quantiles, Report, SliceReport, TierReport, UrlReport};
-pub use rules::Verdict;
-pub use usl::{Usl, UslAnswer};
+pub use rules::DelayVerdict;
+pub use thresholds::{THRESHOLDS, Threshold};
+pub use usl::{Usl, UslResult};

@@ -1,52 +1,55 @@
-//! Everything that a model can say when the capture is over.
+//! The report of a finished capture.
 
-use super::evidence::{Evidence, ms, ratio};
-use super::rules::{Case, Verdict, judge};
-use super::usl::{self, UslAnswer};
+use super::evidence::{Evidence, ms, quantile_ms, ratio};
+use super::rules::{DelayVerdict, JudgeInput, judge};
+use super::thresholds as limit;
+use super::usl::{self, UslResult};
 use crate::flow::Protocol;
-use crate::histogram::{Fine, Histogram};
-use crate::model::{ConnectionSeen, Gate, Ledger, Model, Sealed, Slice, Tier};
-use crate::skip::Skipped;
+use crate::histogram::Histogram;
+use crate::model::{
+    Admission, BIN_NS, Model, ObservedConnection, Sequencer, SliceQuantiles, Tier, TimeSlice,
+};
+use crate::skip::SkipCounts;
 
-/// A capture, understood.
+/// Result of a capture.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// Who owns the delay, all tiers considered.
-    pub verdict: Verdict,
-    /// The numbers behind it.
+    /// Cause of the delay over all tiers.
+    pub verdict: DelayVerdict,
+    /// The evidence in one sentence.
     pub why: String,
     /// First and last packet, ns since 1970.
     pub span_ns: Option<[i64; 2]>,
     /// Width of a slice, ns.
     pub slice_ns: i64,
-    /// TCP packets that were used.
+    /// TCP packets used.
     pub packets: u64,
-    /// Their payload.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Packets that were not used, by reason.
-    pub skipped: Skipped,
-    /// Packets that the tap says it lost.
+    /// Packets skipped, by reason.
+    pub skipped: SkipCounts,
+    /// Packets that the tap reports as lost.
     pub tap_drops: Option<u64>,
-    /// Connections that were given up because there were too many.
+    /// Connections evicted because of the limit.
     pub given_up: u64,
-    /// Server ports, the busiest first.
+    /// Server ports, busiest first.
     pub tiers: Vec<TierReport>,
     /// Connections that waited longest or broke, worst first.
-    pub worst: Vec<ConnectionSeen>,
+    pub worst: Vec<ObservedConnection>,
 }
 
 /// Microseconds; `None` when nothing was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantiles {
-    /// How many values there were.
+    /// Number of values.
     pub count: u64,
     /// The median.
     pub p50: u64,
-    /// 95 of 100 are not larger.
+    /// 95th percentile.
     pub p95: u64,
-    /// 99 of 100 are not larger.
+    /// 99th percentile.
     pub p99: u64,
-    /// The largest.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -65,35 +68,35 @@ impl Quantiles {
 /// One server port.
 #[derive(Debug, Clone)]
 pub struct TierReport {
-    /// The port; 0 for what has none of its own.
+    /// The port; 0 for tier 0.
     pub port: u16,
-    /// Whether it is asked by another tier in this capture.
+    /// Whether another tier of this capture is its client.
     pub is_upstream: bool,
-    /// http, tls, opaque or unknown: what most connections speak.
+    /// Protocol of most connections: http, tls, a database, opaque or unknown.
     pub protocol: &'static str,
-    /// Who owns the delay here.
-    pub verdict: Verdict,
-    /// The numbers behind it.
+    /// Cause of the delay in this tier.
+    pub verdict: DelayVerdict,
+    /// The evidence in one sentence.
     pub why: String,
-    /// All numbers that rules looked at.
+    /// All evidence.
     pub evidence: Evidence,
     /// Requests whose first byte was seen.
     pub requests: u64,
-    /// Whole responses to them.
+    /// Complete responses.
     pub responses: u64,
     /// Requests without a response.
     pub unanswered: u64,
-    /// Requests whose response the client has and the capture has not.
+    /// Requests whose response the client has and the capture lacks.
     pub unseen: u64,
-    /// Responses to requests that the capture does not hold.
+    /// Responses to requests that the capture lacks.
     pub unasked: u64,
     /// Responses with status 5xx.
     pub errors_5xx: u64,
-    /// Connections.
+    /// Number of connections.
     pub connections: u64,
     /// TCP packets.
     pub packets: u64,
-    /// Their payload.
+    /// Payload bytes of these packets.
     pub bytes: u64,
     /// Last request byte to first response byte.
     pub think: Option<Quantiles>,
@@ -107,32 +110,33 @@ pub struct TierReport {
     pub rtt: Option<Quantiles>,
     /// One-way delay variation of the client's packets.
     pub delay: Option<Quantiles>,
-    /// Median over slices of how far throughput times response time is from concurrency (Little's law).
+    /// Median over slices of the relative error of Little's law: |throughput × response time −
+    /// concurrency|.
     pub little_error: Option<f64>,
-    /// How throughput follows concurrency.
-    pub usl: UslAnswer,
-    /// Slices without a gap, first to last of the capture.
+    /// Universal Scalability Law fit of throughput against concurrency.
+    pub usl: UslResult,
+    /// Contiguous slices from the first to the last of the capture.
     pub slices: Vec<SliceReport>,
-    /// URL templates, those with the most time spent first.
+    /// URL templates, by total time spent.
     pub urls: Vec<UrlReport>,
 }
 
 /// One slice of one tier; counts and microseconds are exact.
 #[derive(Debug, Clone, Default)]
 pub struct SliceReport {
-    /// When it begins, ns since 1970.
+    /// Start, ns since 1970.
     pub start_ns: i64,
-    /// How much of it lies in the capture, µs.
+    /// Part of it that lies in the capture, µs.
     pub observed_us: u64,
     /// Requests whose first byte was seen in it.
     pub arrivals: u64,
-    /// Responses whose last byte was.
+    /// Responses whose last byte was seen in it.
     pub completions: u64,
-    /// Time with at least one request under way, µs.
+    /// Time with at least one request in flight, µs.
     pub busy_us: u64,
-    /// Requests under way times how long, µs.
+    /// Sum over requests of their time in flight, µs.
     pub weighted_us: u64,
-    /// Durations of its arrivals together, µs.
+    /// Sum of the durations of its arrivals, µs.
     pub sum_us: u64,
     /// Population variance over mean of these durations, µs.
     pub variance_mean_us: f64,
@@ -148,112 +152,115 @@ pub struct SliceReport {
     pub delay_us: Option<[u64; 3]>,
     /// Responses with status 5xx.
     pub errors_5xx: u32,
-    /// Connections that began.
+    /// New connections.
     pub new_connections: u32,
     /// SYNs.
     pub syns: u32,
-    /// Of these, late ones without an answer.
+    /// SYNs retransmitted late without a SYN-ACK.
     pub late_syns: u32,
-    /// SYN-ACKs sent again.
+    /// Retransmitted SYN-ACKs.
     pub synack_retries: u32,
-    /// The server's segments sent again, and those of them that the client had.
+    /// Retransmitted segments of the server.
     pub retransmits: u32,
-    /// See `retransmits`.
+    /// Spurious ones among `retransmits`.
     pub spurious: u32,
-    /// Packets of clients lost before the tap, by IP identification.
+    /// Client packets lost before the tap, by IP identification.
     pub missing: u32,
-    /// Holes that the tap left.
+    /// Holes left by the tap.
     pub missed_by_tap: u32,
-    /// Receive windows that clients shut.
+    /// Zero-window episodes of clients.
     pub zero_windows: u32,
     /// Resets while a request waited.
     pub resets_in_flight: u32,
-    /// Requests that crossed the server's closing.
+    /// Requests that crossed the server's close.
     pub races: u32,
     /// TCP packets.
     pub packets: u64,
-    /// Their payload.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Variance over mean of arrivals in bins of 10 ms, then 100 ms.
+    /// Index of dispersion of arrivals per 10 ms, then per 100 ms.
     pub dispersion: [f64; 2],
-    /// How far throughput times response time is from concurrency.
+    /// Relative error of Little's law.
     pub little_error: Option<f64>,
-    /// What stands out in this slice alone; `None` when no request arrived.
-    pub verdict: Option<Verdict>,
+    /// Cause that this slice alone shows; `None` without requests.
+    pub verdict: Option<DelayVerdict>,
 }
 
 /// One URL template of one tier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UrlReport {
-    /// The path with ids taken out.
+    /// The path with ids replaced.
     pub template: String,
     /// Requests with a response.
     pub requests: u64,
-    /// Of these, with status 5xx.
+    /// Responses with status 5xx.
     pub errors_5xx: u64,
-    /// Think time when it is fast.
+    /// 25th percentile of the think time: the fast case.
     pub think_ms_p25: f64,
-    /// Its median.
+    /// Median of the think time.
     pub think_ms_p50: f64,
-    /// And when it is slow.
+    /// 95th percentile of the think time: the slow case.
     pub think_ms_p95: f64,
-    /// First request byte to last response byte.
+    /// p95 from first request byte to last response byte.
     pub total_ms_p95: f64,
-    /// All requests together, seconds.
+    /// Total time of all requests, seconds.
     pub total_seconds: f64,
 }
 
 impl Model {
-    /// What the capture says. The model is used up: what was under way counts as cut.
+    /// Ends the model and returns its report; requests in flight count as cut.
     pub fn report(self) -> Report {
-        let (gate, ledger) = &self.end();
-        let busy = |tier: &&Tier| tier.requests > 0 || tier.transport.connections > 0;
-        let mut reports: Vec<TierReport> =
-            ledger.tiers.iter().filter(busy).map(|tier| report_tier(tier, gate, ledger)).collect();
+        let (admission, sequencer) = &self.end();
+        let mut reports: Vec<TierReport> = sequencer
+            .tiers
+            .iter()
+            .filter(|tier| tier.is_used())
+            .map(|tier| report_tier(tier, admission, sequencer))
+            .collect();
         reports.sort_by_key(|tier| std::cmp::Reverse((tier.requests, tier.packets)));
         let (verdict, why) = overall(&reports);
-        let span_ns = gate.first_ts.map(|first| [first, gate.last_ts]);
+        let span_ns = admission.first_ts.map(|first| [first, admission.last_ts]);
         Report {
             verdict,
             why,
             span_ns,
-            slice_ns: ledger.slice_ns,
-            packets: ledger.packets,
-            bytes: ledger.bytes,
-            skipped: ledger.skipped,
+            slice_ns: sequencer.slice_ns,
+            packets: sequencer.packets,
+            bytes: sequencer.bytes,
+            skipped: sequencer.skipped,
             tap_drops: None,
-            given_up: ledger.given_up,
+            given_up: sequencer.given_up,
             tiers: reports,
-            worst: ledger.worst.clone(),
+            worst: sequencer.worst.clone(),
         }
     }
 }
 
-/// The tier whose verdict explains most: rules stand in their order. What a protocol without known framing does at the
-/// ends, such as a terminal that waits for its user, is no fault while there are requests to judge.
-fn overall(tiers: &[TierReport]) -> (Verdict, String) {
-    let is_of_ends = |verdict| {
-        use Verdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
-        matches!(verdict, SenderBursts | ClientReader | EdgeStall | SlowApp)
-    };
-    let is_known = |tier: &&TierReport| !matches!(tier.protocol, "opaque" | "unknown");
-    let has_known = tiers.iter().any(|tier| is_known(&tier) && tier.requests > 0);
-    let counts = |tier: &&TierReport| !has_known || is_known(tier) || !is_of_ends(tier.verdict);
-    match tiers.iter().filter(counts).min_by_key(|tier| tier.verdict) {
-        None => (Verdict::Unknown, "the capture holds no TCP connection".to_owned()),
+/// The verdict that explains most: verdicts are ordered. End-host causes of a protocol without
+/// known framing, such as a terminal waiting for its user, do not count while there are requests to
+/// judge.
+fn overall(tiers: &[TierReport]) -> (DelayVerdict, String) {
+    let has_known = tiers.iter().any(|tier| tier.has_known_framing() && tier.requests > 0);
+    let counted = tiers
+        .iter()
+        .filter(|tier| !has_known || tier.has_known_framing() || !tier.verdict.is_of_end_host());
+    match counted.min_by_key(|tier| tier.verdict) {
+        None => (DelayVerdict::Unknown, "no TCP connection in this capture".to_owned()),
         Some(tier) => (tier.verdict, format!("port {}: {}", tier.port, tier.why)),
     }
 }
 
-fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
-    let urls = report_urls(tier, ledger);
-    let slices = report_slices(tier, gate);
-    let span_us = u64::try_from((gate.last_ts - gate.start_ns).max(0) / 1000).unwrap_or(0);
+fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> TierReport {
+    let urls = report_urls(tier, sequencer);
+    let slices = report_slices(tier, admission);
+    let span_us =
+        u64::try_from((admission.last_ts - admission.start_ns).max(0) / 1000).unwrap_or(0);
     let mut evidence = Evidence::of(tier, ms(span_us) / 1000.0);
-    evidence.delayed_slices =
-        slices.iter().filter(|slice| slice.verdict == Some(Verdict::UpstreamNetworkJitter)).count()
-            as u64;
-    let (verdict, why) = judge(&Case {
+    evidence.delayed_slices = slices
+        .iter()
+        .filter(|slice| slice.verdict == Some(DelayVerdict::UpstreamNetworkJitter))
+        .count() as u64;
+    let (verdict, why) = judge(&JudgeInput {
         evidence: &evidence,
         urls: &urls,
         requests: tier.requests,
@@ -266,10 +273,9 @@ fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
         inner.iter().map(|slice| (slice.concurrency(), slice.throughput())).collect();
     let mut errors: Vec<f64> = inner.iter().filter_map(|slice| slice.little_error).collect();
     errors.sort_by(f64::total_cmp);
-    let quantiles = |histogram: &Fine| Quantiles::of(histogram);
     TierReport {
         port: tier.port,
-        is_upstream: tier.requests > 0 && 2 * tier.with_parent >= tier.requests,
+        is_upstream: tier.is_upstream(),
         protocol: protocol(tier),
         verdict,
         why,
@@ -283,12 +289,12 @@ fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
         connections: tier.transport.connections,
         packets: tier.transport.packets,
         bytes: tier.transport.bytes,
-        think: quantiles(&tier.think),
-        transfer: quantiles(&tier.transfer),
-        total: quantiles(&tier.total),
-        connect: quantiles(&tier.transport.connect),
-        rtt: quantiles(&tier.transport.rtt),
-        delay: quantiles(&tier.transport.delay),
+        think: Quantiles::of(&tier.think),
+        transfer: Quantiles::of(&tier.transfer),
+        total: Quantiles::of(&tier.total),
+        connect: Quantiles::of(&tier.transport.connect),
+        rtt: Quantiles::of(&tier.transport.rtt),
+        delay: Quantiles::of(&tier.transport.delay),
         little_error: errors.get(errors.len() / 2).copied(),
         usl: usl::fit(&points),
         slices,
@@ -296,30 +302,27 @@ fn report_tier(tier: &Tier, gate: &Gate, ledger: &Ledger) -> TierReport {
     }
 }
 
-/// What most connections speak.
 fn protocol(tier: &Tier) -> &'static str {
-    let speaking = |protocol: &&Protocol| tier.transport.speaking[**protocol as usize];
-    // Of equals the first counts: what can be read.
-    let most = Protocol::ALL.iter().skip(1).rev().max_by_key(speaking);
-    most.filter(|most| speaking(most) > 0).map_or("unknown", |most| most.as_str())
+    let speaking = &tier.transport.speaking;
+    // Ties go to the first, that is the readable one.
+    let most =
+        Protocol::ALL.iter().skip(1).rev().max_by_key(|protocol| speaking[**protocol as usize]);
+    most.filter(|most| speaking[**most as usize] > 0).map_or("unknown", |most| most.as_str())
 }
 
-fn report_urls(tier: &Tier, ledger: &Ledger) -> Vec<UrlReport> {
+fn report_urls(tier: &Tier, sequencer: &Sequencer) -> Vec<UrlReport> {
     let mut urls: Vec<UrlReport> = tier
         .urls
         .iter()
-        .map(|(number, stats)| {
-            let think = |at| ms(stats.think.quantile(at).unwrap_or(0));
-            UrlReport {
-                template: ledger.urls.name(*number).to_owned(),
-                requests: stats.requests,
-                errors_5xx: stats.errors_5xx,
-                think_ms_p25: think(0.25),
-                think_ms_p50: think(0.5),
-                think_ms_p95: think(0.95),
-                total_ms_p95: ms(stats.total.quantile(0.95).unwrap_or(0)),
-                total_seconds: ms(stats.total.sum()) / 1000.0,
-            }
+        .map(|(number, stats)| UrlReport {
+            template: sequencer.urls.name(*number).to_owned(),
+            requests: stats.requests,
+            errors_5xx: stats.errors_5xx,
+            think_ms_p25: quantile_ms(&stats.think, 0.25),
+            think_ms_p50: quantile_ms(&stats.think, 0.5),
+            think_ms_p95: quantile_ms(&stats.think, 0.95),
+            total_ms_p95: quantile_ms(&stats.total, 0.95),
+            total_seconds: ms(stats.total.sum()) / 1000.0,
         })
         .collect();
     urls.sort_by(|a, b| {
@@ -328,30 +331,45 @@ fn report_urls(tier: &Tier, ledger: &Ledger) -> Vec<UrlReport> {
     urls
 }
 
-/// All slices from the capture's first to its last, those without a packet too.
-fn report_slices(tier: &Tier, gate: &Gate) -> Vec<SliceReport> {
-    let Some(first_ts) = gate.first_ts else { return Vec::new() };
-    let (start, width) = (gate.start_ns, gate.options.slice_ns);
-    let last = (gate.last_ts - start).max(0) / width;
-    let usual = Usual {
-        delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
-        think_us: tier.think.quantile(0.5).unwrap_or(0),
-    };
-    let empty = Slice::default();
+/// All slices from the capture's first to its last, empty ones included.
+fn report_slices(tier: &Tier, admission: &Admission) -> Vec<SliceReport> {
+    let Some(first_ts) = admission.first_ts else { return Vec::new() };
+    let (start, width) = (admission.start_ns, admission.options.slice_ns);
+    let last = (admission.last_ts - start).max(0) / width;
+    let baseline = BaselineTimes::of(tier);
+    let empty = TimeSlice::default();
     (0..=last.min(crate::model::SLICES_MAX))
         .map(|number| {
-            let from = start + number * width;
-            let observed = (from + width).min(gate.last_ts.max(first_ts)) - from.max(first_ts);
+            let start_ns = start + number * width;
+            let end = (start_ns + width).min(admission.last_ts.max(first_ts));
+            let observed_ns = (end - start_ns.max(first_ts)).max(0);
             let slice = u32::try_from(number).ok().and_then(|number| tier.slices.get(number));
-            report_slice(slice.unwrap_or(&empty), from, observed.max(0), width, &usual)
+            let window = SliceWindow { start_ns, observed_ns, width_ns: width };
+            report_slice(slice.unwrap_or(&empty), window, &baseline)
         })
         .collect()
 }
 
-/// What is normal for the tier.
-pub(super) struct Usual {
+pub(super) struct BaselineTimes {
     pub(super) delay_us: u64,
     pub(super) think_us: u64,
+}
+
+impl BaselineTimes {
+    pub(super) fn of(tier: &Tier) -> Self {
+        Self {
+            delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
+            think_us: tier.think.quantile(0.5).unwrap_or(0),
+        }
+    }
+}
+
+/// Position of a slice, and the part of it that lies in the capture.
+#[derive(Clone, Copy)]
+pub(super) struct SliceWindow {
+    pub(super) start_ns: i64,
+    pub(super) observed_ns: i64,
+    pub(super) width_ns: i64,
 }
 
 fn us(ns: i64) -> u64 {
@@ -360,22 +378,14 @@ fn us(ns: i64) -> u64 {
 
 #[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
 pub(super) fn report_slice(
-    slice: &Slice,
-    start_ns: i64,
-    observed_ns: i64,
-    width_ns: i64,
-    usual: &Usual,
+    slice: &TimeSlice,
+    SliceWindow { start_ns, observed_ns, width_ns }: SliceWindow,
+    baseline: &BaselineTimes,
 ) -> SliceReport {
     let sealed = slice.sealed.as_deref().copied().unwrap_or_default();
     let timed = slice.timed as f64;
     let mean = slice.sum_us as f64 / timed.max(1.0);
     let variance = (slice.sum_of_squares / timed.max(1.0) - mean * mean).max(0.0);
-    let dispersion = |at: usize, bin_ns: i64| {
-        let bins = (width_ns / bin_ns).max(1) as f64;
-        let mean = slice.arrivals as f64 / bins;
-        let squares = slice.squares[at] as f64 / bins;
-        if slice.arrivals == 0 { 0.0 } else { (squares - mean * mean).max(0.0) / mean }
-    };
     let weighted_us = us(slice.weighted_ns);
     let is_busy = slice.arrivals > 0 || weighted_us > 0;
     SliceReport {
@@ -406,39 +416,63 @@ pub(super) fn report_slice(
         races: slice.races,
         packets: slice.packets,
         bytes: slice.bytes,
-        dispersion: [dispersion(0, 10_000_000), dispersion(1, 100_000_000)],
+        dispersion: [0, 1].map(|at| dispersion(slice, at, width_ns / BIN_NS[at])),
         little_error: (weighted_us > 0)
             .then(|| (slice.sum_us as f64 - weighted_us as f64).abs() / weighted_us as f64),
-        verdict: is_busy.then(|| judge_slice(slice, &sealed, usual)),
+        verdict: is_busy.then(|| judge_slice(slice, &sealed, baseline)),
     }
 }
 
-/// The same rules with the counts that one slice can reach.
-fn judge_slice(slice: &Slice, sealed: &Sealed, usual: &Usual) -> Verdict {
-    let p95 = |quantiles: Option<[u64; 3]>| quantiles.map_or(0, |[_, p95, _]| p95);
-    let real = slice.retransmits.saturating_sub(slice.spurious);
-    let is_lost =
-        |lost: u32, of: u32| lost >= 5 && ratio(u64::from(lost), u64::from(of.max(1))) >= 0.005;
-    if slice.late_syns >= 3 {
-        Verdict::AcceptQueue
-    } else if slice.races >= 3 {
-        Verdict::KeepaliveRace
-    } else if is_lost(real, slice.data_packets) {
-        Verdict::PathLoss
-    } else if slice.delayed_connections >= 10 && p95(sealed.delay) >= 50_000.max(5 * usual.delay_us)
+/// Index of dispersion of arrivals over `bins` bins of the kind `at`.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn dispersion(slice: &TimeSlice, at: usize, bins: i64) -> f64 {
+    let bins = bins.max(1) as f64;
+    let mean = slice.arrivals as f64 / bins;
+    let squares = slice.squares[at] as f64 / bins;
+    if slice.arrivals == 0 { 0.0 } else { (squares - mean * mean).max(0.0) / mean }
+}
+
+/// Judges one slice, with thresholds for the counts that one slice can reach.
+fn judge_slice(
+    slice: &TimeSlice,
+    sealed: &SliceQuantiles,
+    baseline: &BaselineTimes,
+) -> DelayVerdict {
+    let lost = slice.retransmits.saturating_sub(slice.spurious);
+    let loss = ratio(u64::from(lost), u64::from(slice.data_packets.max(1)));
+    let usual_delay = limit::SLICE_DELAY_TO_USUAL_MIN * baseline.delay_us;
+    let usual_think = limit::SLICE_THINK_TO_USUAL_MIN * baseline.think_us;
+    if slice.late_syns >= limit::SLICE_LATE_SYNS_MIN {
+        DelayVerdict::AcceptQueue
+    } else if slice.races >= limit::SLICE_RACES_MIN {
+        DelayVerdict::KeepaliveRace
+    } else if lost >= limit::SLICE_LOST_MIN && loss >= limit::SLICE_LOSS_RATIO_MIN {
+        DelayVerdict::PathLoss
+    } else if slice.delayed_connections >= limit::SLICE_CONNECTIONS_MIN
+        && p95(sealed.delay) >= limit::SLICE_DELAY_US_MIN.max(usual_delay)
     {
-        Verdict::UpstreamNetworkJitter
-    } else if slice.zero_windows >= 3 {
-        Verdict::ClientReader
-    } else if p95(sealed.think) >= 200_000.max(3 * usual.think_us) {
-        Verdict::SlowApp
+        DelayVerdict::UpstreamNetworkJitter
+    } else if slice.zero_windows >= limit::SLICE_ZERO_WINDOWS_MIN {
+        DelayVerdict::ClientReader
+    } else if p95(sealed.think) >= limit::SLICE_THINK_US_MIN.max(usual_think) {
+        DelayVerdict::SlowApp
     } else {
-        Verdict::Smooth
+        DelayVerdict::Smooth
+    }
+}
+
+fn p95(quantiles: Option<[u64; 3]>) -> u64 {
+    quantiles.map_or(0, |[_, p95, _]| p95)
+}
+
+impl TierReport {
+    fn has_known_framing(&self) -> bool {
+        !matches!(self.protocol, "opaque" | "unknown")
     }
 }
 
 impl SliceReport {
-    /// Requests under way on average.
+    /// Average requests in flight.
     pub fn concurrency(&self) -> f64 {
         ratio(self.weighted_us, self.observed_us)
     }

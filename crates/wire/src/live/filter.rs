@@ -1,38 +1,38 @@
-//! The kernel's filter: classic BPF that lets TCP packets of the wanted ports through, of a share of the connections.
+//! Kernel packet filter: classic BPF that passes TCP packets of the configured ports, for a share
+//! of the connections.
 //!
-//! Instruction set: Documentation/networking/filter.rst, linux/filter.h. Packets begin at their network header (the
-//! socket is SOCK_DGRAM); what is known of them besides is read at negative offsets. Dropping a packet here costs the
-//! kernel tens of nanoseconds; handing it over costs ten times that, and this program as much again. That is why
-//! sampling happens here: by a hash of both ends that is the same for both directions, so a connection is seen whole
-//! or not at all. The hash has a seed, since strangers choose their ports.
+//! Instruction set: Documentation/networking/filter.rst, linux/filter.h. Packets begin at their
+//! network header (the socket is SOCK_DGRAM); metadata is read at negative offsets. Dropping a
+//! packet here costs the kernel tens of nanoseconds; delivering it costs ten times that, and this
+//! program as much again. That is why sampling happens here, by a hash of both endpoints that is
+//! equal for both directions: a connection is seen whole or not at all. The hash is seeded, since
+//! attackers can choose their ports.
 
 use std::collections::HashMap;
 
 /// One instruction, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Instruction {
+pub(super) struct BpfInstruction {
     pub(super) code: u16,
     pub(super) jump_true: u8,
     pub(super) jump_false: u8,
     pub(super) k: u32,
 }
 
-/// What is let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted<'a> {
-    /// Either end's port; all when empty. [`PORTS_MAX`] at most.
+pub(super) struct FilterSpec<'a> {
+    /// Ports of either end; all when empty, at most [`PORTS_MAX`].
     pub(super) ports: &'a [u16],
-    /// Bytes of a packet that are kept, from the network header on.
+    /// Bytes kept of a packet, from the network header on.
     pub(super) snap_bytes: u32,
-    /// Of 65,536 connections so many.
+    /// Connections to sample, of 65,536.
     pub(super) share: u32,
-    /// Seeds the hash of connections.
+    /// Seeds the connection hash.
     pub(super) seed: u64,
 }
 
-/// Ports that a filter can tell: jumps reach 255 instructions far.
+/// Maximum ports of a filter: jumps reach 255 instructions.
 pub(super) const PORTS_MAX: usize = 32;
-/// The share of all connections.
 pub(super) const ALL: u32 = 65_536;
 
 const LOAD_WORD: u16 = 0x20;
@@ -51,9 +51,9 @@ const IF_NOT_BELOW: u16 = 0x35;
 const IF_BITS: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
-/// `SKF_AD_OFF` and what lies there: EtherType, way, hardware type.
+/// Ancillary data at `SKF_AD_OFF`: EtherType, direction, hardware type.
 const PROTOCOL: u32 = 0xffff_f000;
-const WAY: u32 = 0xffff_f004;
+const DIRECTION: u32 = 0xffff_f004;
 const HARDWARE: u32 = 0xffff_f01c;
 /// `ARPHRD_LOOPBACK` and `PACKET_OUTGOING`.
 const LOOPBACK: u32 = 772;
@@ -63,20 +63,19 @@ const IPV6: u32 = 0x86dd;
 const VLAN: [u32; 2] = [0x8100, 0x88a8];
 const TCP: u32 = 6;
 
-/// A place to jump to.
 type Label = u32;
 
-/// Instructions whose jumps are still names.
+/// Instructions with symbolic jumps.
 #[derive(Default)]
-struct Program {
-    code: Vec<Instruction>,
-    /// For each instruction where it goes when true, when false; 0 for the next one.
+struct BpfProgram {
+    code: Vec<BpfInstruction>,
+    /// Per instruction, its targets when true and when false; 0 is the next instruction.
     jumps: Vec<[Label; 2]>,
     places: HashMap<Label, usize>,
     labels: Label,
 }
 
-impl Program {
+impl BpfProgram {
     fn label(&mut self) -> Label {
         self.labels += 1;
         self.labels
@@ -91,39 +90,45 @@ impl Program {
     }
 
     fn branch(&mut self, code: u16, k: u32, when_true: Label, when_false: Label) {
-        self.code.push(Instruction { code, jump_true: 0, jump_false: 0, k });
+        self.code.push(BpfInstruction { code, jump_true: 0, jump_false: 0, k });
         self.jumps.push([when_true, when_false]);
     }
 
-    /// With labels as distances.
-    fn finish(mut self) -> Vec<Instruction> {
+    fn mix(&mut self) {
+        self.add(LOAD_X_MEMORY, 0);
+        self.add(XOR_X, 0);
+    }
+
+    /// Resolves labels to distances.
+    fn finish(mut self) -> Vec<BpfInstruction> {
         for (at, instruction) in self.code.iter_mut().enumerate() {
-            let distance = |label: Label| match label {
+            let [when_true, when_false] = self.jumps[at].map(|label| match label {
                 0 => 0,
                 label => self.places[&label] - at - 1,
-            };
-            let [when_true, when_false] = self.jumps[at].map(distance);
-            let short = |far: usize| u8::try_from(far).expect("few ports keep jumps short");
+            });
             if instruction.code == JUMP {
                 instruction.k = u32::try_from(when_true).expect("programs are short");
             } else {
-                instruction.jump_true = short(when_true);
-                instruction.jump_false = short(when_false);
+                instruction.jump_true = short_jump(when_true);
+                instruction.jump_false = short_jump(when_false);
             }
         }
         self.code
     }
 }
 
-/// The program for `wanted`.
-pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
-    let mut p = Program::default();
+fn short_jump(distance: usize) -> u8 {
+    u8::try_from(distance).expect("few ports keep jumps short")
+}
+
+pub(super) fn program(wanted: &FilterSpec<'_>) -> Vec<BpfInstruction> {
+    let mut p = BpfProgram::default();
     let (begin, next, outer_tag, none) = (p.label(), p.label(), p.label(), p.label());
     let bodies = [(IPV4, 0), (IPV6, 0), (IPV4, 4), (IPV6, 4)].map(|body| (body, p.label()));
-    // Loopback shows each packet twice: going out and coming in. The second is kept.
+    // Loopback delivers each packet twice, outgoing and incoming; keep the second.
     p.add(LOAD_WORD, HARDWARE);
     p.branch(IF_EQUAL, LOOPBACK, 0, begin);
-    p.add(LOAD_WORD, WAY);
+    p.add(LOAD_WORD, DIRECTION);
     p.branch(IF_EQUAL, OUTGOING, none, begin);
     p.here(begin);
     p.add(LOAD_WORD, PROTOCOL);
@@ -132,9 +137,10 @@ pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
     p.branch(IF_EQUAL, VLAN[1], outer_tag, none);
     p.here(none);
     p.add(RETURN, 0);
-    // A tag that is still there: coming in it stands before the header, going out the kernel points behind it.
+    // A remaining VLAN tag: before the header on incoming packets; on outgoing ones the kernel
+    // points after it.
     p.here(outer_tag);
-    p.add(LOAD_WORD, WAY);
+    p.add(LOAD_WORD, DIRECTION);
     p.branch(IF_EQUAL, OUTGOING, 0, next);
     p.add(LOAD_BYTE, 0);
     p.add(SHIFT_RIGHT, 4);
@@ -151,8 +157,8 @@ pub(super) fn program(wanted: &Wanted<'_>) -> Vec<Instruction> {
     p.finish()
 }
 
-/// Goes to one of two places, which may be far.
-fn dispatch(p: &mut Program, values: [u32; 2], places: [Label; 2]) {
+/// Jumps to one of two labels, which may be far.
+fn dispatch(p: &mut BpfProgram, values: [u32; 2], places: [Label; 2]) {
     for (value, place) in values.into_iter().zip(places) {
         let other = p.label();
         p.branch(IF_EQUAL, value, 0, other);
@@ -161,24 +167,21 @@ fn dispatch(p: &mut Program, values: [u32; 2], places: [Label; 2]) {
     }
 }
 
-/// The IP header stands at `base`.
-fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
+fn body(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
     let (accept, refuse) = (p.label(), p.label());
     p.add(LOAD_BYTE, base + if is_ipv4 { 9 } else { 6 });
     p.branch(IF_EQUAL, TCP, 0, refuse);
     if is_ipv4 {
-        // Fragments have no ports, or not all of their bytes.
+        // Fragments lack ports or some of their bytes.
         p.add(LOAD_HALF, base + 6);
         p.branch(IF_BITS, 0x3fff, refuse, 0);
         p.add(LOAD_X_HEADER, base);
     }
-    let load_port = |p: &mut Program, at: u32| match is_ipv4 {
-        true => p.add(LOAD_HALF_X, base + at),
-        false => p.add(LOAD_HALF, base + 40 + at),
-    };
+    let load_port = if is_ipv4 { LOAD_HALF_X } else { LOAD_HALF };
+    let ports = if is_ipv4 { base } else { base + 40 };
     if !wanted.ports.is_empty() {
         for at in [0, 2] {
-            load_port(p, at);
+            p.add(load_port, ports + at);
             for port in wanted.ports.iter().take(PORTS_MAX) {
                 p.branch(IF_EQUAL, u32::from(*port), accept, 0);
             }
@@ -188,9 +191,9 @@ fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
     }
     p.here(accept);
     if wanted.share < ALL {
-        load_port(p, 0);
+        p.add(load_port, ports + 0);
         p.add(STORE, 0);
-        load_port(p, 2);
+        p.add(load_port, ports + 2);
         sample(p, wanted, is_ipv4, base);
     }
     p.add(RETURN, wanted.snap_bytes);
@@ -200,29 +203,27 @@ fn body(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
     }
 }
 
-/// One port is in memory 0, the other in the accumulator: goes on with the share of connections that is wanted.
-fn sample(p: &mut Program, wanted: &Wanted<'_>, is_ipv4: bool, base: u32) {
-    let odd = |shift: u32| {
-        let word = u32::try_from((wanted.seed >> shift) & 0xffff_ffff).expect("32 bits");
-        (word ^ 0x9e37_79b9) | 1
-    };
-    let mix = |p: &mut Program| {
-        p.add(LOAD_X_MEMORY, 0);
-        p.add(XOR_X, 0);
-    };
-    mix(p);
-    p.add(MULTIPLY, odd(0));
+fn odd_factor(seed: u64) -> u32 {
+    let word = u32::try_from(seed & 0xffff_ffff).expect("32 bits");
+    (word ^ 0x9e37_79b9) | 1
+}
+
+/// Emits the sampling: one port is in memory 0, the other in the accumulator; continues for the
+/// sampled share.
+fn sample(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
+    p.mix();
+    p.add(MULTIPLY, odd_factor(wanted.seed));
     let words = if is_ipv4 { (12..20).step_by(4) } else { (8..40).step_by(4) };
     for at in words {
         p.add(STORE, 0);
         p.add(LOAD_WORD, base + at);
-        mix(p);
+        p.mix();
     }
-    p.add(MULTIPLY, odd(32));
+    p.add(MULTIPLY, odd_factor(wanted.seed >> 32));
     p.add(STORE, 0);
     p.add(SHIFT_RIGHT, 15);
-    mix(p);
-    p.add(MULTIPLY, odd(16));
+    p.mix();
+    p.add(MULTIPLY, odd_factor(wanted.seed >> 16));
     p.add(SHIFT_RIGHT, 16);
     let kept = p.label();
     p.branch(IF_NOT_BELOW, wanted.share, 0, kept);

@@ -1,32 +1,32 @@
-//! The filter, run by an interpreter of classic BPF that knows what the kernel knows of a packet.
+//! Tests of the filter on an interpreter of classic BPF with the kernel's ancillary data.
 
 use super::*;
 
-/// What the kernel says of a packet beside its bytes.
+/// Ancillary data of a packet.
 #[derive(Clone, Copy)]
-struct Seen {
+struct AncillaryData {
     protocol: u32,
     way: u32,
     hardware: u32,
 }
 
-const IN: Seen = Seen { protocol: IPV4, way: 0, hardware: 1 };
+const IN: AncillaryData = AncillaryData { protocol: IPV4, way: 0, hardware: 1 };
 
-/// How many bytes are kept; reading beyond the end drops the packet, as the kernel does.
-fn run(program: &[Instruction], bytes: &[u8], seen: Seen) -> u32 {
+/// Bytes kept; reading beyond the end drops the packet, as in the kernel.
+fn run(program: &[BpfInstruction], bytes: &[u8], seen: AncillaryData) -> u32 {
     let (mut a, mut x, mut memory, mut at) = (0_u32, 0_u32, [0_u32; 16], 0);
     let load = |from: u32, count: usize| -> Option<u32> {
         let from = from as usize;
         Some(bytes.get(from..from + count)?.iter().fold(0, |sum, b| sum << 8 | u32::from(*b)))
     };
     loop {
-        let Instruction { code, jump_true, jump_false, k } = program[at];
+        let BpfInstruction { code, jump_true, jump_false, k } = program[at];
         at += 1;
         let mut jump =
             |is_true: bool| at += usize::from(if is_true { jump_true } else { jump_false });
         let loaded = match code {
             LOAD_WORD if k == PROTOCOL => Some(seen.protocol),
-            LOAD_WORD if k == WAY => Some(seen.way),
+            LOAD_WORD if k == DIRECTION => Some(seen.way),
             LOAD_WORD if k == HARDWARE => Some(seen.hardware),
             LOAD_WORD => load(k, 4),
             LOAD_HALF => load(k, 2),
@@ -90,8 +90,8 @@ fn ipv6(last: [u8; 2], ports: [u16; 2]) -> Vec<u8> {
     bytes
 }
 
-fn wanted(ports: &[u16], share: u32) -> Vec<Instruction> {
-    program(&Wanted { ports, snap_bytes: 256, share, seed: 0x1234_5678_9abc_def0 })
+fn wanted(ports: &[u16], share: u32) -> Vec<BpfInstruction> {
+    program(&FilterSpec { ports, snap_bytes: 256, share, seed: 0x1234_5678_9abc_def0 })
 }
 
 const A: [u8; 4] = [192, 0, 2, 1];
@@ -102,11 +102,14 @@ fn packets_of_the_ports_pass_in_both_directions_and_both_families() {
     let program = wanted(&[80, 8080], ALL);
     for ports in [[40_000, 80], [80, 40_000], [8080, 1], [1, 8080]] {
         assert_eq!(run(&program, &ipv4(A, B, ports), IN), 256, "{ports:?}");
-        let six = Seen { protocol: IPV6, ..IN };
+        let six = AncillaryData { protocol: IPV6, ..IN };
         assert_eq!(run(&program, &ipv6([1, 2], ports), six), 256, "{ports:?}");
     }
     assert_eq!(run(&program, &ipv4(A, B, [40_000, 443]), IN), 0);
-    assert_eq!(run(&program, &ipv6([1, 2], [40_000, 443]), Seen { protocol: IPV6, ..IN }), 0);
+    assert_eq!(
+        run(&program, &ipv6([1, 2], [40_000, 443]), AncillaryData { protocol: IPV6, ..IN }),
+        0
+    );
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn without_ports_all_of_tcp_passes_and_nothing_else() {
     packet[6] = 0;
     packet[9] = 17;
     assert_eq!(run(&program, &packet, IN), 0);
-    assert_eq!(run(&program, &packet, Seen { protocol: 0x0806, ..IN }), 0);
+    assert_eq!(run(&program, &packet, AncillaryData { protocol: 0x0806, ..IN }), 0);
     assert_eq!(run(&program, &[], IN), 0);
 }
 
@@ -141,9 +144,9 @@ fn vlan_tags_are_passed_over() {
             let mut tagged = vec![0, 7];
             tagged.extend(u16::try_from(inner).expect("16 bits").to_be_bytes());
             tagged.extend(&packet);
-            let coming = Seen { protocol: outer, ..IN };
+            let coming = AncillaryData { protocol: outer, ..IN };
             assert_eq!(run(&program, &tagged, coming), 256, "{inner:#x} in {outer:#x}");
-            let going = Seen { way: OUTGOING, ..coming };
+            let going = AncillaryData { way: OUTGOING, ..coming };
             assert_eq!(run(&program, &packet, going), 256, "{inner:#x} in {outer:#x}, going");
         }
     }
@@ -152,11 +155,15 @@ fn vlan_tags_are_passed_over() {
 #[test]
 fn loopback_keeps_the_one_that_comes_in() {
     let program = wanted(&[80], ALL);
-    let lo = Seen { hardware: LOOPBACK, ..IN };
+    let lo = AncillaryData { hardware: LOOPBACK, ..IN };
     let packet = ipv4(A, B, [9, 80]);
     assert_eq!(run(&program, &packet, lo), 256);
-    assert_eq!(run(&program, &packet, Seen { way: OUTGOING, ..lo }), 0);
-    assert_eq!(run(&program, &packet, Seen { way: OUTGOING, ..IN }), 256, "not on other links");
+    assert_eq!(run(&program, &packet, AncillaryData { way: OUTGOING, ..lo }), 0);
+    assert_eq!(
+        run(&program, &packet, AncillaryData { way: OUTGOING, ..IN }),
+        256,
+        "not on other links"
+    );
 }
 
 #[test]
@@ -171,10 +178,11 @@ fn a_share_keeps_whole_connections_and_smaller_shares_keep_some_of_the_same() {
                 let client = [10, 0, 0, side];
                 (ipv4(client, B, [port, 80]), ipv4(B, client, [80, port]), IN)
             } else {
-                let six = Seen { protocol: IPV6, ..IN };
+                let six = AncillaryData { protocol: IPV6, ..IN };
                 (ipv6([side, 9], [port, 80]), ipv6([9, side], [80, port]), six)
             };
-            let is_kept = |program: &[Instruction], packet: &[u8]| run(program, packet, seen) != 0;
+            let is_kept =
+                |program: &[BpfInstruction], packet: &[u8]| run(program, packet, seen) != 0;
             assert_eq!(is_kept(&half, &there), is_kept(&half, &back), "whole connections");
             assert!(is_kept(&half, &there) || !is_kept(&tenth, &there), "a tenth lies in the half");
             halves += u32::from(is_kept(&half, &there));

@@ -1,56 +1,59 @@
-//! What a tap lost, and in which slices: the kernel's counters are read now and then, so a loss lies somewhere between
-//! two looks.
+//! Losses of a tap over time. The kernel's counters are polled, so a loss lies anywhere between two
+//! polls.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-/// What was lost in a stretch of time.
+/// Losses in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Packets that the ring had no room for.
+pub struct LossCounts {
+    /// Packets dropped because the ring was full.
     pub tap_drops: u64,
-    /// How often the ring was full.
+    /// Times the ring was full.
     pub ring_freezes: u64,
     /// Packets that the kernel dropped before the tap: `/proc/net/softnet_stat`, second column.
     pub softnet_drops: u64,
-    /// Whether something may have been lost in this stretch, although it is counted in another.
+    /// Whether a loss counted elsewhere may lie in this interval.
     pub is_touched: bool,
 }
 
-impl Lost {
-    /// Whether what was seen in this stretch may be less than what was.
+impl LossCounts {
+    /// Whether the interval may be incomplete.
     pub fn is_any(&self) -> bool {
         self.is_touched || self.tap_drops + self.ring_freezes + self.softnet_drops > 0
     }
 }
 
-/// Losses, oldest first.
+/// Losses by poll interval, oldest first.
 #[derive(Debug, Default)]
-pub struct Losses {
-    looks: VecDeque<(i64, i64, Lost)>,
+pub struct LossHistory {
+    polls: VecDeque<(i64, i64, LossCounts)>,
     since: Option<i64>,
 }
 
-/// Losses that are remembered: one look a quarter of a second makes an hour.
-const LOOKS_MAX: usize = 16_384;
+/// Intervals remembered: an hour of four polls per second.
+const POLLS_MAX: usize = 16_384;
 
-impl Losses {
-    /// The counters rose by `lost` since the last look; `now` is nanoseconds since 1970.
-    pub fn note(&mut self, now: i64, lost: Lost) {
+impl LossHistory {
+    /// Records that the counters rose by `lost` since the last poll; `now` is nanoseconds since
+    /// 1970.
+    pub fn note(&mut self, now: i64, lost: LossCounts) {
         let since = self.since.replace(now).unwrap_or(now);
         if lost.is_any() {
-            if self.looks.len() == LOOKS_MAX {
-                self.looks.pop_front();
+            if self.polls.len() == POLLS_MAX {
+                self.polls.pop_front();
             }
-            self.looks.push_back((since.min(now), now, lost));
+            self.polls.push_back((since.min(now), now, lost));
         }
     }
 
-    /// What was lost in `[from, to)`: a loss is counted where its stretch ends and touches all that it reaches into.
-    pub fn between(&self, from: i64, to: i64) -> Lost {
-        let mut sum = Lost::default();
-        for (begin, end, lost) in &self.looks {
-            sum.is_touched |= *begin < to && *end >= from;
-            if (from..to).contains(end) {
+    /// Losses in `span`: a loss counts where its poll interval ends and touches every
+    /// interval it overlaps.
+    pub fn between(&self, span: Range<i64>) -> LossCounts {
+        let mut sum = LossCounts::default();
+        for (begin, end, lost) in &self.polls {
+            sum.is_touched |= *begin < span.end && *end >= span.start;
+            if span.contains(end) {
                 sum.tap_drops += lost.tap_drops;
                 sum.ring_freezes += lost.ring_freezes;
                 sum.softnet_drops += lost.softnet_drops;
@@ -59,18 +62,18 @@ impl Losses {
         sum
     }
 
-    /// Forgets what ended before `ts`.
+    /// Drops intervals that ended before `ts`.
     pub fn forget_before(&mut self, ts: i64) {
-        while self.looks.front().is_some_and(|(_, end, _)| *end < ts) {
-            self.looks.pop_front();
+        while self.polls.front().is_some_and(|(_, end, _)| *end < ts) {
+            self.polls.pop_front();
         }
     }
 }
 
-/// Packets that all processors together dropped before any tap, in the text of `/proc/net/softnet_stat`.
+/// Packets dropped by all CPUs before any tap, from the text of `/proc/net/softnet_stat`.
 pub fn softnet_drops(text: &str) -> u64 {
-    let column = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
-    text.lines().filter_map(column).sum()
+    let columns = text.lines().filter_map(|line| line.split_ascii_whitespace().nth(1));
+    columns.filter_map(|column| u64::from_str_radix(column, 16).ok()).sum()
 }
 
 #[cfg(test)]
@@ -79,17 +82,17 @@ mod tests {
 
     #[test]
     fn a_loss_is_counted_once_and_touches_every_slice_that_it_may_lie_in() {
-        let mut losses = Losses::default();
-        losses.note(900, Lost::default());
-        losses.note(1_100, Lost { tap_drops: 5, ..Lost::default() });
-        losses.note(1_300, Lost::default());
+        let mut losses = LossHistory::default();
+        losses.note(900, LossCounts::default());
+        losses.note(1_100, LossCounts { tap_drops: 5, ..LossCounts::default() });
+        losses.note(1_300, LossCounts::default());
         let (first, second, third) =
-            (losses.between(0, 1_000), losses.between(1_000, 2_000), losses.between(2_000, 3_000));
+            (losses.between(0..1_000), losses.between(1_000..2_000), losses.between(2_000..3_000));
         assert_eq!((first.tap_drops, first.is_any()), (0, true));
         assert_eq!((second.tap_drops, second.is_any()), (5, true));
         assert!(!third.is_any());
         losses.forget_before(2_000);
-        assert!(!losses.between(0, 2_000).is_any());
+        assert!(!losses.between(0..2_000).is_any());
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Packets as they pass: a tap on an interface, what it loses, and a capture file of what it sees.
+//! Live capture: a tap on an interface, its losses, and a capture file of its packets.
 //!
-//! The tap is a packet socket with a ring ([`ring`]), behind a filter of the wanted ports ([`filter`]); interfaces are
-//! not made promiscuous. It belongs to the network namespace of the thread that opens it. What it cannot take is counted
-//! by the kernel and given to the slices in which it happened ([`Losses`]): a slice with losses has no verdict.
+//! The tap is a packet socket with a ring ([`ring`]) behind a port filter ([`filter`]); interfaces
+//! are not made promiscuous. It belongs to the network namespace of the thread that opens it. The
+//! kernel counts what the tap cannot take; these losses are assigned to slices ([`LossHistory`]),
+//! and a slice with losses has no verdict.
 
 mod filter;
 mod losses;
@@ -11,10 +12,10 @@ mod ring;
 mod rows;
 mod throttle;
 
-pub use losses::{Losses, Lost, softnet_drops};
-pub use pcapng::{Cut, PcapngWriter};
-pub use rows::{LiveSink, Shares, live_slices};
-pub use throttle::{Load, Throttle};
+pub use losses::{LossCounts, LossHistory, softnet_drops};
+pub use pcapng::{FrameTruncation, PcapngWriter};
+pub use rows::{LiveSink, SamplingShares, live_slices};
+pub use throttle::{TapLoad, TapThrottle};
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -25,82 +26,81 @@ use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
 use crate::model::Model;
 use crate::packet::{Direction, Packet};
-use crate::skip::Skipped;
-use filter::Wanted;
-use ring::{Raw, Ring};
+use crate::skip::SkipCounts;
+use filter::FilterSpec;
+use ring::{PacketRing, RawPacket};
 
-/// What a tap takes.
+/// Configuration of a tap.
 #[derive(Debug, Clone)]
 pub struct TapOptions {
     /// The interface; all of the namespace when `None`.
     pub interface: Option<String>,
     /// Ports of either end, at most 32; all of TCP when empty.
     pub ports: Vec<u16>,
-    /// Bytes kept of each packet from its network header on.
+    /// Bytes kept of each packet, from its network header on.
     pub snap_bytes: u32,
-    /// Memory of the ring.
+    /// Size of the ring.
     pub ring_bytes: usize,
 }
 
-/// One packet as it passed.
+/// One captured packet.
 #[derive(Debug, Clone, Copy)]
-pub struct Frame<'a> {
+pub struct TapFrame<'a> {
     /// Nanoseconds since 1970, UTC.
     pub ts_ns: i64,
     /// The interface's index.
     pub interface: u32,
     /// Whether this host received or sent it.
     pub direction: Direction,
-    /// From the IP header on: at most the snap length.
+    /// Bytes from the IP header on: at most the snap length.
     pub bytes: &'a [u8],
-    /// How many there were.
+    /// Length on the wire.
     pub wire_length: u32,
 }
 
 /// A tap on an interface.
 pub struct Tap {
-    ring: Ring,
+    ring: PacketRing,
     options: TapOptions,
     seed: u64,
     share: u32,
 }
 
-/// What the kernel counted since it was last asked.
+/// Kernel counters since the last call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TapCounts {
-    /// Packets that were wanted, those lost included.
+    /// Packets that passed the filter, lost ones included.
     pub packets: u64,
-    /// Of these, lost because the ring was full.
+    /// Packets lost because the ring was full.
     pub drops: u64,
-    /// How often the ring was full.
+    /// Times the ring was full.
     pub freezes: u64,
 }
 
-/// All connections, as a share: [`Tap::keep`].
+/// The share of all connections: see [`Tap::keep`].
 pub const ALL_CONNECTIONS: u32 = filter::ALL;
-/// Ports that one tap can tell.
+/// Maximum ports of one tap.
 pub const TAP_PORTS_MAX: usize = filter::PORTS_MAX;
 
 impl Tap {
-    /// Begins to take packets.
+    /// Starts capturing.
     ///
     /// # Errors
-    /// When there is no such interface, or the right to see packets is missing.
+    /// When there is no such interface, or the permission to capture is missing.
     pub fn open(options: TapOptions) -> Result<Self, WireError> {
         let name = options.interface.as_deref();
         if options.ports.len() > TAP_PORTS_MAX {
             return Err(WireError::new(
-                format!("cannot watch {} ports with one tap", options.ports.len()),
-                format!("{TAP_PORTS_MAX} ports are the most; without any, all of TCP is watched"),
+                format!("cannot capture {} ports with one tap", options.ports.len()),
+                format!("the maximum is {TAP_PORTS_MAX}; without ports, all TCP is captured"),
             ));
         }
-        let failed = |error: io::Error| refused(name, &error);
-        let ring = Ring::open(options.ring_bytes).map_err(failed)?;
+        let ring = PacketRing::open(options.ring_bytes).map_err(|error| refused(name, &error))?;
         let index = match name {
             Some(name) => ring.index(name).map_err(|_| no_interface(name))?,
             None => 0,
         };
-        // Unknown to those who choose ports.
+        // An attacker who chooses ports must not know the seed.
         let seed = RandomState::new().hash_one(0);
         let mut tap = Self { ring, options, seed, share: ALL_CONNECTIONS };
         tap.set_filter()?;
@@ -108,10 +108,10 @@ impl Tap {
         Ok(tap)
     }
 
-    /// From now on only so many of 65,536 connections are seen, each of them whole.
+    /// Samples this many of 65,536 connections from now on, each of them whole.
     ///
     /// # Errors
-    /// When the kernel does not take the filter.
+    /// When the kernel rejects the filter.
     pub fn keep(&mut self, share: u32) -> Result<(), WireError> {
         self.share = share.clamp(1, ALL_CONNECTIONS);
         self.set_filter()
@@ -119,35 +119,35 @@ impl Tap {
 
     fn set_filter(&mut self) -> Result<(), WireError> {
         let Self { ring, options, seed, share } = self;
-        let wanted = Wanted {
+        let wanted = FilterSpec {
             ports: &options.ports,
             snap_bytes: options.snap_bytes.max(1),
             share: *share,
             seed: *seed,
         };
         ring.set_filter(&filter::program(&wanted))
-            .map_err(|error| WireError::new(format!("cannot set a filter of packets: {error}"), ""))
+            .map_err(|error| WireError::new(format!("cannot set the packet filter: {error}"), ""))
     }
 
-    /// Waits for packets, `timeout` at most, and hands what is there to `each`; how many there were.
+    /// Waits up to `timeout` for packets, passes them to `each` and returns their count.
     ///
     /// # Errors
     /// When the interface is gone or down.
     pub fn step(
         &mut self,
         timeout: Duration,
-        each: &mut impl FnMut(&Frame<'_>),
+        each: &mut impl FnMut(&TapFrame<'_>),
     ) -> Result<u64, WireError> {
         let name = self.options.interface.as_deref();
         self.ring.wait(timeout).map_err(|error| refused(name, &error))?;
         let mut count = 0;
-        let mut take = |raw: &Raw<'_>| {
+        let mut take = |raw: &RawPacket<'_>| {
             count += 1;
             if let Some(frame) = frame(raw) {
                 each(&frame);
             }
         };
-        // More than a round of the ring would keep the caller from its other work.
+        // Processing more than a round of the ring would starve the caller's other work.
         for _ in 0..BLOCKS_AT_ONCE {
             if !self.ring.next_block(&mut take) {
                 break;
@@ -156,7 +156,7 @@ impl Tap {
         Ok(count)
     }
 
-    /// Waits for packets, `timeout` at most, and hands the TCP segments among them to the model; what is none is counted
+    /// Waits up to `timeout` for packets and passes their TCP segments to the model; counts others
     /// in `skipped`.
     ///
     /// # Errors
@@ -165,21 +165,20 @@ impl Tap {
         &mut self,
         timeout: Duration,
         decoder: &mut Decoder,
-        skipped: &mut Skipped,
+        skipped: &mut SkipCounts,
         model: &mut Model,
     ) -> Result<u64, WireError> {
         self.step(timeout, &mut |frame| frame.feed(decoder, skipped, model))
     }
 
-    /// What the kernel counted since the last call.
+    /// Kernel counters since the last call.
     ///
     /// # Errors
-    /// When it does not say.
+    /// When they cannot be read.
     pub fn counts(&self) -> Result<TapCounts, WireError> {
-        let failed = |error: io::Error| {
-            WireError::new(format!("cannot read what the tap lost: {error}"), "")
-        };
-        let found = self.ring.statistics().map_err(failed)?;
+        let found = self.ring.statistics().map_err(|error| {
+            WireError::new(format!("cannot read the tap's drop counters: {error}"), "")
+        })?;
         Ok(TapCounts {
             packets: found.packets.into(),
             drops: found.drops.into(),
@@ -188,12 +187,12 @@ impl Tap {
     }
 }
 
-/// Blocks handed over before the caller has a say again: 8 MiB.
+/// Blocks processed before control returns to the caller: 8 MiB.
 const BLOCKS_AT_ONCE: usize = 8;
 
-impl Frame<'_> {
-    /// Hands the TCP segment in it to the model; what is none is counted in `skipped`.
-    fn feed(&self, decoder: &mut Decoder, skipped: &mut Skipped, model: &mut Model) {
+impl TapFrame<'_> {
+    /// Passes its TCP segment to the model, or counts it in `skipped`.
+    fn feed(&self, decoder: &mut Decoder, skipped: &mut SkipCounts, model: &mut Model) {
         let record = Record {
             ts_ns: self.ts_ns,
             link: LinkType::Raw,
@@ -201,19 +200,21 @@ impl Frame<'_> {
             wire_length: self.wire_length,
             bytes: self.bytes,
         };
-        let mut sink = |packet: &Packet<'_>| model.packet(packet);
-        let decoded = decoder.decode_on_its_way(&record, self.direction, skipped, &mut sink);
+        let decoded = decoder.decode_directed(&record, self.direction, skipped, &mut |packet| {
+            model.packet(packet);
+        });
         if let Err(Some(reason)) = decoded {
             skipped.add(reason);
         }
     }
 }
 
-/// A packet from its IP header on: an inner VLAN tag stands before it when the packet came in.
-fn frame<'a>(raw: &Raw<'a>) -> Option<Frame<'a>> {
+/// Converts a packet to one that begins at its IP header: an incoming packet has an inner VLAN tag
+/// before it.
+fn frame<'a>(raw: &RawPacket<'a>) -> Option<TapFrame<'a>> {
     let is_tagged = matches!(raw.protocol, 0x8100 | 0x88a8) && raw.direction == Direction::In;
     let before = if is_tagged { 4 } else { 0 };
-    Some(Frame {
+    Some(TapFrame {
         ts_ns: raw.ts_ns,
         interface: raw.interface,
         direction: raw.direction,
@@ -224,19 +225,17 @@ fn frame<'a>(raw: &Raw<'a>) -> Option<Frame<'a>> {
 
 fn refused(interface: Option<&str>, error: &io::Error) -> WireError {
     let what = match interface {
-        Some(name) => format!("cannot take packets of `{name}`: {error}"),
-        None => format!("cannot take packets: {error}"),
+        Some(name) => format!("cannot capture on `{name}`: {error}"),
+        None => format!("cannot capture: {error}"),
     };
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "packets are seen with CAP_NET_RAW only: `setcap cap_net_raw+ep $(command -v weir)`, \
-             `AmbientCapabilities=CAP_NET_RAW` in the unit of systemd, or root"
+            "capturing needs CAP_NET_RAW: `setcap cap_net_raw+ep $(command -v weir)`, \
+             `AmbientCapabilities=CAP_NET_RAW` in the systemd unit, or root"
         }
         Some(libc::ENETDOWN) => "the interface is down: `ip link set NAME up`",
-        Some(libc::ENOMEM | libc::ENOBUFS) => "there is no memory for the ring; take a smaller one",
-        Some(libc::EAFNOSUPPORT) => {
-            "this kernel, or what confines weir here, has no packet sockets"
-        }
+        Some(libc::ENOMEM | libc::ENOBUFS) => "not enough memory for the ring; reduce its size",
+        Some(libc::EAFNOSUPPORT) => "packet sockets are unavailable in this kernel or sandbox",
         _ => "",
     };
     WireError::new(what, hint)
@@ -247,8 +246,8 @@ fn no_interface(name: &str) -> WireError {
     let names: Vec<&str> =
         table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).take(20).collect();
     WireError::new(
-        format!("cannot take packets of `{name}`: there is no such interface"),
-        format!("interfaces here: {}; `any` is all of them", names.join(", ")),
+        format!("cannot capture on `{name}`: there is no such interface"),
+        format!("interfaces: {}; `any` captures on all", names.join(", ")),
     )
 }
 
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     fn a_tag_before_the_header_is_taken_off() {
         let bytes = [0, 7, 8, 0, 0x45, 0];
-        let raw = Raw {
+        let raw = RawPacket {
             ts_ns: 1,
             interface: 2,
             protocol: 0x8100,
@@ -278,7 +277,7 @@ mod tests {
         };
         let found = frame(&raw).expect("it is long enough");
         assert_eq!((found.bytes, found.wire_length), (&bytes[4..], 60));
-        let going = Raw { direction: Direction::Out, bytes: &bytes[4..], ..raw };
+        let going = RawPacket { direction: Direction::Out, bytes: &bytes[4..], ..raw };
         assert_eq!(frame(&going).expect("nothing is taken off").wire_length, 64);
     }
 }

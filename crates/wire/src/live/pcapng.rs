@@ -1,30 +1,29 @@
-//! Writes what a tap sees as pcapng, which tcpdump, tshark and `weir wire` read.
+//! Writes a tap's packets as pcapng, readable by tcpdump, tshark and `weir wire`.
 //!
-//! Layout: draft-ietf-opsawg-pcapng. Packets begin at their IP header (link type 101, raw IP), since that is where all
-//! links are alike; each interface is described by name when its first packet comes. Times are nanoseconds. What the tap
-//! lost stands in the statistics at the end.
+//! Layout: draft-ietf-opsawg-pcapng. Packets begin at their IP header (link type 101, raw IP),
+//! which is common to all links; each interface is described by name at its first packet. Times are
+//! nanoseconds. The tap's losses are in the statistics at the end.
 
 use std::io::{self, Write};
 
-use super::Frame;
+use super::{TapCounts, TapFrame};
 use crate::packet::Direction;
 
-/// What of a packet is written.
+/// How much of a packet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
-    /// The headers of IP and TCP, nothing of what is said.
+pub enum FrameTruncation {
+    /// The IP and TCP headers, without payload.
     Headers,
-    /// As much as was captured.
+    /// Everything captured.
     Nothing,
 }
 
-/// Writes blocks until a limit is reached.
+/// Writes blocks up to a size limit.
 pub struct PcapngWriter<W: Write> {
     out: W,
-    cut: Cut,
-    /// Bytes that may still be written.
+    cut: FrameTruncation,
     left: u64,
-    /// Index of each interface that has been described, in the order of the file.
+    /// Indexes of described interfaces, in file order.
     interfaces: Vec<u32>,
     packets: u64,
     block: Vec<u8>,
@@ -35,7 +34,7 @@ const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 const RAW_IP: u16 = 101;
-/// Packets of more interfaces than this are not written.
+/// Packets of further interfaces are not written.
 const INTERFACES_MAX: usize = 256;
 
 impl<W: Write> PcapngWriter<W> {
@@ -43,7 +42,7 @@ impl<W: Write> PcapngWriter<W> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn new(out: W, cut: Cut, bytes_max: u64) -> io::Result<Self> {
+    pub fn new(out: W, cut: FrameTruncation, bytes_max: u64) -> io::Result<Self> {
         let (interfaces, block) = (Vec::new(), Vec::new());
         let mut writer = Self { out, cut, left: bytes_max, interfaces, packets: 0, block };
         writer.put(&0x1a2b_3c4d_u32.to_le_bytes());
@@ -55,15 +54,19 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
-    /// Writes one packet; `name` finds the name of an interface. False when the file is as large as it may become.
+    /// Writes one packet; `name` returns an interface's name. False once the file is full.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn frame(&mut self, frame: &Frame<'_>, name: impl Fn(u32) -> String) -> io::Result<bool> {
+    pub fn frame(
+        &mut self,
+        frame: &TapFrame<'_>,
+        name: impl Fn(u32) -> String,
+    ) -> io::Result<bool> {
         let Some(interface) = self.interface(frame.interface, name)? else { return Ok(true) };
         let kept = match self.cut {
-            Cut::Headers => header_length(frame.bytes),
-            Cut::Nothing => frame.bytes.len(),
+            FrameTruncation::Headers => header_length(frame.bytes),
+            FrameTruncation::Nothing => frame.bytes.len(),
         };
         let bytes = &frame.bytes[..kept];
         if self.left < bytes.len() as u64 + RESERVE_BYTES {
@@ -89,18 +92,18 @@ impl<W: Write> PcapngWriter<W> {
         Ok(true)
     }
 
-    /// Writes what the tap took and lost, and everything that waits; how many packets there are.
+    /// Writes the tap's counters, flushes, and returns the number of packets.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(mut self, ts_ns: i64, received: u64, dropped: u64) -> io::Result<u64> {
+    pub fn finish(mut self, ts_ns: i64, counts: &TapCounts) -> io::Result<u64> {
         // A socket counts for all its interfaces together.
         if !self.interfaces.is_empty() {
             self.put(&0_u32.to_le_bytes());
             self.put(&high(ts_ns.cast_unsigned()).to_le_bytes());
             self.put(&low(ts_ns.cast_unsigned()).to_le_bytes());
-            self.option(4, &received.to_le_bytes());
-            self.option(5, &dropped.to_le_bytes());
+            self.option(4, &counts.packets.to_le_bytes());
+            self.option(5, &counts.drops.to_le_bytes());
             self.put(&[0; 4]);
             self.finish_block(STATISTICS)?;
         }
@@ -108,7 +111,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(self.packets)
     }
 
-    /// The number of an interface in the file; described when it is new.
+    /// Number of an interface in the file, described when new.
     fn interface(&mut self, index: u32, name: impl Fn(u32) -> String) -> io::Result<Option<u32>> {
         let known = self.interfaces.iter().position(|known| *known == index);
         if let Some(known) = known {
@@ -156,9 +159,9 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// The longest packet that a tap hands over.
+/// Maximum length of a tap's packet.
 const SNAP_BYTES: u32 = 262_144;
-/// Room for a packet's own head and for the statistics at the end.
+/// Space for a packet's block header and the final statistics.
 const RESERVE_BYTES: u64 = 256;
 
 fn high(ticks: u64) -> u32 {
@@ -169,7 +172,7 @@ fn low(ticks: u64) -> u32 {
     u32::try_from(ticks & 0xffff_ffff).expect("32 bits")
 }
 
-/// Bytes of the headers of IP and TCP at the begin of a packet.
+/// Length of the IP and TCP headers.
 fn header_length(bytes: &[u8]) -> usize {
     let ip = match bytes.first().map(|first| first >> 4) {
         Some(4) => usize::from(bytes[0] & 15) * 4,
@@ -182,9 +185,9 @@ fn header_length(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::{Capture, Input};
+    use crate::capture::{Capture, CaptureInput};
 
-    /// IPv4 and TCP with `payload`.
+    /// An IPv4 TCP packet with `payload`.
     fn packet(payload: &[u8]) -> Vec<u8> {
         let length = u16::try_from(40 + payload.len()).unwrap().to_be_bytes();
         let mut bytes = vec![0x45, 0, length[0], length[1], 0, 1, 0x40, 0, 64, 6, 0, 0];
@@ -194,12 +197,12 @@ mod tests {
         bytes
     }
 
-    fn written(cut: Cut, bytes_max: u64, count: i64) -> (Vec<u8>, u64) {
+    fn written(cut: FrameTruncation, bytes_max: u64, count: i64) -> (Vec<u8>, u64) {
         let mut out = Vec::new();
         let mut writer = PcapngWriter::new(&mut out, cut, bytes_max).unwrap();
         let bytes = packet(b"GET /secret HTTP/1.1\r\n\r\n");
         for number in 0..count {
-            let frame = Frame {
+            let frame = TapFrame {
                 ts_ns: 1_700_000_000_000_000_000 + number,
                 interface: 7,
                 direction: Direction::In,
@@ -210,12 +213,14 @@ mod tests {
                 break;
             }
         }
-        let packets = writer.finish(1_700_000_000_000_000_000, 9, 3).unwrap();
+        let packets = writer
+            .finish(1_700_000_000_000_000_000, &TapCounts { packets: 9, drops: 3, freezes: 0 })
+            .unwrap();
         (out, packets)
     }
 
     fn read(bytes: Vec<u8>) -> (Vec<(i64, u32, usize)>, Option<u64>) {
-        let input = Input::from_stream("test", Box::new(io::Cursor::new(bytes))).unwrap();
+        let input = CaptureInput::from_stream("test", Box::new(io::Cursor::new(bytes))).unwrap();
         let mut capture = Capture::new(input).unwrap();
         let mut found = Vec::new();
         let mut each = |packet: &crate::packet::Packet<'_>| {
@@ -228,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again_and_says_what_was_lost() {
-        let (bytes, packets) = written(Cut::Nothing, 1 << 20, 2);
+        let (bytes, packets) = written(FrameTruncation::Nothing, 1 << 20, 2);
         assert_eq!(packets, 2);
         assert!(memchr::memmem::find(&bytes, b"secret").is_some());
         let (found, drops) = read(bytes);
@@ -239,14 +244,14 @@ mod tests {
 
     #[test]
     fn headers_alone_hold_nothing_of_what_was_said_but_its_length() {
-        let (bytes, _) = written(Cut::Headers, 1 << 20, 1);
+        let (bytes, _) = written(FrameTruncation::Headers, 1 << 20, 1);
         assert!(memchr::memmem::find(&bytes, b"GET").is_none());
         assert_eq!(read(bytes).0, [(1_700_000_000_000_000_000, 24, 0)]);
     }
 
     #[test]
     fn a_file_stays_below_its_limit_and_is_whole() {
-        let (bytes, packets) = written(Cut::Nothing, 2_000, 1_000);
+        let (bytes, packets) = written(FrameTruncation::Nothing, 2_000, 1_000);
         assert!(bytes.len() <= 2_000 && packets > 5, "{packets} in {} bytes", bytes.len());
         assert_eq!(read(bytes).0.len() as u64, packets);
     }

@@ -1,29 +1,30 @@
-//! Rows of a tap that goes on: as those of a capture, with the share of connections that they stand for.
+//! Rows of a live tap: those of a capture, with the sampling ratio.
 //!
-//! Numbers of requests and connections begin at the tap's start in microseconds since 1970, so that they do not come
-//! again when it is started anew. Above the limit of rows, connections are left out whole, by a hash of their number.
+//! Numbers of requests and connections start at the tap's start time in microseconds since 1970, so
+//! that they are not reused after a restart. Above the row limit, whole connections are dropped, by
+//! a hash of their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use weir_tables::{Batch, Micros, RequestRows, Rows, TcpConnRows, WireRequestRows, WireSliceRows};
 
-use super::{ALL_CONNECTIONS, Lost};
-use crate::judge::{RipeSlice, Verdict};
-use crate::model::{ConnectionSeen, RequestSeen, Sink};
-use crate::rows::{Origin, connection, detail, request, slice_row};
+use super::{ALL_CONNECTIONS, LossCounts, TapThrottle};
+use crate::judge::{CompletedSlice, DelayVerdict};
+use crate::model::{ObservedConnection, ObservedRequest, RowSink};
+use crate::rows::{RowOrigin, connection, detail, request, slice_row};
 
-/// What the sink is told while it works; and how many rows it made.
+/// Sampling state shared with the sink, and its row count.
 #[derive(Debug)]
-pub struct Shares {
-    /// Of 65,536 connections how many pass the tap, and how many of those have rows.
+pub struct SamplingShares {
+    /// Connections that pass the tap, of 65,536; `rows` is the share of those with rows.
     connections: AtomicU32,
     rows: AtomicU32,
     now: AtomicI64,
     made: AtomicU32,
 }
 
-impl Default for Shares {
+impl Default for SamplingShares {
     fn default() -> Self {
         Self {
             connections: AtomicU32::new(ALL_CONNECTIONS),
@@ -34,14 +35,14 @@ impl Default for Shares {
     }
 }
 
-impl Shares {
-    /// From now on so many of 65,536 connections are seen, and so many of those have rows.
-    pub fn set(&self, connections: u32, rows: u32) {
-        self.connections.store(connections, Ordering::Relaxed);
-        self.rows.store(rows, Ordering::Relaxed);
+impl SamplingShares {
+    /// Takes over the shares that the throttle has decided on.
+    pub fn set(&self, throttle: &TapThrottle) {
+        self.connections.store(throttle.connections(), Ordering::Relaxed);
+        self.rows.store(throttle.rows(), Ordering::Relaxed);
     }
 
-    /// The time that rows carry as that of their reading.
+    /// Sets the observation time of further rows.
     pub fn set_now(&self, now: Micros) {
         self.now.store(now.0, Ordering::Relaxed);
     }
@@ -52,16 +53,16 @@ impl Shares {
     }
 
     fn ratio(&self) -> f64 {
-        let share = |share: &AtomicU32| f64::from(share.load(Ordering::Relaxed));
-        share(&self.connections) / f64::from(ALL_CONNECTIONS) * share(&self.rows)
-            / f64::from(ALL_CONNECTIONS)
+        let [connections, rows] =
+            [&self.connections, &self.rows].map(|share| f64::from(share.load(Ordering::Relaxed)));
+        connections / f64::from(ALL_CONNECTIONS) * rows / f64::from(ALL_CONNECTIONS)
     }
 }
 
-/// A sink for a tap.
+/// Row sink of a tap.
 pub struct LiveSink<F: FnMut(Vec<Batch>) + Send> {
-    origin: Origin,
-    shares: Arc<Shares>,
+    origin: RowOrigin,
+    shares: Arc<SamplingShares>,
     base: i64,
     requests: RequestRows,
     details: WireRequestRows,
@@ -69,12 +70,12 @@ pub struct LiveSink<F: FnMut(Vec<Batch>) + Send> {
     take: F,
 }
 
-/// Rows of one table that wait at most; normally they are fetched every second.
+/// Buffered rows of one table; normally they are flushed every second.
 const ROWS_MAX: usize = 16_384;
 
 impl<F: FnMut(Vec<Batch>) + Send> LiveSink<F> {
-    /// A sink that gives its batches to `take` when it is flushed.
-    pub fn new(origin: Origin, shares: Arc<Shares>, take: F) -> Self {
+    /// Creates a sink that passes its batches to `take` when flushed.
+    pub fn new(origin: RowOrigin, shares: Arc<SamplingShares>, take: F) -> Self {
         let base = origin.observed.0;
         let (requests, details) = (RequestRows::default(), WireRequestRows::default());
         Self { origin, shares, base, requests, details, connections: TcpConnRows::default(), take }
@@ -86,23 +87,22 @@ impl<F: FnMut(Vec<Batch>) + Send> LiveSink<F> {
     }
 }
 
-impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
-    fn request(&mut self, seen: &RequestSeen<'_>) {
+impl<F: FnMut(Vec<Batch>) + Send> RowSink for LiveSink<F> {
+    fn request(&mut self, seen: &ObservedRequest<'_>) {
         if !self.is_kept(seen.connection) {
             return;
         }
-        let Origin { host, source, .. } = &self.origin;
         let ratio = self.shares.ratio();
         let observed = Micros(self.shares.now.load(Ordering::Relaxed));
         let client = seen.client.ip().to_string();
-        let mut row = request(seen, host, source, observed);
+        let mut row = request(seen, &self.origin, observed);
         row.client_address = Some(&client);
-        // What visitors type is in queries, and nobody chose to log these.
+        // Queries contain user input that was not meant to be logged.
         row.url_query = None;
         row.source_offset = row.source_offset.map(|number| self.base + number);
         row.sampled_ratio = (ratio < 1.0).then_some(ratio);
         self.requests.push(&row);
-        let mut row = detail(seen, host, source);
+        let mut row = detail(seen, &self.origin);
         row.source_offset += self.base;
         row.connection_number += self.base;
         row.parent_source_offset = row.parent_source_offset.map(|number| self.base + number);
@@ -114,13 +114,12 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
         }
     }
 
-    fn connection(&mut self, seen: &ConnectionSeen) {
+    fn connection(&mut self, seen: &ObservedConnection) {
         if !self.is_kept(seen.number) {
             return;
         }
-        let Origin { host, source, .. } = &self.origin;
         let (client, server) = (seen.client.ip().to_string(), seen.server.ip().to_string());
-        let mut row = connection(seen, host, source);
+        let mut row = connection(seen, &self.origin);
         (row.client_address, row.server_address) = (&client, &server);
         row.connection_number += self.base;
         row.sampled_ratio = self.shares.ratio();
@@ -141,34 +140,34 @@ impl<F: FnMut(Vec<Batch>) + Send> Sink for LiveSink<F> {
     }
 }
 
-/// What is left goes when the model does.
+/// Flushes when the model ends.
 impl<F: FnMut(Vec<Batch>) + Send> Drop for LiveSink<F> {
     fn drop(&mut self) {
         self.flush();
     }
 }
 
-/// Rows of finished slices; `of` says for each stretch `[from, to)` what was lost and which share was seen.
+/// Rows of completed slices; `of` returns the losses and the sampling ratio of an interval `[from,
+/// to)`.
 pub fn live_slices(
-    slices: &[RipeSlice],
+    slices: &[CompletedSlice],
     width_ns: i64,
-    origin: &Origin,
-    of: impl Fn(i64, i64) -> (Lost, f64),
+    origin: &RowOrigin,
+    of: impl Fn(i64, i64) -> (LossCounts, f64),
 ) -> Batch {
     let mut rows = WireSliceRows::default();
-    for RipeSlice { port, is_upstream, slice } in slices {
+    for CompletedSlice { port, is_upstream, slice } in slices {
         let (lost, ratio) = of(slice.start_ns, slice.start_ns + width_ns);
-        let count = |value: u64| i64::try_from(value).ok();
         let mut row = slice_row(slice, width_ns, origin);
         row.tier = if *is_upstream { "wire_upstream" } else { "wire_edge" };
         row.server_port = i64::from(*port);
         row.sampled_ratio = ratio;
-        row.tap_drops = count(lost.tap_drops);
-        row.ring_freezes = count(lost.ring_freezes);
-        row.softnet_drops = count(lost.softnet_drops);
+        row.tap_drops = i64::try_from(lost.tap_drops).ok();
+        row.ring_freezes = i64::try_from(lost.ring_freezes).ok();
+        row.softnet_drops = i64::try_from(lost.softnet_drops).ok();
         row.is_lossy |= lost.is_any();
         if row.is_lossy {
-            row.verdict = row.verdict.map(|_| Verdict::Unknown.as_str());
+            row.verdict = row.verdict.map(|_| DelayVerdict::Unknown.as_str());
         }
         rows.push(&row);
     }

@@ -1,14 +1,14 @@
-//! A packet on its way to another thread, without its payload: one cache line, since fetching one from another processor
-//! costs as much as a good part of the work on it.
+//! A packet passed to another thread, without its payload: one cache line, since fetching a line
+//! from another core costs a good part of the work on a packet.
 //!
-//! What few packets have, or those of IPv6, stands beside it in a list.
+//! Fields of few packets, and those of IPv6, are in a list beside it ([`RareFields`]).
 
-use super::gate::Pass;
+use super::admission::PacketHints;
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
-/// A packet and what the gate knows of it.
+/// A packet with its admission context.
 #[repr(align(64))]
-pub(crate) struct Entry {
+pub(crate) struct PacketEntry {
     ts_ns: i64,
     /// IPv4 only.
     addresses: [u32; 2],
@@ -18,23 +18,22 @@ pub(crate) struct Entry {
     timestamps: [u32; 2],
     payload_length: u32,
     captured: u32,
-    /// Where its payload is: which of the group's buffers, and at which byte.
+    /// Offset of the payload in `buffer`, an index into the group's buffers.
     pub(crate) offset: u32,
     pub(crate) buffer: u16,
     interface: u16,
     ip_id: u16,
     window: u16,
     bits: u16,
-    /// Its place in the block.
     at: u16,
-    /// The place of its [`Rare`] in the list, plus one; 0 for none.
+    /// Index of its [`RareFields`] plus one; 0 for none.
     rare: u16,
     flags: u8,
     shard: u8,
 }
 
-/// What does not fit, or is seldom there.
-pub(crate) struct Rare {
+/// Fields that do not fit or are rarely set.
+pub(crate) struct RareFields {
     addresses: [u128; 2],
     dsack: [u32; 2],
     interface: u32,
@@ -43,13 +42,12 @@ pub(crate) struct Rare {
     sack_blocks: u8,
 }
 
-/// Where a packet is, and what packets of its block have in common.
+/// Position of a packet, with what all packets of its block share.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot {
-    /// Its place in the block.
+pub(crate) struct PacketPosition {
     pub(crate) at: u32,
     pub(crate) shard: u8,
-    /// The slice of the block's first packet.
+    /// Slice of the block's first packet.
     pub(crate) slice: u32,
 }
 
@@ -65,27 +63,36 @@ const IS_IN: u16 = 256;
 const IS_OUT: u16 = 512;
 const IS_MUTE: u16 = 1024;
 
-/// The upper bits of an IPv4 address that is mapped into IPv6.
+/// Upper bits of an IPv4-mapped IPv6 address.
 const MAPPED: u128 = 0xffff_0000_0000;
 
-impl Entry {
+#[inline]
+fn bit_if(is_set: bool, bit: u16) -> u16 {
+    if is_set { bit } else { 0 }
+}
+
+impl PacketEntry {
     #[inline]
-    pub(crate) fn new(packet: &Packet<'_>, pass: Pass, spot: Spot, rares: &mut Vec<Rare>) -> Self {
-        let bit = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
+    pub(crate) fn new(
+        packet: &Packet<'_>,
+        hints: PacketHints,
+        spot: PacketPosition,
+        rares: &mut Vec<RareFields>,
+    ) -> Self {
         let Timestamps { value, echo } =
             packet.timestamps.unwrap_or(Timestamps { value: 0, echo: 0 });
         let addresses = [packet.from.address, packet.to.address];
         let mapped = addresses.map(|address| u32::try_from(address ^ MAPPED));
         let (addresses, interface, rare) = match (mapped, u16::try_from(packet.interface)) {
             ([Ok(from), Ok(to)], Ok(interface))
-                if pass.slice == spot.slice
+                if hints.slice == spot.slice
                     && packet.sack_blocks == 0
                     && packet.dsack.is_none()
                     && packet.window_scale.is_none() =>
             {
                 ([from, to], interface, 0)
             }
-            _ => ([0; 2], 0, Rare::push(packet, pass, rares)),
+            _ => ([0; 2], 0, RareFields::push(packet, hints, rares)),
         };
         Self {
             ts_ns: packet.ts_ns,
@@ -101,17 +108,17 @@ impl Entry {
             interface,
             ip_id: packet.ip_id.unwrap_or(0),
             window: packet.window,
-            bits: bit(packet.timestamps.is_some(), HAS_TIMESTAMPS)
-                | bit(packet.dsack.is_some(), HAS_DSACK)
-                | bit(packet.ip_id.is_some(), HAS_ID)
-                | bit(packet.window_scale.is_some(), HAS_SCALE)
-                | bit(packet.is_sequence_known, HAS_SEQUENCE)
-                | bit(pass.is_from_server, IS_FROM_SERVER)
-                | bit(pass.is_readable[0], SENDER_READABLE)
-                | bit(pass.is_readable[1], RECEIVER_READABLE)
-                | bit(pass.is_mute, IS_MUTE)
-                | bit(packet.direction == Direction::In, IS_IN)
-                | bit(packet.direction == Direction::Out, IS_OUT),
+            bits: bit_if(packet.timestamps.is_some(), HAS_TIMESTAMPS)
+                | bit_if(packet.dsack.is_some(), HAS_DSACK)
+                | bit_if(packet.ip_id.is_some(), HAS_ID)
+                | bit_if(packet.window_scale.is_some(), HAS_SCALE)
+                | bit_if(packet.is_sequence_known, HAS_SEQUENCE)
+                | bit_if(hints.is_from_server, IS_FROM_SERVER)
+                | bit_if(hints.is_readable[0], SENDER_READABLE)
+                | bit_if(hints.is_readable[1], RECEIVER_READABLE)
+                | bit_if(hints.is_mute, IS_MUTE)
+                | bit_if(packet.direction == Direction::In, IS_IN)
+                | bit_if(packet.direction == Direction::Out, IS_OUT),
             at: u16::try_from(spot.at).expect("blocks are smaller"),
             rare,
             flags: packet.flags.0,
@@ -119,7 +126,6 @@ impl Entry {
         }
     }
 
-    /// How many bytes of payload were captured.
     #[inline]
     pub(crate) fn captured(&self) -> usize {
         self.captured as usize
@@ -130,7 +136,6 @@ impl Entry {
         usize::from(self.shard)
     }
 
-    /// Its place in the block.
     #[inline]
     pub(crate) fn at(&self) -> u32 {
         u32::from(self.at)
@@ -140,13 +145,12 @@ impl Entry {
         self.bits & bit != 0
     }
 
-    fn rare<'a>(&self, rares: &'a [Rare]) -> Option<&'a Rare> {
+    fn rare<'a>(&self, rares: &'a [RareFields]) -> Option<&'a RareFields> {
         rares.get(usize::from(self.rare).checked_sub(1)?)
     }
 
-    /// Its sender and receiver.
     #[inline]
-    pub(crate) fn ends(&self, rares: &[Rare]) -> [Endpoint; 2] {
+    pub(crate) fn ends(&self, rares: &[RareFields]) -> [Endpoint; 2] {
         let addresses = match self.rare(rares) {
             Some(rare) => rare.addresses,
             None => self.addresses.map(|address| MAPPED | u128::from(address)),
@@ -155,7 +159,7 @@ impl Entry {
     }
 
     #[inline]
-    pub(crate) fn packet<'a>(&self, payload: &'a [u8], rares: &[Rare]) -> Packet<'a> {
+    pub(crate) fn packet<'a>(&self, payload: &'a [u8], rares: &[RareFields]) -> Packet<'a> {
         let ([from, to], [value, echo]) = (self.ends(rares), self.timestamps);
         let direction = match (self.has(IS_IN), self.has(IS_OUT)) {
             (true, _) => Direction::In,
@@ -191,10 +195,10 @@ impl Entry {
         packet
     }
 
-    /// What the gate said; `slice` is that of the block's first packet.
+    /// Restores the admission context; `slice` is that of the block's first packet.
     #[inline]
-    pub(crate) fn pass(&self, slice: u32, rares: &[Rare]) -> Pass {
-        Pass {
+    pub(crate) fn hints(&self, slice: u32, rares: &[RareFields]) -> PacketHints {
+        PacketHints {
             slice: self.rare(rares).map_or(slice, |rare| rare.slice),
             is_from_server: self.has(IS_FROM_SERVER),
             is_readable: [self.has(SENDER_READABLE), self.has(RECEIVER_READABLE)],
@@ -203,15 +207,15 @@ impl Entry {
     }
 }
 
-impl Rare {
-    /// Adds one; its place plus one.
-    fn push(packet: &Packet<'_>, pass: Pass, rares: &mut Vec<Rare>) -> u16 {
+impl RareFields {
+    /// Adds the rare fields and returns their index plus one.
+    fn push(packet: &Packet<'_>, hints: PacketHints, rares: &mut Vec<RareFields>) -> u16 {
         let SackBlock { left, right } = packet.dsack.unwrap_or(SackBlock { left: 0, right: 0 });
         rares.push(Self {
             addresses: [packet.from.address, packet.to.address],
             dsack: [left, right],
             interface: packet.interface,
-            slice: pass.slice,
+            slice: hints.slice,
             window_scale: packet.window_scale.unwrap_or(0),
             sack_blocks: packet.sack_blocks,
         });
@@ -221,10 +225,10 @@ impl Rare {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, MAPPED, Pass, Spot};
+    use super::{MAPPED, PacketEntry, PacketHints, PacketPosition};
     use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
-    /// Of either family.
+    /// An endpoint of either address family.
     fn end(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Endpoint> {
         let four: Option<u32> = u.arbitrary()?;
         let address = match four {
@@ -261,27 +265,27 @@ mod tests {
                 interface: u.arbitrary()?,
                 direction: *u.choose(&[Direction::Unknown, Direction::In, Direction::Out])?,
             };
-            let pass = Pass {
+            let hints = PacketHints {
                 slice: u.arbitrary()?,
                 is_from_server: u.arbitrary()?,
                 is_readable: u.arbitrary()?,
                 is_mute: u.arbitrary()?,
             };
-            let slice = if u.arbitrary()? { pass.slice } else { u.arbitrary()? };
+            let slice = if u.arbitrary()? { hints.slice } else { u.arbitrary()? };
             let mut rares = Vec::new();
-            let spot = Spot { at: 5, shard: 3, slice };
-            Entry::new(&packet, pass, spot, &mut rares);
-            let entry = Entry::new(&packet, pass, spot, &mut rares);
+            let spot = PacketPosition { at: 5, shard: 3, slice };
+            PacketEntry::new(&packet, hints, spot, &mut rares);
+            let entry = PacketEntry::new(&packet, hints, spot, &mut rares);
             assert_eq!((entry.captured(), entry.at(), entry.shard()), (payload.len(), 5, 3));
             assert_eq!(entry.ends(&rares), [packet.from, packet.to]);
             assert_eq!(entry.packet(&payload, &rares), packet);
-            assert_eq!(entry.pass(slice, &rares), pass);
+            assert_eq!(entry.hints(slice, &rares), hints);
             Ok(())
         });
     }
 
     #[test]
     fn an_entry_takes_one_cache_line() {
-        assert_eq!(size_of::<Entry>(), 64);
+        assert_eq!(size_of::<PacketEntry>(), 64);
     }
 }

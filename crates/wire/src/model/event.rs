@@ -1,78 +1,86 @@
-//! What a shard tells the ledger: the few things that need the order of the whole capture, packet by packet.
+//! Events that a shard sends to the sequencer: what depends on the packet order of the whole
+//! capture.
 
 use super::exchange::Exchange;
-use super::seen::{ConnectionSeen, End};
+use super::observed::{ObservedConnection, RequestEnd};
 use crate::flow::Protocol;
 use crate::packet::Endpoint;
 
-/// One thing that happened; slots are those of the shard.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event {
-    /// A connection was seen first.
-    Open { slot: u32 },
-    /// A port of the shard has the number `local` from now on.
-    Tier { local: u16, port: u16 },
-    /// Something listens at this address.
+pub(crate) enum ShardEvent {
+    Open {
+        slot: u32,
+    },
+    /// The shard uses the number `local` for a port from now on.
+    Tier {
+        local: u16,
+        port: u16,
+    },
+    /// A server listens at this address.
     Server(u128),
-    /// A request's first byte.
-    Begin { slot: u32, tier: u16, ts: i64 },
-    /// What the request asks for is known: the next of [`Out::asks`].
-    Ask,
-    /// The response is whole.
-    Answered { slot: u32, answered: [i64; 2], think_ns: i64 },
-    /// A request is over: the next of [`Out::dones`].
-    Done,
-    /// A connection is over: the next of [`Out::closed`].
+    Begin {
+        slot: u32,
+        tier: u16,
+        ts: i64,
+    },
+    /// The request line is known: take the next of [`EventBuffer::details`].
+    Details,
+    Answered {
+        slot: u32,
+        answered: [i64; 2],
+        think_ns: i64,
+    },
+    /// A request is complete: take the next of [`EventBuffer::completed`].
+    Completed,
+    /// A connection is closed: take the next of [`EventBuffer::closed`].
     Closed,
 }
 
-/// What a request asks for.
+/// The method, target and peers of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask {
+pub(crate) struct RequestDetails {
     pub(crate) slot: u32,
-    /// Path without query: where it stands in [`Out::text`], and its hash.
+    /// Path without query, as a range of [`EventBuffer::text`].
     pub(crate) path: (u32, u32),
     pub(crate) hash: u64,
-    /// Hashes of the id in its head and of what it asks for; 0 for none.
+    /// Hashes of the request id and of the target; 0 for none.
     pub(crate) keys: [u64; 2],
     pub(crate) client: u128,
     pub(crate) server: u128,
 }
 
-/// A request that is over.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CompletedRequest {
     pub(crate) slot: u32,
     pub(crate) connection: u32,
     pub(crate) exchange: Exchange,
-    /// Client and server; only when somebody wants rows.
+    /// Client and server; set only when rows are wanted.
     pub(crate) ends: Option<Box<[Endpoint; 2]>>,
     pub(crate) protocol: Protocol,
-    pub(crate) end: End,
+    pub(crate) end: RequestEnd,
     pub(crate) acknowledged: Option<i64>,
 }
 
-/// A connection that is over; its number is the ledger's to give.
+/// A closed connection; the sequencer assigns its number.
 #[derive(Debug)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedConnection {
     pub(crate) slot: u32,
-    pub(crate) seen: ConnectionSeen,
+    pub(crate) observed: ObservedConnection,
 }
 
-/// An event, the place of its packet in the block, and the slice of this.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct StampedEvent {
     pub(crate) at: u32,
     pub(crate) slice: u32,
-    pub(crate) event: Event,
+    pub(crate) event: ShardEvent,
 }
 
-/// Events of one shard in order, and what belongs to them.
+/// Events of one shard in order, with their payloads.
 #[derive(Debug, Default)]
-pub(crate) struct Out {
-    pub(crate) events: Vec<Told>,
-    pub(crate) asks: Vec<Ask>,
-    pub(crate) dones: Vec<Done>,
-    pub(crate) closed: Vec<Closed>,
+pub(crate) struct EventBuffer {
+    pub(crate) events: Vec<StampedEvent>,
+    pub(crate) details: Vec<RequestDetails>,
+    pub(crate) completed: Vec<CompletedRequest>,
+    pub(crate) closed: Vec<ClosedConnection>,
     pub(crate) text: Vec<u8>,
 }

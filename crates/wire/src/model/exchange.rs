@@ -1,20 +1,18 @@
-//! A request and its response while they are on the wire.
+//! A request and its response while on the wire.
 
 use crate::flow::NONE;
 
-/// What is known of a request; times are nanoseconds since 1970, 0 for not seen.
+/// State of one request; times are nanoseconds since 1970, 0 for not seen.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
-    /// First and last byte of the request.
     pub(crate) asked: [i64; 2],
-    /// First and last byte of the response.
     pub(crate) answered: [i64; 2],
     pub(crate) request_bytes: u64,
     pub(crate) response_bytes: u64,
-    /// Time in which the server waited for the client to take more.
+    /// Time the server waited for the client to open its window.
     pub(crate) client_wait_ns: i64,
-    pub(crate) text: Option<Box<Text>>,
-    /// Behind the response's last byte.
+    pub(crate) text: Option<Box<RequestText>>,
+    /// Sequence number after the response's last byte.
     pub(crate) end_seq: u32,
     pub(crate) next: u32,
     pub(crate) order: u32,
@@ -24,9 +22,9 @@ pub(crate) struct Exchange {
     pub(crate) response_retransmits: u16,
     pub(crate) spurious: u16,
     pub(crate) interim: u16,
-    /// A database's code of the error that it answered with; zeros for none.
+    /// Database error code; zeros for none.
     pub(crate) error: [u8; 12],
-    /// Messages of a request that takes several, one bit each.
+    /// Message kinds of a multi-message request, one bit each.
     pub(crate) parts: u8,
     pub(crate) is_sent: bool,
     pub(crate) is_head: bool,
@@ -34,23 +32,23 @@ pub(crate) struct Exchange {
     pub(crate) is_cut: bool,
 }
 
-/// What the request line and the head say; kept only when somebody wants rows.
+/// Text of the request line and headers; kept only when rows are wanted.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Text {
+pub(crate) struct RequestText {
     pub(crate) method: String,
     pub(crate) host: String,
     pub(crate) target: String,
     pub(crate) request_id: String,
 }
 
-/// Exchanges in flight, used again and again.
+/// Exchanges in flight; slots are reused.
 #[derive(Default)]
-pub(crate) struct Pool {
+pub(crate) struct ExchangePool {
     items: Vec<Exchange>,
     free: Vec<u32>,
 }
 
-impl Pool {
+impl ExchangePool {
     pub(crate) fn take(&mut self) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.items.push(Exchange::default());
@@ -60,15 +58,14 @@ impl Pool {
         slot
     }
 
-    /// Takes out one that is over; its slot is used again.
+    /// Removes a completed exchange; its slot is reused.
     pub(crate) fn give_back(&mut self, slot: u32) -> Exchange {
         self.free.push(slot);
         std::mem::take(&mut self.items[slot as usize])
     }
 
-    /// All that are under way.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Exchange> {
-        // What is not used has never been asked.
+        // A free slot has no request time.
         self.items.iter().filter(|item| item.asked[0] != 0)
     }
 

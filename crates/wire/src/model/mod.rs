@@ -1,72 +1,83 @@
-//! The model: packets in time order go in; requests, connections, slices and verdicts come out.
+//! The model: takes packets in time order and produces requests, connections, slices and verdicts.
 //!
 //! ```text
-//!  Packet ─► gate ─┬─► shard 0  ─ events ─┐
-//!    slices, who   ├─► shard 1  ─────────►├─► ledger ─► rows, report
-//!    is a server   └─► … by connection ──►┘    numbers, pairs, rhythm
+//!  Packet ─► admission ─┬─► shard 0  ─ events ─┐
+//!    slices, which      ├─► shard 1  ─────────►├─► sequencer ─► rows, report
+//!    end serves         └─► … by connection ──►┘    numbers, pairs, arrivals
 //! ```
-//! A shard has the connections of one hash: `track` follows TCP, `talk` follows requests. The ledger takes their events
-//! in the order of packets. Both are the same with one thread and with several (`crew`), and so is the answer, byte for
-//! byte. Memory is bounded: by live connections, by slices, by URL templates; each limit says what happens behind it.
+//! A shard holds the connections of one hash value: `connection_tracker` follows TCP,
+//! `request_tracker` follows requests. The sequencer takes their events in packet order. Results
+//! are byte-for-byte equal with one thread and with several (`worker_pool`).
+//!
+//! Example: a client sends `GET /a` in packet 5 and the server answers in packet 9. The shard of
+//! that connection emits `Begin` at 5, `Details` with the path at 5, and `Answered` and `Completed`
+//! at 9 or when the client acknowledges. The sequencer numbers the request at 5, when the order of
+//! the capture is known, looks for an edge request with the same id, and adds the times to the
+//! slice of packet 5.
+//!
+//! Memory is bounded by live connections, slices and URL templates; each limit documents what happens
+//! beyond it.
 
-mod crew;
+mod admission;
+mod connection_tracker;
 mod entry;
 mod event;
+mod eviction;
 mod exchange;
-mod gate;
-mod ledger;
+mod observed;
 mod output;
 mod pair;
-mod ripe;
-mod seen;
+mod request_tracker;
+mod sequencer;
 mod shard;
+mod shard_context;
 mod slice;
-mod talk;
 mod tier;
-mod track;
 mod urls;
+mod worker_pool;
 
-pub use seen::{ConnectionSeen, End, RequestSeen, Sink, WireTier};
+pub use observed::{ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier};
 
-pub(crate) use gate::Gate;
-pub(crate) use ledger::Ledger;
-pub(crate) use ripe::{Harvest, Ripe};
-pub(crate) use slice::{Sealed, Slice};
-pub(crate) use tier::{Tier, Traffic, Transport};
+pub(crate) use admission::Admission;
+pub(crate) use eviction::{EvictedSlice, EvictedSlices};
+pub(crate) use sequencer::Sequencer;
+pub(crate) use slice::{SliceQuantiles, TimeSlice};
+pub(crate) use tier::{BIN_NS, SideCounters, Tier, TransportCounters};
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::filter::Filter;
 use crate::packet::Packet;
-use crew::Crew;
-use gate::shard_of;
+use admission::shard_of;
 use shard::Shard;
+use worker_pool::{BlockEnd, WorkerPool};
 
-/// What to look at, and how finely.
+/// Selection of packets, and the granularity of the result.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ModelOptions {
     /// Width of a slice in nanoseconds.
     pub slice_ns: i64,
-    /// Server ports to look at; all when empty.
+    /// Server ports to analyse; all when empty.
     pub ports: Vec<u16>,
-    /// The one server to look at.
+    /// Restricts the analysis to one server.
     pub server: Option<IpAddr>,
-    /// What else is asked of packets.
+    /// Additional filter on packets.
     pub filter: Option<Filter>,
-    /// Packets before are left out, nanoseconds since 1970.
+    /// Packets before this time are skipped; nanoseconds since 1970.
     pub from_ns: Option<i64>,
-    /// Packets from then on are left out.
+    /// Packets from this time on are skipped.
     pub to_ns: Option<i64>,
-    /// Connections that are followed at once; when there are more, idle ones are given up.
+    /// Connections followed at once; beyond it, idle ones are evicted.
     pub connections_max: usize,
-    /// Seeds the hash of connections.
+    /// Seeds the connection hash.
     pub seed: u64,
-    /// Threads that work on it, the caller's included; the answer is the same.
+    /// Threads, the caller's included; the result does not depend on it.
     pub threads: usize,
 }
 
-impl Default for Options {
+impl Default for ModelOptions {
     fn default() -> Self {
         Self {
             slice_ns: 1_000_000_000,
@@ -82,64 +93,61 @@ impl Default for Options {
     }
 }
 
-/// Slices of one capture, at most: more than a day of seconds.
+/// Slices of one capture: more than a day of seconds.
 pub(crate) const SLICES_MAX: i64 = 100_000;
-/// Slices of all tiers together in which something happened, at most.
+/// Non-empty slices of all tiers together.
 const FILLED_SLICES_MAX: u32 = 400_000;
-/// Packets may be so much older than the first: several processors write a capture.
+/// How much older than the first a packet may be: several CPUs write one capture.
 const DISORDER_NS: i64 = 10_000_000_000;
-/// The year 2223: what is later is no time, and sums of times stay far from the end of numbers.
+/// The year 2223. Later times are invalid; sums of times stay far from overflow.
 const LATEST_NS: i64 = 8_000_000_000_000_000_000;
-/// Ports that are told apart; the rest is one tier.
+/// Ports with a tier; all others share tier 0.
 const TIERS_MAX: usize = 64;
-/// How long a closed connection is remembered for what still comes.
-const LINGER_NS: i64 = 2_000_000_000;
-/// Servers that are remembered by their address.
+/// Servers remembered by address.
 const SERVERS_MAX: usize = 65_536;
-/// Parts of the connections; always as many, so that the answer does not depend on the number of threads.
+/// Number of shards: constant, so that the result does not depend on the number of threads.
 const SHARDS: usize = 16;
-/// A block ends after so many packets, bytes of payload, or nanoseconds.
+/// Packets after which a block ends; [`BLOCK_BYTES`] of payload or [`BLOCK_NS`] also end it.
 const BLOCK_PACKETS: u32 = 2048;
 const BLOCK_BYTES: usize = 1 << 20;
 const BLOCK_NS: i64 = 2_000_000_000;
 
-/// Makes sense of packets.
+/// Reconstructs connections and requests from packets.
 pub struct Model {
-    gate: Gate,
-    hands: Hands,
-    block: Block,
+    admission: Admission,
+    workers: ShardWorkers,
+    block: BlockExtent,
 }
 
-/// Who works on the shards.
-enum Hands {
-    /// The caller's thread, packet by packet.
-    Own(Vec<Shard>, Box<Ledger>),
-    /// Several threads, block by block.
-    Crew(Box<Crew>),
+/// Where the shards are processed.
+enum ShardWorkers {
+    /// On the caller's thread, packet by packet.
+    Inline(Vec<Shard>, Box<Sequencer>),
+    /// On several threads, block by block.
+    Pool(Box<WorkerPool>),
 }
 
-impl Hands {
-    /// Waits for all blocks; from then on the caller's thread does everything.
-    fn end_crew(&mut self) {
-        if let Self::Crew(crew) = self {
-            let (shards, ledger) = crew.finish();
-            let ledger = ledger.expect("a crew that nobody ended has its ledger");
-            *self = Self::Own(shards, Box::new(ledger));
+impl ShardWorkers {
+    /// Waits for all blocks and moves the work to the caller's thread.
+    fn end_pool(&mut self) {
+        if let Self::Pool(pool) = self {
+            let (shards, sequencer) = pool.finish();
+            let sequencer = sequencer.expect("an active pool has its sequencer");
+            *self = Self::Inline(shards, Box::new(sequencer));
         }
     }
 }
 
-/// Packets between two looks at what is over; where a block ends depends on the packets alone.
+/// Extent of the current block; where it ends depends on the packets alone.
 #[derive(Default)]
-struct Block {
+struct BlockExtent {
     packets: u32,
     bytes: usize,
     begin_ts: i64,
-    /// One bit for each shard that has a packet in it.
     shards: u32,
 }
 
-impl Block {
+impl BlockExtent {
     fn add(&mut self, shard: usize, packet: &Packet<'_>) {
         if self.packets == 0 {
             self.begin_ts = packet.ts_ns;
@@ -155,24 +163,26 @@ impl Block {
 }
 
 impl Model {
-    /// A model that has seen nothing; `sink` gets rows when somebody wants them.
-    pub fn new(options: Options, sink: Option<Box<dyn Sink>>) -> Self {
-        let ledger = Ledger::new(options.slice_ns, sink);
-        let shard = |number| Shard::new(number, &options, ledger.has_sink());
-        let shards = (0..SHARDS).map(shard).collect();
-        let hands = match options.threads {
-            0 | 1 => Hands::Own(shards, Box::new(ledger)),
-            threads => Hands::Crew(Box::new(Crew::new(shards, ledger, threads - 1))),
+    /// Creates an empty model; `sink` receives rows, if given.
+    pub fn new(options: ModelOptions, sink: Option<Box<dyn RowSink>>) -> Self {
+        let sequencer = Sequencer::new(options.slice_ns, sink);
+        let has_sink = sequencer.has_sink();
+        let shards = (0..SHARDS).map(|number| Shard::new(number, &options, has_sink)).collect();
+        let workers = match options.threads {
+            0 | 1 => ShardWorkers::Inline(shards, Box::new(sequencer)),
+            threads => {
+                ShardWorkers::Pool(Box::new(WorkerPool::new(shards, sequencer, threads - 1)))
+            }
         };
-        Self { gate: Gate::new(options), hands, block: Block::default() }
+        Self { admission: Admission::new(options), workers, block: BlockExtent::default() }
     }
 
-    /// Takes in the next packet.
+    /// Processes the next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
         self.take(packet, None);
     }
 
-    /// Takes in the next packet, whose payload may lie in `buffer`: other threads look at it there.
+    /// Processes the next packet, whose payload may lie in `buffer`: other threads read it there.
     #[inline]
     pub(crate) fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
         self.take(packet, Some(buffer));
@@ -180,19 +190,19 @@ impl Model {
 
     #[inline]
     fn take(&mut self, packet: &Packet<'_>, buffer: Option<&Arc<Vec<u8>>>) {
-        let Self { gate, hands, block } = self;
-        let Some(pass) = gate.pass(packet) else { return };
+        let Self { admission, workers, block } = self;
+        let Some(hints) = admission.admit(packet) else { return };
         let number = shard_of(packet.from, packet.to);
-        match hands {
-            Hands::Own(shards, ledger) => {
+        match workers {
+            ShardWorkers::Inline(shards, sequencer) => {
                 let shard = &mut shards[number];
-                shard.packet(block.packets, packet, pass, gate.start_ns);
-                if !shard.world.out.events.is_empty() {
-                    (ledger.slice, ledger.start_ns) = (pass.slice, gate.start_ns);
-                    ledger.take(number, &mut shard.world.out);
+                shard.packet(block.packets, packet, hints, admission.start_ns);
+                if !shard.context.out.events.is_empty() {
+                    (sequencer.slice, sequencer.start_ns) = (hints.slice, admission.start_ns);
+                    sequencer.take(number, &mut shard.context.out);
                 }
             }
-            Hands::Crew(crew) => crew.add(number, packet, pass, buffer),
+            ShardWorkers::Pool(pool) => pool.add(number, packet, hints, buffer),
         }
         block.add(number, packet);
         if block.is_full(packet.ts_ns) {
@@ -201,69 +211,77 @@ impl Model {
     }
 
     fn end_block(&mut self) {
-        let Self { gate, hands, block } = self;
-        let Block { shards: used, .. } = std::mem::take(block);
-        match hands {
-            Hands::Own(shards, ledger) => {
-                (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
+        let Self { admission, workers, block } = self;
+        let BlockExtent { shards: used, .. } = std::mem::take(block);
+        match workers {
+            ShardWorkers::Inline(shards, sequencer) => {
+                (sequencer.start_ns, sequencer.slice) = (admission.start_ns, admission.slice);
                 for (number, shard) in shards.iter_mut().enumerate() {
                     if used >> number & 1 == 1 {
-                        shard.end_block(gate.last_ts);
-                        ledger.take(number, &mut shard.world.out);
-                        ledger.add_slices(number, shard.take_slices(gate.slice));
+                        shard.end_block(admission.last_ts);
+                        sequencer.take(number, &mut shard.context.out);
+                        sequencer.add_slices(number, shard.take_slices(admission.slice));
                     }
                 }
-                ledger.end_block(gate.slice);
+                sequencer.end_block(admission.slice);
             }
-            Hands::Crew(crew) => crew.end_block(gate.start_ns, gate.last_ts, gate.slice),
+            ShardWorkers::Pool(pool) => pool.end_block(BlockEnd {
+                start_ns: admission.start_ns,
+                now: admission.last_ts,
+                slice: admission.slice,
+            }),
         }
     }
 
-    /// Connections that are followed now, by the caller's own thread.
     #[cfg(test)]
     fn connections(&self) -> usize {
-        match &self.hands {
-            Hands::Own(shards, _) => shards.iter().map(Shard::connections).sum(),
-            Hands::Crew(_) => 0,
+        match &self.workers {
+            ShardWorkers::Inline(shards, _) => shards.iter().map(Shard::connections).sum(),
+            ShardWorkers::Pool(_) => 0,
         }
     }
 
-    /// The end of the capture: what is under way is cut, everything is counted.
-    pub(crate) fn end(mut self) -> (Gate, Ledger) {
+    /// Ends the capture: cuts requests in flight and finishes all counts.
+    pub(crate) fn end(mut self) -> (Admission, Sequencer) {
         self.end_block();
-        let Self { gate, mut hands, .. } = self;
-        hands.end_crew();
-        let Hands::Own(mut shards, mut ledger) = hands else { unreachable!("no crew is left") };
-        (ledger.start_ns, ledger.slice) = (gate.start_ns, gate.slice);
+        let Self { admission, mut workers, .. } = self;
+        workers.end_pool();
+        let ShardWorkers::Inline(mut shards, mut sequencer) = workers else {
+            unreachable!("no pool is left")
+        };
+        (sequencer.start_ns, sequencer.slice) = (admission.start_ns, admission.slice);
         for (number, shard) in shards.iter_mut().enumerate() {
             shard.end();
-            ledger.take(number, &mut shard.world.out);
-            ledger.add_slices(number, shard.take_slices(u32::MAX));
-            ledger.absorb(number, shard);
+            sequencer.take(number, &mut shard.context.out);
+            sequencer.add_slices(number, shard.take_slices(u32::MAX));
+            sequencer.absorb(number, shard);
         }
-        ledger.skipped.merge(&gate.skipped);
-        ledger.end(gate.options.threads);
-        (gate, *ledger)
+        sequencer.skipped.merge(&admission.skipped);
+        sequencer.end(admission.options.threads);
+        (admission, *sequencer)
     }
 }
 
-/// Calls `each` with every slice that `[from, to)` crosses, and how much of it lies there.
-pub(crate) fn each_slice(
-    start_ns: i64,
-    width_ns: i64,
-    from: i64,
-    to: i64,
-    mut each: impl FnMut(u32, i64),
-) {
-    let mut at = from.max(start_ns);
-    while at < to {
-        let number = (at - start_ns) / width_ns;
-        if number >= SLICES_MAX {
-            return;
+/// Division of time into slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SliceGrid {
+    pub(crate) start_ns: i64,
+    pub(crate) width_ns: i64,
+}
+
+impl SliceGrid {
+    /// Calls `each` with every slice that `span` overlaps and the overlap in nanoseconds.
+    pub(crate) fn each_slice(self, span: Range<i64>, mut each: impl FnMut(u32, i64)) {
+        let mut at = span.start.max(self.start_ns);
+        while at < span.end {
+            let number = (at - self.start_ns) / self.width_ns;
+            if number >= SLICES_MAX {
+                return;
+            }
+            let end = (self.start_ns + (number + 1) * self.width_ns).min(span.end);
+            each(u32::try_from(number).unwrap_or(0), end - at);
+            at = end;
         }
-        let end = (start_ns + (number + 1) * width_ns).min(to);
-        each(u32::try_from(number).unwrap_or(0), end - at);
-        at = end;
     }
 }
 

@@ -1,44 +1,44 @@
-//! What came of a block's shards, told to the ledger in the order of packets.
+//! Output of a block's shards, sequenced in packet order.
 
 use std::slice;
 use std::vec::Drain;
 
 use super::SHARDS;
-use super::event::{Ask, Closed, Done, Out, Told};
-use super::ledger::Ledger;
-use super::shard::AT_END;
-use super::slice::Slice;
+use super::event::{ClosedConnection, CompletedRequest, EventBuffer, RequestDetails, StampedEvent};
+use super::sequencer::Sequencer;
+use super::shard_context::AT_END;
+use super::slice::TimeSlice;
+use super::worker_pool::BlockEnd;
 
-/// What came of a shard; its room is used again.
 #[derive(Default)]
-pub(super) struct Output {
-    pub(super) out: Out,
-    pub(super) slices: Vec<(u16, u32, Box<Slice>)>,
+pub(super) struct ShardOutput {
+    pub(super) out: EventBuffer,
+    pub(super) slices: Vec<(u16, u32, Box<TimeSlice>)>,
 }
 
-/// Tells what came of all shards in a block; `order` has the shard of each packet. What is told is not there any more.
-pub(super) fn tell_block(
-    ledger: &mut Ledger,
+/// Sequences the output of all shards of a block; `order` has the shard of each packet. The outputs
+/// are drained.
+pub(super) fn sequence_block(
+    sequencer: &mut Sequencer,
     order: &[u8],
-    outputs: &mut [Output; SHARDS],
-    start_ns: i64,
-    slice: u32,
+    outputs: &mut [ShardOutput; SHARDS],
+    end: BlockEnd,
 ) {
-    ledger.start_ns = start_ns;
-    let mut readers = outputs.each_mut().map(Reader::new);
-    let mut next_at = readers.each_ref().map(Reader::next_at);
+    sequencer.start_ns = end.start_ns;
+    let mut readers = outputs.each_mut().map(EventReader::new);
+    let mut next_at = readers.each_ref().map(EventReader::next_at);
     for (at, number) in (0..).zip(order) {
         let number = usize::from(*number) % SHARDS;
         if next_at[number] == at {
-            next_at[number] = readers[number].tell(ledger, number, at);
+            next_at[number] = readers[number].sequence(sequencer, number, at);
         }
     }
     for (number, mut reader) in readers.into_iter().enumerate() {
-        ledger.slice = slice;
-        reader.tell(ledger, number, AT_END);
-        ledger.add_slices(number, reader.slices.drain(..));
+        sequencer.slice = end.slice;
+        reader.sequence(sequencer, number, AT_END);
+        sequencer.add_slices(number, reader.slices.drain(..));
     }
-    ledger.end_block(slice);
+    sequencer.end_block(end.slice);
     for output in outputs {
         output.out.events.clear();
         output.out.text.clear();
@@ -46,39 +46,41 @@ pub(super) fn tell_block(
 }
 
 /// Reads one shard's events of a block, packet by packet.
-struct Reader<'a> {
-    events: slice::Iter<'a, Told>,
-    asks: Drain<'a, Ask>,
-    dones: Drain<'a, Done>,
-    closed: Drain<'a, Closed>,
+struct EventReader<'a> {
+    events: slice::Iter<'a, StampedEvent>,
+    details: Drain<'a, RequestDetails>,
+    completed: Drain<'a, CompletedRequest>,
+    closed: Drain<'a, ClosedConnection>,
     text: &'a [u8],
-    slices: &'a mut Vec<(u16, u32, Box<Slice>)>,
+    slices: &'a mut Vec<(u16, u32, Box<TimeSlice>)>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(output: &'a mut Output) -> Self {
-        let Output { out: Out { events, asks, dones, closed, text }, slices } = output;
-        let (asks, dones, closed) = (asks.drain(..), dones.drain(..), closed.drain(..));
-        Self { events: events.iter(), asks, dones, closed, text, slices }
+impl<'a> EventReader<'a> {
+    fn new(output: &'a mut ShardOutput) -> Self {
+        let ShardOutput { out: EventBuffer { events, details, completed, closed, text }, slices } =
+            output;
+        let (details, completed, closed) =
+            (details.drain(..), completed.drain(..), closed.drain(..));
+        Self { events: events.iter(), details, completed, closed, text, slices }
     }
 
-    /// The packet that the next event belongs to.
+    /// Index of the packet of the next event.
     fn next_at(&self) -> u32 {
-        self.events.as_slice().first().map_or(AT_END, |told| told.at)
+        self.events.as_slice().first().map_or(AT_END, |stamped| stamped.at)
     }
 
-    /// Takes in the events of the packet `at`; which packet the next one belongs to.
+    /// Sequences the events of packet `at` and returns the index of the next event's packet.
     #[inline]
-    fn tell(&mut self, ledger: &mut Ledger, shard: usize, at: u32) -> u32 {
-        let Self { events, asks, dones, closed, text, .. } = self;
-        while let Some(told) = events.as_slice().first() {
-            if told.at != at {
-                return told.at;
+    fn sequence(&mut self, sequencer: &mut Sequencer, shard: usize, at: u32) -> u32 {
+        let Self { events, details, completed, closed, text, .. } = self;
+        while let Some(stamped) = events.as_slice().first() {
+            if stamped.at != at {
+                return stamped.at;
             }
             if at != AT_END {
-                ledger.slice = told.slice;
+                sequencer.slice = stamped.slice;
             }
-            ledger.event(shard, told.event, asks, dones, closed, text);
+            sequencer.event(shard, stamped.event, details, completed, closed, text);
             events.next();
         }
         AT_END

@@ -1,21 +1,24 @@
-//! Which edge request an upstream request belongs to: the same id in a header, else the same method and target while
-//! the edge request waits for its answer.
+//! Pairs an upstream request with the edge request it was made for: by the same request id, else by
+//! method and target while the edge request waits for its response.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-/// Open requests by what they ask for.
+/// Hash of a request id, or of a method and target.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PairKey(pub(crate) u64);
+
 #[derive(Default)]
-pub(crate) struct Pairs {
-    open: HashMap<u64, Vec<Open>, BuildHasherDefault<FxHasher>>,
+pub(crate) struct RequestPairs {
+    open: HashMap<PairKey, Vec<OpenRequest>, BuildHasherDefault<FxHasher>>,
     count: usize,
 }
 
-/// A request without an answer, a candidate to be a parent.
+/// A request without a response: a candidate parent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Open {
+pub(crate) struct OpenRequest {
     pub(crate) shard: u8,
     pub(crate) slot: u32,
     pub(crate) number: u64,
@@ -24,44 +27,49 @@ pub(crate) struct Open {
     pub(crate) is_taken: bool,
 }
 
-/// Requests that are remembered at once; more are not paired.
-const OPEN_MAX: usize = 200_000;
-/// Requests for the same thing at the same time that are looked through.
-const ALIKE_MAX: usize = 1024;
+impl OpenRequest {
+    /// Whether it may be the parent of a request in `tier` from `client`.
+    fn fits(&self, tier: u16, client: u128) -> bool {
+        self.tier != tier && self.server == client
+    }
+}
 
-impl Pairs {
-    /// A request is open from now on.
-    pub(crate) fn open(&mut self, key: u64, open: Open) {
+/// Requests remembered at once; further ones are not paired.
+const OPEN_MAX: usize = 200_000;
+/// Candidates with one key that are searched.
+const CANDIDATES_MAX: usize = 1024;
+
+impl RequestPairs {
+    pub(crate) fn open(&mut self, key: PairKey, open: OpenRequest) {
         if self.count < OPEN_MAX {
-            let alike = self.open.entry(key).or_default();
-            if alike.len() < ALIKE_MAX {
-                alike.push(open);
+            let candidates = self.open.entry(key).or_default();
+            if candidates.len() < CANDIDATES_MAX {
+                candidates.push(open);
                 self.count += 1;
             }
         }
     }
 
-    pub(crate) fn close(&mut self, key: u64, number: u64) {
-        let Some(alike) = self.open.get_mut(&key) else { return };
-        if let Some(at) = alike.iter().position(|open| open.number == number) {
-            alike.remove(at);
+    pub(crate) fn close(&mut self, key: PairKey, number: u64) {
+        let Some(candidates) = self.open.get_mut(&key) else { return };
+        if let Some(at) = candidates.iter().position(|open| open.number == number) {
+            candidates.remove(at);
             self.count -= 1;
         }
-        if alike.is_empty() {
+        if candidates.is_empty() {
             self.open.remove(&key);
         }
     }
 
-    /// The oldest open request for `key` of another tier that no upstream request belongs to yet, else the newest:
-    /// then it is a second try. `client` is who asks the upstream: the parent's server.
-    pub(crate) fn parent(&mut self, key: u64, tier: u16, client: u128) -> Option<Open> {
-        let alike = self.open.get_mut(&key)?;
-        let fits = |open: &Open| open.tier != tier && open.server == client;
-        let at = alike
+    /// The oldest open request with `key` in another tier that has no upstream request yet, else
+    /// the newest (a retry). `client` is the upstream's client, that is the parent's server.
+    pub(crate) fn parent(&mut self, key: PairKey, tier: u16, client: u128) -> Option<OpenRequest> {
+        let candidates = self.open.get_mut(&key)?;
+        let at = candidates
             .iter()
-            .position(|open| fits(open) && !open.is_taken)
-            .or_else(|| alike.iter().rposition(fits))?;
-        alike[at].is_taken = true;
-        Some(alike[at])
+            .position(|open| open.fits(tier, client) && !open.is_taken)
+            .or_else(|| candidates.iter().rposition(|open| open.fits(tier, client)))?;
+        candidates[at].is_taken = true;
+        Some(candidates[at])
     }
 }

@@ -1,30 +1,32 @@
-//! One tier during one slice of time: what arrived, what was under way, what TCP did.
+//! One tier during one time slice: arrivals, requests in flight, TCP events.
 //!
-//! A request belongs to the slice in which its first byte was seen; a completion to that of the last byte of its
-//! response. Concurrency is exact: each request adds the time it was under way to every slice that it crosses.
+//! A request belongs to the slice of its first byte; a completion to the slice of the response's
+//! last byte. Concurrency is exact: each request adds its time in flight to every slice it crosses.
 
-use crate::histogram::Samples;
+use std::ops::Range;
 
-/// Counts of one slice; times are nanoseconds, samples microseconds.
+use crate::histogram::ThinnedSamples;
+
+/// Counters of one slice; times are nanoseconds, samples microseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Slice {
+pub(crate) struct TimeSlice {
     pub(crate) arrivals: u64,
     pub(crate) completions: u64,
-    /// Durations of requests that arrived in the slice: how many ended, their sum and the sum of their squares, µs.
+    /// Durations of requests that arrived in the slice: count, sum and sum of squares, µs.
     pub(crate) timed: u64,
     pub(crate) sum_us: u64,
     pub(crate) sum_of_squares: f64,
-    /// Request-nanoseconds under way.
+    /// Request-nanoseconds in flight.
     pub(crate) weighted_ns: i64,
-    /// Time with nothing under way between requests.
+    /// Time with no request in flight, between requests.
     pub(crate) idle_ns: i64,
-    pub(crate) think: Samples,
-    pub(crate) transfer: Samples,
-    pub(crate) connect: Samples,
-    pub(crate) delay: Samples,
-    pub(crate) total: Samples,
-    /// Quantiles, once the samples were dropped.
-    pub(crate) sealed: Option<Box<Sealed>>,
+    pub(crate) think: ThinnedSamples,
+    pub(crate) transfer: ThinnedSamples,
+    pub(crate) connect: ThinnedSamples,
+    pub(crate) delay: ThinnedSamples,
+    pub(crate) total: ThinnedSamples,
+    /// Quantiles, once the samples are dropped.
+    pub(crate) sealed: Option<Box<SliceQuantiles>>,
     pub(crate) delayed_connections: u32,
     pub(crate) new_connections: u32,
     pub(crate) syns: u32,
@@ -42,28 +44,36 @@ pub(crate) struct Slice {
     pub(crate) errors_5xx: u32,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// Sums of squares of arrivals in bins of 10 and of 100 ms.
+    /// Sums of squares of arrivals per 10 ms and per 100 ms.
     pub(crate) squares: [u64; 2],
-    /// Whether a request's time and duration are in different slices, since one of them had been taken out.
+    /// Whether a request's arrival and duration are in different slices because one was evicted.
     pub(crate) has_late: bool,
 }
 
 /// p50, p95 and p99 in microseconds; `None` where nothing was measured.
-pub(crate) type Quantiles = Option<[u64; 3]>;
+pub(crate) type SampleQuantiles = Option<[u64; 3]>;
 
-/// What is left of samples.
+/// Quantiles that replace the samples.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Sealed {
-    pub(crate) think: Quantiles,
-    pub(crate) transfer: Quantiles,
-    pub(crate) connect: Quantiles,
-    pub(crate) delay: Quantiles,
-    pub(crate) total: Quantiles,
+pub(crate) struct SliceQuantiles {
+    pub(crate) think: SampleQuantiles,
+    pub(crate) transfer: SampleQuantiles,
+    pub(crate) connect: SampleQuantiles,
+    pub(crate) delay: SampleQuantiles,
+    pub(crate) total: SampleQuantiles,
 }
 
-impl Slice {
-    /// A request that arrived in the slice was answered: microseconds.
-    pub(crate) fn time(&mut self, think: u64, transfer: u64, total: u64) {
+/// Durations of one request, in microseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestTimes {
+    pub(crate) think: u64,
+    pub(crate) transfer: u64,
+    pub(crate) total: u64,
+}
+
+impl TimeSlice {
+    /// Adds the durations of a request that arrived in the slice.
+    pub(crate) fn time(&mut self, RequestTimes { think, transfer, total }: RequestTimes) {
         self.timed += 1;
         self.sum_us += total;
         #[expect(clippy::cast_precision_loss, reason = "a variance needs no more than 53 bits")]
@@ -77,7 +87,7 @@ impl Slice {
         }
     }
 
-    /// Adds what another part of the capture counted in the same slice.
+    /// Merges the counts of another part of the capture for the same slice.
     pub(crate) fn merge(&mut self, other: Self) {
         self.arrivals += other.arrivals;
         self.completions += other.completions;
@@ -117,38 +127,33 @@ impl Slice {
         self.has_late |= other.has_late;
     }
 
-    /// Computes the quantiles and drops the samples; what comes later is counted, but not in the quantiles.
-    pub(crate) fn seal(&mut self) -> Sealed {
+    /// Computes the quantiles and drops the samples; later requests are counted but not sampled.
+    pub(crate) fn seal(&mut self) -> SliceQuantiles {
         if let Some(sealed) = &self.sealed {
             return **sealed;
         }
-        let take = |samples: &mut Samples| {
-            let quantiles = samples.quantiles([0.5, 0.95, 0.99]);
-            *samples = Samples::default();
-            quantiles
-        };
-        let sealed = Sealed {
-            think: take(&mut self.think),
-            transfer: take(&mut self.transfer),
-            connect: take(&mut self.connect),
-            delay: take(&mut self.delay),
-            total: take(&mut self.total),
+        let sealed = SliceQuantiles {
+            think: self.think.take_quantiles(),
+            transfer: self.transfer.take_quantiles(),
+            connect: self.connect.take_quantiles(),
+            delay: self.delay.take_quantiles(),
+            total: self.total.take_quantiles(),
         };
         self.sealed = Some(Box::new(sealed));
         sealed
     }
 }
 
-/// The few slices of a shard that the ledger does not have yet; the one in use last comes last.
+/// Slices of a shard not yet merged by the sequencer, the most recently used last.
 #[derive(Default)]
-pub(crate) struct Recent {
-    items: Vec<(u32, Box<Slice>)>,
+pub(crate) struct RecentSlices {
+    items: Vec<(u32, Box<TimeSlice>)>,
 }
 
-impl Recent {
-    /// The slice with this number; made when there is none.
+impl RecentSlices {
+    /// The slice with this number, created if absent.
     #[inline]
-    pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
+    pub(crate) fn at(&mut self, number: u32) -> &mut TimeSlice {
         if self.items.last().is_none_or(|(last, _)| *last != number) {
             self.bring(number);
         }
@@ -167,8 +172,8 @@ impl Recent {
         }
     }
 
-    /// Takes out what is older than `present`.
-    pub(crate) fn take_before(&mut self, present: u32) -> Vec<(u32, Box<Slice>)> {
+    /// Removes the slices before `present`.
+    pub(crate) fn take_before(&mut self, present: u32) -> Vec<(u32, Box<TimeSlice>)> {
         if self.items.iter().all(|(number, _)| *number >= present) {
             return Vec::new();
         }
@@ -176,23 +181,23 @@ impl Recent {
     }
 }
 
-/// The slices of one tier; those in which nothing happened do not exist.
+/// Slices of one tier; empty ones do not exist.
 #[derive(Default)]
-pub(crate) struct Slices {
-    items: Vec<Option<Box<Slice>>>,
+pub(crate) struct TierSlices {
+    items: Vec<Option<Box<TimeSlice>>>,
     sealed_to: usize,
 }
 
-/// Slices older than this many seconds are sealed.
+/// Age at which slices are sealed.
 const SEAL_AFTER_NS: i64 = 120_000_000_000;
 
-/// Slices that are taken out at once, those in which nothing happened included.
+/// Slices evicted at once, empty ones included.
 const SLICES_AT_ONCE: u32 = 10_000;
 
-impl Slices {
-    /// The slice with this number; made when there is none.
+impl TierSlices {
+    /// The slice with this number, created if absent.
     #[inline]
-    pub(crate) fn at(&mut self, number: u32) -> &mut Slice {
+    pub(crate) fn at(&mut self, number: u32) -> &mut TimeSlice {
         let number = number as usize;
         if number >= self.items.len() {
             self.items.resize_with(number + 1, || None);
@@ -200,11 +205,11 @@ impl Slices {
         self.items[number].get_or_insert_with(Box::default)
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<&Slice> {
+    pub(crate) fn get(&self, number: u32) -> Option<&TimeSlice> {
         self.items.get(number as usize)?.as_deref()
     }
 
-    /// Seals what is old when `number` is the present.
+    /// Seals old slices; `number` is the current one.
     pub(crate) fn seal_old(&mut self, number: u32, width_ns: i64) {
         let keep = usize::try_from(SEAL_AFTER_NS / width_ns + 1).unwrap_or(usize::MAX);
         let end = (number as usize).saturating_sub(keep).min(self.items.len());
@@ -216,8 +221,8 @@ impl Slices {
         }
     }
 
-    /// Takes out the first `count`; those in which nothing happened are empty. The rest moves to the front.
-    pub(crate) fn take(&mut self, count: u32) -> Vec<(u32, Box<Slice>)> {
+    /// Removes the first `count` slices and renumbers the rest; missing ones are returned empty.
+    pub(crate) fn take(&mut self, count: u32) -> Vec<(u32, Box<TimeSlice>)> {
         let taken = (count as usize).min(self.items.len());
         self.sealed_to = self.sealed_to.saturating_sub(taken);
         let mut items = self.items.drain(..taken);
@@ -226,90 +231,91 @@ impl Slices {
             .collect()
     }
 
-    /// All of them that something happened in.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Slice> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut TimeSlice> {
         self.items.iter_mut().flatten().map(|slice| &mut **slice)
     }
 }
 
-/// The time in which nothing was under way, although requests begin and end in any order: the holes between them.
+/// Time without any request in flight: the gaps between requests, which may begin and end in any
+/// order.
+///
+/// Example: requests cover `[0, 10)`, `[20, 30)` and then, reported late, `[5, 25)`. The first two
+/// leave the gap `[10, 20)`, which the third fills, so nothing was idle.
 #[derive(Default)]
-pub(crate) struct Idle {
+pub(crate) struct IdleGaps {
     /// Ascending, disjoint.
-    holes: std::collections::VecDeque<(i64, i64)>,
+    holes: std::collections::VecDeque<Range<i64>>,
     reach: i64,
 }
 
-/// Holes that are kept to be filled by a long request; older ones are final.
+/// Gaps kept open for a long request; older ones are final.
 const HOLES_MAX: usize = 100_000;
 
-impl Idle {
-    /// Something was under way from `from` to `to`. `finish` is called with holes that are final.
-    pub(crate) fn fill(&mut self, from: i64, to: i64, finish: &mut impl FnMut(i64, i64)) {
+impl IdleGaps {
+    /// Marks `span` as busy; calls `finish` with gaps that become final.
+    pub(crate) fn fill(&mut self, span: Range<i64>, finish: &mut impl FnMut(Range<i64>)) {
         if self.reach == 0 {
-            self.reach = from;
+            self.reach = span.start;
         }
-        if from > self.reach {
-            self.holes.push_back((self.reach, from));
+        if span.start > self.reach {
+            self.holes.push_back(self.reach..span.start);
             if self.holes.len() > HOLES_MAX
-                && let Some((from, to)) = self.holes.pop_front()
+                && let Some(gap) = self.holes.pop_front()
             {
-                finish(from, to);
+                finish(gap);
             }
         } else {
-            self.cut(from, to);
+            self.cut(&span);
         }
-        self.reach = self.reach.max(to);
+        self.reach = self.reach.max(span.end);
     }
 
-    /// Takes `[from, to)` out of the holes.
-    fn cut(&mut self, from: i64, to: i64) {
+    fn cut(&mut self, span: &Range<i64>) {
         let mut at = self.holes.len();
-        while at > 0 && self.holes[at - 1].1 > from {
+        while at > 0 && self.holes[at - 1].end > span.start {
             at -= 1;
-            let (start, end) = self.holes[at];
-            if start >= to {
+            let Range { start, end } = self.holes[at];
+            if start >= span.end {
                 continue;
             }
-            let (before, after) = ((start, from.max(start)), (to.min(end), end));
-            match (before.1 > before.0, after.1 > after.0) {
-                (true, true) => {
+            let (before, after) = (start..span.start.max(start), span.end.min(end)..end);
+            match (before.is_empty(), after.is_empty()) {
+                (false, false) => {
                     self.holes[at] = before;
                     self.holes.insert(at + 1, after);
                 }
-                (true, false) => self.holes[at] = before,
-                (false, true) => self.holes[at] = after,
-                (false, false) => drop(self.holes.remove(at)),
+                (false, true) => self.holes[at] = before,
+                (true, false) => self.holes[at] = after,
+                (true, true) => drop(self.holes.remove(at)),
             }
         }
     }
 
-    /// What is not filled before `cut` is final.
-    pub(crate) fn settle(&mut self, cut: i64, finish: &mut impl FnMut(i64, i64)) {
+    /// Makes idle time before `cut` final.
+    pub(crate) fn settle(&mut self, cut: i64, finish: &mut impl FnMut(Range<i64>)) {
         if self.reach != 0 && self.reach < cut {
-            self.holes.push_back((self.reach, cut));
+            self.holes.push_back(self.reach..cut);
             self.reach = cut;
         }
-        while let Some((from, to)) = self.holes.pop_front() {
-            if from >= cut {
-                return self.holes.push_front((from, to));
+        while let Some(gap) = self.holes.pop_front() {
+            if gap.start >= cut {
+                return self.holes.push_front(gap);
             }
-            finish(from, to.min(cut));
-            if to > cut {
-                return self.holes.push_front((cut, to));
+            finish(gap.start..gap.end.min(cut));
+            if gap.end > cut {
+                return self.holes.push_front(cut..gap.end);
             }
         }
     }
 
-    /// All holes are final now.
-    pub(crate) fn drain(&mut self, finish: &mut impl FnMut(i64, i64)) {
-        self.holes.drain(..).for_each(|(from, to)| finish(from, to));
+    pub(crate) fn drain(&mut self, finish: &mut impl FnMut(Range<i64>)) {
+        self.holes.drain(..).for_each(finish);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Idle;
+    use super::IdleGaps;
 
     #[test]
     fn idle_time_is_what_no_request_covers() {
@@ -320,13 +326,13 @@ mod tests {
                 requests.push((from, from + u.int_in_range(0..=30)?));
             }
             requests.sort_by_key(|(_, to)| *to);
-            let mut idle = Idle::default();
+            let mut idle = IdleGaps::default();
             let first = requests[0].0;
             let mut found = 0;
             for (from, to) in &requests {
-                idle.fill(*from, *to, &mut |_, _| {});
+                idle.fill(*from..*to, &mut |_| {});
             }
-            idle.drain(&mut |from, to| found += to - from);
+            idle.drain(&mut |gap| found += gap.end - gap.start);
             let end = requests.iter().map(|(_, to)| *to).max().expect("there is one");
             let is_busy = |at: i64| requests.iter().any(|(from, to)| (*from..*to).contains(&at));
             let expected = (first..end).filter(|at| !is_busy(*at)).count();

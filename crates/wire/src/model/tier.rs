@@ -1,55 +1,67 @@
-//! One server port: everything that was counted and measured for it.
+//! One server port: its counters and distributions.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use super::slice::{Idle, Slice, Slices};
+use super::slice::{IdleGaps, TierSlices, TimeSlice};
 use super::urls::UrlStats;
 use crate::flow::Protocol;
-use crate::histogram::Fine;
+use crate::histogram::FineHistogram;
 
-/// Totals and distributions; microseconds in the histograms.
+/// Totals and distributions; histograms are in microseconds.
 #[derive(Default)]
 pub(crate) struct Tier {
     pub(crate) port: u16,
-    pub(crate) slices: Slices,
-    pub(crate) idle: Idle,
+    pub(crate) slices: TierSlices,
+    pub(crate) idle: IdleGaps,
     pub(crate) urls: HashMap<u32, UrlStats, BuildHasherDefault<FxHasher>>,
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportCounters,
     pub(crate) requests: u64,
     pub(crate) responses: u64,
-    /// Requests whose response the capture does not hold although the client has it.
+    /// Requests whose response the client has and the capture lacks.
     pub(crate) unseen: u64,
     pub(crate) unanswered: u64,
     pub(crate) errors_5xx: u64,
     pub(crate) client_wait_us: u64,
     pub(crate) with_parent: u64,
     pub(crate) with_upstream: u64,
-    pub(crate) think: Fine,
-    pub(crate) think_first: Fine,
-    pub(crate) think_later: Fine,
-    pub(crate) transfer: Fine,
-    pub(crate) total: Fine,
-    /// From the request's last byte to the first byte of the upstream's request: the first of a connection, later ones.
-    pub(crate) stall_first: Fine,
-    pub(crate) stall_later: Fine,
-    /// What of `think` the upstream does not explain.
-    pub(crate) own_think: Fine,
-    pub(crate) upstream_think: Fine,
-    pub(crate) rhythm: Rhythm,
+    pub(crate) think: FineHistogram,
+    pub(crate) think_first: FineHistogram,
+    pub(crate) think_later: FineHistogram,
+    pub(crate) transfer: FineHistogram,
+    pub(crate) total: FineHistogram,
+    /// From the request's last byte to the first byte of the upstream request, for the first
+    /// request of a connection.
+    pub(crate) stall_first: FineHistogram,
+    pub(crate) stall_later: FineHistogram,
+    /// Part of `think` that the upstream does not explain.
+    pub(crate) own_think: FineHistogram,
+    pub(crate) upstream_think: FineHistogram,
+    pub(crate) rhythm: ArrivalPattern,
 }
 
-/// What TCP did at one server port: each connection adds to it alone, so sums of parts are the sum of all.
+impl Tier {
+    /// Whether anything happened at the port.
+    pub(crate) fn is_used(&self) -> bool {
+        self.requests > 0 || self.transport.connections > 0
+    }
+
+    /// Whether most of its requests were made for requests of another tier.
+    pub(crate) fn is_upstream(&self) -> bool {
+        self.requests > 0 && 2 * self.with_parent >= self.requests
+    }
+}
+
+/// TCP counters of one server port: each connection adds to them alone, so partial sums add up.
 #[derive(Default)]
-pub(crate) struct Transport {
-    /// Responses to requests that the capture does not hold.
+pub(crate) struct TransportCounters {
+    /// Responses to requests that the capture lacks.
     pub(crate) unasked: u64,
     pub(crate) connections: u64,
-    /// Of these, and of those of parts before, connections that turned out to be another port's.
+    /// Connections, here or in earlier parts, that turned out to belong to another port.
     pub(crate) mistaken: u64,
-    /// Connections by what they speak.
     pub(crate) speaking: [u64; Protocol::COUNT],
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -58,19 +70,19 @@ pub(crate) struct Transport {
     pub(crate) synack_retries: u64,
     pub(crate) resets_in_flight: u64,
     pub(crate) races: u64,
-    /// Requests behind the server's FIN, whenever they came.
+    /// Requests after the server's FIN, however late.
     pub(crate) after_fin: u64,
-    pub(crate) client: Traffic,
-    pub(crate) server: Traffic,
+    pub(crate) client: SideCounters,
+    pub(crate) server: SideCounters,
     pub(crate) missed_by_tap: u64,
     pub(crate) stamped_connections: u64,
-    pub(crate) connect: Fine,
-    pub(crate) rtt: Fine,
-    pub(crate) delay: Fine,
+    pub(crate) connect: FineHistogram,
+    pub(crate) rtt: FineHistogram,
+    pub(crate) delay: FineHistogram,
 }
 
-impl Transport {
-    /// Adds the counts of a part; the parts of a shard come in order.
+impl TransportCounters {
+    /// Merges the counters of a part; the parts of a shard come in order.
     pub(crate) fn merge(&mut self, other: &Self) {
         let pairs = [
             (&mut self.unasked, other.unasked),
@@ -87,7 +99,7 @@ impl Transport {
             (&mut self.stamped_connections, other.stamped_connections),
         ];
         pairs.into_iter().for_each(|(mine, theirs)| *mine += theirs);
-        // Fewer are left only where the past was halved.
+        // Fewer are left only where totals were halved.
         self.connections = self.connections.saturating_sub(other.mistaken);
         self.speaking.iter_mut().zip(other.speaking).for_each(|(mine, theirs)| *mine += theirs);
         self.client.merge(&other.client);
@@ -98,26 +110,24 @@ impl Transport {
     }
 }
 
-/// What one side of all connections sent.
 #[derive(Default, Clone, Copy)]
-pub(crate) struct Traffic {
+pub(crate) struct SideCounters {
     pub(crate) data_packets: u64,
     pub(crate) retransmits: u64,
-    /// Those that came so late that no packet held on the way explains them.
+    /// Retransmits too late to be explained by packets held in the network.
     pub(crate) late_retransmits: u64,
     pub(crate) spurious: u64,
     pub(crate) filled: u64,
-    /// Holes that were filled no sooner than somebody could ask for it: lost before the tap, not overtaken.
+    /// Holes filled no sooner than a retransmit could arrive: lost before the tap, not reordered.
     pub(crate) refilled: u64,
-    /// Packets with a usable identification, and those missing between them.
+    /// Packets with a usable identification.
     pub(crate) identified: u64,
     pub(crate) missing: u64,
-    /// How often its receive window was shut, and how long.
     pub(crate) zero_windows: u64,
     pub(crate) zero_window_us: u64,
 }
 
-impl Traffic {
+impl SideCounters {
     fn merge(&mut self, other: &Self) {
         let pairs = [
             (&mut self.data_packets, other.data_packets),
@@ -135,45 +145,45 @@ impl Traffic {
     }
 }
 
-/// How evenly requests arrive.
 #[derive(Default)]
-pub(crate) struct Rhythm {
+pub(crate) struct ArrivalPattern {
     pub(crate) last: i64,
-    /// The open bin of 10 ms and of 100 ms: its number and count.
+    /// Number and count of the open bins of 10 ms and 100 ms.
     bins: [(i64, u64); 2],
-    /// Sum of squares of arrivals in bins of 100 ms.
+    /// Sum of squares of arrivals per 100 ms.
     squares: u64,
-    /// Arrivals in each second since the capture began.
     pub(crate) seconds: Vec<u32>,
-    /// Pauses, and how many arrivals there were in the 200 ms behind them.
+    /// Pauses, each with the number of arrivals in the 200 ms after it.
     pub(crate) pauses: Vec<(i64, u32)>,
     pause_end: i64,
 }
 
-const BIN_NS: [i64; 2] = [10_000_000, 100_000_000];
+/// Widths of the bins in which arrivals are counted.
+pub(crate) const BIN_NS: [i64; 2] = [10_000_000, 100_000_000];
 /// Shorter pauses are normal.
 const PAUSE_NS: i64 = 100_000_000;
 const BURST_NS: i64 = 200_000_000;
-/// Pauses that are remembered; far more than a verdict needs.
+/// Pauses remembered; far more than a verdict needs.
 const PAUSES_MAX: usize = 10_000;
-/// Seconds that are told apart: a day and a bit.
+/// Seconds counted: a bit more than a day.
 const SECONDS_MAX: usize = 100_000;
 
-impl Rhythm {
-    /// Nothing counted yet, but the last arrival is known, so that the next pause is measured whole.
-    pub(crate) fn anew(&self) -> Self {
+impl ArrivalPattern {
+    /// An empty pattern that remembers the last arrival, so that the next pause is measured in
+    /// full.
+    pub(crate) fn restarted(&self) -> Self {
         Self { last: self.last, ..Self::default() }
     }
 
-    /// A request arrived; `slice` is its slice, `since` how long after the capture's begin.
-    pub(crate) fn arrive(&mut self, ts: i64, since: i64, slice: &mut Slice) {
+    /// Adds an arrival in `slice`, `since` nanoseconds after the capture's start.
+    pub(crate) fn arrive(&mut self, ts: i64, slice: &mut TimeSlice, since: i64) {
         for (at, width) in BIN_NS.into_iter().enumerate() {
             let bin = ts.div_euclid(width);
             let (open, count) = &mut self.bins[at];
             if *open != bin {
                 (*open, *count) = (bin, 0);
             }
-            // n² as the sum of odd numbers: a bin needs no end.
+            // n² as a sum of odd numbers: no need to close a bin.
             slice.squares[at] += 2 * *count + 1;
             *count += 1;
         }
@@ -198,7 +208,7 @@ impl Rhythm {
         self.last = self.last.max(ts);
     }
 
-    /// Variance over mean of arrivals per 100 ms.
+    /// Index of dispersion (variance / mean) of arrivals per 100 ms.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     pub(crate) fn dispersion_100ms(&self, requests: u64, seconds: f64) -> Option<f64> {
         let bins = seconds * 10.0;
@@ -206,7 +216,8 @@ impl Rhythm {
         (bins >= 3.0 && requests > 0).then(|| (self.squares as f64 / bins - mean * mean) / mean)
     }
 
-    /// Variance over mean of arrivals per second, without the first and the last second, which are not whole.
+    /// Index of dispersion of arrivals per second, without the first and last second, which are
+    /// partial.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     pub(crate) fn dispersion(&self) -> Option<f64> {
         let whole = self.seconds.get(1..self.seconds.len().checked_sub(1)?)?;
@@ -220,13 +231,13 @@ impl Rhythm {
         Some((squares as f64 / count - mean * mean) / mean)
     }
 
-    /// Pauses in which at least 20 requests were due, with three times the usual rate behind them; the longest, ns.
+    /// Number of pauses in which at least 20 requests were due and that were followed by three
+    /// times the usual rate; and the longest, ns.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     pub(crate) fn cycles(&self, rate: f64) -> (u64, i64) {
-        let is_cycle = |(gap, burst): &&(i64, u32)| {
+        let cycles = self.pauses.iter().filter(|(gap, burst)| {
             *gap as f64 / 1e9 * rate >= 20.0 && f64::from(*burst) >= 3.0 * rate * 0.2
-        };
-        let cycles = self.pauses.iter().filter(is_cycle);
+        });
         cycles.fold((0, 0), |(count, longest), (gap, _)| (count + 1, longest.max(*gap)))
     }
 }

@@ -1,42 +1,41 @@
-//! URL templates: names to numbers, and what was measured for each in each tier.
+//! URL templates: interns names and collects the measurements of each per tier.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use rustc_hash::FxHasher;
 
-use crate::histogram::Coarse;
+use crate::histogram::CoarseHistogram;
 use crate::http::template;
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
-/// Templates that are told apart; the rest is one.
+/// Templates told apart; all others share one.
 const URLS_MAX: usize = 4096;
-/// Targets whose template is remembered: as many as fit into a core's cache, each at the place that its hash names.
+/// Targets with a cached template, direct-mapped by hash: as many as fit into a core's cache.
 const TARGETS: usize = 4096;
 
-/// Number 0: requests without a readable target, and those of too many templates.
+/// Template 0: requests without a readable target, and those beyond the limit.
 pub(crate) const OTHER: u32 = 0;
 
-/// Templates by number.
-pub(crate) struct Urls {
+pub(crate) struct UrlTable {
     names: Vec<String>,
     by_name: Map<String, u32>,
     by_target: Box<[(u64, u32)]>,
     scratch: String,
 }
 
-impl Default for Urls {
+impl Default for UrlTable {
     fn default() -> Self {
         let names = vec!["(other)".to_owned()];
-        // An empty target is "other", so a place that holds its hash is right from the beginning.
+        // An empty target is "other", so its cache slot is valid from the start.
         let by_target = vec![(hash(b""), OTHER); TARGETS].into();
         Self { names, by_name: Map::default(), by_target, scratch: String::new() }
     }
 }
 
-impl Urls {
-    /// The number of the template of `path`, whose hash is `hash`.
+impl UrlTable {
+    /// Number of the template of `path`, whose hash is `hash`.
     pub(crate) fn number(&mut self, path: &[u8], hash: u64) -> u32 {
         let place = usize::try_from(hash >> 48).unwrap_or(0) % TARGETS;
         let (known, number) = self.by_target[place];
@@ -61,7 +60,6 @@ impl Urls {
         number
     }
 
-    /// How many templates there are.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -71,23 +69,22 @@ impl Urls {
     }
 }
 
-/// The path of a target: what follows it does not show in the template, and is different each time.
+/// The path of a target: the rest differs per request and is not in the template.
 pub(crate) fn path(target: &[u8]) -> &[u8] {
     &target[..memchr::memchr2(b'?', b'#', target).unwrap_or(target.len())]
 }
 
-/// A hash that holds within one run.
+/// A hash that is stable within one run.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = BuildHasherDefault::<FxHasher>::default().build_hasher();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// What one tier measured for one template.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UrlStats {
     pub(crate) requests: u64,
     pub(crate) errors_5xx: u64,
-    pub(crate) think: Coarse,
-    pub(crate) total: Coarse,
+    pub(crate) think: CoarseHistogram,
+    pub(crate) total: CoarseHistogram,
 }

@@ -1,10 +1,12 @@
-//! The stamp at the beginning of a line of tcpdump: by default, `-tt`, `-tttt` or `-ttttt`, with micro- or nanoseconds.
+//! Timestamps at the start of tcpdump's lines: default, `-tt`, `-tttt` or `-ttttt`, with micro- or
+//! nanoseconds.
 //!
-//! A time without a date is of the day that the caller says, and a step of more than half a day back is midnight.
+//! A time without a date belongs to the day given by the caller; a step of more than half a day
+//! back is midnight.
 
 use super::cursor;
 
-/// A minute of local time, as text has it; not checked.
+/// A minute of local time, as in the text; not validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalMinute {
     /// 0 to 9999.
@@ -19,8 +21,8 @@ pub struct LocalMinute {
     pub minute: u8,
 }
 
-/// Seconds since 1970 at which a local minute begins; `None` when there is no such minute in any zone. What a
-/// change of the clock repeats is the earlier one, what it skips is an hour later (perldoc Time::Local).
+/// Converts a local minute to seconds since 1970; `None` for an invalid minute. A repeated minute
+/// (DST) is the earlier one, a skipped one is an hour later (perldoc Time::Local).
 pub type Zone = Box<dyn Fn(LocalMinute) -> Option<i64> + Send>;
 
 /// Bytes of `YYYY-MM-DD HH:MM`.
@@ -33,21 +35,15 @@ const SECOND_NS: i64 = 1_000_000_000;
 const DAY_NS: i64 = 86_400 * SECOND_NS;
 
 impl LocalMinute {
-    /// Of text that has digits in the right places.
+    /// Converts text with digits in the right places.
     pub(crate) fn of(text: &[u8; MINUTE]) -> Self {
-        let two = |at: usize| {
+        let [century, year, month, day, hour, minute] = [0, 2, 5, 8, 11, 14].map(|at| {
             (text[at].wrapping_sub(b'0') % 10) * 10 + text[at + 1].wrapping_sub(b'0') % 10
-        };
-        Self {
-            year: u16::from(two(0)) * 100 + u16::from(two(2)),
-            month: two(5),
-            day: two(8),
-            hour: two(11),
-            minute: two(14),
-        }
+        });
+        Self { year: u16::from(century) * 100 + u16::from(year), month, day, hour, minute }
     }
 
-    /// Whether `text` has digits and signs in the right places.
+    /// Whether `text` has digits and separators in the right places.
     pub(crate) fn is_shape(text: &[u8; MINUTE]) -> bool {
         text.iter().zip(b"0000-00-00 00:00").all(|(byte, shape)| match shape {
             b'0' => byte.is_ascii_digit(),
@@ -56,34 +52,33 @@ impl LocalMinute {
     }
 }
 
-/// Why a line has no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoTime {
-    /// It does not begin with a stamp.
     NoStamp,
-    /// There is no such time.
+    /// The time is invalid.
     NoSuchTime,
 }
 
-/// Reads stamps; remembers the minute, the second since 1970 and the time of day that it read last.
-pub(super) struct Clock {
+/// Parses timestamps; caches the last minute, the last second since 1970 and the last time of day.
+pub(super) struct StampClock {
     zone: Zone,
     minute: ([u8; MINUTE], Option<i64>),
     second: ([u8; SECOND], i64),
-    /// When the day of times without a date began, in nanoseconds, and the last time of day.
+    /// Start of the day of times without a date, in nanoseconds.
     day: i64,
     last: Option<i64>,
 }
 
-impl Clock {
-    /// `day` is when the day of times without a date began: seconds since 1970.
+impl StampClock {
+    /// Creates a clock; `day` is the start of the day of times without a date, in seconds since
+    /// 1970.
     pub(super) fn new(zone: Zone, day: i64) -> Self {
         let day = day.saturating_mul(SECOND_NS);
-        // No line has a line end in it.
+        // No line contains a line end, so this matches none.
         Self { zone, minute: ([0; MINUTE], None), second: ([b'\n'; SECOND], 0), day, last: None }
     }
 
-    /// Nanoseconds since 1970, and the line after the stamp and its space.
+    /// Returns nanoseconds since 1970, and the line after the timestamp and its space.
     #[inline]
     pub(super) fn read<'a>(&mut self, line: &'a [u8]) -> Result<(i64, &'a [u8]), NoTime> {
         if let Some((second, rest)) = line.split_first_chunk()
@@ -92,10 +87,10 @@ impl Clock {
         {
             return Ok((self.second.1.saturating_add(part), rest));
         }
-        self.read_anew(line)
+        self.read_uncached(line)
     }
 
-    fn read_anew<'a>(&mut self, line: &'a [u8]) -> Result<(i64, &'a [u8]), NoTime> {
+    fn read_uncached<'a>(&mut self, line: &'a [u8]) -> Result<(i64, &'a [u8]), NoTime> {
         if line.get(4) == Some(&b'-') {
             let (minute, rest) = line.split_first_chunk::<MINUTE>().ok_or(NoTime::NoStamp)?;
             let (seconds, rest) = second(rest).ok_or(NoTime::NoStamp)?;
@@ -103,7 +98,7 @@ impl Clock {
             let at = begin.checked_mul(SECOND_NS).and_then(|begin| begin.checked_add(seconds));
             return at.map(|at| (at, rest)).ok_or(NoTime::NoSuchTime);
         }
-        // tcpdump 4.99 leaves room for a sign before a difference.
+        // tcpdump 4.99 prints a space for the sign of a difference.
         let line = line.strip_prefix(b" ").unwrap_or(line);
         if let [h1, h2, b':', m1, m2, rest @ ..] = line {
             let (Some(hours), Some(minutes)) = (pair(*h1, *h2), pair(*m1, *m2)) else {
@@ -146,18 +141,18 @@ impl Clock {
     }
 }
 
-/// `:SS.fraction ` in nanoseconds.
+/// Parses `:SS.fraction ` to nanoseconds.
 fn second(text: &[u8]) -> Option<(i64, &[u8])> {
     let [b':', tens, ones, rest @ ..] = text else { return None };
     let (part, rest) = fraction(rest)?;
     Some((pair(*tens, *ones)? * SECOND_NS + part, rest))
 }
 
-/// Nanoseconds of the last of so many digits behind the point.
+/// Nanoseconds of the last digit, by the number of decimals.
 const SCALES: [i64; 10] =
     [0, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
 
-/// `.fraction ` in nanoseconds.
+/// Parses `.fraction ` to nanoseconds.
 #[inline(always)]
 fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let (part, rest) = digits(text.strip_prefix(b".")?, 9)?;
@@ -171,7 +166,7 @@ fn pair(tens: u8, ones: u8) -> Option<i64> {
         .then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
 }
 
-/// A number of at most `most` digits.
+/// Parses a number of at most `most` digits.
 #[inline(always)]
 fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
     let (number, count) = cursor::digits(text);
@@ -182,13 +177,13 @@ fn digits(text: &[u8], most: usize) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    fn clock() -> Clock {
+    fn clock() -> StampClock {
         // 1970-01-02 is day 2; the hour and minute count.
         let zone = |at: LocalMinute| {
             let minutes = i64::from(at.hour) * 60 + i64::from(at.minute);
             (at.month == 1).then(|| (i64::from(at.day) - 1) * 86_400 + minutes * 60)
         };
-        Clock::new(Box::new(zone), 1000 * 86_400)
+        StampClock::new(Box::new(zone), 1000 * 86_400)
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! A place in a line, moved forward by what is read.
+//! Cursor over a line.
 
-/// What is left of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// Moves over `text` if it stands here.
+    /// Consumes `text` if it is next.
     #[inline]
     pub(super) fn eat(&mut self, text: &[u8]) -> bool {
         match self.0.strip_prefix(text) {
@@ -17,7 +16,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves over a whole number that fits.
     #[inline(always)]
     pub(super) fn number(&mut self) -> Option<u32> {
         let (number, count) = digits(self.0);
@@ -26,7 +24,7 @@ impl<'a> Cursor<'a> {
         Some(number)
     }
 
-    /// Moves over what stands before `end`, and over it.
+    /// Consumes up to and including `end`; returns what is before it.
     pub(super) fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let at = memchr::memchr(end, self.0)?;
         let (before, rest) = self.0.split_at(at);
@@ -34,7 +32,7 @@ impl<'a> Cursor<'a> {
         Some(before)
     }
 
-    /// Moves over what stands before `text`, and over it.
+    /// Consumes up to and including `text`; returns what is before it.
     pub(super) fn past(&mut self, text: &[u8]) -> Option<&'a [u8]> {
         let at = memchr::memmem::find(self.0, text)?;
         let before = &self.0[..at];
@@ -42,13 +40,12 @@ impl<'a> Cursor<'a> {
         Some(before)
     }
 
-    /// Moves over spaces.
     pub(super) fn spaces(&mut self) {
         self.0 = self.0.trim_ascii_start();
     }
 }
 
-/// The number that `text` begins with, and how many digits it has. Of more than nineteen, the rest is not looked at.
+/// The number at the start of `text` and its digit count; digits beyond the nineteenth are ignored.
 #[inline(always)]
 pub(super) fn digits(text: &[u8]) -> (u64, usize) {
     let Some(eight) = text.first_chunk() else { return more_digits(text, 0, 0) };
@@ -56,7 +53,7 @@ pub(super) fn digits(text: &[u8]) -> (u64, usize) {
     if count < 8 { (number, count) } else { long_digits(text, number) }
 }
 
-/// The same when there are eight of them at least: clocks and absolute numbers have up to ten.
+/// Parses a number of at least eight digits: clocks and absolute numbers have up to ten.
 #[inline(always)]
 fn long_digits(text: &[u8], first: u64) -> (u64, usize) {
     const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
@@ -69,7 +66,6 @@ fn long_digits(text: &[u8], first: u64) -> (u64, usize) {
     }
 }
 
-/// The same one by one, behind those that are known.
 #[cold]
 fn more_digits(text: &[u8], mut number: u64, mut count: usize) -> (u64, usize) {
     for byte in text.iter().take(DIGITS_MAX).skip(count) {
@@ -83,21 +79,23 @@ fn more_digits(text: &[u8], mut number: u64, mut count: usize) -> (u64, usize) {
     (number, count)
 }
 
-/// So many digits fit into 64 bits whatever they are.
+/// Digits that always fit into 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// Eight bytes at once: how many digits a number has differs from line to line, and a loop would be guessed wrong.
+/// Parses up to eight digits at once (SWAR): digit counts vary per line, so a loop would be
+/// mispredicted.
 #[inline(always)]
 fn digits_of_eight(bytes: [u8; 8]) -> (u64, usize) {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let values = u64::from_le_bytes(bytes) ^ (EACH * 0x30);
-    // The highest bit of each byte that is more than 9; what is carried only reaches bytes behind such a one.
+    // The highest bit of each byte above 9; carries only reach bytes after such a one.
     let wrong = (values.wrapping_add(EACH * 0x76) | values) & (EACH * 0x80);
     let count = wrong.trailing_zeros() / 8;
     if count == 0 {
         return (0, 0);
     }
-    // The last digit to the last byte, zeros before the first; then pairs, fours, and all eight.
+    // Moves the last digit to the last byte, with zeros before the first; then adds up pairs,
+    // fours, and all eight.
     let values = values << (64 - 8 * count);
     let pairs = values.wrapping_mul(10).wrapping_add(values >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;

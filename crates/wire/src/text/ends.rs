@@ -1,64 +1,63 @@
-//! The two ends of a packet by the text that says them: nearly every line repeats what a line before it said.
+//! Caches both endpoints of a packet by their text: nearly every line repeats an earlier pair.
 //!
 //! ```text
 //! 10.1.0.1.1024 > 10.9.0.1.80: Flags [.], …
 //! |—— 8 ——||—— 8 ——||—— 8 ——||– 5 –|          up to the third space, eight bytes at a time
 //! ```
-//! Texts with the same hash take each other's place: then a line costs what reading its numbers costs.
+//! The cache is direct-mapped: on a collision the newer text replaces the older, and the line costs
+//! a full parse.
 
-use super::Skip;
+use super::TextSkip;
 use super::cursor::Cursor;
 use super::segment::addresses;
-use super::sequence::Place;
+use super::sequence::ConversationSlot;
 use crate::packet::Endpoint;
 
-/// Eights of bytes that a text may have: IPv4 has 46 bytes at most, and IPv6 is often shorter.
+/// Words of eight bytes per text: IPv4 has at most 46 bytes, and IPv6 is often shorter.
 const EIGHTS: usize = 6;
-/// Texts that are remembered, 128 bytes each.
+/// Cached texts, 128 bytes each.
 const TEXTS: usize = 4096;
 
-/// Two ends as some text says them.
 #[derive(Clone)]
-pub(super) struct Ends {
+pub(super) struct PacketEnds {
     text: [u64; EIGHTS],
     pub(super) from: Endpoint,
     pub(super) to: Endpoint,
-    pub(super) place: Place,
+    pub(super) place: ConversationSlot,
 }
 
-/// The texts that were read last.
 pub(super) struct KnownEnds {
-    known: Box<[Ends]>,
-    /// What is not remembered stands here until the next line.
-    other: Ends,
+    known: Box<[PacketEnds]>,
+    /// An uncacheable text, until the next line.
+    other: PacketEnds,
 }
 
 impl KnownEnds {
     pub(super) fn new() -> Self {
         let nowhere = Endpoint { address: 0, port: 0 };
-        let place = Place::default();
-        let other = Ends { text: [0; EIGHTS], from: nowhere, to: nowhere, place };
+        let place = ConversationSlot::default();
+        let other = PacketEnds { text: [0; EIGHTS], from: nowhere, to: nowhere, place };
         Self { known: vec![other.clone(); TEXTS].into_boxed_slice(), other }
     }
 
-    /// `SRC > DST: `; the line goes on behind it.
+    /// Consumes `SRC > DST: `.
     #[inline]
-    pub(super) fn read(&mut self, line: &mut Cursor<'_>) -> Result<&mut Ends, Skip> {
+    pub(super) fn read(&mut self, line: &mut Cursor<'_>) -> Result<&mut PacketEnds, TextSkip> {
         let Some((text, length, at)) = up_to_third_space(line.0) else {
             (self.other.from, self.other.to) = addresses(line)?;
-            self.other.place = Place::default();
+            self.other.place = ConversationSlot::default();
             return Ok(&mut self.other);
         };
         let ends = &mut self.known[at];
-        // As one expression, since a call costs as much as all of this.
-        let differ = |sum, (one, other): (&u64, &u64)| sum | (one ^ other);
-        if ends.text.iter().zip(&text).fold(0, differ) == 0 {
+        // A single expression: a call costs as much as all of this.
+        let difference = ends.text.iter().zip(&text).fold(0, |sum, (a, b)| sum | (a ^ b));
+        if difference == 0 {
             line.0 = &line.0[length..];
             return Ok(ends);
         }
         let before = line.0.len();
         let (from, to) = addresses(line)?;
-        let found = Ends { text, from, to, place: Place::default() };
+        let found = PacketEnds { text, from, to, place: ConversationSlot::default() };
         if before - line.0.len() != length {
             self.other = found;
             return Ok(&mut self.other);
@@ -68,8 +67,8 @@ impl KnownEnds {
     }
 }
 
-/// The text up to the third space and with it, its length, and where it would be remembered; `None` when it is too long
-/// or the line ends soon after it.
+/// The text up to and including the third space, its length, and its cache slot; `None` when it is
+/// too long or the line ends soon after it.
 #[inline(always)]
 fn up_to_third_space(line: &[u8]) -> Option<([u64; EIGHTS], usize, usize)> {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

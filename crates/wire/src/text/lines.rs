@@ -1,20 +1,20 @@
-//! Lines of a stream, each handed out where it lies in the buffer.
+//! Lines of a stream, borrowed from the buffer.
 //!
-//! A line longer than the limit is handed out cut; what follows it up to the line end is dropped and counted.
+//! A line over the limit is returned truncated; the rest of it is dropped and counted.
 
 use std::io::Read;
 
-/// Bytes of a line that are kept: a packet of 64 KiB in hexadecimal takes a line of 120 only.
+/// Maximum line length. A packet of 64 KiB in hexadecimal has lines of only 120 bytes.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that are read at once: they should still be in the core's own cache when their lines are looked at.
+/// Bytes per read: they should still be in the core's own cache when their lines are parsed.
 const READ_BYTES: usize = 256 << 10;
 
-/// Lines of a stream.
-pub struct Lines<R> {
+/// Reads lines of a stream.
+pub struct LineReader<R> {
     input: R,
     buffer: Box<[u8]>,
-    /// What is read and not handed out is `[from, to)`.
+    /// `[from, to)` is read but not returned.
     from: usize,
     to: usize,
     is_at_end: bool,
@@ -22,8 +22,8 @@ pub struct Lines<R> {
     cut: u64,
 }
 
-impl<R: Read> Lines<R> {
-    /// At the beginning of the stream; `begun` is what was read from it already, to see what it is.
+impl<R: Read> LineReader<R> {
+    /// Starts at the beginning of the stream; `begun` is what format detection has already read.
     pub fn new(begun: &[u8], input: R) -> Self {
         let mut buffer = vec![0; LINE_BYTES_MAX.max(begun.len()) + READ_BYTES].into_boxed_slice();
         buffer[..begun.len()].copy_from_slice(begun);
@@ -31,7 +31,7 @@ impl<R: Read> Lines<R> {
         Self { input, buffer, from: 0, to, is_at_end: false, is_in_long_line: false, cut: 0 }
     }
 
-    /// The next line without its end; `None` when there is none.
+    /// The next line without its end; `None` at the end.
     ///
     /// # Errors
     /// When the stream cannot be read.
@@ -67,13 +67,14 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// How many lines were cut.
+    /// Number of truncated lines.
     pub fn cut(&self) -> u64 {
         self.cut
     }
 
     fn fill(&mut self) -> std::io::Result<()> {
-        // What is left of a line goes to the front, unless it is long: then when there is no room behind it.
+        // Move the rest of a line to the front, unless it is long: then only when the buffer is
+        // full.
         if self.to - self.from < READ_BYTES / 8 || self.buffer.len() - self.to < READ_BYTES {
             self.buffer.copy_within(self.from..self.to, 0);
             self.to -= self.from;
@@ -100,10 +101,10 @@ fn without_return(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Hands out what a test says, piece by piece.
-    struct Pieces(Vec<Vec<u8>>);
+    /// Returns the test's pieces one by one.
+    struct PieceReader(Vec<Vec<u8>>);
 
-    impl Read for Pieces {
+    impl Read for PieceReader {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let Some(piece) = self.0.first_mut() else { return Ok(0) };
             let length = piece.len().min(buffer.len());
@@ -117,8 +118,8 @@ mod tests {
     }
 
     fn all(begun: &[u8], pieces: &[&[u8]]) -> (Vec<Vec<u8>>, u64) {
-        let pieces = Pieces(pieces.iter().map(|piece| piece.to_vec()).collect());
-        let mut lines = Lines::new(begun, pieces);
+        let pieces = PieceReader(pieces.iter().map(|piece| piece.to_vec()).collect());
+        let mut lines = LineReader::new(begun, pieces);
         let mut out = Vec::new();
         while let Some(line) = lines.next_line().expect("it can be read") {
             out.push(line.to_vec());

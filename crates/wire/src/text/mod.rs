@@ -1,8 +1,9 @@
-//! Text that tcpdump printed, to packets, as far as the text allows.
+//! tcpdump's text output to packets, as far as the text allows.
 //!
-//! Every style since 4.0: plain, `-n`, `-nn`, `-q`, `-t` variants, `-e`, `-v`, `-S`, `-i any` with interface and
-//! direction, VLAN; and tcpdump 3's `(N)` sizes. Text has no payload but the first line of an HTTP message, and host
-//! names are no addresses: what cannot be a packet is counted by its reason.
+//! Supports every style since 4.0: plain, `-n`, `-nn`, `-q`, `-t` variants, `-e`, `-v`, `-S`, `-i
+//! any` with interface and direction, VLAN; and tcpdump 3's `(N)` sizes. Text has no payload but
+//! the first line of an HTTP message, and host names are not addresses: lines without a usable
+//! packet are counted by reason.
 
 mod clock;
 mod cursor;
@@ -17,98 +18,101 @@ mod tests;
 
 pub(crate) use clock::MINUTE;
 pub use clock::{LocalMinute, Zone};
-pub use lines::{LINE_BYTES_MAX, Lines};
+pub use lines::{LINE_BYTES_MAX, LineReader};
 
-use clock::{Clock, NoTime};
+use clock::{NoTime, StampClock};
 use cursor::Cursor;
-use ends::{Ends, KnownEnds};
-use link::Head;
-use segment::Segment;
-use sequence::{Numbers, Sequences};
+use ends::{KnownEnds, PacketEnds};
+use link::LineHead;
+use segment::TextSegment;
+use sequence::{SequenceTable, WireNumbers};
 
-use crate::capture::Input;
+use crate::capture::CaptureInput;
+use crate::flow::SequenceNumber;
 use crate::model::Model;
 use crate::packet::{Flags, Packet, SackBlock};
-use crate::skip::{Skip as Reason, Skipped};
+use crate::skip::{SkipCounts, SkipReason};
 
-/// Lines between two times that the caller has a say.
+/// Lines processed before control returns to the caller.
 const LINES_AT_ONCE: usize = 10_000;
-/// Tunnels, one in the other, that are followed.
+/// Nested tunnels that are followed.
 const TUNNELS_MAX: usize = 4;
 
-/// Why a line is no packet.
+/// Why a line has no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skip {
-    /// It does not begin with a time: payload of `-x` and `-A`, tcpdump's own messages.
+pub enum TextSkip {
+    /// No timestamp: payload of `-x` and `-A`, tcpdump's own messages.
     NoStamp,
-    /// It begins with a time that no clock shows.
+    /// The time is invalid.
     NoSuchTime,
-    /// ARP and others.
+    /// ARP and other protocols.
     NotIp,
-    /// UDP, ICMP and others.
+    /// UDP, ICMP and other protocols.
     NotTcp,
-    /// A fragment but the first: it has no TCP header.
+    /// A fragment after the first: it has no TCP header.
     Fragment,
     /// The snap length cut its TCP header.
     Cut,
-    /// Hosts are names; `tcpdump -n` prints addresses.
+    /// Host names; `tcpdump -n` prints addresses.
     HostName,
-    /// A port is a name that is not known here; `tcpdump -nn` prints numbers.
+    /// An unknown port name; `tcpdump -nn` prints numbers.
     PortName,
-    /// It looks like a packet and is none.
+    /// A malformed packet line.
     Malformed,
 }
 
-impl Skip {
-    /// All of them, in the order of [`TextReader::skipped`].
-    pub const ALL: [Skip; 9] = [
-        Skip::NoStamp,
-        Skip::NoSuchTime,
-        Skip::NotIp,
-        Skip::NotTcp,
-        Skip::Fragment,
-        Skip::Cut,
-        Skip::HostName,
-        Skip::PortName,
-        Skip::Malformed,
+impl TextSkip {
+    /// All reasons, in the order of [`TextReader::skipped`].
+    pub const ALL: [TextSkip; 9] = [
+        TextSkip::NoStamp,
+        TextSkip::NoSuchTime,
+        TextSkip::NotIp,
+        TextSkip::NotTcp,
+        TextSkip::Fragment,
+        TextSkip::Cut,
+        TextSkip::HostName,
+        TextSkip::PortName,
+        TextSkip::Malformed,
     ];
 
-    /// A word for tables and JSON.
+    /// Name in tables and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            Skip::NoStamp => "no_stamp",
-            Skip::NoSuchTime => "no_such_time",
-            Skip::NotIp => "not_ip",
-            Skip::NotTcp => "not_tcp",
-            Skip::Fragment => "fragment",
-            Skip::Cut => "cut",
-            Skip::HostName => "host_name",
-            Skip::PortName => "port_name",
-            Skip::Malformed => "malformed",
+            TextSkip::NoStamp => "no_stamp",
+            TextSkip::NoSuchTime => "no_such_time",
+            TextSkip::NotIp => "not_ip",
+            TextSkip::NotTcp => "not_tcp",
+            TextSkip::Fragment => "fragment",
+            TextSkip::Cut => "cut",
+            TextSkip::HostName => "host_name",
+            TextSkip::PortName => "port_name",
+            TextSkip::Malformed => "malformed",
         }
     }
 
-    /// The reason by which captures count the same.
-    fn reason(self) -> Reason {
+    /// The corresponding reason of binary captures.
+    fn reason(self) -> SkipReason {
         match self {
-            Skip::NoStamp | Skip::NoSuchTime | Skip::HostName | Skip::PortName => Reason::Text,
-            Skip::NotIp => Reason::NotIp,
-            Skip::NotTcp => Reason::NotTcp,
-            Skip::Fragment => Reason::Fragment,
-            Skip::Cut => Reason::HeaderCut,
-            Skip::Malformed => Reason::Malformed,
+            TextSkip::NoStamp | TextSkip::NoSuchTime | TextSkip::HostName | TextSkip::PortName => {
+                SkipReason::Text
+            }
+            TextSkip::NotIp => SkipReason::NotIp,
+            TextSkip::NotTcp => SkipReason::NotTcp,
+            TextSkip::Fragment => SkipReason::Fragment,
+            TextSkip::Cut => SkipReason::HeaderCut,
+            TextSkip::Malformed => SkipReason::Malformed,
         }
     }
 }
 
-/// Names of interfaces, numbered from 1 in the order of their appearance.
+/// Interface names, numbered from 1 in order of appearance.
 #[derive(Default)]
-struct Names(Vec<Box<[u8]>>);
+struct InterfaceNames(Vec<Box<[u8]>>);
 
-/// Interfaces that are told apart; others are 0.
+/// Distinct interfaces; others are 0.
 const INTERFACES_MAX: usize = 4096;
 
-impl Names {
+impl InterfaceNames {
     fn number(&mut self, name: &[u8]) -> u32 {
         let place = self.0.iter().position(|known| **known == *name).or_else(|| {
             (self.0.len() < INTERFACES_MAX).then(|| {
@@ -120,45 +124,45 @@ impl Names {
     }
 }
 
-/// Reads lines in their order.
+/// Reads lines in order.
 pub struct TextReader {
-    clock: Clock,
-    names: Names,
+    clock: StampClock,
+    names: InterfaceNames,
     ends: KnownEnds,
-    sequences: Sequences,
-    /// The first line of a packet by `-v`, whose addresses stand on the next.
-    begun: Option<(i64, Head)>,
-    skipped: [u64; Skip::ALL.len()],
+    sequences: SequenceTable,
+    /// First line of a packet printed by `-v`; its addresses are on the next line.
+    begun: Option<(i64, LineHead)>,
+    skipped: [u64; TextSkip::ALL.len()],
 }
 
 impl TextReader {
-    /// `day` is when the day of times without a date began, in seconds since 1970. `seed` scatters the table of
-    /// conversations; it shows nowhere.
+    /// Creates a reader; `day` is the start of the day of times without a date, in seconds since
+    /// 1970. `seed` seeds the conversation table's hash; results do not depend on it.
     pub fn new(zone: Zone, day: i64, seed: usize) -> Self {
         Self {
-            clock: Clock::new(zone, day),
-            names: Names::default(),
+            clock: StampClock::new(zone, day),
+            names: InterfaceNames::default(),
             ends: KnownEnds::new(),
-            sequences: Sequences::new(seed),
+            sequences: SequenceTable::new(seed),
             begun: None,
-            skipped: [0; Skip::ALL.len()],
+            skipped: [0; TextSkip::ALL.len()],
         }
     }
 
-    /// Whether `text`, the beginning of a file, has a line that begins with a stamp of tcpdump.
+    /// Whether `text`, the start of a file, has a line that begins with a tcpdump timestamp.
     pub fn is_text(text: &[u8]) -> bool {
-        let mut clock = Clock::new(Box::new(|_| Some(0)), 0);
+        let mut clock = StampClock::new(Box::new(|_| Some(0)), 0);
         text.split(|byte| *byte == b'\n').take(50).any(|line| clock.read(line).is_ok())
     }
 
-    /// The packet of a line without its end; `None` when it has none, which is counted.
+    /// Parses the packet of a line without its end; `None`, and counted, when it has none.
     pub fn line<'a>(&mut self, line: &'a [u8]) -> Option<Packet<'a>> {
         let mut found = None;
         self.take(line, &mut |packet| found = Some(*packet));
         found
     }
 
-    /// Hands the packet of a line to `sink`: it is too large to be returned from function to function.
+    /// Passes the packet of a line to `sink`: a packet is too large to return.
     #[inline]
     fn take<'a>(&mut self, line: &'a [u8], sink: &mut impl FnMut(&Packet<'a>)) {
         if let Err(skip) = self.read(line, sink) {
@@ -166,13 +170,14 @@ impl TextReader {
         }
     }
 
-    /// Reads some of the lines and hands their packets to the model; how many there were, `None` when nothing is left.
+    /// Reads some lines, passes their packets to the model and returns the number of packets;
+    /// `None` at the end.
     ///
     /// # Errors
     /// When the lines cannot be read.
     pub fn feed(
         &mut self,
-        lines: &mut Lines<Input>,
+        lines: &mut LineReader<CaptureInput>,
         model: &mut Model,
     ) -> std::io::Result<Option<u64>> {
         let mut packets = 0;
@@ -188,26 +193,30 @@ impl TextReader {
         Ok(Some(packets))
     }
 
-    /// How many lines were no packet, by reason; reasons that did not occur are left out.
-    pub fn skipped(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
-        Skip::ALL.into_iter().zip(self.skipped).filter(|(_, count)| *count > 0)
+    /// Lines without a packet, by reason; reasons that did not occur are omitted.
+    pub fn skipped(&self) -> impl Iterator<Item = (TextSkip, u64)> + '_ {
+        TextSkip::ALL.into_iter().zip(self.skipped).filter(|(_, count)| *count > 0)
     }
 
-    /// The same by the reasons of captures.
-    pub fn skipped_as_captures_do(&self) -> Skipped {
-        let mut all = Skipped::default();
+    /// Lines without a packet, by the reasons of binary captures.
+    pub fn skipped_as_captures_do(&self) -> SkipCounts {
+        let mut all = SkipCounts::default();
         self.skipped().for_each(|(skip, count)| all.add_many(skip.reason(), count));
         all
     }
 
-    /// The name of an interface's number.
+    /// Name of an interface number.
     pub fn interface(&self, number: u32) -> Option<&[u8]> {
         let place = usize::try_from(number.checked_sub(1)?).ok()?;
         self.names.0.get(place).map(|name| &**name)
     }
 
     #[inline]
-    fn read<'a>(&mut self, line: &'a [u8], sink: &mut impl FnMut(&Packet<'a>)) -> Result<(), Skip> {
+    fn read<'a>(
+        &mut self,
+        line: &'a [u8],
+        sink: &mut impl FnMut(&Packet<'a>),
+    ) -> Result<(), TextSkip> {
         let begun = if self.begun.is_some() { self.begun.take() } else { None };
         if let Some((ts_ns, head)) = begun
             && line.starts_with(b"    ")
@@ -215,8 +224,8 @@ impl TextReader {
             return self.packet(ts_ns, head, Cursor(line.trim_ascii_start()), sink);
         }
         let (ts_ns, rest) = self.clock.read(line).map_err(|none| match none {
-            NoTime::NoStamp => Skip::NoStamp,
-            NoTime::NoSuchTime => Skip::NoSuchTime,
+            NoTime::NoStamp => TextSkip::NoStamp,
+            NoTime::NoSuchTime => TextSkip::NoSuchTime,
         })?;
         let mut rest = Cursor(rest);
         let head = link::read(&mut rest, &mut self.names)?;
@@ -231,10 +240,10 @@ impl TextReader {
     fn packet<'a>(
         &mut self,
         ts_ns: i64,
-        head: Head,
+        head: LineHead,
         mut line: Cursor<'a>,
         sink: &mut impl FnMut(&Packet<'a>),
-    ) -> Result<(), Skip> {
+    ) -> Result<(), TextSkip> {
         let mut inside = 0;
         let ends = loop {
             let ends = self.ends.read(&mut line);
@@ -242,16 +251,16 @@ impl TextReader {
             if !is_tunnel || inside == TUNNELS_MAX {
                 break ends?;
             }
-            line.past(b"IP ").ok_or(Skip::NotTcp)?;
+            line.past(b"IP ").ok_or(TextSkip::NotTcp)?;
             inside += 1;
         };
         let segment = segment::read(line)?;
-        let Ends { from, to, place, .. } = ends;
+        let PacketEnds { from, to, place, .. } = ends;
         let (from, to) = (*from, *to);
         let numbers = self.sequences.of(from, to, place, segment.printed);
-        let Numbers { seq, ack, ack_base } =
-            numbers.unwrap_or(Numbers { seq: 0, ack: 0, ack_base: 0 });
-        let Segment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
+        let WireNumbers { seq, ack, ack_base } =
+            numbers.unwrap_or(WireNumbers { seq: 0, ack: 0, ack_base: 0 });
+        let TextSegment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
             segment;
         sink(&Packet {
             ts_ns,
@@ -278,14 +287,15 @@ impl TextReader {
 
 /// The first block, if it ends at or before `ack` or lies in the second (RFC 2883 §4).
 fn dsack(sack: [Option<(u32, u32)>; 2], ack: u32, base: u32) -> Option<SackBlock> {
-    let block = |(left, right): (u32, u32)| SackBlock {
-        left: left.wrapping_add(base),
-        right: right.wrapping_add(base),
-    };
-    let is_not_after = |one: u32, other: u32| other.wrapping_sub(one) < 1 << 31;
-    let first = block(sack[0]?);
-    let is_inside = sack[1].map(block).is_some_and(|second| {
-        is_not_after(second.left, first.left) && is_not_after(first.right, second.right)
+    let [first, second] = sack.map(|block| {
+        block.map(|(left, right)| SackBlock {
+            left: left.wrapping_add(base),
+            right: right.wrapping_add(base),
+        })
     });
-    (is_not_after(first.right, ack) || is_inside).then_some(first)
+    let first = first?;
+    let is_inside = second.is_some_and(|second| {
+        second.left.is_at_most(first.left) && first.right.is_at_most(second.right)
+    });
+    (first.right.is_at_most(ack) || is_inside).then_some(first)
 }

@@ -1,6 +1,6 @@
-//! Names that tcpdump prints for ports when it runs without `-nn`, as /etc/services of Debian has them.
+//! Port names that tcpdump prints without `-nn`, from Debian's /etc/services.
 
-/// The port of a name; only those that web fleets use.
+/// Port of a name; only names common in web fleets.
 pub(super) fn port(name: &[u8]) -> Option<u16> {
     let found = NAMES.binary_search_by(|(known, _)| known.as_bytes().cmp(name)).ok()?;
     Some(NAMES[found].1)

@@ -1,30 +1,29 @@
-//! Addresses and the TCP header of one packet, as tcpdump 4 (`Flags [P.], seq 1:5, …`), tcpdump 3 (`P 1:5(4) ack 1 …`)
-//! and `-q` (`tcp 4`) print them.
+//! Addresses and TCP header of one packet, as printed by tcpdump 4 (`Flags [P.], seq 1:5, …`),
+//! tcpdump 3 (`P 1:5(4) ack 1 …`) and `-q` (`tcp 4`).
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::cursor::Cursor;
-use super::sequence::Printed;
-use super::{Skip, port_name};
+use super::sequence::PrintedNumbers;
+use super::{TextSkip, port_name};
 use crate::packet::{Endpoint, Flags, Timestamps};
 
-/// What text says of a segment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Segment<'a> {
-    pub(super) printed: Printed,
+pub(super) struct TextSegment<'a> {
+    pub(super) printed: PrintedNumbers,
     pub(super) window: u16,
     pub(super) window_scale: Option<u8>,
     pub(super) timestamps: Option<Timestamps>,
     pub(super) sack_blocks: u8,
-    /// The first two blocks, as printed.
+    /// The first two SACK blocks, as printed.
     pub(super) sack: [Option<(u32, u32)>; 2],
     /// The first line of an HTTP message, without its end.
     pub(super) payload: &'a [u8],
 }
 
-/// `SRC > DST: `.
+/// Parses `SRC > DST: `.
 #[inline]
-pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
+pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), TextSkip> {
     match four_addresses(*line) {
         Some((ends, rest)) => {
             *line = rest;
@@ -34,7 +33,7 @@ pub(super) fn addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), S
     }
 }
 
-/// IPv4 and ports that are numbers: most of all text.
+/// Fast path: IPv4 and numeric ports.
 #[inline]
 fn four_addresses<'a>(mut line: Cursor<'a>) -> Option<((Endpoint, Endpoint), Cursor<'a>)> {
     let from = ipv4_and_port(&mut line)?;
@@ -45,21 +44,21 @@ fn four_addresses<'a>(mut line: Cursor<'a>) -> Option<((Endpoint, Endpoint), Cur
     line.eat(b": ").then_some(((from, to), line))
 }
 
-fn other_addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), Skip> {
-    let from = line.until(b' ').ok_or(Skip::Malformed)?;
+fn other_addresses(line: &mut Cursor<'_>) -> Result<(Endpoint, Endpoint), TextSkip> {
+    let from = line.until(b' ').ok_or(TextSkip::Malformed)?;
     if !line.eat(b"> ") {
-        return Err(Skip::NotIp);
+        return Err(TextSkip::NotIp);
     }
     let to = match line.until(b' ') {
         Some(to) => to,
         None => std::mem::take(&mut line.0),
     };
-    let to = to.strip_suffix(b":").ok_or(Skip::Malformed)?;
+    let to = to.strip_suffix(b":").ok_or(TextSkip::Malformed)?;
     Ok((endpoint(from)?, endpoint(to)?))
 }
 
-/// Address, a dot, port.
-fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
+/// Parses an address, a dot and a port.
+fn endpoint(text: &[u8]) -> Result<Endpoint, TextSkip> {
     let mut cursor = Cursor(text);
     match ipv4_and_port(&mut cursor).filter(|_| cursor.0.is_empty()) {
         Some(endpoint) => Ok(endpoint),
@@ -67,7 +66,7 @@ fn endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
     }
 }
 
-/// `10.0.0.1.80` in one go: numbers are too short for anything cleverer.
+/// Parses `10.0.0.1.80` in one pass: its numbers are too short for SWAR.
 #[inline]
 fn ipv4_and_port(line: &mut Cursor<'_>) -> Option<Endpoint> {
     let (mut address, mut part, mut digits, mut dots, mut at) = (0_u32, 0_u32, 0, 0, 0);
@@ -95,44 +94,46 @@ fn ipv4_and_port(line: &mut Cursor<'_>) -> Option<Endpoint> {
     Some(Endpoint { address: Ipv4Addr::from_bits(address).to_ipv6_mapped().to_bits(), port })
 }
 
-/// IPv6, and ports that are names.
-fn other_endpoint(text: &[u8]) -> Result<Endpoint, Skip> {
-    let dot = memchr::memrchr(b'.', text).ok_or(Skip::NotTcp)?;
+/// Parses IPv6, and named ports.
+fn other_endpoint(text: &[u8]) -> Result<Endpoint, TextSkip> {
+    let dot = memchr::memrchr(b'.', text).ok_or(TextSkip::NotTcp)?;
     match address(&text[..dot]) {
         Some(address) => Ok(Endpoint::new(address, port_of(&text[dot + 1..])?)),
-        // An address and nothing behind it: not TCP, or a fragment.
-        None if address(text).is_some() => Err(Skip::NotTcp),
-        None => Err(Skip::HostName),
+        // An address without a port: not TCP, or a fragment.
+        None if address(text).is_some() => Err(TextSkip::NotTcp),
+        None => Err(TextSkip::HostName),
     }
 }
 
-/// `10.0.0.1`, `fe80::1%eth0`.
+/// Parses `10.0.0.1`, `fe80::1%eth0`.
 fn address(text: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(text).ok()?.split('%').next()?.parse().ok()
 }
 
-fn port_of(text: &[u8]) -> Result<u16, Skip> {
+fn port_of(text: &[u8]) -> Result<u16, TextSkip> {
     let mut cursor = Cursor(text);
     match cursor.number() {
-        Some(number) if cursor.0.is_empty() => u16::try_from(number).map_err(|_| Skip::Malformed),
-        _ => port_name::port(text).ok_or(Skip::PortName),
+        Some(number) if cursor.0.is_empty() => {
+            u16::try_from(number).map_err(|_| TextSkip::Malformed)
+        }
+        _ => port_name::port(text).ok_or(TextSkip::PortName),
     }
 }
 
-/// What follows the addresses.
+/// Parses what follows the addresses.
 #[inline]
-pub(super) fn read<'a>(line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
+pub(super) fn read<'a>(line: Cursor<'a>) -> Result<TextSegment<'a>, TextSkip> {
     match usual(line) {
         Some(segment) => Ok(segment),
         None => other(line),
     }
 }
 
-/// What nearly all lines of established connections look like, in the order in which tcpdump 4 prints it:
-/// `Flags [P.], seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
+/// Fast path for established connections, in the order in which tcpdump 4 prints: `Flags [P.], seq
+/// 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
 #[inline(always)]
-fn usual<'a>(mut line: Cursor<'a>) -> Option<Segment<'a>> {
-    let mut segment = Segment::default();
+fn usual<'a>(mut line: Cursor<'a>) -> Option<TextSegment<'a>> {
+    let mut segment = TextSegment::default();
     segment.printed.flags = if line.eat(b"Flags [.], ") {
         Flags::ACK
     } else if line.eat(b"Flags [P.], ") {
@@ -175,18 +176,18 @@ fn usual<'a>(mut line: Cursor<'a>) -> Option<Segment<'a>> {
     Some(segment)
 }
 
-fn other<'a>(mut line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
+fn other<'a>(mut line: Cursor<'a>) -> Result<TextSegment<'a>, TextSkip> {
     if line.eat(b"Flags [") {
-        let flags = flags(line.until(b']').ok_or(Skip::Malformed)?);
-        return new_style(line, flags.ok_or(Skip::Malformed)?);
+        let flags = flags(line.until(b']').ok_or(TextSkip::Malformed)?);
+        return new_style(line, flags.ok_or(TextSkip::Malformed)?);
     }
     if line.eat(b"tcp ") {
-        let length = line.number().ok_or(Skip::Malformed)?;
-        let printed = Printed { length, ..Printed::default() };
-        return Ok(Segment { printed, ..Segment::default() });
+        let length = line.number().ok_or(TextSkip::Malformed)?;
+        let printed = PrintedNumbers { length, ..PrintedNumbers::default() };
+        return Ok(TextSegment { printed, ..TextSegment::default() });
     }
     if memchr::memmem::find(&line.0[..line.0.len().min(16)], b"[|tcp").is_some() {
-        return Err(Skip::Cut);
+        return Err(TextSkip::Cut);
     }
     let word = line.0.split(|byte| matches!(byte, b' ' | b',')).next().unwrap_or_default();
     match flags(word) {
@@ -194,7 +195,7 @@ fn other<'a>(mut line: Cursor<'a>) -> Result<Segment<'a>, Skip> {
             line.0 = &line.0[word.len()..];
             old_style(line, flags)
         }
-        _ => Err(Skip::NotTcp),
+        _ => Err(TextSkip::NotTcp),
     }
 }
 
@@ -212,7 +213,7 @@ fn flags(text: &[u8]) -> Option<Flags> {
             b'U' => Flags(0x20),
             b'E' => Flags(0x40),
             b'W' => Flags(0x80),
-            // Accurate ECN has no place in these eight bits.
+            // Accurate ECN's ninth bit is not in the flags byte.
             b'e' => Flags(0),
             _ => return None,
         };
@@ -220,9 +221,10 @@ fn flags(text: &[u8]) -> Option<Flags> {
     })
 }
 
-/// `, seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET / HTTP/1.1`.
-fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
-    let mut segment = Segment::default();
+/// Parses `, seq 1:5, ack 1, win 229, options [nop,nop,TS val 1 ecr 2], length 4: HTTP: GET /
+/// HTTP/1.1`.
+fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<TextSegment<'a>, TextSkip> {
+    let mut segment = TextSegment::default();
     segment.printed.flags = flags;
     while line.eat(b", ") || line.eat(b" ") {
         let is_read = match line.0.first() {
@@ -237,59 +239,60 @@ fn new_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
             }
             Some(b'w') if line.eat(b"win ") => window(&mut line, &mut segment),
             Some(b'o') if line.eat(b"options [") => {
-                let text = line.until(b']').ok_or(Skip::Cut)?;
+                let text = line.until(b']').ok_or(TextSkip::Cut)?;
                 if text.contains(&b'[') {
                     // `[|tcp]`: the options are cut.
-                    return Err(Skip::Cut);
+                    return Err(TextSkip::Cut);
                 }
                 options(Cursor(text), &mut segment);
                 true
             }
             Some(b'l') if line.eat(b"length ") => {
-                segment.printed.length = line.number().ok_or(Skip::Malformed)?;
+                segment.printed.length = line.number().ok_or(TextSkip::Malformed)?;
                 segment.payload = http(line);
                 return Ok(segment);
             }
-            // Behind the parenthesis: `0x1234 (incorrect -> 0x5678)`.
+            // Up to the parenthesis: `0x1234 (incorrect -> 0x5678)`.
             Some(b'c') if line.eat(b"cksum ") => line.until(b')').is_some(),
             Some(b'u') if line.eat(b"urg ") => line.number().is_some(),
             _ => false,
         };
         if !is_read {
-            return Err(if is_cut(line) { Skip::Cut } else { Skip::Malformed });
+            return Err(if is_cut(line) { TextSkip::Cut } else { TextSkip::Malformed });
         }
     }
-    // tcpdump before 4.1 has no length in a packet without data; one that is cut has `[|tcp]`.
-    if is_cut(line) { Err(Skip::Cut) } else { Ok(segment) }
+    // tcpdump before 4.1 prints no length without data; a cut packet has `[|tcp]`.
+    if is_cut(line) { Err(TextSkip::Cut) } else { Ok(segment) }
 }
 
 fn is_cut(line: Cursor<'_>) -> bool {
     memchr::memmem::find(line.0, b"[|").is_some()
 }
 
-/// `1:101(100) ack 1 win 229 <nop,nop,timestamp 1 2> (DF)`.
-fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip> {
-    let mut segment = Segment::default();
+/// Parses `1:101(100) ack 1 win 229 <nop,nop,timestamp 1 2> (DF)`.
+fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<TextSegment<'a>, TextSkip> {
+    let mut segment = TextSegment::default();
     segment.printed.flags = flags;
     while line.eat(b", ") || line.eat(b" ") {
         if line.eat(b"ack ") {
-            segment.printed.ack = Some(line.number().ok_or(Skip::Malformed)?);
+            segment.printed.ack = Some(line.number().ok_or(TextSkip::Malformed)?);
             segment.printed.flags = segment.printed.flags | Flags::ACK;
         } else if line.eat(b"win ") {
             let _ = window(&mut line, &mut segment);
         } else if line.eat(b"<") {
-            options(Cursor(line.until(b'>').ok_or(Skip::Cut)?), &mut segment);
+            options(Cursor(line.until(b'>').ok_or(TextSkip::Cut)?), &mut segment);
         } else if line.eat(b"cksum ") {
-            line.until(b')').ok_or(Skip::Malformed)?;
+            line.until(b')').ok_or(TextSkip::Malformed)?;
         } else if line.0.first().is_some_and(u8::is_ascii_digit) {
             segment.printed.seq = line.number();
             let is_range = line.eat(b":") && line.number().is_some() && line.eat(b"(");
-            segment.printed.length = line.number().filter(|_| is_range).ok_or(Skip::Malformed)?;
+            segment.printed.length =
+                line.number().filter(|_| is_range).ok_or(TextSkip::Malformed)?;
             let _ = line.eat(b")");
         } else if line.0.starts_with(b"[|") {
-            return Err(Skip::Cut);
+            return Err(TextSkip::Cut);
         } else {
-            // `(DF)`, `[tos 0x10]`, `urg 1`.
+            // Skips `(DF)`, `[tos 0x10]`, `urg 1`.
             let end = if line.0.starts_with(b"[") { b']' } else { b' ' };
             let end = memchr::memchr(end, line.0)
                 .map_or(line.0.len(), |at| at + usize::from(end == b']'));
@@ -299,14 +302,15 @@ fn old_style<'a>(mut line: Cursor<'a>, flags: Flags) -> Result<Segment<'a>, Skip
     Ok(segment)
 }
 
-fn window(line: &mut Cursor<'_>, segment: &mut Segment<'_>) -> bool {
+fn window(line: &mut Cursor<'_>, segment: &mut TextSegment<'_>) -> bool {
     let window = line.number();
     segment.window = window.map_or(0, |window| u16::try_from(window).unwrap_or(u16::MAX));
     window.is_some()
 }
 
-/// `mss 1460,sackOK,TS val 1 ecr 2,nop,wscale 7`, `nop,nop,sack 2 {1:5}{9:11}`, `timestamp 1 2`.
-fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
+/// Parses `mss 1460,sackOK,TS val 1 ecr 2,nop,wscale 7`, `nop,nop,sack 2 {1:5}{9:11}`, `timestamp 1
+/// 2`.
+fn options(mut line: Cursor<'_>, segment: &mut TextSegment<'_>) {
     while !line.0.is_empty() {
         if line.eat(b"nop,") {
             continue;
@@ -322,7 +326,7 @@ fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
         } else if line.eat(b"wscale ") {
             segment.window_scale = line.number().and_then(|scale| u8::try_from(scale).ok());
         } else if line.eat(b"sack ") {
-            // tcpdump 3 says `sack sack 1 {…}`.
+            // tcpdump 3 prints `sack sack 1 {…}`.
             let _ = line.eat(b"sack ");
             let count = line.number().unwrap_or(0);
             segment.sack_blocks = u8::try_from(count).unwrap_or(u8::MAX);
@@ -335,7 +339,7 @@ fn options(mut line: Cursor<'_>, segment: &mut Segment<'_>) {
     }
 }
 
-/// `{1:5}`.
+/// Parses `{1:5}`.
 fn block(line: &mut Cursor<'_>) -> Option<(u32, u32)> {
     if !line.eat(b"{") {
         return None;

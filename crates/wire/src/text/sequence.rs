@@ -1,42 +1,41 @@
-//! Sequence numbers as they were on the wire, out of those that tcpdump prints.
+//! Restores sequence numbers on the wire from the printed ones.
 //!
-//! Without `-S` tcpdump prints the first packet of a conversation and every SYN as they are; later ones as the distance
-//! from that. So the bases are remembered by conversation. What has no ACK flag (the first SYN, some RST) is printed as
-//! it is and remembered by neither side.
+//! Without `-S` tcpdump prints the first packet of a conversation and every SYN with absolute
+//! numbers, and later ones relative to those. So the bases are remembered per conversation. A
+//! packet without ACK (the first SYN, some RST) is printed as is, and neither side remembers it.
 //!
 //! ```text
 //! first packet or SYN-ACK: seq S, ack A     base of its direction = S, of the other = A - 1
 //! later:                   seq s, ack a     on the wire: base + s, base of the other direction + a
 //! ```
 //!
-//! A pure acknowledgement has no `seq` in text; it is given the byte after the last that its sender was seen to send.
+//! A pure acknowledgement has no `seq` in text; it gets the byte after the last that its sender
+//! sent.
 
 use hashbrown::HashMap;
 use rustc_hash::FxSeededState;
 
 use crate::packet::{Endpoint, Flags};
 
-/// Conversations remembered at once, 100 bytes each. Those beyond have no sequence numbers.
+/// Conversations remembered at once, 100 bytes each. Packets of others have no sequence numbers.
 pub(super) const CONVERSATIONS_MAX: usize = 4 << 20;
 
-/// Relative numbers are below this, and absolute ones are near their base by less than this.
+/// Relative numbers are below this, and absolute ones are within this of their base.
 const NEAR: u32 = 1 << 24;
 
-/// The numbers of one packet as text has them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Printed {
+pub(super) struct PrintedNumbers {
     pub(super) seq: Option<u32>,
     pub(super) ack: Option<u32>,
     pub(super) length: u32,
     pub(super) flags: Flags,
 }
 
-/// The numbers of one packet as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbers {
+pub(super) struct WireNumbers {
     pub(super) seq: u32,
     pub(super) ack: u32,
-    /// What was added to `ack`: SACK blocks are relative to the same.
+    /// Offset added to `ack`: SACK blocks are relative to the same base.
     pub(super) ack_base: u32,
 }
 
@@ -47,45 +46,45 @@ struct Conversation {
     next: [u32; 2],
 }
 
-/// Whether numbers are distances: `-S` is seen by the first that is not.
+/// Whether numbers are relative: the first absolute one reveals `-S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
+enum NumberStyle {
     Unknown,
     Relative,
     Absolute,
 }
 
-/// All conversations of a text.
-pub(super) struct Sequences {
+pub(super) struct SequenceTable {
     places: HashMap<(Endpoint, Endpoint), u32, FxSeededState>,
     conversations: Vec<Conversation>,
-    style: Style,
+    style: NumberStyle,
 }
 
-/// Which conversation two ends have; whoever has just asked knows it for the next time.
+/// Cached index of the conversation of two endpoints.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place(Option<u32>);
+pub(super) struct ConversationSlot(Option<u32>);
 
-impl Sequences {
+impl SequenceTable {
     pub(super) fn new(seed: usize) -> Self {
         let places = HashMap::with_hasher(FxSeededState::with_seed(seed));
-        Self { places, conversations: Vec::new(), style: Style::Unknown }
+        Self { places, conversations: Vec::new(), style: NumberStyle::Unknown }
     }
 
-    /// The numbers of the next packet; `None` when text has none, or when there are too many conversations.
+    /// Numbers of the next packet; `None` when the text has none, or when there are too many
+    /// conversations.
     #[inline]
     pub(super) fn of(
         &mut self,
         from: Endpoint,
         to: Endpoint,
-        place: &mut Place,
-        printed: Printed,
-    ) -> Option<Numbers> {
+        place: &mut ConversationSlot,
+        printed: PrintedNumbers,
+    ) -> Option<WireNumbers> {
         if printed.seq.is_none() && printed.ack.is_none() {
             return None;
         }
         if !printed.flags.has(Flags::ACK) {
-            return Some(Numbers { seq: printed.seq?, ack: 0, ack_base: 0 });
+            return Some(WireNumbers { seq: printed.seq?, ack: 0, ack_base: 0 });
         }
         let own = usize::from(from > to);
         let before = self.conversations.len();
@@ -106,21 +105,22 @@ impl Sequences {
         } else {
             let bases = [conversation.base[own], conversation.base[1 - own]];
             self.style = self.style.after(bases, printed);
-            if self.style == Style::Absolute { [0, 0] } else { conversation.base }
+            if self.style == NumberStyle::Absolute { [0, 0] } else { conversation.base }
         };
         let seq = printed.seq.map(|seq| seq.wrapping_add(base[own]));
         let seq = seq.unwrap_or(conversation.next[own]);
         let is_numbered = printed.flags.0 & (Flags::SYN | Flags::FIN).0 != 0;
         let next = seq.wrapping_add(printed.length).wrapping_add(u32::from(is_numbered));
-        // Not back for a retransmit.
+        // A retransmit must not move it back.
         if is_new || next.wrapping_sub(conversation.next[own]) < 1 << 31 {
             conversation.next[own] = next;
         }
         let ack_base = base[1 - own];
-        Some(Numbers { seq, ack: printed.ack.unwrap_or(0).wrapping_add(ack_base), ack_base })
+        Some(WireNumbers { seq, ack: printed.ack.unwrap_or(0).wrapping_add(ack_base), ack_base })
     }
 
-    /// Where a conversation stands, made when there is room and none; the smaller end comes first.
+    /// Index of a conversation, created unless the limit is reached; the smaller endpoint comes
+    /// first.
     fn place(&mut self, key: (Endpoint, Endpoint)) -> Option<u32> {
         if let Some(at) = self.places.get(&key) {
             return Some(*at);
@@ -135,24 +135,24 @@ impl Sequences {
     }
 }
 
-impl Style {
-    /// What the numbers of a later packet say, given the bases of its direction and of the other one.
-    fn after(self, bases: [u32; 2], printed: Printed) -> Style {
-        if self != Style::Unknown {
+impl NumberStyle {
+    /// The style that a later packet's numbers reveal, given the bases of both directions.
+    fn after(self, bases: [u32; 2], printed: PrintedNumbers) -> NumberStyle {
+        if self != NumberStyle::Unknown {
             return self;
         }
         let numbers = bases.into_iter().zip([printed.seq, printed.ack]);
         let mut told = numbers.filter_map(|(base, number)| {
             let number = number?;
             if number >= NEAR && number.wrapping_sub(base) < NEAR {
-                Some(Style::Absolute)
+                Some(NumberStyle::Absolute)
             } else if number < NEAR && base >= NEAR {
-                Some(Style::Relative)
+                Some(NumberStyle::Relative)
             } else {
                 None
             }
         });
-        told.next().unwrap_or(Style::Unknown)
+        told.next().unwrap_or(NumberStyle::Unknown)
     }
 }
 
@@ -164,26 +164,26 @@ mod tests {
         Endpoint::new(std::net::Ipv4Addr::LOCALHOST.into(), port)
     }
 
-    fn printed(flags: Flags, seq: Option<u32>, ack: Option<u32>, length: u32) -> Printed {
-        Printed { seq, ack, length, flags }
+    fn printed(flags: Flags, seq: Option<u32>, ack: Option<u32>, length: u32) -> PrintedNumbers {
+        PrintedNumbers { seq, ack, length, flags }
     }
 
-    fn of(all: &mut Sequences, ports: (u16, u16), printed: Printed) -> (u32, u32) {
+    fn of(all: &mut SequenceTable, ports: (u16, u16), printed: PrintedNumbers) -> (u32, u32) {
         let (from, to) = (end(ports.0), end(ports.1));
-        let mut place = Place::default();
+        let mut place = ConversationSlot::default();
         let numbers = all.of(from, to, &mut place, printed).expect("it has numbers");
         (numbers.seq, numbers.ack)
     }
 
     #[test]
     fn relative_numbers_become_what_they_were() {
-        let mut all = Sequences::new(1);
+        let mut all = SequenceTable::new(1);
         let (there, back) = ((9, 80), (80, 9));
         let syn = printed(Flags::SYN, Some(4_294_967_290), None, 0);
         assert_eq!(of(&mut all, there, syn), (4_294_967_290, 0));
         let syn_ack = printed(Flags::SYN | Flags::ACK, Some(1000), Some(4_294_967_291), 0);
         assert_eq!(of(&mut all, back, syn_ack), (1000, 4_294_967_291));
-        // Six bytes further numbers begin at 0 again.
+        // Six bytes later the numbers wrap to 0.
         assert_eq!(
             of(&mut all, there, printed(Flags::ACK, None, Some(1), 0)),
             (4_294_967_291, 1001)
@@ -193,12 +193,12 @@ mod tests {
         assert_eq!(of(&mut all, back, printed(Flags::ACK, None, Some(101), 0)), (1001, 95));
         let more = printed(Flags::ACK, Some(101), Some(1), 5);
         assert_eq!(of(&mut all, there, more), (95, 1001));
-        // A retransmit does not move what the next pure acknowledgement says.
+        // A retransmit does not change the next pure acknowledgement.
         assert_eq!(of(&mut all, there, data), (4_294_967_291, 1001));
         assert_eq!(of(&mut all, there, printed(Flags::ACK, None, Some(8), 0)), (100, 1008));
-        // A reset without ACK is printed as it was.
+        // A reset without ACK is printed as is.
         assert_eq!(of(&mut all, back, printed(Flags::RST, Some(1008), None, 0)), (1008, 0));
-        // The port is used again.
+        // The port is reused.
         let again = printed(Flags::SYN, Some(77_000_000), None, 0);
         assert_eq!(of(&mut all, there, again), (77_000_000, 0));
         let syn_ack = printed(Flags::SYN | Flags::ACK, Some(9), Some(77_000_001), 0);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn absolute_numbers_stay_as_they_are() {
-        let mut all = Sequences::new(1);
+        let mut all = SequenceTable::new(1);
         let syn = printed(Flags::SYN, Some(3_000_000_000), None, 0);
         assert_eq!(of(&mut all, (9, 80), syn), (3_000_000_000, 0));
         let syn_ack = printed(Flags::SYN | Flags::ACK, Some(2_000_000_000), Some(3_000_000_001), 0);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_conversation_that_is_met_in_the_middle_is_consistent() {
-        let mut all = Sequences::new(1);
+        let mut all = SequenceTable::new(1);
         let first = printed(Flags::ACK, Some(500_000_000), Some(900_000_000), 100);
         assert_eq!(of(&mut all, (9, 80), first), (500_000_000, 900_000_000));
         assert_eq!(
@@ -234,6 +234,9 @@ mod tests {
             of(&mut all, (9, 80), printed(Flags::ACK, Some(100), Some(8), 1)),
             (500_000_100, 900_000_007)
         );
-        assert_eq!(all.of(end(1), end(2), &mut Place::default(), Printed::default()), None);
+        assert_eq!(
+            all.of(end(1), end(2), &mut ConversationSlot::default(), PrintedNumbers::default()),
+            None
+        );
     }
 }

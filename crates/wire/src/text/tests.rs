@@ -1,4 +1,4 @@
-//! Lines of every style, as tcpdump 3.9, 4.9 and 4.99 print them, and what is read from them.
+//! Lines of every style of tcpdump 3.9, 4.9 and 4.99, and the packets parsed from them.
 
 use expect_test::{Expect, expect};
 

@@ -1,8 +1,8 @@
-//! pt-tcp-model's two stages against models that are slow and plain, on random traffic.
+//! Compares pt-tcp-model's two stages with slow, plain models on random traffic.
 //!
-//! Stage 2 has no event loop here: each integral is a sum over all requests of their overlap with a row, in whole units
-//! of 2^-22 s. Times between 2^30 and 2^31 s are multiples of that, so doubles add them without rounding, and both must
-//! agree to the last digit.
+//! Stage 2 has no event loop here: each integral is a sum over all requests of their overlap with a
+//! row, in whole units of 2^-22 s. Times between 2^30 and 2^31 s are multiples of that, so doubles
+//! add them without rounding, and both must agree to the last digit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use weir_wire::compat::{EndStamp, RequestOptions, Requests, SliceOptions, Slices, StartStamp};
+use weir_wire::compat::{
+    EndStamp, RequestExtractor, RequestOptions, SliceAggregator, SliceOptions, StartStamp,
+};
 
 /// 2011-04-04 22:57:43 UTC, in microseconds.
 const BEGIN: u64 = 1_301_957_863_000_000;
@@ -63,19 +65,20 @@ fn stage_one(lines: &[String], start: StartStamp, end: EndStamp) -> String {
     let hour = 1_301_954_400; // 2011-04-04 22:00 UTC
     let zone =
         Box::new(move |at: weir_wire::text::LocalMinute| Some(hour + i64::from(at.minute) * 60));
-    let (mut requests, mut out) = (Requests::new(options, zone, 7), Vec::new());
+    let (mut requests, mut out) = (RequestExtractor::new(options, zone, 7), Vec::new());
     lines.iter().for_each(|line| requests.line(line.as_bytes(), &mut out).expect("few sessions"));
     requests.finish(&mut out);
     text(out)
 }
 
-/// Each client by itself: a run of packets to the server, then a run of packets from it, is a request.
+/// Each client separately: a run of packets to the server, then a run of packets from it, is a
+/// request.
 fn requests_by_client(segments: &[Segment], start: StartStamp, end: EndStamp) -> BTreeSet<String> {
     let mut by_client: BTreeMap<&str, Vec<(usize, &Segment)>> = BTreeMap::new();
     for (place, segment) in segments.iter().enumerate() {
         by_client.entry(&segment.1).or_default().push((place, segment));
     }
-    // Place of the first packet, and the rest of the line.
+    // Index of the first packet, and the rest of the line.
     let mut found: Vec<(usize, Option<String>)> = Vec::new();
     for (client, own) in by_client {
         let first_asked = own.iter().position(|(_, segment)| segment.2).unwrap_or(own.len());
@@ -126,7 +129,6 @@ fn stage_one_is_what_each_client_by_itself_says() {
     });
 }
 
-/// Start and elapsed, in microseconds; sorted by start.
 fn requests(u: &mut Unstructured<'_>) -> Result<Vec<(u64, u64)>> {
     let mut now = BEGIN + u.int_in_range(0..=1_000_000)?;
     (0..u.int_in_range(1..=40)?)
@@ -158,7 +160,7 @@ fn from_units(units: i64) -> f64 {
     units as f64 / f64::from(1 << 22)
 }
 
-/// A row, but for the variance.
+/// A row without the variance.
 struct Row {
     number: f64,
     counts: (usize, usize),
@@ -191,7 +193,7 @@ impl Row {
     }
 }
 
-fn plain_rows(requests: &[(u64, u64)], length: f64, share: f64) -> Vec<Row> {
+fn plain_rows(requests: &[(u64, u64)], [length, share]: [f64; 2]) -> Vec<Row> {
     let read = |micros: u64| seconds(micros).parse::<f64>().expect("a number");
     let number = |time: f64| (time / length).trunc() * length;
     let spans: Vec<(f64, f64)> =
@@ -246,7 +248,7 @@ fn stage_two_is_what_sums_over_all_requests_say() {
         let length = *u.choose(&[1.0, 0.1, 0.25, 3.0, 60.0])?;
         let share = *u.choose(&[0.99, 0.5, 0.95, 0.0, 1.0])?;
         let options = SliceOptions { run_time_seconds: length, quantile: share };
-        let (mut slices, mut out) = (Slices::new(options), Vec::new());
+        let (mut slices, mut out) = (SliceAggregator::new(options), Vec::new());
         for (id, (start, elapsed)) in requests.iter().enumerate() {
             let (from, to) = (seconds(*start), seconds(start + elapsed));
             let line = format!("{id:6} {from} {to} {:>9} 10.0.0.1:9", seconds(*elapsed));
@@ -254,7 +256,7 @@ fn stage_two_is_what_sums_over_all_requests_say() {
         }
         slices.finish(&mut out);
         let printed = text(out);
-        let rows = plain_rows(&requests, length, share);
+        let rows = plain_rows(&requests, [length, share]);
         assert_eq!(printed.lines().count(), rows.len(), "{printed}");
         for (line, row) in printed.lines().zip(&rows) {
             let (head, tail) = (row.head(), row.tail());
@@ -265,15 +267,18 @@ fn stage_two_is_what_sums_over_all_requests_say() {
     });
 }
 
-/// The variance over the mean is a rational number; printed is the double next to it, give or take the last digit.
+/// The variance over the mean is a rational number; the printed one is the double next to it, up to
+/// the last digit.
 #[test]
 fn variance_is_what_whole_numbers_say() {
     arbtest(|u| {
         let elapsed: Vec<u64> = (0..u.int_in_range(1..=50)?)
             .map(|_| u.int_in_range(0..=2_000_000))
             .collect::<Result<_>>()?;
-        let (mut slices, mut out) =
-            (Slices::new(SliceOptions { run_time_seconds: 10.0, quantile: 0.99 }), Vec::new());
+        let (mut slices, mut out) = (
+            SliceAggregator::new(SliceOptions { run_time_seconds: 10.0, quantile: 0.99 }),
+            Vec::new(),
+        );
         for (id, elapsed) in elapsed.iter().enumerate() {
             let line =
                 format!("{id} 100.0 {} {} a:1", seconds(100_000_000 + elapsed), seconds(*elapsed));
@@ -292,7 +297,7 @@ fn variance_is_what_whole_numbers_say() {
     });
 }
 
-/// What is printed is what Perl prints: its `%.6f`, `%5.2f`, `%9.3f`, and `%s` of a slice's begin.
+/// Perl prints the same: its `%.6f`, `%5.2f`, `%9.3f`, and `%s` of a slice's start.
 #[test]
 fn numbers_look_as_perl_prints_them() {
     let script = r#"
@@ -321,8 +326,9 @@ fn numbers_look_as_perl_prints_them() {
         let length =
             [1.0, 0.1, 0.25, 0.001, 3.0, 7.5, 60.0][usize::try_from(draw(7)).expect("it is small")];
         asked += &format!("{start} {elapsed} {length}\n");
-        // One request that is over when the slice is: the row's rates are its elapsed time over the slice's length.
-        expected += &perl_row(&start, &elapsed, length);
+        // One request that ends with its slice: the row's rates are its response time over the
+        // slice's length.
+        expected += &perl_row([&start, &elapsed], length);
     }
     let mut stdin = perl.stdin.take().expect("it is piped");
     let writer = std::thread::spawn(move || stdin.write_all(asked.as_bytes()));
@@ -331,10 +337,10 @@ fn numbers_look_as_perl_prints_them() {
     assert_eq!(text(printed.stdout), expected);
 }
 
-/// The first column as weir prints it, and the rates as the crate's formats make them.
-fn perl_row(start: &str, elapsed: &str, length: f64) -> String {
+/// The first column as weir prints it, and the rates in the crate's formats.
+fn perl_row([start, elapsed]: [&str; 2], length: f64) -> String {
     let options = SliceOptions { run_time_seconds: length, quantile: 0.99 };
-    let (mut slices, mut out) = (Slices::new(options), Vec::new());
+    let (mut slices, mut out) = (SliceAggregator::new(options), Vec::new());
     let line = format!("0 {start} {start} {elapsed} a:1");
     slices.line(line.as_bytes(), &mut out).expect("one request");
     slices.finish(&mut out);

@@ -1,8 +1,10 @@
-//! Whatever the bytes are: reading ends, memory stays bounded, what is left out is counted, threads change nothing.
+//! Hostile input: reading ends, memory stays bounded, skipped data is counted, and threads change
+//! nothing.
 //!
-//! Inputs are built layer by layer (container, link, tags, IP, tunnel, TCP options, conversation) and then damaged, so that
-//! the damage reaches every parser. `ARBTEST_BUDGET_MS=3600000 cargo test -p weir-wire --test traffic hostile` goes on for
-//! an hour with each. All of the process gets [`MEMORY_BYTES`]: a length that lies must not be believed.
+//! Inputs are built layer by layer (container, link, tags, IP, tunnel, TCP options, conversation)
+//! and then damaged, so that the damage reaches every parser. `ARBTEST_BUDGET_MS=3600000 cargo test
+//! -p weir-wire --test traffic hostile` runs each test for an hour. The whole process is limited to
+//! [`MEMORY_BYTES`]: a false length must not be trusted.
 
 #![expect(clippy::cast_possible_truncation, reason = "what is built here is short")]
 
@@ -11,13 +13,16 @@ use std::io::{Cursor, Write};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use weir_wire::compat::{EndStamp, RequestOptions, Requests, SliceOptions, Slices, StartStamp};
-use weir_wire::text::{Lines, TextReader};
+use weir_wire::compat::{
+    EndStamp, RequestExtractor, RequestOptions, SliceAggregator, SliceOptions, StartStamp,
+};
+use weir_wire::text::{LineReader, TextReader};
 use weir_wire::{
-    Capture, ConnectionSeen, Format, Input, Model, Options, Report, RequestSeen, Sink, Skip,
+    Capture, CaptureFormat, CaptureInput, Model, ModelOptions, ObservedConnection, ObservedRequest,
+    Report, RowSink, SkipReason,
 };
 
-/// Address space of the process, its threads' stacks and the allocator's reserves included.
+/// Address space of the process, including its threads' stacks and the allocator's reserves.
 const MEMORY_BYTES: u64 = 3 << 30;
 
 fn bound_memory() {
@@ -30,8 +35,8 @@ fn short(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
-/// What is said on a connection: the server's port, and payloads with whether the server sent them.
-type Talk = (u16, Vec<(bool, Vec<u8>)>);
+/// A conversation: the server's port, and payloads with whether the server sent them.
+type ConversationScript = (u16, Vec<(bool, Vec<u8>)>);
 
 fn mysql(sequence: u8, payload: &[u8]) -> Vec<u8> {
     [&[payload.len() as u8, 0, 0, sequence], payload].concat()
@@ -46,8 +51,7 @@ fn mongodb(answers: u8, body: &[u8]) -> Vec<u8> {
     [&head, body].concat()
 }
 
-/// Conversations in every protocol whose framing is read.
-fn talks() -> Vec<Talk> {
+fn talks() -> Vec<ConversationScript> {
     let said = |is_answer: bool, text: &[u8]| (is_answer, text.to_vec());
     let greeting = b"\x0a8.0.36\0\x01\0\0\0abcdefgh\0\xff\xf7\x21\x02\0\xff\xc1\x15abcdefghijklm\0";
     let find = b"\0\0\0\0\0\x1a\0\0\0\x02find\0\x06\0\0\0items\0\x00";
@@ -89,7 +93,6 @@ fn talks() -> Vec<Talk> {
     ]
 }
 
-/// A TCP segment of a conversation.
 struct Segment {
     is_answer: bool,
     bytes: Vec<u8>,
@@ -109,8 +112,8 @@ fn options(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     Ok(own)
 }
 
-/// The handshake, what is said, and the closing; some of it twice, and out of order.
-fn segments(u: &mut Unstructured<'_>, (port, said): &Talk) -> Result<Vec<Segment>> {
+/// The handshake, the payloads, and the close; some of it repeated and out of order.
+fn segments(u: &mut Unstructured<'_>, (port, said): &ConversationScript) -> Result<Vec<Segment>> {
     let client: u16 = u.int_in_range(1024..=1028)?;
     let (mut numbers, mut out) = ([u.arbitrary::<u32>()?, u.arbitrary()?], Vec::new());
     let mut send = |u: &mut Unstructured<'_>, is_answer: bool, flags: u8, payload: &[u8]| {
@@ -160,7 +163,8 @@ fn segments(u: &mut Unstructured<'_>, (port, said): &Talk) -> Result<Vec<Segment
     Ok(out)
 }
 
-/// IP datagrams of a segment: IPv4 with options, IPv6 with extension headers, in pieces, in a tunnel.
+/// IP datagrams of a segment: IPv4 with options, IPv6 with extension headers, fragmented, in a
+/// tunnel.
 fn datagrams(u: &mut Unstructured<'_>, segment: &Segment) -> Result<Vec<(u16, Vec<u8>)>> {
     let is_answer = segment.is_answer;
     let cut = if u.ratio(1, 6)? { 8 * u.int_in_range(1..=4)? } else { usize::MAX };
@@ -253,7 +257,8 @@ fn tunnel(u: &mut Unstructured<'_>, kind: u16, datagram: &[u8]) -> Result<(u16, 
     Ok((0x0800, four(u, protocol, false, &body, (1, 0, false))?))
 }
 
-/// Link types by their number in files: loopback in both orders, Ethernet, raw, SLL, SLL2, and one that nobody reads.
+/// Link types by their number in files: loopback in both orders, Ethernet, raw, SLL, SLL2, and an
+/// unsupported one.
 const LINKS: [u16; 7] = [0, 1, 101, 108, 113, 276, 147];
 
 fn frame(u: &mut Unstructured<'_>, link: u16, kind: u16, datagram: &[u8]) -> Result<Vec<u8>> {
@@ -291,7 +296,7 @@ fn block(is_big: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// pcap in all its kinds, or pcapng with interfaces that count time differently.
+/// Any kind of pcap, or pcapng with interfaces of different clock resolutions.
 fn capture(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let (is_big, link, talks) = (u.arbitrary()?, *u.choose(&LINKS)?, talks());
     let magic = *u.choose(&[0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0x0a0d_0d0a])?;
@@ -335,7 +340,7 @@ fn capture(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Changes bytes, cuts, repeats and removes parts.
+/// Changes bytes, truncates, repeats and removes parts.
 fn damage(u: &mut Unstructured<'_>, bytes: &mut Vec<u8>, most: u32) -> Result<()> {
     for _ in 0..u.int_in_range(0..=most)? {
         if bytes.is_empty() {
@@ -355,7 +360,7 @@ fn damage(u: &mut Unstructured<'_>, bytes: &mut Vec<u8>, most: u32) -> Result<()
     Ok(())
 }
 
-/// Packs as a file may be packed, or not.
+/// Compresses like a file, or not at all.
 fn pack(u: &mut Unstructured<'_>, bytes: Vec<u8>) -> Result<Vec<u8>> {
     Ok(match u.int_in_range(0..=9)? {
         0 => {
@@ -369,27 +374,28 @@ fn pack(u: &mut Unstructured<'_>, bytes: Vec<u8>) -> Result<Vec<u8>> {
     })
 }
 
-/// Wants rows, and looks at their times.
-struct Rows;
+/// Requests rows and checks their times.
+struct CheckingSink;
 
-impl Sink for Rows {
-    fn request(&mut self, request: &RequestSeen<'_>) {
+impl RowSink for CheckingSink {
+    fn request(&mut self, request: &ObservedRequest<'_>) {
         assert!(request.answered.is_none_or(|[first, last]| first <= last || last == 0));
     }
 
-    fn connection(&mut self, connection: &ConnectionSeen) {
+    fn connection(&mut self, connection: &ObservedConnection) {
         assert!(connection.first_ts <= connection.last_ts);
     }
 }
 
-/// What came of bytes that are a capture or text; `None` when they are refused. Also how many records or lines there were.
+/// Result of bytes that are a capture or text, with the number of records or lines; `None` when
+/// refused.
 fn read(bytes: Vec<u8>, threads: usize) -> Option<(Report, u64, u64)> {
-    let input = Input::from_stream("test", Box::new(Cursor::new(bytes))).ok()?;
-    let options = Options { threads, ..Options::default() };
-    let mut model = Model::new(options, Some(Box::new(Rows)));
-    if input.format() == Format::Text {
+    let input = CaptureInput::from_stream("test", Box::new(Cursor::new(bytes))).ok()?;
+    let options = ModelOptions { threads, ..ModelOptions::default() };
+    let mut model = Model::new(options, Some(Box::new(CheckingSink)));
+    if input.format() == CaptureFormat::Text {
         let mut reader = TextReader::new(Box::new(|_| Some(0)), 0, 1);
-        let mut lines = Lines::new(b"", input);
+        let mut lines = LineReader::new(b"", input);
         let mut count = 0;
         while let Some(packets) = reader.feed(&mut lines, &mut model).ok()? {
             count += packets;
@@ -399,8 +405,8 @@ fn read(bytes: Vec<u8>, threads: usize) -> Option<(Report, u64, u64)> {
     }
     let mut capture = Capture::new(input).ok()?;
     while capture.feed(&mut model).expect("memory can be read") {}
-    // What names no interface is no record.
-    let skipped = capture.skipped().total() - capture.skipped().count(Skip::Interface);
+    // A packet of an undescribed interface is not a record.
+    let skipped = capture.skipped().total() - capture.skipped().count(SkipReason::Interface);
     Some((model.report(), capture.records(), skipped))
 }
 
@@ -408,7 +414,7 @@ fn check(bytes: &[u8]) {
     let Some((report, records, skipped)) = read(bytes.to_vec(), 1) else { return };
     let of_model = report.packets + report.skipped.total();
     assert!(of_model <= records, "{of_model} packets of {records} records");
-    // One more for where reading ended; pieces of a datagram make one packet.
+    // One more for where reading ended; several fragments make one packet.
     assert!(of_model + skipped <= records + 1, "{of_model} and {skipped} of {records}");
     for tier in &report.tiers {
         assert!(tier.responses <= tier.requests, "{} of {}", tier.responses, tier.requests);
@@ -447,12 +453,11 @@ fn undamaged_captures_of_every_kind_are_understood() {
         assert!(report.packets + report.skipped.total() + skipped > 0);
         Ok(())
     })
-    // The usual tenth of a second is too short for a capture with an answer where processors are scarce.
+    // The default tenth of a second is too short for a capture with a response on a busy machine.
     .budget_ms(1000);
     assert!(answered > 0, "no response was understood");
 }
 
-/// Lines of all styles of tcpdump's text.
 const LINES: [&str; 12] = [
     "2026-11-21 10:00:00.000001 eth0  In  IP 10.0.0.1.40000 > 10.0.0.2.80: Flags [P.], seq 1:78, ack 1, win 502, options [nop,nop,TS val 1 ecr 2,nop,nop,sack 2 {1:5}{7:9}], length 77: HTTP: GET / HTTP/1.1",
     "10:00:00.000002 02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype 802.1Q (0x8100), length 135: vlan 5, p 0, ethertype IPv4 (0x0800), (tos 0x0, ttl 64, id 7, offset 0) 10.0.0.1.40001 > 10.0.0.2.80: P 1:5(4) ack 1 win 5 <nop,sack sack 1 {1:2}>",
@@ -497,7 +502,7 @@ fn hostile_text_of_the_old_tool_is_counted() {
             start: *u.choose(&[StartStamp::First, StartStamp::Last])?,
             end: *u.choose(&[EndStamp::First, EndStamp::Last])?,
         };
-        let mut requests = Requests::new(options, Box::new(|_| Some(0)), 1);
+        let mut requests = RequestExtractor::new(options, Box::new(|_| Some(0)), 1);
         let (mut rows, mut lines) = (Vec::new(), 0);
         for _ in 0..u.int_in_range(1..=20)? {
             let mut line = u.choose(&LINES)?.as_bytes().to_vec();
@@ -508,7 +513,7 @@ fn hostile_text_of_the_old_tool_is_counted() {
         let counts = requests.finish(&mut rows);
         assert!(counts.seen == lines && counts.counted <= lines && counts.requests <= lines);
         let slicing = SliceOptions { run_time_seconds: 1.0, quantile: 0.99 };
-        let (mut slices, mut out) = (Slices::new(slicing), Vec::new());
+        let (mut slices, mut out) = (SliceAggregator::new(slicing), Vec::new());
         damage(u, &mut rows, 4)?;
         for line in rows.split(|byte| *byte == b'\n') {
             let _ = slices.line(line, &mut out);

@@ -1,9 +1,9 @@
-//! Real traffic: a client, a tunnel that can be stopped, nginx, an application, and tcpdump on the edge, each in a network
-//! namespace of its own. What the client did is the truth.
+//! Real traffic: a client, a tunnel that can be stopped, nginx, an application, and tcpdump on the
+//! edge, each in its own network namespace. The client's records are the truth.
 //!
 //! ```text
-//! client ──tun0── socat ═ UDP over veth ═ socat ──tun0── edge (nginx :80, tcpdump -i any) ──veth── upstream (:8080)
-//!                  └ SIGSTOP: the network holds packets, before the tap
+//! client ──tun0── socat ═ UDP over veth ═ socat ──tun0── edge (nginx :80, tcpdump -i any)
+//!                  └ SIGSTOP: the network holds packets, before the tap   └─veth── upstream (:8080)
 //! ```
 
 use std::fs::File;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use weir_wire::{Capture, Input, Model, Options, Report, Verdict};
+use weir_wire::{Capture, CaptureInput, DelayVerdict, Model, ModelOptions, Report};
 
-/// How long a program may take to start or to end on a loaded machine.
+/// How long a program may take to start or stop on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const EDGE: &str = "198.18.9.1:80";
 const UPSTREAM: &str = "198.18.2.2:8080";
@@ -31,7 +31,7 @@ fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Looks until there is an answer.
+/// Polls until there is a result.
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -43,10 +43,10 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A child that ends when it is dropped, by SIGTERM so that nginx ends its workers.
-struct Program(Child);
+/// A child process, terminated on drop, by SIGTERM so that nginx stops its workers.
+struct ChildProgram(Child);
 
-impl Program {
+impl ChildProgram {
     fn start(netns: &str, args: &[&str]) -> Self {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", netns]).args(args).stdin(Stdio::null());
@@ -58,7 +58,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for ChildProgram {
     fn drop(&mut self) {
         for signal in [Signal::CONT, Signal::TERM] {
             let _ = kill_process(Pid::from_child(&self.0), signal);
@@ -67,11 +67,11 @@ impl Drop for Program {
     }
 }
 
-/// Namespaces `client`, `edge`, `upstream`, with what runs in them; gone when dropped.
+/// Namespaces `client`, `edge` and `upstream` with their programs; removed on drop.
 struct Lab {
     dir: tempfile::TempDir,
     prefix: String,
-    programs: Vec<Program>,
+    programs: Vec<ChildProgram>,
     /// The client's end of the tunnel.
     tunnel: usize,
     is_over: Arc<AtomicBool>,
@@ -131,18 +131,18 @@ impl Lab {
                 ip(&format!("-n {netns} link set {device} up"));
             }
         }
-        lab.with_tunnel(&client, &edge)
+        lab.with_tunnel([&client, &edge])
     }
 
-    fn with_tunnel(mut self, client: &str, edge: &str) -> Self {
-        // Not connected: an end that is not there yet is no error.
+    fn with_tunnel(mut self, [client, edge]: [&str; 2]) -> Self {
+        // Unconnected sockets: a missing peer is no error.
         let udp = |to: &str, from: &str| format!("UDP4-DATAGRAM:{to}:5000,bind={from}:5000");
         let tun = |own: &str| format!("TUN:{own}/24,tun-name=tun0,iff-no-pi,iff-up");
         let (near, far) = ("198.18.1.2", "198.18.1.1");
         let edges = ["socat", &udp(near, far), &tun("198.18.9.1")];
-        self.programs.push(Program::start(edge, &edges));
+        self.programs.push(ChildProgram::start(edge, &edges));
         let clients = ["socat", &udp(far, near), &tun("198.18.9.2")];
-        self.programs.push(Program::start(client, &clients));
+        self.programs.push(ChildProgram::start(client, &clients));
         self.tunnel = 1;
         self
     }
@@ -165,7 +165,7 @@ impl Lab {
         })
     }
 
-    /// nginx that hands everything to the upstream over kept connections.
+    /// nginx that proxies everything over pooled connections.
     fn nginx(&mut self) {
         let dir = self.dir.path().display().to_string();
         let config = format!(
@@ -181,16 +181,16 @@ impl Lab {
         std::fs::write(&path, config).expect("it can be written");
         let error_log = format!("{dir}/error.log");
         let args = ["nginx", "-c", &path, "-p", &dir, "-e", &error_log];
-        self.programs.push(Program::start(&self.netns("edge"), &args));
+        self.programs.push(ChildProgram::start(&self.netns("edge"), &args));
     }
 
-    /// An application that answers 1,000 bytes; accepts nothing while `is_stalled`.
+    /// An application that answers with 1,000 bytes; accepts nothing while `is_stalled`.
     fn application(
         &mut self,
         role: &str,
         address: &str,
         backlog: i32,
-        manner: Manner,
+        behavior: AppBehavior,
     ) -> Arc<AtomicUsize> {
         let served = Arc::new(AtomicUsize::new(0));
         let (is_over, count) = (Arc::clone(&self.is_over), Arc::clone(&served));
@@ -198,11 +198,11 @@ impl Lab {
         let server = self.spawn(role, move || {
             let listener = wait_for("an address to listen on", || listener(address, backlog));
             while !is_over.load(Ordering::Relaxed) {
-                if manner.is_stalled.load(Ordering::Relaxed) {
+                if behavior.is_stalled.load(Ordering::Relaxed) {
                     pause(Duration::from_millis(5));
                 } else if let Ok((stream, _)) = listener.accept() {
-                    let (manner, count) = (manner.clone(), Arc::clone(&count));
-                    std::thread::spawn(move || serve(stream, &manner, &count));
+                    let (behavior, count) = (behavior.clone(), Arc::clone(&count));
+                    std::thread::spawn(move || serve(stream, &behavior, &count));
                 }
             }
         });
@@ -210,7 +210,7 @@ impl Lab {
         served
     }
 
-    /// tcpdump on every device of the edge, writing each packet at once.
+    /// tcpdump on every device of the edge, unbuffered.
     fn tap(&mut self) -> PathBuf {
         let file = self.dir.path().join("capture");
         let mut command = Command::new("ip");
@@ -221,19 +221,20 @@ impl Lab {
         let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut lines = stderr.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("listening on")), "tcpdump did not start");
-        // What it says at its end must go somewhere.
+        // Drain its final messages.
         std::thread::spawn(move || lines.for_each(drop));
-        self.programs.push(Program(child));
+        self.programs.push(ChildProgram(child));
         file
     }
 
-    /// What weir says when the request for `/last` is in the file.
+    /// weir's report, once the request for `/last` is in the file.
     fn report(&self, file: &Path) -> Report {
         wait_for("the last request", || {
             let bytes = std::fs::read(file).ok()?;
             memchr::memmem::find(&bytes, b"GET /last ").map(drop)
         });
-        // Its answer passed before the client had it; what the kernel still holds is written within this time.
+        // Its response passed before the client had it; the kernel writes what it still holds
+        // within this time.
         let mut before = 0;
         wait_for("the end of the capture", || {
             let size = std::fs::metadata(file).ok()?.len();
@@ -242,9 +243,9 @@ impl Lab {
             before = size;
             is_same.then_some(())
         });
-        let mut model = Model::new(Options::default(), None);
+        let mut model = Model::new(ModelOptions::default(), None);
         let mut capture =
-            Capture::new(Input::open(file).expect("it is there")).expect("it is a capture");
+            Capture::new(CaptureInput::open(file).expect("it is there")).expect("it is a capture");
         while capture.step(&mut |packet| model.packet(packet)).expect("it can be read") {}
         model.report()
     }
@@ -261,9 +262,8 @@ impl Drop for Lab {
     }
 }
 
-/// How an application behaves.
 #[derive(Clone, Default)]
-struct Manner {
+struct AppBehavior {
     is_stalled: Arc<AtomicBool>,
     /// `/slow` takes 600 ms instead of 5.
     is_slow: Arc<AtomicBool>,
@@ -282,16 +282,18 @@ fn listener(address: SocketAddr, backlog: i32) -> Option<TcpListener> {
     Some(TcpListener::from(fd))
 }
 
-fn serve(mut stream: TcpStream, manner: &Manner, count: &AtomicUsize) {
+fn serve(mut stream: TcpStream, behavior: &AppBehavior, count: &AtomicUsize) {
     let _ = stream.set_nodelay(true);
-    // It inherits the listener's, and would close kept connections after a tenth of a second, perhaps under a request.
+    // The listener's timeout is inherited, and would close kept connections after a tenth of a
+    // second, perhaps under a request.
     stream.set_read_timeout(None).expect("an option");
     let answer =
         [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".as_slice(), &[b'z'; 1000]].concat();
     let (mut held, mut part) = (Vec::new(), [0; 4096]);
     loop {
         while let Some(end) = memchr::memmem::find(&held, b"\r\n\r\n") {
-            let is_slow = held.starts_with(b"GET /slow") && manner.is_slow.load(Ordering::Relaxed);
+            let is_slow =
+                held.starts_with(b"GET /slow") && behavior.is_slow.load(Ordering::Relaxed);
             pause(Duration::from_millis(if is_slow { 600 } else { 5 }));
             count.fetch_add(1, Ordering::Relaxed);
             if stream.write_all(&answer).is_err() {
@@ -306,18 +308,17 @@ fn serve(mut stream: TcpStream, manner: &Manner, count: &AtomicUsize) {
     }
 }
 
-/// How a client asks.
 #[derive(Clone, Copy)]
-struct Load {
-    /// Milliseconds after the begin at which request `n` is due.
+struct ClientLoad {
+    /// Milliseconds after the start at which request `n` is due.
     due: fn(u64) -> u64,
     count: u64,
-    /// A connection of its own for each request.
+    /// Whether each request opens a connection.
     is_once: bool,
 }
 
-/// Requests that do not wait for each other's answers; how long each took, sorted.
-fn ask(lab: &Lab, load: Load) -> Vec<Duration> {
+/// Sends requests without waiting for responses; returns how long each took, sorted.
+fn ask(lab: &Lab, load: ClientLoad) -> Vec<Duration> {
     let (next, took) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let begin = Instant::now();
     let workers: Vec<JoinHandle<()>> = (0..64)
@@ -345,7 +346,8 @@ fn ask(lab: &Lab, load: Load) -> Vec<Duration> {
     took
 }
 
-/// One request over the kept connection, or over a new one; how long it took without connecting.
+/// Sends one request over the kept connection, or over a new one; returns how long it took without
+/// connecting.
 fn get(kept: &mut Option<TcpStream>, path: &str, is_once: bool) -> Duration {
     let mut stream = kept.take().unwrap_or_else(|| {
         let stream = TcpStream::connect(EDGE).expect("it listens");
@@ -372,7 +374,6 @@ fn get(kept: &mut Option<TcpStream>, path: &str, is_once: bool) -> Duration {
     span
 }
 
-/// Waits until the chain answers.
 fn warm(lab: &Lab) {
     let ready = lab.spawn("client", || {
         wait_for("the edge", || {
@@ -392,8 +393,8 @@ fn tier(report: &Report, port: u16) -> &weir_wire::TierReport {
 }
 
 /// nginx, the application behind it, and the tap.
-fn chain(lab: &mut Lab, manner: &Manner) -> (PathBuf, Arc<AtomicUsize>) {
-    let served = lab.application("upstream", UPSTREAM, 511, manner.clone());
+fn chain(lab: &mut Lab, behavior: &AppBehavior) -> (PathBuf, Arc<AtomicUsize>) {
+    let served = lab.application("upstream", UPSTREAM, 511, behavior.clone());
     for role in ["edge", "client"] {
         let netns = lab.netns(role);
         wait_for("the tunnel", || {
@@ -406,7 +407,6 @@ fn chain(lab: &mut Lab, manner: &Manner) -> (PathBuf, Arc<AtomicUsize>) {
     (lab.tap(), served)
 }
 
-/// 100 requests a second.
 fn steady(number: u64) -> u64 {
     number * 10
 }
@@ -414,8 +414,8 @@ fn steady(number: u64) -> u64 {
 #[test]
 fn every_real_request_is_counted_at_both_tiers_and_timed() {
     let Some(mut lab) = lab("steady") else { return };
-    let (file, served) = chain(&mut lab, &Manner::default());
-    let took = ask(&lab, Load { due: steady, count: 300, is_once: false });
+    let (file, served) = chain(&mut lab, &AppBehavior::default());
+    let took = ask(&lab, ClientLoad { due: steady, count: 300, is_once: false });
     last(&lab);
     let report = lab.report(&file);
     for port in [80, 8080] {
@@ -433,7 +433,7 @@ fn every_real_request_is_counted_at_both_tiers_and_timed() {
 #[test]
 fn a_network_that_holds_packets_is_blamed() {
     let Some(mut lab) = lab("hold") else { return };
-    let (file, _) = chain(&mut lab, &Manner::default());
+    let (file, _) = chain(&mut lab, &AppBehavior::default());
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -444,64 +444,64 @@ fn a_network_that_holds_packets_is_blamed() {
                 lab.programs[lab.tunnel].signal(Signal::CONT);
             }
         });
-        ask(&lab, Load { due: steady, count: 450, is_once: false });
+        ask(&lab, ClientLoad { due: steady, count: 450, is_once: false });
         is_done.store(true, Ordering::Relaxed);
     });
     last(&lab);
     let report = lab.report(&file);
     assert_eq!(tier(&report, 80).requests, 451);
-    assert_eq!(report.verdict, Verdict::UpstreamNetworkJitter, "{}", report.why);
+    assert_eq!(report.verdict, DelayVerdict::UpstreamNetworkJitter, "{}", report.why);
 }
 
 #[test]
 fn senders_that_pause_are_blamed() {
     let Some(mut lab) = lab("bursts") else { return };
-    let (file, _) = chain(&mut lab, &Manner::default());
+    let (file, _) = chain(&mut lab, &AppBehavior::default());
     // A second of silence, then 120 requests within 60 ms.
     let due = |number: u64| (number / 120 + 1) * 1000 + number % 120 / 2;
-    ask(&lab, Load { due, count: 480, is_once: false });
+    ask(&lab, ClientLoad { due, count: 480, is_once: false });
     last(&lab);
     let report = lab.report(&file);
     assert_eq!(tier(&report, 80).requests, 481);
-    assert_eq!(report.verdict, Verdict::SenderBursts, "{}", report.why);
+    assert_eq!(report.verdict, DelayVerdict::SenderBursts, "{}", report.why);
 }
 
 #[test]
 fn an_application_that_becomes_slow_is_blamed() {
     let Some(mut lab) = lab("slow") else { return };
-    let manner = Manner::default();
-    let (file, _) = chain(&mut lab, &manner);
-    let is_slow = Arc::clone(&manner.is_slow);
+    let behavior = AppBehavior::default();
+    let (file, _) = chain(&mut lab, &behavior);
+    let is_slow = Arc::clone(&behavior.is_slow);
     let later = std::thread::spawn(move || {
         pause(Duration::from_millis(2500));
         is_slow.store(true, Ordering::Relaxed);
     });
-    ask(&lab, Load { due: |number| number * 20, count: 250, is_once: false });
+    ask(&lab, ClientLoad { due: |number| number * 20, count: 250, is_once: false });
     later.join().expect("no panic");
     last(&lab);
     let report = lab.report(&file);
     assert_eq!(tier(&report, 80).requests, 251);
-    assert_eq!(report.verdict, Verdict::SlowApp, "{}", report.why);
+    assert_eq!(report.verdict, DelayVerdict::SlowApp, "{}", report.why);
 }
 
 #[test]
 fn a_full_accept_queue_is_blamed() {
     let Some(mut lab) = lab("queue") else { return };
-    let manner = Manner::default();
-    lab.application("edge", EDGE, 4, manner.clone());
+    let behavior = AppBehavior::default();
+    lab.application("edge", EDGE, 4, behavior.clone());
     warm(&lab);
     let file = lab.tap();
-    let stalled = Arc::clone(&manner.is_stalled);
+    let stalled = Arc::clone(&behavior.is_stalled);
     let stall = std::thread::spawn(move || {
         pause(Duration::from_millis(1000));
         stalled.store(true, Ordering::Relaxed);
         pause(Duration::from_millis(1500));
         stalled.store(false, Ordering::Relaxed);
     });
-    ask(&lab, Load { due: |number| number * 25, count: 160, is_once: true });
+    ask(&lab, ClientLoad { due: |number| number * 25, count: 160, is_once: true });
     stall.join().expect("no panic");
     last(&lab);
     let report = lab.report(&file);
     assert_eq!(tier(&report, 80).requests, 161);
-    assert_eq!(report.verdict, Verdict::AcceptQueue, "{}", report.why);
+    assert_eq!(report.verdict, DelayVerdict::AcceptQueue, "{}", report.why);
 }

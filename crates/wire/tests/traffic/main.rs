@@ -1,4 +1,4 @@
-//! Traffic of known truth: what the crate says of it is compared with what happened.
+//! Traffic with known truth: the crate's results are compared with what happened.
 
 #![expect(clippy::print_stdout, reason = "skips belong into the test's output")]
 

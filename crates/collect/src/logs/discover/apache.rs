@@ -1,30 +1,31 @@
-//! Apache httpd: its configuration with includes followed, the logs it writes and how their lines look.
+//! Apache httpd: its configuration with includes, its logs and their formats.
 //!
-//! Source: httpd's manual (configuring, `mod_log_config`, `mpm_common`), Debian's `envvars`. Containers such as
-//! `<IfModule>` are taken as if they applied: a directive too many is better than one too few. The surprising thing:
-//! on Debian the directory of the logs is a shell variable of a file that httpd itself never reads.
+//! Source: httpd's manual (configuring, `mod_log_config`, `mpm_common`), Debian's `envvars`.
+//! Containers such as `<IfModule>` are treated as if they applied: a directive too many is better
+//! than one too few. The surprising thing: on Debian the log directory is a shell variable in a
+//! file that httpd itself never reads.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use weir_tables::{LogFormat, LogSource, Program};
 
-use super::process::Process;
-use super::{Finder, FoundDirective, below};
+use super::process::ServerProcess;
+use super::{DiscoveryBuilder, FoundDirective, below};
 use crate::logs::glob;
 
 const DEPTH_LIMIT: usize = 16;
 const FILE_LIMIT: usize = 2000;
 
-/// Where distributions put it: server root, configuration.
-const PLACES: &[(&str, &str)] = &[
+/// Paths of distributions: server root, configuration.
+const DEFAULT_PATHS: &[(&str, &str)] = &[
     ("/etc/apache2", "/etc/apache2/apache2.conf"),
     ("/etc/httpd", "/etc/httpd/conf/httpd.conf"),
     ("/usr/local/apache2", "/usr/local/apache2/conf/httpd.conf"),
 ];
 
-/// Directives that become rows, lower case.
-const KEPT: &[&str] = &[
+/// Directives that become rows, in lower case.
+const RECORDED_DIRECTIVES: &[&str] = &[
     "listen",
     "listenbacklog",
     "keepalive",
@@ -51,49 +52,50 @@ const KEPT: &[&str] = &[
 
 const COMMON: &str = "%h %l %u %t \"%r\" %>s %b";
 
-pub(super) fn find(found: &mut Finder, processes: &[Process]) {
+pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
     let mut seen = HashSet::new();
     for process in
         processes.iter().filter(|process| matches!(process.name.as_str(), "apache2" | "httpd"))
     {
         let Some((server_root, configuration)) = configuration_of(process) else { continue };
-        // Children have the arguments of their parent, and higher numbers.
+        // Children have the arguments of their parent, and higher ids.
         if seen.insert((process.base.clone(), configuration.clone())) {
             read_all(found, &process.base, &server_root, &configuration, Some(process.id));
         }
     }
     let root = found.root.clone();
-    if let Some((server_root, configuration)) = place_at(&root)
+    if let Some((server_root, configuration)) = default_paths_at(&root)
         && !seen.contains(&(root.clone(), configuration.clone()))
     {
         read_all(found, &root, &server_root, &configuration, None);
     }
 }
 
-fn place_at(base: &Path) -> Option<(PathBuf, PathBuf)> {
-    let place = PLACES.iter().find(|(_, file)| below(base, Path::new(file)).exists())?;
-    Some((place.0.into(), place.1.into()))
+fn default_paths_at(base: &Path) -> Option<(PathBuf, PathBuf)> {
+    let location = DEFAULT_PATHS.iter().find(|(_, file)| below(base, Path::new(file)).exists())?;
+    Some((location.0.into(), location.1.into()))
 }
 
-fn configuration_of(process: &Process) -> Option<(PathBuf, PathBuf)> {
-    let place = place_at(&process.base);
+fn configuration_of(process: &ServerProcess) -> Option<(PathBuf, PathBuf)> {
+    let location = default_paths_at(&process.base);
     let server_root = process.option('d').map(PathBuf::from);
-    let server_root = server_root.or_else(|| place.as_ref().map(|place| place.0.clone()))?;
+    let server_root =
+        server_root.or_else(|| location.as_ref().map(|location| location.0.clone()))?;
     let configuration = match process.option('f') {
         Some(file) => server_root.join(file),
-        None => place?.1,
+        None => location?.1,
     };
     Some((server_root, configuration))
 }
 
 fn read_all(
-    found: &mut Finder,
+    found: &mut DiscoveryBuilder,
     base: &Path,
     server_root: &Path,
     configuration: &Path,
     process_id: Option<i64>,
 ) {
-    let mut reader = Reader {
+    let mut reader = ApacheConfigReader {
         variables: shell_variables(&below(base, &server_root.join("envvars"))),
         found,
         base: base.to_owned(),
@@ -108,7 +110,7 @@ fn read_all(
     reader.finish();
 }
 
-/// `export NAME=VALUE` lines; a variable inside a value that is not set is empty.
+/// Parses `export NAME=VALUE` lines; an unset variable inside a value is empty.
 fn shell_variables(path: &Path) -> HashMap<String, String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut variables = HashMap::new();
@@ -131,11 +133,11 @@ struct NamedLog {
     target: String,
     format: Option<String>,
     is_error: bool,
-    place: String,
+    location: String,
 }
 
-struct Reader<'a> {
-    found: &'a mut Finder,
+struct ApacheConfigReader<'a> {
+    found: &'a mut DiscoveryBuilder,
     base: PathBuf,
     server_root: PathBuf,
     process_id: Option<i64>,
@@ -146,14 +148,14 @@ struct Reader<'a> {
     files: usize,
 }
 
-impl Reader<'_> {
+impl ApacheConfigReader<'_> {
     fn file(&mut self, path: &Path, depth: usize) {
         self.files += 1;
         if depth > DEPTH_LIMIT || self.files > FILE_LIMIT {
             let message =
                 format!("cannot follow `{}`: includes are nested too deep", path.display());
-            let place = path.display().to_string();
-            return self.found.problem(place, message, "look for a file that includes itself");
+            let location = path.display().to_string();
+            return self.found.problem(location, "look for a file that includes itself", message);
         }
         let Some(text) = self.found.read(&below(&self.base, path), path) else { return };
         let open_before = self.blocks.len();
@@ -173,12 +175,12 @@ impl Reader<'_> {
             whole.clear();
         }
         if self.blocks.len() != open_before {
-            let place = path.display().to_string();
+            let location = path.display().to_string();
             let message = format!(
-                "cannot parse `{place}`: a `<{}>` is never closed",
+                "cannot parse `{location}`: a `<{}>` is never closed",
                 self.blocks.last().map_or("", String::as_str)
             );
-            self.found.problem(place, message, "run `apachectl configtest`");
+            self.found.problem(location, "run `apachectl configtest`", message);
             self.blocks.truncate(open_before);
         }
     }
@@ -195,7 +197,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Puts variables in; unknown ones stay as they are.
+    /// Expands variables; unknown ones are kept.
     fn expand(&self, word: &str) -> String {
         let mut expanded = String::new();
         let mut rest = word;
@@ -218,16 +220,10 @@ impl Reader<'_> {
     fn directive(&mut self, path: &Path, line: i64, words: &[String], depth: usize) {
         let Some((name, arguments)) = words.split_first() else { return };
         let lower = name.to_ascii_lowercase();
-        let place = format!("{}:{line}", path.display());
-        let log = |target: &String, format: Option<&String>, is_error: bool| NamedLog {
-            target: target.clone(),
-            format: format.cloned(),
-            is_error,
-            place: place.clone(),
-        };
+        let location = format!("{}:{line}", path.display());
         match (lower.as_str(), arguments) {
             ("include" | "includeoptional", [pattern, ..]) => {
-                return self.include(pattern, lower == "include", depth, &place);
+                return self.include(pattern, lower == "include", depth, &location);
             }
             ("define", [variable, value]) => {
                 self.variables.insert(variable.clone(), value.clone());
@@ -240,18 +236,32 @@ impl Reader<'_> {
                 self.formats.insert(nickname.clone(), format.clone());
             }
             ("customlog" | "globallog", [target, format, ..]) => {
-                self.logs.push(log(target, Some(format), false));
+                self.log(target, Some(format), &location);
             }
-            ("transferlog", [target]) => self.logs.push(log(target, None, false)),
-            ("errorlog", [target, ..]) => self.logs.push(log(target, None, true)),
+            ("transferlog", [target]) => self.log(target, None, &location),
+            ("errorlog", [target, ..]) => self.logs.push(NamedLog {
+                target: target.clone(),
+                format: None,
+                is_error: true,
+                location: location.clone(),
+            }),
             _ => {}
         }
-        if KEPT.contains(&lower.as_str()) {
-            self.keep(path, line, name, arguments);
+        if RECORDED_DIRECTIVES.contains(&lower.as_str()) {
+            self.record(path, line, name, arguments);
         }
     }
 
-    fn include(&mut self, pattern: &str, is_required: bool, depth: usize, place: &str) {
+    fn log(&mut self, target: &str, format: Option<&String>, location: &str) {
+        self.logs.push(NamedLog {
+            target: target.to_owned(),
+            format: format.cloned(),
+            is_error: false,
+            location: location.to_owned(),
+        });
+    }
+
+    fn include(&mut self, pattern: &str, is_required: bool, depth: usize, location: &str) {
         let pattern = self.server_root.join(pattern);
         let mut outside = below(&self.base, &pattern);
         if outside.is_dir() {
@@ -260,7 +270,7 @@ impl Reader<'_> {
         let matched = if self.files > FILE_LIMIT { Vec::new() } else { glob::expand(&outside) };
         if self.files <= FILE_LIMIT && matched.is_empty() && is_required {
             let message = format!("cannot read `{}`: no such file", pattern.display());
-            self.found.problem(place.to_owned(), message, "run `apachectl configtest`");
+            self.found.problem(location.to_owned(), "run `apachectl configtest`", message);
         }
         for path in matched.into_iter().filter(|path| path.is_file()) {
             let inside = path.strip_prefix(&self.base).map(|rest| Path::new("/").join(rest));
@@ -268,7 +278,7 @@ impl Reader<'_> {
         }
     }
 
-    fn keep(&mut self, path: &Path, line: i64, name: &str, arguments: &[String]) {
+    fn record(&mut self, path: &Path, line: i64, name: &str, arguments: &[String]) {
         let (server_address, server_port) = match arguments.first() {
             Some(first) if name.eq_ignore_ascii_case("listen") => listen_address(first),
             _ => (None, None),
@@ -308,12 +318,12 @@ impl Reader<'_> {
                 ("it goes to a standard stream", "let httpd write to a file as well")
             } else {
                 let path = below(&self.base, &self.server_root.join(target));
-                let found_in = log.place;
+                let found_in = log.location;
                 self.found.source(LogSource { path, program: Program::Apache, format, found_in });
                 continue;
             };
             let message = format!("cannot follow `{target}`: {what}");
-            self.found.problem(log.place, message, hint);
+            self.found.problem(log.location, hint, message);
         }
     }
 
@@ -324,7 +334,7 @@ impl Reader<'_> {
             None if name.contains('%') => name,
             None => COMMON,
         };
-        // Debian's counts the bytes with headers (`%O`); the place of every field is the same.
+        // Debian's format counts bytes with headers (`%O`); the field positions are the same.
         let plain = template.replace("%O", "%b").replace("%{User-agent}i", "%{User-Agent}i");
         let combined = format!("{COMMON} \"%{{Referer}}i\" \"%{{User-Agent}}i\"");
         if plain == COMMON || plain == combined {
@@ -335,7 +345,7 @@ impl Reader<'_> {
     }
 }
 
-/// The words of a line; a backslash inside quotes escapes the quote and itself.
+/// Splits a line into words; a backslash inside quotes escapes the quote and itself.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

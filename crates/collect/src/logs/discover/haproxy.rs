@@ -1,21 +1,22 @@
-//! HAProxy: its configuration, and the file in which a syslog daemon keeps what it logs.
+//! HAProxy: its configuration, and the file in which a syslog daemon stores its log.
 //!
-//! Source: HAProxy's configuration manual §2 (format), §4 (keywords), Debian's `49-haproxy.conf` for rsyslog. The
-//! surprising thing: HAProxy writes no files itself, so where its lines end up is decided by somebody else.
+//! Source: HAProxy's configuration manual §2 (format), §4 (keywords), Debian's `49-haproxy.conf`
+//! for rsyslog. The surprising thing: HAProxy writes no files itself, so the syslog daemon decides
+//! where its lines end up.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use weir_tables::{LogFormat, LogSource, Program};
 
-use super::process::Process;
-use super::{Finder, FoundDirective, below};
+use super::process::ServerProcess;
+use super::{DiscoveryBuilder, FoundDirective, below};
 use crate::logs::glob;
 
 const CONFIGURATION: &str = "/etc/haproxy/haproxy.cfg";
 const LOG: &str = "/var/log/haproxy.log";
 
-/// Sockets that one `bind` may become rows for.
+/// Maximum number of sockets per `bind`.
 const RANGE_LIMIT: usize = 64;
 
 const SECTIONS: &[&str] = &[
@@ -38,8 +39,8 @@ const SECTIONS: &[&str] = &[
     "traces",
 ];
 
-/// Keywords of one word that become rows.
-const KEPT: &[&str] = &[
+/// One-word keywords that become rows.
+const RECORDED_KEYWORDS: &[&str] = &[
     "bind",
     "maxconn",
     "server",
@@ -63,15 +64,15 @@ const KEPT: &[&str] = &[
     "tune.maxaccept",
 ];
 
-/// Keywords of two words that become rows, whatever the second.
-const KEPT_PAIRS: &[&str] = &["timeout", "option", "stats"];
+/// First words of two-word keywords that become rows.
+const RECORDED_PAIRS: &[&str] = &["timeout", "option", "stats"];
 
-pub(super) fn find(found: &mut Finder, processes: &[Process]) {
+pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
     let mut seen = HashSet::new();
     for process in processes.iter().filter(|process| process.name == "haproxy") {
         let files: Vec<PathBuf> =
             process.options('f').map(|file| process.directory.join(file)).collect();
-        // A worker has the arguments of its master, and a higher number.
+        // A worker has the arguments of its master, and a higher id.
         if !files.is_empty() && seen.insert((process.base.clone(), files.clone())) {
             read_all(found, &process.base, &files, Some(process.id));
         }
@@ -83,8 +84,9 @@ pub(super) fn find(found: &mut Finder, processes: &[Process]) {
     }
 }
 
-fn read_all(found: &mut Finder, base: &Path, files: &[PathBuf], process_id: Option<i64>) {
-    let mut reader = Reader { found, process_id, section: String::new(), local_log: None };
+fn read_all(found: &mut DiscoveryBuilder, base: &Path, files: &[PathBuf], process_id: Option<i64>) {
+    let mut reader =
+        HaproxyConfigReader { found, process_id, section: String::new(), local_log: None };
     for file in files {
         for part in parts(base, file) {
             reader.file(base, &part);
@@ -98,25 +100,27 @@ fn read_all(found: &mut Finder, base: &Path, files: &[PathBuf], process_id: Opti
     }
 }
 
-/// `-f DIRECTORY` means its `*.cfg`.
+/// Files of `-f`: a directory means its `*.cfg`.
 fn parts(base: &Path, file: &Path) -> Vec<PathBuf> {
     let outside = below(base, file);
     if !outside.is_dir() {
         return vec![file.to_owned()];
     }
-    let inside = |path: PathBuf| file.join(path.file_name().unwrap_or_default());
-    glob::expand(&outside.join("*.cfg")).into_iter().map(inside).collect()
+    glob::expand(&outside.join("*.cfg"))
+        .into_iter()
+        .map(|path| file.join(path.file_name().unwrap_or_default()))
+        .collect()
 }
 
-struct Reader<'a> {
-    found: &'a mut Finder,
+struct HaproxyConfigReader<'a> {
+    found: &'a mut DiscoveryBuilder,
     process_id: Option<i64>,
     section: String,
-    /// Where a log to this host's syslog was named.
+    /// Location of the first log to this host's syslog.
     local_log: Option<String>,
 }
 
-impl Reader<'_> {
+impl HaproxyConfigReader<'_> {
     fn file(&mut self, base: &Path, path: &Path) {
         let Some(text) = self.found.read(&below(base, path), path) else { return };
         self.section.clear();
@@ -134,11 +138,11 @@ impl Reader<'_> {
     }
 
     fn directive(&mut self, path: &Path, line: i64, words: &[&str]) {
-        // `no option httpclose` and `default option …` are the keyword behind.
+        // In `no option httpclose` and `default option …`, the keyword comes second.
         let start = usize::from(matches!(words[0], "no" | "default") && words.len() > 1);
-        let is_pair = KEPT_PAIRS.contains(&words[start]) && words.len() > start + 1;
+        let is_pair = RECORDED_PAIRS.contains(&words[start]) && words.len() > start + 1;
         let end = start + if is_pair { 2 } else { 1 };
-        if !is_pair && !KEPT.contains(&words[start]) {
+        if !is_pair && !RECORDED_KEYWORDS.contains(&words[start]) {
             return;
         }
         let (name, arguments) = (words[..end].join(" "), &words[end..]);
@@ -171,24 +175,24 @@ impl Reader<'_> {
 
     fn log(&mut self, path: &Path, line: i64, arguments: &[&str]) {
         let Some(target) = arguments.first().copied() else { return };
-        let place = format!("{}:{line}", path.display());
+        let location = format!("{}:{line}", path.display());
         let is_local = target.starts_with('/')
             || target.starts_with("unix@")
             || ["127.0.0.1", "localhost", "::1"].iter().any(|name| target.starts_with(name));
         if is_local {
-            self.local_log.get_or_insert(place);
+            self.local_log.get_or_insert(location);
         } else if !matches!(target, "global" | "stdout" | "stderr") {
             let message = format!("cannot follow HAProxy's log: it goes to `{target}`");
-            self.found.problem(place, message, "add `log /dev/log local0` beside it");
+            self.found.problem(location, "add `log /dev/log local0` beside it", message);
         }
     }
 
     fn own_format(&mut self, path: &Path, line: i64) {
-        let place = format!("{}:{line}", path.display());
+        let location = format!("{}:{line}", path.display());
         let message = format!(
-            "cannot read the times of `log-format` at `{place}`: weir reads `option httplog`"
+            "cannot read the times of `log-format` at `{location}`: weir reads `option httplog`"
         );
-        self.found.problem(place, message, "use `option httplog`, which has all timers");
+        self.found.problem(location, "use `option httplog`, which has all timers", message);
     }
 }
 
@@ -196,7 +200,7 @@ fn is_secret(name: &str) -> bool {
     matches!(name, "stats auth" | "stats admin" | "stats scope")
 }
 
-/// The words of a line: quotes, backslash escapes, a comment from `#` on.
+/// Splits a line into words: quotes, backslash escapes, comments from `#` on.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

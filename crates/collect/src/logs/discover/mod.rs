@@ -1,8 +1,10 @@
-//! Finds the logs of a host, and the lines of configuration that say how they look, by reading what is there.
+//! Finds the logs of a host, and the configuration lines that define their formats, by reading
+//! files.
 //!
-//! Running servers come first (their command lines say which configuration counts), then the places where
-//! distributions put one. Nothing is executed. Files of servers in other mount namespaces (containers) are read through
-//! `/proc/PID/root`, so their paths hold as long as the process lives.
+//! Running servers come first (their command lines show which configuration applies), then the
+//! default paths of distributions. Nothing is executed. Files of servers in other mount namespaces
+//! (containers) are read through `/proc/PID/root`, so their paths are valid as long as the process
+//! lives.
 
 mod apache;
 mod haproxy;
@@ -19,54 +21,55 @@ use std::sync::Arc;
 
 use weir_tables::{ConfigDirective, LogSource, Micros, Program};
 
-/// Bytes of one configuration file that are read at most.
+/// Maximum bytes of a configuration file.
 const CONFIG_LIMIT: u64 = 8 << 20;
 
-/// Directives that one discovery keeps at most.
+/// Maximum number of directives per discovery.
 const DIRECTIVE_LIMIT: usize = 100_000;
 
-/// What was found.
+/// Result of a discovery.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
-    /// Logs, each path once.
+    /// Logs without duplicate paths.
     pub sources: Vec<LogSource>,
-    /// Lines of configuration for the table `config_directive`.
+    /// Configuration lines for the table `config_directive`.
     pub directives: Vec<FoundDirective>,
-    /// What could not be read or understood.
+    /// Files that could not be read or understood.
     pub problems: Vec<Problem>,
 }
 
 /// A directive of a server's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundDirective {
-    /// Whose configuration.
+    /// Program that the configuration belongs to.
     pub program: Program,
-    /// The master process that runs with it.
+    /// Master process that runs with it.
     pub process_id: Option<i64>,
-    /// The file, as the server itself names it.
+    /// Path of the file, as the server sees it.
     pub file: PathBuf,
-    /// From 1.
+    /// Line number, from 1.
     pub line: i64,
-    /// The blocks around it, outermost first: `http/server`.
+    /// Enclosing blocks, outermost first: `http/server`.
     pub context: String,
-    /// Its name.
+    /// Name of the directive.
     pub directive: String,
-    /// Its arguments, one space between them.
+    /// Arguments, joined by single spaces.
     pub arguments: String,
     /// For `listen` and `bind`: the address, `0.0.0.0` or `::` for any; `None` for unix sockets.
     pub server_address: Option<String>,
     /// For `listen` and `bind`: the port.
     pub server_port: Option<i64>,
-    /// Number of nginx' `server { … }` that it stands in: lines of one number belong together. `None` outside of one.
+    /// Number of the enclosing `server { … }` of nginx: lines with the same number belong together.
+    /// `None` outside of one.
     pub server_block: Option<u32>,
-    /// Where relative paths begin: for nginx the directory of its main file, also in files that it includes; for
-    /// others that of `file`.
+    /// Base of relative paths: for nginx the directory of its main file, also in included files;
+    /// for others that of `file`.
     pub base: Arc<Path>,
 }
 
 impl FoundDirective {
-    /// The row for it; `file` is [`FoundDirective::file`] as text.
-    pub fn row<'a>(&'a self, ts: Micros, host: &'a str, file: &'a str) -> ConfigDirective<'a> {
+    /// Row for the directive; `file` is [`FoundDirective::file`] as text.
+    pub fn row<'a>(&'a self, host: &'a str, ts: Micros, file: &'a str) -> ConfigDirective<'a> {
         ConfigDirective {
             ts,
             host,
@@ -83,25 +86,25 @@ impl FoundDirective {
     }
 }
 
-/// The directory of a file; `/` for a name without one.
+/// Directory of a file; `/` for a name without one.
 fn directory_of(file: &Path) -> Arc<Path> {
     file.parent().unwrap_or(Path::new("/")).into()
 }
 
-/// Something that could not be read or understood; the rest went on.
+/// A file or line that could not be read or understood; discovery continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, with `:LINE` where there is one.
+    /// Path of the file, with `:LINE` where there is one.
     pub path: String,
-    /// What is wrong, whole: "cannot read `…`: permission denied".
+    /// Complete error message: "cannot read `…`: permission denied".
     pub message: String,
     /// What to do about it.
     pub hint: String,
 }
 
-/// Looks for logs and configurations below `root` (`/`, or a recorded host).
+/// Finds logs and configurations below `root` (`/`, or a recorded host).
 pub fn discover(root: &Path) -> Discovery {
-    let mut found = Finder::new(root);
+    let mut found = DiscoveryBuilder::new(root);
     let processes = process::running(root);
     nginx::find(&mut found, &processes);
     haproxy::find(&mut found, &processes);
@@ -110,21 +113,21 @@ pub fn discover(root: &Path) -> Discovery {
     found.finish()
 }
 
-/// Collects what the finders of the programs give.
+/// Collects the results of the programs' finders.
 #[derive(Debug)]
-struct Finder {
+struct DiscoveryBuilder {
     root: PathBuf,
     found: Discovery,
-    /// Which source a path has, so that a log named twice is read once.
+    /// Source index by path, so that a log named twice is read once.
     by_path: HashMap<PathBuf, usize>,
 }
 
-impl Finder {
+impl DiscoveryBuilder {
     fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), found: Discovery::default(), by_path: HashMap::new() }
     }
 
-    /// Adds a source unless its path has one already.
+    /// Adds a source unless its path already has one.
     fn source(&mut self, source: LogSource) {
         if let Some(at) = self.by_path.get(&source.path) {
             let first = &self.found.sources[*at];
@@ -137,8 +140,8 @@ impl Finder {
                 );
                 self.problem(
                     path,
+                    "write each format to its own file; weir reads the first one",
                     message,
-                    "give each format its own file; weir reads the first one",
                 );
             }
             return;
@@ -147,7 +150,7 @@ impl Finder {
         self.found.sources.push(source);
     }
 
-    fn problem(&mut self, path: String, message: String, hint: &str) {
+    fn problem(&mut self, path: String, hint: &str, message: String) {
         if self.found.problems.len() < 1000 {
             self.found.problems.push(Problem { path, message, hint: hint.to_owned() });
         }
@@ -159,7 +162,8 @@ impl Finder {
         }
     }
 
-    /// Reads a configuration file; a problem when that fails. `shown` is the path as the server names it.
+    /// Reads a configuration file; a failure is recorded as a problem. `shown` is the path as the
+    /// server sees it.
     fn read(&mut self, path: &Path, shown: &Path) -> Option<Vec<u8>> {
         match read_limited(path, CONFIG_LIMIT) {
             Ok(bytes) => Some(bytes),
@@ -170,7 +174,7 @@ impl Finder {
                 };
                 let error = error.to_string().to_lowercase();
                 let message = format!("cannot read `{}`: {error}", shown.display());
-                self.problem(shown.display().to_string(), message, hint);
+                self.problem(shown.display().to_string(), hint, message);
                 None
             }
         }
@@ -195,12 +199,12 @@ fn read_limited(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `path` of a server, below the place where that server's files are seen from here.
+/// Path of a server's file as seen from here.
 fn below(base: &Path, path: &Path) -> PathBuf {
     base.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// `http://user:password@host` loses its password.
+/// `http://user:password@host` without the credentials.
 fn redact_url(text: &str) -> String {
     let Some(start) = text.find("://").map(|at| at + 3) else { return text.to_owned() };
     let authority = text[start..].split(['/', ' ', '?']).next().unwrap_or("");

@@ -1,8 +1,8 @@
-//! nginx: its configuration with includes followed, the logs it writes and how their lines look.
+//! nginx: its configuration with includes, its logs and their formats.
 //!
-//! Source: nginx.org/en/docs, `ngx_http_log_module`, `ngx_http_core_module` (listen). The paths that were compiled in
-//! are read from the program file, which holds its own configure arguments as text. The surprising thing: a server that
-//! sets no `access_log` anywhere still writes one, in `combined`.
+//! Source: nginx.org/en/docs, `ngx_http_log_module`, `ngx_http_core_module` (listen). The
+//! compiled-in paths are read from the program file, which contains its configure arguments as
+//! text. The surprising thing: a server without any `access_log` still writes one, in `combined`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use memchr::memmem;
 use weir_tables::{JsonEscape, LogFormat, LogSource, Program};
 
 use super::nginx_tokens::{Token, tokens};
-use super::process::Process;
-use super::{Finder, FoundDirective, below};
+use super::process::ServerProcess;
+use super::{DiscoveryBuilder, FoundDirective, below};
 use crate::logs::glob;
 
-/// Includes within includes.
+/// Maximum depth of includes.
 const DEPTH_LIMIT: usize = 16;
 
-/// Files that one configuration may include.
+/// Maximum number of files per configuration.
 const FILE_LIMIT: usize = 2000;
 
-/// Bytes of the program file that are looked through at most.
+/// Maximum bytes read of the program file.
 const PROGRAM_LIMIT: u64 = 64 << 20;
 
-/// Directives that become rows; `proxy_*_timeout` and `*_timeout` besides.
-const KEPT: &[&str] = &[
+/// Directives that become rows, besides `*_timeout`.
+const RECORDED_DIRECTIVES: &[&str] = &[
     "listen",
     "server_name",
     "worker_connections",
@@ -66,30 +66,31 @@ const KEPT: &[&str] = &[
     "auth_basic_user_file",
 ];
 
-pub(super) fn find(found: &mut Finder, processes: &[Process]) {
-    let masters: Vec<&Process> = processes.iter().filter(|process| is_master(process)).collect();
+pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
+    let masters: Vec<&ServerProcess> =
+        processes.iter().filter(|process| is_master(process)).collect();
     for master in &masters {
-        let setup = Setup::of(master);
+        let setup = NginxPaths::of_master(master);
         read_configuration(found, setup, Some(master.id));
     }
     let root = found.root.clone();
     if !masters.iter().any(|master| master.base == root) {
-        let setup = Setup::at_rest(&root);
+        let setup = NginxPaths::at_rest(&root);
         if below(&root, &setup.configuration).exists() {
             read_configuration(found, setup, None);
         }
     }
 }
 
-fn is_master(process: &Process) -> bool {
+fn is_master(process: &ServerProcess) -> bool {
     let first = process.arguments.first().map_or("", String::as_str);
     let second = process.arguments.get(1).map_or("", String::as_str);
     process.name == "nginx" && (first != "nginx:" || second == "master")
 }
 
-/// Where an nginx looks for its files, as it sees them.
+/// Paths of an nginx, as it sees them.
 #[derive(Debug)]
-struct Setup {
+struct NginxPaths {
     base: PathBuf,
     prefix: PathBuf,
     configuration: PathBuf,
@@ -97,8 +98,8 @@ struct Setup {
     error_log: PathBuf,
 }
 
-impl Setup {
-    fn of(master: &Process) -> Self {
+impl NginxPaths {
+    fn of_master(master: &ServerProcess) -> Self {
         let mut setup = Self::compiled(&master.base, &master.program);
         if let Some(prefix) = master.option('p') {
             setup.prefix = master.directory.join(prefix);
@@ -121,20 +122,20 @@ impl Setup {
 
     fn compiled(base: &Path, program: &Path) -> Self {
         let text = super::read_limited(program, PROGRAM_LIMIT).unwrap_or_default();
-        let value = |name: &str, default: &str| {
-            PathBuf::from(configure_argument(&text, name).unwrap_or_else(|| default.to_owned()))
-        };
-        Self {
-            base: base.to_owned(),
-            prefix: value("--prefix=", "/usr/share/nginx"),
-            configuration: value("--conf-path=", "/etc/nginx/nginx.conf"),
-            access_log: value("--http-log-path=", "/var/log/nginx/access.log"),
-            error_log: value("--error-log-path=", "/var/log/nginx/error.log"),
-        }
+        let [prefix, configuration, access_log, error_log] = [
+            ("--prefix=", "/usr/share/nginx"),
+            ("--conf-path=", "/etc/nginx/nginx.conf"),
+            ("--http-log-path=", "/var/log/nginx/access.log"),
+            ("--error-log-path=", "/var/log/nginx/error.log"),
+        ]
+        .map(|(name, default)| {
+            configure_argument(&text, name).map_or_else(|| default.into(), PathBuf::from)
+        });
+        Self { base: base.to_owned(), prefix, configuration, access_log, error_log }
     }
 }
 
-/// `--NAME=VALUE` in the configure arguments that `nginx -V` prints.
+/// Value of `--NAME=VALUE` in the configure arguments that `nginx -V` prints.
 fn configure_argument(program: &[u8], name: &str) -> Option<String> {
     let arguments = memmem::find(program, b"configure arguments:")?;
     let arguments = &program[arguments..(arguments + 8192).min(program.len())];
@@ -144,8 +145,8 @@ fn configure_argument(program: &[u8], name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&rest[..end]).into_owned()).filter(|value| !value.is_empty())
 }
 
-fn read_configuration(found: &mut Finder, setup: Setup, process_id: Option<i64>) {
-    let mut reader = Reader {
+fn read_configuration(found: &mut DiscoveryBuilder, setup: NginxPaths, process_id: Option<i64>) {
+    let mut reader = NginxConfigReader {
         found,
         process_id,
         base: super::directory_of(&setup.configuration),
@@ -164,26 +165,26 @@ fn read_configuration(found: &mut Finder, setup: Setup, process_id: Option<i64>)
     reader.finish(&configuration);
 }
 
-/// A block that is open.
+/// An open block.
 #[derive(Debug)]
-struct Block {
+struct OpenBlock {
     number: u32,
     name: String,
     shown: String,
     sets_access_log: bool,
 }
 
-/// A log directive before the formats are known.
+/// A log directive whose format is not resolved yet.
 #[derive(Debug)]
 struct NamedLog {
     path: String,
     format: Option<String>,
-    place: String,
+    location: String,
 }
 
-struct Reader<'a> {
-    found: &'a mut Finder,
-    setup: Setup,
+struct NginxConfigReader<'a> {
+    found: &'a mut DiscoveryBuilder,
+    setup: NginxPaths,
     process_id: Option<i64>,
     base: Arc<Path>,
     formats: HashMap<String, LogFormat>,
@@ -195,16 +196,16 @@ struct Reader<'a> {
     blocks: u32,
 }
 
-impl Reader<'_> {
-    fn file(&mut self, path: &Path, blocks: &mut Vec<Block>, depth: usize) {
+impl NginxConfigReader<'_> {
+    fn file(&mut self, path: &Path, blocks: &mut Vec<OpenBlock>, depth: usize) {
         self.files += 1;
         if depth > DEPTH_LIMIT || self.files > FILE_LIMIT {
             let message =
                 format!("cannot follow `{}`: includes are nested too deep", path.display());
             self.found.problem(
                 path.display().to_string(),
-                message,
                 "look for a file that includes itself",
+                message,
             );
             return;
         }
@@ -212,9 +213,9 @@ impl Reader<'_> {
         let list = match tokens(&text) {
             Ok(list) => list,
             Err((line, what)) => {
-                let place = format!("{}:{line}", path.display());
-                let message = format!("cannot parse `{place}`: {what}");
-                return self.found.problem(place, message, "run `nginx -t`");
+                let location = format!("{}:{line}", path.display());
+                let message = format!("cannot parse `{location}`: {what}");
+                return self.found.problem(location, "run `nginx -t`", message);
             }
         };
         let depth_before = blocks.len();
@@ -231,7 +232,7 @@ impl Reader<'_> {
                 }
                 Token::Open => {
                     self.blocks += 1;
-                    blocks.push(Block::new(self.blocks, &std::mem::take(&mut words)));
+                    blocks.push(OpenBlock::new(self.blocks, &std::mem::take(&mut words)));
                 }
                 Token::Close if blocks.len() > depth_before => self.close(blocks),
                 Token::Close => self.unbalanced(path, at, "there is a `}` too many"),
@@ -246,12 +247,12 @@ impl Reader<'_> {
     }
 
     fn unbalanced(&mut self, path: &Path, line: i64, what: &str) {
-        let place = format!("{}:{line}", path.display());
-        let message = format!("cannot parse `{place}`: {what}");
-        self.found.problem(place, message, "run `nginx -t`");
+        let location = format!("{}:{line}", path.display());
+        let message = format!("cannot parse `{location}`: {what}");
+        self.found.problem(location, "run `nginx -t`", message);
     }
 
-    fn close(&mut self, blocks: &mut Vec<Block>) {
+    fn close(&mut self, blocks: &mut Vec<OpenBlock>) {
         let Some(block) = blocks.pop() else { return };
         let is_http_server =
             block.name == "server" && blocks.last().is_some_and(|b| b.name == "http");
@@ -264,38 +265,44 @@ impl Reader<'_> {
         path: &Path,
         line: i64,
         words: &[String],
-        blocks: &mut Vec<Block>,
+        blocks: &mut Vec<OpenBlock>,
         depth: usize,
     ) {
         let Some((name, arguments)) = words.split_first() else { return };
-        let place = format!("{}:{line}", path.display());
+        let location = format!("{}:{line}", path.display());
         match (name.as_str(), arguments) {
-            ("include", [pattern]) => return self.include(pattern, blocks, depth, &place),
+            ("include", [pattern]) => return self.include(pattern, blocks, depth, &location),
             ("log_format", [format, text @ ..]) => self.format(format, text),
             ("access_log", [target, options @ ..]) => {
                 if let Some(block) = blocks.last_mut() {
                     block.sets_access_log = true;
                 }
-                self.access_log(target, options, place);
+                self.access_log(target, options, location);
             }
             ("error_log", [target, ..]) => {
-                self.error_logs.push(NamedLog { path: target.clone(), format: None, place });
+                self.error_logs.push(NamedLog { path: target.clone(), format: None, location });
             }
             _ => {}
         }
-        if is_kept(name) {
-            self.keep(path, line, name, arguments, blocks);
+        if is_recorded(name) {
+            self.record(path, line, name, arguments, blocks);
         }
     }
 
-    fn include(&mut self, pattern: &str, blocks: &mut Vec<Block>, depth: usize, place: &str) {
+    fn include(
+        &mut self,
+        pattern: &str,
+        blocks: &mut Vec<OpenBlock>,
+        depth: usize,
+        location: &str,
+    ) {
         let directory = self.setup.configuration.parent().unwrap_or(Path::new("/")).to_owned();
         let pattern = directory.join(pattern);
         let outside = below(&self.setup.base, &pattern);
         let matched = if self.files > FILE_LIMIT { Vec::new() } else { glob::expand(&outside) };
         if self.files <= FILE_LIMIT && matched.is_empty() && !glob::is_pattern(&pattern) {
             let message = format!("cannot read `{}`: no such file", pattern.display());
-            self.found.problem(place.to_owned(), message, "run `nginx -t`");
+            self.found.problem(location.to_owned(), "run `nginx -t`", message);
         }
         for path in matched {
             let inside = path.strip_prefix(&self.setup.base).map(|rest| Path::new("/").join(rest));
@@ -319,20 +326,27 @@ impl Reader<'_> {
         self.formats.insert(name.to_owned(), LogFormat::NginxTemplate { template, escape });
     }
 
-    fn access_log(&mut self, target: &str, options: &[String], place: String) {
+    fn access_log(&mut self, target: &str, options: &[String], location: String) {
         if options.iter().any(|option| option == "gzip" || option.starts_with("gzip=")) {
             let message = format!("cannot follow `{target}`: it is written compressed");
             return self.found.problem(
-                place,
-                message,
+                location,
                 "take `gzip` off, or write a second `access_log` beside it",
+                message,
             );
         }
         let format = options.first().filter(|option| !option.contains('=')).cloned();
-        self.access_logs.push(NamedLog { path: target.to_owned(), format, place });
+        self.access_logs.push(NamedLog { path: target.to_owned(), format, location });
     }
 
-    fn keep(&mut self, path: &Path, line: i64, name: &str, arguments: &[String], blocks: &[Block]) {
+    fn record(
+        &mut self,
+        path: &Path,
+        line: i64,
+        name: &str,
+        arguments: &[String],
+        blocks: &[OpenBlock],
+    ) {
         let (server_address, server_port) = match (name, arguments.first()) {
             ("listen", Some(first)) => listen_address(first),
             _ => (None, None),
@@ -362,13 +376,13 @@ impl Reader<'_> {
         }
         if self.servers_without_log > 0 && !self.has_http_log {
             let path = self.setup.access_log.display().to_string();
-            let place = configuration.display().to_string();
-            self.add(&NamedLog { path, format: None, place }, LogFormat::Combined);
+            let location = configuration.display().to_string();
+            self.add(&NamedLog { path, format: None, location }, LogFormat::Combined);
         }
         if self.error_logs.is_empty() {
             let path = self.setup.error_log.display().to_string();
-            let place = configuration.display().to_string();
-            self.error_logs.push(NamedLog { path, format: None, place });
+            let location = configuration.display().to_string();
+            self.error_logs.push(NamedLog { path, format: None, location });
         }
         for log in std::mem::take(&mut self.error_logs) {
             self.add(&log, LogFormat::NginxError);
@@ -382,7 +396,7 @@ impl Reader<'_> {
             None if name == "combined" => LogFormat::Combined,
             None => {
                 let message = format!("cannot find the `log_format` `{name}` that is named here");
-                self.found.problem(log.place.clone(), message, "run `nginx -t`");
+                self.found.problem(log.location.clone(), "run `nginx -t`", message);
                 LogFormat::Auto
             }
         }
@@ -401,7 +415,7 @@ impl Reader<'_> {
             ("it goes to a standard stream", "let nginx write to a file as well")
         } else {
             let path = below(&self.setup.base, &self.setup.prefix.join(target));
-            let found_in = log.place.clone();
+            let found_in = log.location.clone();
             return self.found.source(LogSource {
                 path,
                 program: Program::Nginx,
@@ -410,11 +424,11 @@ impl Reader<'_> {
             });
         };
         let message = format!("cannot follow `{target}`: {what}");
-        self.found.problem(log.place.clone(), message, hint);
+        self.found.problem(log.location.clone(), hint, message);
     }
 }
 
-impl Block {
+impl OpenBlock {
     fn new(number: u32, words: &[String]) -> Self {
         let name = words.first().cloned().unwrap_or_default();
         let shown = match name.as_str() {
@@ -425,11 +439,11 @@ impl Block {
     }
 }
 
-fn is_kept(name: &str) -> bool {
-    KEPT.contains(&name) || name.ends_with("_timeout")
+fn is_recorded(name: &str) -> bool {
+    RECORDED_DIRECTIVES.contains(&name) || name.ends_with("_timeout")
 }
 
-/// Address and port of nginx's `listen`; the port is 80 when it is not given.
+/// Address and port of `listen`; the default port is 80.
 fn listen_address(argument: &str) -> (Option<String>, Option<i64>) {
     if argument.starts_with("unix:") {
         return (None, None);

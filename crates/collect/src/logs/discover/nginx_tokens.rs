@@ -1,10 +1,11 @@
-//! nginx's configuration syntax: words, quotes, escapes, comments, blocks, each word with its line.
+//! nginx's configuration syntax: words, quotes, escapes, comments and blocks, each word with its
+//! line.
 //!
-//! Source: `ngx_conf_read_token` of nginx. The surprising things: `\t`, `\n`, `\r`, `\"`, `\'` and `\\` are unescaped
-//! even outside quotes while other backslashes stay, `#` begins a comment only where a word could begin, and a
-//! `*_by_lua_block` holds Lua up to its closing brace.
+//! Source: `ngx_conf_read_token` of nginx. The surprising things: `\t`, `\n`, `\r`, `\"`, `\'` and
+//! `\\` are unescaped even outside quotes while other backslashes stay, `#` begins a comment only
+//! where a word could begin, and a `*_by_lua_block` contains Lua up to its closing brace.
 
-/// One piece of a configuration.
+/// A token of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A word, unescaped.
@@ -20,7 +21,7 @@ pub(super) enum Token {
 /// Splits `text` into tokens with their lines.
 ///
 /// # Errors
-/// The line and what is wrong with it, when a quote or a block is never closed.
+/// The line and the error, when a quote or a block is never closed.
 pub(super) fn tokens(text: &[u8]) -> Result<Vec<(Token, i64)>, (i64, String)> {
     let mut lexer = Lexer { text, at: 0, line: 1, tokens: Vec::new() };
     while let Some(byte) = lexer.peek() {
@@ -116,7 +117,7 @@ impl Lexer<'_> {
         self.tokens.push((Token::Word(String::from_utf8_lossy(&word).into_owned()), line));
     }
 
-    /// The rest of `${name}`.
+    /// Reads the remainder of `${name}`.
     fn variable(&mut self, word: &mut Vec<u8>) {
         word.push(b'{');
         while let Some(byte) = self.peek().filter(|byte| !matches!(byte, b' ' | b'\n' | b';')) {
@@ -143,7 +144,7 @@ impl Lexer<'_> {
         matches!(self.tokens.last(), Some((Token::Word(word), _)) if word.ends_with("_by_lua_block"))
     }
 
-    /// Passes over Lua up to the brace that closes the block, and puts `;` in its place.
+    /// Skips Lua up to the brace that closes the block, and emits `;` instead.
     fn lua(&mut self) -> Result<(), (i64, String)> {
         let line = self.line;
         let mut depth = 0;
@@ -187,13 +188,13 @@ mod tests {
         let shown = match tokens(text.as_bytes()) {
             Err((line, message)) => format!("line {line}: {message}"),
             Ok(tokens) => {
-                let word = |token: &(Token, i64)| match &token.0 {
-                    Token::Word(word) => format!("{}:<{}>", token.1, word.escape_debug()),
+                let shown = tokens.iter().map(|(token, line)| match token {
+                    Token::Word(word) => format!("{line}:<{}>", word.escape_debug()),
                     Token::End => ";".into(),
                     Token::Open => "{".into(),
                     Token::Close => "}".into(),
-                };
-                tokens.iter().map(word).collect::<Vec<_>>().join(" ")
+                });
+                shown.collect::<Vec<_>>().join(" ")
             }
         };
         expected.assert_eq(&shown);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn lua_is_passed_over() {
+    fn lua_is_skipped() {
         check(
             "content_by_lua_block { local a = {'}'} -- }\n return \"}\" }\nlisten 1;",
             expect!["1:<content_by_lua_block> ; 3:<listen> 3:<1> ;"],
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn any_bytes_do_not_panic() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
             let _ = tokens(&bytes);

@@ -1,30 +1,31 @@
-//! The servers that run: command line, working directory, and where their files are seen from here.
+//! Running servers: command line, working directory, and their files as seen from here.
 //!
-//! Source: proc(5) (`cmdline`, `cwd`, `root`, `ns/mnt`). The surprising thing: nginx overwrites its command line with
-//! `nginx: master process …`, joined by spaces, so arguments that hold spaces cannot be told apart.
+//! Source: proc(5) (`cmdline`, `cwd`, `root`, `ns/mnt`). The surprising thing: nginx overwrites its
+//! command line with `nginx: master process …`, joined by spaces, so arguments with spaces cannot
+//! be separated.
 
 use std::path::{Path, PathBuf};
 
 /// A process that may be a server.
 #[derive(Clone, Debug)]
-pub(super) struct Process {
+pub(super) struct ServerProcess {
     pub(super) id: i64,
     /// `comm`.
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
-    /// Its working directory, as it sees it.
+    /// Working directory, as the process sees it.
     pub(super) directory: PathBuf,
-    /// Where its `/` is seen from here.
+    /// Path of its `/` as seen from here.
     pub(super) base: PathBuf,
-    /// Its program file.
+    /// Program file.
     pub(super) program: PathBuf,
 }
 
-/// Processes with one of the names that weir knows, by number.
-pub(super) fn running(root: &Path) -> Vec<Process> {
+/// Processes with one of the known names, by id.
+pub(super) fn running(root: &Path) -> Vec<ServerProcess> {
     let Ok(entries) = root.join("proc").read_dir() else { return Vec::new() };
     let own_namespace = root.join("proc/self/ns/mnt").read_link().ok();
-    let mut found: Vec<Process> = entries
+    let mut found: Vec<ServerProcess> = entries
         .flatten()
         .filter_map(|entry| {
             let id = entry.file_name().to_str()?.parse().ok()?;
@@ -35,34 +36,34 @@ pub(super) fn running(root: &Path) -> Vec<Process> {
     found
 }
 
-fn read(root: &Path, place: &Path, id: i64, own_namespace: Option<&Path>) -> Option<Process> {
-    let name = std::fs::read_to_string(place.join("comm")).ok()?.trim_end().to_owned();
+fn read(root: &Path, dir: &Path, id: i64, own_namespace: Option<&Path>) -> Option<ServerProcess> {
+    let name = std::fs::read_to_string(dir.join("comm")).ok()?.trim_end().to_owned();
     if !matches!(name.as_str(), "nginx" | "haproxy" | "apache2" | "httpd") {
         return None;
     }
-    let command = std::fs::read(place.join("cmdline")).ok()?;
+    let command = std::fs::read(dir.join("cmdline")).ok()?;
     let arguments = split(&String::from_utf8_lossy(&command));
-    let is_elsewhere = place.join("ns/mnt").read_link().ok().as_deref() != own_namespace
-        || place.join("root").read_link().is_ok_and(|link| link != Path::new("/"));
-    let base = if is_elsewhere { place.join("root") } else { root.to_owned() };
-    let directory = place.join("cwd").read_link().unwrap_or_else(|_| "/".into());
-    Some(Process { id, name, arguments, directory, base, program: place.join("exe") })
+    let is_elsewhere = dir.join("ns/mnt").read_link().ok().as_deref() != own_namespace
+        || dir.join("root").read_link().is_ok_and(|link| link != Path::new("/"));
+    let base = if is_elsewhere { dir.join("root") } else { root.to_owned() };
+    let directory = dir.join("cwd").read_link().unwrap_or_else(|_| "/".into());
+    Some(ServerProcess { id, name, arguments, directory, base, program: dir.join("exe") })
 }
 
-/// Arguments are separated by NUL; a rewritten title has spaces, and NULs only at its end.
+/// Splits at NUL; a rewritten title has spaces, and NULs only at its end.
 fn split(command: &str) -> Vec<String> {
     let command = command.trim_end_matches('\0');
     let separator = if command.contains('\0') { '\0' } else { ' ' };
     command.split(separator).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-impl Process {
-    /// The value of the option `-LETTER VALUE` or `-LETTERVALUE`.
+impl ServerProcess {
+    /// Value of the option `-LETTER VALUE` or `-LETTERVALUE`.
     pub(super) fn option(&self, letter: char) -> Option<&str> {
         self.options(letter).next()
     }
 
-    /// All values of an option that may be given more than once.
+    /// All values of a repeatable option.
     pub(super) fn options(&self, letter: char) -> impl Iterator<Item = &str> {
         let pairs =
             self.arguments.iter().zip(self.arguments.iter().skip(1).map(Some).chain([None]));
@@ -77,16 +78,19 @@ impl Process {
 mod tests {
     use super::*;
 
-    #[test]
-    fn options_are_read_from_plain_and_from_rewritten_titles() {
-        let process = |command: &str| Process {
+    fn process(command: &str) -> ServerProcess {
+        ServerProcess {
             id: 1,
             name: "nginx".into(),
             arguments: split(command),
             directory: "/".into(),
             base: "/".into(),
             program: "/".into(),
-        };
+        }
+    }
+
+    #[test]
+    fn options_are_read_from_plain_and_from_rewritten_titles() {
         let title = process("nginx: master process /usr/sbin/nginx -c /x/n.conf -p/x\0\0\0");
         assert_eq!(title.option('c'), Some("/x/n.conf"));
         assert_eq!(title.option('p'), Some("/x"));

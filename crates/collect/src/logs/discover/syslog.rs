@@ -1,13 +1,14 @@
-//! The files that syslog daemons write, where they exist, and the journal.
+//! Files of syslog daemons, where they exist, and the journal.
 //!
-//! Source: Debian's `/etc/rsyslog.conf` and `50-default.conf`, Red Hat's `/etc/rsyslog.conf`. When both a file and the
-//! journal hold the same messages the file is read: it has offsets, so its place in the stream is exact.
+//! Source: Debian's `/etc/rsyslog.conf` and `50-default.conf`, Red Hat's `/etc/rsyslog.conf`. When
+//! both a file and the journal have the same messages, the file is read: it has offsets, so its
+//! position in the stream is exact.
 
 use std::path::Path;
 
 use weir_tables::{LogFormat, LogSource, Program};
 
-use super::{Finder, below};
+use super::{DiscoveryBuilder, below};
 
 const FILES: &[&str] = &[
     "/var/log/syslog",
@@ -26,7 +27,7 @@ const JOURNALS: &[&str] = &["/var/log/journal", "/run/log/journal"];
 
 const JOURNALCTL: &[&str] = &["/usr/bin/journalctl", "/bin/journalctl"];
 
-pub(super) fn find(found: &mut Finder) {
+pub(super) fn find(found: &mut DiscoveryBuilder) {
     let root = found.root.clone();
     for name in FILES {
         let path = below(&root, Path::new(name));
@@ -39,15 +40,15 @@ pub(super) fn find(found: &mut Finder) {
             });
         }
     }
-    // Without a configuration that could be read the name alone says whose it is.
+    // Without a readable configuration only the name identifies the program.
     let path = below(&root, Path::new(HAPROXY));
     if path.is_file() {
         let (program, format) = (Program::Haproxy, LogFormat::HaproxyHttp);
         found.source(LogSource { path, program, format, found_in: HAPROXY.to_owned() });
     }
-    let exists = |name: &&&str| below(&root, Path::new(name)).exists();
-    if let (Some(journal), Some(_)) = (JOURNALS.iter().find(exists), JOURNALCTL.iter().find(exists))
-    {
+    let [journal, journalctl] = [JOURNALS, JOURNALCTL]
+        .map(|names| names.iter().find(|name| below(&root, Path::new(name)).exists()));
+    if let (Some(journal), Some(_)) = (journal, journalctl) {
         found.source(LogSource {
             path: below(&root, Path::new(journal)),
             program: Program::Journal,

@@ -1,4 +1,4 @@
-//! Configurations as distributions lay them out, and a real nginx.
+//! Default configurations of distributions, and a real nginx.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::logs::{TailOptions, Tailer};
 
-/// A root directory with `files`; what is found in it as text.
+/// Creates a root directory with `files` and checks what is found in it.
 fn check(files: &[(&str, &str)], expected: Expect) {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -145,7 +145,7 @@ fn nginx_without_any_access_log_writes_the_compiled_one() {
 }
 
 #[test]
-fn broken_nginx_configuration_is_a_problem_and_the_rest_goes_on() {
+fn broken_nginx_configuration_is_a_problem_and_the_rest_is_read() {
     check(
         &[
             (
@@ -294,7 +294,7 @@ fn syslog_files_and_the_journal_are_found_where_they_exist() {
 }
 
 #[test]
-fn no_configuration_makes_it_panic() {
+fn any_configuration_does_not_panic() {
     let dir = tempfile::tempdir().unwrap();
     let paths = ["etc/nginx/nginx.conf", "etc/haproxy/haproxy.cfg", "etc/apache2/apache2.conf"];
     for path in paths {
@@ -350,7 +350,7 @@ fn no_configuration_makes_it_panic() {
     .budget_ms(1000);
 }
 
-/// An nginx of the test's own, ended by its number.
+/// An nginx process owned by the test.
 struct Nginx {
     child: Child,
     dir: tempfile::TempDir,
@@ -390,7 +390,7 @@ impl Nginx {
             }
             pause();
         }
-        panic!("nginx does not answer");
+        panic!("nginx does not respond");
     }
 }
 
@@ -405,6 +405,10 @@ impl Drop for Nginx {
 #[expect(clippy::disallowed_methods, reason = "waits for another process, with a limit")]
 fn pause() {
     std::thread::sleep(Duration::from_millis(10));
+}
+
+fn log_line(path: &str) -> String {
+    format!("{{\"uri\":\"{path}\",\"status\":204}}\n")
 }
 
 #[test]
@@ -450,8 +454,7 @@ fn running_nginx_is_found_and_its_log_is_followed_over_its_own_rotation() {
         }
         text
     };
-    let line = |path: &str| format!("{{\"uri\":\"{path}\",\"status\":204}}\n");
-    assert_eq!(read(2), line("/ready") + &line("/one"));
+    assert_eq!(read(2), log_line("/ready") + &log_line("/one"));
     std::fs::rename(&log, log.with_extension("log.1")).unwrap();
     nginx.request("/two");
     let id = rustix::process::Pid::from_child(&nginx.child);
@@ -466,5 +469,5 @@ fn running_nginx_is_found_and_its_log_is_followed_over_its_own_rotation() {
     let text = read(2);
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     lines.sort_unstable();
-    assert_eq!(lines, [line("/three"), line("/two")]);
+    assert_eq!(lines, [log_line("/three"), log_line("/two")]);
 }

@@ -1,4 +1,5 @@
-//! When each of many things is to be looked at next, so that thousands that rest cost nothing until they are due.
+//! When each of many things is to be looked at next, so that thousands that rest cost nothing until
+//! they are due.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +16,8 @@ const QUIET_FILE_EVERY: Duration = Duration::from_secs(1);
 /// What did not grow for so long is quiet.
 pub(super) const QUIET_AFTER: Duration = Duration::from_secs(10);
 
-/// Keys by the time that they are due. Who takes one asks whether that time is still the right one: a key that was put
-/// off or brought forward stands in several places.
+/// Keys by the time that they are due. Who takes one asks whether that time is still the right one:
+/// a key that was put off or brought forward stands in several places.
 #[derive(Debug)]
 pub(super) struct Agenda<K>(BTreeMap<Micros, Vec<K>>);
 
@@ -91,7 +92,8 @@ impl Tailer {
         }
     }
 
-    /// When the path is looked at next. What leads where it led is left alone as long as no name in its directory changes.
+    /// When the path is looked at next. What leads where it led is left alone as long as no name in
+    /// its directory changes.
     pub(super) fn plan_path(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
         let directory = path.parent().unwrap_or(path);
         let is_settled = !watched.is_link && watched.retry_at.is_none();

@@ -1,8 +1,8 @@
-//! The other half of the [`Tailer`]: asks the hub about new files, begins them where it stands, ends them when their
-//! content is replaced.
+//! The other half of the [`Tailer`]: asks the hub about new files, begins them where it stands,
+//! ends them when their content is replaced.
 //!
-//! The surprising thing: between the question and the answer a file may be truncated or renamed, so what was asked about
-//! is checked again before a byte of it is read.
+//! The surprising thing: between the question and the answer a file may be truncated or renamed, so
+//! what was asked about is checked again before a byte of it is read.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,8 @@ use super::{Live, Orphan, Tailer, cannot_read, elapsed};
 
 /// How often opening an unreadable file again is tried.
 const REOPEN_EVERY: Duration = Duration::from_secs(5);
-/// Rotated parts of one log that are looked at where the usual number is too few, and of several such logs at a time.
+/// Rotated parts of one log that are looked at where the usual number is too few, and of several
+/// such logs at a time.
 const WIDE_LIMIT: usize = 1000;
 /// Names of dropped streams that are kept.
 const GIVEN_UP_LIMIT: usize = 65_536;
@@ -69,8 +70,8 @@ impl Tailer {
         }
     }
 
-    /// Opens the parts older than those that were asked about, where they may be wanted; gives whether the contact is not to be
-    /// resolved yet.
+    /// Opens the parts older than those that were asked about, where they may be wanted; gives
+    /// whether the contact is not to be resolved yet.
     fn asks_on(&mut self, contact: &mut Contact) -> bool {
         if !contact.wants_older() {
             return false;
@@ -102,7 +103,8 @@ impl Tailer {
         // It may have been rotated away while the hub was being asked.
         let is_live =
             is_live && matches!(&watched.live, Live::Resolving(at) if at.is_same_file(&place));
-        // Another content may have taken the file over while nobody looked, or while the hub was being asked.
+        // Another content may have taken the file over while nobody looked, or while the hub was
+        // being asked.
         let is_same = match position {
             StartAt::Known(known) if is_live && !content.is_packed() => {
                 head.is_head_of(&mut content).unwrap_or(true)
@@ -215,8 +217,8 @@ impl Tailer {
             self.registrations.remove(&registration.slot);
         }
         self.in_flight[usize::from(file.is_backfill)] -= file.position - file.acknowledged;
-        // What is on its way may still arrive, and an answer that says that nobody knows it may be old by now: so nothing
-        // else may have this name.
+        // What is on its way may still arrive, and an answer that says that nobody knows it may be
+        // old by now: so nothing else may have this name.
         if self.given_up.len() >= GIVEN_UP_LIMIT && self.contacts.is_empty() {
             self.given_up.clear();
         }
@@ -227,7 +229,8 @@ impl Tailer {
         Some(file)
     }
 
-    /// The next file's entry into its head's directory, as a chunk without lines: durable before the file's first line.
+    /// The next file's entry into its head's directory, as a chunk without lines: durable before
+    /// the file's first line.
     pub(super) fn next_registration(&mut self) -> Option<Chunk> {
         while let Some(slot) = self.unsent.pop_front() {
             let file = self.registrations.get(&slot).and_then(|key| self.files.get(key));
@@ -325,15 +328,16 @@ impl Tailer {
         copies.find_map(|part| {
             let size = match part.content.known_size().ok()? {
                 Some(size) => size,
-                // A packed copy has to be unpacked to be measured; the bytes before its end will be read from it.
+                // A packed copy has to be unpacked to be measured; the bytes before its end will be
+                // read from it.
                 None => old.position.max(old.size),
             };
             (size >= old.position).then_some((part, size))
         })
     }
 
-    /// What was seen of the old content and is neither read nor in the copy is lost; what was written after the last look
-    /// may be.
+    /// What was seen of the old content and is neither read nor in the copy is lost; what was
+    /// written after the last look may be.
     fn note_truncation(&mut self, old: &TailFile, copy_size: Option<u64>, now: Micros) {
         self.event(TailEvent::Truncated {
             path: old.path.clone(),
@@ -353,7 +357,8 @@ impl Tailer {
         });
     }
 
-    /// A file cannot be read: its place may have another file handle by now (network file systems), or it is gone.
+    /// A file cannot be read: its place may have another file handle by now (network file systems),
+    /// or it is gone.
     pub(super) fn reopen(&mut self, key: u64, error: &io::Error, now: Micros) {
         let Some(file) = self.files.get_mut(&key) else { return };
         if file.seen.reopened_at.is_some_and(|at| now < at + REOPEN_EVERY && now >= at) {

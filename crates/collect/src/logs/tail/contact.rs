@@ -1,13 +1,15 @@
-//! First contact with a log: which of the hub's streams its file and the rotated parts beside it are.
+//! First contact with a log: which of the hub's streams its file and the rotated parts beside it
+//! are.
 //!
 //! The agent keeps no state, so it asks the hub, for each first line that one of the files has:
 //! ```text
 //! directory  which files began with this line   slots 0, 1, … until one is not known
 //! streams    how far each of these files is      generations 0, 1, … until one is not known
 //! ```
-//! A file that the directory names goes on where it stands. One that it does not name but whose first line it knows is a
-//! copy, or a packed part, of a file that has another content by now or is gone: it takes that file's stream over. The
-//! surprising thing: lines such as `starting` begin many files, so what looks like a copy is compared.
+//! A file that the directory names goes on where it stands. One that it does not name but whose
+//! first line it knows is a copy, or a packed part, of a file that has another content by now or is
+//! gone: it takes that file's stream over. The surprising thing: lines such as `starting` begin
+//! many files, so what looks like a copy is compared.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -20,7 +22,8 @@ use super::directory::{Directory, SLOT_LIMIT};
 use super::file::is_line_start;
 use super::identity::{Age, Entry, Head, Place, directory_id};
 
-/// The oldest of the parts that are looked at, by which a running tailer tells whether there are older ones that it has not seen.
+/// The oldest of the parts that are looked at, by which a running tailer tells whether there are
+/// older ones that it has not seen.
 const OLDEST_PARTS: usize = 4;
 
 /// A file whose stream is looked for.
@@ -36,7 +39,8 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// `None`: the file is too short to have an identity. With `is_final` it will not grow any more.
+    /// `None`: the file is too short to have an identity. With `is_final` it will not grow any
+    /// more.
     pub(super) fn open(
         mut content: Content,
         place: Place,
@@ -87,7 +91,8 @@ pub(super) enum Policy {
     Start,
     /// At its last so many bytes, unless an older part of it is known.
     Recent(u64),
-    /// As a new stream even if the hub knows one that begins alike: its content was seen to begin anew.
+    /// As a new stream even if the hub knows one that begins alike: its content was seen to begin
+    /// anew.
     Fresh,
 }
 
@@ -122,7 +127,8 @@ pub(super) struct Begin {
     pub(super) position: StartAt,
     pub(super) is_live: bool,
     pub(super) registration: Option<Registration>,
-    /// A stream that the file had before it began anew, and how far that was read, if no copy holds the rest of it.
+    /// A stream that the file had before it began anew, and how far that was read, if no copy holds
+    /// the rest of it.
     pub(super) ended: Option<(StreamId, u64)>,
     /// Whether it is older than what is followed, and read only because the past is wanted too.
     pub(super) is_backfill: bool,
@@ -146,8 +152,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) is_open: &'a dyn Fn(StreamId) -> bool,
     /// These, and those that were read.
     pub(super) is_taken: &'a dyn Fn(StreamId) -> bool,
-    /// Whether a file that is being read at this path begins like a content. Then that is its copy, and if it is needed
-    /// that will show when the file is seen to begin anew.
+    /// Whether a file that is being read at this path begins like a content. Then that is its copy,
+    /// and if it is needed that will show when the file is seen to begin anew.
     pub(super) is_copy: &'a dyn Fn(&mut Content) -> bool,
     /// What slots will hold once the hub has answered.
     pub(super) registered: &'a mut HashMap<StreamId, u64>,
@@ -188,8 +194,9 @@ impl Contact {
         }
     }
 
-    /// Once every answer is there: whether parts that are older than these may be wanted too. While the tailer runs it knows what
-    /// it has seen. After a start: if the hub knows neither one of these nor a newer one, or has not all of it.
+    /// Once every answer is there: whether parts that are older than these may be wanted too. While
+    /// the tailer runs it knows what it has seen. After a start: if the hub knows neither one of
+    /// these nor a newer one, or has not all of it.
     pub(super) fn wants_older(&self) -> bool {
         if !self.has_older {
             return false;
@@ -245,7 +252,8 @@ impl Contact {
         is_complete
     }
 
-    /// The live file's head, if the file begins otherwise by now: then what is beside it holds its content.
+    /// The live file's head, if the file begins otherwise by now: then what is beside it holds its
+    /// content.
     pub(super) fn take_stale_live(&mut self) -> Option<Head> {
         let is_stale = |live: &mut Candidate| {
             !live.content.is_packed() && !live.head.is_head_of(&mut live.content).unwrap_or(true)
@@ -279,8 +287,9 @@ impl Contact {
         self.begins(all, stale, around)
     }
 
-    /// The live file, and the stream that it most probably is: the newest of its own that it can hold, else one of another
-    /// file that began alike and that it holds to its end, else one that it can hold.
+    /// The live file, and the stream that it most probably is: the newest of its own that it can
+    /// hold, else one of another file that began alike and that it holds to its end, else one that
+    /// it can hold.
     pub(super) fn into_identified(mut self) -> Option<(Content, Option<(StreamId, u64)>)> {
         let mut live = self.live.take()?;
         let directory = self.directory(&live.head);
@@ -317,8 +326,8 @@ impl Contact {
         }
     }
 
-    /// A stream whose file has another content by now, or is gone: the candidate is its copy. Or it is the copy of what
-    /// another file still holds, and no part of its own.
+    /// A stream whose file has another content by now, or is gone: the candidate is its copy. Or it
+    /// is the copy of what another file still holds, and no part of its own.
     fn claim_other(
         &self,
         all: &mut [Found],
@@ -463,8 +472,8 @@ impl Found {
     }
 }
 
-/// Whether candidate `at` holds nothing that candidate `other` does not hold. Of two that nobody knows, the one that
-/// comes first counts.
+/// Whether candidate `at` holds nothing that candidate `other` does not hold. Of two that nobody
+/// knows, the one that comes first counts.
 fn is_copy_of(all: &mut [Found], at: usize, other: usize) -> bool {
     if all[at].candidate.head != all[other].candidate.head {
         return false;

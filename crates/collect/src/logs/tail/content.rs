@@ -1,8 +1,9 @@
 //! The bytes of a file, by offset: as they lie there, or unpacked (`.gz`, `.zst`).
 //!
-//! Sources: RFC 1952 (gzip, several members in a row), RFC 8878 (zstd). A packed file can only be unpacked from its start,
-//! so a read behind the last one goes on, and a read before it begins anew. The surprising thing: how long the content
-//! is, is known only at its end; gzip notes the length's lower 32 bits behind its last member.
+//! Sources: RFC 1952 (gzip, several members in a row), RFC 8878 (zstd). A packed file can only be
+//! unpacked from its start, so a read behind the last one goes on, and a read before it begins
+//! anew. The surprising thing: how long the content is, is known only at its end; gzip notes the
+//! length's lower 32 bits behind its last member.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -16,7 +17,8 @@ use super::rest::Kept;
 
 /// Bytes that are unpacked at a time.
 const BLOCK_BYTES: usize = 64 << 10;
-/// zstd's window at most, as a power of two: what `zstd` itself unpacks without being told (128 MiB).
+/// zstd's window at most, as a power of two: what `zstd` itself unpacks without being told (128
+/// MiB).
 const WINDOW_LOG_MAX: u32 = 27;
 
 /// How a file is packed.

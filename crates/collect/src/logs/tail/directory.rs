@@ -1,5 +1,5 @@
-//! What the hub knows of the files that begin with one line: which they are, and how far each of their contents is.
-//! `docs/formats/stream-identity.md`, the directory of a head.
+//! What the hub knows of the files that begin with one line: which they are, and how far each of
+//! their contents is. `docs/formats/stream-identity.md`, the directory of a head.
 
 use std::collections::HashMap;
 

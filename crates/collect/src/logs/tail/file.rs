@@ -1,9 +1,10 @@
 //! One open file: the next whole lines of it, and whether it is still the content that was begun.
 //!
-//! The check that the content is the same comes *after* the read: if the head, and the bytes before the position, are
-//! unchanged then, the bytes read belong to it. Checked before, a truncation in between would hand out bytes of the new
-//! content as the old's. The surprising thing: a file that got shorter need not have been truncated. Network file systems
-//! show old attributes for some seconds; those come with an old time of the last write, too.
+//! The check that the content is the same comes *after* the read: if the head, and the bytes before
+//! the position, are unchanged then, the bytes read belong to it. Checked before, a truncation in
+//! between would hand out bytes of the new content as the old's. The surprising thing: a file that
+//! got shorter need not have been truncated. Network file systems show old attributes for some
+//! seconds; those come with an old time of the last write, too.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +22,8 @@ use super::keep::Keeping;
 use super::types::{Chunk, StreamState};
 use crate::logs::multiline::Multiline;
 
-/// Bytes before the position that must stay the same: a content that grew beyond it while nobody looked is told by them.
+/// Bytes before the position that must stay the same: a content that grew beyond it while nobody
+/// looked is told by them.
 pub(super) const LAST_BYTES: usize = 64;
 
 /// Bytes that one call passes over at most while it looks for the end of an overlong line.
@@ -47,8 +49,8 @@ pub(super) struct TailFile {
     pub(super) multiline: Option<Arc<Multiline>>,
     /// Whether the hub knows the stream.
     pub(super) is_known: bool,
-    /// Older parts of the same log that the hub must know before this one is read: an older part that it does not know
-    /// could not be told from one that was never wanted.
+    /// Older parts of the same log that the hub must know before this one is read: an older part
+    /// that it does not know could not be told from one that was never wanted.
     pub(super) waits_for: Vec<StreamId>,
     /// Its entry in the directory of its head, while the hub does not have it.
     pub(super) registration: Option<Registration>,
@@ -141,8 +143,8 @@ pub(super) enum Look {
 }
 
 impl TailFile {
-    /// Reads the file's metadata. A file that is shorter than before, and neither written since nor of another head, is
-    /// left alone for `stale_for`.
+    /// Reads the file's metadata. A file that is shorter than before, and neither written since nor
+    /// of another head, is left alone for `stale_for`.
     pub(super) fn look(&mut self, now: Micros, stale_for: Duration) -> io::Result<Look> {
         let metadata = self.content.metadata()?;
         self.seen.is_deleted = metadata.nlink() == 0;
@@ -384,7 +386,8 @@ impl TailFile {
         }
     }
 
-    /// A line longer than a chunk: its first bytes are the line, the rest is passed over once its end is there.
+    /// A line longer than a chunk: its first bytes are the line, the rest is passed over once its
+    /// end is there.
     fn skip_overlong(&mut self, bytes: Vec<u8>, is_ended: bool) -> io::Result<ReadOutcome> {
         let start = self.seen.scanned.max(self.position + bytes.len() as u64);
         match self.scan(start, |block| memchr::memchr(b'\n', block))? {
@@ -398,8 +401,8 @@ impl TailFile {
         }
     }
 
-    /// A run of NUL bytes (a writer that does not append after a truncation, a power loss) is passed over once
-    /// something follows it; until then it may be room that a writer has reserved.
+    /// A run of NUL bytes (a writer that does not append after a truncation, a power loss) is
+    /// passed over once something follows it; until then it may be room that a writer has reserved.
     fn skip_hole(&mut self) -> io::Result<ReadOutcome> {
         let start = self.seen.scanned.max(self.position);
         match self.scan(start, |block| block.iter().position(|byte| *byte != 0))? {
@@ -474,7 +477,8 @@ pub(super) fn recent_start(content: &mut Content, size: u64, recent: u64) -> io:
     Ok(memchr::memchr(b'\n', &block[..length]).map_or(start, |newline| start + newline as u64))
 }
 
-/// Whether `position` can be where a reader of these lines stopped: within the file, behind a line or a hole.
+/// Whether `position` can be where a reader of these lines stopped: within the file, behind a line
+/// or a hole.
 pub(super) fn is_line_start(content: &mut Content, position: u64) -> io::Result<bool> {
     let mut byte = [0];
     Ok(position == 0

@@ -1,4 +1,5 @@
-//! Which stream a file on disk is: asked of the hub as the tailer asks, and nothing is followed or sent.
+//! Which stream a file on disk is: asked of the hub as the tailer asks, and nothing is followed or
+//! sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,8 +27,8 @@ pub struct Identified {
 }
 
 impl Identified {
-    /// Opens the file and asks `ask` where streams stand, a few times; it leaves out those that the hub does not know, and
-    /// `None` ends the asking.
+    /// Opens the file and asks `ask` where streams stand, a few times; it leaves out those that the
+    /// hub does not know, and `None` ends the asking.
     ///
     /// # Errors
     /// When the file cannot be read, or has nothing by which it could be told.

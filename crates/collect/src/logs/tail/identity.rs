@@ -1,9 +1,11 @@
-//! Which stream a file is: a hash over host, file and first bytes. `docs/formats/stream-identity.md`.
+//! Which stream a file is: a hash over host, file and first bytes.
+//! `docs/formats/stream-identity.md`.
 //!
-//! A file is told by 40 bits made of inode and birth time, its *mark*. The hub keeps for each first line the marks of the
-//! files that had it, so that a copy or a packed part finds the stream of the file that it was made from, although that
-//! file is gone. Only the first line counts, and of it at most [`HEAD_LIMIT`] bytes, so that the identity is the same whenever it
-//! is computed while the file grows. A file without a whole first line (or that many bytes) has none yet.
+//! A file is told by 40 bits made of inode and birth time, its *mark*. The hub keeps for each first
+//! line the marks of the files that had it, so that a copy or a packed part finds the stream of the
+//! file that it was made from, although that file is gone. Only the first line counts, and of it at
+//! most [`HEAD_LIMIT`] bytes, so that the identity is the same whenever it is computed while the
+//! file grows. A file without a whole first line (or that many bytes) has none yet.
 
 use std::fs::File;
 use std::io;
@@ -32,7 +34,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// From the file's metadata. What is packed was born when it was packed, and keeps the time of the last write.
+    /// From the file's metadata. What is packed was born when it was packed, and keeps the time of
+    /// the last write.
     pub(super) fn of(content: &Content) -> io::Result<Self> {
         let metadata = content.metadata()?;
         let birth_ns = if content.is_packed() { 0 } else { nanoseconds(metadata.created()) };
@@ -46,7 +49,8 @@ impl Place {
 
     /// What tells the file from others that begin alike, in 40 bits.
     pub(super) fn mark(&self) -> u64 {
-        // With a birth time the device is left out: numbers of devices are handed out anew at every boot.
+        // With a birth time the device is left out: numbers of devices are handed out anew at every
+        // boot.
         let device = if self.birth_ns == 0 { self.device } else { 0 };
         let mut key = Vec::with_capacity(24);
         for number in [device, self.inode, self.birth_ns] {
@@ -60,13 +64,14 @@ impl Place {
         (self.device, self.inode)
     }
 
-    /// Orders the parts of one log, larger is newer: by the last write, because an old inode can hold a newer content than
-    /// its copy, and what is packed was born late.
+    /// Orders the parts of one log, larger is newer: by the last write, because an old inode can
+    /// hold a newer content than its copy, and what is packed was born late.
     pub(super) fn age(&self) -> Age {
         Age { birth_ns: self.birth_ns, modified_ns: self.modified_ns }
     }
 
-    /// Whether both are the same file now; births are not asked because they only matter over restarts.
+    /// Whether both are the same file now; births are not asked because they only matter over
+    /// restarts.
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         self.inode() == other.inode()
     }
@@ -93,8 +98,9 @@ impl Age {
         self.modified_ns >= since_ns
     }
 
-    /// Whether a part of this age may hold what was written after all parts of `known`. The birth misleads when an old
-    /// inode was truncated and written anew, the last write when a writer had not reopened its log; so either will do.
+    /// Whether a part of this age may hold what was written after all parts of `known`. The birth
+    /// misleads when an old inode was truncated and written anew, the last write when a writer had
+    /// not reopened its log; so either will do.
     pub(super) fn may_follow(&self, known: &[Self]) -> bool {
         let birth_ns = known.iter().map(|age| age.birth_ns).max();
         let modified_ns = known.iter().map(|age| age.modified_ns).max();
@@ -108,8 +114,9 @@ fn nanoseconds(time: io::Result<SystemTime>) -> u64 {
     span.map_or(0, |span| u64::try_from(span.as_nanos()).unwrap_or(0))
 }
 
-/// The first line of a file, newline included, or the first [`HEAD_LIMIT`] bytes of it. What a writer that does not append
-/// leaves before it after a truncation, a hole of NUL bytes, is passed over.
+/// The first line of a file, newline included, or the first [`HEAD_LIMIT`] bytes of it. What a
+/// writer that does not append leaves before it after a truncation, a hole of NUL bytes, is passed
+/// over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Length of the hole.
@@ -118,13 +125,15 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// `None` while the file is too short to have one. With `is_final` whatever is there counts, unless it is nothing.
+    /// `None` while the file is too short to have one. With `is_final` whatever is there counts,
+    /// unless it is nothing.
     pub(super) fn read(content: &mut Content, is_final: bool) -> io::Result<Option<Self>> {
         let mut bytes = vec![0; HEAD_LIMIT];
         let mut length = content.read_at(&mut bytes, 0)?;
         let mut at = 0;
         if length > 0 && bytes[0] == 0 {
-            // Without any data it is room that is reserved and not written to; its first bytes will change.
+            // Without any data it is room that is reserved and not written to; its first bytes will
+            // change.
             let Some(data) = first_data(content)? else { return Ok(None) };
             at = data;
             length = content.read_at(&mut bytes, at)?;
@@ -179,7 +188,8 @@ impl Head {
     }
 }
 
-/// Bytes of a hole that are looked at, besides those of which the file system knows that they are one.
+/// Bytes of a hole that are looked at, besides those of which the file system knows that they are
+/// one.
 const HOLE_LIMIT: u64 = 64 << 20;
 
 /// The offset of the first byte that is not NUL; 0 when it is too far away.
@@ -208,8 +218,8 @@ fn first_data(content: &mut Content) -> io::Result<Option<u64>> {
     Ok(Some(0))
 }
 
-/// Identity of the content that begins with `head` in the file with this mark on `host`. `generation` counts contents of
-/// one file that began with the same line.
+/// Identity of the content that begins with `head` in the file with this mark on `host`.
+/// `generation` counts contents of one file that began with the same line.
 pub(super) fn stream_id(host: &str, mark: u64, head: &Head, generation: u32) -> StreamId {
     let mut key = Vec::with_capacity(host.len() + head.bytes.len() + 13);
     key.extend_from_slice(host.as_bytes());
@@ -233,7 +243,8 @@ pub(super) fn directory_id(host: &str, head: &Head, slot: u32) -> StreamId {
 
 const MARK_BITS: u32 = 40;
 
-/// What a slot of a head's directory holds, as a position: it only grows, so a later file of the same slot counts on.
+/// What a slot of a head's directory holds, as a position: it only grows, so a later file of the
+/// same slot counts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Counts the files that began with the head, from 1.

@@ -1,10 +1,11 @@
 //! What need not be looked at: files that nobody writes to, directories in which no name changes.
 //!
-//! Sources: inotify(7), inode(7). A file that has been quiet is left to inotify, for one event, after which it is polled
-//! again: so a busy file costs no events, and the queue holds one event a file at most. A directory's time of the last
-//! write says whether a name in it was made, renamed or removed. Both are checked every [`TRUST`] all the same. The surprising
-//! thing: inotify tells nothing of writes by another machine or through `mmap`, so only files of local file systems are left
-//! to it.
+//! Sources: inotify(7), inode(7). A file that has been quiet is left to inotify, for one event,
+//! after which it is polled again: so a busy file costs no events, and the queue holds one event a
+//! file at most. A directory's time of the last write says whether a name in it was made, renamed
+//! or removed. Both are checked every [`TRUST`] all the same. The surprising thing: inotify tells
+//! nothing of writes by another machine or through `mmap`, so only files of local file systems are
+//! left to it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,7 +20,8 @@ use weir_tables::Micros;
 
 /// For how long the absence of news is believed.
 pub(super) const TRUST: Duration = Duration::from_secs(60);
-/// A directory counts as quiet so long after its last change: times of file systems are as coarse as 2 s.
+/// A directory counts as quiet so long after its last change: times of file systems are as coarse
+/// as 2 s.
 const QUIET_AFTER: Duration = Duration::from_secs(10);
 
 /// ext, XFS, Btrfs, F2FS, ZFS and tmpfs, by the magic numbers of statfs(2).
@@ -35,7 +37,8 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Leaves a file to inotify until something happens to it; gives whether that can be. Look at it once more afterwards.
+    /// Leaves a file to inotify until something happens to it; gives whether that can be. Look at
+    /// it once more afterwards.
     pub(super) fn add(&mut self, key: u64, file: &File) -> bool {
         if self.watches.contains_key(&key) {
             return true;

@@ -1,8 +1,9 @@
 //! Deleted logs that the hub does not take: their rest is copied, their file closed.
 //!
-//! As long as somebody has a deleted file open its space is not free. A log that is deleted while the hub is away would
-//! hold its disk for as long, so after a while, or when the file system is nearly full, its rest goes to a `rest` file.
-//! If that has no room either and the disk is nearly full, the lines are given up, and the gap is a row.
+//! As long as somebody has a deleted file open its space is not free. A log that is deleted while
+//! the hub is away would hold its disk for as long, so after a while, or when the file system is
+//! nearly full, its rest goes to a `rest` file. If that has no room either and the disk is nearly
+//! full, the lines are given up, and the gap is a row.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -151,7 +152,8 @@ impl Tailer {
         kept.remove();
     }
 
-    /// Keeps the rest of a file if it is deleted and holds its space for too long; a few blocks at a time.
+    /// Keeps the rest of a file if it is deleted and holds its space for too long; a few blocks at
+    /// a time.
     pub(super) fn keep_rest(&mut self, key: u64, now: Micros) {
         let Some(options) = self.options.rests.clone() else { return };
         let quiet_for = self.options.keep_deleted.min(options.after);

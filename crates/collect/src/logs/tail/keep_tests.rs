@@ -1,4 +1,5 @@
-//! Deleted logs whose rest nobody takes: kept, closed, shipped once, and what does not fit is a gap.
+//! Deleted logs whose rest nobody takes: kept, closed, shipped once, and what does not fit is a
+//! gap.
 
 use std::fs;
 use std::time::Duration;

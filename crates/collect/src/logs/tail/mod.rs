@@ -1,4 +1,5 @@
-//! Follows log files through growth, rotation and truncation, and hands out whole lines with their place in a stream.
+//! Follows log files through growth, rotation and truncation, and hands out whole lines with their
+//! place in a stream.
 //!
 //! ```text
 //! path ──stat──► Waiting ──first line there──► Contact ──every answer of the hub──► TailFile ──renamed──► rotated
@@ -6,9 +7,10 @@
 //!                   ▲                                                                   │        │
 //!                   └───────────────────────── truncated, begins anew ──────────────────┘   copy found beside it
 //! ```
-//! Files are polled, because that works on network file systems and in other mount namespaces; what has been idle is left to
-//! inotify where that can be (`idle`), or looked at once a second. The surprising thing: a rotated file is
-//! read on through its open descriptor whatever its name has become; names matter only after a restart.
+//! Files are polled, because that works on network file systems and in other mount namespaces; what
+//! has been idle is left to inotify where that can be (`idle`), or looked at once a second. The
+//! surprising thing: a rotated file is read on through its open descriptor whatever its name has
+//! become; names matter only after a restart.
 
 mod agenda;
 mod begin;
@@ -132,7 +134,8 @@ struct Watched {
     source: Arc<LogSource>,
     at: Arc<Path>,
     label: Arc<str>,
-    /// Whether the path is a symbolic link: a change of its target's directory would not be seen in its own.
+    /// Whether the path is a symbolic link: a change of its target's directory would not be seen in
+    /// its own.
     is_link: bool,
     multiline: Option<Arc<Multiline>>,
     existed_at_start: bool,
@@ -227,7 +230,8 @@ impl Tailer {
         }
     }
 
-    /// How lines of the logs at these paths or globs make events; for files that are begun from now on. The first counts.
+    /// How lines of the logs at these paths or globs make events; for files that are begun from now
+    /// on. The first counts.
     pub fn set_multiline(&mut self, rules: Vec<(PathBuf, Multiline)>) {
         self.multiline = rules.into_iter().map(|(path, rule)| (path, Arc::new(rule))).collect();
     }
@@ -238,7 +242,8 @@ impl Tailer {
         self.are_sources_new = true;
     }
 
-    /// Looks at paths and files; gives the streams that the hub must be asked about. Cheap enough for every 100 ms.
+    /// Looks at paths and files; gives the streams that the hub must be asked about. Cheap enough
+    /// for every 100 ms.
     pub fn scan(&mut self, now: Micros) -> Vec<NewStream> {
         if self.scanned_at.replace(now).is_some_and(|at| now < at) {
             self.hasten_all(now);
@@ -266,7 +271,8 @@ impl Tailer {
         }
     }
 
-    /// The next whole lines of any stream, in turn; `None` when there are none, or when too much is in flight.
+    /// The next whole lines of any stream, in turn; `None` when there are none, or when too much is
+    /// in flight.
     pub fn read(&mut self, now: Micros) -> Option<Chunk> {
         if let Some(chunk) = self.next_registration() {
             return Some(chunk);
@@ -366,8 +372,8 @@ impl Tailer {
         self.in_flight.iter().sum()
     }
 
-    /// What is followed comes first. The past gets one turn of [`BACKFILL_TURN`], or what is left, and a share of what may
-    /// be in flight; of it, the oldest file comes first.
+    /// What is followed comes first. The past gets one turn of [`BACKFILL_TURN`], or what is left,
+    /// and a share of what may be in flight; of it, the oldest file comes first.
     fn next_key_to_read(&mut self, now: Micros) -> Option<u64> {
         if self.ready.is_empty() || self.turns >= BACKFILL_TURN {
             let has_room = self.in_flight[1] < self.options.max_in_flight_bytes / BACKFILL_SHARE;

@@ -1,7 +1,9 @@
-//! The polling half of the [`Tailer`]: which paths there are, what is at them, and what becomes of files.
+//! The polling half of the [`Tailer`]: which paths there are, what is at them, and what becomes of
+//! files.
 //!
-//! Everything has a time at which it is due: a file that grew in the last ten seconds at each scan, others in a second or
-//! when inotify says so; a path in half a second, or when a name in its directory has changed.
+//! Everything has a time at which it is due: a file that grew in the last ten seconds at each scan,
+//! others in a second or when inotify says so; a path in half a second, or when a name in its
+//! directory has changed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -170,7 +172,8 @@ impl Tailer {
     fn look_at_file(&mut self, key: u64, now: Micros) {
         self.release(key);
         let Some(file) = self.files.get_mut(&key) else { return };
-        // What rests at its end, all of it acknowledged, changes only if somebody does something to it.
+        // What rests at its end, all of it acknowledged, changes only if somebody does something to
+        // it.
         let is_resting = file.acknowledged == file.size && !file.is_rotated;
         if is_resting && now >= file.seen.grown_at + QUIET_AFTER {
             file.seen.is_watched = self.watches.add(key, file.content.file());
@@ -217,7 +220,8 @@ impl Tailer {
         self.gap(gap);
     }
 
-    /// The hub knows a file of this path that it did not know: another one may have waited for that.
+    /// The hub knows a file of this path that it did not know: another one may have waited for
+    /// that.
     pub(super) fn release_those_of(&mut self, path: &str) {
         for key in self.by_path.get(path).cloned().unwrap_or_default() {
             if self.files.get(&key).is_some_and(|file| !file.waits_for.is_empty()) {
@@ -364,7 +368,8 @@ impl Tailer {
         if let Some(key) = self.by_inode.get(&inode)
             && let Some(file) = self.files.get_mut(key)
         {
-            // Renamed back to where it was; under another name the first one that found it keeps it.
+            // Renamed back to where it was; under another name the first one that found it keeps
+            // it.
             if std::mem::replace(&mut file.is_rotated, false) {
                 watched.live = Live::Following(*key);
                 let was = std::mem::replace(&mut file.path, watched.label.clone());
@@ -389,7 +394,8 @@ impl Tailer {
         }
     }
 
-    /// Asks about a file whose first line is complete, and about older parts that came between, however many.
+    /// Asks about a file whose first line is complete, and about older parts that came between,
+    /// however many.
     fn meet(&mut self, path: &Path, watched: &mut Watched, now: Micros) {
         let is_older = |orphan: &Orphan| orphan.at == watched.at && !orphan.is_empty();
         if self.in_contact.contains(path) || self.orphans.iter().any(is_older) {

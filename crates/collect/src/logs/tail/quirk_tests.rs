@@ -1,4 +1,5 @@
-//! What file systems and writers do besides appending: sizes that go back, reserved room, holes, bytes that are no text.
+//! What file systems and writers do besides appending: sizes that go back, reserved room, holes,
+//! bytes that are no text.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -283,7 +284,8 @@ fn past_does_not_starve_what_is_followed() {
     assert_eq!(bench.hub.lines.len(), 104);
 }
 
-/// `a.log.1` to `a.log.2`, `a.log.2.gz` to `a.log.3.gz`, and so on; then the log, which is packed or not.
+/// `a.log.1` to `a.log.2`, `a.log.2.gz` to `a.log.3.gz`, and so on; then the log, which is packed
+/// or not.
 fn rotate(dir: &Path, next_line: &str, is_packed: bool) {
     let ends = ["", ".gz"];
     let at = |number: u32, end: &str| dir.join(format!("a.log.{number}{end}"));

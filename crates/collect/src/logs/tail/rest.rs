@@ -1,8 +1,9 @@
-//! The unread rest of a deleted log, copied so that its file can be closed and its space be free: `docs/formats/rest.md`.
+//! The unread rest of a deleted log, copied so that its file can be closed and its space be free:
+//! `docs/formats/rest.md`.
 //!
-//! It is read as the file was: with the same stream and offsets. The surprising thing: a rest may end before the log
-//! did, because it did not fit or because the agent was killed while it copied; how long the log was stands at its
-//! front, so what is missing is known to the byte.
+//! It is read as the file was: with the same stream and offsets. The surprising thing: a rest may
+//! end before the log did, because it did not fit or because the agent was killed while it copied;
+//! how long the log was stands at its front, so what is missing is known to the byte.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -104,7 +105,8 @@ impl RestWriter {
         Ok(block)
     }
 
-    /// Writes what [`RestWriter::pack`] gave for `count` bytes of the log; what could not be written is not there.
+    /// Writes what [`RestWriter::pack`] gave for `count` bytes of the log; what could not be
+    /// written is not there.
     pub(super) fn add(&mut self, block: &[u8], count: usize) -> io::Result<()> {
         if let Err(error) = self.file.write_all_at(block, self.stored_bytes) {
             let _cut_at_reading = self.file.set_len(self.stored_bytes);
@@ -186,7 +188,8 @@ impl Kept {
         self.size
     }
 
-    /// Where what begins at `offset` and is missing ends; `None` when it is there, or behind the log's end.
+    /// Where what begins at `offset` and is missing ends; `None` when it is there, or behind the
+    /// log's end.
     pub(super) fn missing_until(&self, offset: u64) -> Option<u64> {
         let (Some(first), Some(last)) = (self.blocks.first(), self.blocks.last()) else {
             return (offset < self.size).then_some(self.size);

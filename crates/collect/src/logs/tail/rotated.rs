@@ -1,8 +1,9 @@
-//! Which files beside a log are its rotated older parts: `access.log.1`, `access.log-20261120`, `app-20261120.log`, each
-//! also packed (`.gz`, `.zst`).
+//! Which files beside a log are its rotated older parts: `access.log.1`, `access.log-20261120`,
+//! `app-20261120.log`, each also packed (`.gz`, `.zst`).
 //!
-//! Source: logrotate(8) (`dateext`, `dateformat`, `extension`, `compress`). The surprising thing: where the log is a
-//! symbolic link (`current`), the older parts lie beside its target and differ from it in their digits only.
+//! Source: logrotate(8) (`dateext`, `dateformat`, `extension`, `compress`). The surprising thing:
+//! where the log is a symbolic link (`current`), the older parts lie beside its target and differ
+//! from it in their digits only.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,8 @@ use crate::logs::glob::path_matches;
 /// Older parts of one log that are looked at at first, newest first.
 pub(super) const SIBLING_LIMIT: usize = 12;
 
-/// A change of a name is seen by the directory's time when that moves on, which it does every 4 ms or so.
+/// A change of a name is seen by the directory's time when that moves on, which it does every 4 ms
+/// or so.
 const QUIET: Duration = Duration::from_millis(20);
 /// How often a directory whose names change is listed again.
 const LISTING_TRIES: u32 = 20;
@@ -62,8 +64,9 @@ impl Listings {
         is_left_out: impl Fn(&Path) -> bool,
     ) -> Vec<Part> {
         let mut found = self.open_parts(path, &is_left_out);
-        // While names are shifted (.1 to .2, .2.gz to .3.gz) a file can have one name when the directory is listed and another when
-        // it is opened. Nothing was missed if it all is the same once more.
+        // While names are shifted (.1 to .2, .2.gz to .3.gz) a file can have one name when the
+        // directory is listed and another when it is opened. Nothing was missed if it all is the
+        // same once more.
         for _ in 0..LISTING_TRIES {
             if self.is_quiet(path) {
                 break;
@@ -163,7 +166,8 @@ fn open_regular(path: &Path) -> Option<Part> {
     Some(Part { content, place })
 }
 
-/// Whether `path` is named like an older part of a log that is among the names for which `is_log` says so.
+/// Whether `path` is named like an older part of a log that is among the names for which `is_log`
+/// says so.
 pub(super) fn is_part_of_another(path: &Path, is_log: impl Fn(&Path) -> bool) -> bool {
     let Some(name) = path.file_name() else { return false };
     let bases = base_names(name.as_encoded_bytes());

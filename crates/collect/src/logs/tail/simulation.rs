@@ -1,8 +1,9 @@
-//! A writer that rotates in every way, a reader that dies at any moment, a hub that loses and delays: every numbered line
-//! arrives once.
+//! A writer that rotates in every way, a reader that dies at any moment, a hub that loses and
+//! delays: every numbered line arrives once.
 //!
-//! Real files in a real directory; chance comes from a seed alone. `WEIR_SEED` replays one course, `WEIR_ROUNDS` sets how
-//! many courses are run (40). What no reader could know is left out: files that go before anybody met them.
+//! Real files in a real directory; chance comes from a seed alone. `WEIR_SEED` replays one course,
+//! `WEIR_ROUNDS` sets how many courses are run (40). What no reader could know is left out: files
+//! that go before anybody met them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -148,8 +149,8 @@ impl World {
         self.put(second);
     }
 
-    /// Parts of one log are told apart by when they were born and written, and nobody rotates twice within a tick of the
-    /// file system's clock.
+    /// Parts of one log are told apart by when they were born and written, and nobody rotates twice
+    /// within a tick of the file system's clock.
     fn part(&mut self) -> PathBuf {
         self.bench.tick();
         self.next_part += 1;
@@ -172,8 +173,8 @@ impl World {
         self.write();
     }
 
-    /// A worker that has not reopened its log. It makes an older part look newer than a packed one that no agent saw, or a
-    /// copy, so not where there are such.
+    /// A worker that has not reopened its log. It makes an older part look newer than a packed one
+    /// that no agent saw, or a copy, so not where there are such.
     fn late(&mut self) {
         let line = self.line();
         match &mut self.old_writer {
@@ -265,8 +266,8 @@ impl World {
         self.old_writer = None;
     }
 
-    /// What is deleted unread is gone for an agent that dies, so all is read before; and what comes next must be met
-    /// before it is rotated, because nothing is left beside it that the hub knows.
+    /// What is deleted unread is gone for an agent that dies, so all is read before; and what comes
+    /// next must be met before it is rotated, because nothing is left beside it that the hub knows.
     fn delete(&mut self) {
         self.bench.run(12);
         fs::remove_file(self.log()).unwrap();

@@ -1,6 +1,7 @@
 //! How far every file is: all of it, or what changed since it was last told.
 //!
-//! Thousands of logs rest while a few are written, so what is told every second must not be told of each.
+//! Thousands of logs rest while a few are written, so what is told every second must not be told of
+//! each.
 
 use super::file::{TailFile, Told};
 use super::types::{StatusChanges, StreamState, StreamStatus};

@@ -1,4 +1,5 @@
-//! Real files in real directories, a hub that keeps lines and positions, and a clock that the test moves.
+//! Real files in real directories, a hub that keeps lines and positions, and a clock that the test
+//! moves.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -136,8 +137,8 @@ impl Bench {
         }
     }
 
-    /// Passes when the file system's clock has moved on (it ticks every 4 ms or so): parts of a log are told apart by
-    /// when they were born and written, and nobody rotates twice within a tick.
+    /// Passes when the file system's clock has moved on (it ticks every 4 ms or so): parts of a log
+    /// are told apart by when they were born and written, and nobody rotates twice within a tick.
     pub(super) fn tick(&self) {
         let probe = self.path("probe");
         let stamp = || {

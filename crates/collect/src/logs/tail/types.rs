@@ -1,7 +1,9 @@
-//! What goes in and out of a [`Tailer`](super::Tailer): options, chunks, new streams, status, events.
+//! What goes in and out of a [`Tailer`](super::Tailer): options, chunks, new streams, status,
+//! events.
 //!
-//! Positions are byte offsets. A chunk's bytes are what a parser gets; its range can be wider than its bytes are long,
-//! because holes of NUL bytes and the rest of an overlong line are passed over, counted in `skipped_bytes`.
+//! Positions are byte offsets. A chunk's bytes are what a parser gets; its range can be wider than
+//! its bytes are long, because holes of NUL bytes and the rest of an overlong line are passed over,
+//! counted in `skipped_bytes`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,28 +25,33 @@ pub enum ReadFrom {
 /// Limits and habits of a tailer.
 #[derive(Clone, Debug)]
 pub struct TailOptions {
-    /// Name of the host; part of every stream's identity, so that machines cloned from one image stay apart.
+    /// Name of the host; part of every stream's identity, so that machines cloned from one image
+    /// stay apart.
     pub host: String,
     /// For sources that were found, not named by the user (those begin at the start).
     pub first_contact: ReadFrom,
-    /// Bytes of one chunk at most, unless one line is longer: 256 KiB. A chunk is in memory several times on its way: as
-    /// bytes, as rows, encoded.
+    /// Bytes of one chunk at most, unless one line is longer: 256 KiB. A chunk is in memory several
+    /// times on its way: as bytes, as rows, encoded.
     pub chunk_bytes: usize,
     /// Bytes of one line, or of one event of several lines, at most: 1 MiB.
     pub line_bytes: usize,
-    /// Bytes handed out and not yet acknowledged, over all streams, at most: 32 MiB. One chunk may exceed it.
+    /// Bytes handed out and not yet acknowledged, over all streams, at most: 32 MiB. One chunk may
+    /// exceed it.
     pub max_in_flight_bytes: u64,
-    /// After this long without growth the unfinished last line of a rotated file counts as a line: 5 s.
+    /// After this long without growth the unfinished last line of a rotated file counts as a line:
+    /// 5 s.
     pub half_line_after: Duration,
-    /// A rotated file that is read to its end stays open this long for a writer that has not reopened yet: 300 s.
+    /// A rotated file that is read to its end stays open this long for a writer that has not
+    /// reopened yet: 300 s.
     pub keep_rotated: Duration,
-    /// The same for a file that has no name any more, whose space its file system cannot free: 30 s.
+    /// The same for a file that has no name any more, whose space its file system cannot free: 30
+    /// s.
     pub keep_deleted: Duration,
-    /// A file that shrank without having been written since (attributes of network file systems can be old) is held
-    /// for this long before it counts as truncated: 60 s.
+    /// A file that shrank without having been written since (attributes of network file systems can
+    /// be old) is held for this long before it counts as truncated: 60 s.
     pub stale_for: Duration,
-    /// Rotated parts, also packed ones, that were written within this time and that nobody knows are read too, oldest
-    /// first, beside what is followed: none.
+    /// Rotated parts, also packed ones, that were written within this time and that nobody knows
+    /// are read too, oldest first, beside what is followed: none.
     pub backfill: Option<Duration>,
     /// Paths watched at most: 10,000.
     pub max_paths: usize,
@@ -97,16 +104,18 @@ pub struct Chunk {
     pub from: u64,
     /// Where the stream stands once this chunk is durable.
     pub to: u64,
-    /// Lines, each ending in a newline; the last may lack it when its file ended so, or when it is cut at the limit.
+    /// Lines, each ending in a newline; the last may lack it when its file ended so, or when it is
+    /// cut at the limit.
     pub bytes: Vec<u8>,
-    /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole. They come last.
+    /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole. They
+    /// come last.
     pub skipped_bytes: u64,
     /// Whether these bytes were lines, which nobody has any more.
     pub is_lost: bool,
     /// Where events of several lines end in `bytes`; `None`: each line is one.
     pub events: Option<Vec<usize>>,
-    /// Whether the hub does not know the stream yet. Then a gap would go unnoticed there, and this chunk must be durable
-    /// before the next one of the stream is sent.
+    /// Whether the hub does not know the stream yet. Then a gap would go unnoticed there, and this
+    /// chunk must be durable before the next one of the stream is sent.
     pub is_first: bool,
 }
 
@@ -177,7 +186,8 @@ pub struct Gap {
     pub lost_bytes: u64,
     /// Whether no more than these can be lost.
     pub is_exact: bool,
-    /// How long the content had not been looked at when its end was noticed, if that is known and matters.
+    /// How long the content had not been looked at when its end was noticed, if that is known and
+    /// matters.
     pub unwatched: Option<Duration>,
     /// Why.
     pub reason: GapReason,
@@ -214,7 +224,8 @@ impl StreamState {
     }
 }
 
-/// How far one file is read. [`Tailer::status`](super::Tailer::status) gives one for each file that is open.
+/// How far one file is read. [`Tailer::status`](super::Tailer::status) gives one for each file that
+/// is open.
 #[derive(Clone, Debug)]
 pub struct StreamStatus {
     /// `None` before the identity is known.
@@ -265,7 +276,8 @@ pub enum TailEvent {
         /// Bytes of it still to be read.
         unread_bytes: u64,
     },
-    /// The file was cut or overwritten from its start (copytruncate, `>`); it is read again from 0 as a new stream.
+    /// The file was cut or overwritten from its start (copytruncate, `>`); it is read again from 0
+    /// as a new stream.
     Truncated {
         /// The path.
         path: Arc<str>,
@@ -291,7 +303,8 @@ pub enum TailEvent {
         bytes: u64,
         /// Bytes of the copy.
         stored_bytes: u64,
-        /// Bytes for which the copy had no room: they are lost, and the gap is told when its turn comes.
+        /// Bytes for which the copy had no room: they are lost, and the gap is told when its turn
+        /// comes.
         lost_bytes: u64,
     },
     /// The rest of a deleted file was to be copied and could not; its space is held on.

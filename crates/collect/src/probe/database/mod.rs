@@ -1,8 +1,9 @@
-//! Database servers, asked every few seconds what they say of themselves and of their copies.
+//! Probes of database servers: their state and replication, every few seconds.
 //!
-//! Nothing is asked unless the configuration names a server. Each protocol is a file: a login, and questions whose
-//! answers are text. Connections stay open between looks; a server that does not answer within the wait is a row with
-//! its error. No statement of users is read, nothing is written.
+//! A server is probed only if the configuration names it. Each protocol is a file: a login, and
+//! queries whose results are text. Connections stay open between probes; a server that does not
+//! reply within the timeout gives a row with the error. No statements of users are read, nothing is
+//! written.
 
 mod mysql;
 mod postgresql;
@@ -17,92 +18,136 @@ use weir_tables::{Batch, DbReplica, DbReplicaRows, DbServer, DbServerRows, Micro
 
 use super::push;
 pub use secure::{DatabasePem, DatabaseTls, DatabaseVerify};
-use stream::{Fault, Place};
+use stream::{ProbeError, ServerAddress, ServerStream};
 
-/// Seconds between two looks at a server that answers quickly, and at most.
-const LOOK_SECONDS: (f64, f64) = (1.0, 10.0);
-/// A look may take this part of the time until the next.
+/// Shortest and longest seconds between probes of a server.
+const PROBE_SECONDS: (f64, f64) = (1.0, 10.0);
+/// Share of the time that probing a server may take.
 const TIME_PART: f64 = 0.02;
-/// Seconds until the next look after one that failed.
+/// Seconds until the next probe after a failed one.
 const RETRY_SECONDS: f64 = 2.0;
 
-/// What a server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DatabaseSystem {
-    /// PostgreSQL.
-    Postgresql,
-    /// MySQL and MariaDB.
-    Mysql,
-    /// Redis and what speaks like it.
-    Redis,
+/// How one kind of database server is probed.
+///
+/// A new kind takes a file with an implementation and a line in [`PROTOCOLS`].
+trait DatabaseProtocol: Sync {
+    /// Value of the column `system`, and of the key `system` in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// Port used when the address has none.
+    fn default_port(&self) -> u16;
+
+    /// User used when the configuration names none.
+    fn default_user(&self) -> &'static str {
+        "weir"
+    }
+
+    /// Database used when the configuration names none.
+    fn default_database(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether [`DatabaseTarget::heartbeat`] is used.
+    fn has_heartbeat(&self) -> bool {
+        false
+    }
+
+    /// Logs in; applies TLS as the target demands, at the point where the protocol starts it.
+    fn login(
+        &self,
+        stream: ServerStream,
+        target: &DatabaseTarget,
+    ) -> Result<Box<dyn DatabaseSession>, ProbeError>;
 }
+
+/// A logged-in connection.
+trait DatabaseSession: Send {
+    /// Queries the current state of the server.
+    fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError>;
+}
+
+/// All protocols.
+const PROTOCOLS: [&dyn DatabaseProtocol; 3] =
+    [&postgresql::Postgresql, &mysql::Mysql, &redis::Redis];
+
+/// A kind of database server.
+#[derive(Clone, Copy)]
+pub struct DatabaseSystem(&'static dyn DatabaseProtocol);
 
 impl DatabaseSystem {
-    /// As in the column `system`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Postgresql => "postgresql",
-            Self::Mysql => "mysql",
-            Self::Redis => "redis",
-        }
+    /// The system with this name, as in the column `system`.
+    pub fn with_name(name: &str) -> Option<Self> {
+        PROTOCOLS.into_iter().find(|protocol| protocol.name() == name).map(Self)
     }
 
-    /// Where it listens unless it is told otherwise.
-    fn port(self) -> u16 {
-        match self {
-            Self::Postgresql => 5432,
-            Self::Mysql => 3306,
-            Self::Redis => 6379,
-        }
+    /// Value of the column `system`.
+    pub fn as_str(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// User used when the configuration names none.
+    pub fn default_user(self) -> &'static str {
+        self.0.default_user()
+    }
+
+    /// Database used when the configuration names none.
+    pub fn default_database(self) -> &'static str {
+        self.0.default_database()
+    }
+
+    /// Whether [`DatabaseTarget::heartbeat`] is used.
+    pub fn has_heartbeat(self) -> bool {
+        self.0.has_heartbeat()
     }
 }
 
-/// A server that is asked, and as whom.
+impl std::fmt::Debug for DatabaseSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A server to probe, and the login.
 #[derive(Clone)]
 pub struct DatabaseTarget {
-    /// What it speaks.
+    /// Kind of server.
     pub system: DatabaseSystem,
     /// `host`, `host:port` or the absolute path of its socket.
     pub address: String,
-    /// The user; empty for Redis' default user.
+    /// User name; empty for the default user of Redis.
     pub user: String,
-    /// The password; `None` logs in without one.
+    /// Password; `None` logs in without one.
     pub password: Option<String>,
-    /// The database that is connected to (PostgreSQL, MySQL); may be empty for MySQL.
+    /// Database to connect to (PostgreSQL, MySQL); may be empty for MySQL.
     pub database: String,
     /// `store` or `cache`.
     pub purpose: Option<String>,
-    /// A query whose first cell is the age in seconds of the newest heartbeat row.
+    /// Query whose first cell is the age in seconds of the newest heartbeat row.
     pub heartbeat: Option<String>,
-    /// How the connection is encrypted; `None` leaves it in clear.
+    /// TLS settings; `None` leaves the connection in cleartext.
     pub tls: Option<DatabaseTls>,
 }
 
-/// Asks one server. Each needs a prober and a thread of its own: one that is silent must not keep the others waiting.
+/// Probes one server. Each needs its own prober and thread: one that does not reply must not delay
+/// the others.
 pub struct DatabaseProber {
     host: String,
-    server: Server,
+    server: MonitoredServer,
 }
 
-/// A server with what is kept between looks.
-struct Server {
+/// A server with its state between probes.
+struct MonitoredServer {
     target: DatabaseTarget,
-    client: Option<Client>,
-    asked: Option<Micros>,
-    /// Seconds from the last look to the next.
+    session: Option<Box<dyn DatabaseSession>>,
+    probed_at: Option<Micros>,
+    /// Seconds from the last probe to the next.
     pause_seconds: f64,
-    totals: Totals,
+    totals: CounterTotals,
 }
 
-enum Client {
-    Postgresql(postgresql::Client),
-    Mysql(mysql::Client),
-    Redis(redis::Client),
-}
-
-/// What a look found. The names are the columns'.
+/// Result of one probe, named like the columns.
 #[derive(Debug, Default)]
-struct Look {
+struct ServerSnapshot {
     version: Option<String>,
     is_replica: Option<bool>,
     connections: Option<i64>,
@@ -113,13 +158,13 @@ struct Look {
     waiting_on_lock: Option<i64>,
     blocker: Option<String>,
     data_directory: Option<String>,
-    totals: Totals,
-    links: Vec<Link>,
+    totals: CounterTotals,
+    links: Vec<ReplicaLink>,
 }
 
-/// Counters of which the increase is a column.
+/// Counters whose increase is a column.
 #[derive(Clone, Copy, Debug, Default)]
-struct Totals {
+struct CounterTotals {
     connections_refused: Option<i64>,
     evicted_keys: Option<i64>,
     writes_refused: Option<i64>,
@@ -127,7 +172,7 @@ struct Totals {
 
 /// A row of `db_replica`.
 #[derive(Debug, Default, PartialEq)]
-struct Link {
+struct ReplicaLink {
     role: &'static str,
     peer: String,
     state: String,
@@ -143,15 +188,15 @@ struct Link {
     applier: Option<String>,
 }
 
-/// The answer to a question: names of columns, and rows of texts.
+/// Result of a query: column names, and rows of texts.
 #[derive(Debug, Default)]
-struct Answer {
+struct QueryResult {
     columns: Vec<String>,
     rows: Vec<Vec<Option<String>>>,
 }
 
-impl Answer {
-    /// Each row by the names of its columns, without NULLs.
+impl QueryResult {
+    /// Iterates over the rows as maps by column name, without NULLs.
     fn by_name(&self) -> impl Iterator<Item = HashMap<&str, &str>> {
         self.rows.iter().map(|row| {
             let pairs = self.columns.iter().zip(row);
@@ -166,20 +211,24 @@ impl Answer {
 }
 
 impl DatabaseProber {
-    /// A prober that has not asked yet.
+    /// Creates a prober.
     pub fn new(host: String, target: DatabaseTarget) -> Self {
-        let (client, asked, totals) = <_>::default();
-        Self { host, server: Server { target, client, asked, pause_seconds: 0.0, totals } }
+        let (session, probed_at, totals) = <_>::default();
+        Self {
+            host,
+            server: MonitoredServer { target, session, probed_at, pause_seconds: 0.0, totals },
+        }
     }
 
-    /// Asks if it is time, to be called once a second. Takes up to 4 s when the server is silent.
+    /// Probes if it is due, to be called once a second. Takes up to 4 s when the server does not
+    /// reply.
     pub fn probe(&mut self, clock: &dyn Fn() -> Micros) -> Vec<Batch> {
-        let (now, before) = (clock(), self.server.asked);
+        let (now, before) = (clock(), self.server.probed_at);
         let mut batches = Vec::new();
-        if super::is_due(&mut self.server.asked, now, self.server.pause_seconds) {
+        if super::is_due(&mut self.server.probed_at, now, self.server.pause_seconds) {
             let interval = before.map(|before| now.seconds_since(before));
             let (mut servers, mut links) = (DbServerRows::default(), DbReplicaRows::default());
-            self.server.look(&self.host, now, interval, &mut servers, &mut links);
+            self.server.probe(&self.host, now, interval, &mut servers, &mut links);
             push(&mut servers, &mut batches);
             push(&mut links, &mut batches);
         }
@@ -187,8 +236,8 @@ impl DatabaseProber {
     }
 }
 
-impl Server {
-    fn look(
+impl MonitoredServer {
+    fn probe(
         &mut self,
         host: &str,
         now: Micros,
@@ -197,11 +246,11 @@ impl Server {
         links: &mut DbReplicaRows,
     ) {
         let started = Instant::now();
-        let found = self.ask();
+        let found = self.snapshot();
         let duration_seconds = started.elapsed().as_secs_f64();
         let error = found.as_ref().err().map(|fault| fault.message(&self.target));
-        let before = self.take_in(&found, duration_seconds);
-        let look = found.unwrap_or_default();
+        let before = self.schedule_next(&found, duration_seconds);
+        let snapshot = found.unwrap_or_default();
         let system = self.target.system.as_str();
         servers.push(&DbServer {
             ts: now,
@@ -209,30 +258,33 @@ impl Server {
             system,
             server_address: &self.target.address,
             purpose: self.target.purpose.as_deref(),
-            version: look.version.as_deref(),
-            is_replica: look.is_replica,
-            connections: look.connections,
-            connection_limit: look.connection_limit,
-            connections_refused_total: look.totals.connections_refused,
+            version: snapshot.version.as_deref(),
+            is_replica: snapshot.is_replica,
+            connections: snapshot.connections,
+            connection_limit: snapshot.connection_limit,
+            connections_refused_total: snapshot.totals.connections_refused,
             connections_refused_increase: increase(
                 before.connections_refused,
-                look.totals.connections_refused,
+                snapshot.totals.connections_refused,
             ),
-            memory_bytes: look.memory_bytes,
-            memory_limit_bytes: look.memory_limit_bytes,
-            eviction_policy: look.eviction_policy.as_deref(),
-            evicted_keys_total: look.totals.evicted_keys,
-            evicted_keys_increase: increase(before.evicted_keys, look.totals.evicted_keys),
-            writes_refused_total: look.totals.writes_refused,
-            writes_refused_increase: increase(before.writes_refused, look.totals.writes_refused),
-            waiting_on_lock: look.waiting_on_lock,
-            blocker: look.blocker.as_deref(),
-            data_directory: look.data_directory.as_deref(),
+            memory_bytes: snapshot.memory_bytes,
+            memory_limit_bytes: snapshot.memory_limit_bytes,
+            eviction_policy: snapshot.eviction_policy.as_deref(),
+            evicted_keys_total: snapshot.totals.evicted_keys,
+            evicted_keys_increase: increase(before.evicted_keys, snapshot.totals.evicted_keys),
+            writes_refused_total: snapshot.totals.writes_refused,
+            writes_refused_increase: increase(
+                before.writes_refused,
+                snapshot.totals.writes_refused,
+            ),
+            waiting_on_lock: snapshot.waiting_on_lock,
+            blocker: snapshot.blocker.as_deref(),
+            data_directory: snapshot.data_directory.as_deref(),
             interval_seconds,
             duration_seconds,
             error: error.as_deref(),
         });
-        for link in &look.links {
+        for link in &snapshot.links {
             links.push(&DbReplica {
                 ts: now,
                 host,
@@ -255,52 +307,38 @@ impl Server {
         }
     }
 
-    /// Decides when to look again; the totals before this look.
-    fn take_in(&mut self, found: &Result<Look, Fault>, duration_seconds: f64) -> Totals {
+    /// Schedules the next probe; returns the totals before this one.
+    fn schedule_next(
+        &mut self,
+        found: &Result<ServerSnapshot, ProbeError>,
+        duration_seconds: f64,
+    ) -> CounterTotals {
         let before = self.totals;
-        self.pause_seconds = if let Ok(look) = found {
-            self.totals = look.totals;
-            (duration_seconds / TIME_PART).clamp(LOOK_SECONDS.0, LOOK_SECONDS.1)
+        self.pause_seconds = if let Ok(snapshot) = found {
+            self.totals = snapshot.totals;
+            (duration_seconds / TIME_PART).clamp(PROBE_SECONDS.0, PROBE_SECONDS.1)
         } else {
-            self.client = None;
+            self.session = None;
             RETRY_SECONDS
         };
         before
     }
 
-    fn ask(&mut self) -> Result<Look, Fault> {
-        let client = match &mut self.client {
-            Some(client) => client,
-            None => self.client.insert(Client::connect(&self.target)?),
+    fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
+        let session = match &mut self.session {
+            Some(session) => session,
+            None => {
+                let protocol = self.target.system.0;
+                let address = ServerAddress::parse(&self.target.address, protocol.default_port())?;
+                let session = protocol.login(address.connect()?, &self.target)?;
+                self.session.insert(session)
+            }
         };
-        match client {
-            Client::Postgresql(client) => client.look(),
-            Client::Mysql(client) => client.look(self.target.heartbeat.as_deref()),
-            Client::Redis(client) => client.look(),
-        }
+        session.snapshot()
     }
 }
 
-impl Client {
-    fn connect(target: &DatabaseTarget) -> Result<Self, Fault> {
-        let stream = Place::of(&target.address, target.system.port())?.connect()?;
-        Ok(match target.system {
-            DatabaseSystem::Postgresql => {
-                Self::Postgresql(postgresql::Client::login(stream, target)?)
-            }
-            DatabaseSystem::Mysql => Self::Mysql(mysql::Client::login(stream, target)?),
-            DatabaseSystem::Redis => {
-                let stream = match &target.tls {
-                    Some(tls) => stream.secured(tls)?,
-                    None => stream,
-                };
-                Self::Redis(redis::Client::login(stream, target)?)
-            }
-        })
-    }
-}
-
-/// `None` at the first look, and after a restart, when the counter is smaller than before.
+/// `None` at the first probe, and after a restart, when the counter is smaller than before.
 fn increase(before: Option<i64>, now: Option<i64>) -> Option<i64> {
     now?.checked_sub(before?).filter(|increase| *increase >= 0)
 }

@@ -1,18 +1,23 @@
-//! MySQL and MariaDB: the client/server protocol 4.1 (dev.mysql.com, "Client/Server Protocol"; mariadb.com/kb), text
-//! queries, logins by `mysql_native_password`, `caching_sha2_password` and the server's socket.
+//! MySQL and MariaDB: the client/server protocol 4.1 (dev.mysql.com, "Client/Server Protocol";
+//! mariadb.com/kb), text queries, logins by `mysql_native_password`, `caching_sha2_password` and
+//! the server's socket.
 //!
-//! `Seconds_Behind_Source` is 0 when the network is cut and NULL when a thread stands still: a heartbeat row tells.
+//! `Seconds_Behind_Source` is 0 when the network is cut and NULL when a thread has stopped; only a
+//! heartbeat row measures the real lag.
 
 use std::collections::HashMap;
 
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
-use super::stream::{Fault, Fields, Stream};
-use super::{Answer, DatabaseTarget, Link, Look, Totals};
+use super::stream::{CLEARTEXT_REFUSED, MessageFields, ProbeError, ServerStream};
+use super::{
+    CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, QueryResult, ReplicaLink,
+    ServerSnapshot,
+};
 
 /// LONG_PASSWORD, CONNECT_WITH_DB, PROTOCOL_41, SECURE_CONNECTION, PLUGIN_AUTH.
 const CAPABILITIES: u32 = 1 | 8 | 0x200 | 0x8000 | 0x8_0000;
-/// The rest is in TLS.
+/// SSL: the rest of the connection is in TLS.
 const TLS: u32 = 0x800;
 const UTF8MB4: u8 = 45;
 const COM_QUERY: u8 = 3;
@@ -21,20 +26,54 @@ const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connec
 const SETTINGS: &str =
     "SELECT @@version AS version, @@max_connections AS max_connections, @@datadir AS datadir";
 
-/// A connection that is logged in.
-pub(super) struct Client {
-    stream: Stream,
+/// A logged-in connection.
+struct MysqlSession {
+    stream: ServerStream,
     sequence: u8,
+    /// Query for the age of the newest heartbeat row.
+    heartbeat: Option<String>,
 }
 
-impl Client {
-    pub(super) fn login(stream: Stream, target: &DatabaseTarget) -> Result<Self, Fault> {
-        let mut client = Self { stream, sequence: 0 };
-        let greeting = client.packet()?;
-        if greeting.first() == Some(&0xff) {
-            return Err(refusal(&greeting));
+/// MySQL and MariaDB.
+pub(super) struct Mysql;
+
+impl DatabaseProtocol for Mysql {
+    fn name(&self) -> &'static str {
+        "mysql"
+    }
+
+    fn default_port(&self) -> u16 {
+        3306
+    }
+
+    fn has_heartbeat(&self) -> bool {
+        true
+    }
+
+    fn login(
+        &self,
+        stream: ServerStream,
+        target: &DatabaseTarget,
+    ) -> Result<Box<dyn DatabaseSession>, ProbeError> {
+        Ok(Box::new(MysqlSession::login(stream, target)?))
+    }
+}
+
+impl DatabaseSession for MysqlSession {
+    fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
+        self.take_snapshot()
+    }
+}
+
+impl MysqlSession {
+    fn login(stream: ServerStream, target: &DatabaseTarget) -> Result<Self, ProbeError> {
+        let heartbeat = target.heartbeat.clone();
+        let mut client = Self { stream, sequence: 0, heartbeat };
+        let handshake = client.packet()?;
+        if handshake.first() == Some(&0xff) {
+            return Err(refusal(&handshake));
         }
-        let Greeting { mut plugin, mut salt, capabilities } = greeted(&greeting)?;
+        let HandshakePacket { mut plugin, mut salt, capabilities } = parse_handshake(&handshake)?;
         let password = target.password.as_deref().unwrap_or_default();
         let wanted = CAPABILITIES | if target.tls.is_some() { TLS } else { 0 };
         let mut body = wanted.to_le_bytes().to_vec();
@@ -43,14 +82,14 @@ impl Client {
         body.extend_from_slice(&[0; 23]);
         if let Some(tls) = &target.tls {
             if u32::from(capabilities) & TLS == 0 {
-                return Err(Fault::Unsupported(
-                    "it does not speak TLS; set `ssl_cert` and `ssl_key` in its configuration"
+                return Err(ProbeError::Unsupported(
+                    "it does not support TLS; set `ssl_cert` and `ssl_key` in its configuration"
                         .to_owned(),
                 ));
             }
             client.send(&body)?;
             let sequence = client.sequence.wrapping_add(1);
-            client = Self { stream: client.stream.secured(tls)?, sequence };
+            client = Self { stream: client.stream.secured(tls)?, sequence, ..client };
         }
         body.extend_from_slice(target.user.as_bytes());
         body.push(0);
@@ -68,114 +107,119 @@ impl Client {
                 Some((0, _)) => return Ok(client),
                 Some((0xff, _)) => return Err(refusal(&packet)),
                 Some((0xfe, rest)) => {
-                    let mut fields = Fields(rest);
+                    let mut fields = MessageFields(rest);
                     plugin = fields.text()?;
                     salt = fields.0.strip_suffix(&[0]).unwrap_or(fields.0).to_vec();
                     client.send(&self::proof(&plugin, &salt, password))?;
                 }
-                // caching_sha2_password: 3 is well, 4 asks for the password itself.
+                // caching_sha2_password: 3 means success, 4 requests the password itself.
                 Some((1, [3])) => {}
                 Some((1, [4])) if client.stream.is_private => {
                     client.send(&[password.as_bytes(), &[0]].concat())?;
                 }
-                Some((1, [4])) => return Err(Fault::Unsupported(
-                    "it asks for the password in clear, which weir sends over a socket, the loopback or verified TLS only".to_owned(),
-                )),
-                _ => return Err(Fault::Garbled("an unknown step of the login")),
+                Some((1, [4])) => {
+                    return Err(ProbeError::Unsupported(CLEARTEXT_REFUSED.to_owned()));
+                }
+                _ => return Err(ProbeError::Protocol("an unknown login step")),
             }
         }
     }
 
-    fn packet(&mut self) -> Result<Vec<u8>, Fault> {
+    fn packet(&mut self) -> Result<Vec<u8>, ProbeError> {
         let [a, b, c, sequence] = self.stream.bytes::<4>()?;
         self.sequence = sequence.wrapping_add(1);
         let length = u32::from_le_bytes([a, b, c, 0]);
         self.stream.vector(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    fn send(&mut self, body: &[u8]) -> Result<(), Fault> {
+    fn send(&mut self, body: &[u8]) -> Result<(), ProbeError> {
         let length = u32::try_from(body.len()).unwrap_or_default().to_le_bytes();
         let head = [length[0], length[1], length[2], self.sequence];
         self.stream.send(&[&head, body].concat())
     }
 
-    fn query(&mut self, sql: &str) -> Result<Answer, Fault> {
+    fn query(&mut self, sql: &str) -> Result<QueryResult, ProbeError> {
         self.sequence = 0;
         self.send(&[&[COM_QUERY], sql.as_bytes()].concat())?;
-        let mut answer = Answer::default();
+        let mut result = QueryResult::default();
         let first = self.packet()?;
         match first.first() {
-            Some(0) => return Ok(answer),
+            Some(0) => return Ok(result),
             Some(0xff) => return Err(refusal(&first)),
             _ => {}
         }
-        let count = length(&mut Fields(&first))?.ok_or(Fault::Garbled("no number of columns"))?;
+        let count = length(&mut MessageFields(&first))?
+            .ok_or(ProbeError::Protocol("a missing column count"))?;
         for _ in 0..count {
-            answer.columns.push(column_name(&self.packet()?)?);
+            result.columns.push(column_name(&self.packet()?)?);
         }
         self.packet()?;
         loop {
             let packet = self.packet()?;
             match packet.first() {
-                Some(0xfe) if packet.len() < 9 => return Ok(answer),
+                Some(0xfe) if packet.len() < 9 => return Ok(result),
                 Some(0xff) => return Err(refusal(&packet)),
-                _ => answer.rows.push(cells(&packet, answer.columns.len())?),
+                _ => result.rows.push(cells(&packet, result.columns.len())?),
             }
         }
     }
 
-    pub(super) fn look(&mut self, heartbeat: Option<&str>) -> Result<Look, Fault> {
+    fn take_snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
         let status = self.query(STATUS)?;
-        let counter = |name: &str| {
-            let is_it = |row: &&Vec<Option<String>>| row.first() == Some(&Some(name.to_owned()));
-            status.rows.iter().find(is_it)?.get(1)?.as_deref()?.parse::<i64>().ok()
-        };
+        let [connections, connections_refused] =
+            ["Threads_connected", "Connection_errors_max_connections"]
+                .map(|name| status_counter(&status, name));
         let settings = self.query(SETTINGS)?;
         let settings = settings.by_name().next().unwrap_or_default();
-        // MySQL has forgotten the old words, MariaDB before 10.5 does not know the new ones.
+        // MySQL dropped the old keyword, MariaDB before 10.5 lacks the new one.
         let replicas = match self.query("SHOW REPLICA STATUS") {
-            Err(Fault::Refused(words)) if words.contains("syntax") => {
+            Err(ProbeError::Refused(words)) if words.contains("syntax") => {
                 self.query("SHOW SLAVE STATUS")?
             }
             other => other?,
         };
-        let heartbeat_seconds = match heartbeat.filter(|_| !replicas.rows.is_empty()) {
-            Some(sql) => self.query(sql)?.first().and_then(|cell| cell.parse::<f64>().ok()),
+        let heartbeat = self.heartbeat.clone().filter(|_| !replicas.rows.is_empty());
+        let heartbeat_seconds = match heartbeat {
+            Some(sql) => self.query(&sql)?.first().and_then(|cell| cell.parse::<f64>().ok()),
             None => None,
         };
-        Ok(Look {
+        Ok(ServerSnapshot {
             version: settings.get("version").map(|text| (*text).to_owned()),
             is_replica: Some(!replicas.rows.is_empty()),
-            connections: counter("Threads_connected"),
+            connections,
             connection_limit: settings.get("max_connections").and_then(|text| text.parse().ok()),
             data_directory: settings.get("datadir").map(|text| (*text).to_owned()),
-            totals: Totals {
-                connections_refused: counter("Connection_errors_max_connections"),
-                ..Totals::default()
-            },
+            totals: CounterTotals { connections_refused, ..CounterTotals::default() },
             links: replicas.by_name().map(|row| link(&row, heartbeat_seconds)).collect(),
-            ..Look::default()
+            ..ServerSnapshot::default()
         })
     }
 }
 
-/// A row of SHOW REPLICA STATUS, in the words of MySQL 8.0.22 and later or of all others.
-fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> Link {
+/// A counter of SHOW GLOBAL STATUS.
+fn status_counter(status: &QueryResult, name: &str) -> Option<i64> {
+    let mut rows = status.rows.iter();
+    let row = rows.find(|row| row.first().is_some_and(|cell| cell.as_deref() == Some(name)))?;
+    row.get(1)?.as_deref()?.parse().ok()
+}
+
+/// Converts a row of SHOW REPLICA STATUS, with the column names of MySQL 8.0.22 and later or of all
+/// others.
+fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> ReplicaLink {
     let get =
         |new: &str, old: &str| row.get(new).or_else(|| row.get(old)).copied().unwrap_or_default();
     let receiving = get("Replica_IO_Running", "Slave_IO_Running");
     let applying = get("Replica_SQL_Running", "Slave_SQL_Running");
     let errors = ["Last_IO_Error", "Last_SQL_Error"].map(|name| get(name, name));
     let error: Vec<&str> = errors.into_iter().filter(|text| !text.is_empty()).collect();
-    let number = |name: &str| get(name, name).parse::<i64>().ok();
-    // Within one file of the source's log; over more, it is at least one file.
+    // Valid within one file of the source's log; across files the backlog is at least one file.
     let is_same_file = get("Source_Log_File", "Master_Log_File")
         == get("Relay_Source_Log_File", "Relay_Master_Log_File");
-    let read = number("Read_Source_Log_Pos").or_else(|| number("Read_Master_Log_Pos"));
-    let applied = number("Exec_Source_Log_Pos").or_else(|| number("Exec_Master_Log_Pos"));
+    let read = get("Read_Source_Log_Pos", "Read_Master_Log_Pos").parse::<i64>().ok();
+    let applied = get("Exec_Source_Log_Pos", "Exec_Master_Log_Pos").parse::<i64>().ok();
     let applier = get("Replica_SQL_Running_State", "Slave_SQL_Running_State");
     let behind = get("Seconds_Behind_Source", "Seconds_Behind_Master");
-    Link {
+    ReplicaLink {
         role: "source",
         peer: format!(
             "{}:{}",
@@ -189,22 +233,22 @@ fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> Link {
         heartbeat_seconds,
         error: (!error.is_empty()).then(|| error.join("; ")),
         applier: (!applier.is_empty()).then(|| applier.to_owned()),
-        ..Link::default()
+        ..ReplicaLink::default()
     }
 }
 
-/// What a server's greeting, version 10, says.
-struct Greeting {
+/// Initial handshake packet, version 10.
+struct HandshakePacket {
     plugin: String,
     salt: Vec<u8>,
-    /// The lower half of what it can do.
+    /// Lower half of the capability flags.
     capabilities: u16,
 }
 
-fn greeted(packet: &[u8]) -> Result<Greeting, Fault> {
-    let mut fields = Fields(packet);
+fn parse_handshake(packet: &[u8]) -> Result<HandshakePacket, ProbeError> {
+    let mut fields = MessageFields(packet);
     if fields.take(1)? != [10] {
-        return Err(Fault::Garbled("a greeting of another version than 10"));
+        return Err(ProbeError::Protocol("a handshake of another version than 10"));
     }
     fields.text()?;
     fields.take(4)?;
@@ -216,10 +260,10 @@ fn greeted(packet: &[u8]) -> Result<Greeting, Fault> {
     fields.take(10)?;
     let rest = fields.take(usize::from(length.saturating_sub(8)).max(13))?;
     salt.extend_from_slice(rest.strip_suffix(&[0]).unwrap_or(rest));
-    Ok(Greeting { plugin: fields.text()?, salt, capabilities })
+    Ok(HandshakePacket { plugin: fields.text()?, salt, capabilities })
 }
 
-/// What shows that the password is known; empty for none, and where the socket tells who asks.
+/// Authentication response; empty without a password, and where the socket identifies the user.
 fn proof(plugin: &str, salt: &[u8], password: &str) -> Vec<u8> {
     let (algorithm, is_salt_first) = match plugin {
         _ if password.is_empty() => return Vec::new(),
@@ -227,25 +271,25 @@ fn proof(plugin: &str, salt: &[u8], password: &str) -> Vec<u8> {
         "caching_sha2_password" => (&SHA256, false),
         _ => return Vec::new(),
     };
-    let hash = |bytes: &[u8]| digest::digest(algorithm, bytes);
-    let once = hash(password.as_bytes());
-    let twice = hash(once.as_ref());
-    let mixed = match is_salt_first {
-        true => hash(&[salt, twice.as_ref()].concat()),
-        false => hash(&[twice.as_ref(), salt].concat()),
+    let once = digest::digest(algorithm, password.as_bytes());
+    let twice = digest::digest(algorithm, once.as_ref());
+    let salted = match is_salt_first {
+        true => [salt, twice.as_ref()].concat(),
+        false => [twice.as_ref(), salt].concat(),
     };
+    let mixed = digest::digest(algorithm, &salted);
     once.as_ref().iter().zip(mixed.as_ref()).map(|(one, other)| one ^ other).collect()
 }
 
-/// `ERR`: a code, then `#` and five characters of state, then words.
-fn refusal(packet: &[u8]) -> Fault {
+/// Parses `ERR`: a code, then `#` and five characters of state, then the message.
+fn refusal(packet: &[u8]) -> ProbeError {
     let words = packet.get(3..).unwrap_or_default();
     let words = words.strip_prefix(b"#").and_then(|rest| rest.get(5..)).unwrap_or(words);
-    Fault::Refused(String::from_utf8_lossy(words).into_owned())
+    ProbeError::Refused(String::from_utf8_lossy(words).into_owned())
 }
 
-/// An integer of one to nine bytes; `None` is NULL.
-fn length(fields: &mut Fields<'_>) -> Result<Option<usize>, Fault> {
+/// A length-encoded integer; `None` is NULL.
+fn length(fields: &mut MessageFields<'_>) -> Result<Option<usize>, ProbeError> {
     let first = fields.take(1)?.first().copied().unwrap_or_default();
     let bytes = match first {
         0xfb => return Ok(None),
@@ -258,22 +302,22 @@ fn length(fields: &mut Fields<'_>) -> Result<Option<usize>, Fault> {
     Ok(Some(usize::try_from(number).unwrap_or(usize::MAX)))
 }
 
-fn text(fields: &mut Fields<'_>) -> Result<Option<String>, Fault> {
+fn text(fields: &mut MessageFields<'_>) -> Result<Option<String>, ProbeError> {
     let Some(length) = length(fields)? else { return Ok(None) };
     Ok(Some(String::from_utf8_lossy(fields.take(length)?).into_owned()))
 }
 
-/// The fifth text of a column's definition.
-fn column_name(packet: &[u8]) -> Result<String, Fault> {
-    let mut fields = Fields(packet);
+/// The fifth string of a column definition.
+fn column_name(packet: &[u8]) -> Result<String, ProbeError> {
+    let mut fields = MessageFields(packet);
     for _ in 0..4 {
         text(&mut fields)?;
     }
     Ok(text(&mut fields)?.unwrap_or_default())
 }
 
-fn cells(packet: &[u8], count: usize) -> Result<Vec<Option<String>>, Fault> {
-    let mut fields = Fields(packet);
+fn cells(packet: &[u8], count: usize) -> Result<Vec<Option<String>>, ProbeError> {
+    let mut fields = MessageFields(packet);
     (0..count).map(|_| text(&mut fields)).collect()
 }
 
@@ -282,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_is_read_in_old_and_new_words() {
+    fn state_is_read_with_old_and_new_column_names() {
         let old = HashMap::from([
             ("Master_Host", "db1"),
             ("Master_Port", "3306"),
@@ -296,7 +340,7 @@ mod tests {
             ("Exec_Master_Log_Pos", "400"),
             ("Seconds_Behind_Master", "0"),
         ]);
-        let expected = Link {
+        let expected = ReplicaLink {
             role: "source",
             peer: "db1:3306".to_owned(),
             state: "Connecting/Yes".to_owned(),
@@ -306,7 +350,7 @@ mod tests {
             heartbeat_seconds: Some(7.5),
             error: Some("error reconnecting".to_owned()),
             applier: Some("Waiting for table metadata lock".to_owned()),
-            ..Link::default()
+            ..ReplicaLink::default()
         };
         assert_eq!(link(&old, Some(7.5)), expected);
         let new = old.iter().map(|(name, value)| {
@@ -317,11 +361,15 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_without_panic() {
+    fn any_bytes_are_parsed_or_rejected_without_panic() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
-            let _ =
-                (greeted(&bytes).is_ok(), refusal(&bytes), column_name(&bytes), cells(&bytes, 3));
+            let _ = (
+                parse_handshake(&bytes).is_ok(),
+                refusal(&bytes),
+                column_name(&bytes),
+                cells(&bytes, 3),
+            );
             Ok(())
         });
     }

@@ -1,19 +1,25 @@
-//! PostgreSQL: its frontend/backend protocol 3.0 (documentation, chapter 55), simple queries, SCRAM-SHA-256 (RFC 7677).
+//! PostgreSQL: frontend/backend protocol 3.0 (documentation, chapter 55), simple queries,
+//! SCRAM-SHA-256 (RFC 7677).
 //!
-//! A user with `pg_monitor` sees all that is asked for; without it other users' sessions have no state.
+//! A user with `pg_monitor` sees everything that is queried; without it the state of other users'
+//! sessions is missing.
+
+use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::rand::SecureRandom as _;
 use ring::{digest, hmac, pbkdf2};
 
-use super::stream::{Fault, Fields, Stream};
-use super::{Answer, DatabaseTarget, Link, Look};
+use super::stream::{CLEARTEXT_REFUSED, MessageFields, ProbeError, ServerStream};
+use super::{
+    DatabaseProtocol, DatabaseSession, DatabaseTarget, QueryResult, ReplicaLink, ServerSnapshot,
+};
 
 const VERSION_3_0: i32 = 196_608;
-/// In the place of a version: may the rest be in TLS?
+/// Sent instead of a version to request TLS.
 const TLS_REQUEST: i32 = 80_877_103;
-/// More rounds than servers are set to would only burn this host's processor time.
+/// More rounds than any server uses would only burn CPU time on this host.
 const ITERATION_LIMIT: u32 = 1_000_000;
 
 const SERVER: &str = "select current_setting('server_version'), pg_is_in_recovery(), \
@@ -39,21 +45,52 @@ const SOURCE: &str = "select coalesce(sender_host || ':' || sender_port, '') as 
     pg_is_wal_replay_paused() as paused, pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::bigint as unapplied, \
     extract(epoch from now() - pg_last_xact_replay_timestamp()) as lag from (select 1) one left join pg_stat_wal_receiver on true";
 
-/// A connection that is logged in.
-pub(super) struct Client(Stream);
+/// A logged-in connection.
+struct PostgresqlSession(ServerStream);
 
-impl Client {
-    pub(super) fn login(mut stream: Stream, target: &DatabaseTarget) -> Result<Self, Fault> {
+/// PostgreSQL.
+pub(super) struct Postgresql;
+
+impl DatabaseProtocol for Postgresql {
+    fn name(&self) -> &'static str {
+        "postgresql"
+    }
+
+    fn default_port(&self) -> u16 {
+        5432
+    }
+
+    fn default_database(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn login(
+        &self,
+        stream: ServerStream,
+        target: &DatabaseTarget,
+    ) -> Result<Box<dyn DatabaseSession>, ProbeError> {
+        Ok(Box::new(PostgresqlSession::login(stream, target)?))
+    }
+}
+
+impl DatabaseSession for PostgresqlSession {
+    fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
+        self.take_snapshot()
+    }
+}
+
+impl PostgresqlSession {
+    fn login(mut stream: ServerStream, target: &DatabaseTarget) -> Result<Self, ProbeError> {
         if let Some(tls) = &target.tls {
             stream.send(&framed(None, &TLS_REQUEST.to_be_bytes()))?;
             stream = match stream.bytes::<1>()? {
                 [b'S'] => stream.secured(tls)?,
                 [b'N'] => {
-                    return Err(Fault::Unsupported(
-                        "it does not speak TLS; set `ssl = on` in postgresql.conf".to_owned(),
+                    return Err(ProbeError::Unsupported(
+                        "it does not support TLS; set `ssl = on` in postgresql.conf".to_owned(),
                     ));
                 }
-                _ => return Err(Fault::Garbled("neither yes nor no to TLS")),
+                _ => return Err(ProbeError::Protocol("an unknown reply to the TLS request")),
             };
         }
         let mut body = VERSION_3_0.to_be_bytes().to_vec();
@@ -77,47 +114,49 @@ impl Client {
         }
     }
 
-    /// The next message that is no error.
-    fn message(&mut self) -> Result<(u8, Vec<u8>), Fault> {
+    /// Reads the next message; an error message becomes an error.
+    fn message(&mut self) -> Result<(u8, Vec<u8>), ProbeError> {
         let [kind, length @ ..] = self.0.bytes::<5>()?;
         let length = usize::try_from(i32::from_be_bytes(length)).ok();
         let length = length.and_then(|length| length.checked_sub(4));
-        let body = self.0.vector(length.ok_or(Fault::Garbled("a length below 4"))?)?;
+        let body =
+            self.0.vector(length.ok_or(ProbeError::Protocol("a message length below 4"))?)?;
         if kind == b'E' {
-            return Err(Fault::Refused(error_message(&body)));
+            return Err(ProbeError::Refused(error_message(&body)));
         }
         Ok((kind, body))
     }
 
-    fn authenticate(&mut self, body: &[u8], password: Option<&str>) -> Result<(), Fault> {
-        let mut fields = Fields(body);
+    fn authenticate(&mut self, body: &[u8], password: Option<&str>) -> Result<(), ProbeError> {
+        let mut fields = MessageFields(body);
         let method = i32::from_be_bytes(fields.take(4)?.try_into().unwrap_or_default());
-        let needed = || password.ok_or_else(|| Fault::Refused("it asks for a password".to_owned()));
+        if method == 0 {
+            return Ok(());
+        }
+        let needed =
+            password.ok_or_else(|| ProbeError::Refused("it requires a password".to_owned()));
         match method {
-            0 => Ok(()),
             3 if self.0.is_private => {
-                let mut text = needed()?.as_bytes().to_vec();
+                let mut text = needed?.as_bytes().to_vec();
                 text.push(0);
                 self.0.send(&framed(Some(b'p'), &text))
             }
-            3 => Err(Fault::Unsupported(
-                "it asks for the password in clear, which weir sends over a socket, the loopback or verified TLS only".to_owned(),
-            )),
-            10 => self.scram(&mut fields, needed()?),
-            other => Err(Fault::Unsupported(format!(
-                "it asks for a login of kind {other}; set `scram-sha-256` or `peer` for this user in pg_hba.conf"
+            3 => Err(ProbeError::Unsupported(CLEARTEXT_REFUSED.to_owned())),
+            10 => self.scram(&mut fields, needed?),
+            other => Err(ProbeError::Unsupported(format!(
+                "it requires authentication method {other}; set `scram-sha-256` or `peer` for this user in pg_hba.conf"
             ))),
         }
     }
 
-    fn scram(&mut self, offered: &mut Fields<'_>, password: &str) -> Result<(), Fault> {
+    fn scram(&mut self, offered: &mut MessageFields<'_>, password: &str) -> Result<(), ProbeError> {
         const METHOD: &str = "SCRAM-SHA-256";
         if !std::iter::from_fn(|| offered.text().ok()).any(|name| name == METHOD) {
-            return Err(Fault::Unsupported(format!("it does not offer {METHOD}")));
+            return Err(ProbeError::Unsupported(format!("it does not offer {METHOD}")));
         }
         let mut random = [0; 18];
         let filled = ring::rand::SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| Fault::Garbled("the system has no random numbers"))?;
+        filled.map_err(|_| ProbeError::Protocol("no system randomness"))?;
         let first = format!("n=,r={}", BASE64.encode(random));
         let mut body = [METHOD.as_bytes(), &[0]].concat();
         let message = format!("n,,{first}");
@@ -126,93 +165,100 @@ impl Client {
         body.extend_from_slice(message.as_bytes());
         self.0.send(&framed(Some(b'p'), &body))?;
         let challenge = self.sasl(11)?;
-        let (answer, signature) = respond(&first, &challenge, password)?;
-        self.0.send(&framed(Some(b'p'), answer.as_bytes()))?;
+        let (result, signature) =
+            respond(&ScramExchange { first: &first, challenge: &challenge, password })?;
+        self.0.send(&framed(Some(b'p'), result.as_bytes()))?;
         let last = self.sasl(12)?;
-        // Who does not know the password cannot sign, and is not the server.
+        // A peer that cannot sign does not know the password, so it is not the server.
         if last.strip_prefix("v=") != Some(&signature) {
-            return Err(Fault::Refused("it does not know the user's password itself".to_owned()));
+            return Err(ProbeError::Refused(
+                "it does not know the user's password, so it is another server".to_owned(),
+            ));
         }
         Ok(())
     }
 
-    fn sasl(&mut self, expected: i32) -> Result<String, Fault> {
+    fn sasl(&mut self, expected: i32) -> Result<String, ProbeError> {
         let (kind, body) = self.message()?;
-        let mut fields = Fields(&body);
+        let mut fields = MessageFields(&body);
         if kind != b'R' || fields.take(4)? != expected.to_be_bytes() {
-            return Err(Fault::Garbled("another message than the login's next"));
+            return Err(ProbeError::Protocol("an unexpected login message"));
         }
         Ok(String::from_utf8_lossy(fields.0).into_owned())
     }
 
-    fn query(&mut self, sql: &str) -> Result<Answer, Fault> {
+    fn query(&mut self, sql: &str) -> Result<QueryResult, ProbeError> {
         self.0.send(&framed(Some(b'Q'), &[sql.as_bytes(), &[0]].concat()))?;
-        let mut answer = Answer::default();
+        let mut result = QueryResult::default();
         loop {
             let (kind, body) = self.message()?;
             match kind {
-                b'T' => answer.columns = columns(&body)?,
-                b'D' => answer.rows.push(cells(&body)?),
-                b'Z' => return Ok(answer),
+                b'T' => result.columns = columns(&body)?,
+                b'D' => result.rows.push(cells(&body)?),
+                b'Z' => return Ok(result),
                 _ => {}
             }
         }
     }
 
-    pub(super) fn look(&mut self) -> Result<Look, Fault> {
-        let answer = self.query(SERVER)?;
+    fn take_snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
+        let result = self.query(SERVER)?;
         let Some([version, recovery, connections, limit, waiting, directory]) =
-            answer.rows.first().map(Vec::as_slice)
+            result.rows.first().map(Vec::as_slice)
         else {
-            return Err(Fault::Garbled("another number of columns than asked for"));
+            return Err(ProbeError::Protocol("an unexpected number of columns"));
         };
-        let number = |cell: &Option<String>| cell.as_deref()?.parse::<i64>().ok();
-        let mut look = Look {
+        let [connections, limit, waiting] =
+            [connections, limit, waiting].map(|cell| cell.as_deref()?.parse::<i64>().ok());
+        let mut snapshot = ServerSnapshot {
             version: version.clone(),
             is_replica: recovery.as_deref().map(|flag| flag == "t"),
-            connections: number(connections),
-            connection_limit: number(limit),
-            waiting_on_lock: number(waiting),
+            connections,
+            connection_limit: limit,
+            waiting_on_lock: waiting,
             data_directory: directory.clone(),
-            ..Look::default()
+            ..ServerSnapshot::default()
         };
-        if look.waiting_on_lock > Some(0) {
-            look.blocker = self.query(BLOCKER)?.first().map(str::to_owned);
+        if snapshot.waiting_on_lock > Some(0) {
+            snapshot.blocker = self.query(BLOCKER)?.first().map(str::to_owned);
         }
-        let queries: &[(&'static str, &str)] = match look.is_replica {
+        let queries: &[(&'static str, &str)] = match snapshot.is_replica {
             Some(true) => &[("source", SOURCE)],
             _ => &[("replica", REPLICAS), ("slot", SLOTS)],
         };
         for (role, sql) in queries {
-            look.links.extend(links(role, &self.query(sql)?));
+            snapshot.links.extend(links(role, &self.query(sql)?));
         }
-        Ok(look)
+        Ok(snapshot)
     }
 }
 
-fn links(role: &'static str, answer: &Answer) -> Vec<Link> {
-    let link = |row: std::collections::HashMap<&str, &str>| {
-        let number = |name| row.get(name)?.parse::<i64>().ok();
-        let flag = |name| row.get(name).map(|flag: &&str| *flag == "t");
-        let state = row.get("state").copied().unwrap_or_default();
-        Link {
-            role,
-            peer: row.get("peer").copied().unwrap_or_default().to_owned(),
-            state: state.to_owned(),
-            is_running: flag("active").or(Some(state == "streaming")),
-            is_paused: flag("paused"),
-            unsent_bytes: number("unsent"),
-            unapplied_bytes: number("unapplied"),
-            retained_bytes: number("retained"),
-            lag_seconds: row.get("lag").and_then(|text| text.parse().ok()),
-            source_position: number("position"),
-            ..Link::default()
-        }
-    };
-    answer.by_name().map(link).collect()
+fn links(role: &'static str, result: &QueryResult) -> Vec<ReplicaLink> {
+    result.by_name().map(|row| link(role, &row)).collect()
 }
 
-/// A message: its kind (none at the start), its length with the length's own bytes, its body.
+fn link(role: &'static str, row: &HashMap<&str, &str>) -> ReplicaLink {
+    let [unsent_bytes, unapplied_bytes, retained_bytes, source_position] =
+        ["unsent", "unapplied", "retained", "position"]
+            .map(|name| row.get(name)?.parse::<i64>().ok());
+    let [is_active, is_paused] = ["active", "paused"].map(|name| Some(*row.get(name)? == "t"));
+    let state = row.get("state").copied().unwrap_or_default();
+    ReplicaLink {
+        role,
+        peer: row.get("peer").copied().unwrap_or_default().to_owned(),
+        state: state.to_owned(),
+        is_running: is_active.or(Some(state == "streaming")),
+        is_paused,
+        unsent_bytes,
+        unapplied_bytes,
+        retained_bytes,
+        lag_seconds: row.get("lag").and_then(|text| text.parse().ok()),
+        source_position,
+        ..ReplicaLink::default()
+    }
+}
+
+/// Frames a message: its kind (none at the start), its length including the length field, its body.
 fn framed(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
     let length = i32::try_from(body.len() + 4).unwrap_or(i32::MAX);
     let mut bytes: Vec<u8> = kind.into_iter().collect();
@@ -221,9 +267,9 @@ fn framed(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The field M of an error.
+/// Field M of an error.
 fn error_message(body: &[u8]) -> String {
-    let mut fields = Fields(body);
+    let mut fields = MessageFields(body);
     while let Ok([kind]) = fields.take(1).map(|kind| <[u8; 1]>::try_from(kind).unwrap_or_default())
     {
         match fields.text() {
@@ -232,52 +278,68 @@ fn error_message(body: &[u8]) -> String {
             Err(_) => break,
         }
     }
-    "it refuses and does not say why".to_owned()
+    "it refused without a reason".to_owned()
 }
 
-fn columns(body: &[u8]) -> Result<Vec<String>, Fault> {
-    let mut fields = Fields(body);
+fn columns(body: &[u8]) -> Result<Vec<String>, ProbeError> {
+    let mut fields = MessageFields(body);
     let count = count(&mut fields)?;
-    let column = |_| {
-        let name = fields.text()?;
-        fields.take(18)?;
-        Ok(name)
-    };
-    (0..count).map(column).collect()
+    (0..count)
+        .map(|_| {
+            let name = fields.text()?;
+            fields.take(18)?;
+            Ok(name)
+        })
+        .collect()
 }
 
-fn cells(body: &[u8]) -> Result<Vec<Option<String>>, Fault> {
-    let mut fields = Fields(body);
+fn cells(body: &[u8]) -> Result<Vec<Option<String>>, ProbeError> {
+    let mut fields = MessageFields(body);
     let count = count(&mut fields)?;
-    let cell = |_| {
-        let length = i32::from_be_bytes(fields.take(4)?.try_into().unwrap_or_default());
-        let Ok(length) = usize::try_from(length) else { return Ok(None) };
-        Ok(Some(String::from_utf8_lossy(fields.take(length)?).into_owned()))
-    };
-    (0..count).map(cell).collect()
+    (0..count)
+        .map(|_| {
+            let length = i32::from_be_bytes(fields.take(4)?.try_into().unwrap_or_default());
+            let Ok(length) = usize::try_from(length) else { return Ok(None) };
+            Ok(Some(String::from_utf8_lossy(fields.take(length)?).into_owned()))
+        })
+        .collect()
 }
 
-fn count(fields: &mut Fields<'_>) -> Result<u16, Fault> {
+fn count(fields: &mut MessageFields<'_>) -> Result<u16, ProbeError> {
     Ok(u16::from_be_bytes(fields.take(2)?.try_into().unwrap_or_default()))
 }
 
-/// RFC 5802 §3: the client's last message, and the signature that the server must give.
-fn respond(first: &str, challenge: &str, password: &str) -> Result<(String, String), Fault> {
-    let part = |name: &str| challenge.split(',').find_map(|part| part.strip_prefix(name));
-    let (Some(nonce), Some(salt), Some(rounds)) = (part("r="), part("s="), part("i=")) else {
-        return Err(Fault::Garbled("a challenge without nonce, salt or rounds"));
+/// Inputs of a SCRAM login: the client's first message, the server's reply, the password.
+struct ScramExchange<'a> {
+    first: &'a str,
+    challenge: &'a str,
+    password: &'a str,
+}
+
+fn sign(key: &[u8], text: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text)
+}
+
+/// RFC 5802 §3: returns the client's final message, and the signature that the server must send.
+fn respond(exchange: &ScramExchange<'_>) -> Result<(String, String), ProbeError> {
+    let ScramExchange { first, challenge, password } = *exchange;
+    let [Some(nonce), Some(salt), Some(rounds)] = ["r=", "s=", "i="]
+        .map(|name| challenge.split(',').find_map(|part| part.strip_prefix(name)))
+    else {
+        return Err(ProbeError::Protocol("a challenge without nonce, salt or rounds"));
     };
-    let salt = BASE64.decode(salt).map_err(|_| Fault::Garbled("a salt that is no base64"))?;
+    let salt =
+        BASE64.decode(salt).map_err(|_| ProbeError::Protocol("a salt that is not base64"))?;
     let rounds = rounds.parse().ok().filter(|rounds| *rounds <= ITERATION_LIMIT);
     let rounds = rounds.and_then(std::num::NonZeroU32::new);
-    let rounds = rounds.ok_or(Fault::Garbled("rounds that are no number up to a million"))?;
+    let rounds = rounds
+        .ok_or(ProbeError::Protocol("an iteration count that is not a number up to a million"))?;
     let own = first.split_once("r=").map_or("", |(_, own)| own);
     if !nonce.starts_with(own) {
-        return Err(Fault::Garbled("another nonce than was sent"));
+        return Err(ProbeError::Protocol("another nonce than the one sent"));
     }
     let mut salted = [0; digest::SHA256_OUTPUT_LEN];
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, password.as_bytes(), &mut salted);
-    let sign = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
     let bare = format!("c=biws,r={nonce}");
     let all = format!("{first},{challenge},{bare}");
     let client_key = sign(&salted, b"Client Key");
@@ -297,27 +359,31 @@ fn respond(first: &str, challenge: &str, password: &str) -> Result<(String, Stri
 mod tests {
     use super::*;
 
-    /// The exchange of RFC 7677 §3.
+    /// The exchange in RFC 7677 §3.
     #[test]
     fn login_is_that_of_the_standard() {
         let first = "n=user,r=rOprNGfwEbeRWgbNEkqO";
         let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
-        let (answer, signature) = respond(first, challenge, "pencil").unwrap();
+        let mut exchange = ScramExchange { first, challenge, password: "pencil" };
+        let (result, signature) = respond(&exchange).unwrap();
         assert_eq!(
-            answer,
+            result,
             "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
              p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
         );
         assert_eq!(signature, "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
-        assert!(respond(first, "r=other,s=W22Z,i=4096", "pencil").is_err());
+        exchange.challenge = "r=other,s=W22Z,i=4096";
+        assert!(respond(&exchange).is_err());
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_without_panic() {
+    fn any_bytes_are_parsed_or_rejected_without_panic() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
             let _ = (error_message(&bytes), columns(&bytes), cells(&bytes));
-            let _ = respond("n=,r=x", &String::from_utf8_lossy(&bytes), "x");
+            let challenge = String::from_utf8_lossy(&bytes);
+            let _ =
+                respond(&ScramExchange { first: "n=,r=x", challenge: &challenge, password: "x" });
             Ok(())
         });
     }

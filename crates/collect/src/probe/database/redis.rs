@@ -1,18 +1,56 @@
-//! Redis and what speaks like it (Valkey, KeyDB): RESP2 (redis.io, "Redis serialization protocol"), `AUTH` and `INFO`.
+//! Redis and compatible servers (Valkey, KeyDB): RESP2 (redis.io, "Redis serialization protocol"),
+//! `AUTH` and `INFO`.
 
 use std::collections::HashMap;
 
-use super::stream::{Fault, MESSAGE_LIMIT, Stream};
-use super::{DatabaseTarget, Link, Look, Totals};
+use super::stream::{MESSAGE_LIMIT, ProbeError, ServerStream};
+use super::{
+    CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, ReplicaLink, ServerSnapshot,
+};
 
-/// Longest first line of an answer.
+/// Maximum length of the first line of a reply.
 const LINE_LIMIT: usize = 4096;
 
-/// A connection that is logged in.
-pub(super) struct Client(Stream);
+/// A logged-in connection.
+struct RedisSession(ServerStream);
 
-impl Client {
-    pub(super) fn login(stream: Stream, target: &DatabaseTarget) -> Result<Self, Fault> {
+/// Redis and compatible servers.
+pub(super) struct Redis;
+
+impl DatabaseProtocol for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn default_port(&self) -> u16 {
+        6379
+    }
+
+    fn default_user(&self) -> &'static str {
+        ""
+    }
+
+    fn login(
+        &self,
+        stream: ServerStream,
+        target: &DatabaseTarget,
+    ) -> Result<Box<dyn DatabaseSession>, ProbeError> {
+        let stream = match &target.tls {
+            Some(tls) => stream.secured(tls)?,
+            None => stream,
+        };
+        Ok(Box::new(RedisSession::login(stream, target)?))
+    }
+}
+
+impl DatabaseSession for RedisSession {
+    fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
+        Ok(read(&self.ask(&["INFO"])?))
+    }
+}
+
+impl RedisSession {
+    fn login(stream: ServerStream, target: &DatabaseTarget) -> Result<Self, ProbeError> {
         let mut client = Self(stream);
         if let Some(password) = &target.password {
             let words: Vec<&str> = match target.user.as_str() {
@@ -24,8 +62,8 @@ impl Client {
         Ok(client)
     }
 
-    /// One command, and its answer as text.
-    fn ask(&mut self, words: &[&str]) -> Result<String, Fault> {
+    /// Sends one command and returns its reply as text.
+    fn ask(&mut self, words: &[&str]) -> Result<String, ProbeError> {
         let mut command = format!("*{}\r\n", words.len());
         for word in words {
             command += &format!("${}\r\n{word}\r\n", word.len());
@@ -34,63 +72,60 @@ impl Client {
         let line = self.line()?;
         match line.split_at_checked(1) {
             Some(("+", words)) => Ok(words.to_owned()),
-            Some(("-", words)) => Err(Fault::Refused(words.to_owned())),
+            Some(("-", words)) => Err(ProbeError::Refused(words.to_owned())),
             Some(("$", length)) => {
                 let length = length.parse::<usize>().ok().filter(|length| *length < MESSAGE_LIMIT);
-                let length = length.ok_or(Fault::Garbled("a length that is no number"))?;
+                let length = length.ok_or(ProbeError::Protocol("an invalid length"))?;
                 let bytes = self.0.vector(length + 2)?;
                 Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
             }
-            _ => Err(Fault::Garbled("an answer of another kind than text")),
+            _ => Err(ProbeError::Protocol("a reply that is not text")),
         }
     }
 
-    fn line(&mut self) -> Result<String, Fault> {
+    fn line(&mut self) -> Result<String, ProbeError> {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             if line.len() > LINE_LIMIT {
-                return Err(Fault::Garbled("a line longer than 4 KiB"));
+                return Err(ProbeError::Protocol("a line longer than 4 KiB"));
             }
             line.extend(self.0.bytes::<1>()?);
         }
         line.truncate(line.len() - 2);
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
-
-    pub(super) fn look(&mut self) -> Result<Look, Fault> {
-        Ok(read(&self.ask(&["INFO"])?))
-    }
 }
 
-/// What INFO says, `name:value` by line.
-fn read(info: &str) -> Look {
+/// Parses INFO, `name:value` by line.
+fn read(info: &str) -> ServerSnapshot {
     let values: HashMap<&str, &str> =
         info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
-    let text = |name: &str| values.get(name).map(|text| (*text).to_owned());
-    let number = |name: &str| values.get(name)?.parse::<i64>().ok();
+    let [version, eviction_policy] =
+        ["redis_version", "maxmemory_policy"].map(|name| values.get(name).map(|v| (*v).to_owned()));
     let is_replica = values.get("role").map(|role| *role == "slave");
-    Look {
-        version: text("redis_version"),
+    ServerSnapshot {
+        version,
         is_replica,
-        connections: number("connected_clients"),
-        connection_limit: number("maxclients"),
-        memory_bytes: number("used_memory"),
-        memory_limit_bytes: number("maxmemory").filter(|limit| *limit > 0),
-        eviction_policy: text("maxmemory_policy"),
-        totals: Totals {
-            connections_refused: number("rejected_connections"),
-            evicted_keys: number("evicted_keys"),
+        connections: number(&values, "connected_clients"),
+        connection_limit: number(&values, "maxclients"),
+        memory_bytes: number(&values, "used_memory"),
+        memory_limit_bytes: number(&values, "maxmemory").filter(|limit| *limit > 0),
+        eviction_policy,
+        totals: CounterTotals {
+            connections_refused: number(&values, "rejected_connections"),
+            evicted_keys: number(&values, "evicted_keys"),
             writes_refused: refused(&values),
         },
         links: match is_replica {
             Some(true) => vec![source(&values)],
             _ => replicas(&values),
         },
-        ..Look::default()
+        ..ServerSnapshot::default()
     }
 }
 
-/// `errorstat_OOM:count=3`; it is there from the first such error on, in servers that count errors at all (6.2).
+/// `errorstat_OOM:count=3`; present after the first such error, in servers that count errors at all
+/// (6.2).
 fn refused(values: &HashMap<&str, &str>) -> Option<i64> {
     match values.get("errorstat_OOM") {
         Some(count) => count.strip_prefix("count=")?.parse().ok(),
@@ -98,43 +133,51 @@ fn refused(values: &HashMap<&str, &str>) -> Option<i64> {
     }
 }
 
-fn source(values: &HashMap<&str, &str>) -> Link {
-    let text = |name: &str| values.get(name).copied().unwrap_or_default();
-    Link {
+fn number(values: &HashMap<&str, &str>, name: &str) -> Option<i64> {
+    values.get(name)?.parse().ok()
+}
+
+fn source(values: &HashMap<&str, &str>) -> ReplicaLink {
+    let [host, port, status, idle] =
+        ["master_host", "master_port", "master_link_status", "master_last_io_seconds_ago"]
+            .map(|name| values.get(name).copied().unwrap_or_default());
+    ReplicaLink {
         role: "source",
-        peer: format!("{}:{}", text("master_host"), text("master_port")),
-        state: text("master_link_status").to_owned(),
-        is_running: Some(text("master_link_status") == "up"),
-        lag_seconds: text("master_last_io_seconds_ago").parse().ok().filter(|age| *age >= 0.0),
-        ..Link::default()
+        peer: format!("{host}:{port}"),
+        state: status.to_owned(),
+        is_running: Some(status == "up"),
+        lag_seconds: idle.parse().ok().filter(|age| *age >= 0.0),
+        ..ReplicaLink::default()
     }
 }
 
 /// `slave0:ip=10.0.0.2,port=6379,state=online,offset=100,lag=0`.
-fn replicas(values: &HashMap<&str, &str>) -> Vec<Link> {
+fn replicas(values: &HashMap<&str, &str>) -> Vec<ReplicaLink> {
     let position = values.get("master_repl_offset").and_then(|text| text.parse::<i64>().ok());
     let is_replica =
         |name: &str| name.strip_prefix("slave").is_some_and(|number| number.parse::<u32>().is_ok());
     let mut found: Vec<(&&str, &&str)> =
         values.iter().filter(|(name, _)| is_replica(name)).collect();
     found.sort_unstable();
-    let link = |line: &str| {
-        let parts: HashMap<&str, &str> =
-            line.split(',').filter_map(|part| part.split_once('=')).collect();
-        let text = |name: &str| parts.get(name).copied().unwrap_or_default();
-        let offset = text("offset").parse::<i64>().ok();
-        Link {
-            role: "replica",
-            peer: format!("{}:{}", text("ip"), text("port")),
-            state: text("state").to_owned(),
-            is_running: Some(text("state") == "online"),
-            unsent_bytes: position.zip(offset).map(|(position, offset)| position - offset),
-            lag_seconds: text("lag").parse().ok(),
-            source_position: position,
-            ..Link::default()
-        }
-    };
-    found.into_iter().map(|(_, line)| link(line)).collect()
+    found.into_iter().map(|(_, line)| replica(line, position)).collect()
+}
+
+fn replica(line: &str, source_position: Option<i64>) -> ReplicaLink {
+    let parts: HashMap<&str, &str> =
+        line.split(',').filter_map(|part| part.split_once('=')).collect();
+    let [ip, port, state, offset, lag] = ["ip", "port", "state", "offset", "lag"]
+        .map(|name| parts.get(name).copied().unwrap_or_default());
+    let offset = offset.parse::<i64>().ok();
+    ReplicaLink {
+        role: "replica",
+        peer: format!("{ip}:{port}"),
+        state: state.to_owned(),
+        is_running: Some(state == "online"),
+        unsent_bytes: source_position.zip(offset).map(|(position, offset)| position - offset),
+        lag_seconds: lag.parse().ok(),
+        source_position,
+        ..ReplicaLink::default()
+    }
 }
 
 #[cfg(test)]
@@ -142,27 +185,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn primary_tells_of_its_replicas_and_its_memory() {
-        let look = read(
+    fn primary_reports_its_replicas_and_its_memory() {
+        let snapshot = read(
             "# Server\r\nredis_version:7.0.15\r\n# Clients\r\nconnected_clients:3\r\nmaxclients:10000\r\n\
              used_memory:900\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\nevicted_keys:12\r\n\
              rejected_connections:0\r\ntotal_error_replies:4\r\nerrorstat_OOM:count=3\r\nrole:master\r\n\
              slave0:ip=10.0.0.2,port=6379,state=online,offset=80,lag=1\r\nmaster_repl_offset:100\r\n",
         );
-        assert_eq!((look.connections, look.connection_limit), (Some(3), Some(10_000)));
-        assert_eq!((look.memory_bytes, look.memory_limit_bytes), (Some(900), Some(1000)));
-        assert_eq!((look.totals.evicted_keys, look.totals.writes_refused), (Some(12), Some(3)));
-        let link = &look.links[0];
+        assert_eq!((snapshot.connections, snapshot.connection_limit), (Some(3), Some(10_000)));
+        assert_eq!((snapshot.memory_bytes, snapshot.memory_limit_bytes), (Some(900), Some(1000)));
+        assert_eq!(
+            (snapshot.totals.evicted_keys, snapshot.totals.writes_refused),
+            (Some(12), Some(3))
+        );
+        let link = &snapshot.links[0];
         assert_eq!((link.peer.as_str(), link.unsent_bytes), ("10.0.0.2:6379", Some(20)));
     }
 
     #[test]
-    fn replica_tells_of_its_source() {
-        let look = read(
+    fn replica_reports_its_source() {
+        let snapshot = read(
             "maxmemory:0\nrole:slave\nmaster_host:db1\nmaster_port:6379\nmaster_link_status:down\nmaster_last_io_seconds_ago:-1\n",
         );
-        assert_eq!((look.is_replica, look.memory_limit_bytes), (Some(true), None));
-        let link = &look.links[0];
+        assert_eq!((snapshot.is_replica, snapshot.memory_limit_bytes), (Some(true), None));
+        let link = &snapshot.links[0];
         assert_eq!(
             (link.peer.as_str(), link.is_running, link.lag_seconds),
             ("db1:6379", Some(false), None)

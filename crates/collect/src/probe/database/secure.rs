@@ -1,7 +1,7 @@
-//! TLS to a database server: what is believed of its certificate, in the words of PostgreSQL's `sslmode`.
+//! TLS to a database server: how its certificate is verified, named after PostgreSQL's `sslmode`.
 //!
-//! `require` takes any certificate, so it keeps those who listen out, but not those who answer in the server's stead: a
-//! password in clear is sent only where the certificate was verified.
+//! `require` accepts any certificate, so it stops eavesdropping but not impersonation: a cleartext
+//! password is sent only where the certificate was verified.
 
 use std::io;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::super::tls::Anyone;
-use super::stream::Fault;
+use super::super::tls::AcceptAnyCertificate;
+use super::stream::ProbeError;
 
-/// What must be right about a server's certificate.
+/// How a server's certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseVerify {
-    /// Nothing: the connection is only encrypted.
+    /// Not at all: the connection is only encrypted.
     Require,
-    /// An authority that is trusted has signed it.
+    /// A trusted authority has signed it.
     VerifyCa,
-    /// The same, and it names the server.
+    /// A trusted authority has signed it, and it names the server.
     VerifyFull,
 }
 
-/// What a client shows and believes; in PEM.
+/// Certificates of a client and its trusted authorities, in PEM.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DatabasePem<'a> {
-    /// Authorities that are trusted; not needed where nothing is verified.
+    /// Trusted authorities; not needed where nothing is verified.
     pub authorities: &'a [u8],
-    /// The client's certificate with what it was signed by, and its key.
+    /// Client certificate with its chain, and its key.
     pub identity: Option<(&'a [u8], &'a [u8])>,
 }
 
-/// How connections to one server are encrypted.
+/// TLS settings for one server.
 #[derive(Clone, Debug)]
 pub struct DatabaseTls {
     config: Arc<ClientConfig>,
     verify: DatabaseVerify,
-    /// The name that the certificate must have, where it is not that of the address.
+    /// Name that the certificate must have, if it differs from the address.
     server_name: Option<String>,
 }
 
 impl DatabaseTls {
-    /// Connections with these certificates.
+    /// Builds the settings from certificates.
     ///
     /// # Errors
-    /// When a PEM text has none, or they cannot be used; in words.
+    /// When a PEM text contains none, or they are unusable; as text.
     pub fn new(
         verify: DatabaseVerify,
         pem: DatabasePem<'_>,
@@ -60,9 +60,11 @@ impl DatabaseTls {
     ) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match verify {
-            DatabaseVerify::Require => Arc::new(Anyone(Arc::clone(&provider))),
+            DatabaseVerify::Require => Arc::new(AcceptAnyCertificate(Arc::clone(&provider))),
             DatabaseVerify::VerifyFull => authority(&provider, pem.authorities)?,
-            DatabaseVerify::VerifyCa => Arc::new(AnyName(authority(&provider, pem.authorities)?)),
+            DatabaseVerify::VerifyCa => {
+                Arc::new(AcceptAnyName(authority(&provider, pem.authorities)?))
+            }
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -74,45 +76,49 @@ impl DatabaseTls {
             Some((certificate, key)) => {
                 let key = PrivateKeyDer::from_pem_slice(key)
                     .map_err(|error| format!("the key cannot be read: {error}"))?;
-                builder.with_client_auth_cert(certificates(certificate)?, key).map_err(|error| {
-                    format!("the certificate and its key cannot be used: {error}")
-                })?
+                builder
+                    .with_client_auth_cert(certificates(certificate)?, key)
+                    .map_err(|error| format!("the certificate and its key are unusable: {error}"))?
             }
         };
         Ok(Self { config: Arc::new(config), verify, server_name })
     }
 
-    /// Whether who answers is known to be the server.
+    /// Whether the identity of the server is verified.
     pub(super) fn is_verified(&self) -> bool {
         self.verify != DatabaseVerify::Require
     }
 
-    /// A connection to this host that has not said anything yet.
-    pub(super) fn begin(&self, host: &str) -> Result<ClientConnection, Fault> {
+    /// Starts a TLS connection to `host`.
+    pub(super) fn begin(&self, host: &str) -> Result<ClientConnection, ProbeError> {
         let name = self.server_name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(|_| {
-            Fault::Unsupported("its address is no name that a certificate can have".to_owned())
+            ProbeError::Unsupported(
+                "its address is not a name that a certificate can contain".to_owned(),
+            )
         })?;
         ClientConnection::new(Arc::clone(&self.config), name).map_err(|error| refusal(&error))
     }
 }
 
-/// An error of TLS, which io::Error carries.
-pub(super) fn fault(error: io::Error) -> Fault {
+/// Converts an I/O error, which may carry a TLS error.
+pub(super) fn fault(error: io::Error) -> ProbeError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(inner) => refusal(inner),
-        None => Fault::Io(error),
+        None => ProbeError::Io(error),
     }
 }
 
-fn refusal(error: &Error) -> Fault {
-    Fault::Refused(match error {
+fn refusal(error: &Error) -> ProbeError {
+    ProbeError::Refused(match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "its certificate is of an authority that is not trusted; set `ca_file`".to_owned()
+            "its certificate is signed by an untrusted authority; set `ca_file`".to_owned()
         }
         Error::InvalidCertificate(why) => format!("its certificate is not accepted: {why}"),
         Error::AlertReceived(alert) => {
-            format!("it broke TLS off: {alert:?}; does it want a certificate (`cert_file`)?")
+            format!(
+                "it aborted TLS: {alert:?}; does it require a client certificate (`cert_file`)?"
+            )
         }
         other => format!("TLS failed: {other}"),
     })
@@ -121,7 +127,7 @@ fn refusal(error: &Error) -> Fault {
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| format!("a certificate cannot be read: {error}"))?;
-    if all.is_empty() { Err("there is no certificate (PEM)".to_owned()) } else { Ok(all) }
+    if all.is_empty() { Err("it contains no certificate (PEM)".to_owned()) } else { Ok(all) }
 }
 
 fn authority(
@@ -129,21 +135,21 @@ fn authority(
     pem: &[u8],
 ) -> Result<Arc<WebPkiServerVerifier>, String> {
     let mut roots = RootCertStore::empty();
-    // A system's bundle may have some of an old kind, which nobody can use.
+    // Skip certificates of obsolete kinds, which system bundles may contain.
     let (known, _unknown) = roots.add_parsable_certificates(certificates(pem)?);
     if known == 0 {
-        return Err("there is no authority that can be used".to_owned());
+        return Err("it contains no usable authority".to_owned());
     }
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|error| error.to_string())
 }
 
-/// Takes the certificates of an authority whatever server they name.
+/// Accepts certificates of an authority whatever server they name.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AcceptAnyName(Arc<WebPkiServerVerifier>);
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for AcceptAnyName {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -155,7 +161,7 @@ impl ServerCertVerifier for AnyName {
         let verified =
             self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // The name is looked at last, when all else is right.
+            // The name is checked last, when everything else is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

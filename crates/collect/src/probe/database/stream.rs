@@ -1,4 +1,4 @@
-//! A connection to a database server, over TCP or the server's own socket, and what can go wrong on it.
+//! A connection to a database server, over TCP or its unix socket, and its errors.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,32 +11,36 @@ use rustls::{ClientConnection, StreamOwned};
 use super::DatabaseTarget;
 use super::secure::{DatabaseTls, fault};
 
-/// For connecting, and for each read and write.
+/// Timeout for connecting, and for each read and write.
 const WAIT: Duration = Duration::from_secs(2);
-/// Longest message that is read; answers to weir's questions have a few kilobytes.
+/// Maximum length of a message; replies to weir's queries have a few kilobytes.
 pub(super) const MESSAGE_LIMIT: usize = 4 << 20;
 
-/// Why a server could not be asked.
+/// Reason for not sending a password in cleartext.
+pub(super) const CLEARTEXT_REFUSED: &str = "it requires the password in cleartext, which weir sends \
+    only over a unix socket, the loopback or verified TLS";
+
+/// Why a probe failed.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum ProbeError {
     /// The connection failed.
     Io(io::Error),
-    /// The server refused, in its own words.
+    /// The server refused, with its message.
     Refused(String),
-    /// It says what its protocol does not allow.
-    Garbled(&'static str),
-    /// It wants what weir does not do; what to do instead.
+    /// The server violated its protocol.
+    Protocol(&'static str),
+    /// The server requires what weir does not support; says what to do instead.
     Unsupported(String),
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for ProbeError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl Fault {
-    /// For the column `error`.
+impl ProbeError {
+    /// Text for the column `error`.
     pub(super) fn message(&self, target: &DatabaseTarget) -> String {
         let reason = match self {
             Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -44,39 +48,42 @@ impl Fault {
             }
             Self::Io(error) => error.to_string().to_lowercase(),
             Self::Refused(words) => words.clone(),
-            Self::Garbled(what) => format!("its answer is no {} ({what})", target.system.as_str()),
+            Self::Protocol(what) => {
+                format!("its reply is not valid {} ({what})", target.system.as_str())
+            }
             Self::Unsupported(what) => what.clone(),
         };
-        format!("cannot ask `{}`: {reason}", target.address)
+        format!("cannot query `{}`: {reason}", target.address)
     }
 }
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ServerAddress {
     Socket(PathBuf),
     Tcp(String, u16),
 }
 
-impl Place {
-    pub(super) fn of(address: &str, default_port: u16) -> Result<Self, Fault> {
+impl ServerAddress {
+    pub(super) fn parse(address: &str, default_port: u16) -> Result<Self, ProbeError> {
         if address.starts_with('/') {
             return Ok(Self::Socket(address.into()));
         }
         let (host, port) = match address.rsplit_once(':') {
-            // `::1` without a port has colons of its own.
+            // `::1` without a port contains colons.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
-                let port = port.parse();
-                let wrong = |_| Fault::Unsupported("its port is no number up to 65535".to_owned());
-                (host, port.map_err(wrong)?)
+                let port = port.parse().map_err(|_| {
+                    ProbeError::Unsupported("its port is not a number up to 65535".to_owned())
+                })?;
+                (host, port)
             }
             _ => (address, default_port),
         };
         Ok(Self::Tcp(host.trim_matches(['[', ']']).to_owned(), port))
     }
 
-    pub(super) fn connect(&self) -> Result<Stream, Fault> {
-        let socket: Box<dyn Socket> = match self {
+    pub(super) fn connect(&self) -> Result<ServerStream, ProbeError> {
+        let socket: Box<dyn DuplexSocket> = match self {
             Self::Socket(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(WAIT))?;
@@ -85,7 +92,8 @@ impl Place {
             }
             Self::Tcp(host, port) => {
                 let address = (host.as_str(), *port).to_socket_addrs()?.next();
-                let address = address.ok_or(Fault::Garbled("the name has no address"))?;
+                let address =
+                    address.ok_or(ProbeError::Protocol("the host name has no address"))?;
                 let stream = TcpStream::connect_timeout(&address, WAIT)?;
                 stream.set_read_timeout(Some(WAIT))?;
                 stream.set_write_timeout(Some(WAIT))?;
@@ -101,26 +109,27 @@ impl Place {
             Self::Socket(_) => String::new(),
             Self::Tcp(host, _) => host.clone(),
         };
-        Ok(Stream { socket, host, is_private })
+        Ok(ServerStream { socket, host, is_private })
     }
 }
 
-/// What a connection is made of.
-trait Socket: Read + Write + Send {}
+/// A bidirectional byte stream.
+trait DuplexSocket: Read + Write + Send {}
 
-impl<S: Read + Write + Send> Socket for S {}
+impl<S: Read + Write + Send> DuplexSocket for S {}
 
-/// A connection.
-pub(super) struct Stream {
-    socket: Box<dyn Socket>,
+/// An open connection to a server.
+pub(super) struct ServerStream {
+    socket: Box<dyn DuplexSocket>,
     host: String,
-    /// Whether nobody else can listen or answer: a socket of this host, the loopback, or TLS to a server that is known.
+    /// Whether eavesdropping and impersonation are ruled out: a unix socket, the loopback, or TLS
+    /// with a verified server.
     pub(super) is_private: bool,
 }
 
-impl Stream {
-    /// The same connection in TLS from here on.
-    pub(super) fn secured(mut self, tls: &DatabaseTls) -> Result<Self, Fault> {
+impl ServerStream {
+    /// Upgrades the connection to TLS.
+    pub(super) fn secured(mut self, tls: &DatabaseTls) -> Result<Self, ProbeError> {
         let mut connection: ClientConnection = tls.begin(&self.host)?;
         while connection.is_handshaking() {
             connection.complete_io(&mut self.socket).map_err(fault)?;
@@ -130,19 +139,19 @@ impl Stream {
         Ok(Self { socket, host: self.host, is_private })
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), ProbeError> {
         self.socket.write_all(bytes).and_then(|()| self.socket.flush()).map_err(fault)
     }
 
-    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ProbeError> {
         let mut bytes = [0; N];
         self.socket.read_exact(&mut bytes).map_err(fault)?;
         Ok(bytes)
     }
 
-    pub(super) fn vector(&mut self, length: usize) -> Result<Vec<u8>, Fault> {
+    pub(super) fn vector(&mut self, length: usize) -> Result<Vec<u8>, ProbeError> {
         if length > MESSAGE_LIMIT {
-            return Err(Fault::Garbled("a message longer than 4 MiB"));
+            return Err(ProbeError::Protocol("a message longer than 4 MiB"));
         }
         let mut bytes = vec![0; length];
         self.socket.read_exact(&mut bytes).map_err(fault)?;
@@ -150,20 +159,22 @@ impl Stream {
     }
 }
 
-/// Bytes of a message, taken from its front.
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+/// Reads fields from the front of a message.
+pub(super) struct MessageFields<'a>(pub(super) &'a [u8]);
 
-impl<'a> Fields<'a> {
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
-        let (taken, rest) =
-            self.0.split_at_checked(length).ok_or(Fault::Garbled("a message is cut off"))?;
+impl<'a> MessageFields<'a> {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], ProbeError> {
+        let (taken, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(ProbeError::Protocol("a message is truncated"))?;
         self.0 = rest;
         Ok(taken)
     }
 
-    /// Up to a zero byte, which is taken as well.
-    pub(super) fn text(&mut self) -> Result<String, Fault> {
-        let end = memchr::memchr(0, self.0).ok_or(Fault::Garbled("a text has no end"))?;
+    /// Reads up to a zero byte, which is consumed.
+    pub(super) fn text(&mut self) -> Result<String, ProbeError> {
+        let end = memchr::memchr(0, self.0).ok_or(ProbeError::Protocol("a string has no end"))?;
         let text = String::from_utf8_lossy(self.take(end)?).into_owned();
         self.take(1)?;
         Ok(text)
@@ -176,13 +187,17 @@ mod tests {
 
     #[test]
     fn address_is_socket_or_host_with_or_without_port() {
-        let of = |address| Place::of(address, 5432).unwrap();
-        let tcp = |host: &str, port| Place::Tcp(host.to_owned(), port);
-        assert_eq!(of("/run/redis.sock"), Place::Socket("/run/redis.sock".into()));
-        assert_eq!(of("db1"), tcp("db1", 5432));
-        assert_eq!(of("db1:6432"), tcp("db1", 6432));
-        assert_eq!(of("[::1]:6432"), tcp("::1", 6432));
-        assert_eq!(of("::1"), tcp("::1", 5432));
-        assert!(Place::of("db1:x", 5432).is_err());
+        let path = ServerAddress::Socket("/run/redis.sock".into());
+        assert_eq!(ServerAddress::parse("/run/redis.sock", 5432).unwrap(), path);
+        for (address, host, port) in [
+            ("db1", "db1", 5432),
+            ("db1:6432", "db1", 6432),
+            ("[::1]:6432", "::1", 6432),
+            ("::1", "::1", 5432),
+        ] {
+            let expected = ServerAddress::Tcp(host.to_owned(), port);
+            assert_eq!(ServerAddress::parse(address, 5432).unwrap(), expected);
+        }
+        assert!(ServerAddress::parse("db1:x", 5432).is_err());
     }
 }

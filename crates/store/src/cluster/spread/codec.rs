@@ -10,11 +10,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::bytes::Serializeable;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use serde::{Deserialize, Serialize};
+use weir_datafile::{DataFile, Horizon, Side, Tier};
 use weir_tables::TableSpec;
 
 use super::{Files, SpreadScan, What};
-use crate::horizon::{Horizon, Side};
-use crate::manifest::{DataFile, Tier};
 
 /// Writes and reads [`SpreadScan`].
 pub(super) struct ScanCodec(Arc<Files>);

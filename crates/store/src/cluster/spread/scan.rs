@@ -19,14 +19,12 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream,
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use weir_datafile::{DataFile, Horizon, TableView};
 use weir_tables::TableSpec;
 
 use super::Files;
 use crate::cluster::peers::TransformNames;
 use crate::guard::{USAGE, Usage};
-use crate::horizon::Horizon;
-use crate::hot::TableView;
-use crate::manifest::DataFile;
 use crate::table_provider::StoreTable;
 
 /// What is asked of files.

@@ -8,9 +8,9 @@ use futures::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::body::Body;
 use tower::{Service, ServiceExt};
+use weir_datafile::StoreError;
 
 use crate::cluster::{Cluster, Peer, random};
-use crate::error::StoreError;
 use crate::guard::{Limit, Usage, Used};
 use crate::options::QueryLimits;
 

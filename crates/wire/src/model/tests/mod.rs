@@ -1,4 +1,4 @@
-//! The model against traffic that tests play packet by packet: counts, times and verdicts are known beforehand.
+//! Tests of the model on scripted traffic: counts, times and verdicts are known in advance.
 
 mod limits;
 mod live;
@@ -7,16 +7,15 @@ mod verdicts;
 
 use std::sync::{Arc, Mutex};
 
-use super::{ConnectionSeen, End, Model, Options, RequestSeen, Sink};
-use crate::judge::{Report, Verdict};
+use super::{Model, ModelOptions, ObservedConnection, ObservedRequest, RequestEnd, RowSink};
+use crate::judge::{DelayVerdict, Report};
 use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
 const MS: i64 = 1_000_000;
-/// When plays begin.
 const BEGIN: i64 = 1_700_000_000_000_000_000;
 
-struct Owned {
+struct OwnedPacket {
     ts: i64,
     from: Endpoint,
     to: Endpoint,
@@ -31,20 +30,19 @@ struct Owned {
     captured: usize,
 }
 
-/// Packets to be.
 #[derive(Default)]
-struct Play {
-    packets: Vec<Owned>,
+struct TrafficScript {
+    packets: Vec<OwnedPacket>,
     clients: u16,
 }
 
-/// One connection of a play; times are milliseconds since its begin.
+/// One connection of a script; times are milliseconds since the start.
 #[derive(Clone, Copy)]
-struct Line {
+struct ScriptedConnection {
     ends: [Endpoint; 2],
     next: [u32; 2],
     ids: [u16; 2],
-    /// Milliseconds that the network holds the client's packets before they are seen.
+    /// Milliseconds that the network holds the client's packets before the tap.
     held_ms: i64,
     window: u16,
 }
@@ -55,15 +53,15 @@ fn end(last: u8, port: u16) -> Endpoint {
     Endpoint::new(std::net::Ipv4Addr::new(192, 0, 2, last).into(), port)
 }
 
-impl Play {
-    fn line(&mut self, server_port: u16) -> Line {
+impl TrafficScript {
+    fn line(&mut self, server_port: u16) -> ScriptedConnection {
         self.clients += 1;
         let (client, server) = match server_port {
             8080 => (end(2, 20_000 + self.clients), end(3, 8080)),
             port => (end(1, 20_000 + self.clients), end(2, port)),
         };
         let isn = u32::from(self.clients).wrapping_mul(0x1234_5677);
-        Line {
+        ScriptedConnection {
             ends: [client, server],
             next: [isn, !isn],
             ids: [self.clients, 7],
@@ -72,8 +70,8 @@ impl Play {
         }
     }
 
-    /// A connection whose handshake takes `rtt` ms to the client.
-    fn open(&mut self, server_port: u16, at: i64, rtt: i64) -> Line {
+    /// Opens a connection with a handshake of `rtt` ms to the client.
+    fn open(&mut self, server_port: u16, at: i64, rtt: i64) -> ScriptedConnection {
         let mut line = self.line(server_port);
         self.send(&mut line, CLIENT, at, Flags::SYN, b"");
         self.send(&mut line, SERVER, at, Flags::SYN | Flags::ACK, b"");
@@ -81,10 +79,17 @@ impl Play {
         line
     }
 
-    fn send(&mut self, line: &mut Line, who: usize, at: i64, flags: Flags, payload: &[u8]) {
+    fn send(
+        &mut self,
+        line: &mut ScriptedConnection,
+        who: usize,
+        at: i64,
+        flags: Flags,
+        payload: &[u8],
+    ) {
         let held = if who == CLIENT { line.held_ms } else { 0 };
         line.ids[who] = line.ids[who].wrapping_add(1);
-        self.packets.push(Owned {
+        self.packets.push(OwnedPacket {
             ts: BEGIN + (at + held) * MS,
             from: line.ends[who],
             to: line.ends[1 - who],
@@ -103,18 +108,24 @@ impl Play {
         line.next[who] = line.next[who].wrapping_add(length);
     }
 
-    fn data(&mut self, line: &mut Line, who: usize, at: i64, payload: impl AsRef<[u8]>) {
+    fn data(
+        &mut self,
+        line: &mut ScriptedConnection,
+        who: usize,
+        at: i64,
+        payload: impl AsRef<[u8]>,
+    ) {
         self.send(line, who, at, Flags::ACK | Flags::PSH, payload.as_ref());
     }
 
-    fn ack(&mut self, line: &mut Line, who: usize, at: i64) {
+    fn ack(&mut self, line: &mut ScriptedConnection, who: usize, at: i64) {
         self.send(line, who, at, Flags::ACK, b"");
     }
 
-    /// The last packet once more, `later` ms later.
-    fn again(&mut self, later: i64) -> &mut Owned {
+    /// Repeats the last packet `later` ms later.
+    fn again(&mut self, later: i64) -> &mut OwnedPacket {
         let last = self.packets.last().expect("there is one");
-        let again = Owned {
+        let again = OwnedPacket {
             ts: last.ts + later * MS,
             sent_ms: last.sent_ms + later,
             payload: last.payload.clone(),
@@ -125,20 +136,20 @@ impl Play {
         self.packets.last_mut().expect("it was pushed")
     }
 
-    /// A request that is answered after `think` ms, and acknowledged.
-    fn exchange(&mut self, line: &mut Line, at: i64, path: &str, think: i64) {
+    /// A request answered after `think` ms, and acknowledged.
+    fn exchange(&mut self, line: &mut ScriptedConnection, at: i64, path: &str, think: i64) {
         self.data(line, CLIENT, at, get(path));
         self.data(line, SERVER, at + think, ok(20));
         self.ack(line, CLIENT, at + think + 1);
     }
 
-    /// What comes of it with one thread, and that it is the same with three.
-    fn run(mut self, options: Options) -> (Report, Rows) {
+    /// Runs the script with one thread, and checks that three threads give the same result.
+    fn run(mut self, options: ModelOptions) -> (Report, ObservedRows) {
         self.packets.sort_by_key(|packet| packet.ts);
         let run = |threads| {
-            let rows = Arc::new(Mutex::new(Rows::default()));
-            let options = Options { threads, ..options.clone() };
-            let mut model = Model::new(options, Some(Box::new(Keep(Arc::clone(&rows)))));
+            let rows = Arc::new(Mutex::new(ObservedRows::default()));
+            let options = ModelOptions { threads, ..options.clone() };
+            let mut model = Model::new(options, Some(Box::new(CollectingSink(Arc::clone(&rows)))));
             self.packets.iter().for_each(|packet| model.packet(&view(packet)));
             let report = model.report();
             (report, std::mem::take(&mut *rows.lock().expect("nobody panicked")))
@@ -149,16 +160,15 @@ impl Play {
     }
 }
 
-/// The report of what is played so far.
-fn view_with(play: &Play, options: Options) -> Report {
-    let mut packets: Vec<&Owned> = play.packets.iter().collect();
+fn view_with(script: &TrafficScript, options: ModelOptions) -> Report {
+    let mut packets: Vec<&OwnedPacket> = script.packets.iter().collect();
     packets.sort_by_key(|packet| packet.ts);
     let mut model = Model::new(options, None);
     packets.into_iter().for_each(|packet| model.packet(&view(packet)));
     model.report()
 }
 
-fn view(owned: &Owned) -> Packet<'_> {
+fn view(owned: &OwnedPacket) -> Packet<'_> {
     Packet {
         ts_ns: owned.ts,
         from: owned.from,
@@ -192,22 +202,21 @@ fn ok(length: usize) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A request as a test compares it: path, status, ms to think, ms in all, end.
-type Row = (String, Option<u16>, i64, i64, End);
+/// A request as compared by tests: path, status, think ms, total ms, end.
+type RequestRow = (String, Option<u16>, i64, i64, RequestEnd);
 
 #[derive(Debug, Default)]
-struct Rows {
-    requests: Vec<Row>,
+struct ObservedRows {
+    requests: Vec<RequestRow>,
     parents: Vec<Option<u64>>,
-    /// Command and error.
     databases: Vec<(String, String)>,
-    connections: Vec<ConnectionSeen>,
+    connections: Vec<ObservedConnection>,
 }
 
-struct Keep(Arc<Mutex<Rows>>);
+struct CollectingSink(Arc<Mutex<ObservedRows>>);
 
-impl Sink for Keep {
-    fn request(&mut self, seen: &RequestSeen<'_>) {
+impl RowSink for CollectingSink {
+    fn request(&mut self, seen: &ObservedRequest<'_>) {
         let [first, last] = seen.answered.unwrap_or(seen.asked);
         let mut rows = self.0.lock().expect("nobody panicked");
         rows.requests.push((
@@ -221,11 +230,11 @@ impl Sink for Keep {
         rows.databases.push((seen.method.to_owned(), seen.error.to_owned()));
     }
 
-    fn connection(&mut self, seen: &ConnectionSeen) {
+    fn connection(&mut self, seen: &ObservedConnection) {
         self.0.lock().expect("nobody panicked").connections.push(*seen);
     }
 }
 
-fn row(path: &str, think: i64, total: i64) -> Row {
-    (path.to_owned(), Some(200), think, total, End::Ok)
+fn row(path: &str, [think, total]: [i64; 2]) -> RequestRow {
+    (path.to_owned(), Some(200), think, total, RequestEnd::Ok)
 }

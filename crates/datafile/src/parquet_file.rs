@@ -1,0 +1,175 @@
+//! A Parquet file of one table that is nobody's but the caller's: rows as they come, in no declared order.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter, PARQUET_FIELD_ID_META_KEY};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use weir_tables::{Batch, Column, TableSpec};
+
+use crate::error::{ErrorKind, StoreError};
+
+/// Rows of a row group: what is kept in memory until it is written.
+const ROW_GROUP_ROWS: usize = 128 << 10;
+
+/// Who writes files, in the form that readers of Java's family parse: without it they trust no statistics of texts.
+pub(crate) const CREATED_BY: &str = concat!("weir version ", env!("CARGO_PKG_VERSION"));
+
+/// A Parquet file being written.
+pub struct ParquetFile<W: Write + Send>(ArrowWriter<W>);
+
+impl<W: Write + Send> ParquetFile<W> {
+    /// A file without rows.
+    ///
+    /// # Errors
+    /// When `out` cannot be written to.
+    pub fn new(out: W, table: &TableSpec) -> Result<Self, StoreError> {
+        let level = ZstdLevel::try_new(3).expect("3 is a level");
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .set_created_by(CREATED_BY.to_owned())
+            .build();
+        writer(out, table, properties).map(Self).map_err(|error| failure(&error))
+    }
+
+    /// Adds rows of the table.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
+        self.0.write(rows).map_err(|error| failure(&error))
+    }
+
+    /// Writes what is left, and the footer.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self) -> Result<W, StoreError> {
+        self.0.into_inner().map_err(|error| failure(&error))
+    }
+}
+
+/// Rows of one table as the bytes of a Parquet file.
+///
+/// # Errors
+/// When the batches are not of `table`.
+pub fn write_parquet(table: &TableSpec, batches: &[Batch]) -> Result<Vec<u8>, StoreError> {
+    let mut file = ParquetFile::new(Vec::new(), table)?;
+    for batch in batches {
+        file.write(&batch.rows)?;
+    }
+    file.finish()
+}
+
+/// Rows of one schema as one Parquet file.
+///
+/// # Errors
+/// `Io` when Parquet cannot hold a column.
+pub fn parquet_file(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
+    let level = ZstdLevel::try_new(3).expect("3 is a level");
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_created_by(CREATED_BY.to_owned())
+        .build();
+    let write = || {
+        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties))?;
+        for batch in rows {
+            writer.write(batch)?;
+        }
+        writer.into_inner()
+    };
+    write()
+        .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
+}
+
+/// A writer of the table's rows. The file says field ids of the keys and values of maps as well, which other engines look
+/// for; in memory they would only make two types of one.
+pub(crate) fn writer<W: Write + Send>(
+    out: W,
+    table: &TableSpec,
+    properties: WriterProperties,
+) -> Result<ArrowWriter<W>, ParquetError> {
+    let schema = table.schema();
+    let fields = table.columns.iter().zip(schema.fields());
+    let fields: Vec<Field> = fields.map(|(column, field)| with_map_ids(column, field)).collect();
+    let described = ArrowSchemaConverter::new().convert(&Schema::new(fields))?;
+    let options =
+        ArrowWriterOptions::new().with_properties(properties).with_parquet_schema(described);
+    ArrowWriter::try_new_with_options(out, schema, options)
+}
+
+fn with_map_ids(column: &Column, field: &Field) -> Field {
+    let (Some((key, value)), DataType::Map(entries, is_sorted)) =
+        (column.map_ids(), field.data_type())
+    else {
+        return field.clone();
+    };
+    let DataType::Struct(pair) = entries.data_type() else { return field.clone() };
+    let numbered = pair.iter().zip([key, value]).map(|(field, id)| {
+        let metadata = [(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string())];
+        field.as_ref().clone().with_metadata(metadata.into())
+    });
+    let entries = entries.as_ref().clone().with_data_type(DataType::Struct(numbered.collect()));
+    field.clone().with_data_type(DataType::Map(Arc::new(entries), *is_sorted))
+}
+
+fn failure(error: &ParquetError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot write a Parquet file: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use weir_tables::{Batch, Micros, Rows, Sysctl, SysctlRows, TcpConn, TcpConnRows};
+
+    use super::{parquet_file, write_parquet};
+
+    #[test]
+    fn rows_come_out_as_they_went_in() {
+        let mut rows = TcpConnRows::default();
+        for number in 0..3 {
+            rows.push(&TcpConn { connection_number: number, host: "web1", ..TcpConn::default() });
+        }
+        let batch = Batch { table: TcpConnRows::SPEC, rows: rows.finish() };
+        let bytes = write_parquet(TcpConnRows::SPEC, std::slice::from_ref(&batch)).expect("memory");
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("tcp_conn.parquet");
+        std::fs::write(&path, bytes).expect("a directory of our own");
+        let file = std::fs::File::open(path).expect("it was written");
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a Parquet file");
+        let read: Vec<_> =
+            reader.build().expect("readable").map(|rows| rows.expect("readable")).collect();
+        assert_eq!(read, [batch.rows]);
+    }
+
+    #[test]
+    fn rows_of_several_batches_are_one_file_of_parquet() {
+        let batch = |names: &[&str]| {
+            let mut rows = SysctlRows::default();
+            for name in names {
+                rows.push(&Sysctl { ts: Micros(7), name, ..Default::default() });
+            }
+            rows.finish()
+        };
+        let batches = [batch(&["a", "b"]), batch(&["c"])];
+        let bytes = parquet_file(&batches[0].schema(), &batches).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        assert_eq!(reader.metadata().file_metadata().num_rows(), 3);
+        let name = Sysctl::SPEC.columns.iter().position(|column| column.name == "name").unwrap();
+        let rows = reader.get_row_iter(None).unwrap();
+        let names: Vec<String> =
+            rows.map(|row| row.unwrap().get_string(name).unwrap().clone()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert!(!parquet_file(&batches[0].schema(), &[]).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,52 @@
+//! Reads as many rows of a damaged file as can be read, row group by row group.
+
+use std::fs::File;
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use weir_tables::TableSpec;
+
+use crate::error::StoreError;
+
+/// Hands on every batch that can be read, row group by row group; why not all could, if so.
+pub fn read_undamaged(
+    path: &Path,
+    table: &'static TableSpec,
+    mut take: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
+) -> Result<Option<String>, StoreError> {
+    let open = || -> Result<_, String> {
+        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+        ParquetRecordBatchReaderBuilder::try_new(file)
+            .map_err(|error| format!("cannot be read: {error}"))
+    };
+    let groups = match open() {
+        Ok(reader) => reader.metadata().num_row_groups(),
+        Err(why) => return Ok(Some(why)),
+    };
+    let mut broken = None;
+    for group in 0..groups {
+        let reader = match open().map(|reader| reader.with_row_groups(vec![group]).build()) {
+            Ok(Ok(reader)) => reader,
+            Ok(Err(error)) => {
+                broken = Some(format!("cannot be read: {error}"));
+                continue;
+            }
+            Err(why) => return Ok(Some(why)),
+        };
+        for rows in reader {
+            let rows = rows.map_err(|error| format!("cannot be read: {error}"));
+            let rows = rows.and_then(|rows| {
+                table.fit(&rows).map_err(|error| format!("has other columns: {error}"))
+            });
+            match rows {
+                Ok(rows) => take(&rows)?,
+                Err(why) => {
+                    broken = Some(why);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(broken)
+}

@@ -1,0 +1,290 @@
+//! An index of ids, words and parts of words inside a data file, by which a query leaves out blocks of rows. Layout:
+//! `docs/formats/data-file.md`.
+//!
+//! For each block of 8,192 rows there is a split-block Bloom filter (Parquet's, BloomFilter.md) over the keys of the
+//! block. The filters of a row group are stored crosswise: the first 32 bytes of each, then the second 32 bytes of each, and
+//! so on. One key needs the same 32 bytes of every filter, so it is asked of a whole row group with one short read,
+//! and nothing of the index has to be kept in memory. Ids have a filter for each row group of the file besides, stored in the same
+//! way, so that a file is asked with one read whether any of its row groups is worth one.
+
+mod build;
+mod groups;
+mod key;
+
+use std::borrow::Cow;
+
+use crate::file::DataFile;
+
+pub(crate) use build::IndexBuilder;
+pub use groups::turned;
+pub(crate) use key::hash;
+pub use key::{Bits, Key, Kind, bucket, folded, is_telling, is_word, mask, words};
+
+/// Under this key of the file's metadata stands where the index is.
+pub const METADATA_KEY: &str = "weir.text_index";
+/// Rows that one filter is for; a data page has as many.
+pub const BLOCK_ROWS: usize = 8192;
+/// Filters that are stored together: those of a row group.
+const SHEET_BLOCKS: usize = 16;
+/// Rows of a row group that is not ended earlier.
+const FULL_ROWS: usize = SHEET_BLOCKS * BLOCK_ROWS;
+/// Bytes of a filter that one key is in.
+pub const SLOT_BYTES: usize = 32;
+
+/// Where the index of a file is, and what it can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TextIndex {
+    /// Layout of the filters.
+    pub version: Version,
+    /// Rows of each row group; its blocks are counted from its first one.
+    pub group_rows: Vec<usize>,
+    /// The filters of ids of whole row groups, as if these were blocks; none in older files, and without ids.
+    pub groups: Option<Sheet>,
+    /// Columns whose whole values are keys.
+    pub ids: Group,
+    /// Columns whose words and parts are keys.
+    pub words: Group,
+}
+
+/// What was written at different times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Version {
+    /// Words have as many bits as ids.
+    One,
+    /// Row groups have no filters.
+    Two,
+    #[default]
+    /// Row groups have filters of ids.
+    Three,
+}
+
+/// Columns whose keys share filters.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Group {
+    /// Their field ids.
+    pub columns: Vec<i32>,
+    /// One of each row group; none without columns.
+    pub sheets: Vec<Sheet>,
+}
+
+/// The filters of up to [`SHEET_BLOCKS`] blocks, or of all row groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sheet {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// How many blocks it has.
+    pub blocks: usize,
+    /// How many times 32 bytes each filter has.
+    pub slots: usize,
+}
+
+impl TextIndex {
+    /// Bytes of all filters.
+    pub fn byte_count(&self) -> u64 {
+        self.sheets().map(Sheet::byte_count).sum()
+    }
+
+    /// All that it has in the file.
+    pub fn sheets(&self) -> impl Iterator<Item = &Sheet> {
+        self.ids.sheets.iter().chain(&self.words.sheets).chain(&self.groups)
+    }
+
+    /// Whether it is as it would be written now.
+    pub(crate) fn is_current(&self) -> bool {
+        self.version == Version::default()
+    }
+
+    /// As it stands in the file's metadata.
+    pub(crate) fn to_text(&self) -> String {
+        let of_blocks = format!("{} {}", self.ids.to_text(), self.words.to_text());
+        let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
+        let rows = rows.join(",");
+        match self.version {
+            Version::One => format!("1 {BLOCK_ROWS} {of_blocks}"),
+            Version::Two => format!("2 {BLOCK_ROWS} {rows} {of_blocks}"),
+            Version::Three => {
+                let groups = self.groups.map_or_else(|| "-".to_owned(), Sheet::to_text);
+                format!("3 {BLOCK_ROWS} {rows} {groups} {of_blocks}")
+            }
+        }
+    }
+
+    /// `None` for an index of another version, which is not used, and for one that is not of so many rows.
+    pub fn from_text(text: &str, rows: u64) -> Option<Self> {
+        let rows = usize::try_from(rows).ok()?;
+        let (version, text) = text.split_once(' ')?;
+        let text = text.strip_prefix(&format!("{BLOCK_ROWS} "))?;
+        let (version, (group_rows, text)) = match version {
+            "1" => (Version::One, (full_groups(rows), text)),
+            "2" => (Version::Two, group_rows_from(text)?),
+            "3" => (Version::Three, group_rows_from(text)?),
+            _ => return None,
+        };
+        let all = group_rows.iter().try_fold(0_usize, |all, rows| all.checked_add(*rows));
+        if all != Some(rows) {
+            return None;
+        }
+        let (groups, text) = match version {
+            Version::One | Version::Two => (None, text),
+            Version::Three => match text.split_once(' ')? {
+                ("-", text) => (None, text),
+                (groups, text) => (Some(Sheet::from_text(groups)?), text),
+            },
+        };
+        let (ids, words) = text.split_once(' ')?;
+        let (ids, words) =
+            (Group::from_text(ids, &group_rows)?, Group::from_text(words, &group_rows)?);
+        let is_right = match groups {
+            Some(groups) => groups.blocks == group_rows.len(),
+            None => version != Version::Three || ids.columns.is_empty(),
+        };
+        is_right.then_some(Self { version, group_rows, groups, ids, words })
+    }
+
+    /// How many bits a key of this kind has.
+    pub fn bits(&self, kind: Kind) -> Bits {
+        match (self.version, kind) {
+            (Version::One, _) | (_, Kind::Whole) => Bits::Eight,
+            (_, Kind::Word | Kind::Part) => Bits::Four,
+        }
+    }
+
+    /// The filters that hold keys of this kind.
+    pub fn group(&self, kind: Kind) -> &Group {
+        if kind == Kind::Whole { &self.ids } else { &self.words }
+    }
+}
+
+impl Group {
+    fn to_text(&self) -> String {
+        let columns: Vec<_> = self.columns.iter().map(i32::to_string).collect();
+        let sheets: Vec<_> = self.sheets.iter().copied().map(Sheet::to_text).collect();
+        format!("{};{}", columns.join(","), sheets.join(","))
+    }
+
+    fn from_text(text: &str, group_rows: &[usize]) -> Option<Self> {
+        let (columns, sheets) = text.split_once(';')?;
+        let columns = parts(columns).map(|id| id.parse().ok()).collect::<Option<Vec<i32>>>()?;
+        let sheets = parts(sheets).map(Sheet::from_text).collect::<Option<Vec<_>>>()?;
+        let blocks = group_rows.iter().map(|rows| rows.div_ceil(BLOCK_ROWS));
+        let fits = sheets.iter().map(|sheet| sheet.blocks).eq(blocks)
+            && sheets.iter().all(|sheet| sheet.blocks <= SHEET_BLOCKS);
+        (fits || columns.is_empty()).then_some(Self { columns, sheets })
+    }
+}
+
+impl Sheet {
+    fn to_text(self) -> String {
+        format!("{}:{}:{}", self.offset, self.blocks, self.slots)
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut numbers = text.split(':').map(|number| number.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        let offset = next()?;
+        let blocks = usize::try_from(next()?).ok()?;
+        let slots = usize::try_from(next()?).ok().filter(|slots| *slots > 0)?;
+        Some(Self { offset, blocks, slots })
+    }
+
+    /// Bytes of its filters.
+    pub fn byte_count(&self) -> u64 {
+        (self.blocks * self.slots * SLOT_BYTES) as u64
+    }
+
+    /// The bytes that say for every block, or row group, whether it may hold the key.
+    pub fn range(&self, key: u64) -> std::ops::Range<u64> {
+        let length = (self.blocks * SLOT_BYTES) as u64;
+        let start = self.offset + key::slot(key, self.slots) as u64 * length;
+        start..start + length
+    }
+}
+
+/// Rows of each row group of a file: as its index says, or as they are when it was not merged, as long as nobody has read that.
+pub fn group_rows(file: &DataFile) -> Cow<'_, [usize]> {
+    match file.index.get() {
+        Some(Some(index)) => Cow::Borrowed(&index.group_rows),
+        _ => Cow::Owned(full_groups(usize::try_from(file.row_count).unwrap_or_default())),
+    }
+}
+
+/// The rows of row groups, and what stands behind them.
+fn group_rows_from(text: &str) -> Option<(Vec<usize>, &str)> {
+    let (group_rows, text) = text.split_once(' ')?;
+    let group_rows = parts(group_rows).map(|rows| rows.parse().ok().filter(|rows| *rows > 0));
+    Some((group_rows.collect::<Option<_>>()?, text))
+}
+
+/// Row groups of so many rows as they are written one after the other.
+fn full_groups(rows: usize) -> Vec<usize> {
+    (0..rows).step_by(FULL_ROWS).map(|start| FULL_ROWS.min(rows - start)).collect()
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Group, Sheet, TextIndex, Version};
+
+    #[test]
+    fn directory_comes_back_from_its_text() {
+        let sheets = vec![
+            Sheet { offset: 4, blocks: 16, slots: 900 },
+            Sheet { offset: 500_000, blocks: 3, slots: 1 },
+        ];
+        let group_rows = vec![16 * 8192, 2 * 8192 + 1];
+        let rows = 16 * 8192 + 2 * 8192 + 1;
+        let groups = Some(Sheet { offset: 700_000, blocks: 2, slots: 64 });
+        for (version, groups, head) in [
+            (Version::One, None, "1 8192"),
+            (Version::Two, None, "2 8192 131072,16385"),
+            (Version::Three, groups, "3 8192 131072,16385 700000:2:64"),
+        ] {
+            let ids = Group { columns: vec![8, 11], sheets: sheets.clone() };
+            let group_rows = group_rows.clone();
+            let index = TextIndex { version, group_rows, groups, ids, words: Group::default() };
+            let text = format!("{head} 8,11;4:16:900,500000:3:1 ;");
+            assert_eq!(index.to_text(), text);
+            assert_eq!(TextIndex::from_text(&text, rows), Some(index));
+            assert_eq!(TextIndex::from_text(&text, rows - 1), None, "one block too many");
+        }
+        for broken in [
+            "",
+            "4 8192 8;4:16:9 ;",
+            "3 8192 131072 8;4:16:9 ;",
+            "1 8192 8;4:17:9 ;",
+            "1 8192 8;4:16:0 ;",
+            "1 8192 ;",
+        ] {
+            assert_eq!(TextIndex::from_text(broken, 16 * 8192), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn directory_of_row_groups_of_any_size_comes_back_from_its_text() {
+        let sheet = |offset, blocks| Sheet { offset, blocks, slots: 7 };
+        let ids = Group { columns: vec![8], sheets: vec![sheet(4, 2), sheet(900, 1)] };
+        let (version, group_rows) = (Version::Two, vec![9000, 8192]);
+        let index = TextIndex { version, group_rows, groups: None, ids, words: Group::default() };
+        let text = "2 8192 9000,8192 8;4:2:7,900:1:7 ;";
+        assert_eq!(index.to_text(), text);
+        assert_eq!(TextIndex::from_text(text, 17_192), Some(index));
+        for broken in [
+            "2 8192 9000,8191 8;4:2:7,900:1:7 ;",
+            "2 8192 9000,8192 8;4:2:7,900:2:7 ;",
+            "2 8192 9000,8192 8;4:2:7 ;",
+            "2 8192 17192 8;4:2:7,900:1:7 ;",
+            "2 8192 9000,0,8192 8;4:2:7,800:0:7,900:1:7 ;",
+            "2 8192 9000,x 8;4:2:7,900:1:7 ;",
+            "2 8192 8;4:3:7 ;",
+            "3 8192 9000,8192 8;4:2:7,900:1:7 ;",
+            "3 8192 9000,8192 950:1:7 8;4:2:7,900:1:7 ;",
+            "3 8192 9000,8192 - 8;4:2:7,900:1:7 ;",
+            "4 8192 9000,8192 950:2:7 8;4:2:7,900:1:7 ;",
+        ] {
+            assert_eq!(TextIndex::from_text(broken, 17_192), None, "{broken}");
+        }
+    }
+}

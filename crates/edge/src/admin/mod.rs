@@ -1,0 +1,6 @@
+//! What operators and the hub see of an edge, and the control of an HAProxy.
+
+mod config_diff;
+pub(crate) mod haproxy;
+pub(crate) mod report;
+pub(crate) mod state;

@@ -1,0 +1,129 @@
+//! Handles a request: checks it, then takes it as a beacon or proxies it.
+//!
+//! Responses that need no waiting bypass the boxed future: hyper moves each future into place, and
+//! one that can wait for a backend is large.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+
+use crate::beacon;
+use crate::client::session::{ClientSession, OpenRecord};
+use crate::live::LiveConfig;
+use crate::proxy::Exchange;
+use crate::proxy::headers;
+use crate::proxy::own_response::{own_response, text_response};
+use crate::proxy::response_body::ResponseBody;
+use crate::record::RequestFailure;
+
+pub(crate) enum ResponseFuture {
+    /// `None` after the response was taken.
+    Ready(Option<Response<ResponseBody>>),
+    Pending(Pin<Box<dyn Future<Output = Response<ResponseBody>>>>),
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<Response<ResponseBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Ready(response) => {
+                Poll::Ready(Ok(response.take().expect("a ready future is polled once")))
+            }
+            Self::Pending(response) => response.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+pub(crate) fn handle(session: &Rc<ClientSession>, request: Request<Incoming>) -> ResponseFuture {
+    let (parts, body) = request.into_parts();
+    let record = session.begin(&parts);
+    let live = session.worker.live();
+    let is_last = session.requests() >= live.settings.limits.connection_requests
+        || session.worker.shared.is_ending.load(Relaxed);
+    let closes = is_last && parts.version != Version::HTTP_2;
+    if let Err(rejected) = check(&parts, &live) {
+        return ready(reject(record, rejected), closes);
+    }
+    if let Some(proof) = session.worker.shared.challenges.http(parts.uri.path()) {
+        return ready(text_response(record, StatusCode::OK, proof.into()), closes);
+    }
+    if is_beacon(live.settings.beacon.as_deref(), parts.uri.path()) {
+        if parts.method != Method::POST {
+            return ready(beacon::answer(session, record, parts), closes);
+        }
+        let session = Rc::clone(session);
+        let response = async move {
+            finished(beacon::answer_post(&session, record, parts, body).await, closes)
+        };
+        return ResponseFuture::Pending(Box::pin(response));
+    }
+    let Some(pool) = live.pool(&parts).map(Arc::clone) else {
+        let response =
+            own_response(record, StatusCode::NOT_FOUND, "no backend for this host and path");
+        return ready(response, closes);
+    };
+    let request = Request::from_parts(parts, body);
+    let mut exchange = Exchange::new(Rc::clone(session), pool, record, request);
+    ResponseFuture::Pending(Box::pin(async move { finished(exchange.run().await, closes) }))
+}
+
+fn ready(response: Response<ResponseBody>, closes: bool) -> ResponseFuture {
+    ResponseFuture::Ready(Some(finished(response, closes)))
+}
+
+/// Why a request is rejected.
+struct RejectedRequest {
+    failure: RequestFailure,
+    status: StatusCode,
+    /// The text that the client receives.
+    why: &'static str,
+}
+
+fn check(parts: &http::request::Parts, live: &LiveConfig) -> Result<(), RejectedRequest> {
+    headers::check(parts).map_err(|why| RejectedRequest {
+        failure: RequestFailure::BadRequest,
+        status: StatusCode::BAD_REQUEST,
+        why,
+    })?;
+    let is_beacon = is_beacon(live.settings.beacon.as_deref(), parts.uri.path());
+    let limit = live.settings.limits.body_bytes;
+    if !is_beacon && content_length(&parts.headers).is_some_and(|bytes| bytes > limit) {
+        let failure = RequestFailure::BodyTooLarge;
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        return Err(RejectedRequest { failure, status, why: failure.as_str() });
+    }
+    Ok(())
+}
+
+fn reject(mut record: OpenRecord, rejected: RejectedRequest) -> Response<ResponseBody> {
+    record.failure = Some(rejected.failure);
+    own_response(record, rejected.status, rejected.why)
+}
+
+/// Announces the end of the connection in its last response.
+fn finished(mut response: Response<ResponseBody>, closes: bool) -> Response<ResponseBody> {
+    if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Whether a request is for the beacon path or the script below it.
+fn is_beacon(beacon: Option<&str>, path: &str) -> bool {
+    beacon.is_some_and(|beacon| {
+        path.strip_prefix(beacon).is_some_and(|rest| rest.is_empty() || rest == "/weir.js")
+    })
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

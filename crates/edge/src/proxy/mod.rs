@@ -1,0 +1,452 @@
+//! Proxies one request: choose a backend, connect or reuse, send, and retry elsewhere if that is
+//! safe.
+//!
+//! A retry is safe if the backend cannot have begun: nothing was sent, or the method is idempotent
+//! (RFC 9110 §9.2.2) and there is no body. Retries have a budget: a fleet that fails must not
+//! receive twice the load.
+//!
+//! ```text
+//!   find_slot ──► attempt ──► response head ──► relay (body) ──► row
+//!       ▲            └─ AttemptError: may move, budget left? ─ no ─► own response ──► row
+//!       └───────────────────── yes ───────┘
+//! ```
+
+pub(crate) mod head_copy;
+pub(crate) mod headers;
+pub(crate) mod own_response;
+pub(crate) mod relay;
+pub(crate) mod request_body;
+pub(crate) mod response_body;
+pub(crate) mod tunnel;
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode, request};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+
+use crate::client::proxy_header;
+use crate::client::session::{ClientSession, OpenRecord};
+use crate::live::LiveConfig;
+use crate::pool::backend::{Backend, WaitGuard};
+use crate::pool::{BackendSlot, NoBackend, Pool};
+use crate::proxy::head_copy::HeadCopy;
+use crate::proxy::own_response::own_response;
+use crate::proxy::relay::{ActiveResponse, ResponseRelay};
+use crate::proxy::request_body::{BodyOutcome, RequestBody};
+use crate::proxy::response_body::ResponseBody;
+use crate::record::{RequestFailure, UpstreamRecord};
+use crate::settings::ProxyHeader;
+use crate::settings::destination::Protocol;
+use crate::time::{MonoTime, Nanos};
+use crate::upstream::Upstream;
+use crate::upstream::response_deadlines::{DeadlineKey, WaitOutcome};
+use crate::worker::Worker;
+
+/// Backends that one request is tried at, at most.
+const TRIES_MAX: u32 = 3;
+/// How often a queued request checks for a free slot without a notification.
+const QUEUE_POLL: Duration = Duration::from_millis(100);
+
+/// A request until its response head has arrived.
+pub(crate) struct Exchange {
+    session: Rc<ClientSession>,
+    pool: Arc<Pool>,
+    live: Rc<LiveConfig>,
+    record: OpenRecord,
+    /// Taken when the request is sent; returned when sending fails.
+    parts: Option<request::Parts>,
+    /// A copy of the head if the request may be repeated, made at the first attempt.
+    copy: Option<HeadCopy>,
+    body: Option<RequestBody>,
+    body_outcome: Rc<BodyOutcome>,
+    may_repeat: bool,
+    on_upgrade: Option<OnUpgrade>,
+    tried: Vec<Arc<Backend>>,
+}
+
+/// Why an attempt produced no response head.
+struct AttemptError {
+    failure: RequestFailure,
+    /// Whether another backend may be tried.
+    may_move: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        session: Rc<ClientSession>,
+        pool: Arc<Pool>,
+        mut record: OpenRecord,
+        request: Request<Incoming>,
+    ) -> Self {
+        let live = session.worker.live();
+        let (mut parts, body) = request.into_parts();
+        let wants_upgrade = headers::wants_upgrade(&parts);
+        let on_upgrade = if wants_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
+        let id = headers::given_request_id(&parts.headers).cloned();
+        let id = id.unwrap_or_else(|| session.worker.new_request_id());
+        headers::prepare(&mut parts, &session.conn, on_upgrade.is_some(), &id);
+        record.request_id = Some(id);
+        let body_outcome = Rc::<BodyOutcome>::default();
+        let has_body = !body.is_end_stream();
+        let may_repeat = !has_body && parts.method.is_idempotent() && on_upgrade.is_none();
+        let body = if has_body {
+            let left = live.settings.limits.body_bytes;
+            let (outcome, conn) = (Rc::clone(&body_outcome), Arc::clone(&session.conn));
+            RequestBody::Stream { body, left, outcome, conn }
+        } else {
+            RequestBody::Empty
+        };
+        let (parts, body) = (Some(parts), Some(body));
+        Self {
+            session,
+            pool,
+            live,
+            record,
+            parts,
+            copy: None,
+            body,
+            body_outcome,
+            may_repeat,
+            on_upgrade,
+            tried: Vec::new(),
+        }
+    }
+
+    /// Returns the backend's response, or the edge's own if there is none.
+    pub(crate) async fn run(&mut self) -> Response<ResponseBody> {
+        // Preparing the request takes next to no time: reuse the clock reading of its head.
+        let mut now = self.record.head;
+        loop {
+            let (slot, found) = match self.find_slot(now).await {
+                Ok(found) => found,
+                Err(failure) => return self.give_up(failure),
+            };
+            let backend = Arc::clone(&slot.backend);
+            let error = match self.attempt(slot, found).await {
+                Ok(head) => return self.relay(head),
+                Err(error) => error,
+            };
+            now = MonoTime::now();
+            let tries = self.record.upstream.as_ref().map_or(0, |upstream| upstream.tries);
+            let is_whole = self.parts.is_some() || self.copy.is_some();
+            if !error.may_move || !is_whole || tries >= TRIES_MAX || !self.pool.take_retry() {
+                return self.give_up(error.failure);
+            }
+            backend.totals.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.tried.push(backend);
+        }
+    }
+
+    /// Finds a slot at a backend, queueing while all are full; returns it with the current time.
+    async fn find_slot(
+        &mut self,
+        started: MonoTime,
+    ) -> Result<(BackendSlot, MonoTime), RequestFailure> {
+        let pool = Arc::clone(&self.pool);
+        let (mut queued, mut now) = (None, started);
+        loop {
+            let (random, client) = (self.session.worker.random(), self.session.conn.client.ip());
+            match pool.choose(now, random, client, &self.tried) {
+                Ok(slot) => {
+                    if queued.is_some() {
+                        self.record.queue += now.since(started);
+                    }
+                    return Ok((slot, now));
+                }
+                // The only backend may be tried again: perhaps its connection was stale.
+                Err(NoBackend::None) if !self.tried.is_empty() => self.tried.clear(),
+                Err(NoBackend::None) => return Err(RequestFailure::NoBackend),
+                Err(NoBackend::Full) => {
+                    if queued.is_none() {
+                        let entry = pool.join_queue().map_err(|_| RequestFailure::QueueFull)?;
+                        queued = Some(entry);
+                    }
+                    let Some(queue) = &queued else { continue };
+                    let waited = Duration::from(now.since(started));
+                    let left = pool.settings.queue_wait.saturating_sub(waited);
+                    // Poll as well: slots of the previous configuration's pool notify nothing here.
+                    let _ = tokio::time::timeout(left.min(QUEUE_POLL), queue.notified()).await;
+                    now = MonoTime::now();
+                    if left.is_zero() {
+                        self.record.queue += now.since(started);
+                        return Err(RequestFailure::QueueTimeout);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        slot: BackendSlot,
+        now: MonoTime,
+    ) -> Result<ResponseHead, AttemptError> {
+        let backend = &slot.backend;
+        self.begin_try(backend, now);
+        let is_reusable = self.pool.settings.proxy_header == ProxyHeader::Off;
+        let reused = if is_reusable {
+            self.session.worker.take_idle(backend, now, &self.pool.settings)
+        } else {
+            None
+        };
+        let is_reused = reused.is_some();
+        let mut upstream = match reused {
+            Some(upstream) => upstream,
+            None if backend.protocol.is_h2() && is_reusable => {
+                self.connect_shared(backend, now).await?
+            }
+            None => self.connect(backend, now).await?,
+        };
+        upstream.requests += 1;
+        let may_move = self.may_repeat;
+        let deadline = self.session.worker.deadlines.add(backend.address, now, may_move);
+        let waiting = WaitGuard::new(backend, now);
+        let result = send(&mut upstream, self.message(backend.protocol), &deadline).await;
+        drop(waiting);
+        let now = MonoTime::now();
+        match result {
+            Ok(response) => {
+                backend.record_response(now, now.since(self.try_started()));
+                self.pool.note_response();
+                deadline.extend(now);
+                Ok(ResponseHead { response, upstream, slot, deadline, now })
+            }
+            Err(error) => Err(self.assess(error, backend, is_reused)),
+        }
+    }
+
+    /// Notes the attempt in the record.
+    fn begin_try(&mut self, backend: &Arc<Backend>, now: MonoTime) {
+        let before = self.record.upstream.take();
+        let before = before.as_ref();
+        self.record.upstream = Some(UpstreamRecord {
+            backend: Arc::clone(backend),
+            tries: before.map_or(0, |one| one.tries) + 1,
+            status: None,
+            started: now,
+            connect: before.map_or(Nanos::ZERO, |one| one.connect),
+            header: None,
+            response: None,
+            before: before.map_or(Nanos::ZERO, |one| one.before + now.since(one.started)),
+        });
+    }
+
+    fn try_started(&self) -> MonoTime {
+        self.record.upstream.as_ref().map_or(MonoTime::NEVER, |upstream| upstream.started)
+    }
+
+    /// A stream on a shared connection. One of the requests that need it opens it.
+    async fn connect_shared(
+        &mut self,
+        backend: &Arc<Backend>,
+        started: MonoTime,
+    ) -> Result<Box<Upstream>, AttemptError> {
+        let worker = Rc::clone(&self.session.worker);
+        while let Some(pending) = worker.pending_connect(backend.address) {
+            pending.done.notified().await;
+            let now = MonoTime::now();
+            if let Some(upstream) = worker.take_idle(backend, now, &self.pool.settings) {
+                self.add_connect_time(now.since(started));
+                return Ok(upstream);
+            }
+            // If it could not be opened, all others try at once rather than one after the other.
+            if !pending.has_succeeded.get() {
+                return self.connect(backend, now).await.inspect(|made| worker.share(made));
+            }
+        }
+        let _guard = ConnectGuard(&worker, backend);
+        let upstream = self.connect(backend, started).await?;
+        worker.share(&upstream);
+        Ok(upstream)
+    }
+
+    fn add_connect_time(&mut self, span: Nanos) {
+        if let Some(upstream) = &mut self.record.upstream {
+            upstream.connect += span;
+        }
+    }
+
+    async fn connect(
+        &mut self,
+        backend: &Arc<Backend>,
+        started: MonoTime,
+    ) -> Result<Box<Upstream>, AttemptError> {
+        let settings = &self.pool.settings;
+        let conn = &self.session.conn;
+        let preface =
+            proxy_header::write(settings.proxy_header, conn.client, conn.listener.address);
+        let limits = &self.live.settings.limits;
+        let result = Upstream::connect(backend, &self.pool, limits, preface).await;
+        let now = MonoTime::now();
+        self.add_connect_time(now.since(started));
+        result.map_err(|(failure, text)| {
+            if backend.record_failure(now, &self.pool.settings) {
+                tracing::warn!("backend `{}` ejected: {text}", backend.name);
+            }
+            AttemptError { failure, may_move: true }
+        })
+    }
+
+    /// Takes the request to send.
+    fn message(&mut self, protocol: Protocol) -> Request<RequestBody> {
+        let parts = self.parts.take().or_else(|| self.copy.as_ref().map(HeadCopy::parts));
+        let mut parts = parts.expect("a request is repeated only if it was returned or copied");
+        if self.may_repeat && self.copy.is_none() {
+            self.copy = Some(HeadCopy::of(&parts));
+        }
+        let body = self.body.take().unwrap_or(RequestBody::Empty);
+        headers::set_target(&mut parts, protocol);
+        Request::from_parts(parts, body)
+    }
+
+    /// Decides what a failed attempt means for the backend and for the request.
+    fn assess(
+        &mut self,
+        error: SendError,
+        backend: &Arc<Backend>,
+        is_reused: bool,
+    ) -> AttemptError {
+        let SendError { mut failure, message } = error;
+        let is_unsent = message.is_some();
+        if let Some(message) = message
+            && self.copy.is_none()
+        {
+            let (parts, body) = message.into_parts();
+            (self.parts, self.body) = (Some(parts), Some(body));
+        }
+        if let Some(own) = self.body_outcome.failure.get() {
+            return AttemptError { failure: own, may_move: false };
+        }
+        // A stale connection says nothing about the backend, and a stall was already counted.
+        let is_stale = is_reused && failure == RequestFailure::EmptyAnswer;
+        let is_counted = failure == RequestFailure::BackendStalled;
+        let settings = &self.pool.settings;
+        if !is_stale && !is_counted && backend.record_failure(MonoTime::now(), settings) {
+            tracing::warn!("backend `{}` ejected: {}", backend.name, failure.as_str());
+        }
+        if is_unsent {
+            failure = RequestFailure::EmptyAnswer;
+        }
+        let is_final =
+            matches!(failure, RequestFailure::ResponseTimeout | RequestFailure::InvalidAnswer);
+        AttemptError { failure, may_move: is_unsent || self.may_repeat && !is_final }
+    }
+
+    /// Responds with the edge's own text.
+    fn give_up(&mut self, failure: RequestFailure) -> Response<ResponseBody> {
+        self.record.failure = Some(failure);
+        own_response(self.record.take(), status_of(failure), failure.as_str())
+    }
+
+    /// Responds with the backend's response.
+    fn relay(&mut self, head: ResponseHead) -> Response<ResponseBody> {
+        let ResponseHead { response, upstream, slot, deadline, now } = head;
+        let (mut parts, body) = response.into_parts();
+        let status = parts.status;
+        if let Some(upstream) = &mut self.record.upstream {
+            upstream.status = Some(status.as_u16());
+            upstream.header = Some(now.since(upstream.started));
+        }
+        self.record.status = status.as_u16();
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            let (record, session) = (self.record.take(), Rc::clone(&self.session));
+            let on_upgrade = self.on_upgrade.take();
+            return tunnel::switch(parts, *upstream, slot, record, session, on_upgrade);
+        }
+        let timeout = parts.headers.get(headers::KEEP_ALIVE).and_then(headers::keep_alive_timeout);
+        if let Some(seconds) = timeout {
+            slot.backend.learn_idle_timeout(Nanos::from_secs(seconds));
+        }
+        headers::strip_hop_by_hop(&mut parts.headers);
+        if self.live.settings.beacon.is_some() {
+            headers::add_server_timing(&mut parts.headers, self.record.request_id.as_ref());
+        }
+        let is_reusable = self.pool.settings.proxy_header == ProxyHeader::Off;
+        let record = self.record.take();
+        let active = ActiveResponse { upstream, slot, deadline, record, is_reusable };
+        let session = Rc::clone(&self.session);
+        let mut relay = ResponseRelay { body, active: Some(active), session, error: None };
+        if relay.is_end_stream() {
+            relay.complete();
+            return Response::from_parts(parts, ResponseBody::Own(None));
+        }
+        Response::from_parts(parts, ResponseBody::Relayed(Box::new(relay)))
+    }
+}
+
+/// Marks a connect that other requests wait for as finished when dropped.
+struct ConnectGuard<'a>(&'a Worker, &'a Backend);
+
+impl Drop for ConnectGuard<'_> {
+    fn drop(&mut self) {
+        self.0.finish_connect(self.1.address);
+    }
+}
+
+/// A response head with everything that its body needs.
+struct ResponseHead {
+    response: Response<Incoming>,
+    upstream: Box<Upstream>,
+    slot: BackendSlot,
+    deadline: DeadlineKey,
+    now: MonoTime,
+}
+
+/// Why sending produced no response head, with the request if it was not sent.
+struct SendError {
+    failure: RequestFailure,
+    message: Option<Request<RequestBody>>,
+}
+
+/// Sends a request and drives the connection until the response head has arrived.
+async fn send(
+    upstream: &mut Upstream,
+    request: Request<RequestBody>,
+    deadline: &DeadlineKey,
+) -> Result<Response<Incoming>, SendError> {
+    let mut sending = pin!(upstream.send(request));
+    std::future::poll_fn(|cx| {
+        let is_over = upstream.drive(cx);
+        let failure = match sending.as_mut().poll(cx) {
+            Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),
+            Poll::Ready(Err(mut error)) => {
+                let message = error.take_message();
+                let is_invalid = error.error().is_parse() || error.error().is_parse_too_large();
+                let failure = if is_invalid {
+                    RequestFailure::InvalidAnswer
+                } else {
+                    RequestFailure::EmptyAnswer
+                };
+                return Poll::Ready(Err(SendError { failure, message }));
+            }
+            Poll::Pending if is_over => RequestFailure::EmptyAnswer,
+            Poll::Pending => match deadline.poll(cx) {
+                WaitOutcome::Waiting => return Poll::Pending,
+                WaitOutcome::TimedOut => RequestFailure::ResponseTimeout,
+                WaitOutcome::Stalled => RequestFailure::BackendStalled,
+            },
+        };
+        Poll::Ready(Err(SendError { failure, message: None }))
+    })
+    .await
+}
+
+fn status_of(failure: RequestFailure) -> StatusCode {
+    match failure {
+        RequestFailure::NoBackend | RequestFailure::QueueFull | RequestFailure::QueueTimeout => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        RequestFailure::ResponseTimeout | RequestFailure::ConnectTimeout => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
+        RequestFailure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RequestFailure::BadRequest | RequestFailure::ClientClosed => StatusCode::BAD_REQUEST,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}

@@ -1,0 +1,72 @@
+//! State that all threads of an edge share.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+use weir_tables::Clock;
+
+use crate::acme::challenge::ChallengeStore;
+use crate::client::listener::Listener;
+use crate::live::LiveConfig;
+use crate::record::Sink;
+use crate::settings::Settings;
+use crate::tls::session_tickets::TicketKeys;
+
+pub(crate) struct SharedState {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sink: Sink,
+    pub(crate) live: Mutex<Arc<LiveConfig>>,
+    /// Incremented with each change of `live`.
+    pub(crate) generation: AtomicU64,
+    pub(crate) open: AtomicUsize,
+    /// Open connections by client address.
+    pub(crate) addresses: Mutex<FxHashMap<IpAddr, usize>>,
+    /// The edge accepts no more connections and closes the open ones.
+    pub(crate) is_ending: AtomicBool,
+    /// Another edge has taken over and nothing waits for the end: let clients finish idling.
+    pub(crate) is_gentle: AtomicBool,
+    pub(crate) tickets: Arc<TicketKeys>,
+    pub(crate) challenges: Arc<ChallengeStore>,
+    pub(crate) listeners: Mutex<Vec<Arc<Listener>>>,
+}
+
+impl SharedState {
+    pub(crate) fn listeners(&self) -> Vec<Arc<Listener>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn live(&self) -> Arc<LiveConfig> {
+        Arc::clone(&self.live.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts a connection from `address`; when a limit is reached, returns its name.
+    pub(crate) fn admit(&self, address: IpAddr, settings: &Settings) -> Result<(), &'static str> {
+        let limits = &settings.limits;
+        if self.open.fetch_add(1, Relaxed) >= limits.connections {
+            self.open.fetch_sub(1, Relaxed);
+            return Err("connections");
+        }
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = addresses.entry(address).or_default();
+        if *count >= limits.address_connections {
+            self.open.fetch_sub(1, Relaxed);
+            return Err("address_connections");
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    /// Undoes [`SharedState::admit`].
+    pub(crate) fn dismiss(&self, address: IpAddr) {
+        self.open.fetch_sub(1, Relaxed);
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = addresses.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                addresses.remove(&address);
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! A connection to a backend. It has no task: the request that uses it polls it.
+//!
+//! That saves two wake-ups per request. Polling an idle connection once shows whether the backend
+//! has closed it, without a system call, because the reactor already knows. An HTTP/2 connection
+//! carries several requests, none of which could poll it for all; it has a task, and an
+//! [`Upstream`] is one request's stream on it.
+
+pub(crate) mod idle;
+pub(crate) mod response_deadlines;
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use crate::client::stream::write_pieces;
+use crate::local_executor::LocalExecutor;
+use crate::pool::Pool;
+use crate::pool::backend::{Backend, ConnectionGuard};
+use crate::proxy::request_body::RequestBody;
+use crate::record::RequestFailure;
+use crate::settings::Limits;
+use crate::time::{MonoTime, Nanos};
+
+/// Concurrent requests on one HTTP/2 connection, unless the backend allows fewer.
+const STREAMS_MAX: usize = 100;
+
+/// A connection that carries one request at a time, or a stream of one that carries many.
+pub(crate) struct Upstream {
+    http: HttpSender,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) requests: u32,
+    pub(crate) idle_since: MonoTime,
+    is_over: bool,
+    _connected: Option<ConnectionGuard>,
+}
+
+type UpstreamTransport = TokioIo<UpstreamIo>;
+
+#[expect(clippy::large_enum_variant, reason = "an upstream is boxed as a whole")]
+enum HttpSender {
+    One(http1::SendRequest<RequestBody>, http1::Connection<UpstreamTransport, RequestBody>),
+    Two(http2::SendRequest<RequestBody>, StreamGuard),
+}
+
+/// An HTTP/2 connection; it closes when the last reference is dropped.
+pub(crate) struct SharedConnection {
+    sender: http2::SendRequest<RequestBody>,
+    pub(crate) backend: Arc<Backend>,
+    streams: Cell<usize>,
+    /// Streams that the backend allows at the moment.
+    allowed: Rc<Cell<usize>>,
+    /// When its last stream ended.
+    idle_since: Cell<MonoTime>,
+    _connected: ConnectionGuard,
+}
+
+/// Counts one stream of a shared connection until dropped.
+struct StreamGuard(Rc<SharedConnection>);
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.streams.set(self.0.streams.get() - 1);
+        self.0.idle_since.set(MonoTime::now());
+    }
+}
+
+impl SharedConnection {
+    /// A stream for one more request, if the connection has room.
+    pub(crate) fn upstream(self: &Rc<Self>) -> Option<Box<Upstream>> {
+        let streams = self.streams.get();
+        if self.sender.is_closed() || streams >= self.allowed.get().min(STREAMS_MAX) {
+            return None;
+        }
+        self.streams.set(streams + 1);
+        Some(Box::new(Upstream {
+            http: HttpSender::Two(self.sender.clone(), StreamGuard(Rc::clone(self))),
+            backend: Arc::clone(&self.backend),
+            requests: 0,
+            idle_since: MonoTime::NEVER,
+            is_over: false,
+            _connected: None,
+        }))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// How long the connection has been idle; `None` while it carries a request.
+    pub(crate) fn idle_time(&self, now: MonoTime) -> Option<Nanos> {
+        (self.streams.get() == 0).then(|| now.since(self.idle_since.get()))
+    }
+}
+
+/// The response head; or the error, with the request if it was not sent.
+pub(crate) type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+
+impl Upstream {
+    /// Connects and sends `preface` before anything else.
+    pub(crate) async fn connect(
+        backend: &Arc<Backend>,
+        pool: &Pool,
+        limits: &Limits,
+        preface: Vec<u8>,
+    ) -> Result<Box<Self>, (RequestFailure, String)> {
+        let opening = tokio::time::timeout(pool.settings.connect, open(backend, pool, preface));
+        let stream = opening.await.unwrap_or_else(|_| {
+            Err((RequestFailure::ConnectTimeout, "the TCP or TLS handshake timed out".into()))
+        })?;
+        let io = TokioIo::new(UpstreamIo { stream, backend: Arc::clone(backend) });
+        if backend.protocol.is_h2() {
+            let shared = Rc::new(share(backend, io).await.map_err(refused)?);
+            return shared
+                .upstream()
+                .ok_or_else(|| refused("the backend allows no HTTP/2 streams"));
+        }
+        let mut builder = http1::Builder::new();
+        // hyper stays strict: a response that two clients would read differently is rejected.
+        builder.max_buf_size(limits.head_bytes.max(64 << 10));
+        let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
+        Ok(Box::new(Self {
+            http: HttpSender::One(sender, connection),
+            backend: Arc::clone(backend),
+            requests: 0,
+            idle_since: MonoTime::now(),
+            is_over: false,
+            _connected: Some(ConnectionGuard::new(backend)),
+        }))
+    }
+
+    /// The connection behind this stream, if other requests can use it too.
+    pub(crate) fn shared(&self) -> Option<&Rc<SharedConnection>> {
+        match &self.http {
+            HttpSender::One(..) => None,
+            HttpSender::Two(_, stream) => Some(&stream.0),
+        }
+    }
+
+    /// Sends a request; the caller must [`Upstream::drive`] the connection while it waits.
+    pub(crate) fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = SendResult> + use<> {
+        let sending = match &mut self.http {
+            HttpSender::One(sender, _) => (Some(sender.try_send_request(request)), None),
+            HttpSender::Two(sender, _) => (None, Some(sender.try_send_request(request))),
+        };
+        async move {
+            match sending {
+                (Some(one), _) => one.await,
+                (_, Some(two)) => two.await,
+                (None, None) => unreachable!("one of the two is sent"),
+            }
+        }
+    }
+
+    /// Moves bytes; true when the connection is over. HTTP/2 connections are driven by their task.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+        if let HttpSender::One(_, connection) = &mut self.http
+            && !self.is_over
+        {
+            self.is_over = connection.poll_without_shutdown(cx).is_ready();
+        }
+        self.is_over
+    }
+
+    /// Whether [`Upstream::drive`] has found the connection closed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether another request can be sent: none is in progress and the backend has not closed.
+    pub(crate) fn is_usable(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        if self.drive(&mut cx) {
+            return false;
+        }
+        let ready = match &mut self.http {
+            HttpSender::One(sender, _) => sender.poll_ready(&mut cx),
+            HttpSender::Two(sender, _) => sender.poll_ready(&mut cx),
+        };
+        matches!(ready, Poll::Ready(Ok(())))
+    }
+
+    /// The byte stream and what hyper has read beyond the response head, after a protocol switch.
+    /// `None` for HTTP/2, which does not switch.
+    pub(crate) fn into_stream(self) -> Option<(UpstreamIo, bytes::Bytes)> {
+        let HttpSender::One(_, connection) = self.http else { return None };
+        let parts = connection.into_parts();
+        Some((parts.io.into_inner(), parts.read_buf))
+    }
+}
+
+/// Starts HTTP/2 and the task that drives the connection.
+async fn share(
+    backend: &Arc<Backend>,
+    io: UpstreamTransport,
+) -> Result<SharedConnection, hyper::Error> {
+    let (sender, connection) = http2::Builder::new(LocalExecutor).handshake(io).await?;
+    let allowed = Rc::new(Cell::new(connection.current_max_send_streams()));
+    let reported = Rc::clone(&allowed);
+    let mut connection = Box::pin(connection);
+    tokio::task::spawn_local(std::future::poll_fn(move |cx| {
+        let poll = connection.as_mut().poll(cx);
+        reported.set(connection.current_max_send_streams());
+        // The requests on the connection receive the error themselves.
+        poll.map(|_| ())
+    }));
+    Ok(SharedConnection {
+        sender,
+        backend: Arc::clone(backend),
+        streams: Cell::new(0),
+        allowed,
+        idle_since: Cell::new(MonoTime::now()),
+        _connected: ConnectionGuard::new(backend),
+    })
+}
+
+fn refused(error: impl std::fmt::Display) -> (RequestFailure, String) {
+    (RequestFailure::ConnectRefused, error.to_string())
+}
+
+/// Opens TCP, sends the preface, and completes the TLS handshake.
+async fn open(
+    backend: &Backend,
+    pool: &Pool,
+    preface: Vec<u8>,
+) -> Result<UpstreamStream, (RequestFailure, String)> {
+    let mut stream = TcpStream::connect(backend.address).await.map_err(refused)?;
+    stream.set_nodelay(true).map_err(refused)?;
+    if !preface.is_empty() {
+        stream.write_all(&preface).await.map_err(refused)?;
+    }
+    if !backend.protocol.is_tls() {
+        return Ok(UpstreamStream::Plain(stream));
+    }
+    let tls = pool.tls.as_ref().expect("a pool has TLS if one of its backends uses it");
+    let secured = tls.connect(backend.protocol, &backend.host, stream).await;
+    let secured = secured.map_err(|error| (RequestFailure::ConnectTls, error.to_string()))?;
+    Ok(UpstreamStream::Tls(Box::new(secured)))
+}
+
+enum UpstreamStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A byte stream that adds to the backend's totals.
+pub(crate) struct UpstreamIo {
+    stream: UpstreamStream,
+    backend: Arc<Backend>,
+}
+
+fn count(total: &AtomicU64, poll: &Poll<std::io::Result<usize>>) {
+    if let Poll::Ready(Ok(bytes)) = poll {
+        total.fetch_add(*bytes as u64, Relaxed);
+    }
+}
+
+impl AsyncRead for UpstreamIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        let poll = match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        };
+        let read = buf.filled().len() - before;
+        self.backend.totals.received_bytes.fetch_add(read as u64, Relaxed);
+        poll
+    }
+}
+
+impl AsyncWrite for UpstreamIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let poll = match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        };
+        count(&self.backend.totals.sent_bytes, &poll);
+        poll
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let poll = match &mut self.stream {
+            UpstreamStream::Plain(stream) => write_pieces(stream, cx, bufs),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        };
+        count(&self.backend.totals.sent_bytes, &poll);
+        poll
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match &mut self.stream {
+            UpstreamStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            UpstreamStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

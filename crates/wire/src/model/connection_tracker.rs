@@ -1,0 +1,486 @@
+//! Tracks TCP: processes one packet of one connection.
+
+use super::event::{ClosedConnection, ShardEvent};
+use super::observed::ObservedConnection;
+use super::request_tracker;
+use super::shard_context::ShardContext;
+use crate::flow::{Connection, NONE, OrderedChunk, SegmentArrival, Side};
+use crate::packet::{Flags, Packet, SackBlock};
+use crate::skip::SkipReason;
+
+/// Later SYNs sooner than this were held together in the network; a kernel retries after one
+/// second.
+const SYN_RETRY_NS: i64 = 800_000_000;
+/// Minimum retransmission timeout of Linux, with a margin.
+const RETRANSMIT_NS: i64 = 150_000_000;
+/// A hole filled sooner was reordering; later than this and than a round trip it was a retransmit.
+const REORDERED_NS: i64 = 3_000_000;
+/// A pause within a response longer than this and two round trips means the server waits for its
+/// client.
+const CLIENT_WAIT_NS: i64 = 20_000_000;
+/// A server that resumes this soon after the client's acknowledgement had waited for it.
+const PROMPT_NS: i64 = 5_000_000;
+/// A reset this soon after a request was not caused by it.
+const RACE_NS: i64 = 50_000_000;
+/// Larger payload is several segments merged by the NIC (GRO); identifications count the segments.
+const SEGMENT_BYTES_MAX: u32 = 1460;
+
+/// Whether a packet begins a new connection between the same endpoints.
+pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -> bool {
+    if !packet.flags.has(Flags::SYN) || packet.flags.has(Flags::ACK) {
+        return false;
+    }
+    match connection.side(packet.from) {
+        Side::Client => connection.syn_count == 0 || connection.client_isn != packet.seq,
+        // Simultaneous open does not occur in practice; a former client that now listens does.
+        Side::Server => true,
+    }
+}
+
+pub(super) fn packet(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>) {
+    let side = connection.side(packet.from);
+    if packet.payload_length > 0 {
+        request_tracker::detect_protocol(connection, context, packet, side);
+    }
+    let side = if packet.payload_length > 0 { connection.side(packet.from) } else { side };
+    if is_duplicate(connection, packet) {
+        return context.skipped.add(SkipReason::Duplicate);
+    }
+    let previous_ts = std::mem::replace(&mut connection.last_ts, packet.ts_ns);
+    let flags = packet.flags;
+    if flags.has(Flags::SYN) {
+        process_syn(connection, context, packet, side);
+    } else if !connection.is_established {
+        finish_handshake(connection, context, packet, side);
+    }
+    let is_heard = !flags.has(Flags::SYN) || flags.has(Flags::ACK);
+    if is_heard && !connection.has_tier {
+        give_tier(connection, context);
+    }
+    count(connection, context, packet, side);
+    watch_window(connection, context, packet, side);
+    if flags.has(Flags::ACK) && packet.is_sequence_known {
+        acknowledge(connection, context, packet, side);
+    }
+    if packet.payload_length > 0 && !flags.has(Flags::RST) {
+        payload(connection, context, packet, side, previous_ts);
+    } else if packet.is_sequence_known && !flags.has(Flags::RST) && !flags.has(Flags::SYN) {
+        let gap = connection.half(side).missed_before(packet.seq);
+        if gap > 0 {
+            request_tracker::gap(connection, context, side, gap);
+        }
+    }
+    if flags.has(Flags::FIN) {
+        close(connection, context, packet, side);
+    }
+    if flags.has(Flags::RST) {
+        reset(connection, context, packet, side);
+    }
+}
+
+/// Whether this is the same packet captured on a second interface.
+fn is_duplicate(connection: &Connection, packet: &Packet<'_>) -> bool {
+    packet.interface != connection.interface
+        && packet.ip_id.is_some_and(|id| id != 0)
+        && connection.saw_id(packet.from, packet.ip_id)
+}
+
+fn process_syn(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
+    if side == Side::Server || packet.flags.has(Flags::ACK) {
+        connection.synack_count = connection.synack_count.saturating_add(1);
+        if connection.synack_count > 1 {
+            let tier = tier_of(connection, context);
+            context.tier_mut(tier).synack_retries += 1;
+            context.now(tier).synack_retries += 1;
+            return;
+        }
+        connection.half(Side::Server).open(packet.seq);
+        connection.set_synack(packet.ts_ns);
+        context.emit(ShardEvent::Server(connection.server().address));
+        let tier = tier_of(connection, context);
+        if connection.syn_count > 0 {
+            let wait = micros(packet.ts_ns - connection.first_ts);
+            connection.syn_wait_us = wait;
+            context.tier_mut(tier).connect.add(u64::from(wait));
+            context.now(tier).connect.add(u64::from(wait));
+        }
+        return;
+    }
+    connection.syn_count = connection.syn_count.saturating_add(1);
+    if connection.syn_count == 1 {
+        connection.client_isn = packet.seq;
+        connection.half(Side::Client).open(packet.seq);
+        if context.ports.contains(&connection.server().port) {
+            give_tier(connection, context);
+        }
+        return;
+    }
+    let had_tier = connection.has_tier;
+    let tier = tier_of(connection, context);
+    if had_tier {
+        context.tier_mut(tier).syns += 1;
+        context.now(tier).syns += 1;
+    }
+    let waited = packet.ts_ns - connection.first_ts;
+    if waited >= SYN_RETRY_NS && connection.synack_count == 0 {
+        context.tier_mut(tier).late_syns += 1;
+        context.now(tier).late_syns += 1;
+    }
+}
+
+/// Processes the first packet after the SYN-ACK, or the first of a connection seen mid-stream.
+fn finish_handshake(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
+    if side == Side::Server && connection.syn_count > 0 && connection.synack_count == 0 {
+        return;
+    }
+    if let Some(synack_ts) = connection.synack_ts().filter(|_| side == Side::Client) {
+        connection.handshake_us = micros(packet.ts_ns - synack_ts);
+        let tier = tier_of(connection, context);
+        context.tier_mut(tier).rtt.add(u64::from(connection.handshake_us));
+    }
+    if side == Side::Client || connection.syn_count == 0 {
+        connection.establish();
+    }
+}
+
+fn tier_of(connection: &mut Connection, context: &mut ShardContext) -> u16 {
+    if !connection.has_tier {
+        give_tier(connection, context);
+    }
+    connection.tier
+}
+
+/// Assigns a tier: a port gets one when it answers or is configured; port scans get none.
+fn give_tier(connection: &mut Connection, context: &mut ShardContext) {
+    connection.has_tier = true;
+    connection.tier = context.tier(connection.server().port);
+    context.tier_mut(connection.tier).connections += 1;
+    context.now(connection.tier).new_connections += u32::from(connection.syn_count > 0);
+    count_syns(connection, context, u32::from(connection.syn_count));
+}
+
+fn count_syns(connection: &Connection, context: &mut ShardContext, count: u32) {
+    context.tier_mut(connection.tier).syns += u64::from(count);
+    context.now(connection.tier).syns += count;
+}
+
+fn count(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>, side: Side) {
+    context.packets += 1;
+    context.bytes += u64::from(packet.payload_length);
+    connection.half(side).packets += 1;
+    let (number, taken) = (context.hints.slice, context.taken);
+    let part = &mut context.parts[usize::from(connection.tier)];
+    let (tier, slice) = (&mut part.transport, part.recent.at(number));
+    tier.packets += 1;
+    tier.bytes += u64::from(packet.payload_length);
+    slice.packets += 1;
+    slice.bytes += u64::from(packet.payload_length);
+    if packet.payload_length > 0 {
+        let traffic = if side == Side::Client { &mut tier.client } else { &mut tier.server };
+        traffic.data_packets += 1;
+        slice.data_packets += u32::from(side == Side::Server);
+    }
+    if side == Side::Client
+        && let Some(stamps) = packet.timestamps
+        && let Some(delay_us) = connection.clock.stamp(packet.ts_ns, stamps.value)
+    {
+        tier.delay.add(delay_us);
+        slice.delay.add(delay_us);
+        let lasting = taken.wrapping_add(number);
+        if connection.delay_slice != lasting {
+            connection.delay_slice = lasting;
+            slice.delayed_connections += 1;
+        }
+    }
+    if let Some(id) = packet.ip_id
+        && !packet.flags.has(Flags::RST)
+        && !(packet.flags.has(Flags::SYN) && side == Side::Server)
+    {
+        let missing = connection.half(side).identify(id, packet.payload_length > SEGMENT_BYTES_MAX);
+        if missing > 0 && side == Side::Client {
+            slice.missing += u32::from(missing);
+        }
+    }
+}
+
+/// Tracks zero windows: the receiver does not accept data.
+fn watch_window(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
+    let is_shut = packet.window == 0
+        && packet.flags.has(Flags::ACK)
+        && !packet.flags.has(Flags::RST)
+        && !packet.flags.has(Flags::SYN);
+    let tier = connection.tier;
+    let half = connection.half(side);
+    match (is_shut, half.shut_since()) {
+        (true, 0) => {
+            let troubles = half.troubles_mut();
+            troubles.shut_since = packet.ts_ns;
+            troubles.shut_count = troubles.shut_count.saturating_add(1);
+            if side == Side::Client {
+                context.now(tier).zero_windows += 1;
+            }
+        }
+        (false, since) if since != 0 => {
+            let us = micros(packet.ts_ns - since);
+            let troubles = half.troubles_mut();
+            troubles.shut_since = 0;
+            troubles.shut_us = troubles.shut_us.saturating_add(us);
+            if side == Side::Client {
+                context.now(tier).zero_window_us += u64::from(us);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn acknowledge(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
+    let peer = side.other();
+    if let Some(SackBlock { .. }) = packet.dsack {
+        connection.half(peer).troubles_mut().dsacks += 1;
+        if peer == Side::Server {
+            context.now(connection.tier).spurious += 1;
+            request_tracker::note_spurious(connection, context);
+        }
+    }
+    let rtt = connection.half(peer).acknowledge(packet.ts_ns, packet.ack);
+    release(connection, context, peer, packet.ts_ns, false);
+    if let Some(rtt) = rtt
+        && peer == Side::Server
+    {
+        let tier = connection.tier;
+        context.tier_mut(tier).rtt.add(u64::from(rtt));
+    }
+    if side == Side::Client {
+        request_tracker::acknowledged(connection, context, packet.ts_ns, packet.ack);
+    }
+}
+
+fn payload(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+    previous_ts: i64,
+) {
+    let tier = connection.tier;
+    if side == Side::Client && connection.half(Side::Server).is_ahead_of_tap() {
+        // The client has a response that the tap missed; what follows is not pipelined.
+        request_tracker::give_up_unseen(connection, context, packet.ts_ns);
+    }
+    let last_data_ts = connection.half(side).last_data_ts;
+    let pause = packet.ts_ns - last_data_ts;
+    let was_answered = packet.ts_ns - previous_ts <= PROMPT_NS;
+    if side == Side::Server && last_data_ts != 0 && pause >= CLIENT_WAIT_NS && was_answered {
+        let rtt = connection.client_rtt_us().map_or(0, |us| i64::from(us) * 1000);
+        if pause > 2 * rtt {
+            request_tracker::note_pause(connection, context, pause);
+        }
+    }
+    if !packet.is_sequence_known {
+        let (ts, length) = (packet.ts_ns, packet.payload_length);
+        return request_tracker::bytes(connection, context, side, ts, packet.payload, length);
+    }
+    let received = connection.half(side).receive(packet);
+    if received.gap > 0 {
+        request_tracker::gap(connection, context, side, received.gap);
+    }
+    if received.length > 0 {
+        let bytes = packet.payload.get(received.overlap as usize..).unwrap_or_default();
+        request_tracker::bytes(connection, context, side, packet.ts_ns, bytes, received.length);
+        release(connection, context, side, packet.ts_ns, false);
+    } else if received.arrival == SegmentArrival::Ahead {
+        release(connection, context, side, packet.ts_ns, false);
+    }
+    match received.arrival {
+        SegmentArrival::Again => {
+            let traffic = match side {
+                Side::Client => &mut context.tier_mut(tier).client,
+                Side::Server => &mut context.tier_mut(tier).server,
+            };
+            traffic.late_retransmits += u64::from(pause >= RETRANSMIT_NS);
+            context.now(tier).retransmits += u32::from(side == Side::Server);
+            request_tracker::note_retransmit(connection, context, side);
+        }
+        SegmentArrival::Filled(waited_ns) => {
+            let rtt_us = match side {
+                Side::Client => connection.client_rtt_us(),
+                Side::Server => Some(connection.half(Side::Client).rtt_us).filter(|us| *us != NONE),
+            };
+            if waited_ns >= REORDERED_NS.max(rtt_us.map_or(0, |us| i64::from(us) * 1000)) {
+                let tier = context.tier_mut(tier);
+                let traffic =
+                    if side == Side::Client { &mut tier.client } else { &mut tier.server };
+                traffic.refilled += 1;
+            }
+        }
+        SegmentArrival::New | SegmentArrival::KeepAlive | SegmentArrival::Ahead => {}
+    }
+}
+
+/// Passes on held segments that are in order now; all of them when the connection is over.
+fn release(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    side: Side,
+    now: i64,
+    is_over: bool,
+) {
+    loop {
+        let half = connection.half(side);
+        let next = if is_over { half.rest() } else { half.ready() };
+        match next {
+            None => return,
+            Some(OrderedChunk::Gap { length }) => {
+                request_tracker::gap(connection, context, side, length)
+            }
+            Some(OrderedChunk::Bytes { ts, bytes, overlap, length }) => {
+                let bytes = bytes.get(overlap as usize..).unwrap_or_default();
+                request_tracker::bytes(connection, context, side, now.max(ts), bytes, length);
+            }
+        }
+    }
+}
+
+fn close(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>, side: Side) {
+    connection.half(side).close();
+    connection.fin_by.get_or_insert(side);
+    if side == Side::Server {
+        connection.set_server_fin(packet.ts_ns);
+        request_tracker::server_closed(connection, context, packet.ts_ns);
+    }
+    if connection.halves.iter().all(crate::flow::HalfConnection::has_closed) {
+        connection.start_closing();
+    }
+}
+
+fn reset(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>, side: Side) {
+    if connection.rst_by.is_some() {
+        return;
+    }
+    connection.rst_by = Some(side);
+    connection.start_closing();
+    if side == Side::Client || connection.half(Side::Server).is_ahead_of_tap() {
+        return;
+    }
+    let Some((asked, order)) = request_tracker::waiting(connection, context) else { return };
+    connection.is_rst_in_flight = true;
+    let tier = connection.tier;
+    context.tier_mut(tier).resets_in_flight += 1;
+    context.now(tier).resets_in_flight += 1;
+    let rtt = connection.client_rtt_us().map_or(0, |us| 2000 * i64::from(us));
+    let was_idle = order > 1 || connection.server_fin_ts().is_some();
+    if was_idle && !connection.has_raced && packet.ts_ns - asked <= RACE_NS.max(rtt) {
+        context.tier_mut(tier).races += 1;
+        context.now(tier).races += 1;
+    }
+}
+
+/// Ends a connection: completes what is in flight and adds up its counters.
+pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is_end: bool) {
+    let last_ts = connection.last_ts;
+    for side in [Side::Client, Side::Server] {
+        release(connection, context, side, last_ts, true);
+        if connection.half(side).is_ahead_of_tap() {
+            let tier = connection.tier;
+            context.tier_mut(tier).missed_by_tap += 1;
+        }
+    }
+    request_tracker::finish(connection, context, is_end);
+    if !connection.has_tier {
+        connection.has_tier = true;
+        connection.tier = 0;
+        let rest = context.tier_mut(0);
+        rest.connections += 1;
+        rest.syns += u64::from(connection.syn_count);
+    }
+    let observed = observe(connection);
+    let tier = context.tier_mut(connection.tier);
+    tier.stamped_connections += u64::from(observed.tick_us.is_some());
+    tier.speaking[connection.protocol as usize] += 1;
+    for (at, traffic) in [&mut tier.client, &mut tier.server].into_iter().enumerate() {
+        let half = &connection.halves[at];
+        let troubles = half.troubles();
+        traffic.retransmits += u64::from(troubles.retransmits);
+        traffic.spurious += u64::from(troubles.dsacks);
+        traffic.filled += u64::from(troubles.filled);
+        traffic.zero_windows += u64::from(troubles.shut_count);
+        traffic.zero_window_us += u64::from(troubles.shut_us);
+        if half.id.is_usable() {
+            traffic.identified += u64::from(half.id.steps);
+            traffic.missing += u64::from(half.id.missing);
+        }
+    }
+    context.out.closed.push(ClosedConnection { slot: context.slot, observed });
+    context.emit(ShardEvent::Closed);
+}
+
+fn known_us(us: u32) -> Option<u32> {
+    (us != NONE).then_some(us)
+}
+
+fn side_name(side: Side) -> &'static str {
+    match side {
+        Side::Client => "client",
+        Side::Server => "server",
+    }
+}
+
+fn observe(connection: &Connection) -> ObservedConnection {
+    let [client, server] = &connection.halves;
+    let [of_client, of_server] = [client.troubles(), server.troubles()];
+    ObservedConnection {
+        number: 0,
+        client: connection.client(),
+        server: connection.server(),
+        protocol: connection.protocol,
+        first_ts: connection.first_ts,
+        // A packet from another CPU may be older than the first.
+        last_ts: connection.last_ts.max(connection.first_ts),
+        syns: connection.syn_count,
+        synacks: connection.synack_count,
+        syn_wait_us: known_us(connection.syn_wait_us),
+        handshake_us: known_us(connection.handshake_us),
+        rtt_us: [connection.client_rtt_us(), known_us(client.rtt_us)],
+        delay_max_us: (connection.clock.samples >= 3).then_some(connection.clock.max_us),
+        tick_us: connection.clock.tick_us(),
+        requests: connection.requests,
+        bytes: [client.bytes, server.bytes],
+        packets: [client.packets, server.packets],
+        retransmits: [of_client.retransmits, of_server.retransmits],
+        spurious: [of_client.dsacks, of_server.dsacks],
+        filled: [of_client.filled, of_server.filled],
+        missing: [client.missing_ids(), server.missing_ids()],
+        zero_windows: [of_client.shut_count, of_server.shut_count],
+        zero_window_us: [of_client.shut_us, of_server.shut_us],
+        fin_by: connection.fin_by.map(side_name),
+        rst_by: connection.rst_by.map(side_name),
+        is_rst_in_flight: connection.is_rst_in_flight,
+        late_requests: connection.late_requests,
+        interface: connection.interface,
+    }
+}
+
+/// Microseconds from nanoseconds, from 0 to one less than the marker for "not seen".
+fn micros(ns: i64) -> u32 {
+    u32::try_from(ns.max(0) / 1000).unwrap_or(NONE - 1).min(NONE - 1)
+}

@@ -1,0 +1,658 @@
+//! Requests and responses of one connection: by message framing, or by turns.
+//!
+//! Exchanges form a list: `current` is the oldest without a complete response, `newest` the last
+//! that began; a complete one waits in `unacknowledged` until the client has it.
+
+use super::event::{CompletedRequest, RequestDetails, ShardEvent};
+use super::exchange::RequestText;
+use super::observed::RequestEnd;
+use super::shard_context::ShardContext;
+use super::urls;
+use crate::database::{self, MessageSink};
+use crate::flow::{Connection, NONE, Protocol, SequenceNumber, Side};
+use crate::http::{
+    BodyFraming, Framer, HttpSink, RequestHead, ResponseHead, is_request_start, is_response_start,
+};
+use crate::packet::Packet;
+
+/// Without a measured round trip, a request this soon after the server's FIN has crossed it.
+const CROSSING_NS: i64 = 50_000_000;
+
+/// Detects the protocol from the connection's first payload, and which end serves if the capture
+/// began too late.
+pub(super) fn detect_protocol(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    packet: &Packet<'_>,
+    side: Side,
+) {
+    if connection.protocol != Protocol::Unknown {
+        return;
+    }
+    let bytes = packet.payload;
+    let is_whole = connection.syn_count > 0 || connection.synack_count > 0;
+    let speaker = if is_request_start(bytes) {
+        Some(Side::Client)
+    } else if is_response_start(bytes) {
+        Some(Side::Server)
+    } else {
+        None
+    };
+    let found = speaker.map(|speaker| (Protocol::Http, speaker)).or_else(|| {
+        database::recognise(bytes, packet.payload_length, connection.server().port, side)
+    });
+    let may_tell = !bytes.is_empty() || !context.hints.is_mute;
+    let has_known_port =
+        is_http_port(connection, context, side) || database::has_port(connection.server().port);
+    match found {
+        Some((protocol, speaker)) => {
+            connection.protocol = protocol;
+            if speaker != side && !is_whole && connection.requests == 0 {
+                connection.flip();
+                if connection.has_tier {
+                    connection.has_tier = false;
+                    context.tier_mut(connection.tier).mistaken += 1;
+                }
+            }
+        }
+        None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
+        // Mid-stream, this may be part of a body; without payload it stays unknown.
+        None if !is_whole && may_tell && has_known_port => {}
+        None => connection.protocol = Protocol::Opaque,
+    }
+}
+
+fn is_http_port(connection: &Connection, context: &ShardContext, side: Side) -> bool {
+    let [of_sender, of_receiver] = context.hints.is_readable;
+    (if side == Side::Server { of_sender } else { of_receiver })
+        || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
+}
+
+/// Processes the next in-order bytes of a direction: `length` on the wire, of which `bytes` were
+/// captured.
+pub(super) fn bytes(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    side: Side,
+    ts: i64,
+    bytes: &[u8],
+    length: u32,
+) {
+    let protocol = connection.protocol;
+    let half = connection.half(side);
+    half.last_data_ts = ts;
+    if protocol != Protocol::Http && !protocol.is_database() {
+        return by_turn(connection, context, side, ts, bytes, length);
+    }
+    let end_seq = half.next;
+    // Reading may change the other direction's framer, never this one's.
+    let (mut framer, mut partial) = (half.framer, half.partial.take());
+    let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
+    if protocol == Protocol::Http {
+        framer.feed(&mut partial, side == Side::Client, bytes, length, &mut tracker);
+    } else {
+        database::feed(protocol, side, &mut framer, &mut partial, bytes, length, &mut tracker);
+    }
+    let half = connection.half(side);
+    (half.framer, half.partial) = (framer, partial);
+}
+
+/// Skips `length` bytes that the capture misses (they were on the wire).
+pub(super) fn gap(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    side: Side,
+    length: u32,
+) {
+    let tier = connection.tier;
+    context.tier_mut(tier).missed_by_tap += 1;
+    context.now(tier).missed_by_tap += 1;
+    if connection.protocol != Protocol::Http && !connection.protocol.is_database() {
+        return;
+    }
+    let half = connection.half(side);
+    let (mut framer, mut partial) = (half.framer, half.partial.take());
+    let (ts, end_seq) = (half.last_data_ts, half.next);
+    let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
+    framer.gap(&mut partial, length, &mut tracker);
+    let half = connection.half(side);
+    (half.framer, half.partial) = (framer, partial);
+}
+
+/// Without framing, a request is what the client sends until the server answers.
+fn by_turn(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    side: Side,
+    ts: i64,
+    bytes: &[u8],
+    length: u32,
+) {
+    const APPLICATION_DATA: u8 = 0x17;
+    if connection.protocol == Protocol::Unknown {
+        return;
+    }
+    let is_handshake = connection.protocol == Protocol::Tls
+        && bytes.first().is_some_and(|kind| *kind != APPLICATION_DATA);
+    let end_seq = connection.half(side).next;
+    let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
+    let is_answered = tracker.current().is_some_and(|exchange| exchange.answered[0] != 0);
+    let is_open = tracker.connection.current != NONE;
+    match side {
+        Side::Client if is_open && !is_answered => {}
+        Side::Client if is_handshake => return,
+        Side::Client => {
+            if is_answered {
+                tracker.end_seq = tracker.connection.half(Side::Server).next;
+                tracker.end_response();
+            }
+            tracker.begin();
+        }
+        Side::Server if !is_open => return,
+        Side::Server => tracker.begin(),
+    }
+    HttpSink::count(&mut tracker, u64::from(length));
+    if side == Side::Client {
+        tracker.end();
+    }
+}
+
+pub(super) fn note_retransmit(connection: &Connection, context: &mut ShardContext, side: Side) {
+    let slot = match side {
+        Side::Client => connection.newest,
+        Side::Server if connection.current != NONE => connection.current,
+        Side::Server => connection.unacknowledged,
+    };
+    if slot != NONE {
+        let exchange = context.pool.get(slot);
+        let count = match side {
+            Side::Client => &mut exchange.request_retransmits,
+            Side::Server => &mut exchange.response_retransmits,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// Counts a spurious retransmit of a response.
+pub(super) fn note_spurious(connection: &Connection, context: &mut ShardContext) {
+    for slot in [connection.unacknowledged, connection.current] {
+        if slot != NONE {
+            let exchange = context.pool.get(slot);
+            exchange.spurious = exchange.spurious.saturating_add(1);
+            return;
+        }
+    }
+}
+
+/// Adds a pause of the server within a response that ended with the client's window update.
+pub(super) fn note_pause(connection: &Connection, context: &mut ShardContext, ns: i64) {
+    if connection.current != NONE {
+        let exchange = context.pool.get(connection.current);
+        if exchange.answered[0] != 0 {
+            exchange.client_wait_ns += ns;
+        }
+    }
+}
+
+/// Time of the last request byte and position of a request that waits for its response.
+pub(super) fn waiting(connection: &Connection, context: &mut ShardContext) -> Option<(i64, u32)> {
+    if connection.current == NONE {
+        return None;
+    }
+    let exchange = context.pool.get(connection.current);
+    (exchange.answered[0] == 0).then_some((exchange.asked[1], exchange.order))
+}
+
+/// Processes the client's acknowledgement up to `ack`.
+pub(super) fn acknowledged(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    ts: i64,
+    ack: u32,
+) {
+    let slot = connection.unacknowledged;
+    if slot != NONE && !ack.is_before(context.pool.get(slot).end_seq) {
+        connection.unacknowledged = NONE;
+        complete(connection, context, slot, RequestEnd::Ok, Some(ts));
+    }
+}
+
+/// Gives up responses that the tap missed: the client has everything the server sent and sends
+/// another request. The server's next byte begins a new response.
+pub(super) fn give_up_unseen(connection: &mut Connection, context: &mut ShardContext, ts: i64) {
+    while connection.current != NONE {
+        give_up_oldest(connection, context, Some(ts));
+    }
+    connection.newest = NONE;
+    let half = connection.half(Side::Server);
+    half.catch_up();
+    half.partial = None;
+    if half.framer != Framer::Opaque {
+        half.framer = Framer::Idle;
+    }
+    let tier = connection.tier;
+    context.tier_mut(tier).missed_by_tap += 1;
+    context.now(tier).missed_by_tap += 1;
+}
+
+/// Ends a response that only the server's FIN delimits.
+pub(super) fn server_closed(connection: &mut Connection, context: &mut ShardContext, ts: i64) {
+    let is_soft = connection.half(Side::Server).framer.turn()
+        || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque | Protocol::Mysql);
+    let end_seq = connection.half(Side::Server).next;
+    let mut tracker =
+        RequestTracker { connection, context, side: Side::Server, ts, end_seq, is_interim: false };
+    if is_soft && tracker.current().is_some_and(|exchange| exchange.answered[0] != 0) {
+        tracker.end_response();
+    }
+}
+
+/// Ends the connection: no more packets.
+pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is_end: bool) {
+    let ts = connection.last_ts;
+    server_closed(connection, context, ts);
+    if connection.unacknowledged != NONE {
+        let slot = std::mem::replace(&mut connection.unacknowledged, NONE);
+        complete(connection, context, slot, RequestEnd::Ok, None);
+    }
+    while connection.current != NONE {
+        let slot = connection.current;
+        let exchange = context.pool.get(slot);
+        connection.current = exchange.next;
+        let end = match (exchange.answered[0] != 0, connection.rst_by, connection.fin_by) {
+            (true, _, _) => RequestEnd::Cut,
+            (false, Some(_), _) => RequestEnd::Reset,
+            (false, None, Some(_)) => RequestEnd::Closed,
+            (false, None, None) if is_end => RequestEnd::Unanswered,
+            (false, None, None) => RequestEnd::Closed,
+        };
+        complete(connection, context, slot, end, None);
+    }
+    connection.newest = NONE;
+}
+
+/// Messages of one direction at one moment; receives the framers' events.
+struct RequestTracker<'a> {
+    connection: &'a mut Connection,
+    context: &'a mut ShardContext,
+    side: Side,
+    ts: i64,
+    /// Sequence number after the bytes being read.
+    end_seq: u32,
+    is_interim: bool,
+}
+
+impl RequestTracker<'_> {
+    fn current(&mut self) -> Option<&mut super::exchange::Exchange> {
+        let slot = self.connection.current;
+        (slot != NONE).then(|| self.context.pool.get(slot))
+    }
+
+    fn newest(&mut self) -> Option<&mut super::exchange::Exchange> {
+        let slot = self.connection.newest;
+        (slot != NONE).then(|| self.context.pool.get(slot))
+    }
+
+    fn begin_request(&mut self) {
+        // A response without a delimiter ends here.
+        let has_no_end = self.connection.protocol == Protocol::Mysql;
+        if (self.connection.half(Side::Server).framer.turn() || has_no_end)
+            && self.current().is_some_and(|exchange| exchange.answered[0] != 0)
+        {
+            self.end_seq = self.connection.half(Side::Server).next;
+            self.end_response();
+        }
+        let Self { connection, context, ts, .. } = self;
+        connection.requests += 1;
+        let slot = context.pool.take();
+        let exchange = context.pool.get(slot);
+        exchange.asked = [*ts; 2];
+        exchange.order = connection.requests;
+        exchange.tier = connection.tier;
+        if connection.current == NONE {
+            connection.current = slot;
+        } else {
+            context.pool.get(connection.newest).next = slot;
+        }
+        connection.newest = slot;
+        context.emit(ShardEvent::Begin { slot, tier: connection.tier, ts: *ts });
+        if let Some(fin_ts) = connection.server_fin_ts() {
+            connection.late_requests = connection.late_requests.saturating_add(1);
+            let number = context.slice_of(*ts);
+            let part = &mut context.parts[usize::from(connection.tier)];
+            part.transport.after_fin += 1;
+            let rtt = connection.client_rtt_us().map(|us| i64::from(us) * 1000);
+            if *ts - fin_ts < rtt.map_or(CROSSING_NS, |rtt| rtt + rtt / 4 + 1_000_000) {
+                part.transport.races += 1;
+                part.recent.at(number).races += 1;
+                connection.has_raced = true;
+            }
+        }
+    }
+
+    /// Adds a request hidden by the snap length (pipelined in a client segment) when its response
+    /// comes.
+    fn begin_hidden_request(&mut self) {
+        let ts = self.ts;
+        self.ts = self.connection.half(Side::Client).last_data_ts;
+        self.begin_request();
+        self.ts = ts;
+        if let Some(exchange) = self.newest() {
+            exchange.answered = [ts; 2];
+            exchange.is_sent = true;
+            exchange.is_cut = true;
+        }
+    }
+
+    fn end_response(&mut self) {
+        let slot = self.connection.current;
+        if slot == NONE {
+            return;
+        }
+        let Self { connection, context, end_seq, .. } = self;
+        let exchange = context.pool.get(slot);
+        exchange.end_seq = *end_seq;
+        let (next, answered) = (exchange.next, exchange.answered);
+        let think_ns = answered[0] - exchange.asked[1];
+        if connection.newest == slot {
+            connection.newest = NONE;
+        }
+        connection.current = next;
+        context.emit(ShardEvent::Answered { slot, answered, think_ns });
+        let before = std::mem::replace(&mut connection.unacknowledged, slot);
+        if before != NONE {
+            complete(connection, context, before, RequestEnd::Ok, None);
+        }
+    }
+
+    fn ask(&mut self, target: &[u8], keys: [u64; 2]) {
+        let Self { connection, context, .. } = self;
+        let path = urls::path(target);
+        let text = &mut context.out.text;
+        let from = text.len();
+        text.extend_from_slice(path);
+        let path_at = (offset_of(from), offset_of(text.len()));
+        context.out.details.push(RequestDetails {
+            slot: connection.newest,
+            path: path_at,
+            hash: urls::hash(path),
+            keys,
+            client: connection.client().address,
+            server: connection.server().address,
+        });
+        context.emit(ShardEvent::Details);
+    }
+}
+
+impl HttpSink for RequestTracker<'_> {
+    fn begin(&mut self) {
+        if self.side == Side::Client {
+            return self.begin_request();
+        }
+        if self.connection.half(Side::Client).framer.turn()
+            && let Some(exchange) = self.current()
+        {
+            exchange.is_sent = true;
+        }
+        let ts = self.ts;
+        if let Some(exchange) = self.current().filter(|exchange| exchange.answered[0] == 0) {
+            exchange.answered = [ts; 2];
+        }
+    }
+
+    fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> BodyFraming {
+        let wants_text = self.context.wants_rows;
+        self.connection.has_cut_requests |= is_cut;
+        if let Some(exchange) = self.newest() {
+            exchange.is_cut |= is_cut;
+            exchange.is_head = head.method == b"HEAD";
+            exchange.is_connect = head.method == b"CONNECT";
+            if wants_text {
+                exchange.text = Some(Box::new(RequestText {
+                    method: lossy(head.method),
+                    host: lossy(head.host),
+                    target: lossy(head.target),
+                    request_id: lossy(head.request_id),
+                }));
+            }
+            let id = match head.request_id {
+                [] => 0,
+                id => urls::hash(id).rotate_left(1) | 1,
+            };
+            let known =
+                if is_cut && head.host.is_empty() { cut_target(head.target) } else { head.target };
+            self.ask(known, [id, urls::hash(head.target) ^ urls::hash(head.method)]);
+        }
+        match head.content_length {
+            _ if head.is_chunked => BodyFraming::Chunked,
+            Some(length) => BodyFraming::Length(length),
+            None if !is_cut => BodyFraming::None,
+            None if matches!(head.method, b"GET" | b"HEAD" | b"DELETE" | b"OPTIONS") => {
+                BodyFraming::None
+            }
+            None => BodyFraming::UntilEnd,
+        }
+    }
+
+    fn response(&mut self, head: &ResponseHead, is_cut: bool) -> BodyFraming {
+        if self.connection.current == NONE {
+            match head.class {
+                1 => {}
+                class if self.connection.has_cut_requests && (class > 1 || is_cut) => {
+                    self.begin_hidden_request();
+                }
+                _ => self.context.tier_mut(self.connection.tier).unasked += 1,
+            }
+        }
+        let (is_head, is_connect) = self
+            .current()
+            .map_or((false, false), |exchange| (exchange.is_head, exchange.is_connect));
+        if let Some(exchange) = self.current() {
+            exchange.status = head.status;
+            exchange.is_cut |= is_cut;
+        }
+        match head.status {
+            101 => {
+                self.connection.half(Side::Client).framer = Framer::Opaque;
+                self.end_response();
+                BodyFraming::Opaque
+            }
+            _ if head.class == 1 => {
+                self.is_interim = true;
+                BodyFraming::None
+            }
+            200..=299 if is_connect => {
+                self.connection.half(Side::Client).framer = Framer::Opaque;
+                self.end_response();
+                BodyFraming::Opaque
+            }
+            204 | 304 => BodyFraming::None,
+            _ if is_head => BodyFraming::None,
+            _ if head.is_chunked => BodyFraming::Chunked,
+            _ => head.content_length.map_or(BodyFraming::UntilEnd, BodyFraming::Length),
+        }
+    }
+
+    fn count(&mut self, bytes: u64) {
+        let ts = self.ts;
+        match self.side {
+            Side::Client => {
+                if let Some(exchange) = self.newest() {
+                    exchange.request_bytes += bytes;
+                    exchange.asked[1] = exchange.asked[1].max(ts);
+                }
+            }
+            Side::Server => {
+                if let Some(exchange) = self.current() {
+                    exchange.response_bytes += bytes;
+                    exchange.answered[1] = exchange.answered[1].max(ts);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match self.side {
+            Side::Client => {
+                if let Some(exchange) = self.newest() {
+                    exchange.is_sent = true;
+                }
+            }
+            Side::Server if std::mem::take(&mut self.is_interim) => {
+                if let Some(exchange) = self.current() {
+                    exchange.answered = [0; 2];
+                    exchange.interim += 1;
+                }
+            }
+            Side::Server => self.end_response(),
+        }
+    }
+
+    fn lost(&mut self) {
+        if self.side == Side::Client {
+            return;
+        }
+        // The due response is among the missing bytes. With pipelining, the newest may still come.
+        let is_pipelined = self.connection.current != self.connection.newest;
+        while self.connection.current != NONE {
+            let is_newest = self.connection.current == self.connection.newest;
+            let is_waiting = self.current().is_some_and(|exchange| exchange.answered[0] == 0);
+            if is_pipelined && is_newest && is_waiting {
+                return;
+            }
+            give_up_oldest(self.connection, self.context, None);
+        }
+        self.connection.newest = NONE;
+    }
+}
+
+impl MessageSink for RequestTracker<'_> {
+    fn is_fresh(&mut self) -> bool {
+        self.connection.requests == 0
+    }
+
+    fn request(&mut self) {
+        self.begin_request();
+    }
+
+    fn part(&mut self, bit: u8) -> u8 {
+        if self.newest().is_none_or(|exchange| exchange.is_sent) {
+            self.begin_request();
+        }
+        self.newest().map_or(0, |exchange| {
+            exchange.parts |= bit;
+            exchange.parts
+        })
+    }
+
+    fn command(&mut self, name: &[u8]) {
+        let wants_text = self.context.wants_rows;
+        // A server that answers half a command has already ended its request.
+        let Some(exchange) = self.newest() else { return };
+        if wants_text {
+            let method = String::from_utf8_lossy(name).into_owned();
+            exchange.text = Some(Box::new(RequestText { method, ..RequestText::default() }));
+        }
+        self.ask(name, [0; 2]);
+    }
+
+    fn request_end(&mut self) {
+        if let Some(exchange) = self.newest() {
+            exchange.is_sent = true;
+        }
+    }
+
+    /// Bytes outside of requests, such as closing a statement, do not count to the one before.
+    fn count(&mut self, bytes: u64) {
+        let belongs = match self.side {
+            Side::Client => self.newest().is_some_and(|exchange| !exchange.is_sent),
+            Side::Server => self.current().is_some_and(|exchange| exchange.answered[0] != 0),
+        };
+        if belongs {
+            HttpSink::count(self, bytes);
+        }
+    }
+
+    fn response(&mut self) {
+        let ts = self.ts;
+        if let Some(exchange) = self.current().filter(|exchange| exchange.answered[0] == 0) {
+            exchange.answered = [ts; 2];
+        }
+    }
+
+    fn error(&mut self, code: &[u8]) {
+        const UNNAMED: &[u8] = b"error";
+        let code = if code.is_empty() { UNNAMED } else { code };
+        if let Some(exchange) = self.current().filter(|exchange| exchange.error[0] == 0) {
+            exchange.error.iter_mut().zip(code).for_each(|(to, from)| *to = *from);
+        }
+    }
+
+    fn response_end(&mut self) {
+        if self.current().is_some_and(|exchange| exchange.answered[0] != 0) {
+            self.end_response();
+        }
+    }
+
+    fn hidden(&mut self, by: Protocol) {
+        self.connection.protocol = by;
+    }
+
+    fn lost(&mut self) {
+        HttpSink::lost(self);
+    }
+}
+
+fn offset_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Ends the oldest request: the client has its response, the capture lacks all or part of it.
+fn give_up_oldest(
+    connection: &mut Connection,
+    context: &mut ShardContext,
+    acknowledged: Option<i64>,
+) {
+    let slot = connection.current;
+    let exchange = context.pool.get(slot);
+    let (is_answered, answered) = (exchange.answered[0] != 0, exchange.answered);
+    let think_ns = answered[0] - exchange.asked[1];
+    connection.current = exchange.next;
+    if is_answered {
+        context.emit(ShardEvent::Answered { slot, answered, think_ns });
+    }
+    let end = if is_answered { RequestEnd::Ok } else { RequestEnd::Unseen };
+    complete(connection, context, slot, end, acknowledged);
+}
+
+/// The target without its last segment: cut by the snap length, that may be half an id.
+fn cut_target(target: &[u8]) -> &[u8] {
+    let end = target.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let has_query = target.contains(&b'?');
+    if has_query { target } else { &target[..end] }
+}
+
+/// Completes an exchange: the sequencer counts it and emits its row.
+fn complete(
+    connection: &Connection,
+    context: &mut ShardContext,
+    slot: u32,
+    end: RequestEnd,
+    acknowledged: Option<i64>,
+) {
+    let exchange = context.pool.give_back(slot);
+    context.out.completed.push(CompletedRequest {
+        slot,
+        connection: context.slot,
+        exchange,
+        ends: context.wants_rows.then(|| Box::new([connection.client(), connection.server()])),
+        protocol: connection.protocol,
+        end,
+        acknowledged,
+    });
+    context.emit(ShardEvent::Completed);
+}
