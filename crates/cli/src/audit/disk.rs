@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_collect::logs::{Identified, Multiline};
+use weir_collect::logs::{IdentifiedFile, Multiline};
 use weir_process::failure::Failure;
 use weir_tables::StreamId;
 
@@ -30,7 +30,7 @@ pub(super) fn expand(globs: &[String]) -> Result<Vec<PathBuf>, Failure> {
 
 /// A file that the hub knows.
 pub(super) struct LogFile {
-    file: Identified,
+    file: IdentifiedFile,
     pub(super) stream: StreamId,
     pub(super) position: u64,
 }
@@ -76,7 +76,7 @@ impl LogFile {
         mut ask: impl FnMut(&[StreamId]) -> Result<Vec<(StreamId, u64)>, Failure>,
     ) -> Result<Result<Self, String>, Failure> {
         let mut failure = None;
-        let asked = Identified::open(path, host, &mut |streams| {
+        let asked = IdentifiedFile::open(path, host, &mut |streams| {
             ask(streams).map_err(|error| failure = Some(error)).ok()
         });
         if let Some(failure) = failure {

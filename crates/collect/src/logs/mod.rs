@@ -20,6 +20,7 @@ pub use journal::{Journal, JournalOptions};
 pub use multiline::{Multiline, PRESETS, Splitter};
 pub use objects::{Object, ObjectLog};
 pub use tail::{
-    Chunk, Gap, GapReason, Identified, Known, NewStream, ReadFrom, RestOptions, StatusChanges,
-    StatusKey, StreamState, StreamStatus, TailEvent, TailOptions, Tailer, is_log_or_part,
+    Chunk, Gap, GapReason, IdentifiedFile, KnownPositions, NewStream, ReadFrom, RestOptions,
+    StatusChanges, StatusKey, StreamState, StreamStatus, TailEvent, TailOptions, Tailer,
+    is_log_or_part,
 };

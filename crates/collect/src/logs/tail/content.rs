@@ -1,9 +1,9 @@
-//! The bytes of a file, by offset: as they lie there, or unpacked (`.gz`, `.zst`).
+//! Content of a file by offset, plain or decompressed (`.gz`, `.zst`).
 //!
-//! Sources: RFC 1952 (gzip, several members in a row), RFC 8878 (zstd). A packed file can only be
-//! unpacked from its start, so a read behind the last one goes on, and a read before it begins
-//! anew. The surprising thing: how long the content is, is known only at its end; gzip notes the
-//! length's lower 32 bits behind its last member.
+//! Sources: RFC 1952 (gzip, several members in a row), RFC 8878 (zstd). A compressed file can only
+//! be decompressed from its start, so a read behind the last one continues, and a read before it
+//! starts over. The surprising thing: the length of the content is known only at its end; gzip
+//! stores the lower 32 bits of the length behind its last member.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -12,160 +12,162 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::identity::read_full;
-use super::rest::Kept;
+use super::remnant_content::RemnantContent;
 
-/// Bytes that are unpacked at a time.
 const BLOCK_BYTES: usize = 64 << 10;
-/// zstd's window at most, as a power of two: what `zstd` itself unpacks without being told (128
-/// MiB).
+/// Maximum zstd window, as a power of two: what `zstd` itself decompresses by default (128 MiB).
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// How a file is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
-    /// gzip.
+pub(super) enum Compression {
     Gzip,
     /// Zstandard.
     Zstd,
 }
 
-impl Packing {
-    /// By the file's name.
+impl Compression {
+    /// Detects the format by file name.
     pub(super) fn of_name(name: &[u8]) -> Option<Self> {
-        split_packing(name).1
+        split_compression(name).1
     }
 }
 
-/// A name without the extension of a packed file, and what that extension means.
-pub(super) fn split_packing(name: &[u8]) -> (&[u8], Option<Packing>) {
-    let known = [(&b".gz"[..], Packing::Gzip), (b".zst", Packing::Zstd), (b".zstd", Packing::Zstd)];
-    let found =
-        known.into_iter().find_map(|(end, packing)| Some((name.strip_suffix(end)?, packing)));
-    found.map_or((name, None), |(stem, packing)| (stem, Some(packing)))
+pub(super) fn split_compression(name: &[u8]) -> (&[u8], Option<Compression>) {
+    let known = [
+        (&b".gz"[..], Compression::Gzip),
+        (b".zst", Compression::Zstd),
+        (b".zstd", Compression::Zstd),
+    ];
+    let found = known
+        .into_iter()
+        .find_map(|(end, compression)| Some((name.strip_suffix(end)?, compression)));
+    found.map_or((name, None), |(stem, compression)| (stem, Some(compression)))
 }
 
-/// What can be read of a file.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Bytes as they lie there.
     Plain(File),
-    /// Bytes to be unpacked.
-    Packed(Packed),
-    /// The rest of what is deleted.
-    Kept(Kept),
+    Compressed(CompressedContent),
+    Remnant(RemnantContent),
 }
 
 impl Content {
-    /// Opens a file; what its name says decides whether it is unpacked, if its first bytes agree.
+    /// Opens a file; it is decompressed if both its name and its first bytes say so.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let name = path.file_name().map_or(&b""[..], OsStr::as_encoded_bytes);
-        let Some(packing) = Packing::of_name(name) else { return Ok(Self::Plain(file)) };
+        let Some(compression) = Compression::of_name(name) else { return Ok(Self::Plain(file)) };
         let mut magic = [0; 4];
         let length = read_full(&file, &mut magic, 0)?;
-        let is_packed = match packing {
-            Packing::Gzip => magic.starts_with(&[0x1f, 0x8b]),
+        let is_compressed = match compression {
+            Compression::Gzip => magic.starts_with(&[0x1f, 0x8b]),
             // A skippable frame may come first.
-            Packing::Zstd => magic == [0x28, 0xb5, 0x2f, 0xfd] || magic[1..] == [0x2a, 0x4d, 0x18],
+            Compression::Zstd => {
+                magic == [0x28, 0xb5, 0x2f, 0xfd] || magic[1..] == [0x2a, 0x4d, 0x18]
+            }
         };
-        if length > 0 && !is_packed {
+        if length > 0 && !is_compressed {
             return Ok(Self::Plain(file));
         }
-        Ok(Self::Packed(Packed { file, packing, reader: None, at: 0, end: None }))
+        Ok(Self::Compressed(CompressedContent {
+            file,
+            compression,
+            reader: None,
+            at: 0,
+            end: None,
+        }))
     }
 
-    /// The file.
     pub(super) fn file(&self) -> &File {
         match self {
             Self::Plain(file) => file,
-            Self::Packed(packed) => &packed.file,
-            Self::Kept(kept) => &kept.file,
+            Self::Compressed(compressed) => &compressed.file,
+            Self::Remnant(remnant) => &remnant.file,
         }
     }
 
-    /// The file's metadata; of a packed one, the size is not that of the content.
+    /// Metadata of the file; for a compressed one, the size is not that of the content.
     pub(super) fn metadata(&self) -> io::Result<Metadata> {
         self.file().metadata()
     }
 
-    /// Whether it has to be unpacked; then it does not change any more.
-    pub(super) fn is_packed(&self) -> bool {
-        matches!(self, Self::Packed(_) | Self::Kept(_))
+    /// Whether the content does not change any more, because it is compressed or a remnant.
+    pub(super) fn is_immutable(&self) -> bool {
+        matches!(self, Self::Compressed(_) | Self::Remnant(_))
     }
 
-    /// Where what begins at `offset` and is lost ends; `None` when nothing is.
+    /// End of the lost range that begins at `offset`; `None` when nothing is lost there.
     pub(super) fn missing_until(&self, offset: u64) -> Option<u64> {
         match self {
-            Self::Kept(kept) => kept.missing_until(offset),
-            Self::Plain(_) | Self::Packed(_) => None,
+            Self::Remnant(remnant) => remnant.missing_until(offset),
+            Self::Plain(_) | Self::Compressed(_) => None,
         }
     }
 
-    /// Reads until `bytes` is full or the content ends; gives the count.
+    /// Reads until `bytes` is full or the content ends; returns the count.
     pub(super) fn read_at(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             Self::Plain(file) => read_full(file, bytes, offset),
-            Self::Packed(packed) => packed.read_at(bytes, offset),
-            Self::Kept(kept) => kept.read_at(bytes, offset),
+            Self::Compressed(compressed) => compressed.read_at(bytes, offset),
+            Self::Remnant(remnant) => remnant.read_at(bytes, offset),
         }
     }
 
-    /// The content's length, if it is known without unpacking all of it.
+    /// Length of the content, if known without decompressing all of it.
     pub(super) fn known_size(&self) -> io::Result<Option<u64>> {
         match self {
             Self::Plain(file) => Ok(Some(file.metadata()?.len())),
-            Self::Packed(packed) => Ok(packed.end),
-            Self::Kept(kept) => Ok(Some(kept.size())),
+            Self::Compressed(compressed) => Ok(compressed.end),
+            Self::Remnant(remnant) => Ok(Some(remnant.size())),
         }
     }
 
-    /// Whether the content ends at `position`, as far as that can be told without unpacking it.
+    /// Whether the content ends at `position`, if that is known without decompressing it.
     pub(super) fn ends_at(&self, position: u64) -> bool {
         match self {
             Self::Plain(file) => file.metadata().is_ok_and(|metadata| metadata.len() == position),
-            Self::Packed(packed) => packed.ends_at(position).unwrap_or(false),
-            Self::Kept(kept) => kept.size() == position,
+            Self::Compressed(compressed) => compressed.ends_at(position).unwrap_or(false),
+            Self::Remnant(remnant) => remnant.size() == position,
         }
     }
 
-    /// Forgets what was unpacked.
-    pub(super) fn rest(&mut self) {
-        if let Self::Packed(packed) = self {
-            (packed.reader, packed.at) = (None, 0);
+    /// Drops the decompressor.
+    pub(super) fn reset(&mut self) {
+        if let Self::Compressed(compressed) = self {
+            (compressed.reader, compressed.at) = (None, 0);
         }
     }
 }
 
-/// A packed file and how far it is unpacked.
-pub(super) struct Packed {
+/// A compressed file and the decompression progress.
+pub(super) struct CompressedContent {
     file: File,
-    packing: Packing,
+    compression: Compression,
     reader: Option<Box<dyn Read + Send>>,
-    /// Offset of the byte that `reader` gives next.
+    /// Offset of the next byte of `reader`.
     at: u64,
     end: Option<u64>,
 }
 
-impl fmt::Debug for Packed {
+impl fmt::Debug for CompressedContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packed({:?}, {:?} at {})", self.file, self.packing, self.at)
+        write!(f, "CompressedContent({:?}, {:?} at {})", self.file, self.compression, self.at)
     }
 }
 
-impl Packed {
+impl CompressedContent {
     fn read_at(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         if self.end.is_some_and(|end| offset >= end) {
             return Ok(0);
         }
-        let result = self.read_on(bytes, offset);
+        let result = self.read_from(bytes, offset);
         if result.is_err() {
             (self.reader, self.at) = (None, 0);
         }
         result
     }
 
-    fn read_on(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_from(&mut self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         if offset < self.at {
             self.reader = None;
         }
@@ -173,7 +175,7 @@ impl Packed {
             Some(reader) => reader,
             none => {
                 self.at = 0;
-                none.insert(unpack(self.file.try_clone()?, self.packing)?)
+                none.insert(decompress(self.file.try_clone()?, self.compression)?)
             }
         };
         let mut block = vec![0; BLOCK_BYTES];
@@ -205,7 +207,7 @@ impl Packed {
         }
         let mut size = [0; 4];
         let length = self.file.metadata()?.len();
-        if self.packing != Packing::Gzip || length < 18 {
+        if self.compression != Compression::Gzip || length < 18 {
             return Ok(false);
         }
         read_full(&self.file, &mut size, length - 4)?;
@@ -213,11 +215,11 @@ impl Packed {
     }
 }
 
-fn unpack(file: File, packing: Packing) -> io::Result<Box<dyn Read + Send>> {
+fn decompress(file: File, compression: Compression) -> io::Result<Box<dyn Read + Send>> {
     let from_start = FromStart { file, at: 0 };
-    Ok(match packing {
-        Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(from_start)),
-        Packing::Zstd => {
+    Ok(match compression {
+        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(from_start)),
+        Compression::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::new(from_start)?;
             decoder.window_log_max(WINDOW_LOG_MAX)?;
             Box::new(decoder)
@@ -234,7 +236,7 @@ fn read_some(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Reads a file from its start whatever the offset of its descriptor is.
+/// Reads a file from its start regardless of the offset of its descriptor.
 struct FromStart {
     file: File,
     at: u64,
@@ -248,10 +250,10 @@ impl Read for FromStart {
     }
 }
 
-/// Bytes at the start, and at the end of what both have, that are compared.
+/// Bytes compared at the start, and at the end of the common length.
 const COMPARED_BYTES: u64 = 4096;
 
-/// Whether one of two contents looks like the beginning of the other, or both are the same.
+/// Whether one content looks like the beginning of the other, or both are the same.
 pub(super) fn is_same_content(a: &mut Content, b: &mut Content) -> io::Result<bool> {
     let sizes = [a.known_size()?, b.known_size()?];
     let common = sizes.into_iter().flatten().min().unwrap_or(COMPARED_BYTES);
@@ -272,20 +274,50 @@ pub(super) fn is_same_content(a: &mut Content, b: &mut Content) -> io::Result<bo
     Ok(true)
 }
 
+/// Reads until `bytes` is full or the file ends; returns the count.
+pub(super) fn read_full(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Offset of the first line that begins at or after `start`; 0 without a start.
+pub(super) fn recent_start(content: &mut Content, start: Option<u64>) -> io::Result<u64> {
+    let Some(start) = start.filter(|start| *start > 0) else { return Ok(0) };
+    let mut block = vec![0; 1 << 20];
+    let length = content.read_at(&mut block, start - 1)?;
+    Ok(memchr::memchr(b'\n', &block[..length]).map_or(start, |newline| start + newline as u64))
+}
+
+/// Whether `position` can be where a reader of these lines stopped: within the file, behind a line
+/// or a hole.
+pub(super) fn is_line_start(content: &mut Content, position: u64) -> io::Result<bool> {
+    let mut byte = [0];
+    Ok(position == 0
+        || (content.read_at(&mut byte, position - 1)? == 1 && matches!(byte, [b'\n' | 0])))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
 
-    fn packed(name: &str, text: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+    fn compressed_file(name: &str, text: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         let file = File::create(&path).unwrap();
-        if Packing::of_name(name.as_bytes()) == Some(Packing::Zstd) {
+        if Compression::of_name(name.as_bytes()) == Some(Compression::Zstd) {
             zstd::stream::copy_encode(text, file, 3).unwrap();
         } else {
-            // Two members, as `cat a.gz b.gz` makes them.
+            // Two members, as produced by `cat a.gz b.gz`.
             let (first, second) = text.split_at(text.len() / 2);
             let mut file = file;
             for part in [first, second] {
@@ -301,9 +333,9 @@ mod tests {
     fn packed_content_is_read_forwards_and_backwards() {
         let text: Vec<u8> = (0..100_000_u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
         for name in ["a.gz", "a.zst"] {
-            let (_dir, path) = packed(name, &text);
+            let (_dir, path) = compressed_file(name, &text);
             let mut content = Content::open(&path).unwrap();
-            assert!(content.is_packed());
+            assert!(content.is_immutable());
             for offset in [0, 1000, 500_000, 7, 588_000] {
                 let mut bytes = vec![0; 777];
                 let length = content.read_at(&mut bytes, offset).unwrap();
@@ -319,7 +351,7 @@ mod tests {
     fn packed_file_that_is_cut_off_is_an_error_and_no_end() {
         let text = vec![b'x'; 1 << 20];
         for name in ["a.gz", "a.zst"] {
-            let (_dir, path) = packed(name, &text);
+            let (_dir, path) = compressed_file(name, &text);
             let file = File::options().write(true).open(&path).unwrap();
             file.set_len(file.metadata().unwrap().len() - 5).unwrap();
             let mut content = Content::open(&path).unwrap();
@@ -333,6 +365,6 @@ mod tests {
     fn file_that_is_only_named_like_a_packed_one_is_plain() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.gz"), "text\n").unwrap();
-        assert!(!Content::open(&dir.path().join("a.gz")).unwrap().is_packed());
+        assert!(!Content::open(&dir.path().join("a.gz")).unwrap().is_immutable());
     }
 }

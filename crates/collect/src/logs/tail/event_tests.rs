@@ -1,24 +1,24 @@
-//! Events of several lines: given whole, once, over rotations and deaths.
+//! Events of several lines: returned complete and once, over rotations and deaths.
 
 use std::fs;
 
-use super::tests::{Bench, tail};
+use super::tests::{TailBench, tail};
 use super::*;
 
-fn java() -> Bench {
+fn java() -> TailBench {
     let mut bench = tail();
     restart(&mut bench);
     bench
 }
 
-fn restart(bench: &mut Bench) {
+fn restart(bench: &mut TailBench) {
     bench.restart();
     let rule = Multiline::preset("java").unwrap();
     bench.tailer.set_multiline(vec![(bench.path("*.log"), rule)]);
 }
 
 /// Events that arrive within some seconds.
-fn events(bench: &mut Bench, seconds: u64) -> Vec<String> {
+fn events(bench: &mut TailBench, seconds: u64) -> Vec<String> {
     let before = bench.hub.events.len();
     bench.run(seconds);
     bench.hub.events.split_off(before)
@@ -35,7 +35,7 @@ fn event_is_given_when_the_next_one_begins_or_after_the_timeout() {
 }
 
 #[test]
-fn reader_that_dies_in_the_middle_of_an_event_begins_it_anew() {
+fn reader_that_dies_in_the_middle_of_an_event_restarts_it() {
     let mut bench = java();
     bench.append("a.log", "INFO start\nERROR x\n\tat a.b(c)\n");
     assert_eq!(events(&mut bench, 1), ["INFO start\n"]);

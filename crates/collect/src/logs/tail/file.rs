@@ -1,10 +1,10 @@
-//! One open file: the next whole lines of it, and whether it is still the content that was begun.
+//! One open file: its next complete lines, and whether its content is still the same.
 //!
-//! The check that the content is the same comes *after* the read: if the head, and the bytes before
-//! the position, are unchanged then, the bytes read belong to it. Checked before, a truncation in
-//! between would hand out bytes of the new content as the old's. The surprising thing: a file that
-//! got shorter need not have been truncated. Network file systems show old attributes for some
-//! seconds; those come with an old time of the last write, too.
+//! The check for replaced content comes *after* the read: if the head, and the bytes before the
+//! position, are unchanged then, the bytes read belong to it. With the check before the read, a
+//! truncation in between would attribute bytes of the new content to the old one. The surprising
+//! thing: a file that got shorter need not have been truncated. Network file systems show outdated
+//! attributes for some seconds; those have an older time of the last write, too.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,211 +15,227 @@ use std::time::Duration;
 use rustix::buffer::spare_capacity;
 use weir_tables::{LogSource, Micros, StreamId};
 
-use super::contact::Registration;
 use super::content::Content;
-use super::identity::{Head, Place};
-use super::keep::Keeping;
+use super::fingerprint::{FileHead, FileIdentity};
+use super::remnant::RemnantCopy;
+use super::resolve_stream::Registration;
 use super::types::{Chunk, StreamState};
 use crate::logs::multiline::Multiline;
 
-/// Bytes before the position that must stay the same: a content that grew beyond it while nobody
-/// looked is told by them.
+/// Bytes before the position that must not change: they detect content that was replaced and has
+/// grown beyond the position.
 pub(super) const LAST_BYTES: usize = 64;
 
-/// Bytes that one call passes over at most while it looks for the end of an overlong line.
+/// Maximum bytes per call that are searched for the end of an overlong line.
 const SKIP_LIMIT: u64 = 16 << 20;
 
-/// A file whose stream is known.
+/// An open file with a known stream.
 #[derive(Debug)]
 pub(super) struct TailFile {
     pub(super) content: Content,
     pub(super) path: Arc<str>,
-    /// The path that it is watched under, which it may have left.
+    /// Path that it is watched under, even after a rotation.
     pub(super) at: Arc<Path>,
     pub(super) source: Arc<LogSource>,
-    pub(super) place: Place,
-    pub(super) head: Head,
+    pub(super) identity: FileIdentity,
+    pub(super) head: FileHead,
     pub(super) stream: StreamId,
     pub(super) position: u64,
     pub(super) acknowledged: u64,
-    /// Of what is packed, one more than was read until its end is known.
+    /// Size of the content; for compressed content, one more than was read until its end is known.
     pub(super) size: u64,
     pub(super) is_rotated: bool,
-    /// How its lines make events, if more than one can.
+    /// Rule for events of several lines, if any.
     pub(super) multiline: Option<Arc<Multiline>>,
     /// Whether the hub knows the stream.
     pub(super) is_known: bool,
-    /// Older parts of the same log that the hub must know before this one is read: an older part
-    /// that it does not know could not be told from one that was never wanted.
+    /// Older parts of the same log that the hub must know before this one is read: otherwise an
+    /// unknown older part could not be distinguished from one that was never wanted.
     pub(super) waits_for: Vec<StreamId>,
-    /// Its entry in the directory of its head, while the hub does not have it.
+    /// Entry in the directory of its head, while the hub does not have it.
     pub(super) registration: Option<Registration>,
-    /// Whether it is read only because the past is wanted too.
+    /// Whether it is read only for the backfill.
     pub(super) is_backfill: bool,
-    pub(super) seen: Seen,
+    pub(super) observed: ObservedState,
 }
 
-/// What looks and reads have shown of a file.
+/// State of a file as observed by checks and reads.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Size at which a read found no whole line; nothing is tried until it changes.
+pub(super) struct ObservedState {
+    /// Size at which a read found no complete line; no read is tried until it changes.
     pub(super) stalled_size: Option<u64>,
-    /// How far an overlong line or a hole is scanned already.
+    /// Offset up to which an overlong line or a hole was searched.
     pub(super) scanned: u64,
     pub(super) grown_at: Micros,
     pub(super) checked_at: Micros,
-    /// When it is looked at next.
+    /// Time of the next check.
     pub(super) due_at: Micros,
     pub(super) changed_ns: i64,
     pub(super) modified_ns: i64,
-    /// Since when it has been shorter than it was, without having been written.
+    /// Time since which the file is shorter than before, without having been written.
     pub(super) shrunk_since: Option<Micros>,
-    /// The last bytes before the position, at most [`LAST_BYTES`]; empty when they are not known.
+    /// Last bytes before the position, at most [`LAST_BYTES`]; empty if unknown.
     pub(super) last_bytes: Vec<u8>,
-    /// After an error of reading: when opening it again was last tried.
+    /// Time of the last attempt to reopen the file after a read error.
     pub(super) reopened_at: Option<Micros>,
     pub(super) is_deleted: bool,
     pub(super) is_queued: bool,
     /// Whether it is left to inotify.
     pub(super) is_watched: bool,
     pub(super) error: Option<String>,
-    /// What was last told of it.
-    pub(super) told: Option<Told>,
-    /// The copy of its rest, when it is deleted and the hub does not take it.
-    pub(super) keeping: Keeping,
+    pub(super) reported: Option<ReportedStatus>,
+    /// Copy of its remnant, if it is deleted and the hub does not accept its lines.
+    pub(super) copy: RemnantCopy,
 }
 
-/// By which a status is known to be another one than the last.
+/// Fields by which a changed status is detected.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ReportedStatus {
     pub(super) path: Arc<str>,
     numbers: [u64; 4],
     modified_ns: i64,
     state: StreamState,
 }
 
-impl Told {
+impl ReportedStatus {
     pub(super) fn of(file: &TailFile, lost_bytes: u64) -> Self {
         Self {
             path: file.path.clone(),
             numbers: [file.position, file.acknowledged, file.size, lost_bytes],
-            modified_ns: file.seen.modified_ns,
+            modified_ns: file.observed.modified_ns,
             state: file.state(),
         }
     }
 }
 
-impl Seen {
-    /// Nothing yet of what is read from `position` on.
+impl ObservedState {
+    /// Initial state for reading from `position`.
     pub(super) fn nothing(position: u64, now: Micros) -> Self {
         Self { scanned: position, grown_at: now, checked_at: now, due_at: now, ..Self::default() }
     }
 }
 
-/// What a read gave.
 #[derive(Debug)]
 pub(super) enum ReadOutcome {
     /// Lines; `is_more` when the file probably has further ones.
     Lines { chunk: Chunk, is_more: bool },
-    /// No whole line there now.
+    /// No complete line at the moment.
     Nothing,
-    /// Stopped in the middle of an overlong line; call again.
+    /// Stopped within an overlong line; call again.
     Again,
-    /// The content is another one than the stream's.
+    /// The content is no longer that of the stream.
     Replaced,
 }
 
-/// What a look at the metadata gave.
+/// How much of a log a read covered.
+struct ReadExtent {
+    /// Whether its last event is complete.
+    is_whole: bool,
+    is_full: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// As before, or grown.
+pub(super) enum MetadataCheck {
+    /// Unchanged, or grown.
     Same,
-    /// Its name or link count changed: look at the path.
+    /// Name or link count changed: check the path.
     Moved,
-    /// Shorter, but not than what was read.
-    Cut { lost_bytes: u64 },
-    /// Another content.
+    /// Shorter, but not shorter than the position.
+    Cut {
+        lost_bytes: u64,
+    },
     Replaced,
 }
 
 impl TailFile {
-    /// Reads the file's metadata. A file that is shorter than before, and neither written since nor
-    /// of another head, is left alone for `stale_for`.
-    pub(super) fn look(&mut self, now: Micros, stale_for: Duration) -> io::Result<Look> {
+    /// Checks the metadata. A file that is shorter than before, was not written, and has the same
+    /// head is left alone for `stale_for`.
+    pub(super) fn check_metadata(
+        &mut self,
+        now: Micros,
+        stale_for: Duration,
+    ) -> io::Result<MetadataCheck> {
         let metadata = self.content.metadata()?;
-        self.seen.is_deleted = metadata.nlink() == 0;
+        self.observed.is_deleted = metadata.nlink() == 0;
         let modified_ns = metadata.mtime().wrapping_mul(1_000_000_000) + metadata.mtime_nsec();
         let changed_ns = metadata.ctime().wrapping_mul(1_000_000_000) + metadata.ctime_nsec();
-        if self.content.is_packed() {
-            // It does not change; how long it is shows at its end.
-            self.seen.modified_ns = modified_ns;
+        if self.content.is_immutable() {
+            // The content does not change; its length is known at its end.
+            self.observed.modified_ns = modified_ns;
             self.size = self.content.known_size()?.unwrap_or(self.position + 1);
-            return Ok(Look::Same);
+            return Ok(MetadataCheck::Same);
         }
         if metadata.size() < self.size {
-            let is_written = modified_ns > self.seen.modified_ns;
+            let is_written = modified_ns > self.observed.modified_ns;
             if metadata.size() >= self.position
-                && !self.seen.last_bytes.is_empty()
+                && !self.observed.last_bytes.is_empty()
                 && !self.is_replaced()?
             {
-                // Cut behind what was read: room that was reserved and not needed, or unread lines.
+                // Cut behind the position: unneeded reserved space, or unread lines.
                 let unread = std::mem::replace(&mut self.size, metadata.size());
-                let lost_bytes = unread.saturating_sub(self.seen.scanned.max(self.size));
-                (self.seen.scanned, self.seen.stalled_size) = (self.position, None);
-                return Ok(if is_written { Look::Cut { lost_bytes } } else { Look::Same });
+                let lost_bytes = unread.saturating_sub(self.observed.scanned.max(self.size));
+                (self.observed.scanned, self.observed.stalled_size) = (self.position, None);
+                return Ok(if is_written {
+                    MetadataCheck::Cut { lost_bytes }
+                } else {
+                    MetadataCheck::Same
+                });
             }
-            let since = *self.seen.shrunk_since.get_or_insert(now);
+            let since = *self.observed.shrunk_since.get_or_insert(now);
             let is_replaced = is_written
                 || now >= since + stale_for
                 || self.head.is_other(&mut self.content).unwrap_or(false);
-            return Ok(if is_replaced { Look::Replaced } else { Look::Same });
+            return Ok(if is_replaced { MetadataCheck::Replaced } else { MetadataCheck::Same });
         }
-        self.seen.checked_at = now;
-        self.seen.shrunk_since = None;
+        self.observed.checked_at = now;
+        self.observed.shrunk_since = None;
         let is_grown = metadata.size() > self.size;
         if is_grown {
             self.size = metadata.size();
-            self.seen.grown_at = now;
+            self.observed.grown_at = now;
         }
-        self.seen.modified_ns = modified_ns;
-        let is_touched = std::mem::replace(&mut self.seen.changed_ns, changed_ns) != changed_ns;
+        self.observed.modified_ns = modified_ns;
+        let is_touched = std::mem::replace(&mut self.observed.changed_ns, changed_ns) != changed_ns;
         let is_written = changed_ns == modified_ns;
         if is_touched && !is_grown {
             if is_written && self.is_replaced()? {
-                return Ok(Look::Replaced);
+                return Ok(MetadataCheck::Replaced);
             }
-            // Room that was reserved may have been written to: then the size stays as it is.
-            self.seen.stalled_size = None;
+            // Reserved space may have been written to without a change of the size.
+            self.observed.stalled_size = None;
         }
-        Ok(if is_touched && !is_written { Look::Moved } else { Look::Same })
+        Ok(if is_touched && !is_written { MetadataCheck::Moved } else { MetadataCheck::Same })
     }
 
-    /// Whether the hub knows all that it must before, and the size can be believed.
+    /// Whether the hub knows the older parts, and the size is trustworthy.
     pub(super) fn may_be_read(&self) -> bool {
-        self.waits_for.is_empty() && self.registration.is_none() && self.seen.shrunk_since.is_none()
+        self.waits_for.is_empty()
+            && self.registration.is_none()
+            && self.observed.shrunk_since.is_none()
     }
 
-    /// Whether a read may give something.
+    /// Whether a read may return something.
     pub(super) fn is_readable(&self, now: Micros, half_line_after: Duration) -> bool {
         self.may_be_read()
             && self.size > self.position
-            && (self.seen.stalled_size != Some(self.size)
+            && (self.observed.stalled_size != Some(self.size)
                 || self.is_ended(now, half_line_after)
                 || self.has_whole_event(now))
     }
 
     /// Whether the last line counts although its newline is missing.
     fn is_ended(&self, now: Micros, half_line_after: Duration) -> bool {
-        self.content.is_packed() || (self.is_rotated && now >= self.seen.grown_at + half_line_after)
+        self.content.is_immutable()
+            || (self.is_rotated && now >= self.observed.grown_at + half_line_after)
     }
 
-    /// Whether the last event counts although no other one has begun behind it.
+    /// Whether the last event counts although no other one has begun after it.
     fn has_whole_event(&self, now: Micros) -> bool {
         let timeout = self.multiline.as_ref().map(|multiline| multiline.timeout);
-        timeout.is_some_and(|timeout| now >= self.seen.grown_at + timeout)
+        timeout.is_some_and(|timeout| now >= self.observed.grown_at + timeout)
     }
 
-    /// The next lines: at most `usual` bytes of them, or one line or event of at most `longest`.
+    /// Reads the next lines: at most `usual` bytes, or one line or event of at most `longest`.
     pub(super) fn read(
         &mut self,
         now: Micros,
@@ -254,9 +270,10 @@ impl TailFile {
         }
         if let Some(newline) = memchr::memrchr(b'\n', &bytes) {
             let is_whole = self.is_ended(now, half_line_after) || self.has_whole_event(now);
-            let length = self.whole_events(&bytes[..=newline], is_whole, is_full);
+            let length =
+                self.complete_events(&bytes[..=newline], &ReadExtent { is_whole, is_full });
             if length == 0 {
-                self.seen.stalled_size = Some(end);
+                self.observed.stalled_size = Some(end);
                 return Ok(ReadOutcome::Nothing);
             }
             return Ok(self.lines(bytes, length, is_full));
@@ -264,7 +281,7 @@ impl TailFile {
         if is_full {
             return self.skip_overlong(bytes, self.is_ended(now, half_line_after));
         }
-        self.seen.stalled_size = Some(end);
+        self.observed.stalled_size = Some(end);
         if self.is_ended(now, half_line_after) && !bytes.is_empty() {
             let length = bytes.len();
             return Ok(self.lines(bytes, length, false));
@@ -277,11 +294,11 @@ impl TailFile {
         let position = self.position;
         let file = match &mut self.content {
             Content::Plain(file) => file,
-            packed @ (Content::Packed(_) | Content::Kept(_)) => {
+            other @ (Content::Compressed(_) | Content::Remnant(_)) => {
                 buffer.resize(limit, 0);
-                let length = packed.read_at(&mut buffer, position)?;
+                let length = other.read_at(&mut buffer, position)?;
                 buffer.truncate(length);
-                self.size = packed.known_size()?.unwrap_or(position + length as u64 + 1);
+                self.size = other.known_size()?.unwrap_or(position + length as u64 + 1);
                 return Ok(buffer);
             }
         };
@@ -300,33 +317,36 @@ impl TailFile {
         Ok(buffer)
     }
 
-    /// Whether it holds another content than the one that was begun.
+    /// Whether the content was replaced.
     pub(super) fn is_replaced(&mut self) -> io::Result<bool> {
-        if self.content.is_packed() {
+        if self.content.is_immutable() {
             return Ok(false);
         }
-        let same =
-            is_begun_alike(&mut self.content, &self.head, &self.seen.last_bytes, self.position)?;
+        let same = is_begun_alike(
+            &mut self.content,
+            &self.head,
+            &self.observed.last_bytes,
+            self.position,
+        )?;
         Ok(!same)
     }
 
-    /// Whether `other` begins like this file, up to what was read of it.
+    /// Whether `other` begins like this file, up to the position.
     pub(super) fn is_copied_to(&self, other: &mut Content) -> bool {
-        is_begun_alike(other, &self.head, &self.seen.last_bytes, self.position).unwrap_or(false)
+        is_begun_alike(other, &self.head, &self.observed.last_bytes, self.position).unwrap_or(false)
     }
 
-    /// Goes back to `to`.
+    /// Moves the position back to `to`.
     pub(super) fn rewind(&mut self, to: u64) {
         self.position = to.min(self.size);
         self.acknowledged = self.position;
-        self.seen.scanned = self.position;
-        self.seen.stalled_size = None;
-        self.seen.last_bytes.clear();
+        self.observed.scanned = self.position;
+        self.observed.stalled_size = None;
+        self.observed.last_bytes.clear();
     }
 
-    /// What it is doing.
     pub(super) fn state(&self) -> StreamState {
-        match (&self.seen.error, self.is_rotated, self.seen.is_deleted) {
+        match (&self.observed.error, self.is_rotated, self.observed.is_deleted) {
             (Some(_), ..) => StreamState::Failed,
             (None, true, true) => StreamState::Deleted,
             (None, true, false) => StreamState::Rotated,
@@ -334,19 +354,19 @@ impl TailFile {
         }
     }
 
-    /// When it was last written, if that is known.
+    /// Time of the last write, if known.
     pub(super) fn modified(&self) -> Option<Micros> {
-        (self.seen.modified_ns != 0).then_some(Micros(self.seen.modified_ns / 1000))
+        (self.observed.modified_ns != 0).then_some(Micros(self.observed.modified_ns / 1000))
     }
 
-    /// Bytes that are not acknowledged.
+    /// Unacknowledged bytes.
     pub(super) fn lag(&self) -> u64 {
         self.size.saturating_sub(self.acknowledged)
     }
 
-    /// The length of those of `lines` that make whole events. One that fills a chunk is whole.
-    fn whole_events(&self, lines: &[u8], is_whole: bool, is_full: bool) -> usize {
+    fn complete_events(&self, lines: &[u8], read: &ReadExtent) -> usize {
         let Some(multiline) = &self.multiline else { return lines.len() };
+        let ReadExtent { is_whole, is_full } = *read;
         let ends = multiline.ends(lines);
         match ends.as_slice() {
             [.., last, _] if is_full || !is_whole => *last,
@@ -358,16 +378,16 @@ impl TailFile {
     fn lines(&mut self, mut bytes: Vec<u8>, length: usize, is_more: bool) -> ReadOutcome {
         bytes.truncate(length);
         let to = self.position + length as u64;
-        self.seen.stalled_size = None;
+        self.observed.stalled_size = None;
         ReadOutcome::Lines { chunk: self.chunk(bytes, to), is_more }
     }
 
     fn chunk(&mut self, bytes: Vec<u8>, to: u64) -> Chunk {
         let from = std::mem::replace(&mut self.position, to);
-        self.seen.scanned = to;
-        self.seen.last_bytes.clear();
+        self.observed.scanned = to;
+        self.observed.last_bytes.clear();
         if to == from + bytes.len() as u64 {
-            self.seen
+            self.observed
                 .last_bytes
                 .extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
         }
@@ -386,64 +406,67 @@ impl TailFile {
         }
     }
 
-    /// A line longer than a chunk: its first bytes are the line, the rest is passed over once its
-    /// end is there.
+    /// Returns the beginning of an overlong line, and skips its remainder once its end is there.
     fn skip_overlong(&mut self, bytes: Vec<u8>, is_ended: bool) -> io::Result<ReadOutcome> {
-        let start = self.seen.scanned.max(self.position + bytes.len() as u64);
+        let start = self.observed.scanned.max(self.position + bytes.len() as u64);
         match self.scan(start, |block| memchr::memchr(b'\n', block))? {
-            Scan::Found(newline) => Ok(self.passed_over(bytes, newline + 1)),
-            Scan::Limit => Ok(ReadOutcome::Again),
-            Scan::End if is_ended => Ok(self.passed_over(bytes, self.seen.scanned)),
-            Scan::End => {
-                self.seen.stalled_size = Some(self.seen.scanned);
+            ScanOutcome::ResolvedCandidate(newline) => Ok(self.passed_over(bytes, newline + 1)),
+            ScanOutcome::Limit => Ok(ReadOutcome::Again),
+            ScanOutcome::End if is_ended => Ok(self.passed_over(bytes, self.observed.scanned)),
+            ScanOutcome::End => {
+                self.observed.stalled_size = Some(self.observed.scanned);
                 Ok(ReadOutcome::Nothing)
             }
         }
     }
 
-    /// A run of NUL bytes (a writer that does not append after a truncation, a power loss) is
-    /// passed over once something follows it; until then it may be room that a writer has reserved.
+    /// Skips a run of NUL bytes (a writer without append after a truncation, a power loss) once
+    /// data follows it; until then it may be reserved space.
     fn skip_hole(&mut self) -> io::Result<ReadOutcome> {
-        let start = self.seen.scanned.max(self.position);
+        let start = self.observed.scanned.max(self.position);
         match self.scan(start, |block| block.iter().position(|byte| *byte != 0))? {
-            Scan::Found(data) => Ok(self.passed_over(Vec::new(), data)),
-            Scan::Limit => Ok(ReadOutcome::Again),
-            Scan::End => {
-                self.seen.stalled_size = Some(self.seen.scanned);
+            ScanOutcome::ResolvedCandidate(data) => Ok(self.passed_over(Vec::new(), data)),
+            ScanOutcome::Limit => Ok(ReadOutcome::Again),
+            ScanOutcome::End => {
+                self.observed.stalled_size = Some(self.observed.scanned);
                 Ok(ReadOutcome::Nothing)
             }
         }
     }
 
     fn passed_over(&mut self, bytes: Vec<u8>, to: u64) -> ReadOutcome {
-        self.seen.stalled_size = None;
+        self.observed.stalled_size = None;
         ReadOutcome::Lines { chunk: self.chunk(bytes, to), is_more: true }
     }
 
-    /// Looks for a byte from `start` on and remembers how far it looked.
-    fn scan(&mut self, start: u64, find: impl Fn(&[u8]) -> Option<usize>) -> io::Result<Scan> {
+    /// Searches from `start` on and remembers how far.
+    fn scan(
+        &mut self,
+        start: u64,
+        find: impl Fn(&[u8]) -> Option<usize>,
+    ) -> io::Result<ScanOutcome> {
         let mut block = vec![0; 64 << 10];
         let mut at = start;
         while at < start + SKIP_LIMIT {
             let length = self.content.read_at(&mut block, at)?;
             if let Some(found) = find(&block[..length]) {
-                return Ok(Scan::Found(at + found as u64));
+                return Ok(ScanOutcome::ResolvedCandidate(at + found as u64));
             }
             at += length as u64;
-            self.seen.scanned = at;
+            self.observed.scanned = at;
             self.size = self.size.max(at);
             if length < block.len() {
-                return Ok(Scan::End);
+                return Ok(ScanOutcome::End);
             }
         }
-        Ok(Scan::Limit)
+        Ok(ScanOutcome::Limit)
     }
 }
 
-/// Whether a content has this head, and these bytes before a position as far as it reaches that.
+/// Whether `content` has this head, and these bytes before `position` unless it is shorter.
 fn is_begun_alike(
     content: &mut Content,
-    head: &Head,
+    head: &FileHead,
     last_bytes: &[u8],
     position: u64,
 ) -> io::Result<bool> {
@@ -456,31 +479,15 @@ fn is_begun_alike(
     Ok(length < bytes.len() || *bytes == *last_bytes)
 }
 
-/// The end of the last line before a line that begins with NUL: what follows may be a hole.
+/// End of the last line before a line that begins with NUL: a hole may follow.
 fn before_hole(bytes: &[u8]) -> Option<usize> {
     let nul = memchr::memchr(0, bytes)?;
     let start = nul.saturating_sub(1);
     memchr::memmem::find(&bytes[start..], b"\n\0").map(|at| start + at + 1)
 }
 
-enum Scan {
-    Found(u64),
+enum ScanOutcome {
+    ResolvedCandidate(u64),
     Limit,
     End,
-}
-
-/// The offset at which the last `recent` bytes of a file begin, moved on to the start of a line.
-pub(super) fn recent_start(content: &mut Content, size: u64, recent: u64) -> io::Result<u64> {
-    let Some(start) = size.checked_sub(recent).filter(|start| *start > 0) else { return Ok(0) };
-    let mut block = vec![0; 1 << 20];
-    let length = content.read_at(&mut block, start - 1)?;
-    Ok(memchr::memchr(b'\n', &block[..length]).map_or(start, |newline| start + newline as u64))
-}
-
-/// Whether `position` can be where a reader of these lines stopped: within the file, behind a line
-/// or a hole.
-pub(super) fn is_line_start(content: &mut Content, position: u64) -> io::Result<bool> {
-    let mut byte = [0];
-    Ok(position == 0
-        || (content.read_at(&mut byte, position - 1)? == 1 && matches!(byte, [b'\n' | 0])))
 }

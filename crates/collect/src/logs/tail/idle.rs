@@ -1,11 +1,10 @@
-//! What need not be looked at: files that nobody writes to, directories in which no name changes.
+//! What need not be checked: files that are not written, directories in which no name changes.
 //!
-//! Sources: inotify(7), inode(7). A file that has been quiet is left to inotify, for one event,
-//! after which it is polled again: so a busy file costs no events, and the queue holds one event a
-//! file at most. A directory's time of the last write says whether a name in it was made, renamed
-//! or removed. Both are checked every [`TRUST`] all the same. The surprising thing: inotify tells
-//! nothing of writes by another machine or through `mmap`, so only files of local file systems are
-//! left to it.
+//! Sources: inotify(7), inode(7). A quiet file is left to inotify for one event, and then polled
+//! again: so a busy file costs no events, and the queue has at most one event per file. The
+//! modification time of a directory shows whether a name in it was created, renamed or removed.
+//! Both are still checked every [`TRUST`]. The surprising thing: inotify does not report writes by
+//! another machine or through `mmap`, so only files of local file systems are left to it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,10 +17,10 @@ use std::time::Duration;
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 use weir_tables::Micros;
 
-/// For how long the absence of news is believed.
+/// How long the absence of events is trusted.
 pub(super) const TRUST: Duration = Duration::from_secs(60);
-/// A directory counts as quiet so long after its last change: times of file systems are as coarse
-/// as 2 s.
+/// Time since the last change after which a directory is quiet: time stamps of file systems are as
+/// coarse as 2 s.
 const QUIET_AFTER: Duration = Duration::from_secs(10);
 
 /// ext, XFS, Btrfs, F2FS, ZFS and tmpfs, by the magic numbers of statfs(2).
@@ -29,16 +28,16 @@ const LOCAL: [u64; 6] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2
 
 /// Files that are left to inotify, by their keys.
 #[derive(Debug, Default)]
-pub(super) struct Watches {
+pub(super) struct InotifyWatches {
     inotify: Option<OwnedFd>,
     is_refused: bool,
     keys: HashMap<i32, u64>,
     watches: HashMap<u64, i32>,
 }
 
-impl Watches {
-    /// Leaves a file to inotify until something happens to it; gives whether that can be. Look at
-    /// it once more afterwards.
+impl InotifyWatches {
+    /// Leaves a file to inotify until its next event; returns whether that is possible. Check the
+    /// file once more afterwards.
     pub(super) fn add(&mut self, key: u64, file: &File) -> bool {
         if self.watches.contains_key(&key) {
             return true;
@@ -66,14 +65,14 @@ impl Watches {
                 true
             }
             Err(error) => {
-                // Too many watches of this user: the rest is polled.
+                // The user has too many watches: other files are polled.
                 self.is_refused = error == rustix::io::Errno::NOSPC;
                 false
             }
         }
     }
 
-    /// The file is closed.
+    /// Removes the watch of a file that is closed.
     pub(super) fn remove(&mut self, key: u64) {
         if let (Some(watch), Some(inotify)) = (self.watches.remove(&key), &self.inotify) {
             self.keys.remove(&watch);
@@ -81,7 +80,7 @@ impl Watches {
         }
     }
 
-    /// Files to which something has happened; they are not watched any more.
+    /// Takes the files with events; they are not watched any more.
     pub(super) fn take(&mut self) -> Vec<u64> {
         let Some(inotify) = &self.inotify else { return Vec::new() };
         let mut block = [MaybeUninit::uninit(); 16 << 10];
@@ -103,37 +102,36 @@ fn is_local(file: &File) -> bool {
     })
 }
 
-/// How often directories are looked at.
 const DIRECTORY_EVERY: Duration = Duration::from_secs(2);
 
-/// Directories, and since when no name in them has changed.
+/// Directories, and the time since which no name in them has changed.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
-    all: HashMap<PathBuf, Seen>,
-    looked_at: Option<Micros>,
+pub(super) struct DirectoryWatch {
+    all: HashMap<PathBuf, DirectoryState>,
+    checked_at: Option<Micros>,
 }
 
 #[derive(Debug)]
-struct Seen {
-    /// Device, inode, and when it was last written.
+struct DirectoryState {
+    /// Device, inode, and time of the last write.
     stamp: Option<(u64, u64, i64, i64)>,
-    looked_at: Micros,
+    checked_at: Micros,
     changed_at: Micros,
-    asked_at: Micros,
+    used_at: Micros,
     is_news: bool,
 }
 
-impl Seen {
-    fn look(&mut self, directory: &Path, now: Micros) {
-        if self.looked_at == now {
+impl DirectoryState {
+    fn check(&mut self, directory: &Path, now: Micros) {
+        if self.checked_at == now {
             return;
         }
         let stamp = stamp(directory);
-        if self.stamp != stamp || stamp.is_none() || now < self.looked_at {
+        if self.stamp != stamp || stamp.is_none() || now < self.checked_at {
             self.changed_at = now;
             self.is_news = true;
         }
-        (self.stamp, self.looked_at) = (stamp, now);
+        (self.stamp, self.checked_at) = (stamp, now);
     }
 }
 
@@ -142,39 +140,39 @@ fn stamp(directory: &Path) -> Option<(u64, u64, i64, i64)> {
     Some((metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
-impl Directories {
+impl DirectoryWatch {
     /// Whether no name in `directory` has changed for some time.
     pub(super) fn is_quiet(&mut self, directory: &Path, now: Micros) -> bool {
-        if let Some(seen) = self.all.get_mut(directory) {
-            seen.look(directory, now);
-            seen.asked_at = now;
-            return now >= seen.changed_at + QUIET_AFTER;
+        if let Some(state) = self.all.get_mut(directory) {
+            state.check(directory, now);
+            state.used_at = now;
+            return now >= state.changed_at + QUIET_AFTER;
         }
-        let (looked_at, changed_at, asked_at) = (now, now, now);
+        let (checked_at, changed_at, used_at) = (now, now, now);
         let stamp = stamp(directory);
-        let seen = Seen { stamp, looked_at, changed_at, asked_at, is_news: false };
-        self.all.insert(directory.to_owned(), seen);
+        let state = DirectoryState { stamp, checked_at, changed_at, used_at, is_news: false };
+        self.all.insert(directory.to_owned(), state);
         false
     }
 
-    /// Those of which a name has changed, every two seconds.
+    /// Takes the directories in which a name has changed, every two seconds.
     pub(super) fn changed(&mut self, now: Micros) -> Vec<PathBuf> {
-        if self.looked_at.is_some_and(|at| now < at + DIRECTORY_EVERY && now >= at) {
+        if self.checked_at.is_some_and(|at| now < at + DIRECTORY_EVERY && now >= at) {
             return Vec::new();
         }
-        self.looked_at = Some(now);
+        self.checked_at = Some(now);
         let mut changed = Vec::new();
-        for (directory, seen) in &mut self.all {
-            seen.look(directory, now);
-            if std::mem::take(&mut seen.is_news) {
+        for (directory, state) in &mut self.all {
+            state.check(directory, now);
+            if std::mem::take(&mut state.is_news) {
                 changed.push(directory.clone());
             }
         }
         changed
     }
 
-    /// Forgets those that nobody asked about for a while.
+    /// Drops directories that were not used for a while.
     pub(super) fn clean(&mut self, now: Micros) {
-        self.all.retain(|_, seen| now < seen.asked_at + TRUST + TRUST);
+        self.all.retain(|_, state| now < state.used_at + TRUST + TRUST);
     }
 }

@@ -1,44 +1,51 @@
-//! Follows log files through growth, rotation and truncation, and hands out whole lines with their
-//! place in a stream.
+//! Follows log files through growth, rotation and truncation, and returns complete lines with their
+//! position in a stream.
 //!
 //! ```text
-//! path ──stat──► Waiting ──first line there──► Contact ──every answer of the hub──► TailFile ──renamed──► rotated
-//!                (no identity yet)             (asks where the streams stand)        (is read)   ▲        (read to its end)
-//!                   ▲                                                                   │        │
-//!                   └───────────────────────── truncated, begins anew ──────────────────┘   copy found beside it
+//! path ──stat──► Waiting ──first line──► StreamLookup ──answers──► TailFile ──renamed──► rotated
+//!                (no identity yet)       (asks the hub for          (is read)   ▲     (read to its end)
+//!                   ▲                     positions)                   │        │
+//!                   └──────────────── truncated, starts over ──────────┘   copy found beside it
 //! ```
-//! Files are polled, because that works on network file systems and in other mount namespaces; what
-//! has been idle is left to inotify where that can be (`idle`), or looked at once a second. The
-//! surprising thing: a rotated file is read on through its open descriptor whatever its name has
-//! become; names matter only after a restart.
+//! A [`Tailer`] composes four parts with their own state: `scan` (paths, globs, when each is
+//! checked), `resolve` (which stream a file is), `read` (open files) and `preserve` (remnants of
+//! deleted files). The modules `check` and `start` move files between them.
+//!
+//! Files are polled, because that works on network file systems and in other mount namespaces; idle
+//! files are left to inotify where possible (`idle`), or checked once a second. The surprising
+//! thing: a rotated file is read on through its open descriptor whatever its name has become; names
+//! matter only after a restart.
 
-mod agenda;
-mod begin;
-mod contact;
+mod check;
 mod content;
-mod directory;
 #[cfg(test)]
 mod event_tests;
 mod file;
-mod identified;
-mod identity;
+mod fingerprint;
+mod head_directory;
+mod identified_file;
 mod idle;
-mod keep;
+mod preserve;
 #[cfg(test)]
-mod keep_tests;
-mod poll;
+mod preserve_tests;
 #[cfg(test)]
 mod quirk_tests;
-mod rest;
+mod read;
+mod remnant;
+mod remnant_content;
+mod resolve;
+mod resolve_stream;
 mod rotated;
+mod scan;
+mod schedule;
 #[cfg(test)]
 mod simulation;
+mod start;
 mod status;
 #[cfg(test)]
 mod tests;
 mod types;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,261 +53,101 @@ use std::time::Duration;
 use weir_tables::{LogSource, Micros, StreamId};
 
 use super::multiline::Multiline;
-use agenda::Agenda;
-use contact::Contact;
-use content::Content;
-use file::{ReadOutcome, TailFile};
-pub use identified::{Identified, Known};
-pub(in crate::logs) use identity::hash_of;
-use identity::{Age, Place};
-use idle::{Directories, Watches};
-pub use keep::RestOptions;
-use keep::Rests;
-use rotated::Listings;
+use file::ReadOutcome;
+pub(in crate::logs) use fingerprint::hash_of;
+pub use identified_file::{IdentifiedFile, KnownPositions};
+use preserve::RemnantStore;
+use read::OpenFiles;
+use resolve::StreamResolver;
 pub use rotated::is_log_or_part;
+use scan::PathScanner;
+use status::TailReport;
 pub use types::{
-    Chunk, Gap, GapReason, NewStream, ReadFrom, StatusChanges, StatusKey, StreamState,
+    Chunk, Gap, GapReason, NewStream, ReadFrom, RestOptions, StatusChanges, StatusKey, StreamState,
     StreamStatus, TailEvent, TailOptions,
 };
-
-/// Events that are kept until they are taken; further ones push the oldest out.
-const EVENT_LIMIT: usize = 1000;
-
-/// Chunks of what is followed after which the past gets one.
-const BACKFILL_TURN: u32 = 8;
-/// The past may have this part of all that may be in flight.
-const BACKFILL_SHARE: u64 = 4;
 
 /// Follows the files of a set of sources.
 #[derive(Debug)]
 pub struct Tailer {
     options: TailOptions,
-    sources: Vec<Arc<LogSource>>,
-    /// By path or glob: how lines make events.
-    multiline: Vec<(PathBuf, Arc<Multiline>)>,
-    are_sources_new: bool,
-    expanded_at: Option<Micros>,
-    /// When the globs were last matched although no name had changed.
-    matched_at: Option<Micros>,
-    watches: Watches,
-    /// For first lines.
-    waiting: Watches,
-    waiting_paths: HashMap<u64, Arc<Path>>,
-    next_waiting: u64,
-    directories: Directories,
     scanned_at: Option<Micros>,
-    files_due: Agenda<u64>,
-    paths_due: Agenda<Arc<Path>>,
-    paths: BTreeMap<PathBuf, Watched>,
-    /// Rotated away before their first line was complete.
-    orphans: Vec<Orphan>,
-    contacts: BTreeMap<u64, Contact>,
-    next_contact: u64,
-    in_contact: HashSet<Arc<Path>>,
-    /// Streams that were asked about, and by which contacts.
-    asked: HashMap<StreamId, Vec<u64>>,
-    files: HashMap<u64, TailFile>,
-    keys: HashMap<StreamId, u64>,
-    by_inode: HashMap<(u64, u64), u64>,
-    by_path: HashMap<Arc<str>, Vec<u64>>,
-    next_key: u64,
-    ready: VecDeque<u64>,
-    /// Files of the past that are read beside: when they were last written, the oldest last.
-    backfill: Vec<(u64, u64)>,
-    /// Files that were read in a row since one of the past was.
-    turns: u32,
-    /// Bytes of what is followed, and of the past.
-    in_flight: [u64; 2],
-    /// By slot: files that are not in their head's directory yet.
-    registrations: HashMap<StreamId, u64>,
-    unsent: VecDeque<StreamId>,
-    /// By slot: what it will hold.
-    registered: HashMap<StreamId, u64>,
-    /// Streams that were dropped.
-    given_up: HashSet<StreamId>,
-    listings: Listings,
-    events: VecDeque<TailEvent>,
-    /// By path: bytes known to be lost.
-    lost: HashMap<Arc<str>, u64>,
-    /// Streams and paths whose end was not told yet.
-    gone: Vec<StatusKey>,
-    rests: Rests,
-    spare: Vec<u8>,
-}
-
-/// A path that is looked at.
-#[derive(Debug)]
-struct Watched {
-    source: Arc<LogSource>,
-    at: Arc<Path>,
-    label: Arc<str>,
-    /// Whether the path is a symbolic link: a change of its target's directory would not be seen in
-    /// its own.
-    is_link: bool,
-    multiline: Option<Arc<Multiline>>,
-    existed_at_start: bool,
-    is_from_glob: bool,
-    is_met: bool,
-    looked_at: Option<Micros>,
-    /// When it is looked at next.
-    due_at: Micros,
-    /// When what has no first line yet came, or last grew.
-    entered_at: Micros,
-    /// The watch for that line, and the size that it was set at.
-    waiting: Option<u64>,
-    waiting_size: u64,
-    retry_at: Option<Micros>,
-    begins_anew: bool,
-    /// Newest age of what was there at the last contact.
-    seen_age: Option<Age>,
-    live: Live,
-    error: Option<String>,
-    /// What was last told of it, if anything was.
-    told: Option<(StreamState, u64)>,
-}
-
-/// What is at a watched path.
-#[derive(Debug)]
-enum Live {
-    Absent,
-    Waiting(Content, Place),
-    Resolving(Place),
-    Following(u64),
-}
-
-/// A rotated file without a whole first line.
-#[derive(Debug)]
-struct Orphan {
-    at: Arc<Path>,
-    content: Content,
-    place: Place,
-    size: u64,
-    grown_at: Micros,
-}
-
-impl Orphan {
-    fn is_empty(&self) -> bool {
-        self.content.metadata().is_ok_and(|metadata| metadata.len() == 0)
-    }
+    scanner: PathScanner,
+    resolver: StreamResolver,
+    files: OpenFiles,
+    remnants: RemnantStore,
+    report: TailReport,
 }
 
 impl Tailer {
-    /// A tailer without sources.
+    /// Creates a tailer without sources.
     pub fn new(options: TailOptions) -> Self {
         Self {
+            report: TailReport::new(options.max_paths),
             options,
-            sources: Vec::new(),
-            multiline: Vec::new(),
-            are_sources_new: false,
-            expanded_at: None,
-            matched_at: None,
-            watches: Watches::default(),
-            waiting: Watches::default(),
-            waiting_paths: HashMap::new(),
-            next_waiting: 0,
             scanned_at: None,
-            files_due: Agenda::default(),
-            paths_due: Agenda::default(),
-            directories: Directories::default(),
-            paths: BTreeMap::new(),
-            orphans: Vec::new(),
-            contacts: BTreeMap::new(),
-            next_contact: 0,
-            in_contact: HashSet::new(),
-            asked: HashMap::new(),
-            files: HashMap::new(),
-            keys: HashMap::new(),
-            by_inode: HashMap::new(),
-            by_path: HashMap::new(),
-            next_key: 0,
-            ready: VecDeque::new(),
-            backfill: Vec::new(),
-            turns: 0,
-            in_flight: [0; 2],
-            registrations: HashMap::new(),
-            unsent: VecDeque::new(),
-            registered: HashMap::new(),
-            given_up: HashSet::new(),
-            listings: Listings::default(),
-            events: VecDeque::new(),
-            lost: HashMap::new(),
-            gone: Vec::new(),
-            rests: Rests::default(),
-            spare: Vec::new(),
+            scanner: PathScanner::default(),
+            resolver: StreamResolver::default(),
+            files: OpenFiles::default(),
+            remnants: RemnantStore::default(),
         }
     }
 
-    /// How lines of the logs at these paths or globs make events; for files that are begun from now
-    /// on. The first counts.
+    /// Sets the rules for events of several lines by path or glob; the first match applies. Affects
+    /// files that are opened from now on.
     pub fn set_multiline(&mut self, rules: Vec<(PathBuf, Multiline)>) {
-        self.multiline = rules.into_iter().map(|(path, rule)| (path, Arc::new(rule))).collect();
+        self.scanner.set_multiline(rules);
     }
 
-    /// Replaces the sources; what is being read of sources that are gone is read to its end.
+    /// Replaces the sources; files of removed sources are read to their end.
     pub fn set_sources(&mut self, sources: Vec<LogSource>) {
-        self.sources = sources.into_iter().map(Arc::new).collect();
-        self.are_sources_new = true;
+        self.scanner.set_sources(sources);
     }
 
-    /// Looks at paths and files; gives the streams that the hub must be asked about. Cheap enough
-    /// for every 100 ms.
+    /// Checks paths and files; returns the streams to look up at the hub. Cheap enough to be called
+    /// every 100 ms.
     pub fn scan(&mut self, now: Micros) -> Vec<NewStream> {
         if self.scanned_at.replace(now).is_some_and(|at| now < at) {
-            self.hasten_all(now);
+            self.files.hasten_all(now);
+            self.scanner.hasten_all(now);
         }
-        self.listings.clear();
+        self.scanner.listings.clear();
         self.expand(now);
-        self.look_at_files(now);
-        self.look_at_orphans(now);
-        self.look_at_paths(now);
+        self.check_files(now);
+        self.check_orphans(now);
+        self.check_paths(now);
         self.resolve(now);
-        self.listings.clear();
-        self.questions()
+        self.scanner.listings.clear();
+        let mut new = self.remnants.queries(self.options.rests.as_ref(), &mut self.report);
+        new.extend(self.resolver.queries(&self.scanner.paths, &self.options.host));
+        new
     }
 
-    /// The hub's answer for a stream that [`Tailer::scan`] gave; `None`: the hub does not know it.
+    /// Sets the hub's position of a stream that [`Tailer::scan`] returned; `None` if unknown.
     pub fn start(&mut self, stream: StreamId, position: Option<u64>) {
-        if self.begin_rest(stream, position) {
-            return;
-        }
-        for id in self.asked.remove(&stream).unwrap_or_default() {
-            if let Some(contact) = self.contacts.get_mut(&id) {
-                contact.answers.insert(stream, position);
-                contact.has_news = true;
-            }
+        if !self.start_remnant(stream, position) {
+            self.resolver.answer(stream, position);
         }
     }
 
-    /// The next whole lines of any stream, in turn; `None` when there are none, or when too much is
-    /// in flight.
+    /// Reads the next complete lines of any stream, in turn; `None` when there are none, or when
+    /// too much is in flight.
     pub fn read(&mut self, now: Micros) -> Option<Chunk> {
         if let Some(chunk) = self.next_registration() {
             return Some(chunk);
         }
         while !self.is_full() {
-            let key = self.next_key_to_read(now)?;
-            let Some(file) = self.files.get_mut(&key) else { continue };
-            file.seen.is_queued = false;
-            let buffer = std::mem::take(&mut self.spare);
-            let half_line_after = self.options.half_line_after;
-            let sizes = (self.options.chunk_bytes, self.options.line_bytes);
-            match file.read(now, sizes, half_line_after, buffer) {
-                Ok(ReadOutcome::Lines { chunk, is_more }) => {
-                    file.seen.error = None;
-                    self.in_flight[usize::from(file.is_backfill)] += chunk.to - chunk.from;
-                    if is_more {
-                        self.queue(key);
-                    }
+            let key = self.files.next_to_read(now, &self.options)?;
+            let Some(outcome) = self.files.read(key, now, &self.options) else { continue };
+            match outcome {
+                Ok(ReadOutcome::Lines { chunk, .. }) => {
                     if let Some(gap) = chunk.gap() {
-                        self.count_lost(&gap);
+                        self.report.count_lost(&gap);
                     }
                     return Some(chunk);
                 }
                 Ok(ReadOutcome::Nothing) => {}
-                Ok(ReadOutcome::Again) => {
-                    self.queue(key);
-                    return None;
-                }
+                Ok(ReadOutcome::Again) => return None,
                 Ok(ReadOutcome::Replaced) => self.replaced(key, now),
                 Err(error) => self.reopen(key, &error, now),
             }
@@ -308,119 +155,54 @@ impl Tailer {
         None
     }
 
-    /// Whether so much is in flight that nothing is read.
+    /// Whether too much is in flight to read on.
     pub fn is_full(&self) -> bool {
         self.in_flight_bytes() >= self.options.max_in_flight_bytes
     }
 
-    /// Gives the buffer of a chunk back, so that the next one need not be allocated.
+    /// Returns the buffer of a chunk for reuse.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
-        if bytes.capacity() > self.spare.capacity() {
-            self.spare = bytes;
-        }
+        self.files.recycle(bytes);
     }
 
-    /// The stream is durable up to `to`.
+    /// Confirms that a stream is durable up to `to`.
     pub fn acknowledge(&mut self, stream: StreamId, to: u64) {
-        let Some(file) = self.keys.get(&stream).and_then(|key| self.files.get_mut(key)) else {
-            self.registered(stream, to);
-            return;
-        };
-        let to = to.clamp(file.acknowledged, file.position);
-        let is_new = !file.is_known && to > file.acknowledged;
-        file.is_known |= is_new;
-        self.in_flight[usize::from(file.is_backfill)] -= to - file.acknowledged;
-        file.acknowledged = to;
-        if is_new {
-            let path = file.path.clone();
-            self.release_those_of(&path);
+        if !self.files.acknowledge(stream, to) {
+            self.resolver.confirm_registration(stream, to, &mut self.files);
         }
     }
 
-    /// The hub stands at `to` and wants the stream from there again.
+    /// Moves a stream back to `to`, the position of the hub.
     pub fn rewind(&mut self, stream: StreamId, to: u64) {
-        let Some((&key, file)) =
-            self.keys.get(&stream).and_then(|key| Some((key, self.files.get_mut(key)?)))
-        else {
-            if self.register_again(stream, to) {
-                return;
-            }
-            self.gap(Gap {
-                path: "".into(),
-                stream,
-                from: to,
-                to: None,
-                lost_bytes: 0,
-                is_exact: false,
-                unwatched: None,
-                reason: GapReason::StreamGone,
-            });
+        if self.files.rewind(stream, to)
+            || self.resolver.register_again(stream, to, &mut self.files)
+        {
             return;
-        };
-        self.in_flight[usize::from(file.is_backfill)] -= file.position - file.acknowledged;
-        file.rewind(to);
-        self.queue(key);
+        }
+        self.report.gap(Gap {
+            path: "".into(),
+            stream,
+            from: to,
+            to: None,
+            lost_bytes: 0,
+            is_exact: false,
+            unwatched: None,
+            reason: GapReason::StreamGone,
+        });
     }
 
-    /// What has happened since the last call.
+    /// Returns the events since the last call.
     pub fn take_events(&mut self) -> Vec<TailEvent> {
-        self.events.drain(..).collect()
+        self.report.take_events()
     }
 
-    /// Bytes handed out and not yet acknowledged.
+    /// Bytes returned and not yet acknowledged.
     pub fn in_flight_bytes(&self) -> u64 {
-        self.in_flight.iter().sum()
+        self.files.in_flight_bytes()
     }
 
-    /// What is followed comes first. The past gets one turn of [`BACKFILL_TURN`], or what is left,
-    /// and a share of what may be in flight; of it, the oldest file comes first.
-    fn next_key_to_read(&mut self, now: Micros) -> Option<u64> {
-        if self.ready.is_empty() || self.turns >= BACKFILL_TURN {
-            let has_room = self.in_flight[1] < self.options.max_in_flight_bytes / BACKFILL_SHARE;
-            self.backfill.retain(|(_, key)| self.files.contains_key(key));
-            let half_line_after = self.options.half_line_after;
-            let is_readable = |(_, key): &&(u64, u64)| {
-                self.files.get(key).is_some_and(|file| file.is_readable(now, half_line_after))
-            };
-            if let Some((_, key)) = self.backfill.iter().rev().find(is_readable)
-                && has_room
-            {
-                self.turns = 0;
-                return Some(*key);
-            }
-        }
-        self.turns += 1;
-        self.ready.pop_front()
-    }
-
-    fn gap(&mut self, gap: Gap) {
-        self.count_lost(&gap);
-        self.event(TailEvent::Gap(gap));
-    }
-
-    fn count_lost(&mut self, gap: &Gap) {
-        if gap.lost_bytes > 0
-            && (self.lost.len() < self.options.max_paths || self.lost.contains_key(&gap.path))
-        {
-            *self.lost.entry(gap.path.clone()).or_default() += gap.lost_bytes;
-        }
-    }
-
-    fn event(&mut self, event: TailEvent) {
-        if self.events.len() == EVENT_LIMIT {
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
-    }
-
-    fn queue(&mut self, key: u64) {
-        if let Some(file) = self.files.get_mut(&key)
-            && !file.is_backfill
-            && file.may_be_read()
-            && !std::mem::replace(&mut file.seen.is_queued, true)
-        {
-            self.ready.push_back(key);
-        }
+    fn next_registration(&mut self) -> Option<Chunk> {
+        self.resolver.next_registration(&self.files)
     }
 }
 
@@ -437,7 +219,7 @@ fn cannot_read(path: &str, error: &std::io::Error) -> String {
     format!("cannot read `{path}`: {}{hint}", error.to_string().to_lowercase())
 }
 
-/// Time from `since` to `now`, 0 when the clock was set back.
+/// Time from `since` to `now`, 0 after a clock step back.
 fn elapsed(since: Micros, now: Micros) -> Duration {
     Duration::from_micros(u64::try_from(now.0 - since.0).unwrap_or(0))
 }

@@ -1,5 +1,5 @@
-//! What file systems and writers do besides appending: sizes that go back, reserved room, holes,
-//! bytes that are no text.
+//! Behaviour of file systems and writers besides appending: sizes that go back, reserved space,
+//! holes, bytes that are not text.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -7,10 +7,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::tests::{Bench, pack, tail};
+use super::content::Content;
+use super::tests::{TailBench, pack, tail};
 use super::*;
 
-fn gaps(bench: &mut Bench) -> Vec<Gap> {
+fn gaps(bench: &mut TailBench) -> Vec<Gap> {
     let events = bench.tailer.take_events().into_iter();
     events
         .filter_map(|event| match event {
@@ -20,7 +21,7 @@ fn gaps(bench: &mut Bench) -> Vec<Gap> {
         .collect()
 }
 
-fn open(bench: &Bench) -> File {
+fn open(bench: &TailBench) -> File {
     OpenOptions::new().write(true).read(true).open(bench.path("a.log")).unwrap()
 }
 
@@ -60,7 +61,7 @@ fn size_that_stays_back_is_a_truncation_in_the_end() {
 }
 
 #[test]
-fn content_that_grew_beyond_the_position_behind_the_same_first_line_is_told_apart() {
+fn content_that_grew_beyond_the_position_behind_the_same_first_line_is_distinguished() {
     let mut bench = tail();
     bench.append("a.log", "starting\none\n");
     bench.check(&["starting", "one"]);
@@ -82,7 +83,7 @@ fn time_of_writing_in_the_past_changes_nothing() {
 }
 
 #[test]
-fn room_that_is_reserved_is_read_as_it_is_filled() {
+fn reserved_space_is_read_as_it_is_filled() {
     let mut bench = tail();
     let file = File::create(bench.path("a.log")).unwrap();
     file.set_len(1 << 20).unwrap();
@@ -101,7 +102,7 @@ fn room_that_is_reserved_is_read_as_it_is_filled() {
 }
 
 #[test]
-fn hole_between_two_lines_is_passed_over_and_named() {
+fn hole_between_two_lines_is_skipped_and_reported() {
     let mut bench = tail();
     let file = File::create(bench.path("a.log")).unwrap();
     file.write_all_at(b"one\n", 0).unwrap();
@@ -112,11 +113,11 @@ fn hole_between_two_lines_is_passed_over_and_named() {
 }
 
 #[test]
-fn bytes_that_are_no_text_arrive_as_they_are() {
+fn bytes_that_are_not_text_arrive_unchanged() {
     let mut bench = tail();
     let mut file = File::create(bench.path("a.log")).unwrap();
     file.write_all(b"crlf\r\n\xff\xfe\n\r\n").unwrap();
-    bench.meet();
+    bench.start_files();
     let chunk = bench.tailer.read(bench.now).unwrap();
     assert_eq!(chunk.bytes, b"crlf\r\n\xff\xfe\n\r\n");
     assert_eq!(chunk.gap(), None);
@@ -129,7 +130,7 @@ fn rest_of_an_overlong_line_is_a_gap() {
     bench.options.line_bytes = 100;
     bench.restart();
     bench.append("a.log", &format!("{}\ntwo\n", "x".repeat(150)));
-    bench.meet();
+    bench.start_files();
     let gap = bench.tailer.read(bench.now).unwrap().gap().unwrap();
     assert_eq!((gap.from, gap.to, gap.lost_bytes), (100, Some(151), 51));
     assert_eq!((gap.reason, gap.is_exact), (GapReason::TooLong, true));
@@ -137,7 +138,7 @@ fn rest_of_an_overlong_line_is_a_gap() {
 }
 
 #[test]
-fn copytruncate_that_loses_what_was_written_after_the_copy_says_how_much() {
+fn copytruncate_that_loses_lines_written_after_the_copy_reports_the_lost_bytes() {
     let mut bench = tail();
     bench.append("a.log", "one\n");
     bench.check(&["one"]);
@@ -160,7 +161,8 @@ fn file_that_cannot_be_read_is_opened_again() {
     bench.append("a.log", "one\n");
     bench.check(&["one"]);
     let directory = File::open(bench.dir.path()).unwrap();
-    bench.tailer.files.values_mut().next().unwrap().content = Content::Plain(directory);
+    let key = bench.tailer.files.first_key();
+    bench.tailer.files.get_mut(key).unwrap().content = Content::Plain(directory);
     bench.append("a.log", "two\n");
     bench.run(10);
     assert_eq!(bench.hub.lines, ["one", "two"]);
@@ -175,7 +177,7 @@ fn file_that_its_server_forgot_is_a_gap() {
     bench.append("a.log", "two\n");
     bench.scan();
     fs::remove_file(bench.path("a.log")).unwrap();
-    let key = *bench.tailer.files.keys().next().unwrap();
+    let key = bench.tailer.files.first_key();
     bench.tailer.reopen(key, &std::io::Error::from_raw_os_error(116), bench.now);
     let gaps = gaps(&mut bench);
     assert_eq!((gaps[0].from, gaps[0].lost_bytes, gaps[0].reason), (4, 4, GapReason::Gone));
@@ -184,7 +186,7 @@ fn file_that_its_server_forgot_is_a_gap() {
 }
 
 #[test]
-fn deleted_file_says_so_and_is_closed_when_it_is_read() {
+fn deleted_file_has_a_status_and_is_closed_when_it_is_read() {
     let mut bench = tail();
     bench.append("a.log", "one\n");
     bench.check(&["one"]);
@@ -193,7 +195,7 @@ fn deleted_file_says_so_and_is_closed_when_it_is_read() {
     let status = &bench.tailer.status()[0];
     assert_eq!((status.state, status.modified.is_some()), (StreamState::Deleted, true));
     bench.run(60);
-    assert!(bench.tailer.files.is_empty());
+    assert!(bench.tailer.files.values().len() == 0);
 }
 
 #[test]
@@ -218,12 +220,12 @@ fn identity_stays_while_a_file_grows_through_the_size_of_its_head() {
 }
 
 #[test]
-fn what_rested_is_seen_at_the_next_look_when_something_happens_to_it() {
-    let mut bench = Bench::new("*.log", "--tail");
+fn change_of_an_idle_file_is_seen_at_the_next_check() {
+    let mut bench = TailBench::new("*.log", "--tail");
     bench.append("a.log", "one\n");
     bench.append("b.log", "two\n");
     bench.run(20);
-    assert!(bench.tailer.files.values().all(|file| file.seen.is_watched));
+    assert!(bench.tailer.files.values().all(|file| file.observed.is_watched));
     bench.append("a.log", "three\n");
     bench.run(1);
     assert_eq!(bench.hub.lines.last().unwrap(), "three");
@@ -238,9 +240,9 @@ fn what_rested_is_seen_at_the_next_look_when_something_happens_to_it() {
     assert_eq!(rotated.count(), 1);
 }
 
-/// Parts of the past beside a log that is found, not named.
-fn past(backfill: Option<Duration>) -> Bench {
-    let mut bench = Bench::new("a.log", "/etc/nginx/nginx.conf:1");
+/// Older parts beside a log that was discovered, not named.
+fn past(backfill: Option<Duration>) -> TailBench {
+    let mut bench = TailBench::new("a.log", "/etc/nginx/nginx.conf:1");
     bench.append("a.log.2", "one\ntwo\n");
     bench.tick();
     bench.append("a.log.1", "three\n");
@@ -254,7 +256,7 @@ fn past(backfill: Option<Duration>) -> Bench {
 }
 
 #[test]
-fn past_is_read_if_it_is_wanted_oldest_first_and_once() {
+fn backfill_is_read_if_wanted_oldest_first_and_once() {
     past(None).check(&["four"]);
     let mut bench = past(Some(Duration::from_secs(3600)));
     bench.check(&["four", "one", "two", "three"]);
@@ -264,14 +266,14 @@ fn past_is_read_if_it_is_wanted_oldest_first_and_once() {
 }
 
 #[test]
-fn past_does_not_starve_what_is_followed() {
+fn backfill_does_not_starve_followed_files() {
     let mut bench = past(Some(Duration::from_secs(3600)));
     bench.options.chunk_bytes = 16;
     bench.options.line_bytes = 16;
     bench.restart();
     bench.append("a.log.2", &"old line 123456\n".repeat(50));
     bench.append("a.log", &"new line 123456\n".repeat(50));
-    bench.meet();
+    bench.start_files();
     let mut order = Vec::new();
     while let Some(chunk) = bench.tailer.read(bench.now) {
         assert!(bench.hub.append(&chunk));
@@ -284,26 +286,29 @@ fn past_does_not_starve_what_is_followed() {
     assert_eq!(bench.hub.lines.len(), 104);
 }
 
-/// `a.log.1` to `a.log.2`, `a.log.2.gz` to `a.log.3.gz`, and so on; then the log, which is packed
-/// or not.
+/// Renames `a.log.1` to `a.log.2`, `a.log.2.gz` to `a.log.3.gz`, and so on; then the log, which may
+/// be compressed.
 fn rotate(dir: &Path, next_line: &str, is_packed: bool) {
-    let ends = ["", ".gz"];
-    let at = |number: u32, end: &str| dir.join(format!("a.log.{number}{end}"));
-    let found = |number| ends.into_iter().find(|end| at(number, end).exists());
-    let last = (1..).find(|number| found(*number).is_none()).unwrap();
+    let last = (1..).find(|number| part(dir, *number).is_none()).unwrap();
     for number in (1..last).rev() {
-        let end = found(number).unwrap();
-        fs::rename(at(number, end), at(number + 1, end)).unwrap();
+        let (name, end) = part(dir, number).unwrap();
+        fs::rename(dir.join(name), dir.join(format!("a.log.{}{end}", number + 1))).unwrap();
     }
-    fs::rename(dir.join("a.log"), at(1, "")).unwrap();
+    fs::rename(dir.join("a.log"), dir.join("a.log.1")).unwrap();
     fs::write(dir.join("a.log"), next_line).unwrap();
     if is_packed {
-        pack(&at(1, ""));
+        pack(&dir.join("a.log.1"));
     }
 }
 
+/// Name and extension of the older part with this number.
+fn part(dir: &Path, number: u32) -> Option<(String, &'static str)> {
+    let mut parts = ["", ".gz"].into_iter().map(|end| (format!("a.log.{number}{end}"), end));
+    parts.find(|(name, _)| dir.join(name).exists())
+}
+
 #[test]
-fn parts_that_are_renamed_while_they_are_looked_for_are_found() {
+fn parts_that_are_renamed_during_the_search_are_found() {
     let mut bench = tail();
     bench.append("a.log", "0\n");
     bench.check(&["0"]);
@@ -311,7 +316,7 @@ fn parts_that_are_renamed_while_they_are_looked_for_are_found() {
     let rotating = std::thread::spawn(move || {
         for number in 1..=120_u64 {
             rotate(&dir, &format!("{number}\n"), number % 3 == 0);
-            // Parts are told apart by a clock that ticks every 4 ms.
+            // Parts are distinguished by a clock that ticks every 4 ms.
             std::thread::park_timeout(Duration::from_millis(9));
         }
     });

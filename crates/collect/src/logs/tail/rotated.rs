@@ -1,9 +1,9 @@
-//! Which files beside a log are its rotated older parts: `access.log.1`, `access.log-20261120`,
-//! `app-20261120.log`, each also packed (`.gz`, `.zst`).
+//! Rotated older parts of a log: `access.log.1`, `access.log-20261120`, `app-20261120.log`, each
+//! possibly compressed (`.gz`, `.zst`).
 //!
 //! Source: logrotate(8) (`dateext`, `dateformat`, `extension`, `compress`). The surprising thing:
-//! where the log is a symbolic link (`current`), the older parts lie beside its target and differ
-//! from it in their digits only.
+//! where the log is a symbolic link (`current`), the older parts are beside its target and their
+//! names differ from it only in digits.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,77 +11,77 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::content::{Content, split_packing};
-use super::identity::Place;
+use super::content::{Content, split_compression};
+use super::fingerprint::FileIdentity;
 use crate::logs::glob::path_matches;
 
-/// Older parts of one log that are looked at at first, newest first.
+/// Number of older parts of a log that are opened at first, newest first.
 pub(super) const SIBLING_LIMIT: usize = 12;
 
-/// A change of a name is seen by the directory's time when that moves on, which it does every 4 ms
-/// or so.
+/// A change of a name shows in the directory's time only after a clock tick, every 4 ms or so.
 const QUIET: Duration = Duration::from_millis(20);
-/// How often a directory whose names change is listed again.
+/// Maximum number of listings of a directory whose names change.
 const LISTING_TRIES: u32 = 20;
 
-/// Suffixes that mean an older part and are no number.
+/// Non-numeric suffixes of older parts.
 const WORDS: &[&[u8]] = &[b"old", b"bak", b"save", b"prev"];
 
-/// A file that is named like an older part.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct RotatedPart {
     pub(super) content: Content,
-    pub(super) place: Place,
+    pub(super) identity: FileIdentity,
 }
 
-/// Directories that were listed. Good for one look at everything.
+/// Directory listings, valid during one scan.
 #[derive(Debug, Default)]
-pub(super) struct Listings(HashMap<PathBuf, Listing>);
+pub(super) struct DirectoryListings(HashMap<PathBuf, DirectoryListing>);
 
 #[derive(Debug)]
-struct Listing {
-    /// By the names that files could be parts of.
+struct DirectoryListing {
+    /// File names by the names of logs that they could be parts of.
     names: HashMap<Vec<u8>, Vec<OsString>>,
-    /// When a name had last changed, if that was well before it was listed.
+    /// Time of the last change of a name, if that was well before the listing.
     quiet_since: Option<SystemTime>,
 }
 
-impl Listings {
+impl DirectoryListings {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Files that are named like older parts of `path`, newest first, at most 12.
-    pub(super) fn siblings(&mut self, path: &Path) -> Vec<Part> {
-        self.siblings_but(path, SIBLING_LIMIT, |_| false)
+    /// Opens older parts of `path`, newest first, at most [`SIBLING_LIMIT`].
+    pub(super) fn siblings(&mut self, path: &Path) -> Vec<RotatedPart> {
+        self.siblings_except(path, SIBLING_LIMIT, |_| false)
     }
 
-    /// The same without those for which `is_left_out` says so, at most `limit`.
-    pub(super) fn siblings_but(
+    /// Opens at most `limit` older parts of `path`, newest first, without paths for which
+    /// `is_excluded` holds.
+    pub(super) fn siblings_except(
         &mut self,
         path: &Path,
         limit: usize,
-        is_left_out: impl Fn(&Path) -> bool,
-    ) -> Vec<Part> {
-        let mut found = self.open_parts(path, &is_left_out);
-        // While names are shifted (.1 to .2, .2.gz to .3.gz) a file can have one name when the
-        // directory is listed and another when it is opened. Nothing was missed if it all is the
-        // same once more.
+        is_excluded: impl Fn(&Path) -> bool,
+    ) -> Vec<RotatedPart> {
+        let mut found = self.open_parts(path, &is_excluded);
+        // While names are shifted (.1 to .2, .2.gz to .3.gz), a file can have one name when the
+        // directory is listed and another when it is opened. The result is complete once it is the
+        // same twice.
         for _ in 0..LISTING_TRIES {
             if self.is_quiet(path) {
                 break;
             }
             self.0.clear();
-            let before = std::mem::replace(&mut found, self.open_parts(path, &is_left_out));
-            let is_same = |((a, was), (b, is)): (&(PathBuf, Part), &(PathBuf, Part))| {
-                a == b && was.place.is_same_file(&is.place)
-            };
-            if before.len() == found.len() && before.iter().zip(&found).all(is_same) {
+            let before = std::mem::replace(&mut found, self.open_parts(path, &is_excluded));
+            let mut pairs = before.iter().zip(&found);
+            let is_same = pairs.all(|((path, part), (new_path, new_part))| {
+                path == new_path && part.identity.is_same_file(&new_part.identity)
+            });
+            if before.len() == found.len() && is_same {
                 break;
             }
         }
-        let mut found: Vec<Part> = found.into_iter().map(|(_, part)| part).collect();
-        found.sort_by_key(|part| std::cmp::Reverse(part.place.age()));
+        let mut found: Vec<RotatedPart> = found.into_iter().map(|(_, part)| part).collect();
+        found.sort_by_key(|part| std::cmp::Reverse(part.identity.age()));
         found.truncate(limit);
         found
     }
@@ -89,22 +89,22 @@ impl Listings {
     fn open_parts(
         &mut self,
         path: &Path,
-        is_left_out: impl Fn(&Path) -> bool,
-    ) -> Vec<(PathBuf, Part)> {
+        is_excluded: impl Fn(&Path) -> bool,
+    ) -> Vec<(PathBuf, RotatedPart)> {
         let mut paths = self.named_like(path);
         if path.is_symlink()
             && let Ok(target) = path.canonicalize()
         {
             paths.extend(self.named_like(&target));
-            paths.extend(alike_but_for_digits(&target));
+            paths.extend(differing_in_digits(&target));
         }
-        paths.retain(|path| !is_left_out(path));
+        paths.retain(|path| !is_excluded(path));
         paths.sort();
         paths.dedup();
         paths.into_iter().filter_map(|path| open_regular(&path).map(|part| (path, part))).collect()
     }
 
-    /// Whether no name beside `path` has changed since shortly before its directory was listed.
+    /// Whether no name beside `path` has changed since shortly before the listing.
     fn is_quiet(&self, path: &Path) -> bool {
         let Some(directory) = path.parent().filter(|_| !path.is_symlink()) else { return false };
         let since = self.0.get(directory).and_then(|listing| listing.quiet_since);
@@ -121,10 +121,9 @@ impl Listings {
     }
 }
 
-fn list(directory: &Path) -> Listing {
+fn list(directory: &Path) -> DirectoryListing {
     let modified = directory.metadata().and_then(|metadata| metadata.modified());
-    let is_old = |at: &SystemTime| at.elapsed().is_ok_and(|age| age > QUIET);
-    let quiet_since = modified.ok().filter(is_old);
+    let quiet_since = modified.ok().filter(|at| at.elapsed().is_ok_and(|age| age > QUIET));
     let mut names: HashMap<Vec<u8>, Vec<OsString>> = HashMap::new();
     for entry in directory.read_dir().into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -132,11 +131,11 @@ fn list(directory: &Path) -> Listing {
             names.entry(base).or_default().push(name.clone());
         }
     }
-    Listing { names, quiet_since }
+    DirectoryListing { names, quiet_since }
 }
 
-/// Files beside `target` whose names differ from its name in their digits only.
-fn alike_but_for_digits(target: &Path) -> Vec<PathBuf> {
+/// Files beside `target` whose names differ from it only in digits.
+fn differing_in_digits(target: &Path) -> Vec<PathBuf> {
     let (Some(directory), Some(name)) = (target.parent(), target.file_name()) else {
         return Vec::new();
     };
@@ -147,7 +146,7 @@ fn alike_but_for_digits(target: &Path) -> Vec<PathBuf> {
     let names = directory.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
     names
         .filter(|other| {
-            other != name && without_digits(split_packing(other.as_encoded_bytes()).0) == shape
+            other != name && without_digits(split_compression(other.as_encoded_bytes()).0) == shape
         })
         .map(|name| directory.join(name))
         .collect()
@@ -157,39 +156,40 @@ fn without_digits(name: &[u8]) -> Vec<u8> {
     name.iter().copied().filter(|byte| !byte.is_ascii_digit()).collect()
 }
 
-fn open_regular(path: &Path) -> Option<Part> {
+fn open_regular(path: &Path) -> Option<RotatedPart> {
     if !path.metadata().ok()?.is_file() {
         return None;
     }
     let content = Content::open(path).ok()?;
-    let place = Place::of(&content).ok()?;
-    Some(Part { content, place })
+    let identity = FileIdentity::of(&content).ok()?;
+    Some(RotatedPart { content, identity })
 }
 
-/// Whether `path` is named like an older part of a log that is among the names for which `is_log`
-/// says so.
+/// Whether `path` is named like an older part of a log for which `is_log` holds.
 pub(super) fn is_part_of_another(path: &Path, is_log: impl Fn(&Path) -> bool) -> bool {
     let Some(name) = path.file_name() else { return false };
     let bases = base_names(name.as_encoded_bytes());
     bases.iter().any(|base| is_log(&path.with_file_name(OsStr::from_bytes(base))))
 }
 
-/// Whether `path` matches `pattern`, or is named like a rotated part, packed or not, of what does.
+/// Whether `path` matches `pattern`, or is named like an older part, compressed or not, of a
+/// matching log.
 pub fn is_log_or_part(pattern: &Path, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    let is_its =
-        |base: &Vec<u8>| path_matches(pattern, &path.with_file_name(OsStr::from_bytes(base)));
-    path_matches(pattern, path) || base_names(name).iter().any(is_its)
+    path_matches(pattern, path)
+        || base_names(name)
+            .iter()
+            .any(|base| path_matches(pattern, &path.with_file_name(OsStr::from_bytes(base))))
 }
 
-/// The names that `name` could be a rotated part of.
+/// Names of logs that `name` could be an older part of.
 fn base_names(name: &[u8]) -> Vec<Vec<u8>> {
     let mut bases = Vec::new();
-    let (name, packing) = split_packing(name);
-    if packing.is_some() {
+    let (name, compression) = split_compression(name);
+    if compression.is_some() {
         bases.push(name.to_vec());
     }
-    // Nearly every name that is no rotated part is told by this alone.
+    // This test alone excludes nearly every other name.
     if !name.iter().any(u8::is_ascii_digit)
         && !WORDS.iter().any(|word| memchr::memmem::find(name, word).is_some())
     {
@@ -218,7 +218,7 @@ mod tests {
     use super::base_names;
 
     #[test]
-    fn rotated_parts_are_told_from_other_logs() {
+    fn rotated_parts_are_distinguished_from_other_logs() {
         for (name, other, expected) in [
             ("access.log", "access.log.1", true),
             ("access.log", "access.log-20261120", true),

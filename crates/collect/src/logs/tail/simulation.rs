@@ -1,9 +1,9 @@
 //! A writer that rotates in every way, a reader that dies at any moment, a hub that loses and
 //! delays: every numbered line arrives once.
 //!
-//! Real files in a real directory; chance comes from a seed alone. `WEIR_SEED` replays one course,
-//! `WEIR_ROUNDS` sets how many courses are run (40). What no reader could know is left out: files
-//! that go before anybody met them.
+//! Real files in a real directory; all randomness comes from one seed. `WEIR_SEED` replays one run,
+//! `WEIR_ROUNDS` sets the number of runs (40). Files that no reader could know, because they vanish
+//! before one sees them, are excluded.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,12 +13,12 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::tests::{Bench, tail};
+use super::tests::{TailBench, tail};
 
 /// xorshift64*.
-struct Chance(u64);
+struct TestRandom(u64);
 
-impl Chance {
+impl TestRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -26,15 +26,15 @@ impl Chance {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
     }
 
-    fn is(&mut self, one_in: u64) -> bool {
+    fn one_in(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }
 }
 
-/// How a writer's log lies there and begins.
+/// Layout of a log and its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    /// A file, each line another one.
+enum LogShape {
+    /// A file whose lines are all different.
     Plain,
     /// A file whose first line is always the same.
     SameStart,
@@ -42,36 +42,36 @@ enum Shape {
     Link,
 }
 
-struct World {
-    chance: Chance,
-    bench: Bench,
-    shape: Shape,
-    /// Whether it is rotated in one way only, and in which.
+struct SimulatedWriter {
+    chance: TestRandom,
+    bench: TailBench,
+    shape: LogShape,
+    /// The only kind of rotation, if any.
     only: Option<&'static str>,
-    /// Whether workers write to a renamed part, as they may where parts are not packed at once.
+    /// Whether workers write to a renamed part, as they may where parts are not compressed at once.
     has_late: bool,
     writer: File,
-    /// Where the writer goes on when it does not append; `None`: it appends.
+    /// Offset of a writer that does not append.
     offset: Option<u64>,
-    /// The file before the last rename, while nobody has packed or removed it.
+    /// File before the last rename, unless it was compressed or removed.
     old_writer: Option<File>,
     next_line: u32,
     next_part: u32,
 }
 
-impl World {
+impl SimulatedWriter {
     fn new(seed: u64) -> Self {
-        let mut chance = Chance(seed | 1);
+        let mut chance = TestRandom(seed | 1);
         let mut bench = tail();
         bench.options.chunk_bytes = 256;
         bench.options.line_bytes = 256;
         bench.options.keep_rotated = Duration::from_secs(1_000_000);
         bench.restart();
-        let shape =
-            [Shape::Plain, Shape::Plain, Shape::Link][usize::try_from(chance.below(3)).unwrap()];
+        let shape = [LogShape::Plain, LogShape::Plain, LogShape::Link]
+            [usize::try_from(chance.below(3)).unwrap()];
         let only =
             [Some("rename"), Some("copytruncate"), None][usize::try_from(chance.below(3)).unwrap()];
-        let has_late = chance.is(2);
+        let has_late = chance.one_in(2);
         let mut world = Self {
             chance,
             writer: File::create(bench.path("probe")).unwrap(),
@@ -95,24 +95,24 @@ impl World {
         self.bench.path("a.log")
     }
 
-    /// A new file at the log's path, or behind its link.
+    /// Creates a new file at the log's path, or behind its link.
     fn create(&mut self) {
         let mut path = self.log();
-        if self.shape == Shape::Link {
+        if self.shape == LogShape::Link {
             self.next_part += 1;
             path = self.bench.path(&format!("day-{}.txt", self.next_part));
         }
         self.writer = OpenOptions::new().append(true).create(true).open(&path).unwrap();
         self.offset = None;
-        if self.shape == Shape::Link {
+        if self.shape == LogShape::Link {
             let link = self.bench.path("link");
             symlink(&path, &link).unwrap();
             fs::rename(link, self.log()).unwrap();
-        } else if self.chance.is(3) {
+        } else if self.chance.one_in(3) {
             self.writer = OpenOptions::new().write(true).open(&path).unwrap();
             self.offset = Some(self.writer.metadata().unwrap().len());
         }
-        if self.shape == Shape::SameStart {
+        if self.shape == LogShape::SameStart {
             self.put(b"# starting\n");
         }
     }
@@ -149,8 +149,8 @@ impl World {
         self.put(second);
     }
 
-    /// Parts of one log are told apart by when they were born and written, and nobody rotates twice
-    /// within a tick of the file system's clock.
+    /// Parts of one log are distinguished by their times of birth and last write, so rotate at most
+    /// once per tick of the file system's clock.
     fn part(&mut self) -> PathBuf {
         self.bench.tick();
         self.next_part += 1;
@@ -158,12 +158,12 @@ impl World {
     }
 
     fn rename(&mut self) {
-        if self.shape == Shape::Link {
+        if self.shape == LogShape::Link {
             self.bench.tick();
         } else {
             let part = self.part();
             fs::rename(self.log(), part).unwrap();
-            if self.chance.is(4) {
+            if self.chance.one_in(4) {
                 self.poll(1);
             }
         }
@@ -173,8 +173,8 @@ impl World {
         self.write();
     }
 
-    /// A worker that has not reopened its log. It makes an older part look newer than a packed one
-    /// that no agent saw, or a copy, so not where there are such.
+    /// Writes as a worker that has not reopened its log. It makes an older part look newer than a
+    /// compressed one that no agent saw, or than a copy, so it is not used with those.
     fn late(&mut self) {
         let line = self.line();
         match &mut self.old_writer {
@@ -186,29 +186,29 @@ impl World {
     }
 
     fn copytruncate(&mut self) {
-        if self.shape == Shape::Link {
+        if self.shape == LogShape::Link {
             return self.rename();
         }
         let part = self.part();
         fs::copy(self.log(), &part).unwrap();
-        if self.chance.is(3) {
+        if self.chance.one_in(3) {
             self.poll(1);
         }
         self.writer.set_len(0).unwrap();
-        if self.chance.is(3) {
+        if self.chance.one_in(3) {
             self.pack(&part);
         }
-        if self.shape == Shape::SameStart && self.offset.is_none() {
+        if self.shape == LogShape::SameStart && self.offset.is_none() {
             self.put(b"# starting\n");
         }
         self.write();
     }
 
-    /// As gzip does: packs beside, keeps the time of the last write, removes.
+    /// Compresses like gzip: beside the file, with its time of the last write, then removes it.
     fn pack(&mut self, part: &Path) {
         let text = fs::read(part).unwrap();
         let modified = fs::metadata(part).unwrap().modified().unwrap();
-        let is_gzip = self.chance.is(2);
+        let is_gzip = self.chance.one_in(2);
         let packed =
             PathBuf::from(format!("{}.{}", part.display(), if is_gzip { "gz" } else { "zst" }));
         let file = File::create(&packed).unwrap();
@@ -220,7 +220,7 @@ impl World {
             zstd::stream::copy_encode(&text[..], file, 1).unwrap();
         }
         File::options().write(true).open(&packed).unwrap().set_modified(modified).unwrap();
-        if self.chance.is(3) {
+        if self.chance.one_in(3) {
             self.poll(1);
         }
         fs::remove_file(part).unwrap();
@@ -230,11 +230,11 @@ impl World {
         let entries = fs::read_dir(self.bench.dir.path()).unwrap().flatten();
         let target = self.log().canonicalize().unwrap();
         let paths = entries.map(|entry| entry.path());
-        let is_part = |path: &PathBuf| {
+        let parts = paths.filter(|path| {
             let name = path.file_name().unwrap().to_str().unwrap();
             (name.starts_with("a.log.") || name.starts_with("day-")) && *path != target
-        };
-        let mut parts: Vec<PathBuf> = paths.filter(is_part).collect();
+        });
+        let mut parts: Vec<PathBuf> = parts.collect();
         parts.sort();
         parts
     }
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// Old parts go once all of them is stored.
+    /// Removes old parts once all of them is stored.
     fn clean(&mut self) {
         self.bench.run(12);
         for part in self.parts() {
@@ -266,8 +266,9 @@ impl World {
         self.old_writer = None;
     }
 
-    /// What is deleted unread is gone for an agent that dies, so all is read before; and what comes
-    /// next must be met before it is rotated, because nothing is left beside it that the hub knows.
+    /// Deletes the log. Unread lines of a deleted file are lost to an agent that dies, so
+    /// everything is read before; and the next file must be seen before it is rotated, because no
+    /// part that the hub knows is left beside it.
     fn delete(&mut self) {
         self.bench.run(12);
         fs::remove_file(self.log()).unwrap();
@@ -291,15 +292,15 @@ impl World {
             self.bench.scan();
             for _ in 0..self.chance.below(6) {
                 let Some(chunk) = self.bench.tailer.read(self.bench.now) else { break };
-                let stands = self.bench.hub.positions.get(&chunk.stream).copied();
+                let position = self.bench.hub.positions.get(&chunk.stream).copied();
                 let mut outcome = "stored";
-                if self.chance.is(8) {
-                    // Lost on the way: the agent asks where the stream stands.
+                if self.chance.one_in(8) {
+                    // Lost in transit: the agent asks for the position of the stream.
                     outcome = "lost";
-                    self.bench.tailer.rewind(chunk.stream, stands.unwrap_or(chunk.from));
+                    self.bench.tailer.rewind(chunk.stream, position.unwrap_or(chunk.from));
                 } else if !self.bench.hub.append(&chunk) {
                     outcome = "refused";
-                    self.bench.tailer.rewind(chunk.stream, stands.expect("refused"));
+                    self.bench.tailer.rewind(chunk.stream, position.expect("refused"));
                 } else if self.chance.below(4) > 0 {
                     self.bench.tailer.acknowledge(chunk.stream, chunk.to);
                 } else {
@@ -312,22 +313,22 @@ impl World {
     }
 
     fn step(&mut self) {
-        type Action = fn(&mut World);
+        type Action = fn(&mut SimulatedWriter);
         let actions: [(&str, Action); 14] = [
-            ("write", World::write),
-            ("write", World::write),
-            ("half", World::half),
-            ("rename", World::rename),
-            ("rename", World::rename),
-            ("copytruncate", World::copytruncate),
-            ("copytruncate", World::copytruncate),
-            ("late", World::late),
-            ("poll", World::poll_some),
-            ("poll", World::poll_some),
-            ("pack", World::pack_one),
-            ("clean", World::clean),
-            ("delete", World::delete),
-            ("restart", World::restart),
+            ("write", SimulatedWriter::write),
+            ("write", SimulatedWriter::write),
+            ("half", SimulatedWriter::half),
+            ("rename", SimulatedWriter::rename),
+            ("rename", SimulatedWriter::rename),
+            ("copytruncate", SimulatedWriter::copytruncate),
+            ("copytruncate", SimulatedWriter::copytruncate),
+            ("late", SimulatedWriter::late),
+            ("poll", SimulatedWriter::poll_some),
+            ("poll", SimulatedWriter::poll_some),
+            ("pack", SimulatedWriter::pack_one),
+            ("clean", SimulatedWriter::clean),
+            ("delete", SimulatedWriter::delete),
+            ("restart", SimulatedWriter::restart),
         ];
         let (name, action) = actions[usize::try_from(self.chance.below(14)).unwrap()];
         self.bench.hub.trace.push(format!("{name}, line {}", self.next_line));
@@ -338,7 +339,7 @@ impl World {
         }
     }
 
-    /// What is missing and what is there twice, if anything is.
+    /// Describes missing and duplicate lines, if any.
     fn difference(&self) -> Option<String> {
         let mut found: BTreeMap<u32, u32> = (0..self.next_line).map(|number| (number, 0)).collect();
         for line in self.bench.hub.lines.iter().filter(|line| !line.starts_with('#')) {
@@ -347,10 +348,14 @@ impl World {
                 None => return Some(format!("`{line}` is no line")),
             }
         }
-        let with = |wrong: fn(u32) -> bool| -> Vec<u32> {
-            found.iter().filter(|(_, count)| wrong(**count)).map(|(number, _)| *number).collect()
-        };
-        let (missing, twice) = (with(|count| count == 0), with(|count| count > 1));
+        let (mut missing, mut twice) = (Vec::new(), Vec::new());
+        for (number, count) in found {
+            match count {
+                0 => missing.push(number),
+                1 => {}
+                _ => twice.push(number),
+            }
+        }
         (!missing.is_empty() || !twice.is_empty())
             .then(|| format!("missing {missing:?}, twice {twice:?}"))
     }
@@ -373,11 +378,11 @@ fn every_line_is_stored_once_through_rotations_and_deaths() {
     assert!(failures.is_empty(), "{} of {rounds} courses; {}", failures.len(), failures[0]);
 }
 
-/// One course; what went wrong, and how it came to that.
+/// Runs one simulation; returns what went wrong, and the steps that led to it.
 fn course(seed: u64) -> Result<(), String> {
-    let mut world = World::new(seed);
-    // More parts than are looked at at first, in every fourth course.
-    let most = if world.chance.is(4) { 40 } else { 8 };
+    let mut world = SimulatedWriter::new(seed);
+    // In every fourth run, more parts than are opened at first.
+    let most = if world.chance.one_in(4) { 40 } else { 8 };
     for _ in 0..5 + world.chance.below(3 * most) {
         world.step();
         if world.parts().len() as u64 > most {

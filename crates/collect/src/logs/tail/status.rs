@@ -1,50 +1,101 @@
-//! How far every file is: all of it, or what changed since it was last told.
+//! Status of every file: all of it, or the changes since the last report.
 //!
-//! Thousands of logs rest while a few are written, so what is told every second must not be told of
-//! each.
+//! Thousands of logs are idle while a few are written, so what is reported every second must not
+//! cover each of them.
 
-use super::file::{TailFile, Told};
-use super::types::{StatusChanges, StreamState, StreamStatus};
-use super::{Live, Tailer, Watched};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::Tailer;
+use super::file::{ReportedStatus, TailFile};
+use super::scan::{PathState, WatchedPath};
+use super::types::{Gap, StatusChanges, StatusKey, StreamState, StreamStatus, TailEvent};
+
+/// Events that are kept until they are taken; further ones displace the oldest.
+const EVENT_LIMIT: usize = 1000;
+
+#[derive(Debug)]
+pub(super) struct TailReport {
+    max_paths: usize,
+    events: VecDeque<TailEvent>,
+    lost_bytes: HashMap<Arc<str>, u64>,
+    /// Streams and paths whose end was not reported yet.
+    pub(super) gone: Vec<StatusKey>,
+}
+
+impl TailReport {
+    pub(super) fn new(max_paths: usize) -> Self {
+        let (events, lost_bytes, gone) = <_>::default();
+        Self { max_paths, events, lost_bytes, gone }
+    }
+
+    pub(super) fn event(&mut self, event: TailEvent) {
+        if self.events.len() == EVENT_LIMIT {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    pub(super) fn gap(&mut self, gap: Gap) {
+        self.count_lost(&gap);
+        self.event(TailEvent::Gap(gap));
+    }
+
+    pub(super) fn count_lost(&mut self, gap: &Gap) {
+        if gap.lost_bytes > 0
+            && (self.lost_bytes.len() < self.max_paths || self.lost_bytes.contains_key(&gap.path))
+        {
+            *self.lost_bytes.entry(gap.path.clone()).or_default() += gap.lost_bytes;
+        }
+    }
+
+    pub(super) fn take_events(&mut self) -> Vec<TailEvent> {
+        self.events.drain(..).collect()
+    }
+
+    fn lost_bytes(&self, path: &str) -> u64 {
+        self.lost_bytes.get(path).copied().unwrap_or_default()
+    }
+}
 
 impl Tailer {
-    /// Every file: how far it is, and what is wrong with it.
+    /// Status of every file: its position, and its error if any.
     pub fn status(&self) -> Vec<StreamStatus> {
-        let files = self.files.values().map(|file| self.file_status(file));
+        let files = self.files.iter().map(|(_, file)| self.file_status(file));
         let mut all: Vec<StreamStatus> =
-            files.chain(self.paths.values().filter_map(path_status)).collect();
+            files.chain(self.scanner.paths.values().filter_map(path_status)).collect();
         all.sort_by(|a, b| (&a.path, a.stream).cmp(&(&b.path, b.stream)));
         all
     }
 
-    /// What is otherwise than at the last call, and what has ended since.
+    /// Changes since the last call: new or changed files, and ended ones.
     pub fn status_changes(&mut self) -> StatusChanges {
         let mut changes =
-            StatusChanges { gone: std::mem::take(&mut self.gone), ..Default::default() };
+            StatusChanges { gone: std::mem::take(&mut self.report.gone), ..Default::default() };
         let mut changed = Vec::new();
-        for (key, file) in &self.files {
-            let told = Told::of(file, self.lost.get(&file.path).copied().unwrap_or_default());
-            if file.seen.told.as_ref() != Some(&told) {
-                changed.push((*key, told));
+        for (key, file) in self.files.iter() {
+            let current = ReportedStatus::of(file, self.report.lost_bytes(&file.path));
+            if file.observed.reported.as_ref() != Some(&current) {
+                changed.push((key, current, self.file_status(file)));
             }
         }
-        for (key, told) in changed {
-            let Some(file) = self.files.get_mut(&key) else { continue };
-            if let Some(before) = file.seen.told.replace(told).filter(|told| told.path != file.path)
-            {
+        for (key, current, status) in changed {
+            changes.changed.push(status);
+            let Some(file) = self.files.get_mut(key) else { continue };
+            let before = file.observed.reported.replace(current);
+            if let Some(before) = before.filter(|before| before.path != file.path) {
                 changes.gone.push((before.path, Some(file.stream)));
             }
-            changes.changed.push(self.file_status(&self.files[&key]));
         }
-        for watched in self.paths.values_mut() {
+        for watched in self.scanner.paths.values_mut() {
             let status = path_status(watched);
-            let now = status.as_ref().map(|status| (status.state, status.size));
-            match (status, &watched.told) {
-                (Some(status), told) if *told != now => changes.changed.push(status),
+            let current = status.as_ref().map(|status| (status.state, status.size));
+            match (status, &watched.reported) {
+                (Some(status), before) if *before != current => changes.changed.push(status),
                 (None, Some(_)) => changes.gone.push((watched.label.clone(), None)),
                 _ => {}
             }
-            watched.told = now;
+            watched.reported = current;
         }
         changes
     }
@@ -59,20 +110,20 @@ impl Tailer {
             size: file.size,
             lag_bytes: file.lag(),
             modified: file.modified(),
-            lost_bytes: self.lost.get(&file.path).copied().unwrap_or_default(),
+            lost_bytes: self.report.lost_bytes(&file.path),
             state: file.state(),
-            error: file.seen.error.clone(),
+            error: file.observed.error.clone(),
         }
     }
 }
 
-/// The status of a path that has no stream (yet).
-fn path_status(watched: &Watched) -> Option<StreamStatus> {
-    let (state, size) = match (&watched.live, &watched.error) {
+/// Status of a path without a stream (yet).
+fn path_status(watched: &WatchedPath) -> Option<StreamStatus> {
+    let (state, size) = match (&watched.state, &watched.error) {
         (_, Some(_)) => (StreamState::Failed, 0),
-        (Live::Waiting(..), None) => (StreamState::Waiting, watched.waiting_size),
-        (Live::Resolving(_), None) => (StreamState::Starting, 0),
-        (Live::Absent | Live::Following(_), None) => return None,
+        (PathState::Waiting(..), None) => (StreamState::Waiting, watched.waiting_size),
+        (PathState::Resolving(_), None) => (StreamState::Starting, 0),
+        (PathState::Absent | PathState::Following(_), None) => return None,
     };
     Some(StreamStatus {
         stream: None,

@@ -1,5 +1,5 @@
 //! Real files in real directories, a hub that keeps lines and positions, and a clock that the test
-//! moves.
+//! controls.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -10,35 +10,36 @@ use std::time::Duration;
 
 use weir_tables::{LogFormat, LogSource, Micros, Program, StreamId};
 
+use super::content::Content;
+use super::fingerprint::FileIdentity;
 use super::*;
 
-/// What a hub does: takes a range only where the stream stands, keeps its rows.
+/// A hub: accepts a range only at the position of its stream, keeps its rows.
 #[derive(Default)]
-pub(super) struct Hub {
+pub(super) struct TestHub {
     pub(super) positions: HashMap<StreamId, u64>,
     pub(super) lines: Vec<String>,
     pub(super) skipped: u64,
     pub(super) events: Vec<String>,
-    /// Streams that had lines.
     pub(super) streams: HashSet<StreamId>,
-    /// What happened, for the reader of a failure.
+    /// Steps, to explain a failure.
     pub(super) trace: Vec<String>,
 }
 
-impl Hub {
-    /// Takes a chunk, durable at once; `false` when it does not fit where the stream stands.
+impl TestHub {
+    /// Takes a chunk, durable at once; `false` when it does not fit the position of the stream.
     pub(super) fn append(&mut self, chunk: &Chunk) -> bool {
-        let stands = self.positions.get(&chunk.stream).copied();
+        let position = self.positions.get(&chunk.stream).copied();
         let (stream, text) = (chunk.stream.to_string(), String::from_utf8_lossy(&chunk.bytes));
         let first: String = text.chars().take(8).collect();
         let entry =
-            format!("    {} {}..{} {first} at {stands:?}", &stream[..6], chunk.from, chunk.to);
+            format!("    {} {}..{} {first} at {position:?}", &stream[..6], chunk.from, chunk.to);
         self.trace.push(entry);
-        if stands.is_some_and(|at| at != chunk.from) {
+        if position.is_some_and(|at| at != chunk.from) {
             return false;
         }
         self.positions.insert(chunk.stream, chunk.to);
-        assert!(stands.is_some() || chunk.is_first, "{chunk:?}");
+        assert!(position.is_some() || chunk.is_first, "{chunk:?}");
         self.skipped += chunk.skipped_bytes;
         if !chunk.bytes.is_empty() {
             self.streams.insert(chunk.stream);
@@ -54,18 +55,18 @@ impl Hub {
     }
 }
 
-pub(super) struct Bench {
+pub(super) struct TailBench {
     pub(super) dir: tempfile::TempDir,
     pub(super) options: TailOptions,
     pub(super) sources: Vec<LogSource>,
     pub(super) tailer: Tailer,
-    pub(super) hub: Hub,
+    pub(super) hub: TestHub,
     pub(super) now: Micros,
-    /// Acknowledgements that are still on their way.
+    /// Delayed acknowledgements.
     pub(super) late: Vec<(StreamId, u64)>,
 }
 
-impl Bench {
+impl TailBench {
     pub(super) fn new(pattern: &str, found_in: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = TailOptions { host: "web1".into(), ..TailOptions::default() };
@@ -80,7 +81,7 @@ impl Bench {
             tailer: Tailer::new(options.clone()),
             options,
             sources: vec![source],
-            hub: Hub::default(),
+            hub: TestHub::default(),
             now: Micros(1_000_000_000),
             late: Vec::new(),
         };
@@ -92,7 +93,7 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// A new agent without memory.
+    /// Replaces the agent with a new one without memory.
     pub(super) fn restart(&mut self) {
         self.late.clear();
         self.tailer = Tailer::new(self.options.clone());
@@ -109,8 +110,8 @@ impl Bench {
         }
     }
 
-    /// Looks until every file that is there is begun.
-    pub(super) fn meet(&mut self) {
+    /// Scans until every existing file is started.
+    pub(super) fn start_files(&mut self) {
         self.scan();
         self.scan();
         while let Some(chunk) = self.tailer.next_registration() {
@@ -119,7 +120,7 @@ impl Bench {
         }
     }
 
-    /// Seconds go by, half a second at a time, everything that can be read is read and stored.
+    /// Advances the clock, half a second at a time; reads and stores everything available.
     pub(super) fn run(&mut self, seconds: u64) {
         for _ in 0..seconds * 2 {
             self.now = self.now + Duration::from_millis(500);
@@ -128,7 +129,7 @@ impl Bench {
                 if self.hub.append(&chunk) {
                     self.tailer.acknowledge(chunk.stream, chunk.to);
                 } else {
-                    // Its position was asked for while the stream was still being read.
+                    // The position was queried while the stream was still being read.
                     assert!(chunk.from > 0, "a new stream has the name of another one: {chunk:?}");
                     self.tailer.rewind(chunk.stream, self.hub.positions[&chunk.stream]);
                 }
@@ -137,16 +138,12 @@ impl Bench {
         }
     }
 
-    /// Passes when the file system's clock has moved on (it ticks every 4 ms or so): parts of a log
-    /// are told apart by when they were born and written, and nobody rotates twice within a tick.
+    /// Waits until the file system's clock has advanced (it ticks every 4 ms or so): parts of a log
+    /// are distinguished by their times of birth and last write, so rotate at most once per tick.
     pub(super) fn tick(&self) {
         let probe = self.path("probe");
-        let stamp = || {
-            fs::write(&probe, "").unwrap();
-            Place::of(&Content::open(&probe).unwrap()).unwrap().modified_ns
-        };
-        let before = stamp();
-        while stamp() == before {}
+        let before = written_ns(&probe);
+        while written_ns(&probe) == before {}
     }
 
     pub(super) fn append(&self, name: &str, text: &str) {
@@ -159,13 +156,19 @@ impl Bench {
     }
 }
 
+/// Writes a file and returns the time of the write, by the file system's clock.
+fn written_ns(path: &Path) -> u64 {
+    fs::write(path, "").unwrap();
+    FileIdentity::of(&Content::open(path).unwrap()).unwrap().modified_ns
+}
+
 fn append(path: &Path, text: &str) {
     let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
 }
 
-pub(super) fn tail() -> Bench {
-    Bench::new("a.log", "--tail")
+pub(super) fn tail() -> TailBench {
+    TailBench::new("a.log", "--tail")
 }
 
 #[test]
@@ -212,7 +215,7 @@ fn half_line_at_rotation_is_read_once() {
 }
 
 #[test]
-fn rotated_file_is_read_to_its_end_while_its_writer_goes_on() {
+fn rotated_file_is_read_to_its_end_while_its_writer_continues() {
     let mut bench = tail();
     bench.append("a.log", "one\n");
     bench.check(&["one"]);
@@ -226,11 +229,11 @@ fn rotated_file_is_read_to_its_end_while_its_writer_goes_on() {
     bench.hub.lines.sort();
     assert_eq!(bench.hub.lines, ["new", "one", "three", "two"]);
     bench.run(400);
-    assert_eq!(bench.tailer.files.len(), 1, "the rotated file is closed in the end");
+    assert_eq!(bench.tailer.files.values().len(), 1, "the rotated file is closed in the end");
 }
 
 #[test]
-fn file_that_was_renamed_while_nobody_looked_is_found_beside_it() {
+fn file_that_was_renamed_between_two_agents_is_found_beside_it() {
     let mut bench = tail();
     bench.append("a.log", "one\n");
     bench.check(&["one"]);
@@ -246,8 +249,8 @@ fn file_that_was_renamed_while_nobody_looked_is_found_beside_it() {
 }
 
 #[test]
-fn however_many_rotations_nobody_saw_all_is_read_and_the_past_before_is_not() {
-    // Unread; the oldest read in part; packed.
+fn any_number_of_unseen_rotations_is_read_and_older_parts_are_not() {
+    // Unread; the oldest read in part; compressed.
     for (is_partial, is_packed) in [(false, false), (true, false), (false, true)] {
         let mut bench = tail();
         for past in 0..20 {
@@ -285,7 +288,7 @@ fn however_many_rotations_nobody_saw_all_is_read_and_the_past_before_is_not() {
     }
 }
 
-/// As gzip does: packs beside, keeps the time of the last write, removes.
+/// Compresses like gzip: beside the file, with its time of the last write, then removes it.
 pub(super) fn pack(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     let packed = File::create(format!("{}.gz", path.display())).unwrap();
@@ -296,7 +299,7 @@ pub(super) fn pack(path: &Path) {
 }
 
 #[test]
-fn two_rotations_between_two_looks_lose_nothing() {
+fn two_rotations_between_two_scans_lose_nothing() {
     let mut bench = tail();
     bench.append("a.log", "one\n");
     bench.check(&["one"]);
@@ -322,7 +325,7 @@ fn truncated_file_begins_a_new_stream() {
 }
 
 #[test]
-fn same_first_line_after_a_truncation_is_told_apart_even_after_a_restart() {
+fn same_first_line_after_a_truncation_is_distinguished_even_after_a_restart() {
     let mut bench = tail();
     bench.append("a.log", "starting\none\n");
     bench.check(&["starting", "one"]);
@@ -338,7 +341,7 @@ fn same_first_line_after_a_truncation_is_told_apart_even_after_a_restart() {
 }
 
 #[test]
-fn copytruncate_with_unread_lines_goes_on_in_the_copy() {
+fn copytruncate_with_unread_lines_continues_in_the_copy() {
     for is_restarted in [false, true] {
         let mut bench = tail();
         bench.append("a.log", "one\n");
@@ -362,7 +365,7 @@ fn copytruncate_with_unread_lines_goes_on_in_the_copy() {
 }
 
 #[test]
-fn truncation_without_a_copy_says_how_much_is_lost() {
+fn truncation_without_a_copy_reports_the_lost_bytes() {
     let mut bench = tail();
     bench.append("a.log", "one\n");
     bench.check(&["one"]);
@@ -371,10 +374,10 @@ fn truncation_without_a_copy_says_how_much_is_lost() {
     fs::write(bench.path("a.log"), "3\n").unwrap();
     bench.check(&["one", "3"]);
     let events = bench.tailer.take_events();
-    let lost = |event: &TailEvent| {
+    let has_gap = events.iter().any(|event| {
         matches!(event, TailEvent::Gap(Gap { from: 4, lost_bytes: 4, is_exact: false, .. }))
-    };
-    assert!(events.iter().any(lost), "{events:?}");
+    });
+    assert!(has_gap, "{events:?}");
     assert_eq!(bench.tailer.status()[0].lost_bytes, 4);
 }
 
@@ -413,7 +416,7 @@ fn overlong_line_is_cut_and_counted_and_the_next_line_is_whole() {
 }
 
 #[test]
-fn hole_that_a_writer_without_append_leaves_is_passed_over() {
+fn hole_that_a_writer_without_append_leaves_is_skipped() {
     let mut bench = tail();
     let file = File::create(bench.path("a.log")).unwrap();
     file.write_all_at(b"one\ntwo\n", 0).unwrap();
@@ -428,9 +431,9 @@ fn hole_that_a_writer_without_append_leaves_is_passed_over() {
 }
 
 #[test]
-fn found_log_is_begun_at_its_recent_lines_and_a_named_one_at_its_start() {
+fn discovered_log_is_started_at_its_recent_lines_and_a_named_one_at_its_start() {
     for (found_in, expected) in [("/etc/nginx/nginx.conf:1", 2), ("--tail", 5)] {
-        let mut bench = Bench::new("a.log", found_in);
+        let mut bench = TailBench::new("a.log", found_in);
         bench.options.first_contact = ReadFrom::Recent(9);
         for line in ["aaa\n", "bbb\n", "ccc\n", "ddd\n", "eee\n"] {
             bench.append("a.log", line);
@@ -449,7 +452,7 @@ fn found_log_is_begun_at_its_recent_lines_and_a_named_one_at_its_start() {
 
 #[test]
 fn glob_takes_new_files_and_not_their_rotated_parts() {
-    let mut bench = Bench::new("*", "--tail");
+    let mut bench = TailBench::new("*", "--tail");
     bench.append("a.log", "a\n");
     bench.append("b.log", "b\n");
     bench.run(3);
@@ -465,7 +468,7 @@ fn glob_takes_new_files_and_not_their_rotated_parts() {
 
 #[test]
 fn symlink_that_moves_is_a_rotation() {
-    let mut bench = Bench::new("current", "--tail");
+    let mut bench = TailBench::new("current", "--tail");
     bench.append("day1", "one\n");
     std::os::unix::fs::symlink("day1", bench.path("current")).unwrap();
     bench.check(&["one"]);
@@ -479,14 +482,14 @@ fn symlink_that_moves_is_a_rotation() {
 }
 
 #[test]
-fn reading_stops_when_too_much_is_in_flight_and_goes_on_after_the_acknowledgement() {
+fn reading_stops_when_too_much_is_in_flight_and_continues_after_the_acknowledgement() {
     let mut bench = tail();
     bench.options.chunk_bytes = 8;
     bench.options.line_bytes = 8;
     bench.options.max_in_flight_bytes = 16;
     bench.restart();
     bench.append("a.log", &"1234567\n".repeat(5));
-    bench.meet();
+    bench.start_files();
     let first = bench.tailer.read(bench.now).unwrap();
     bench.tailer.read(bench.now).unwrap();
     assert!(bench.tailer.read(bench.now).is_none());
@@ -499,14 +502,14 @@ fn reading_stops_when_too_much_is_in_flight_and_goes_on_after_the_acknowledgemen
 
 #[test]
 fn streams_are_read_in_turn() {
-    let mut bench = Bench::new("*.log", "--tail");
+    let mut bench = TailBench::new("*.log", "--tail");
     bench.options.chunk_bytes = 8;
     bench.options.line_bytes = 8;
     bench.restart();
     for name in ["a.log", "b.log", "c.log"] {
         bench.append(name, &format!("{name}12\n").repeat(3));
     }
-    bench.meet();
+    bench.start_files();
     let mut order = Vec::new();
     while let Some(chunk) = bench.tailer.read(bench.now) {
         order.push(chunk.stream);
@@ -518,7 +521,7 @@ fn streams_are_read_in_turn() {
 }
 
 #[test]
-fn path_that_is_no_file_has_a_status_that_says_so() {
+fn path_that_is_no_file_has_a_failed_status() {
     let mut bench = tail();
     fs::create_dir(bench.path("a.log")).unwrap();
     bench.run(1);

@@ -1,9 +1,8 @@
-//! What goes in and out of a [`Tailer`](super::Tailer): options, chunks, new streams, status,
-//! events.
+//! Inputs and outputs of a [`Tailer`](super::Tailer): options, chunks, new streams, status, events.
 //!
-//! Positions are byte offsets. A chunk's bytes are what a parser gets; its range can be wider than
-//! its bytes are long, because holes of NUL bytes and the rest of an overlong line are passed over,
-//! counted in `skipped_bytes`.
+//! Positions are byte offsets. A chunk's bytes are passed to a parser; its range can be longer than
+//! its bytes, because holes of NUL bytes and remainders of overlong lines are skipped, counted in
+//! `skipped_bytes`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,51 +10,48 @@ use std::time::Duration;
 
 use weir_tables::{LogSource, Micros, Program, StreamId};
 
-use super::keep::RestOptions;
-
-/// How much of a file is read when neither side has met it before.
+/// How much is read of a file that neither side knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
     /// All of it.
     Start,
-    /// Whole lines of its last so many bytes.
+    /// Complete lines within its last bytes.
     Recent(u64),
 }
 
-/// Limits and habits of a tailer.
+/// Options of a tailer.
 #[derive(Clone, Debug)]
 pub struct TailOptions {
-    /// Name of the host; part of every stream's identity, so that machines cloned from one image
-    /// stay apart.
+    /// Host name; part of every stream's identity, so that machines cloned from one image are
+    /// distinguished.
     pub host: String,
-    /// For sources that were found, not named by the user (those begin at the start).
+    /// How much is read of logs that were discovered, not named by the user (those are read from
+    /// the start).
     pub first_contact: ReadFrom,
-    /// Bytes of one chunk at most, unless one line is longer: 256 KiB. A chunk is in memory several
-    /// times on its way: as bytes, as rows, encoded.
+    /// Maximum bytes of a chunk, unless one line is longer: 256 KiB. A chunk is in memory several
+    /// times: as bytes, as rows, encoded.
     pub chunk_bytes: usize,
-    /// Bytes of one line, or of one event of several lines, at most: 1 MiB.
+    /// Maximum bytes of a line, or of an event of several lines: 1 MiB.
     pub line_bytes: usize,
-    /// Bytes handed out and not yet acknowledged, over all streams, at most: 32 MiB. One chunk may
-    /// exceed it.
+    /// Maximum unacknowledged bytes over all streams: 32 MiB. One chunk may exceed it.
     pub max_in_flight_bytes: u64,
-    /// After this long without growth the unfinished last line of a rotated file counts as a line:
+    /// Time without growth after which the unfinished last line of a rotated file counts as a line:
     /// 5 s.
     pub half_line_after: Duration,
-    /// A rotated file that is read to its end stays open this long for a writer that has not
-    /// reopened yet: 300 s.
+    /// Time that a completely read rotated file stays open for a writer that has not reopened yet:
+    /// 300 s.
     pub keep_rotated: Duration,
-    /// The same for a file that has no name any more, whose space its file system cannot free: 30
-    /// s.
+    /// Time that a completely read deleted file stays open, while its space is not free: 30 s.
     pub keep_deleted: Duration,
-    /// A file that shrank without having been written since (attributes of network file systems can
-    /// be old) is held for this long before it counts as truncated: 60 s.
+    /// Time after which a file that shrank without having been written (network file systems can
+    /// show outdated attributes) counts as truncated: 60 s.
     pub stale_for: Duration,
-    /// Rotated parts, also packed ones, that were written within this time and that nobody knows
-    /// are read too, oldest first, beside what is followed: none.
+    /// Age up to which unknown rotated parts, including compressed ones, are read too, oldest
+    /// first, beside the followed files: none.
     pub backfill: Option<Duration>,
-    /// Paths watched at most: 10,000.
+    /// Maximum number of watched paths: 10,000.
     pub max_paths: usize,
-    /// Whether rests of deleted files are kept, and where: no.
+    /// Whether and where remnants of deleted files are preserved: no.
     pub rests: Option<RestOptions>,
 }
 
@@ -78,52 +74,65 @@ impl Default for TailOptions {
     }
 }
 
-/// A stream that the tailer asks about: answer with [`Tailer::start`](super::Tailer::start).
+/// When and where remnants of deleted logs are preserved.
+#[derive(Clone, Debug)]
+pub struct RestOptions {
+    /// Directory of remnants, created when needed.
+    pub dir: PathBuf,
+    /// Maximum bytes of all remnants.
+    pub limit_bytes: u64,
+    /// How long a deleted log may occupy its space.
+    pub after: Duration,
+    /// File system usage in percent above which it may not occupy its space at all.
+    pub used_percent: u64,
+}
+
+/// A stream to look up at the hub; answer with [`Tailer::start`](super::Tailer::start).
 #[derive(Clone, Debug)]
 pub struct NewStream {
-    /// Its identity.
+    /// Stream id.
     pub stream: StreamId,
-    /// The file.
+    /// Path of the file.
     pub path: Arc<str>,
-    /// The source that the file belongs to.
+    /// Source that the file belongs to.
     pub source: Arc<LogSource>,
-    /// Whether the file was there when its source was first looked at.
+    /// Whether the file existed when its source was first checked.
     pub existed_at_start: bool,
 }
 
-/// Whole lines of one stream.
+/// Complete lines of one stream.
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    /// The stream.
+    /// Stream id.
     pub stream: StreamId,
-    /// The path that the file is watched under; a rotated file keeps it.
+    /// Path that the file is watched under, even after a rotation.
     pub path: Arc<str>,
-    /// The source that the file belongs to.
+    /// Source that the file belongs to.
     pub source: Arc<LogSource>,
     /// Offset of `bytes[0]`.
     pub from: u64,
-    /// Where the stream stands once this chunk is durable.
+    /// Position of the stream once this chunk is durable.
     pub to: u64,
-    /// Lines, each ending in a newline; the last may lack it when its file ended so, or when it is
+    /// Lines, each ending in a newline; the last may lack it at the end of a file, or when it was
     /// cut at the limit.
     pub bytes: Vec<u8>,
-    /// Bytes of `[from, to)` that are not in `bytes`: the rest of an overlong line, or a hole. They
-    /// come last.
+    /// Bytes of `[from, to)` that are not in `bytes`: the remainder of an overlong line, or a hole.
+    /// They come last.
     pub skipped_bytes: u64,
-    /// Whether these bytes were lines, which nobody has any more.
+    /// Whether the skipped bytes were lines that are lost.
     pub is_lost: bool,
-    /// Where events of several lines end in `bytes`; `None`: each line is one.
+    /// Offsets in `bytes` at which events of several lines end; `None`: each line is an event.
     pub events: Option<Vec<usize>>,
-    /// Whether the hub does not know the stream yet. Then a gap would go unnoticed there, and this
-    /// chunk must be durable before the next one of the stream is sent.
+    /// Whether the hub does not know the stream yet. It would then not notice a gap, so this chunk
+    /// must be durable before the next one of the stream is sent.
     pub is_first: bool,
 }
 
 impl Chunk {
-    /// The row of `log_gap` for what was passed over, if anything was.
+    /// Row of `log_gap` for skipped bytes, if any.
     pub fn gap(&self) -> Option<Gap> {
         let is_journal = self.source.program == Program::Journal;
-        // Positions in a journal are no byte offsets.
+        // Positions in a journal are not byte offsets.
         let from = if is_journal { self.from } else { self.to - self.skipped_bytes };
         let is_hole = self.bytes.is_empty() && !is_journal && !self.is_lost;
         (self.skipped_bytes > 0).then(|| Gap {
@@ -148,18 +157,18 @@ impl Chunk {
 pub enum GapReason {
     /// Cut or overwritten before it was read.
     Truncated,
-    /// Deleted, or taken away by its file system.
+    /// Deleted, or removed by its file system.
     Gone,
-    /// The rest of a line over the limit.
+    /// Remainder of a line over the limit.
     TooLong,
-    /// A hole, which no writer wrote.
+    /// A hole that no writer wrote.
     NulBytes,
-    /// The hub wants bytes of a file that is not there any more.
+    /// The hub wants bytes of a file that does not exist any more.
     StreamGone,
 }
 
 impl GapReason {
-    /// As in the column `reason`.
+    /// Value of the column `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -171,34 +180,33 @@ impl GapReason {
     }
 }
 
-/// A stretch of a stream that is in no chunk.
+/// A range of a stream that is in no chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The path that the file is watched under.
+    /// Path that the file is watched under.
     pub path: Arc<str>,
-    /// The stream.
+    /// Stream id.
     pub stream: StreamId,
     /// Offset of the first missing byte.
     pub from: u64,
-    /// Offset behind the last one; `None` when nobody knows how far the content reached.
+    /// Offset behind the last one; `None` if unknown.
     pub to: Option<u64>,
     /// Bytes known to be lost.
     pub lost_bytes: u64,
-    /// Whether no more than these can be lost.
+    /// Whether the loss cannot be larger.
     pub is_exact: bool,
-    /// How long the content had not been looked at when its end was noticed, if that is known and
-    /// matters.
+    /// Time since the last check when the end of the content was noticed, if known and relevant.
     pub unwatched: Option<Duration>,
-    /// Why.
+    /// Reason.
     pub reason: GapReason,
 }
 
-/// What a file is doing.
+/// State of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamState {
     /// Empty, or its first line is not complete: no stream yet.
     Waiting,
-    /// Asked about, not yet answered.
+    /// Queried at the hub, not answered yet.
     Starting,
     /// Followed at its path.
     Reading,
@@ -206,12 +214,12 @@ pub enum StreamState {
     Rotated,
     /// No longer at any path; read to its end, then closed so that its space is free.
     Deleted,
-    /// Cannot be read; tried again.
+    /// Unreadable; retried.
     Failed,
 }
 
 impl StreamState {
-    /// The word for it, lower case.
+    /// Name of the state, in lower case.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -224,101 +232,100 @@ impl StreamState {
     }
 }
 
-/// How far one file is read. [`Tailer::status`](super::Tailer::status) gives one for each file that
-/// is open.
+/// Progress of one file. [`Tailer::status`](super::Tailer::status) returns one for each open file.
 #[derive(Clone, Debug)]
 pub struct StreamStatus {
-    /// `None` before the identity is known.
+    /// Stream; `None` before the identity is known.
     pub stream: Option<StreamId>,
-    /// The path that the file is watched under.
+    /// Path that the file is watched under.
     pub path: Arc<str>,
-    /// Who writes it.
+    /// Program that writes the log.
     pub program: Program,
-    /// Bytes handed out.
+    /// Bytes returned.
     pub position: u64,
     /// Bytes acknowledged as durable.
     pub acknowledged: u64,
-    /// Size at the last look.
+    /// Size at the last check.
     pub size: u64,
-    /// Bytes that are not yet acknowledged.
+    /// Unacknowledged bytes.
     pub lag_bytes: u64,
-    /// When the file was last written, as its file system says; `None` when that is not known.
+    /// Time of the last write, as reported by the file system; `None` if unknown.
     pub modified: Option<Micros>,
     /// Bytes known to be lost from the files at this path since the start, over all its streams.
     pub lost_bytes: u64,
-    /// What it is doing.
+    /// State.
     pub state: StreamState,
-    /// Why it cannot be read, with a hint on a second line.
+    /// Error, with a hint on a second line.
     pub error: Option<String>,
 }
 
-/// What a status is of: the path that the file is watched under, and its stream once that is known.
+/// Key of a status: the path that the file is watched under, and its stream once known.
 pub type StatusKey = (Arc<str>, Option<StreamId>);
 
-/// What [`Tailer::status_changes`](super::Tailer::status_changes) gives.
+/// Result of [`Tailer::status_changes`](super::Tailer::status_changes).
 #[derive(Clone, Debug, Default)]
 pub struct StatusChanges {
-    /// What is new or otherwise.
+    /// New or changed files.
     pub changed: Vec<StreamStatus>,
-    /// What is no longer there; something of the same key may be among `changed`.
+    /// Ended ones; the same key may be among `changed` again.
     pub gone: Vec<StatusKey>,
 }
 
-/// Something that happened to a file and that someone should know.
+/// A reportable event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
     /// Another file is at the path now; the old one is read to its end.
     Rotated {
-        /// The path.
+        /// Watched path.
         path: Arc<str>,
-        /// The old file's stream.
+        /// Stream of the old file.
         stream: StreamId,
-        /// Bytes of it still to be read.
+        /// Unread bytes of it.
         unread_bytes: u64,
     },
-    /// The file was cut or overwritten from its start (copytruncate, `>`); it is read again from 0
-    /// as a new stream.
+    /// The file was cut or overwritten from its start (copytruncate, `>`); it is read from 0 as a
+    /// new stream.
     Truncated {
-        /// The path.
+        /// Watched path.
         path: Arc<str>,
-        /// The stream that ended.
+        /// Stream that ended.
         stream: StreamId,
-        /// Whether a copy beside it holds the rest and is read instead.
+        /// Whether a copy beside it has the remainder and is read instead.
         is_copy_found: bool,
     },
-    /// A program goes on writing to a file that has no name any more.
+    /// A program keeps writing to a deleted file.
     WriterOnDeleted {
-        /// The path it had.
+        /// Former path.
         path: Arc<str>,
-        /// Its size.
+        /// Size of the file.
         size: u64,
     },
-    /// The rest of a deleted file was copied, and the file closed.
+    /// The remnant of a deleted file was copied, and the file closed.
     Kept {
-        /// The path it had.
+        /// Former path.
         path: Arc<str>,
-        /// Its stream.
+        /// Stream of the file.
         stream: StreamId,
-        /// Bytes of it that the hub does not have.
+        /// Bytes that the hub does not have.
         bytes: u64,
         /// Bytes of the copy.
         stored_bytes: u64,
-        /// Bytes for which the copy had no room: they are lost, and the gap is told when its turn
-        /// comes.
+        /// Lost bytes that did not fit into the copy; the gap is reported when the stream reaches
+        /// it.
         lost_bytes: u64,
     },
-    /// The rest of a deleted file was to be copied and could not; its space is held on.
+    /// The remnant of a deleted file could not be copied; the file stays open.
     NotKept {
-        /// The path it had.
+        /// Former path.
         path: Arc<str>,
-        /// Why.
+        /// Error.
         why: String,
     },
-    /// A rest that an earlier agent left cannot be read.
+    /// A remnant of an earlier agent is unreadable.
     BadRest {
-        /// The rest.
+        /// Path of the remnant.
         path: PathBuf,
-        /// Why.
+        /// Error.
         why: String,
     },
     /// Bytes are missing, or may be.

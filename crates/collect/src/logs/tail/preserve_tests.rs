@@ -1,15 +1,16 @@
-//! Deleted logs whose rest nobody takes: kept, closed, shipped once, and what does not fit is a
-//! gap.
+//! Deleted logs whose lines are not accepted: preserved, closed, shipped once; what does not fit is
+//! a gap.
 
 use std::fs;
 use std::time::Duration;
 
 use super::content::Content;
-use super::tests::{Bench, tail};
+use super::tests::{TailBench, tail};
 use super::*;
 
-/// A tailer that keeps rests, with a log of which the hub has one line and a few hundred wait.
-fn waiting(limit_bytes: u64, used_percent: u64) -> (Bench, Vec<String>) {
+/// A tailer that preserves remnants, with a deleted log of which the hub has one line and a few
+/// hundred wait.
+fn waiting((limit_bytes, used_percent): (u64, u64)) -> (TailBench, Vec<String>) {
     let mut bench = tail();
     let dir = bench.path("rests");
     let after = Duration::from_secs(60);
@@ -26,26 +27,26 @@ fn waiting(limit_bytes: u64, used_percent: u64) -> (Bench, Vec<String>) {
     (bench, lines)
 }
 
-/// Time goes by and nobody takes lines.
-fn idle(bench: &mut Bench, seconds: u64) {
+/// Advances the clock without reading lines.
+fn idle(bench: &mut TailBench, seconds: u64) {
     for _ in 0..seconds * 2 {
         bench.now = bench.now + Duration::from_millis(500);
         bench.scan();
     }
 }
 
-fn rests(bench: &Bench) -> usize {
+fn rests(bench: &TailBench) -> usize {
     fs::read_dir(bench.path("rests")).map_or(0, Iterator::count)
 }
 
-fn is_closed(bench: &Bench) -> bool {
-    bench.tailer.files.values().all(|file| matches!(file.content, Content::Kept(_)))
+fn is_closed(bench: &TailBench) -> bool {
+    bench.tailer.files.values().all(|file| matches!(file.content, Content::Remnant(_)))
 }
 
 #[test]
-fn rest_of_a_deleted_log_is_kept_and_read_once() {
+fn remnant_of_a_deleted_log_is_preserved_and_read_once() {
     for is_restarted in [false, true] {
-        let (mut bench, lines) = waiting(1 << 20, 100);
+        let (mut bench, lines) = waiting((1 << 20, 100));
         idle(&mut bench, 50);
         assert!(!is_closed(&bench), "it may still be taken in time");
         idle(&mut bench, 20);
@@ -58,20 +59,20 @@ fn rest_of_a_deleted_log_is_kept_and_read_once() {
         assert_eq!(bench.hub.lines, lines);
         assert_eq!(bench.hub.skipped, 0);
         assert_eq!(rests(&bench), 0, "what the hub has is removed");
-        assert!(bench.tailer.files.is_empty());
+        assert!(bench.tailer.files.values().len() == 0);
     }
 }
 
 #[test]
-fn rest_goes_on_where_the_hub_stands() {
-    let (mut bench, lines) = waiting(1 << 20, 100);
+fn remnant_continues_at_the_position_of_the_hub() {
+    let (mut bench, lines) = waiting((1 << 20, 100));
     idle(&mut bench, 70);
     bench.scan();
     for _ in 0..2 {
         let chunk = bench.tailer.read(bench.now).unwrap();
         assert!(bench.hub.append(&chunk));
     }
-    // Two chunks are at the hub, and the agent dies before it hears of it.
+    // Two chunks are at the hub, and the agent dies before the acknowledgement.
     bench.restart();
     bench.run(5);
     assert_eq!(bench.hub.lines, lines);
@@ -79,9 +80,9 @@ fn rest_goes_on_where_the_hub_stands() {
 }
 
 #[test]
-fn what_has_no_room_on_a_full_disk_is_a_measured_gap() {
+fn lines_that_do_not_fit_on_a_full_disk_are_a_measured_gap() {
     for is_restarted in [false, true] {
-        let (mut bench, lines) = waiting(600, 0);
+        let (mut bench, lines) = waiting((600, 0));
         let size = lines.iter().map(|line| line.len() as u64 + 1).sum::<u64>();
         idle(&mut bench, 70);
         assert!(is_closed(&bench));
@@ -98,8 +99,8 @@ fn what_has_no_room_on_a_full_disk_is_a_measured_gap() {
 }
 
 #[test]
-fn what_has_no_room_is_held_while_the_disk_is_not_full() {
-    let (mut bench, lines) = waiting(600, 100);
+fn file_that_does_not_fit_stays_open_while_the_disk_is_not_full() {
+    let (mut bench, lines) = waiting((600, 100));
     idle(&mut bench, 200);
     assert!(!is_closed(&bench));
     assert_eq!(rests(&bench), 0);
@@ -110,10 +111,10 @@ fn what_has_no_room_is_held_while_the_disk_is_not_full() {
 }
 
 #[test]
-fn new_file_with_the_inode_of_a_kept_one_is_read() {
-    let (mut bench, mut lines) = waiting(1 << 20, 100);
+fn new_file_with_the_inode_of_a_preserved_one_is_read() {
+    let (mut bench, mut lines) = waiting((1 << 20, 100));
     idle(&mut bench, 70);
-    // Closed, so its inode is free for the next one.
+    // The file is closed, so its inode is free for the next one.
     bench.append("a.log", "another line\n");
     bench.run(10);
     lines.push("another line".to_owned());

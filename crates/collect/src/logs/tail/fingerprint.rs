@@ -1,15 +1,15 @@
-//! Which stream a file is: a hash over host, file and first bytes.
-//! `docs/formats/stream-identity.md`.
+//! Fingerprint of a log file, from which its stream id is computed: a hash over host, file and
+//! first bytes. `docs/formats/stream-identity.md`.
 //!
-//! A file is told by 40 bits made of inode and birth time, its *mark*. The hub keeps for each first
-//! line the marks of the files that had it, so that a copy or a packed part finds the stream of the
-//! file that it was made from, although that file is gone. Only the first line counts, and of it at
-//! most [`HEAD_LIMIT`] bytes, so that the identity is the same whenever it is computed while the
-//! file grows. A file without a whole first line (or that many bytes) has none yet.
+//! A file is identified by 40 bits derived from inode and birth time, its *mark*. For each first
+//! line the hub keeps the marks of the files that had it, so that a copy or a compressed part finds
+//! the stream of the file that it was made from, although that file is gone. Only the first line
+//! counts, at most [`HEAD_LIMIT`] bytes of it, so that the fingerprint is the same whenever it is
+//! computed while the file grows. A file without a complete first line (or that many bytes) has
+//! none yet.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip128::SipHasher24;
@@ -17,28 +17,28 @@ use weir_tables::StreamId;
 
 use super::content::Content;
 
-/// Bytes of a file's first line that its identity takes in.
+/// Maximum bytes of the first line that the fingerprint covers.
 pub(super) const HEAD_LIMIT: usize = 256;
 
-/// What the file system says of a file, as far as the identity needs it.
+/// File system attributes that the fingerprint is derived from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The device number; changes over a reboot on some systems.
+pub(super) struct FileIdentity {
+    /// Device number; changes over a reboot on some systems.
     pub(super) device: u64,
-    /// The inode number; reused at once by some file systems.
+    /// Inode number; reused at once by some file systems.
     pub(super) inode: u64,
-    /// Birth time in ns since 1970, 0 when the file system keeps none.
+    /// Birth time in ns since 1970, 0 when the file system has none.
     pub(super) birth_ns: u64,
-    /// When it was last written, in ns since 1970; no part of the identity.
+    /// Time of the last write in ns since 1970; not part of the fingerprint.
     pub(super) modified_ns: u64,
 }
 
-impl Place {
-    /// From the file's metadata. What is packed was born when it was packed, and keeps the time of
-    /// the last write.
+impl FileIdentity {
+    /// Reads the attributes. A compressed file was born when it was compressed, and keeps the time
+    /// of the last write.
     pub(super) fn of(content: &Content) -> io::Result<Self> {
         let metadata = content.metadata()?;
-        let birth_ns = if content.is_packed() { 0 } else { nanoseconds(metadata.created()) };
+        let birth_ns = if content.is_immutable() { 0 } else { nanoseconds(metadata.created()) };
         Ok(Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -47,10 +47,9 @@ impl Place {
         })
     }
 
-    /// What tells the file from others that begin alike, in 40 bits.
+    /// Distinguishes the file from others that begin alike, in 40 bits.
     pub(super) fn mark(&self) -> u64 {
-        // With a birth time the device is left out: numbers of devices are handed out anew at every
-        // boot.
+        // With a birth time the device is ignored: device numbers are reassigned at every boot.
         let device = if self.birth_ns == 0 { self.device } else { 0 };
         let mut key = Vec::with_capacity(24);
         for number in [device, self.inode, self.birth_ns] {
@@ -59,32 +58,31 @@ impl Place {
         u64::try_from(hash_of(&key).0 & ((1 << MARK_BITS) - 1)).expect("40 bits")
     }
 
-    /// Device and inode.
     pub(super) fn inode(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
     /// Orders the parts of one log, larger is newer: by the last write, because an old inode can
-    /// hold a newer content than its copy, and what is packed was born late.
-    pub(super) fn age(&self) -> Age {
-        Age { birth_ns: self.birth_ns, modified_ns: self.modified_ns }
+    /// have newer content than its copy, and compressed parts are born late.
+    pub(super) fn age(&self) -> PartAge {
+        PartAge { birth_ns: self.birth_ns, modified_ns: self.modified_ns }
     }
 
-    /// Whether both are the same file now; births are not asked because they only matter over
+    /// Whether both are the same file now; births are ignored because they only matter over
     /// restarts.
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         self.inode() == other.inode()
     }
 }
 
-/// See [`Place::age`].
+/// Age of a part, see [`FileIdentity::age`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Age {
+pub(super) struct PartAge {
     modified_ns: u64,
     birth_ns: u64,
 }
 
-impl Age {
+impl PartAge {
     /// The newest birth and the newest last write.
     pub(super) fn newest(ages: impl Iterator<Item = Self>) -> Option<Self> {
         ages.reduce(|a, b| Self {
@@ -98,9 +96,9 @@ impl Age {
         self.modified_ns >= since_ns
     }
 
-    /// Whether a part of this age may hold what was written after all parts of `known`. The birth
-    /// misleads when an old inode was truncated and written anew, the last write when a writer had
-    /// not reopened its log; so either will do.
+    /// Whether a part of this age may contain lines written after all parts of `known`. The birth
+    /// misleads when an old inode was truncated and rewritten, the last write when a writer had not
+    /// reopened its log; so either is sufficient.
     pub(super) fn may_follow(&self, known: &[Self]) -> bool {
         let birth_ns = known.iter().map(|age| age.birth_ns).max();
         let modified_ns = known.iter().map(|age| age.modified_ns).max();
@@ -114,26 +112,24 @@ fn nanoseconds(time: io::Result<SystemTime>) -> u64 {
     span.map_or(0, |span| u64::try_from(span.as_nanos()).unwrap_or(0))
 }
 
-/// The first line of a file, newline included, or the first [`HEAD_LIMIT`] bytes of it. What a
-/// writer that does not append leaves before it after a truncation, a hole of NUL bytes, is passed
-/// over.
+/// First line of a file, newline included, or its first [`HEAD_LIMIT`] bytes. A leading hole of NUL
+/// bytes, which a writer without append leaves after a truncation, is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    /// Length of the hole.
+pub(super) struct FileHead {
+    /// Length of the leading hole.
     at: u64,
     bytes: Vec<u8>,
 }
 
-impl Head {
-    /// `None` while the file is too short to have one. With `is_final` whatever is there counts,
-    /// unless it is nothing.
+impl FileHead {
+    /// Reads the head; `None` while the file is too short. With `is_final` any content is
+    /// sufficient, unless it is empty.
     pub(super) fn read(content: &mut Content, is_final: bool) -> io::Result<Option<Self>> {
         let mut bytes = vec![0; HEAD_LIMIT];
         let mut length = content.read_at(&mut bytes, 0)?;
         let mut at = 0;
         if length > 0 && bytes[0] == 0 {
-            // Without any data it is room that is reserved and not written to; its first bytes will
-            // change.
+            // Without any data this is reserved space; its first bytes will change.
             let Some(data) = first_data(content)? else { return Ok(None) };
             at = data;
             length = content.read_at(&mut bytes, at)?;
@@ -147,7 +143,7 @@ impl Head {
         Ok(is_complete.then_some(Self { at, bytes }))
     }
 
-    /// Whether `content` begins with these bytes.
+    /// Whether `content` begins with this head.
     pub(super) fn is_head_of(&self, content: &mut Content) -> io::Result<bool> {
         let mut bytes = [0; HEAD_LIMIT];
         let bytes = &mut bytes[..self.bytes.len()];
@@ -156,7 +152,7 @@ impl Head {
         Ok(has_bytes && !self.is_hole_filled(content)?)
     }
 
-    /// Whether `content` begins with other bytes, as far as it has any.
+    /// Whether the bytes that `content` has differ from this head.
     pub(super) fn is_other(&self, content: &mut Content) -> io::Result<bool> {
         let mut bytes = [0; HEAD_LIMIT];
         let length = content.read_at(&mut bytes[..self.bytes.len()], self.at)?;
@@ -173,7 +169,7 @@ impl Head {
         (self.at, &self.bytes)
     }
 
-    /// From what [`Head::parts`] gave; of more bytes than a head has, the first.
+    /// Builds a head from [`FileHead::parts`]; surplus bytes are cut.
     pub(super) fn of_parts(at: u64, mut bytes: Vec<u8>) -> Self {
         bytes.truncate(HEAD_LIMIT);
         Self { at, bytes }
@@ -188,20 +184,19 @@ impl Head {
     }
 }
 
-/// Bytes of a hole that are looked at, besides those of which the file system knows that they are
-/// one.
+/// Maximum bytes searched for the end of a hole that the file system does not report.
 const HOLE_LIMIT: u64 = 64 << 20;
 
-/// The offset of the first byte that is not NUL; 0 when it is too far away.
+/// Offset of the first byte that is not NUL; 0 when it is too far away.
 fn first_data(content: &mut Content) -> io::Result<Option<u64>> {
-    let (mut at, mut looked_at) = (0, 0);
+    let (mut at, mut searched) = (0, 0);
     let mut block = vec![0; 64 << 10];
-    while looked_at < HOLE_LIMIT {
-        if !content.is_packed() {
+    while searched < HOLE_LIMIT {
+        if !content.is_immutable() {
             match rustix::fs::seek(content.file(), rustix::fs::SeekFrom::Data(at)) {
                 Ok(data) => at = data,
                 Err(rustix::io::Errno::NXIO) => return Ok(None),
-                // Not every file system knows its holes.
+                // Not every file system reports holes.
                 Err(_) => {}
             }
         }
@@ -213,14 +208,16 @@ fn first_data(content: &mut Content) -> io::Result<Option<u64>> {
             return Ok(None);
         }
         at += length as u64;
-        looked_at += length as u64;
+        searched += length as u64;
     }
     Ok(Some(0))
 }
 
-/// Identity of the content that begins with `head` in the file with this mark on `host`.
-/// `generation` counts contents of one file that began with the same line.
-pub(super) fn stream_id(host: &str, mark: u64, head: &Head, generation: u32) -> StreamId {
+/// Stream of the content that begins with `head` in the file with this mark on `host`. `generation`
+/// counts contents of one file that began with the same line.
+/// Example: a log that is truncated twice and always begins with `starting` has generations 0, 1,
+/// 2.
+pub(super) fn stream_id(host: &str, mark: u64, head: &FileHead, generation: u32) -> StreamId {
     let mut key = Vec::with_capacity(host.len() + head.bytes.len() + 13);
     key.extend_from_slice(host.as_bytes());
     key.push(0);
@@ -230,8 +227,8 @@ pub(super) fn stream_id(host: &str, mark: u64, head: &Head, generation: u32) -> 
     hash_of(&key)
 }
 
-/// The stream whose "position" says which file began with `head`, see [`Entry`].
-pub(super) fn directory_id(host: &str, head: &Head, slot: u32) -> StreamId {
+/// Stream whose "position" is an entry in the directory of `head`, see [`SlotEntry`].
+pub(super) fn directory_id(host: &str, head: &FileHead, slot: u32) -> StreamId {
     let mut key = Vec::with_capacity(host.len() + head.bytes.len() + 15);
     key.extend_from_slice(b"directory\0");
     key.extend_from_slice(host.as_bytes());
@@ -243,17 +240,16 @@ pub(super) fn directory_id(host: &str, head: &Head, slot: u32) -> StreamId {
 
 const MARK_BITS: u32 = 40;
 
-/// What a slot of a head's directory holds, as a position: it only grows, so a later file of the
-/// same slot counts on.
+/// Content of a slot in a head's directory, encoded as a position: it only grows, so a later file
+/// of the same slot continues the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Counts the files that began with the head, from 1.
+pub(super) struct SlotEntry {
+    /// Number of files that began with the head, from 1.
     pub(super) count: u64,
-    /// The file's mark.
     pub(super) mark: u64,
 }
 
-impl Entry {
+impl SlotEntry {
     pub(super) fn of_position(position: u64) -> Self {
         Self { count: position >> MARK_BITS, mark: position & ((1 << MARK_BITS) - 1) }
     }
@@ -266,18 +262,4 @@ impl Entry {
 /// SipHash-2-4 of 128 bits with a key of zeros: the same on every machine and in every version.
 pub(in crate::logs) fn hash_of(bytes: &[u8]) -> StreamId {
     StreamId(SipHasher24::new().hash(bytes).as_u128())
-}
-
-/// Reads until `bytes` is full or the file ends; gives the count.
-pub(super) fn read_full(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
