@@ -29,7 +29,7 @@ usage: cargo xtask COMMAND
 
   run [--release] [ARGS…]     build weir and start `weir up ARGS…` on this host
   test [--long]               everything that CI runs, cheapest first; --long: for longer, and with Trino and Spark
-  bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/
+  bench NAME|all [ARGS…]      one benchmark, or all; results go to docs/bench/history/
   lab [--score] [ARGS…]       real faults in namespaces of their own, and what weir makes of them
   docs                        write the generated pages under docs/ again
   setup                       install what `test` and `bench` need, and nothing else

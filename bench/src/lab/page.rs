@@ -15,7 +15,7 @@ pub(super) type Made<'a> = (&'static Fault, Vec<&'a Run>);
 pub(super) fn head(wanted: &Wanted) -> String {
     format!(
         "Real faults in network namespaces and file systems of their own, with parameters drawn from a seed, in front of \
-         `weir up`. *Detected*: a finding of a right rule (of each, in pairs) fires within 40 s, or within what [drills](../drill.md) that are \
+         `weir up`. *Detected*: a finding of a right rule (of each, in pairs) fires within 40 s, or within what [drills](../../drill.md) that are \
          named late by design have. *Named right*: it is a root, and no other \
          root of class page or mail began in the same run. *Paged for a moment*: rules that are none of the right ones and \
          paged at some look, although they may have become symptoms later. Times run from the moment at which the fault is made. Where \
