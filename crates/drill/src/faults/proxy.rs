@@ -249,7 +249,7 @@ fn configure_backend_nginx(testbed: &TestBed, seconds: u64) -> Result<()> {
     let places = nginx_temp_paths(&dir);
     testbed.put(
         "behind/nginx.conf",
-        &format!(
+        format!(
             "daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/error.log;\n\
              events {{ worker_connections 512; }}\n\
              http {{ {places}\n  access_log off;\n  keepalive_timeout {seconds}s;\n  \

@@ -54,9 +54,11 @@ pub(super) fn run(action: &DrillAction) -> Result<(), DrillError> {
             ttl: args.ttl.clone(),
             delay: args.delay.clone(),
         }),
-        DrillAction::Relay(args) => {
-            weir_drill::relay(&RelayOptions { at: args.at, to: args.to, per_second: args.per_second })
-        }
+        DrillAction::Relay(args) => weir_drill::relay(&RelayOptions {
+            at: args.at,
+            to: args.to,
+            per_second: args.per_second,
+        }),
         DrillAction::Guard { dir, seconds } => {
             weir_drill::guard(dir, std::time::Duration::from_secs(*seconds))
         }

@@ -56,8 +56,11 @@ pub(super) fn drill(args: &HostArgs) -> Result<ExitCode, Failure> {
     let held = staging.make().map_err(|error| failure(&error))?;
     let made = parameters(staging.parameters());
     tell(args.format, &format!("made{made}; undone after {} s at the latest", args.span.as_secs()));
-    let pace =
-        ScoreTiming { patience: ScoreTiming::default().patience.min(args.span), after: AFTER, ..ScoreTiming::default() };
+    let pace = ScoreTiming {
+        patience: ScoreTiming::default().patience.min(args.span),
+        after: AFTER,
+        ..ScoreTiming::default()
+    };
     let outcome = weir_drill::score(fault.rules, &["host"], &before, pace, || {
         if is_ended.load(Ordering::Relaxed) { Err(ended()) } else { watcher.firing() }
     })?;
@@ -80,7 +83,8 @@ fn entry(fault: &HostFault, paint: &Paint) -> String {
     let name = format!("host {}", fault.name);
     let mut out = format!("{}: {}\n  {}\n", paint.bold(&name), rules.join(", and "), fault.doc);
     for one in fault.parameters {
-        out += &format!("  {} = {}..{}  {}\n", one.name, one.range.start(), one.range.end(), one.doc);
+        out +=
+            &format!("  {} = {}..{}  {}\n", one.name, one.range.start(), one.range.end(), one.doc);
     }
     out
 }

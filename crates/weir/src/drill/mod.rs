@@ -80,7 +80,13 @@ fn list(format: ReplayFormat) -> String {
             if groups.is_empty() { "nothing pages or mails".into() } else { groups.join(", and ") };
         out += &format!("{}: {right}\n", paint.bold(fault.name));
         for one in fault.parameters {
-            out += &format!("  {} = {}..{}  {}\n", one.name, one.range.start(), one.range.end(), one.doc);
+            out += &format!(
+                "  {} = {}..{}  {}\n",
+                one.name,
+                one.range.start(),
+                one.range.end(),
+                one.doc
+            );
         }
     }
     out += &host::list();
