@@ -7,7 +7,7 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_link::{Bandwidth, Courier, CourierOptions, Identity, JoinToken, Spool};
+use weir_link::{Bandwidth, Identity, JoinToken, Spool, Uplink, UplinkOptions};
 use weir_tables::Clock;
 
 use crate::client::Client;
@@ -154,7 +154,7 @@ fn over_link(
         hubs => hubs.to_vec(),
     };
     let parts = Parts::new(startup)?;
-    let (handle, courier) = Courier::new(CourierOptions {
+    let (handle, courier) = Uplink::new(UplinkOptions {
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
         program: PROGRAM.into(),

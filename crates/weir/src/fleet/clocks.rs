@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use weir_link::Connected;
+use weir_link::ConnectedAgent;
 use weir_tables::{AgentLink, AgentLinkRows, Batch, Micros, Rows};
 
 /// How often an agent has a row while its clock does not move.
@@ -20,7 +20,7 @@ pub(super) struct ClockLog {
 
 impl ClockLog {
     /// Rows that are due, of those who are connected.
-    pub(super) fn rows(&mut self, connected: &[Connected]) -> Option<Batch> {
+    pub(super) fn rows(&mut self, connected: &[ConnectedAgent]) -> Option<Batch> {
         self.written.retain(|name, _| connected.iter().any(|agent| agent.name == *name));
         let mut rows = AgentLinkRows::default();
         for agent in connected {
@@ -57,9 +57,9 @@ mod tests {
 
     use super::*;
 
-    fn agent(name: &str, second: i64, offset_micros: i64) -> Connected {
+    fn agent(name: &str, second: i64, offset_micros: i64) -> ConnectedAgent {
         let at = Micros(second * 1_000_000);
-        Connected {
+        ConnectedAgent {
             name: name.into(),
             address: "192.0.2.7:4000".into(),
             since: Micros(5),
@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    fn offsets(log: &mut ClockLog, connected: &[Connected]) -> Vec<f64> {
+    fn offsets(log: &mut ClockLog, connected: &[ConnectedAgent]) -> Vec<f64> {
         let Some(batch) = log.rows(connected) else { return Vec::new() };
         let offsets = batch.rows.column_by_name("clock_offset_seconds").expect("a column");
         offsets.as_primitive::<Float64Type>().values().to_vec()
@@ -84,8 +84,11 @@ mod tests {
         assert_eq!(offsets(&mut log, &[agent("web1", 130, 2_000_000)]), [2.0]);
         assert_eq!(offsets(&mut log, &[agent("web1", 190, 2_000_000)]), [2.0]);
         // One that connected anew, and one that never tells.
-        let again = Connected { since: Micros(9), ..agent("web1", 191, 2_000_000) };
+        let again = ConnectedAgent { since: Micros(9), ..agent("web1", 191, 2_000_000) };
         assert_eq!(offsets(&mut log, &[again]), [2.0]);
-        assert_eq!(offsets(&mut log, &[Connected { clock: None, ..agent("old", 1, 0) }]), [0.0; 0]);
+        assert_eq!(
+            offsets(&mut log, &[ConnectedAgent { clock: None, ..agent("old", 1, 0) }]),
+            [0.0; 0]
+        );
     }
 }

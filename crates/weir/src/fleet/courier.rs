@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use weir_link::{CourierHandle, Outcome, Shipment};
+use weir_link::{DeliveryOutcome, Shipment, UplinkHandle};
 use weir_tables::{Batch, Parcel, StreamId};
 
 use crate::meter::{Meter, Stage};
@@ -12,13 +12,13 @@ use crate::watch::deliver::{Destination, Ticket};
 
 /// Hands over to a courier.
 pub(crate) struct Couriered {
-    handle: CourierHandle,
+    handle: UplinkHandle,
     meter: Arc<Meter>,
     cpu: Mutex<CpuShare>,
 }
 
 impl Couriered {
-    pub(crate) fn new(handle: CourierHandle, meter: Arc<Meter>, cpu: CpuShare) -> Self {
+    pub(crate) fn new(handle: UplinkHandle, meter: Arc<Meter>, cpu: CpuShare) -> Self {
         Self { handle, meter, cpu: Mutex::new(cpu) }
     }
 }
@@ -34,12 +34,12 @@ impl Destination for Couriered {
         self.cpu.lock().unwrap_or_else(PoisonError::into_inner).keep();
         let (rows, epoch) = (parcel.row_count(), ticket.epoch);
         let (meter, started) = (Arc::clone(&self.meter), Instant::now());
-        let report = Box::new(move |outcome: Outcome| match outcome {
-            Outcome::Accepted(to) => {
+        let report = Box::new(move |outcome: DeliveryOutcome| match outcome {
+            DeliveryOutcome::Accepted(to) => {
                 meter.took(Stage::Store, started.elapsed(), rows);
                 ticket.durable(to);
             }
-            Outcome::Again { position, is_busy } => ticket.again(position, is_busy),
+            DeliveryOutcome::Resend { position, is_busy } => ticket.again(position, is_busy),
         });
         self.handle.ship(Shipment { range, epoch, bytes: parcel.encode(true), report });
     }

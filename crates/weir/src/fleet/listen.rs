@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use weir_link::{Authority, ClockOffset, Connected, Hub, HubOptions};
+use weir_link::{Authority, ClockOffset, ConnectedAgent, Hub, HubOptions};
 use weir_store::Store;
 use weir_tables::{Clock, Micros, Parcel};
 
@@ -219,13 +219,13 @@ impl Serving {
 
 /// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in the store, for rules.
 async fn list_always(hub: Arc<Hub>, path: PathBuf, store: Arc<Store>) {
-    let mut written: Option<Vec<Connected>> = None;
+    let mut written: Option<Vec<ConnectedAgent>> = None;
     let mut clocks = ClockLog::default();
     for look in 0_u32.. {
         let connected = hub.connected();
         if look % LOOKS_A_LIST == 0 || written.as_ref() != Some(&connected) {
-            let line = |agent: &Connected| {
-                let Connected { name, address, since, program, clock } = agent;
+            let line = |agent: &ConnectedAgent| {
+                let ConnectedAgent { name, address, since, program, clock } = agent;
                 let clock = clock.map(clock_text).unwrap_or_default();
                 format!("{name}\t{address}\t{since}\t{program}\t{clock}\n")
             };
