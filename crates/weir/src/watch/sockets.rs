@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_collect::host::NetnsNames;
-use weir_ebpf::{EbpfError, Options, Sockets};
+use weir_ebpf::{CounterOptions, EbpfError, SocketCounter};
 
 use super::{Context, sample};
 use crate::config::Values;
@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// What to count, and below which root namespaces have their names.
 pub(super) struct Counting {
-    options: Options,
+    options: CounterOptions,
     root: PathBuf,
 }
 
@@ -26,7 +26,7 @@ impl Counting {
     pub(super) fn configured(values: &Values) -> Option<Self> {
         let ebpf = &values.ebpf;
         let size = |value: u64| u32::try_from(value.clamp(1, 4 << 20)).expect("it was clamped");
-        let options = Options {
+        let options = CounterOptions {
             peers: size(ebpf.peers),
             peer_rows: usize::try_from(ebpf.peer_rows).unwrap_or(usize::MAX),
             queued: size(ebpf.queued),
@@ -51,8 +51,8 @@ impl Counting {
     }
 
     fn count(&self, context: &Context, names: &mut NetnsNames) -> Result<(), EbpfError> {
-        let mut sockets = Sockets::open(self.options, context.clock.now())?;
-        tracing::info!("counting what sockets do");
+        let mut sockets = SocketCounter::open(self.options, context.clock.now())?;
+        tracing::info!("counting socket events");
         while !sample::wait_for_next_second(context) {
             take(&mut sockets, context, names)?;
         }
@@ -62,7 +62,11 @@ impl Counting {
     }
 }
 
-fn take(sockets: &mut Sockets, context: &Context, names: &mut NetnsNames) -> Result<(), EbpfError> {
+fn take(
+    sockets: &mut SocketCounter,
+    context: &Context,
+    names: &mut NetnsNames,
+) -> Result<(), EbpfError> {
     let (before, now) = (thread_cpu(), context.clock.now());
     names.refresh(now);
     let sample = sockets.sample(now, &context.host, &mut |inode| names.name(inode))?;
