@@ -1,7 +1,7 @@
 //! A recorded session of version 1: the bytes in `session-v1.txt` must be understood for as long as version 1 is spoken.
 //!
-//! The file is never made anew. A change that makes these tests fail is a change of the protocol: it belongs behind a
-//! new version or a capability, with a recording of its own.
+//! Never regenerate the file. A change that makes these tests fail changes the protocol: put it behind
+//! a new version or capability, with a separate recording.
 
 use std::sync::Arc;
 use std::time::Duration;
