@@ -1,7 +1,8 @@
-//! Sends frames of TCP connections from an interface at a steady rate: a packet socket and sendmmsg(2).
+//! Sends frames of TCP connections from an interface at a steady rate: a packet socket and
+//! sendmmsg(2).
 //!
-//! Sources: packet(7), sendmmsg(2). Cheap enough to leave a core to the program under test. A separate
-//! module for its `unsafe` calls.
+//! Sources: packet(7), sendmmsg(2). Cheap enough to leave a core to the program under test. A
+//! separate module for its `unsafe` calls.
 #![expect(unsafe_code, reason = "neither std nor rustix binds packet sockets")]
 
 use std::io;
@@ -42,8 +43,8 @@ impl FrameSender {
         if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { socket }) }
     }
 
-    /// Sends `frames` at `rate` per second, `rounds` times; `change` may modify them before each round.
-    /// Returns the number of frames sent and the time.
+    /// Sends `frames` at `rate` per second, `rounds` times; `change` may modify them before each
+    /// round. Returns the number of frames sent and the time.
     pub(crate) fn send(
         &self,
         frames: &mut [Vec<u8>],

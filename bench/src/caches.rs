@@ -1,8 +1,8 @@
-//! The distance of two CPUs: the round-trip time of a cache line, and the throughput from one to the
-//! other.
+//! The distance of two CPUs: the round-trip time of a cache line, and the throughput from one to
+//! the other.
 //!
-//! It limits the gain from a second thread. In a virtual machine it changes at run time: some 60 ns when
-//! both CPUs share a cache, 360 ns when the hypervisor has placed them apart.
+//! It limits the gain from a second thread. In a virtual machine it changes at run time: some 60 ns
+//! when both CPUs share a cache, 360 ns when the hypervisor has placed them apart.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

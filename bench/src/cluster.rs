@@ -1,5 +1,5 @@
-//! `cluster`: cost of several hubs over one PostgreSQL and one directory: ingest, the idle manifest, and
-//! queries distributed to one, two and four hubs.
+//! `cluster`: cost of several hubs over one PostgreSQL and one directory: ingest, the idle
+//! manifest, and queries distributed to one, two and four hubs.
 //!
 //! All of it runs on one machine, so it measures CPU time and balance, not speedup.
 

@@ -1,5 +1,5 @@
-//! `first-page`: time from the start of `weir up` to the first page and the first status, with an empty
-//! and with a used store.
+//! `first-page`: time from the start of `weir up` to the first page and the first status, with an
+//! empty and with a used store.
 
 use std::time::Duration;
 

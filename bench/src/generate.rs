@@ -1,10 +1,10 @@
-//! Generates access log lines as from a web analytics company's nginx: hand-written JSON with 15 fields
-//! and a request id.
+//! Generates access log lines as from a web analytics company's nginx: hand-written JSON with 15
+//! fields and a request id.
 //!
-//! The distributions are those of real traffic: 200 sites (Zipf 1.1), 50,000 pages (1.05), 5,000 user
-//! agents (1.0), 300,000 clients (0.9), lognormal times, 1 % of responses 5xx, 2.9 % 4xx, 9 % 3xx, 589
-//! bytes per line. One line in 2,000 is not JSON: half of those are truncated, half contain nginx's
-//! `\x22`. The seed determines every byte.
+//! The distributions are those of real traffic: 200 sites (Zipf 1.1), 50,000 pages (1.05), 5,000
+//! user agents (1.0), 300,000 clients (0.9), lognormal times, 1 % of responses 5xx, 2.9 % 4xx, 9 %
+//! 3xx, 589 bytes per line. One line in 2,000 is not JSON: half of those are truncated, half
+//! contain nginx's `\x22`. The seed determines every byte.
 
 use std::fmt::Write;
 

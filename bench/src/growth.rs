@@ -1,7 +1,7 @@
 //! `growth`: cost of storing a line, and of finding a request id, as the store grows day by day.
 //!
-//! Each day of lines is one file, which `weir up` tails and which is deleted once its lines are stored.
-//! The next one is written meanwhile.
+//! Each day of lines is one file, which `weir up` tails and which is deleted once its lines are
+//! stored. The next one is written meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

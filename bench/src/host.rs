@@ -1,8 +1,8 @@
 //! `host`: cost of `weir agent` on a host with many open connections.
 //!
-//! The connections are real, idle, and on loopback. A few child processes hold them, so that none needs
-//! a raised limit of open files. Both ends are sockets of this host: 20,000 sockets are 10,000
-//! connections.
+//! The connections are real, idle, and on loopback. A few child processes hold them, so that none
+//! needs a raised limit of open files. Both ends are sockets of this host: 20,000 sockets are
+//! 10,000 connections.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

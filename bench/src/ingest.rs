@@ -1,7 +1,9 @@
-//! `ingest`: a day of nginx JSON lines, tailed by a real `weir up` until every line is a row on disk.
+//! `ingest`: a day of nginx JSON lines, tailed by a real `weir up` until every line is a row on
+//! disk.
 //!
-//! The file enters the tailed directory once weir runs, so that nothing is done before the clock starts.
-//! Each line must be stored exactly once, across the three tables for lines, or the run fails.
+//! The file enters the tailed directory once weir runs, so that nothing is done before the clock
+//! starts. Each line must be stored exactly once, across the three tables for lines, or the run
+//! fails.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
-//! weir's benchmarks. Each starts real weir processes, measures them from outside, and writes a page to
-//! `docs/bench/history/`.
+//! weir's benchmarks. Each starts real weir processes, measures them from outside, and writes a
+//! page to `docs/bench/history/`.
 //!
-//! Run with `cargo xtask bench NAME`, which builds weir first. Each page states the required figures.
+//! Run with `cargo xtask bench NAME`, which builds weir first. Each page states the required
+//! figures.
 
 mod blaster;
 mod caches;

@@ -1,8 +1,8 @@
 //! `live`: cost of a permanent tap, its drops, and its cost to the watched traffic.
 //!
-//! A veth pair in a network namespace, then its loopback, carry frames of the story `bulk` at a given
-//! rate. Then nginx and wrk communicate over loopback and over the pair, with and without the tap, in
-//! turns.
+//! A veth pair in a network namespace, then its loopback, carry frames of the story `bulk` at a
+//! given rate. Then nginx and wrk communicate over loopback and over the pair, with and without the
+//! tap, in turns.
 
 use std::fs;
 use std::os::fd::AsFd;

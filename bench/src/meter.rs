@@ -1,7 +1,7 @@
 //! CPU time and memory of a process and its children, from `/proc/PID/stat` and `/proc/PID/status`.
 //!
-//! Times are in ticks of 10 ms. Reaped children count in their parent's `cutime`/`cstime`, so the sum
-//! over a running tree is complete.
+//! Times are in ticks of 10 ms. Reaped children count in their parent's `cutime`/`cstime`, so the
+//! sum over a running tree is complete.
 
 use std::fs;
 use std::process::Child;
@@ -44,8 +44,8 @@ fn all_processes() -> impl Iterator<Item = (u32, u32, f64)> {
     })
 }
 
-/// Parent and CPU seconds from a `stat` line. Fields count from the end of the name, which may contain
-/// anything.
+/// Parent and CPU seconds from a `stat` line. Fields count from the end of the name, which may
+/// contain anything.
 fn stat(line: &str) -> Option<(u32, f64)> {
     let fields: Vec<&str> = line.get(line.rfind(')')? + 2..)?.split(' ').collect();
     let ticks =

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::{meter, report};
 
-/// Reads the lines and writes a sorted Parquet file, as the store does without log, search or safety.
+/// Reads the lines and writes a sorted Parquet file, as the store does without log, search or
+/// safety.
 const SCRIPT: &str = "\
 import duckdb, sys
 duckdb.sql('set threads to 2')
@@ -94,8 +95,8 @@ for sql in sys.argv[3:]:
     print(sorted(walls)[len(walls) // 2] * 1e3, cpu * 1e3 / times, flush=True)
 ";
 
-/// Median wall and mean CPU milliseconds of each query in DuckDB over the rows of weir's files; `None`,
-/// with a message, if it is not available.
+/// Median wall and mean CPU milliseconds of each query in DuckDB over the rows of weir's files;
+/// `None`, with a message, if it is not available.
 pub(crate) fn duckdb_queries(
     files: &str,
     times: u32,

@@ -1,8 +1,8 @@
-//! `road`: the whole pipeline of a log line, from a file through an agent and the link to a hub's Parquet
-//! files.
+//! `road`: the whole pipeline of a log line, from a file through an agent and the link to a hub's
+//! Parquet files.
 //!
-//! The agent has joined the hub as a user's does. Each line must be stored exactly once at the end, or
-//! the run fails. First at full speed, then at a steady rate.
+//! The agent has joined the hub as a user's does. Each line must be stored exactly once at the end,
+//! or the run fails. First at full speed, then at a steady rate.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::weir::{self, Weir, wait_for};
 use crate::{data, meter, peer, report};
 
 const LIMIT: Duration = Duration::from_secs(900);
-/// Time at the steady rate before measuring, until rules have their baseline. Files are merged later,
-/// once there are enough.
+/// Time at the steady rate before measuring, until rules have their baseline. Files are merged
+/// later, once there are enough.
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// Figures of a run at full speed.
@@ -46,8 +46,8 @@ pub(crate) struct JoinedPair {
 }
 
 impl JoinedPair {
-    /// Starts a hub and joins an agent, which will tail `logs/*.log`; `collect` goes into that section of
-    /// its configuration.
+    /// Starts a hub and joins an agent, which will tail `logs/*.log`; `collect` goes into that
+    /// section of its configuration.
     pub(crate) fn start(dir: &Path, collect: &str) -> anyhow::Result<Self> {
         Self::start_with(dir, collect, &[])
     }
@@ -81,8 +81,8 @@ impl JoinedPair {
         Ok(counts(&self.hub, &self.tail)?.iter().sum())
     }
 
-    /// Whether all `lines` are stored. Polled, so it filters out rows of other logs only once there are
-    /// enough.
+    /// Whether all `lines` are stored. Polled, so it filters out rows of other logs only once there
+    /// are enough.
     pub(crate) fn has(&self, lines: u64) -> anyhow::Result<bool> {
         let all = "select (select count(*) from request) + (select count(*) from log) + (select count(*) from reject)";
         Ok(self.hub.number(all)? >= lines && self.rows()? >= lines)
@@ -253,8 +253,8 @@ fn slow(steady: &SteadyRun, slowness: f64) -> Vec<Vec<String>> {
     ]
 }
 
-/// Joins the agent with this configuration. Retries, since the hub notes its address for agents shortly
-/// after its start; until then, an invitation has the default port.
+/// Joins the agent with this configuration. Retries, since the hub notes its address for agents
+/// shortly after its start; until then, an invitation has the default port.
 fn join([data, config]: [&str; 2]) -> anyhow::Result<()> {
     let end = Instant::now() + Duration::from_secs(10);
     loop {

@@ -1,8 +1,8 @@
 //! `searchable`: time from writing a line to seeing it in SQL, while lines arrive steadily.
 //!
-//! The pacer records length and time after each write; a poller queries the highest byte offset in SQL.
-//! A write counts as visible at the end of the first response with its last line. The figures are upper
-//! bounds: they include the time of the query and half of the polling interval.
+//! The pacer records length and time after each write; a poller queries the highest byte offset in
+//! SQL. A write counts as visible at the end of the first response with its last line. The figures
+//! are upper bounds: they include the time of the query and half of the polling interval.
 
 use std::time::{Duration, Instant};
 

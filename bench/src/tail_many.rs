@@ -1,7 +1,7 @@
 //! `tail-many`: cost of a `weir agent` that follows thousands of mostly idle logs.
 //!
-//! First nothing is written, then a few of the files get lines at a steady rate; the hub must have every
-//! line once at the end. Measured with all default collectors, and with logs only.
+//! First nothing is written, then a few of the files get lines at a steady rate; the hub must have
+//! every line once at the end. Measured with all default collectors, and with logs only.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

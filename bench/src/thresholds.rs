@@ -1,9 +1,9 @@
-//! `thresholds`: recall and false alarms of mined thresholds, on synthetic web traffic and on recorded
-//! series.
+//! `thresholds`: recall and false alarms of mined thresholds, on synthetic web traffic and on
+//! recorded series.
 //!
-//! Both use `weir thresholds --series FILE --walk-from TIME`: each day is evaluated with what was known
-//! the night before. Recorded series are those of the Numenta Anomaly Benchmark, in a directory with its
-//! `data` and `labels`.
+//! Both use `weir thresholds --series FILE --walk-from TIME`: each day is evaluated with what was
+//! known the night before. Recorded series are those of the Numenta Anomaly Benchmark, in a
+//! directory with its `data` and `labels`.
 
 use std::fs;
 use std::path::Path;
@@ -166,8 +166,8 @@ fn hits(spans: &[(i64, i64)], events: &[ThresholdEvent]) -> usize {
     found.count()
 }
 
-/// Evaluates the recorded series: the first part is training, the rest is compared with the labelled
-/// windows.
+/// Evaluates the recorded series: the first part is training, the rest is compared with the
+/// labelled windows.
 fn recorded(page: &mut Report, dir: &Path) -> anyhow::Result<()> {
     let labels = dir.join("labels/combined_windows.json");
     let text = fs::read_to_string(&labels).with_context(|| {

@@ -1,7 +1,9 @@
-//! `wire`: cost of `weir wire` on a capture, compared with tcpdump, tcptrace and tshark in the same run.
+//! `wire`: cost of `weir wire` on a capture, compared with tcpdump, tcptrace and tshark in the same
+//! run.
 //!
-//! The capture is generated (stories `bulk` and `churn` of [`crate::capture`]) and read once before, so
-//! that all tools read memory. tshark keeps the state of all packets, so it gets the first 300,000.
+//! The capture is generated (stories `bulk` and `churn` of [`crate::capture`]) and read once
+//! before, so that all tools read memory. tshark keeps the state of all packets, so it gets the
+//! first 300,000.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -147,7 +149,8 @@ fn piped(page: &mut report::Report, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures memory of connections of one packet each, compared with as many packets of few connections.
+/// Measures memory of connections of one packet each, compared with as many packets of few
+/// connections.
 fn flows(page: &mut report::Report) -> anyhow::Result<()> {
     let mut high = Vec::new();
     for count in [1000, FLOWS] {

@@ -1,9 +1,9 @@
-//! Gain from a second thread: `weir wire` with one and two threads, and two processes with one thread at
-//! the same time.
+//! Gain from a second thread: `weir wire` with one and two threads, and two processes with one
+//! thread at the same time.
 //!
-//! Two processes that share nothing show the limit of the CPUs; two threads hand over packets, with a
-//! cache line each. In a virtual machine that cost changes from second to second, so each round measures
-//! it, rounds alternate, and the best counts: slow ones are due to the machine.
+//! Two processes that share nothing show the limit of the CPUs; two threads hand over packets, with
+//! a cache line each. In a virtual machine that cost changes from second to second, so each round
+//! measures it, rounds alternate, and the best counts: slow ones are due to the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -113,8 +113,8 @@ fn round(page: &mut report::Report, weir: &str, path: &Path) -> anyhow::Result<T
     Ok(ThreadRound { one, two, apart, round_trip_ns, gigabytes })
 }
 
-/// Runs weir once per pair of CPUs and threads, all at the same time. Returns seconds until the last
-/// ends.
+/// Runs weir once per pair of CPUs and threads, all at the same time. Returns seconds until the
+/// last ends.
 fn run(
     page: &mut report::Report,
     weir: &str,

@@ -4,8 +4,8 @@
 //!  client ──client_ns──► tap ──server_ns──► server
 //! ```
 //!
-//! The tap is at one of the ends, so one of the two delays is 0. A side's timestamps are its own clock in
-//! milliseconds.
+//! The tap is at one of the ends, so one of the two delays is 0. A side's timestamps are its own
+//! clock in milliseconds.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -39,7 +39,8 @@ pub(super) struct PathFaults {
     pub(super) lost_after: u64,
     /// Data segments of clients lost before the tap, per million.
     pub(super) lost_before: u64,
-    /// Messages whose last segment is sent twice although it arrived (tail loss probes), per million.
+    /// Messages whose last segment is sent twice although it arrived (tail loss probes), per
+    /// million.
     pub(super) probed: u64,
     /// Holds: start of the first, length, and period. Segments pass the tap at the end of a hold.
     pub(super) held: Option<(i64, i64, i64)>,
@@ -171,8 +172,8 @@ impl Connection {
         at
     }
 
-    /// Runs the handshake from `at_ns`. A server with a full accept queue until `deaf_until_ns` drops SYNs,
-    /// which the client repeats after `backoff_ns`. Returns when the client may send.
+    /// Runs the handshake from `at_ns`. A server with a full accept queue until `deaf_until_ns`
+    /// drops SYNs, which the client repeats after `backoff_ns`. Returns when the client may send.
     pub(super) fn open<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
@@ -202,7 +203,8 @@ impl Connection {
         Some(ready + SPACING_NS)
     }
 
-    /// Sends a request in one segment. It may be lost before the tap, or held until it is retransmitted.
+    /// Sends a request in one segment. It may be lost before the tap, or held until it is
+    /// retransmitted.
     pub(super) fn ask<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
@@ -392,8 +394,8 @@ impl Connection {
         self.pass(tap, segment, &calm);
     }
 
-    /// The server closes an idle connection at `closed_ns` and resets a request in flight. Returns when the
-    /// request passed, and when the reset arrived.
+    /// The server closes an idle connection at `closed_ns` and resets a request in flight. Returns
+    /// when the request passed, and when the reset arrived.
     pub(super) fn race<W: Write>(
         &mut self,
         tap: &mut Tap<W>,

@@ -1,8 +1,10 @@
-//! Captures with known true figures: simulated traffic at a tap on an edge host, and a log of events.
+//! Captures with known true figures: simulated traffic at a tap on an edge host, and a log of
+//! events.
 //!
 //! A chain of client, edge (port 80) and upstream (port 8080) with a simple TCP model: slow start,
-//! acknowledgements, SYN retries, retransmits, DSACK, timestamps, incrementing IP identifications. The
-//! recipe determines every byte. It does not replace a kernel: tests with real servers cover that.
+//! acknowledgements, SYN retries, retransmits, DSACK, timestamps, incrementing IP identifications.
+//! The recipe determines every byte. It does not replace a kernel: tests with real servers cover
+//! that.
 
 mod connection;
 mod file;

@@ -173,7 +173,8 @@ impl<W: Write, T: Write> StoryPlayer<W, T> {
         RequestPlan { path, think_ns, body_bytes }
     }
 
-    /// Takes an idle connection or opens one. Returns it, when it can be used, and the wait of its SYN.
+    /// Takes an idle connection or opens one. Returns it, when it can be used, and the wait of its
+    /// SYN.
     fn connection(&mut self, at: i64) -> (Option<Connection>, i64, Option<i64>) {
         let is_once = matches!(
             self.recipe.story,
@@ -278,7 +279,8 @@ impl<W: Write, T: Write> StoryPlayer<W, T> {
         Ok((200, passage.arrived_ns + 60_000))
     }
 
-    /// The edge closes an idle connection while a request is in flight; the client retries on another.
+    /// The edge closes an idle connection while a request is in flight; the client retries on
+    /// another.
     fn client_race(&mut self, at: i64) -> io::Result<()> {
         let work = self.work(at);
         let (Some(mut connection), ready, syn_wait_ns) = self.connection(at) else {
@@ -308,7 +310,8 @@ impl<W: Write, T: Write> StoryPlayer<W, T> {
         self.request(known + MILLI, &work).map(drop)
     }
 
-    /// Sends three pipelined requests, a POST that waits for `100 Continue`, or a request in six pieces.
+    /// Sends three pipelined requests, a POST that waits for `100 Continue`, or a request in six
+    /// pieces.
     fn framed(&mut self, at: i64) -> io::Result<()> {
         let (Some(mut connection), ready, syn_wait_ns) = self.connection(at) else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Tests of the simulation: reproducible bytes, chronological packets, and each story's characteristics.
+//! Tests of the simulation: reproducible bytes, chronological packets, and each story's
+//! characteristics.
 
 use super::*;
 

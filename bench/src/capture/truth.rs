@@ -13,7 +13,8 @@ pub(super) struct RequestRecord<'a> {
     pub(super) status: u16,
     pub(super) asked: Passage,
     pub(super) answered: Option<Passage>,
-    /// Time from the first SYN to the SYN-ACK at the tap; only for the first request of a connection.
+    /// Time from the first SYN to the SYN-ACK at the tap; only for the first request of a
+    /// connection.
     pub(super) syn_wait_ns: Option<i64>,
 }
 

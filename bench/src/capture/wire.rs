@@ -1,4 +1,5 @@
-//! The simulated wire: buffers future segments and writes them in the order in which they pass the tap.
+//! The simulated wire: buffers future segments and writes them in the order in which they pass the
+//! tap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,6 +1,6 @@
-//! A minimal server on hyper alone, on one thread: the lower bound for servers built on it. It answers
-//! beacons and proxies the rest, with one backend connection per client connection. No records, limits,
-//! timeouts, or balancing.
+//! A minimal server on hyper alone, on one thread: the lower bound for servers built on it. It
+//! answers beacons and proxies the rest, with one backend connection per client connection. No
+//! records, limits, timeouts, or balancing.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! Memory of idle connections after one request each.
 //!
-//! The baseline has as many requests on one connection, so rows in memory and the allocator's reserve
-//! cancel out.
+//! The baseline has as many requests on one connection, so rows in memory and the allocator's
+//! reserve cancel out.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,7 +1,7 @@
 //! Latency at the same offered load, far below the capacity of each server.
 //!
-//! h2load sends the requests of all its connections together, so a response mostly waits for the requests
-//! before it: the longest times are those of a whole burst.
+//! h2load sends the requests of all its connections together, so a response mostly waits for the
+//! requests before it: the longest times are those of a whole burst.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Load generators: wrk for HTTP/1.1 and TLS, h2load (nghttp2) for HTTP/2, each in one thread on CPU 1.
+//! Load generators: wrk for HTTP/1.1 and TLS, h2load (nghttp2) for HTTP/2, each in one thread on
+//! CPU 1.
 
 use std::process::Command;
 

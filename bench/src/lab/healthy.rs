@@ -1,7 +1,7 @@
 //! Hours on a loaded, healthy host, in pieces that add up: false alarms.
 //!
-//! A machine is rarely free for hours, so each piece is saved when it ends, and the page has all of them.
-//! Parallel fleets share the machine, so each is load for the others.
+//! A machine is rarely free for hours, so each piece is saved when it ends, and the page has all of
+//! them. Parallel fleets share the machine, so each is load for the others.
 
 use std::thread;
 

@@ -1,8 +1,8 @@
-//! The fault lab: runs each fault of `weir drill` several times with parameters drawn from a seed, and
-//! scores what weir reports.
+//! The fault lab: runs each fault of `weir drill` several times with parameters drawn from a seed,
+//! and scores what weir reports.
 //!
-//! Runs use the users' command (`crates/drill`). A score of all faults takes hours: its runs are saved
-//! when they end ([`results`]), and `--resume` continues.
+//! Runs use the users' command (`crates/drill`). A score of all faults takes hours: its runs are
+//! saved when they end ([`results`]), and `--resume` continues.
 
 mod healthy;
 mod page;
@@ -51,7 +51,8 @@ pub(crate) struct LabArgs {
     /// Skips these, written as for --only.
     #[arg(long, num_args = 1.., value_name = "NAME")]
     skip: Vec<String>,
-    /// Watches a loaded, healthy host for this long, as another piece of `healthy.jsonl` in the build directory.
+    /// Watches a loaded, healthy host for this long, as another piece of `healthy.jsonl` in the
+    /// build directory.
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["resume", "minutes", "runs", "only", "skip"])]
     healthy: Option<u64>,
     /// With --healthy: number of parallel fleets, with a piece each.

@@ -1,7 +1,8 @@
-//! Results of lab runs, one line of JSON each, saved when the run ends, so that a score can be resumed.
+//! Results of lab runs, one line of JSON each, saved when the run ends, so that a score can be
+//! resumed.
 //!
-//! The file is in the build directory, one per profile, and is append-only: of several lines for the same
-//! run, the last one counts. A truncated line comes from a killed session and is dropped.
+//! The file is in the build directory, one per profile, and is append-only: of several lines for
+//! the same run, the last one counts. A truncated line comes from a killed session and is dropped.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -90,8 +91,8 @@ pub(super) struct RunLog {
 }
 
 impl RunLog {
-    /// Reads a file, which may not exist yet. Truncates an incomplete last line, so that the next one
-    /// starts a line.
+    /// Reads a file, which may not exist yet. Truncates an incomplete last line, so that the next
+    /// one starts a line.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let what = format!("cannot read `{}`", path.display());
         let bytes = match fs::read(path) {

@@ -145,8 +145,8 @@ impl<'a> AgentSession<'a> {
             && self.samples_in_flight < if self.is_sample_first { 1 } else { SAMPLES_IN_FLIGHT }
     }
 
-    /// Queries every known position at each connect: this may be another hub, or one restored from an
-    /// older state.
+    /// Queries every known position at each connect: this may be another hub, or one restored from
+    /// an older state.
     async fn query_all_positions(&mut self) -> Result<(), LinkError> {
         for known in self.uplink.known.values_mut() {
             (known.is_at_hub, known.is_rewound) = (false, false);

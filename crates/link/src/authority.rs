@@ -1,8 +1,9 @@
-//! The hub's certificate authority: one ECDSA P-256 key that signs the hub itself and its agents (X.509, RFC 5280).
+//! The hub's certificate authority: one ECDSA P-256 key that signs the hub itself and its agents
+//! (X.509, RFC 5280).
 //!
-//! It is stored in the hub's data directory as `link/authority.pem`, key and certificate in one file,
-//! so that they always match. Only its own fleet trusts it, so host names do not matter: a server
-//! certificate belongs to the hub, a client certificate to the agent whose id it holds.
+//! It is stored in the hub's data directory as `link/authority.pem`, key and certificate in one
+//! file, so that they always match. Only its own fleet trusts it, so host names do not matter: a
+//! server certificate belongs to the hub, a client certificate to the agent whose id it holds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

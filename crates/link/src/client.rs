@@ -78,8 +78,8 @@ impl Dial<'_> {
             .map_err(|error| tls::explain(address, self.clock.now(), &error))
     }
 
-    /// Receives the first reply. In TLS 1.3 the hub verifies our certificate after our handshake has
-    /// ended, so a rejection is an error of the first read.
+    /// Receives the first reply. In TLS 1.3 the hub verifies our certificate after our handshake
+    /// has ended, so a rejection is an error of the first read.
     async fn first(&self, inbox: &mut Inbox<TlsStream<TcpStream>>) -> Result<Message, LinkError> {
         inbox.next_within(HANDSHAKE_PATIENCE).await.map_err(|error| match error.alert.as_deref() {
             Some(alert) => tls::explain(self.address, self.clock.now(), alert),
@@ -114,8 +114,8 @@ pub(crate) fn unexpected(address: &str, message: Message) -> LinkError {
 /// Joins the fleet of a token: generates a key, gets it signed, and stores both below `dir`.
 ///
 /// # Errors
-/// When the token is invalid or the hub cannot be reached. The token stays valid unless the hub says
-/// otherwise.
+/// When the token is invalid or the hub cannot be reached. The token stays valid unless the hub
+/// says otherwise.
 pub async fn join(
     dir: &Path,
     token: &JoinToken,

@@ -1,8 +1,9 @@
 //! Frames: the parts of a connection's byte stream that hold one message each. No I/O;
 //! `docs/formats/link.md` has the diagram.
 //!
-//! The length in a header is only a claim: memory is allocated for received bytes, never for announced
-//! ones, and a length above the limit of its kind ends the connection before the body is read.
+//! The length in a header is only a claim: memory is allocated for received bytes, never for
+//! announced ones, and a length above the limit of its kind ends the connection before the body is
+//! read.
 
 use crate::error::{LinkError, LinkErrorKind};
 

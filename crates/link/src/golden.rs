@@ -1,7 +1,8 @@
-//! A recorded session of version 1: the bytes in `session-v1.txt` must be understood for as long as version 1 is spoken.
+//! A recorded session of version 1: the bytes in `session-v1.txt` must be understood for as long as
+//! version 1 is spoken.
 //!
-//! Never regenerate the file. A change that makes these tests fail changes the protocol: put it behind
-//! a new version or capability, with a separate recording.
+//! Never regenerate the file. A change that makes these tests fail changes the protocol: put it
+//! behind a new version or capability, with a separate recording.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,7 +156,8 @@ fn messages_are_encoded_as_recorded() {
     for side in ["agent", "hub"] {
         let mut bytes = Vec::new();
         let all = messages(&recorded(side));
-        // The recorded agent was newer by a field at the end of its hello and a frame that may be skipped.
+        // The recorded agent was newer by a field at the end of its hello and a frame that may be
+        // skipped.
         let newer = usize::from(side == "agent");
         all[newer..].iter().for_each(|message| message.encode(&mut bytes));
         assert!(recorded(side).ends_with(&bytes), "{side}: {}", secret::hex(&bytes));

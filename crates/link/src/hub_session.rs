@@ -198,8 +198,8 @@ where
         self.send(&Message::Ping { nonce }).await
     }
 
-    /// Computes the clock offset. The agent read its clock between query and reply, so the midpoint is
-    /// off by at most half the round trip.
+    /// Computes the clock offset. The agent read its clock between query and reply, so the midpoint
+    /// is off by at most half the round trip.
     fn note_clock(&mut self, nonce: u64, now_micros: i64) {
         let Some((_, sent, at)) = self.clock_query.filter(|(number, ..)| *number == nonce) else {
             return;

@@ -1,11 +1,13 @@
-//! An agent's identity: one directory per joined fleet, with key, certificate, and addresses of hubs.
+//! An agent's identity: one directory per joined fleet, with key, certificate, and addresses of
+//! hubs.
 //!
 //! ```text
 //!   DIR/fleets/<first 16 digits of the authority's fingerprint>/
 //!       agent.key  agent.pem  authority.pem  hubs (name = …, joined_micros = …, address = …)
 //! ```
-//! The key is generated here and never leaves; all files are 0600. A key without a certificate belongs
-//! to an interrupted join: it is reused, and the hub answers the same request with the same agent.
+//! The key is generated here and never leaves; all files are 0600. A key without a certificate
+//! belongs to an interrupted join: it is reused, and the hub answers the same request with the same
+//! agent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

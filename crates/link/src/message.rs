@@ -1,7 +1,7 @@
 //! Messages: the body of each kind of frame. No I/O; `docs/formats/link.md` is the reference.
 //!
-//! A body may be longer than expected: a newer sender appends fields, an older receiver ignores them.
-//! This, and kinds that may be skipped, let the protocol grow within one version.
+//! A body may be longer than expected: a newer sender appends fields, an older receiver ignores
+//! them. This, and kinds that may be skipped, let the protocol grow within one version.
 
 use weir_tables::StreamId;
 

@@ -5,9 +5,9 @@
 //!   link/invites/<id>            secret (hashed), expiry, name; who used it
 //!   link/agents/<name>           id, when it joined; when it was revoked
 //! ```
-//! Files let `weir hub invite` and `weir hub revoke` work whether the hub runs or not. The hub checks
-//! the directory twice a second; every change renames a file into it, which updates the directory's
-//! modification time.
+//! Files let `weir hub invite` and `weir hub revoke` work whether the hub runs or not. The hub
+//! checks the directory twice a second; every change renames a file into it, which updates the
+//! directory's modification time.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -142,8 +142,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Makes an agent of the holder of an invitation's secret. Repeating the request returns the same
-    /// agent, since the first reply may have been lost.
+    /// Makes an agent of the holder of an invitation's secret. Repeating the request returns the
+    /// same agent, since the first reply may have been lost.
     ///
     /// # Errors
     /// Why the invitation is refused.

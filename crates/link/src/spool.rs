@@ -1,10 +1,10 @@
-//! A stream on the agent's disk for samples, which cannot be read again. It survives `kill -9` of the
-//! agent and an unreachable hub, up to a size limit (`docs/formats/spool.md`).
+//! A stream on the agent's disk for samples, which cannot be read again. It survives `kill -9` of
+//! the agent and an unreachable hub, up to a size limit (`docs/formats/spool.md`).
 //!
 //! Each record is one parcel with a number; the numbers are the stream's positions. A segment is
 //! deleted when the hub has all its records in tables, or, oldest first, when the spool exceeds its
-//! limit. A restart skips 2³² numbers: records lost from the end of the file in a power loss may have
-//! been sent, and their numbers must not be reused.
+//! limit. A restart skips 2³² numbers: records lost from the end of the file in a power loss may
+//! have been sent, and their numbers must not be reused.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -182,8 +182,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Drops the oldest segments until `bytes` more fit. Returns the number of unaccepted records in
-    /// them.
+    /// Drops the oldest segments until `bytes` more fit. Returns the number of unaccepted records
+    /// in them.
     fn make_room(&mut self, bytes: u64) -> u64 {
         let mut dropped = 0;
         while self.bytes() + bytes > self.limit_bytes {

@@ -75,7 +75,8 @@ pub(crate) fn server(
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // Disable tickets: every connection presents its certificate, so that none outlives a revocation.
+    // Disable tickets: every connection presents its certificate, so that none outlives a
+    // revocation.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
@@ -107,8 +108,8 @@ impl ResolvesServerCert for HubKey {
     }
 }
 
-/// TLS configuration of an agent. It trusts the hubs it joined, and presents to each the certificate
-/// from that hub.
+/// TLS configuration of an agent. It trusts the hubs it joined, and presents to each the
+/// certificate from that hub.
 pub(crate) fn client(
     identities: &[Identity],
     clock: &Arc<dyn Clock>,

@@ -1,9 +1,9 @@
 //! The join token, which a person copies from the hub to a new agent.
 //!
 //! Format: `weir-join-1.` and base64url of: expiry (u64, seconds since 1970), the invitation's id
-//! (8 bytes) and secret (16), the SHA-256 of the hub's CA certificate (32), number of addresses (u8),
-//! each with its length (u8), CRC-32 of all before. Its holder can become an agent once, until it
-//! expires; it does not allow reading data or impersonating the hub.
+//! (8 bytes) and secret (16), the SHA-256 of the hub's CA certificate (32), number of addresses
+//! (u8), each with its length (u8), CRC-32 of all before. Its holder can become an agent once,
+//! until it expires; it does not allow reading data or impersonating the hub.
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@
 //!   ship (bounded) ─► connected: in flight ─► Accepted: report    cut: report Again, the reader goes back
 //!   push ─► spool ─►            in flight ─► Committed: free      cut: read again from the spool
 //! ```
-//! The uplink keeps no positions: at each connect it queries the hub for every known stream. It does
-//! keep where reading of a stream began (`origin`), for a hub that does not know the stream.
+//! The uplink keeps no positions: at each connect it queries the hub for every known stream. It
+//! does keep where reading of a stream began (`origin`), for a hub that does not know the stream.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

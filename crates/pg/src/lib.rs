@@ -1,8 +1,8 @@
 //! A server for PostgreSQL's protocol, version 3: psql, Grafana, drivers.
 //!
 //! Source: PostgreSQL's manual, chapter "Frontend/Backend Protocol". The [`QueryEngine`] runs
-//! statements; this crate has the connections, logins, types and formats. Everything is read-only, so
-//! transactions are accepted without effect: each query has its own snapshot.
+//! statements; this crate has the connections, logins, types and formats. Everything is read-only,
+//! so transactions are accepted without effect: each query has its own snapshot.
 
 mod cancel;
 mod decode;

@@ -1,5 +1,5 @@
-//! The extended query protocol: statements are parsed once, bound to parameters, and executed at once
-//! or in portions.
+//! The extended query protocol: statements are parsed once, bound to parameters, and executed at
+//! once or in portions.
 
 use std::io;
 use std::sync::Arc;

@@ -57,8 +57,8 @@ impl RowSender {
         describe(writer, &self.schema, &self.formats);
     }
 
-    /// Sends up to `limit` rows, or all if it is 0, and the completion or suspension. Returns whether
-    /// the result is complete.
+    /// Sends up to `limit` rows, or all if it is 0, and the completion or suspension. Returns
+    /// whether the result is complete.
     ///
     /// # Errors
     /// Outer: the connection failed. Inner: a cell cannot be encoded.

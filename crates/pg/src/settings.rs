@@ -1,4 +1,5 @@
-//! Settings of a session for `show` and `set` (PostgreSQL's manual, chapter "Server Configuration").
+//! Settings of a session for `show` and `set` (PostgreSQL's manual, chapter "Server
+//! Configuration").
 
 use std::time::Duration;
 

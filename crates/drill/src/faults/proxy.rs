@@ -219,7 +219,8 @@ pub(crate) const FAULTS: &[Fault] = &[
             let bytes = testbed.draw("bytes").to_string();
             testbed.app(256, &["--bytes", &bytes])?;
             let log = testbed.path("error.log");
-            // nginx logs disk buffering at `warn`. It never buffers what the kernel accepts at once.
+            // nginx logs disk buffering at `warn`. It never buffers what the kernel accepts at
+            // once.
             testbed.nginx(&format!(
                 "listen {SERVER}:8080 sndbuf=16k; error_log {log} warn; location / {{ proxy_pass http://{APP}; proxy_buffers 4 4k; }}"
             ))?;

@@ -1,4 +1,5 @@
-//! Protocol tests over real sockets with a scripted engine, including messages that no client sends.
+//! Protocol tests over real sockets with a scripted engine, including messages that no client
+//! sends.
 
 mod extended;
 mod kit;
