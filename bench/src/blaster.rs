@@ -1,7 +1,8 @@
-//! Frames of TCP conversations out of an interface at a steady rate: a packet socket and sendmmsg(2).
+//! Sends frames of TCP connections from an interface at a steady rate: a packet socket and
+//! sendmmsg(2).
 //!
-//! Sources: packet(7), sendmmsg(2). Cheap enough to leave a core to what is measured. A module of its own for its `unsafe`
-//! calls.
+//! Sources: packet(7), sendmmsg(2). Cheap enough to leave a core to the program under test. A
+//! separate module for its `unsafe` calls.
 #![expect(unsafe_code, reason = "neither std nor rustix binds packet sockets")]
 
 use std::io;
@@ -11,25 +12,25 @@ use std::time::{Duration, Instant};
 
 use crate::data::pause;
 
-/// Frames handed over in one call.
+/// Frames per system call.
 const BATCH: usize = 64;
-/// How often the rate is looked at.
+/// Interval of rate checks.
 const STEP: Duration = Duration::from_millis(2);
 
 /// Sends whole Ethernet frames.
-pub(crate) struct Blaster {
+pub(crate) struct FrameSender {
     socket: OwnedFd,
 }
 
-impl Blaster {
-    /// Out of interface `name` of this thread's network namespace.
+impl FrameSender {
+    /// Opens interface `name` of this thread's network namespace.
     pub(crate) fn new(name: &str) -> io::Result<Self> {
         // SAFETY: socket(2) takes numbers only; protocol 0 means that nothing is received.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was made above and belongs to nobody else.
+        // SAFETY: the descriptor was made above and is not shared.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let index = rustix::net::netdevice::name_to_index(&socket, name)?;
         // SAFETY: all bytes 0 is a valid sockaddr_ll.
@@ -42,8 +43,8 @@ impl Blaster {
         if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { socket }) }
     }
 
-    /// Sends `frames` at `rate` a second, `rounds` times; before each round `change` sees all of them. How many were sent,
-    /// and how long it took.
+    /// Sends `frames` at `rate` per second, `rounds` times; `change` may modify them before each
+    /// round. Returns the number of frames sent and the time.
     pub(crate) fn send(
         &self,
         frames: &mut [Vec<u8>],
@@ -66,7 +67,7 @@ impl Blaster {
         Ok((sent, begun.elapsed()))
     }
 
-    /// Sends a batch; how many frames.
+    /// Sends a batch and returns its number of frames.
     fn batch(&self, frames: &[Vec<u8>]) -> io::Result<usize> {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
@@ -89,8 +90,8 @@ impl Blaster {
         while done < messages.len() {
             let rest = &mut messages[done..];
             let count = libc::c_uint::try_from(rest.len()).expect("a batch is small");
-            // SAFETY: `rest` holds `count` messages whose parts point to frames that live as long as this call; sending
-            // does not write to them.
+            // SAFETY: `rest` holds `count` messages whose parts point to frames that outlive this
+            // call; sending does not write to them.
             let sent =
                 unsafe { libc::sendmmsg(self.socket.as_raw_fd(), rest.as_mut_ptr(), count, 0) };
             match usize::try_from(sent) {

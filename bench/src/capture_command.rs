@@ -1,4 +1,5 @@
-//! `weir-bench capture`: a capture of known truth in a file, for tests, benchmarks and other programs.
+//! `weir-bench capture`: writes a capture with known true figures, for tests, benchmarks and other
+//! programs.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,19 +13,19 @@ use crate::report;
 
 #[derive(Args)]
 pub(crate) struct CaptureArgs {
-    /// What happens in it, such as smooth or accept-queue.
+    /// Story to simulate, such as smooth or accept-queue.
     #[arg(long, default_value = "bulk", value_parser = story)]
     story: Story,
-    /// The file to write; `.truth` is added to its name for what happened, one JSON object a line.
+    /// File to write; true figures go to the same name with `.truth`, one JSON object per line.
     #[arg(long)]
     out: PathBuf,
-    /// How long; default: as the story needs.
+    /// Seconds of traffic; the default depends on the story.
     #[arg(long)]
     seconds: Option<u32>,
-    /// Requests a second; default: as the story needs.
+    /// Requests per second; the default depends on the story.
     #[arg(long)]
     rate: Option<u32>,
-    /// The same seed gives the same bytes.
+    /// Seed; it determines every byte.
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// pcapng instead of pcap.
@@ -36,13 +37,13 @@ pub(crate) struct CaptureArgs {
     /// IPv6 instead of IPv4.
     #[arg(long)]
     ipv6: bool,
-    /// What stands before the IP header.
+    /// Link layer before the IP header.
     #[arg(long, value_enum, default_value_t = LinkName::Ethernet)]
     link: LinkName,
-    /// Bytes of a frame that are kept.
+    /// Snapshot length: bytes captured per frame.
     #[arg(long, default_value_t = 262_144)]
     snap: u32,
-    /// Packets of a thousand that the tap misses.
+    /// Packets missed by the tap, per thousand.
     #[arg(long, default_value_t = 0)]
     missing_per_mille: u32,
 }
@@ -59,6 +60,11 @@ fn story(name: &str) -> Result<Story, String> {
         .into_iter()
         .find(|story| story.as_str() == name)
         .ok_or_else(|| format!("one of {}", Story::ALL.map(Story::as_str).join(", ")))
+}
+
+fn create(path: &PathBuf) -> anyhow::Result<BufWriter<File>> {
+    let file = File::create(path).with_context(|| format!("cannot write `{}`", path.display()))?;
+    Ok(BufWriter::with_capacity(1 << 20, file))
 }
 
 pub(crate) fn run(args: &CaptureArgs) -> anyhow::Result<()> {
@@ -83,10 +89,6 @@ pub(crate) fn run(args: &CaptureArgs) -> anyhow::Result<()> {
     };
     let mut truth = args.out.clone().into_os_string();
     truth.push(".truth");
-    let create = |path: &PathBuf| {
-        let file = File::create(path).with_context(|| format!("cannot write `{}`", path.display()));
-        file.map(|file| BufWriter::with_capacity(1 << 20, file))
-    };
     let summary = capture::write(recipe, format, create(&args.out)?, create(&truth.into())?)
         .with_context(|| format!("cannot write `{}`", args.out.display()))?;
     report::say(&format!("{summary:?}"));

@@ -1,7 +1,7 @@
-//! `cluster`: what several hubs over one PostgreSQL and one directory cost: lines in, the manifest at rest, and queries that
-//! are dealt out to one, two and four of them.
+//! `cluster`: cost of several hubs over one PostgreSQL and one directory: ingest, the idle
+//! manifest, and queries distributed to one, two and four hubs.
 //!
-//! All of it is on one machine, so what it tells is processor time, and how evenly work is split, not how much faster it gets.
+//! All of it runs on one machine, so it measures CPU time and balance, not speedup.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use crate::road::Pair;
+use crate::road::JoinedPair;
 use crate::weir::{Weir, wait_for};
 use crate::{data, ingest, meter, report};
 
 const LIMIT: Duration = Duration::from_secs(600);
-/// How long hubs rest while the manifest's share is measured.
+/// Idle time in which the manifest's share is measured.
 const REST: Duration = Duration::from_secs(30);
 const HUBS: [usize; 3] = [1, 2, 4];
-/// Each reads much and leaves little.
-const QUESTIONS: &[(&str, &str)] = &[
+/// Names and queries. Each reads much and returns little.
+const QUERIES: &[(&str, &str)] = &[
     ("ids of requests, distinct", "select count(distinct request_id) from request"),
     (
         "ten paths with the highest p99",
@@ -31,35 +31,29 @@ const QUESTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// PostgreSQL of this benchmark; ends with the value.
-struct Database {
+/// A PostgreSQL server, stopped on drop.
+struct PostgresServer {
     child: Child,
     url: String,
 }
 
-impl Database {
+impl PostgresServer {
     fn start(dir: &Path) -> anyhow::Result<Self> {
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let bin =
             versions.map(|entry| entry.path().join("bin")).find(|bin| bin.join("initdb").exists());
-        let bin = bin.context("PostgreSQL is missing (apt-get install postgresql)")?;
+        let bin = bin.context("cannot run the benchmark `cluster`: no PostgreSQL below `/usr/lib/postgresql`\nhint: apt-get install postgresql")?;
         let own = dir.join("postgresql");
         std::fs::create_dir(&own)?;
         for path in [dir, &own] {
             run(Command::new("chown").arg("postgres:").arg(path))?;
         }
-        let as_its_user = |program: &str| {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-            command.arg(bin.join(program)).current_dir(&own);
-            command
-        };
         let data = own.join("data");
-        run(as_its_user("initdb")
+        run(as_postgres(&bin.join("initdb"), &own)
             .args(["-A", "trust", "-U", "weir", "--no-sync", "-D"])
             .arg(&data))?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut server = as_its_user("postgres");
+        let mut server = as_postgres(&bin.join("postgres"), &own);
         server.args(["-c", "listen_addresses=127.0.0.1", "-p", &port.to_string(), "-k"]);
         server.arg(&own).arg("-D").arg(&data);
         let child = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -77,11 +71,19 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         let _gone_already = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+/// A command that runs as the user `postgres`.
+fn as_postgres(program: &Path, dir: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+    command.arg(program).current_dir(dir);
+    command
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
@@ -92,8 +94,9 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stores `events` lines through a hub alone and through one of a cluster; then asks each question `times` times.
-pub(crate) fn bench(events: u32, times: u32) -> anyhow::Result<()> {
+/// Stores `events` lines through a single hub and through one of a cluster, then runs each query
+/// `times` times.
+pub(crate) fn bench([events, times]: [u32; 2]) -> anyhow::Result<()> {
     let mut page = report::Report::new("cluster");
     page.text("Hubs over one PostgreSQL 15 (with fsync) and one shared directory, all on this machine. nginx JSON lines (15 fields and a request id) come by way of one agent.");
     let dir = tempfile::tempdir()?;
@@ -109,7 +112,7 @@ pub(crate) fn bench(events: u32, times: u32) -> anyhow::Result<()> {
     let alone_cpu = alone.stop()?;
 
     report::say("a hub of a cluster");
-    let database = Database::start(dir.path())?;
+    let database = PostgresServer::start(dir.path())?;
     let place = dir.path().join("hub0");
     std::fs::create_dir(&place)?;
     let files = dir.path().join("files").display().to_string();
@@ -141,13 +144,13 @@ pub(crate) fn bench(events: u32, times: u32) -> anyhow::Result<()> {
     page.write()
 }
 
-/// One, two and four hubs at rest, and their answers.
+/// Measures one, two and four hubs, idle and with queries.
 fn compare(
     hubs: &mut Vec<Weir>,
-    database: &Database,
+    database: &PostgresServer,
     (dir, files): (&Path, &str),
     times: u32,
-) -> anyhow::Result<(Vec<Rest>, Vec<Answer>)> {
+) -> anyhow::Result<(Vec<IdleShares>, Vec<QueryTiming>)> {
     let (mut rests, mut answers) = (Vec::new(), Vec::new());
     for count in HUBS {
         while hubs.len() < count {
@@ -157,28 +160,25 @@ fn compare(
             hubs.push(Weir::serve_with(&args, &options(database, files, hubs.len()))?);
         }
         wait_for("hubs know of each other", LIMIT, Duration::from_millis(200), || {
-            let knows = |hub: &Weir| -> anyhow::Result<bool> {
+            for hub in hubs.iter() {
                 let status: Value = serde_json::from_str(&hub.get("/api/status")?)?;
-                Ok(status["cluster"]["peers"].as_array().map_or(0, Vec::len) + 1 == count)
-            };
-            Ok(hubs
-                .iter()
-                .map(knows)
-                .collect::<anyhow::Result<Vec<_>>>()?
-                .iter()
-                .all(|knows| *knows))
+                if status["cluster"]["peers"].as_array().map_or(0, Vec::len) + 1 != count {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         })?;
         report::say(&format!("{count} hubs"));
         rests.push(rest(database, hubs));
-        for (name, sql) in QUESTIONS {
-            answers.push(ask(hubs, name, sql, times)?);
+        for (name, sql) in QUERIES {
+            answers.push(time_query(hubs, (name, sql), times)?);
         }
     }
     for (at, answer) in answers.iter().enumerate() {
-        let first = &answers[at % QUESTIONS.len()];
+        let first = &answers[at % QUERIES.len()];
         ensure!(
             answer.rows == first.rows,
-            "{} hubs answer `{}` otherwise",
+            "{} hubs return another result for `{}`",
             answer.hubs,
             answer.name
         );
@@ -186,8 +186,8 @@ fn compare(
     Ok((rests, answers))
 }
 
-/// Variables of a hub of the cluster.
-fn options(database: &Database, files: &str, number: usize) -> Vec<(&'static str, String)> {
+/// Environment variables of a hub of the cluster.
+fn options(database: &PostgresServer, files: &str, number: usize) -> Vec<(&'static str, String)> {
     vec![
         ("WEIR_CLUSTER_MANIFEST", database.url.clone()),
         ("WEIR_CLUSTER_NAME", format!("hub{number}")),
@@ -197,9 +197,9 @@ fn options(database: &Database, files: &str, number: usize) -> Vec<(&'static str
     ]
 }
 
-/// A hub that has all lines in files; its agent is gone.
+/// Starts a hub, stores all lines, and stops its agent.
 fn fill(place: &Path, file: &Path, events: u32, set: &[(&str, String)]) -> anyhow::Result<Weir> {
-    let pair = Pair::start_with(place, "", set)?;
+    let pair = JoinedPair::start_with(place, "", set)?;
     let log: PathBuf = place.join("logs/access.log");
     std::fs::hard_link(file, &log)?;
     let agent = pair.agent()?;
@@ -209,49 +209,54 @@ fn fill(place: &Path, file: &Path, events: u32, set: &[(&str, String)]) -> anyho
     Ok(pair.hub)
 }
 
-/// Shares of a core in per cent at rest: PostgreSQL, and each hub in the mean.
-struct Rest {
+/// Shares of a core in percent while idle: PostgreSQL, and the mean hub.
+struct IdleShares {
     hubs: usize,
     database: f64,
     hub: f64,
 }
 
-fn rest(database: &Database, hubs: &[Weir]) -> Rest {
+fn rest(database: &PostgresServer, hubs: &[Weir]) -> IdleShares {
     data::pause(Duration::from_secs(5));
-    let used = || {
-        (database.cpu_seconds(), hubs.iter().map(|hub| meter::cpu_seconds(hub.id())).sum::<f64>())
-    };
-    let (before, began) = (used(), Instant::now());
+    let (before, hubs_before, began) = (database.cpu_seconds(), hubs_cpu(hubs), Instant::now());
     data::pause(REST);
-    let (after, seconds) = (used(), began.elapsed().as_secs_f64());
-    let share = |before: f64, after: f64| (after - before) / seconds * 100.0;
+    let percent = 100.0 / began.elapsed().as_secs_f64();
+    let hubs_cpu = hubs_cpu(hubs).iter().sum::<f64>() - hubs_before.iter().sum::<f64>();
     let count = hubs.iter().map(|_| 1.0).sum::<f64>();
-    Rest {
+    IdleShares {
         hubs: hubs.len(),
-        database: share(before.0, after.0),
-        hub: share(before.1, after.1) / count,
+        database: (database.cpu_seconds() - before) * percent,
+        hub: hubs_cpu * percent / count,
     }
 }
 
-/// One question to so many hubs.
-struct Answer {
+/// CPU seconds of each hub so far.
+fn hubs_cpu(hubs: &[Weir]) -> Vec<f64> {
+    hubs.iter().map(|hub| meter::cpu_seconds(hub.id())).collect()
+}
+
+/// Time of a query with that number of hubs.
+struct QueryTiming {
     hubs: usize,
     name: &'static str,
     rows: Vec<Value>,
     wall_ms: f64,
-    /// Of each hub, for one answer.
+    /// CPU time of each hub per run.
     cpu_ms: Vec<f64>,
 }
 
-fn ask(hubs: &[Weir], name: &'static str, sql: &str, times: u32) -> anyhow::Result<Answer> {
-    let used = || hubs.iter().map(|hub| meter::cpu_seconds(hub.id())).collect::<Vec<_>>();
-    let (before, began) = (used(), Instant::now());
+fn time_query(
+    hubs: &[Weir],
+    (name, sql): (&'static str, &str),
+    times: u32,
+) -> anyhow::Result<QueryTiming> {
+    let (before, began) = (hubs_cpu(hubs), Instant::now());
     data::pause(Duration::from_secs(5));
     let idle = began.elapsed().as_secs_f64();
     let idle: Vec<f64> =
-        used().iter().zip(&before).map(|(after, before)| (after - before) / idle).collect();
+        hubs_cpu(hubs).iter().zip(&before).map(|(after, before)| (after - before) / idle).collect();
     let rows = hubs[0].sql(sql)?;
-    let (before, began, mut walls) = (used(), Instant::now(), Vec::new());
+    let (before, began, mut walls) = (hubs_cpu(hubs), Instant::now(), Vec::new());
     for _ in 0..times {
         let began = Instant::now();
         hubs[0].sql(sql)?;
@@ -259,14 +264,15 @@ fn ask(hubs: &[Weir], name: &'static str, sql: &str, times: u32) -> anyhow::Resu
     }
     let seconds = began.elapsed().as_secs_f64();
     walls.sort_by(f64::total_cmp);
-    let each = |((after, before), idle): ((&f64, &f64), &f64)| {
+    let used = hubs_cpu(hubs);
+    let cpu_ms = used.iter().zip(&before).zip(&idle).map(|((after, before), idle)| {
         ((after - before - idle * seconds) * 1e3 / f64::from(times)).max(0.0)
-    };
-    let cpu_ms = used().iter().zip(&before).zip(&idle).map(each).collect();
-    Ok(Answer { hubs: hubs.len(), name, rows, wall_ms: walls[walls.len() / 2], cpu_ms })
+    });
+    let cpu_ms = cpu_ms.collect();
+    Ok(QueryTiming { hubs: hubs.len(), name, rows, wall_ms: walls[walls.len() / 2], cpu_ms })
 }
 
-fn rests_table(rests: &[Rest]) -> Vec<Vec<String>> {
+fn rests_table(rests: &[IdleShares]) -> Vec<Vec<String>> {
     let heads = ["hubs at rest", "PostgreSQL, % of a core", "each hub, % of a core"];
     let mut table = vec![heads.map(str::to_owned).to_vec()];
     table.extend(rests.iter().map(|rest| {
@@ -275,7 +281,7 @@ fn rests_table(rests: &[Rest]) -> Vec<Vec<String>> {
     table
 }
 
-fn answers_table(answers: &[Answer]) -> Vec<Vec<String>> {
+fn answers_table(answers: &[QueryTiming]) -> Vec<Vec<String>> {
     let heads = [
         "question",
         "hubs",

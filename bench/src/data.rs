@@ -1,4 +1,4 @@
-//! Files of generated lines: a day's worth with its wave, and a pacer that appends at a steady rate.
+//! Files of generated lines: a day with its daily wave, and a pacer that appends at a steady rate.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -11,15 +11,15 @@ use weir_tables::Micros;
 use crate::generate::Generator;
 
 const DAY_SECONDS: f64 = 86_400.0;
-/// How far the busiest and the quietest hour lie from the mean.
+/// Deviation of the busiest and the quietest hour from the mean.
 const WAVE: f64 = 0.6;
 
-/// Writes `events` lines, spread over the day that begins at `start`; returns their bytes.
+/// Writes `events` lines, spread over the day from `start`. Returns their size in bytes.
 pub(crate) fn write_day(path: &Path, events: u32, start: Micros) -> anyhow::Result<u64> {
     write_day_of(path, events, start, 42)
 }
 
-/// The same, drawn from another seed.
+/// Like [`write_day`], with a seed.
 pub(crate) fn write_day_of(
     path: &Path,
     events: u32,
@@ -29,7 +29,7 @@ pub(crate) fn write_day_of(
     let file = File::create(path).with_context(|| format!("cannot create `{}`", path.display()))?;
     let mut file = BufWriter::with_capacity(1 << 20, file);
     let (mut generator, mut day, mut text, mut bytes) =
-        (Generator::new(seed), Day::new(), String::new(), 0);
+        (Generator::new(seed), DailyWave::new(), String::new(), 0);
     for number in 0..events {
         let at = day.time_of((f64::from(number) + 0.5) / f64::from(events));
         generator.line(start + Duration::from_secs_f64(at), &mut text);
@@ -41,28 +41,30 @@ pub(crate) fn write_day_of(
     Ok(bytes)
 }
 
-/// Turns the share of a day's events that have come into the time of day, minute by minute.
-struct Day {
-    /// Events up to the end of each minute, as a share of all.
+/// Maps the share of a day's events so far to the time of day.
+struct DailyWave {
+    /// Share of events up to the end of each minute.
     shares: Vec<f64>,
     minute: usize,
 }
 
-impl Day {
+impl DailyWave {
     fn new() -> Self {
-        let rate = |minute: u32| {
-            1.0 + WAVE * (std::f64::consts::TAU * (f64::from(minute) - 480.0) / 1440.0).sin()
-        };
         let sums: Vec<f64> = (0..1440)
             .scan(0.0, |sum, minute| {
-                *sum += rate(minute);
+                *sum += Self::rate(minute);
                 Some(*sum)
             })
             .collect();
         Self { shares: sums.iter().map(|sum| sum / sums[1439]).collect(), minute: 0 }
     }
 
-    /// Seconds since midnight; `share` may only grow from call to call.
+    /// Events in a minute, relative to the mean.
+    fn rate(minute: u32) -> f64 {
+        1.0 + WAVE * (std::f64::consts::TAU * (f64::from(minute) - 480.0) / 1440.0).sin()
+    }
+
+    /// Seconds since midnight. `share` must not decrease from call to call.
     fn time_of(&mut self, share: f64) -> f64 {
         while self.minute < 1439 && self.shares[self.minute] < share {
             self.minute += 1;
@@ -74,18 +76,19 @@ impl Day {
     }
 }
 
-/// When the bytes of a paced file were written: the length of the file, and the time at which it was reached.
-pub(crate) type Written = Vec<(u64, Instant)>;
+/// Lengths of a paced file, and when each was reached.
+pub(crate) type WriteLog = Vec<(u64, Instant)>;
 
-/// Appends `rate` lines a second for `span`, every 10 ms what is due. Times in the lines are those of writing.
+/// Appends `rate` lines per second for `span`, in steps of 10 ms. Lines have the time of writing.
 pub(crate) fn pace(
     path: &Path,
     rate: u32,
     span: Duration,
     start: Micros,
-) -> anyhow::Result<(Written, u64)> {
+) -> anyhow::Result<(WriteLog, u64)> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-    let (mut generator, mut text, mut written) = (Generator::new(7), String::new(), Written::new());
+    let (mut generator, mut text, mut written) =
+        (Generator::new(7), String::new(), WriteLog::new());
     let (began, mut lines, mut length) = (Instant::now(), 0_u64, 0_u64);
     while began.elapsed() < span {
         let due = began.elapsed().as_micros() * u128::from(rate) / 1_000_000;
@@ -102,7 +105,7 @@ pub(crate) fn pace(
     Ok((written, lines))
 }
 
-/// Waits for the clock: a pacer and a poller have nothing else to wait for.
+/// Sleeps. Pacing and polling have nothing else to wait for.
 #[expect(clippy::disallowed_methods, reason = "pacing is about the clock itself")]
 pub(crate) fn pause(span: Duration) {
     std::thread::sleep(span);
@@ -110,11 +113,11 @@ pub(crate) fn pause(span: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use super::Day;
+    use super::DailyWave;
 
     #[test]
     fn a_day_is_busiest_in_the_afternoon_and_ends_at_midnight() {
-        let mut day = Day::new();
+        let mut day = DailyWave::new();
         let times: Vec<f64> =
             (0..=1000).map(|thousandth| day.time_of(f64::from(thousandth) / 1000.0)).collect();
         assert!(times.is_sorted() && times[0] >= 0.0 && times[1000] < 86_400.0);

@@ -1,8 +1,10 @@
-//! Makes access log lines as a web analytics company's nginx wrote them: JSON by hand, 15 fields and a request id.
+//! Generates access log lines as from a web analytics company's nginx: hand-written JSON with 15
+//! fields and a request id.
 //!
-//! The shape is that of real traffic, not its content: 200 sites (Zipf 1.1), 50,000 pages (1.05), 5,000 user agents
-//! (1.0), 300,000 clients (0.9), lognormal times, 1 % of answers 5xx, 2.9 % 4xx, 9 % 3xx, 589 bytes a line. One line
-//! in 2,000 is no JSON: half of those are torn, half hold nginx's `\x22`. The same seed gives the same bytes.
+//! The distributions are those of real traffic: 200 sites (Zipf 1.1), 50,000 pages (1.05), 5,000
+//! user agents (1.0), 300,000 clients (0.9), lognormal times, 1 % of responses 5xx, 2.9 % 4xx, 9 %
+//! 3xx, 589 bytes per line. One line in 2,000 is not JSON: half of those are truncated, half
+//! contain nginx's `\x22`. The seed determines every byte.
 
 use std::fmt::Write;
 
@@ -46,7 +48,7 @@ const TOPICS: &[&str] = &[
 const TLDS: &[&str] = &["com", "org", "net", "de", "fr"];
 const CAMPAIGNS: &[&str] = &["newsletter", "partner", "social", "search", "retarget"];
 
-/// Statuses with their share in thousandths; what is left is 200.
+/// Statuses with their share in thousandths; the rest is 200.
 const STATUSES: &[(u16, u64)] = &[
     (502, 4),
     (504, 3),
@@ -64,7 +66,7 @@ const STATUSES: &[(u16, u64)] = &[
 /// One line in this many is not JSON.
 const BROKEN_ONE_IN: u64 = 2000;
 
-/// Names that lines draw from, and the state of the drawing.
+/// Names for lines, and the random state.
 pub(crate) struct Generator {
     random: Random,
     sites: (Vec<String>, Zipf),
@@ -77,20 +79,17 @@ pub(crate) struct Generator {
 impl Generator {
     pub(crate) fn new(seed: u64) -> Self {
         let mut names = Random::new(seed.rotate_left(32));
-        let mut many = |count: u32, name: fn(&mut Random, u32) -> String| -> Vec<String> {
-            (0..count).map(|number| name(&mut names, number)).collect()
-        };
         Self {
-            sites: (many(200, site), Zipf::new(200, 1.1)),
-            pages: (many(50_000, page), Zipf::new(50_000, 1.05)),
-            agents: (many(5_000, agent), Zipf::new(5_000, 1.0)),
-            referers: (many(5_000, referer), Zipf::new(5_000, 1.0)),
+            sites: (many(&mut names, 200, site), Zipf::new(200, 1.1)),
+            pages: (many(&mut names, 50_000, page), Zipf::new(50_000, 1.05)),
+            agents: (many(&mut names, 5_000, agent), Zipf::new(5_000, 1.0)),
+            referers: (many(&mut names, 5_000, referer), Zipf::new(5_000, 1.0)),
             clients: Zipf::new(300_000, 0.9),
             random: Random::new(seed),
         }
     }
 
-    /// Appends one line, ending in a line feed, of a request that completed at `at`.
+    /// Appends a line, with a line feed, of a request that completed at `at`.
     pub(crate) fn line(&mut self, at: Micros, out: &mut String) {
         let start = out.len();
         let status = self.status();
@@ -100,8 +99,8 @@ impl Generator {
             write!(out, r#""status":{status},"uri":"{}","query_strings":""#, self.pages.0[page]);
         self.query(page, out);
         self.names(page, out);
-        let broken = self.random.chance(1, BROKEN_ONE_IN);
-        let is_torn = broken && self.random.chance(1, 2);
+        let broken = self.random.chance([1, BROKEN_ONE_IN]);
+        let is_torn = broken && self.random.chance([1, 2]);
         if broken && !is_torn {
             out.push_str(r"Mozilla/4.0 \x22compatible\x22 ");
         }
@@ -126,20 +125,20 @@ impl Generator {
         200
     }
 
-    /// Time, client, size, and how long it took here and behind.
+    /// Appends time, client, size, and durations in total and of the upstream.
     fn timing(&mut self, at: Micros, status: u16, page: usize, out: &mut String) {
         let random = &mut self.random;
         let client =
             (self.clients.draw(random) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let slowness = 1.0 + f64::from(u32::try_from(page % 89).unwrap_or(0)) / 7.0;
-        let upstream = if status == 504 { 60.0 } else { random.lognormal(0.004 * slowness, 0.9) };
-        let total = upstream + random.lognormal(0.001, 1.0);
+        let upstream = if status == 504 { 60.0 } else { random.lognormal([0.004 * slowness, 0.9]) };
+        let total = upstream + random.lognormal([0.001, 1.0]);
         let bytes = match status {
             204 | 304 => 0.0,
             302 => 154.0,
             400.. => 320.0,
             _ if page == 0 => 43.0,
-            _ => random.lognormal(9000.0, 1.3).floor(),
+            _ => random.lognormal([9000.0, 1.3]).floor(),
         };
         let time = &at.to_string()[..19];
         let _infallible = write!(
@@ -150,7 +149,7 @@ impl Generator {
             client[2],
             client[3],
         );
-        let has_no_upstream = random.chance(1, 50) || (status == 499 && random.chance(1, 2));
+        let has_no_upstream = random.chance([1, 50]) || (status == 499 && random.chance([1, 2]));
         let node = random.below(12);
         let _infallible = if has_no_upstream {
             write!(out, r#""upstream_addr":"-","upstream_response_time":"-","#)
@@ -164,7 +163,7 @@ impl Generator {
         };
     }
 
-    /// Page 0 is the beacon, whose query carries what it measured.
+    /// Appends the query. Page 0 is the beacon, whose query has measurements.
     fn query(&mut self, page: usize, out: &mut String) {
         let random = &mut self.random;
         let (visitor, kind) = (random.next(), random.below(100));
@@ -205,7 +204,7 @@ impl Generator {
         };
     }
 
-    /// Method, referer, site and scheme, up to the opening quote of the user agent.
+    /// Appends method, referer, site and scheme, up to the opening quote of the user agent.
     fn names(&mut self, page: usize, out: &mut String) {
         let random = &mut self.random;
         let method = match random.below(200) {
@@ -227,13 +226,17 @@ impl Generator {
             _ => out.push_str(&self.referers.0[self.referers.1.draw(random)]),
         }
         let (site, scheme) =
-            (self.sites.1.draw(random), if random.chance(7, 10) { "https" } else { "http" });
+            (self.sites.1.draw(random), if random.chance([7, 10]) { "https" } else { "http" });
         let _infallible = write!(
             out,
             r#"","http_host":"{}","scheme":"{scheme}","http_user_agent":""#,
             self.sites.0[site]
         );
     }
+}
+
+fn many(random: &mut Random, count: u32, name: fn(&mut Random, u32) -> String) -> Vec<String> {
+    (0..count).map(|number| name(random, number)).collect()
 }
 
 fn site(random: &mut Random, number: u32) -> String {
@@ -328,18 +331,14 @@ mod tests {
         let broken = parsed.iter().filter(|line| line.is_err()).count();
         assert!(
             (60..=140).contains(&broken),
-            "{broken} of 200,000 are no JSON, should be about 100"
+            "{broken} of 200,000 are not JSON, should be about 100"
         );
         let good: Vec<u64> =
             parsed.iter().flatten().filter_map(|line| line["status"].as_u64()).collect();
-        let share = |class: u64| {
-            1000 * good.iter().filter(|status| **status / 100 == class).count() / good.len()
-        };
-        assert!(
-            (9..=11).contains(&share(5))
-                && (27..=31).contains(&share(4))
-                && (86..=94).contains(&share(3))
-        );
+        for (class, expected) in [(5, 9..=11), (4, 27..=31), (3, 86..=94)] {
+            let count = good.iter().filter(|status| **status / 100 == class).count();
+            assert!(expected.contains(&(1000 * count / good.len())), "{class}xx: {count}");
+        }
         assert!(
             parsed
                 .iter()

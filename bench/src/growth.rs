@@ -1,7 +1,7 @@
-//! `growth`: what a line costs to store, and a request id to find, as the store grows: day after day of lines at the same rate.
+//! `growth`: cost of storing a line, and of finding a request id, as the store grows day by day.
 //!
-//! Lines come in days, each of which is one file that `weir up` tails and that is deleted when its lines are stored. The next is
-//! written meanwhile.
+//! Each day of lines is one file, which `weir up` tails and which is deleted once its lines are
+//! stored. The next one is written meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,33 +16,37 @@ use crate::{data, ingest, meter, report};
 const DAY_LINES: u32 = 5_000_000;
 const DAY: Duration = Duration::from_secs(86_400);
 const LIMIT: Duration = Duration::from_secs(600);
-/// How often an id is looked for.
+/// Searches for an id.
 const TIMES: u32 = 20;
-/// Files are at rest when their bytes on the disk stayed those of the live ones for so long.
+/// Files are at rest when their size on disk has equalled the live size for this long.
 const REST: Duration = Duration::from_secs(30);
 
-/// What stands at a size.
-struct Mark {
+/// Figures at a size of the store.
+struct SizeFigures {
     lines: u64,
-    /// Of each line since the size before.
+    /// Cost of the lines since the previous size.
     cpu_seconds_per_million: f64,
-    /// Of Parquet on the disk as soon as the last line is in a file.
+    /// Size of Parquet files as soon as the last line is in a file.
     bytes_at_once: u64,
-    /// When all is merged and what was merged is deleted.
+    /// Size of Parquet files after merging and deleting.
     bytes_at_rest: u64,
-    /// Of one search, ms: wall, CPU.
+    /// Wall and CPU milliseconds of a search.
     needle: (f64, f64),
     files: u64,
     peak_mib: f64,
 }
 
-/// Grows a store to each of `sizes`, which ascend, in lines; it stays when `keep` names a place.
+/// Grows a store to each of the ascending `sizes` in lines, and keeps it at `keep`.
 pub(crate) fn run(sizes: &[u32], keep: Option<PathBuf>) -> anyhow::Result<()> {
     let mut page = report::Report::new("growth");
     let dir = tempfile::tempdir()?;
     let logs = dir.path().join("logs");
     let data_dir = keep.unwrap_or_else(|| dir.path().join("data"));
-    ensure!(!data_dir.exists(), "`{}` is there already", data_dir.display());
+    ensure!(
+        !data_dir.exists(),
+        "cannot create `{}`: it exists\nhint: choose another directory for --keep",
+        data_dir.display()
+    );
     std::fs::create_dir(&logs)?;
     let (tail, data_path) = (format!("{}/*.log", logs.display()), data_dir.display().to_string());
     let weir =
@@ -51,7 +55,7 @@ pub(crate) fn run(sizes: &[u32], keep: Option<PathBuf>) -> anyhow::Result<()> {
     let (mut marks, mut before) = (Vec::new(), (0, meter::cpu_seconds(weir.id())));
     let mut next = write(dir.path().to_owned(), 0);
     for day in 0..last {
-        let written = next.join().ok().context("the writer of lines broke off")??;
+        let written = next.join().ok().context("the writer of lines panicked")??;
         next = write(dir.path().to_owned(), (day + 1).min(last - 1));
         take(&weir, &written, &logs, day)?;
         let lines = u64::from(day + 1) * u64::from(DAY_LINES);
@@ -63,7 +67,7 @@ pub(crate) fn run(sizes: &[u32], keep: Option<PathBuf>) -> anyhow::Result<()> {
             report::say(&format!("{lines} lines are stored"));
         }
     }
-    // One day too many was written.
+    // The writer is one day ahead.
     drop(next.join());
     page.own(weir.stop()?);
     page.table(&table(&marks));
@@ -78,7 +82,7 @@ process, merging included, from the last line of the row before to this row's. \
 them; *at rest*: when all is merged and these are deleted. *needle*: one request id of the first day, without a range of time, \
 asked over HTTP 20 times: median of wall times, mean of processor time.";
 
-/// The first of all days: the last one is yesterday for the sizes that anybody has patience for.
+/// The first day, early enough for the last one to be in the past.
 fn first_day() -> Micros {
     Micros(ingest::yesterday().0 - 60 * 86_400_000_000)
 }
@@ -87,7 +91,7 @@ fn start_of(day: u32) -> Micros {
     first_day() + DAY * day
 }
 
-/// Writes a day's lines in a thread of its own.
+/// Writes a day's lines in a separate thread.
 fn write(dir: PathBuf, day: u32) -> std::thread::JoinHandle<anyhow::Result<PathBuf>> {
     std::thread::spawn(move || {
         let path = dir.join(format!("day-{day}"));
@@ -96,20 +100,18 @@ fn write(dir: PathBuf, day: u32) -> std::thread::JoinHandle<anyhow::Result<PathB
     })
 }
 
-/// Has weir take a day's lines.
+/// Waits until weir has stored a day's lines.
 fn take(weir: &Weir, written: &Path, logs: &Path, day: u32) -> anyhow::Result<()> {
     let log = logs.join(format!("day-{day}.log"));
     std::fs::rename(written, &log)?;
     let range = format!("ts >= '{}' and ts < '{}'", start_of(day), start_of(day + 1));
     let source = format!("source = '{}'", log.display());
-    let count = || -> anyhow::Result<u64> {
-        let requests = weir.number(&format!("select count(*) from request where {range}"))?;
-        let logs = weir.number(&format!("select count(*) from log where {source}"))?;
-        Ok(requests + logs + weir.number(&format!("select count(*) from reject where {source}"))?)
-    };
     let mut stored = 0;
     wait_for("a day's lines", LIMIT, Duration::from_secs(1), || {
-        stored = count()?;
+        let requests = weir.number(&format!("select count(*) from request where {range}"))?;
+        let logs = weir.number(&format!("select count(*) from log where {source}"))?;
+        let rejects = weir.number(&format!("select count(*) from reject where {source}"))?;
+        stored = requests + logs + rejects;
         Ok(stored >= u64::from(DAY_LINES))
     })?;
     ensure!(stored == u64::from(DAY_LINES), "{DAY_LINES} lines became {stored} rows");
@@ -117,7 +119,12 @@ fn take(weir: &Weir, written: &Path, logs: &Path, day: u32) -> anyhow::Result<()
     Ok(())
 }
 
-fn mark(weir: &Weir, data_dir: &Path, lines: u64, before: &mut (u64, f64)) -> anyhow::Result<Mark> {
+fn mark(
+    weir: &Weir,
+    data_dir: &Path,
+    lines: u64,
+    before: &mut (u64, f64),
+) -> anyhow::Result<SizeFigures> {
     weir.flush()?;
     let cpu = meter::cpu_seconds(weir.id());
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
@@ -126,7 +133,7 @@ fn mark(weir: &Weir, data_dir: &Path, lines: u64, before: &mut (u64, f64)) -> an
     let needle = needle(weir)?;
     let (files, bytes_at_rest) = rest(weir, data_dir)?;
     *before = (lines, cpu);
-    Ok(Mark {
+    Ok(SizeFigures {
         lines,
         cpu_seconds_per_million,
         bytes_at_once,
@@ -137,14 +144,14 @@ fn mark(weir: &Weir, data_dir: &Path, lines: u64, before: &mut (u64, f64)) -> an
     })
 }
 
-/// Waits until all is merged; how many files there are then, and their bytes on the disk. Samples of the host come in all the
-/// time, so a hundredth may still be on its way.
+/// Waits until all files are merged; returns their number and their size on disk. Tolerates one
+/// percent, since samples of the host keep arriving.
 fn rest(weir: &Weir, data_dir: &Path) -> anyhow::Result<(u64, u64)> {
     let (mut rest, mut bytes, mut since) = ((0, 0), 0_u64, Instant::now());
     wait_for("files to be merged", LIMIT, Duration::from_secs(1), || {
         let status: serde_json::Value = serde_json::from_str(&weir.get("/api/status")?)?;
-        let of_store = |name: &str| status["store"][name].as_u64().context("no such figure");
-        let (files, live) = (of_store("file_count")?, of_store("file_bytes")?);
+        let [files, live] = ["file_count", "file_bytes"].map(|name| status["store"][name].as_u64());
+        let (files, live) = files.zip(live).context("the status has no figures of files")?;
         let on_disk = ingest::size(data_dir, Some("parquet"))?;
         if on_disk.abs_diff(bytes) > on_disk / 100 || on_disk.abs_diff(live) > live / 100 {
             (bytes, since) = (on_disk, Instant::now());
@@ -155,15 +162,15 @@ fn rest(weir: &Weir, data_dir: &Path) -> anyhow::Result<(u64, u64)> {
     Ok(rest)
 }
 
-/// Wall and processor ms of looking for one id.
+/// Wall and CPU milliseconds of a search for one id.
 fn needle(weir: &Weir) -> anyhow::Result<(f64, f64)> {
     let range = format!("ts >= '{}' and ts < '{}'", first_day(), first_day() + DAY);
     let rows = weir.sql(&format!("select request_id from request where {range} limit 1"))?;
     let id = rows.first().and_then(|row| row[0].as_str()).context("no request has an id")?;
     let sql = format!("select * from request where request_id = '{id}'");
     let mut walls = Vec::new();
-    // The first one reads what the others find in memory.
-    ensure!(weir.sql(&sql)?.len() == 1, "the id is there once");
+    // Warm up: the first search reads files into memory.
+    ensure!(weir.sql(&sql)?.len() == 1, "the id must exist once");
     let cpu = meter::cpu_seconds(weir.id());
     for _ in 0..TIMES {
         let began = Instant::now();
@@ -175,7 +182,7 @@ fn needle(weir: &Weir) -> anyhow::Result<(f64, f64)> {
     Ok((walls[walls.len() / 2], cpu))
 }
 
-fn table(marks: &[Mark]) -> Vec<Vec<String>> {
+fn table(marks: &[SizeFigures]) -> Vec<Vec<String>> {
     let heads = [
         "lines",
         "CPU-s per M since the row before",
@@ -189,12 +196,13 @@ fn table(marks: &[Mark]) -> Vec<Vec<String>> {
     let mut table = vec![heads.map(str::to_owned).to_vec()];
     table.extend(marks.iter().map(|mark| {
         #[expect(clippy::cast_precision_loss, reason = "file sizes are far below 2^53")]
-        let bytes_per_line = |bytes: u64| format!("{:.1}", bytes as f64 / mark.lines as f64);
+        let [at_once, at_rest] = [mark.bytes_at_once, mark.bytes_at_rest]
+            .map(|bytes| format!("{:.1}", bytes as f64 / mark.lines as f64));
         vec![
             mark.lines.to_string(),
             format!("**{:.2}**", mark.cpu_seconds_per_million),
-            bytes_per_line(mark.bytes_at_once),
-            format!("**{}**", bytes_per_line(mark.bytes_at_rest)),
+            at_once,
+            format!("**{at_rest}**"),
             format!("{:.1}", mark.needle.0),
             format!("**{:.1}**", mark.needle.1),
             mark.files.to_string(),

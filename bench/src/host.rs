@@ -1,7 +1,8 @@
-//! `host`: what `weir agent` costs on a host with many open connections.
+//! `host`: cost of `weir agent` on a host with many open connections.
 //!
-//! The connections are real and idle, over loopback, held by a few child processes so that no one needs a raised limit
-//! of open files. Both ends of a connection are sockets of this host, so 20,000 sockets are 10,000 connections.
+//! The connections are real, idle, and on loopback. A few child processes hold them, so that none
+//! needs a raised limit of open files. Both ends are sockets of this host: 20,000 sockets are
+//! 10,000 connections.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +14,7 @@ use anyhow::{Context, ensure};
 use crate::weir::Weir;
 use crate::{data, meter, report};
 
-/// Connections per child: twice as many open files, below every usual limit of 20,000, and four times that of 1,024 kept away from.
+/// Connections per child, with two open files each.
 const CONNECTIONS_EACH: u32 = 2000;
 const WARM_UP: Duration = Duration::from_secs(10);
 
@@ -24,7 +25,7 @@ pub(crate) fn run(sockets: u32, span: Duration) -> anyhow::Result<()> {
     let established = established()?;
     ensure!(
         established >= u64::from(sockets),
-        "{established} sockets are established, wanted {sockets}"
+        "only {established} of {sockets} sockets are established"
     );
     let dir = tempfile::tempdir()?;
     let data = dir.path().display().to_string();
@@ -35,16 +36,14 @@ pub(crate) fn run(sockets: u32, span: Duration) -> anyhow::Result<()> {
         (Instant::now(), meter::cpu_seconds(agent.id()), meter::cpu_seconds(hub.id()));
     data::pause(span);
     let seconds = began.elapsed().as_secs_f64();
-    let share = |now: f64, before: f64| format!("{:.2} %", (now - before) / seconds * 100.0);
-    let (agent_share, hub_share) = (
-        share(meter::cpu_seconds(agent.id()), before),
-        share(meter::cpu_seconds(hub.id()), hub_before),
-    );
+    let [agent_share, hub_share] = [(&agent, before), (&hub, hub_before)].map(|(weir, before)| {
+        format!("{:.2} %", (meter::cpu_seconds(weir.id()) - before) / seconds * 100.0)
+    });
     let (rss, peak) = meter::memory_mib(agent.id());
     let rows =
         hub.sql("select sum(rows), sum(failures), count(distinct collector) from collector_run")?;
     let samples = hub.number("select count(distinct ts) from listener")?;
-    ensure!(samples > 0, "the agent sent no sample of listeners");
+    ensure!(samples > 0, "the agent sent no samples of listeners");
     page.text(&format!("`weir agent` sampling all host collectors at 1 Hz for {seconds:.0} s, {established} established TCP sockets, hub on the same host."));
     page.table(&[
         ["figure", "measured", "bar"].map(str::to_owned).to_vec(),
@@ -68,23 +67,23 @@ pub(crate) fn run(sockets: u32, span: Duration) -> anyhow::Result<()> {
 }
 
 /// A child that holds connections until its standard input closes.
-struct Holder(Child);
+struct ConnectionHolder(Child);
 
-impl Drop for Holder {
+impl Drop for ConnectionHolder {
     fn drop(&mut self) {
         let _gone_already = self.0.kill();
         let _reaped = self.0.wait();
     }
 }
 
-fn hold_many(connections: u32) -> anyhow::Result<Vec<Holder>> {
+fn hold_many(connections: u32) -> anyhow::Result<Vec<ConnectionHolder>> {
     let mut holders = Vec::new();
     let mut left = connections;
     while left > 0 {
         let count = left.min(CONNECTIONS_EACH);
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["hold", &count.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut holder = Holder(command.spawn()?);
+        let mut holder = ConnectionHolder(command.spawn()?);
         let mut ready = String::new();
         BufReader::new(holder.0.stdout.take().context("stdout is piped")?).read_line(&mut ready)?;
         ensure!(ready.trim() == "ready", "a holder of {count} connections ended early");
@@ -94,7 +93,7 @@ fn hold_many(connections: u32) -> anyhow::Result<Vec<Holder>> {
     Ok(holders)
 }
 
-/// What such a child does.
+/// Runs such a child.
 pub(crate) fn hold(connections: u32) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut both_ends = Vec::new();

@@ -1,7 +1,9 @@
-//! `ingest`: a day of nginx JSON lines, tailed by a real `weir up` until every line is a row on disk.
+//! `ingest`: a day of nginx JSON lines, tailed by a real `weir up` until every line is a row on
+//! disk.
 //!
-//! The file is renamed into the tailed directory once weir runs, so that nothing of it is done before the clock starts.
-//! Each line must be there exactly once afterwards, across the three tables that a line can go to, or the run fails.
+//! The file enters the tailed directory once weir runs, so that nothing is done before the clock
+//! starts. Each line must be stored exactly once, across the three tables for lines, or the run
+//! fails.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,8 +16,8 @@ use crate::{data, meter, peer, report};
 
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// What one run showed.
-struct Run {
+/// Figures of one run.
+struct IngestRun {
     events: u32,
     input_bytes: u64,
     searchable_seconds: f64,
@@ -27,7 +29,7 @@ struct Run {
     rows: [u64; 3],
 }
 
-/// Runs once per size and, where it can be had, DuckDB over the same file.
+/// Runs each size, and DuckDB, if available, over the same file.
 pub(crate) fn run(sizes: &[u32], runs: u32) -> anyhow::Result<()> {
     let mut page = report::Report::new("ingest");
     page.text("nginx JSON lines (15 fields and a request id) tailed by `weir up --tail`, parsed, written ahead, sorted and stored as Parquet.");
@@ -65,19 +67,19 @@ rows in Parquet files. CPU-seconds are of the whole process tree and include hos
 queries of this benchmark. References (same machine type, quiet, see the peers' figures): VictoriaLogs 1.26 ingest alone \
 18.6 + 1.9 CPU-s per M and 66.4 bytes/event; Loki 3.7 26.4 and 105.8; Elasticsearch 8.17 37.9 + 10.5 and 239.9.";
 
-/// Midnight before the last: a whole day of lines lies in the past.
+/// Start of yesterday (UTC), so that a whole day of lines is in the past.
 pub(crate) fn yesterday() -> Micros {
     Micros((report::now().day() - 1) * 86_400_000_000)
 }
 
-fn once(file: &Path, events: u32, input_bytes: u64) -> anyhow::Result<Run> {
+fn once(file: &Path, events: u32, input_bytes: u64) -> anyhow::Result<IngestRun> {
     let dir = tempfile::tempdir_in(file.parent().unwrap_or(Path::new(".")))?;
     let (logs, data_dir) = (dir.path().join("logs"), dir.path().join("data"));
     std::fs::create_dir(&logs)?;
     let (tail, data_path) = (format!("{}/*.log", logs.display()), data_dir.display().to_string());
     let up = ["up", "--listen", "127.0.0.1:0", "--data", &data_path, "--tail", &tail];
     let weir = Weir::serve(&up)?;
-    // The same bytes under a second name: the next run starts from the first name again.
+    // A hard link, so that the next run can use the file again.
     std::fs::hard_link(file, logs.join("access.log"))?;
     let began = Instant::now();
     let mut peak_mib = 0.0_f64;
@@ -94,7 +96,7 @@ fn once(file: &Path, events: u32, input_bytes: u64) -> anyhow::Result<Run> {
     let parquet_bytes = size(&data_dir, Some("parquet"))?;
     let data_bytes = size(&data_dir, None)?;
     check_after_restart(&up, &tail, events)?;
-    Ok(Run {
+    Ok(IngestRun {
         events,
         input_bytes,
         searchable_seconds,
@@ -118,7 +120,7 @@ pub(crate) fn counts(weir: &Weir, tail: &str) -> anyhow::Result<[u64; 3]> {
     Ok(counts)
 }
 
-/// What is on disk answers the same after a start from it.
+/// Checks that a restart finds the same rows.
 fn check_after_restart(up: &[&str], tail: &str, events: u32) -> anyhow::Result<()> {
     let weir = Weir::serve(up)?;
     let rows = counts(&weir, tail)?;
@@ -133,7 +135,7 @@ fn check_after_restart(up: &[&str], tail: &str, events: u32) -> anyhow::Result<(
     weir.stop().map(drop)
 }
 
-/// Bytes of the files below `dir` that end so.
+/// Size of the files below `dir` with this extension.
 pub(crate) fn size(dir: &Path, extension: Option<&str>) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
@@ -167,19 +169,20 @@ fn heads() -> Vec<String> {
     heads.map(str::to_owned).to_vec()
 }
 
-fn row(run: &Run, runs: u32) -> Vec<String> {
+fn row(run: &IngestRun, runs: u32) -> Vec<String> {
     let events = f64::from(run.events);
     #[expect(clippy::cast_precision_loss, reason = "file sizes are far below 2^53")]
-    let per_event = |bytes: u64| bytes as f64 / events;
+    let [input, parquet, data] =
+        [run.input_bytes, run.parquet_bytes, run.data_bytes].map(|bytes| bytes as f64 / events);
     vec![
         run.events.to_string(),
         format!("median of {runs}"),
-        format!("{:.0}", per_event(run.input_bytes)),
+        format!("{:.0}", input),
         format!("{:.0}", events / run.searchable_seconds),
         format!("{:.2}", run.searchable_cpu_seconds * 1e6 / events),
         format!("**{:.2}**", run.stored_cpu_seconds * 1e6 / events),
-        format!("{:.1}", per_event(run.parquet_bytes)),
-        format!("{:.1}", per_event(run.data_bytes)),
+        format!("{:.1}", parquet),
+        format!("{:.1}", data),
         format!("{:.0}", run.peak_mib),
         format!("{} / {} / {}", run.rows[0], run.rows[1], run.rows[2]),
     ]

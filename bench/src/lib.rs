@@ -1,6 +1,8 @@
-//! weir's benchmarks: each starts real weir processes, measures them from outside and writes a page under docs/bench/.
+//! weir's benchmarks. Each starts real weir processes, measures them from outside, and writes a
+//! page to `docs/bench/history/`.
 //!
-//! Run as `cargo xtask bench NAME`, which builds weir first. What the figures must reach stands in each page.
+//! Run with `cargo xtask bench NAME`, which builds weir first. Each page states the required
+//! figures.
 
 mod blaster;
 mod caches;
@@ -21,6 +23,7 @@ mod peer;
 mod queries;
 mod random;
 mod report;
+mod requirements;
 mod road;
 mod searchable;
 mod tail_many;
@@ -37,104 +40,104 @@ use weir_tables::Micros;
 
 #[derive(Parser)]
 #[command(about = "Measures weir; run in the root of the repository, as `cargo xtask bench NAME`")]
-struct Args {
+struct BenchArgs {
     #[command(subcommand)]
-    name: Name,
+    name: Benchmark,
 }
 
 #[derive(Subcommand)]
-enum Name {
+enum Benchmark {
     /// nginx JSON lines tailed by `weir up` until all are stored.
     Ingest {
-        /// How many lines; several sizes are separated by commas.
+        /// Number of lines; separate several sizes by commas.
         #[arg(long, value_delimiter = ',', default_values_t = [2_000_000, 5_000_000])]
         events: Vec<u32>,
         /// Runs of each size; the median is reported.
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
-    /// What a line costs, and a request id to find, as the store grows by days of 5,000,000 lines.
+    /// Cost of a line, and of finding a request id, as the store grows by days of 5,000,000 lines.
     Growth {
         /// Sizes to measure at, in lines.
         #[arg(long, value_delimiter = ',', default_values_t = [5_000_000, 50_000_000])]
         events: Vec<u32>,
-        /// Leaves the data directory here, for other measurements; it must not be there yet.
+        /// Keeps the data directory here, for other measurements; it must not exist yet.
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
-    /// Several hubs over one PostgreSQL: lines in, the manifest at rest, queries that are dealt out.
+    /// Several hubs over one PostgreSQL: ingest, the idle manifest, distributed queries.
     Cluster {
-        /// How many lines.
+        /// Number of lines.
         #[arg(long, default_value_t = 2_000_000)]
         events: u32,
-        /// How often each question is asked.
+        /// Runs of each query.
         #[arg(long, default_value_t = 10)]
         times: u32,
     },
-    /// What `weir agent` costs on a host with many connections.
+    /// Cost of `weir agent` on a host with many connections.
     Host {
         /// Established TCP sockets.
         #[arg(long, default_value_t = 20_000)]
         sockets: u32,
-        /// How long to measure.
+        /// Seconds to measure.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
-    /// From starting `weir up` to the first page.
+    /// Time from the start of `weir up` to the first page.
     FirstPage {
         /// Starts with an empty and with a used data directory.
         #[arg(long, default_value_t = 5)]
         runs: u32,
     },
-    /// From writing a line to seeing it in SQL.
+    /// Time from writing a line to seeing it in SQL.
     Searchable {
-        /// Lines a second.
+        /// Lines per second.
         #[arg(long, default_value_t = 25_000)]
         rate: u32,
-        /// How long to write.
+        /// Seconds to write.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
     /// nginx JSON lines from an agent over the link to a hub's files.
     Road {
-        /// How many lines as fast as they go.
+        /// Number of lines at full speed.
         #[arg(long, default_value_t = 2_000_000)]
         events: u32,
-        /// Runs of that; the median is reported.
+        /// Runs at full speed; the median is reported.
         #[arg(long, default_value_t = 3)]
         runs: u32,
-        /// Lines a second after that.
+        /// Lines per second afterwards.
         #[arg(long, default_value_t = 25_000)]
         rate: u32,
-        /// How long to write them.
+        /// Seconds to write them.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
-    /// What an agent costs that follows thousands of logs, most of which rest.
+    /// Cost of an agent that follows thousands of mostly idle logs.
     TailMany {
         /// Log files.
         #[arg(long, default_value_t = 5000)]
         files: u32,
-        /// How many of them are written to in the second half.
+        /// Number of them with writes in the second half.
         #[arg(long, default_value_t = 100)]
         active: u32,
-        /// Lines a second to each of these.
+        /// Lines per second to each of these.
         #[arg(long, default_value_t = 5)]
         rate: u32,
-        /// How long to measure each half.
+        /// Seconds to measure each half.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
-    /// Six questions over stored lines.
+    /// Six queries over stored lines.
     Queries {
-        /// How many lines.
+        /// Number of lines.
         #[arg(long, default_value_t = 2_000_000)]
         events: u32,
-        /// How often each question is asked.
+        /// Runs of each query.
         #[arg(long, default_value_t = 20)]
         times: u32,
     },
-    /// Captures through `weir wire`, beside tcpdump, tcptrace and tshark.
+    /// Captures through `weir wire`, compared with tcpdump, tcptrace and tshark.
     Wire {
         /// Seconds of simulated traffic.
         #[arg(long, default_value_t = 30)]
@@ -143,19 +146,19 @@ enum Name {
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
-    /// A live tap: drops, its own cost, and what it costs the traffic.
+    /// A live tap: drops, its own cost, and its cost to the traffic.
     Live {
-        /// Packets a second.
+        /// Packets per second.
         #[arg(long, default_value_t = 300_000)]
         rate: u64,
-        /// How long to send them.
+        /// Seconds to send them.
         #[arg(long, default_value_t = 15)]
         seconds: u64,
-        /// Turns with and without the tap.
+        /// Rounds with and without the tap.
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
-    /// Mined thresholds on synthetic traffic and on recorded series: what they find, how often they are wrong.
+    /// Mined thresholds on synthetic traffic and recorded series: recall and false alarms.
     Thresholds {
         /// Seeds of the synthetic traffic.
         #[arg(long, default_value_t = 12)]
@@ -164,7 +167,7 @@ enum Name {
         #[arg(long)]
         nab: Option<PathBuf>,
     },
-    /// `weir edge` beside nginx and HAProxy: cost of a request, idle connections, shares, failures of backends.
+    /// `weir edge` compared with nginx and HAProxy: requests, idle connections, balance, failures.
     Edge {
         /// Seconds of each load.
         #[arg(long, default_value_t = 4)]
@@ -173,67 +176,102 @@ enum Name {
         #[arg(long, default_value_t = 3)]
         runs: u32,
     },
-    /// Real faults, and what weir makes of them.
+    /// Real faults, and whether weir detects and names them.
     Lab(lab::LabArgs),
-    /// All of them with their defaults.
+    /// Most benchmarks, with their defaults.
     All,
-    /// Writes generated lines to a file, for measuring other programs.
+    /// Writes generated lines to a file, to measure other programs.
     Generate {
-        /// How many lines.
+        /// Number of lines.
         #[arg(long, default_value_t = 1_000_000)]
         events: u32,
         /// The file to write.
         #[arg(long)]
         out: PathBuf,
     },
-    /// Writes a capture of traffic whose truth is known.
+    /// Writes a capture of simulated traffic, and its true figures.
     Capture(capture_command::CaptureArgs),
     /// Holds connections until standard input closes; used by `host`.
     #[command(hide = true)]
     Hold { connections: u32 },
-    /// hyper by itself before backends; used by `edge`.
+    /// A minimal proxy on hyper alone; used by `edge`.
     #[command(hide = true)]
     HyperAlone { port: u16, backends: Vec<u16> },
 }
 
-/// Does what the command line says.
+/// Runs the benchmark that the command line names.
 ///
 /// # Errors
 /// When something cannot be measured or written.
 pub fn main() -> anyhow::Result<()> {
-    run(Args::parse().name)
+    run(BenchArgs::parse().name)
 }
 
-fn run(name: Name) -> anyhow::Result<()> {
+/// Checks what the benchmark needs, before it spends minutes and fails at its end.
+fn check(name: &Benchmark) -> anyhow::Result<()> {
     match name {
-        Name::Ingest { events, runs } => ingest::run(&events, runs.max(1)),
-        Name::Cluster { events, times } => cluster::bench(events, times.max(1)),
-        Name::Growth { events, keep } => growth::run(&events, keep),
-        Name::Host { sockets, seconds } => host::run(sockets, Duration::from_secs(seconds)),
-        Name::FirstPage { runs } => first_page::run(runs.max(1)),
-        Name::Searchable { rate, seconds } => searchable::run(rate, Duration::from_secs(seconds)),
-        Name::Road { events, runs, rate, seconds } => {
-            road::run(events, runs.max(1), rate, Duration::from_secs(seconds))
+        Benchmark::Generate { .. }
+        | Benchmark::Capture(_)
+        | Benchmark::Hold { .. }
+        | Benchmark::HyperAlone { .. }
+        | Benchmark::Lab(_) => return Ok(()),
+        Benchmark::Edge { .. } => {
+            let tools = ["taskset", "nginx", "haproxy", "openssl", "wrk", "h2load"];
+            requirements::programs("edge", &tools)?;
         }
-        Name::TailMany { files, active, rate, seconds } => {
-            tail_many::run(&tail_many::Load { files, active, rate }, Duration::from_secs(seconds))
+        Benchmark::Live { .. } => {
+            requirements::programs("live", &["ip", "nginx", "wrk", "tcpdump"])?;
+            requirements::root("live")?;
         }
-        Name::Queries { events, times } => queries::run(events, times.max(1)),
-        Name::Generate { events, out } => {
+        Benchmark::Wire { .. } => {
+            let tools = ["tcpdump", "tcptrace", "tshark", "taskset"];
+            requirements::programs("wire", &tools)?;
+        }
+        Benchmark::Cluster { .. } => {
+            requirements::programs("cluster", &["setpriv", "chown"])?;
+            requirements::root("cluster")?;
+        }
+        _ => {}
+    }
+    requirements::repository()
+}
+
+fn run(name: Benchmark) -> anyhow::Result<()> {
+    check(&name)?;
+    match name {
+        Benchmark::Ingest { events, runs } => ingest::run(&events, runs.max(1)),
+        Benchmark::Cluster { events, times } => cluster::bench([events, times.max(1)]),
+        Benchmark::Growth { events, keep } => growth::run(&events, keep),
+        Benchmark::Host { sockets, seconds } => host::run(sockets, Duration::from_secs(seconds)),
+        Benchmark::FirstPage { runs } => first_page::run(runs.max(1)),
+        Benchmark::Searchable { rate, seconds } => {
+            searchable::run(rate, Duration::from_secs(seconds))
+        }
+        Benchmark::Road { events, runs, rate, seconds } => {
+            road::run([events, runs.max(1), rate], Duration::from_secs(seconds))
+        }
+        Benchmark::TailMany { files, active, rate, seconds } => tail_many::run(
+            &tail_many::TailLoad { files, active, rate },
+            Duration::from_secs(seconds),
+        ),
+        Benchmark::Queries { events, times } => queries::run([events, times.max(1)]),
+        Benchmark::Generate { events, out } => {
             let day = Micros((report::now().day() - 1) * 86_400_000_000);
             let bytes = data::write_day(&out, events, day)?;
             report::say(&format!("{events} lines, {bytes} bytes"));
             Ok(())
         }
-        Name::Wire { seconds, runs } => wire::run(seconds.max(1), runs.max(1)),
-        Name::Live { rate, seconds, runs } => live::run(rate.max(1), seconds.max(1), runs.max(1)),
-        Name::Thresholds { seeds, nab } => thresholds::run(seeds.max(1), nab.as_deref()),
-        Name::Edge { seconds, runs } => edge::run(seconds.max(1), runs.max(1)),
-        Name::Capture(args) => capture_command::run(&args),
-        Name::Hold { connections } => host::hold(connections),
-        Name::HyperAlone { port, backends } => edge::alone::serve(port, &backends),
-        Name::Lab(args) => lab::run(&args),
-        Name::All => [
+        Benchmark::Wire { seconds, runs } => wire::run([seconds.max(1), runs.max(1)]),
+        Benchmark::Live { rate, seconds, runs } => {
+            live::run([rate.max(1), seconds.max(1)], runs.max(1))
+        }
+        Benchmark::Thresholds { seeds, nab } => thresholds::run(seeds.max(1), nab.as_deref()),
+        Benchmark::Edge { seconds, runs } => edge::run(seconds.max(1), runs.max(1)),
+        Benchmark::Capture(args) => capture_command::run(&args),
+        Benchmark::Hold { connections } => host::hold(connections),
+        Benchmark::HyperAlone { port, backends } => edge::alone::serve(port, &backends),
+        Benchmark::Lab(args) => lab::run(&args),
+        Benchmark::All => [
             "first-page",
             "host",
             "searchable",
@@ -248,7 +286,7 @@ fn run(name: Name) -> anyhow::Result<()> {
         ]
         .into_iter()
         .try_for_each(|name| {
-            let args = Args::try_parse_from(["weir-bench", name])?;
+            let args = BenchArgs::try_parse_from(["weir-bench", name])?;
             run(args.name)
         }),
     }

@@ -1,7 +1,8 @@
-//! `live`: what a tap that is always on costs, what it loses, and what it costs the traffic that it watches.
+//! `live`: cost of a permanent tap, its drops, and its cost to the watched traffic.
 //!
-//! A pair of interfaces in a network namespace, then its loopback, carry frames of real conversations (story `bulk`) at a
-//! given rate; then nginx and wrk speak over loopback and over the pair, with and without the tap, in turns.
+//! A veth pair in a network namespace, then its loopback, carry frames of the story `bulk` at a
+//! given rate. Then nginx and wrk communicate over loopback and over the pair, with and without the
+//! tap, in turns.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -12,22 +13,22 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::blaster::Blaster;
+use crate::blaster::FrameSender;
 use crate::capture::{self, Format, Link, Recipe, Story};
 use crate::data::pause;
 use crate::report;
 use crate::weir::{Weir, wait_for};
 
-/// Requests a second of the story, whose frames are sent again and again under other addresses.
+/// Requests per second of the story, whose frames are repeated with changing addresses.
 const STORY_RATE: u32 = 20_000;
 const STORY_SECONDS: u32 = 5;
-/// For a start or an end on a busy machine.
+/// Timeout of a start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sends `rate` packets a second for `seconds`, then measures requests a second `runs` times each.
-pub(crate) fn run(rate: u64, seconds: u64, runs: u32) -> anyhow::Result<()> {
+/// Sends `rate` packets per second for `seconds`, then measures requests per second `runs` times.
+pub(crate) fn run([rate, seconds]: [u64; 2], runs: u32) -> anyhow::Result<()> {
     let mut page = report::Report::new("live");
-    let scene = Scene::new()?;
+    let scene = LiveSetup::new()?;
     page.text(
         "`weir up` with `[wire] interfaces` and nothing else to watch: AF_PACKET, TPACKET_V3, the full model, rows into the \
          store. *CPU* is the tap's own thread, in per cent of one processor; the kernel's part is in the traffic's own cost, \
@@ -41,8 +42,8 @@ pub(crate) fn run(rate: u64, seconds: u64, runs: u32) -> anyhow::Result<()> {
     page.write()
 }
 
-/// Two namespaces with a pair of interfaces, `veth` in both, and nginx on port 8080 of the first.
-struct Scene {
+/// Two namespaces with a veth pair, and nginx on port 8080 of the first.
+struct LiveSetup {
     names: [String; 2],
     nginx: Option<Child>,
     dir: tempfile::TempDir,
@@ -54,7 +55,7 @@ fn ip(args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Scene {
+impl LiveSetup {
     fn new() -> anyhow::Result<Self> {
         let names = ["s", "c"].map(|side| format!("weir-bench-{}{side}", std::process::id()));
         let scene = Self { names, nginx: None, dir: tempfile::tempdir()? };
@@ -91,13 +92,14 @@ impl Scene {
         command
     }
 
-    /// A weir whose tap is on `interface` of nginx's side.
-    fn watch(&self, interface: &str, ports: &str) -> anyhow::Result<Weir> {
+    /// Starts a weir with a tap on `interface` of nginx's side; 0 means all ports.
+    fn watch(&self, interface: &str, port: u16) -> anyhow::Result<Weir> {
         let data = tempfile::tempdir_in(self.dir.path())?.keep();
         let config = data.join("weir.toml");
+        let ports = if port == 0 { String::new() } else { port.to_string() };
         let text = format!(
             "[collect]\nsample_host = false\nfind_logs = false\n\
-             [wire]\ninterfaces = [\"{}/{interface}\"]\nports = {ports}\ncpu_percent = 100\n",
+             [wire]\ninterfaces = [\"{}/{interface}\"]\nports = [{ports}]\ncpu_percent = 100\n",
             self.names[0]
         );
         fs::write(&config, text)?;
@@ -109,19 +111,20 @@ impl Scene {
         Ok(weir)
     }
 
-    /// Answers a second that wrk gets from nginx.
+    /// Requests per second of wrk against nginx.
     fn load(&self, side: usize, address: &str, seconds: u64) -> anyhow::Result<f64> {
         let url = format!("http://{address}:8080/");
         let span = format!("-d{seconds}s");
         let output = self.inside(side, "wrk").args(["-t1", "-c16", &span, &url]).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let rate = text.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
-        rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| format!("wrk said {text}"))
+        rate.and_then(|rate| rate.trim().parse().ok())
+            .with_context(|| format!("cannot read the output of wrk: {text}"))
     }
 }
 
-impl Scene {
-    /// The same while tcpdump takes the packets: what any tap costs.
+impl LiveSetup {
+    /// Like [`Self::load`], while tcpdump captures the packets: the cost of any tap.
     fn load_with_tcpdump(
         &self,
         interface: &str,
@@ -139,7 +142,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for LiveSetup {
     fn drop(&mut self) {
         if let Some(mut nginx) = self.nginx.take() {
             if let Some(id) =
@@ -155,15 +158,15 @@ impl Drop for Scene {
     }
 }
 
-/// Seconds that the threads called `name` of a process have used.
+/// CPU seconds of the threads called `name` of a process.
 fn thread_seconds(id: u32, name: &str) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
     let ticks = tasks.filter_map(|task| {
         let stat = fs::read_to_string(task.path().join("stat")).ok()?;
         let (head, fields) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split(' ').collect();
-        let used = |at: usize| fields.get(at)?.parse::<f64>().ok();
-        head.ends_with(name).then(|| Some(used(11)? + used(12)?)).flatten()
+        let used = fields.get(11..13)?.iter().filter_map(|field| field.parse::<f64>().ok());
+        head.ends_with(name).then(|| used.sum::<f64>())
     });
     ticks.sum::<f64>() / 100.0
 }
@@ -195,46 +198,46 @@ fn frames(dir: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(frames)
 }
 
-/// A way that frames are sent: its name, the interface that is watched, and which side sends into its own one.
-struct Way {
+/// A path of frames: its name, the watched interface, and the sending side.
+struct FramePath {
     name: &'static str,
     interface: &'static str,
     sender: usize,
 }
 
-const PAIR: Way = Way { name: "A pair of interfaces", interface: "veth", sender: 1 };
-const LOOPBACK: Way = Way { name: "Loopback", interface: "lo", sender: 0 };
+const PAIR: FramePath = FramePath { name: "A pair of interfaces", interface: "veth", sender: 1 };
+const LOOPBACK: FramePath = FramePath { name: "Loopback", interface: "lo", sender: 0 };
 
-/// Sends so many packets a second for so many seconds.
+/// Changes both addresses in each round, so that connections do not repeat.
+fn set_addresses(round: u32, frames: &mut [Vec<u8>]) {
+    let octet = u8::try_from(round % 200).unwrap_or(0) + 1;
+    frames.iter_mut().for_each(|frame| (frame[27], frame[31]) = (octet, octet));
+}
+
+/// Sends `rate` packets per second for `seconds`.
 fn blast(
     page: &mut report::Report,
-    scene: &Scene,
-    way: Way,
+    scene: &LiveSetup,
+    way: FramePath,
     (rate, seconds): (u64, u64),
 ) -> anyhow::Result<()> {
     let mut frames = frames(scene.dir.path())?;
     let rounds = u32::try_from((rate * seconds).div_ceil(frames.len() as u64).max(1))?;
-    let weir = scene.watch(way.interface, "[]")?;
+    let weir = scene.watch(way.interface, 0)?;
     let before = thread_seconds(weir.id(), "weir-wire");
     let namespace = format!("/run/netns/{}", scene.names[way.sender]);
     let sender = std::thread::spawn(move || -> anyhow::Result<(u64, Duration)> {
         let file = fs::File::open(namespace)?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-        // Both addresses differ from round to round, or all connections would seem to come again.
-        let change = |round: u32, frames: &mut [Vec<u8>]| {
-            let own = u8::try_from(round % 200).unwrap_or(0) + 1;
-            frames.iter_mut().for_each(|frame| (frame[27], frame[31]) = (own, own));
-        };
-        Ok(Blaster::new(way.interface)?.send(&mut frames, rate, rounds, change)?)
+        let sender = FrameSender::new(way.interface)?;
+        Ok(sender.send(&mut frames, rate, rounds, set_addresses)?)
     });
     let (sent, took) = sender.join().map_err(|_| anyhow::anyhow!("the sender panicked"))??;
     pause(Duration::from_secs(5));
     let cpu = thread_seconds(weir.id(), "weir-wire") - before;
-    let sum = |column: &str| {
-        weir.number(&format!("select cast(sum({column}) as bigint) from wire_slice"))
-    };
-    let (seen, requests) = (sum("packets")?, sum("arrivals")?);
-    // Every port's row of a second counts the same drops.
+    let seen = weir.number("select cast(sum(packets) as bigint) from wire_slice")?;
+    let requests = weir.number("select cast(sum(arrivals) as bigint) from wire_slice")?;
+    // Each port's row of a second has the same drops.
     let drops = weir.number(
         "select cast(sum(drops) as bigint) from (select ts, max(tap_drops) as drops from wire_slice group by ts)",
     )?;
@@ -275,10 +278,10 @@ fn blast(
     Ok(())
 }
 
-/// Seconds of one load.
+/// Seconds of a load.
 const LOAD_SECONDS: u64 = 5;
 
-fn overhead(page: &mut report::Report, scene: &Scene, runs: u32) -> anyhow::Result<()> {
+fn overhead(page: &mut report::Report, scene: &LiveSetup, runs: u32) -> anyhow::Result<()> {
     let mut rows = vec![
         [
             "way",
@@ -300,7 +303,7 @@ fn overhead(page: &mut report::Report, scene: &Scene, runs: u32) -> anyhow::Resu
         for _ in 0..runs {
             without.push(scene.load(side, address, LOAD_SECONDS)?);
             dumped.push(scene.load_with_tcpdump(interface, side, address)?);
-            let weir = scene.watch(interface, "[8080]")?;
+            let weir = scene.watch(interface, 8080)?;
             let before = thread_seconds(weir.id(), "weir-wire");
             with.push(scene.load(side, address, LOAD_SECONDS)?);
             cpu += thread_seconds(weir.id(), "weir-wire") - before;
@@ -309,12 +312,10 @@ fn overhead(page: &mut report::Report, scene: &Scene, runs: u32) -> anyhow::Resu
             drops += weir.number("select cast(sum(tap_drops) as bigint) from wire_slice")?;
             page.own(weir.stop()?);
         }
-        let median = |values: &mut Vec<f64>| {
+        let [without, with, dumped] = [&mut without, &mut with, &mut dumped].map(|values| {
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
-        };
-        let (without, with) = (median(&mut without), median(&mut with));
-        let dumped = median(&mut dumped);
+        });
         let seconds = f64::from(runs) * f64::from(u32::try_from(LOAD_SECONDS)?);
         rows.push(vec![
             interface.to_owned(),

@@ -1,15 +1,15 @@
-//! What a process and its children use: processor time and memory, from `/proc/PID/stat` and `/proc/PID/status`.
+//! CPU time and memory of a process and its children, from `/proc/PID/stat` and `/proc/PID/status`.
 //!
-//! Times are in ticks of 10 ms. Children that have ended and were waited for are in their parent's `cutime`/`cstime`,
-//! so the sum over a living tree misses nothing.
+//! Times are in ticks of 10 ms. Reaped children count in their parent's `cutime`/`cstime`, so the
+//! sum over a running tree is complete.
 
 use std::fs;
 use std::process::Child;
 
-/// Ticks a second that the kernel shows to programs: 100 on every architecture that matters here.
-const TICKS_A_SECOND: f64 = 100.0;
+/// Clock ticks per second (`USER_HZ`), 100 on all relevant architectures.
+const TICKS_PER_SECOND: f64 = 100.0;
 
-/// User and system seconds that process `id`, its living descendants and its ended children have used.
+/// User and system seconds of process `id`, its running descendants and its reaped children.
 pub(crate) fn cpu_seconds(id: u32) -> f64 {
     let processes: Vec<(u32, u32, f64)> = all_processes().collect();
     let mut tree = vec![id];
@@ -34,7 +34,7 @@ pub(crate) fn threads_cpu_seconds(id: u32, name: &str) -> f64 {
     named.filter_map(|line| stat(&line)).map(|(_, seconds)| seconds).sum()
 }
 
-/// Id, parent and seconds used (ended children included) of each process.
+/// Id, parent and CPU seconds (with reaped children) of each process.
 fn all_processes() -> impl Iterator<Item = (u32, u32, f64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -44,48 +44,48 @@ fn all_processes() -> impl Iterator<Item = (u32, u32, f64)> {
     })
 }
 
-/// Parent and seconds from a `stat` line; the name in parentheses may hold anything, so fields count from its end.
+/// Parent and CPU seconds from a `stat` line. Fields count from the end of the name, which may
+/// contain anything.
 fn stat(line: &str) -> Option<(u32, f64)> {
     let fields: Vec<&str> = line.get(line.rfind(')')? + 2..)?.split(' ').collect();
     let ticks =
         fields.get(11..15)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum::<f64>();
-    Some((fields.get(1)?.parse().ok()?, ticks / TICKS_A_SECOND))
+    Some((fields.get(1)?.parse().ok()?, ticks / TICKS_PER_SECOND))
 }
 
-/// Waits for `child`; the seconds that it and what it waited for used in its whole life.
+/// Waits for `child` and returns the CPU seconds of it and its reaped children.
 pub(crate) fn wait(child: Child) -> std::io::Result<f64> {
-    wait_of_both(child).map(|[user, system]| user + system)
+    wait_split(child).map(|[user, system]| user + system)
 }
 
-/// The same: in the program itself, and in the kernel for it.
-pub(crate) fn wait_of_both(mut child: Child) -> std::io::Result<[f64; 2]> {
-    let ended = || {
-        let line = fs::read_to_string("/proc/self/stat").ok();
-        line.and_then(|line| ended_children(&line)).unwrap_or_default()
-    };
-    let before = ended();
+/// Like [`wait`], with user and system seconds apart.
+pub(crate) fn wait_split(mut child: Child) -> std::io::Result<[f64; 2]> {
+    let before = reaped_children();
     child.wait()?;
-    let after = ended();
+    let after = reaped_children();
     Ok([0, 1].map(|at| after[at] - before[at]))
 }
 
-fn ended_children(line: &str) -> Option<[f64; 2]> {
-    let fields: Vec<&str> = line.get(line.rfind(')')? + 2..)?.split(' ').collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
-    Some([ticks(13)? / TICKS_A_SECOND, ticks(14)? / TICKS_A_SECOND])
+/// User and system seconds of this process's reaped children.
+fn reaped_children() -> [f64; 2] {
+    let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = line.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let mut ticks = fields.split(' ').skip(13).map(|field| field.parse().unwrap_or(0.0));
+    [(); 2].map(|()| ticks.next().unwrap_or(0.0) / TICKS_PER_SECOND)
 }
 
-/// Resident memory now and at its highest, MiB.
+/// Current and peak resident memory in MiB.
 pub(crate) fn memory_mib(id: u32) -> (f64, f64) {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let field = |name: &str| -> f64 {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        line.trim().trim_end_matches(" kB").parse().unwrap_or(0.0) / 1024.0
-    };
-    (field("VmRSS:"), field("VmHWM:"))
+    (kib_field(&status, "VmRSS:") / 1024.0, kib_field(&status, "VmHWM:") / 1024.0)
 }
 
-/// Seconds that all processors together were busy since boot: everything but idle and waiting for I/O.
+fn kib_field(status: &str, name: &str) -> f64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0.0)
+}
+
+/// Busy seconds of all CPUs since boot, without idle and I/O wait.
 pub(crate) fn machine_busy_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields: Vec<f64> = stat
@@ -100,7 +100,7 @@ pub(crate) fn machine_busy_seconds() -> f64 {
         .enumerate()
         .filter(|(at, _)| ![3, 4].contains(at) && *at < 8)
         .map(|(_, ticks)| ticks);
-    busy.sum::<f64>() / TICKS_A_SECOND
+    busy.sum::<f64>() / TICKS_PER_SECOND
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_used_is_known_after_its_end() {
+    fn the_cpu_time_of_a_child_is_known_after_its_end() {
         let child = Command::new("sh")
             .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"])
             .spawn();

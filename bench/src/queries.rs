@@ -1,9 +1,9 @@
-//! `queries`: six questions of the peers' comparison over stored lines, warm: wall time and processor time of each.
+//! `queries`: six queries of the comparison with peers over stored lines, warm: wall and CPU time.
 //!
-//! DuckDB is asked the same of the same rows in memory, in the same run.
+//! DuckDB runs the same queries over the same rows in memory, in the same run.
 //!
-//! A hub that gets no rows serves the files, so what it uses besides queries is its rules; that rate is measured first
-//! and taken off.
+//! A hub without ingest serves the files, so only its rules use CPU besides queries; that rate is
+//! measured first and subtracted.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use anyhow::Context;
 use crate::weir::{Weir, wait_for};
 use crate::{data, ingest, meter, peer, report};
 
-/// Name, SQL (`$id` and `$site` are values that occur), and the best peer's processor time in ms.
-const QUESTIONS: &[(&str, &str, u32)] = &[
+/// Name, SQL (`$id` and `$site` stand for existing values), and the best peer's CPU time in ms.
+const QUERIES: &[(&str, &str, u32)] = &[
     ("one request id", "select * from request where request_id = '$id'", 6),
     (
         "count by minute and status",
@@ -42,8 +42,8 @@ const QUESTIONS: &[(&str, &str, u32)] = &[
     ),
 ];
 
-/// Stores `events` lines, then asks each question `times` times.
-pub(crate) fn run(events: u32, times: u32) -> anyhow::Result<()> {
+/// Stores `events` lines, then runs each query `times` times.
+pub(crate) fn run([events, times]: [u32; 2]) -> anyhow::Result<()> {
     let mut page = report::Report::new("queries");
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("access.log");
@@ -66,27 +66,16 @@ pub(crate) fn run(events: u32, times: u32) -> anyhow::Result<()> {
     })?;
     page.own(up.stop()?);
     let hub = Weir::serve(&["hub", "--listen", "127.0.0.1:0", "--data", &data])?;
-    let value = |column: &str| -> anyhow::Result<String> {
-        let rows = hub.sql(&format!(
-            "select {column} from request where http_response_status_code >= 500 limit 1"
-        ))?;
-        rows.first()
-            .and_then(|row| row[0].as_str())
-            .map(str::to_owned)
-            .context("no row with a 5xx status")
-    };
-    let (id, site) = (value("request_id")?, value("server_address")?);
+    let (id, site) = (failed(&hub, "request_id")?, failed(&hub, "server_address")?);
     let idle = cpu_during(&hub, || {
         data::pause(Duration::from_secs(10));
         Ok(())
     })?;
     let idle_rate = idle.0 / idle.1;
-    let questions: Vec<String> = QUESTIONS
-        .iter()
-        .map(|(_, sql, _)| sql.replace("$id", &id).replace("$site", &site))
-        .collect();
+    let queries: Vec<String> =
+        QUERIES.iter().map(|(_, sql, _)| sql.replace("$id", &id).replace("$site", &site)).collect();
     let mut answers = Vec::new();
-    for sql in &questions {
+    for sql in &queries {
         let rows = hub.sql(sql)?.len();
         let mut walls = Vec::new();
         let (cpu, wall) = cpu_during(&hub, || {
@@ -103,19 +92,28 @@ pub(crate) fn run(events: u32, times: u32) -> anyhow::Result<()> {
     }
     page.own(hub.stop()?);
     let files = format!("{data}/data/request/*/*.parquet");
-    let duckdb = peer::duckdb_questions(&files, times, &in_duckdb(&questions));
+    let duckdb = peer::duckdb_queries(&files, times, &in_duckdb(&queries));
     page.table(&rows_of(&answers, duckdb.as_deref()));
     page.text(&format!("{events} nginx JSON lines in Parquet, asked over HTTP by one client; warm, {times} times each: median of wall times, mean of processor time less what the idle hub used ({:.1} % of a core).", idle_rate * 100.0));
     page.text("DuckDB: a table in memory with the rows of weir's files, 2 threads, asked in process, with `approx_quantile` for the percentile. The best peer's column is for 2 M lines on a quiet machine of the same type: VictoriaLogs, Elasticsearch, chDB or DuckDB, whichever was best at that question.");
     page.write()
 }
 
-/// The same in DuckDB's words.
-fn in_duckdb(questions: &[String]) -> Vec<String> {
-    questions.iter().map(|sql| sql.replace("percentile(", "approx_quantile(")).collect()
+/// A column's value in some request with a 5xx status.
+fn failed(hub: &Weir, column: &str) -> anyhow::Result<String> {
+    let sql =
+        format!("select {column} from request where http_response_status_code >= 500 limit 1");
+    let rows = hub.sql(&sql)?;
+    let value = rows.first().and_then(|row| row[0].as_str()).map(str::to_owned);
+    value.context("no row with a 5xx status")
 }
 
-/// The table of the page from wall ms, CPU ms and rows of weir's answers, and DuckDB's wall and CPU ms.
+/// Translates queries for DuckDB.
+fn in_duckdb(queries: &[String]) -> Vec<String> {
+    queries.iter().map(|sql| sql.replace("percentile(", "approx_quantile(")).collect()
+}
+
+/// The table of the page. `answers` has wall ms, CPU ms and rows of weir, `duckdb` wall and CPU ms.
 fn rows_of(answers: &[(f64, f64, usize)], duckdb: Option<&[(f64, f64)]>) -> Vec<Vec<String>> {
     let heads = [
         "question",
@@ -128,15 +126,16 @@ fn rows_of(answers: &[(f64, f64, usize)], duckdb: Option<&[(f64, f64)]>) -> Vec<
         "rows",
     ];
     let mut table = vec![heads.map(str::to_owned).to_vec()];
-    for (at, ((name, _, best), (wall, cpu, rows))) in QUESTIONS.iter().zip(answers).enumerate() {
+    for (at, ((name, _, best), (wall, cpu, rows))) in QUERIES.iter().zip(answers).enumerate() {
         let peer = duckdb.map(|figures| figures[at]);
-        let figure = |value: Option<f64>| value.map_or("–".to_owned(), |ms| format!("{ms:.0}"));
+        let [peer_wall, peer_cpu] = [peer.map(|peer| peer.0), peer.map(|peer| peer.1)]
+            .map(|value| value.map_or("–".to_owned(), |ms| format!("{ms:.0}")));
         table.push(vec![
             (*name).to_owned(),
             format!("{wall:.0}"),
             format!("{cpu:.0}"),
-            figure(peer.map(|peer| peer.0)),
-            figure(peer.map(|peer| peer.1)),
+            peer_wall,
+            peer_cpu,
             peer.map_or("–".to_owned(), |peer| format!("{:.1}", cpu / peer.1)),
             best.to_string(),
             rows.to_string(),
@@ -145,7 +144,7 @@ fn rows_of(answers: &[(f64, f64, usize)], duckdb: Option<&[(f64, f64)]>) -> Vec<
     table
 }
 
-/// Processor and wall seconds that pass in `hub` during `work`.
+/// CPU and wall seconds of `hub` during `work`.
 fn cpu_during(hub: &Weir, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<(f64, f64)> {
     let (before, began) = (meter::cpu_seconds(hub.id()), Instant::now());
     work()?;

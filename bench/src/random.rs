@@ -1,8 +1,9 @@
-//! Random numbers that are the same on every machine: SplitMix64, and Zipf, normal and lognormal draws from it.
+//! Random numbers that are the same on every machine: SplitMix64 with Zipf, normal and lognormal
+//! distributions.
 //!
-//! Not for secrets. A generator crate would do as well, but its next version may draw other numbers for the same seed.
+//! Not for secrets. A crate may draw other numbers from the same seed in its next version.
 
-/// Whole numbers are the fault lab's.
+/// A generator, on that of the drills.
 #[derive(Clone)]
 pub(crate) struct Random(weir_drill::Random);
 
@@ -15,19 +16,19 @@ impl Random {
         self.0.draw()
     }
 
-    /// From 0 up to and without 1.
+    /// Draws from [0, 1).
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From 0 up to and without `limit`; the bias of the modulus is far below what a log line shows.
+    /// Draws an integer below `limit`. The modulo bias is negligible here.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
     /// True in `count` of `of` cases.
-    pub(crate) fn chance(&mut self, count: u64, of: u64) -> bool {
+    pub(crate) fn chance(&mut self, [count, of]: [u64; 2]) -> bool {
         self.below(of) < count
     }
 
@@ -35,26 +36,26 @@ impl Random {
         from[index(self.below(from.len() as u64))]
     }
 
-    /// Box and Muller's transform, the second value thrown away.
+    /// Draws from the normal distribution (Box-Muller transform).
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.share()).cos()
     }
 
-    /// Half of the draws lie below `median`.
-    pub(crate) fn lognormal(&mut self, median: f64, sigma: f64) -> f64 {
+    /// Draws from a lognormal distribution with this median and sigma.
+    pub(crate) fn lognormal(&mut self, [median, sigma]: [f64; 2]) -> f64 {
         median * (sigma * self.normal()).exp()
     }
 }
 
-/// A drawn number as an index; all draws here are far below 2^32.
+/// Converts a drawn number to an index.
 pub(crate) fn index(drawn: u64) -> usize {
     usize::try_from(drawn).expect("this runs on 64-bit machines")
 }
 
-/// Draws a rank, 0 being the most frequent: rank k comes with weight 1 / (k + 1)^exponent.
+/// Draws ranks, of which 0 is the most frequent: rank k has weight 1 / (k + 1)^exponent.
 pub(crate) struct Zipf {
-    /// Sums of the weights up to each rank, the last being 1.
+    /// Cumulative weights; the last is 1.
     sums: Vec<f64>,
 }
 

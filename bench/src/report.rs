@@ -1,4 +1,4 @@
-//! A page under `docs/bench/`: what was measured, with which command, when, where, beside what else.
+//! A page in `docs/bench/history/`: figures, command, time, machine, and load.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,15 +9,15 @@ use std::time::SystemTime;
 use anyhow::Context;
 use weir_tables::Micros;
 
-use crate::{meter, weir};
+use crate::{meter, requirements, weir};
 
-/// A page that grows while a benchmark runs, and the state of the machine at its begin.
+/// A page in progress, and the state of the machine at its start.
 pub(crate) struct Report {
     name: &'static str,
     body: String,
     began: Micros,
     busy_before: f64,
-    /// What weir and the benchmark's own helpers used of the machine.
+    /// CPU seconds of weir and the benchmark's helpers.
     own_seconds: f64,
 }
 
@@ -38,7 +38,7 @@ impl Report {
         self.body.push_str("\n\n");
     }
 
-    /// Adds a table; the first row holds the heads.
+    /// Adds a table, whose first row is its header.
     pub(crate) fn table(&mut self, rows: &[Vec<String>]) {
         let mut lines: Vec<String> =
             rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
@@ -47,17 +47,17 @@ impl Report {
         self.text(&lines.join("\n"));
     }
 
-    /// Counts processor time that was this benchmark's own, so that the page can say what others used.
+    /// Counts CPU time of this benchmark, so that the page can report that of other processes.
     pub(crate) fn own(&mut self, seconds: f64) {
         self.own_seconds += seconds;
     }
 
-    /// Prints what would be on the page, and writes none.
+    /// Prints the page without writing it.
     pub(crate) fn show(self) {
         say(&format!("{}{}", self.body, self.circumstances()));
     }
 
-    /// Writes the page, prints it; that of the release build beside the other's.
+    /// Writes and prints the page. A release build has a separate page.
     pub(crate) fn write(self) -> anyhow::Result<()> {
         let date = self.began.to_string()[..10].to_owned();
         let release = if is_release() { "-release" } else { "" };
@@ -96,13 +96,13 @@ impl Report {
     }
 }
 
-/// Prints for the person at the terminal.
+/// Prints to standard output.
 #[expect(clippy::print_stdout, reason = "a command line program")]
 pub(crate) fn say(text: &str) {
     println!("{text}");
 }
 
-/// The time of day: benchmarks are dated, and this is their only use of the clock.
+/// The current time, to date benchmarks. Their only use of the clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "this program is its own main; nothing here is replayed"
@@ -138,19 +138,20 @@ fn first_line(path: &str) -> String {
 }
 
 pub(crate) fn commit() -> String {
-    let git = |args: &[&str]| {
-        Command::new("git").args(args).output().map(|output| output.stdout).unwrap_or_default()
-    };
     let hash = String::from_utf8_lossy(&git(&["rev-parse", "--short", "HEAD"])).trim().to_owned();
     let is_changed = !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty();
     hash + if is_changed { " with changes" } else { "" }
+}
+
+fn git(args: &[&str]) -> Vec<u8> {
+    Command::new("git").args(args).output().map(|output| output.stdout).unwrap_or_default()
 }
 
 pub(crate) fn profile() -> &'static str {
     if is_release() { "release" } else { "dev (the one `cargo xtask run` uses)" }
 }
 
-/// The directory that weir was built into tells.
+/// Whether weir is a release build, by its directory.
 fn is_release() -> bool {
     weir::program()
         .is_ok_and(|path| path.parent().is_some_and(|directory| directory.ends_with("release")))

@@ -1,22 +1,22 @@
-//! `searchable`: how long after it was written a line is seen by SQL, while lines arrive steadily.
+//! `searchable`: time from writing a line to seeing it in SQL, while lines arrive steadily.
 //!
-//! The pacer notes the length of the file and the time after each write; a poller asks for the highest byte offset that
-//! SQL sees. A write counts as seen at the end of the first answer that holds its last line, so the time of the
-//! query and half of the polling interval are in the figures: they are upper bounds.
+//! The pacer records length and time after each write; a poller queries the highest byte offset in
+//! SQL. A write counts as visible at the end of the first response with its last line. The figures
+//! are upper bounds: they include the time of the query and half of the polling interval.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::data::{self, Written};
+use crate::data::{self, WriteLog};
 use crate::weir::{Weir, wait_for};
 use crate::{meter, report};
 
 const POLL: Duration = Duration::from_millis(50);
-/// A write's last line begins at most this far before its end.
+/// Upper bound of a line's length.
 const LINE_BYTES_MAX: u64 = 4096;
 
-/// Agent and hub as two processes, `rate` lines a second for `span`.
+/// Runs agent and hub as two processes, with `rate` lines per second for `span`.
 pub(crate) fn run(rate: u32, span: Duration) -> anyhow::Result<()> {
     let mut page = report::Report::new("searchable");
     let dir = tempfile::tempdir()?;
@@ -24,7 +24,7 @@ pub(crate) fn run(rate: u32, span: Duration) -> anyhow::Result<()> {
         (dir.path().join("access.log"), dir.path().join("data").display().to_string());
     let hub = Weir::serve(&["hub", "--listen", "127.0.0.1:0", "--data", &data])?;
     let agent = Weir::agent(&["agent", "--hub", &hub.url, "--tail", &log.display().to_string()])?;
-    // A few lines first, so that the file is known and its stream exists.
+    // Write a few lines first, so that the agent has found the file and its stream exists.
     let (warm, _) = data::pace(&log, 100, Duration::from_secs(2), report::now())?;
     let from = warm.last().context("nothing was written")?.0;
     wait_for("the first lines", Duration::from_secs(30), POLL, || {
@@ -55,7 +55,7 @@ pub(crate) fn run(rate: u32, span: Duration) -> anyhow::Result<()> {
     delays.sort_by(f64::total_cmp);
     let memory = [&agent, &hub].map(|weir| meter::memory_mib(weir.id()).1);
     page.text(&format!("{lines} lines in {:.0} s, {} queries; `weir agent` tails the file and sends to `weir hub` on the same host.", span.as_secs_f64(), answers.len()));
-    let core = |at: usize| format!("{:.1}", (after[at] - before[at]) / seconds * 100.0);
+    let shares = [0, 1].map(|at| format!("{:.1}", (after[at] - before[at]) / seconds * 100.0));
     page.table(&[
         ["figure", "measured", "bar"].map(str::to_owned).to_vec(),
         vec![
@@ -70,12 +70,12 @@ pub(crate) fn run(rate: u32, span: Duration) -> anyhow::Result<()> {
         ],
         vec![
             "agent, % of a core / peak RSS MiB".to_owned(),
-            format!("{} / {:.0}", core(0), memory[0]),
+            format!("{} / {:.0}", shares[0], memory[0]),
             "–".to_owned(),
         ],
         vec![
             "hub with rules and the poller's queries, % of a core / peak RSS MiB".to_owned(),
-            format!("{} / {:.0}", core(1), memory[1]),
+            format!("{} / {:.0}", shares[1], memory[1]),
             "–".to_owned(),
         ],
     ]);
@@ -84,7 +84,7 @@ pub(crate) fn run(rate: u32, span: Duration) -> anyhow::Result<()> {
     page.write()
 }
 
-/// The highest offset of a request that SQL sees; broken lines are rare enough to leave out.
+/// The highest offset of a request in SQL; broken lines are rare enough to ignore.
 fn seen(hub: &Weir) -> anyhow::Result<u64> {
     hub.number("select max(source_offset) from request")
 }
@@ -93,17 +93,17 @@ fn length(path: &std::path::Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-/// Seconds from each write to the first answer that holds it; the file had `from` bytes before.
-fn delays(written: &Written, from: u64, answers: &[(u64, Instant)]) -> Vec<f64> {
-    let delay = |(length, at): &(u64, Instant)| {
+/// Seconds from each write to the first response with it; the file had `from` bytes before.
+fn delays(written: &WriteLog, from: u64, answers: &[(u64, Instant)]) -> Vec<f64> {
+    let delays = written.iter().filter_map(|(length, at)| {
         let first = answers.partition_point(|(offset, _)| offset + LINE_BYTES_MAX < from + length);
         let (_, seen_at) = answers.get(first).or(answers.last())?;
         Some(seen_at.saturating_duration_since(*at).as_secs_f64())
-    };
-    written.iter().filter_map(delay).collect()
+    });
+    delays.collect()
 }
 
-/// The value below which `share` of the sorted values lie.
+/// The percentile of sorted values at `share`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -122,7 +122,7 @@ mod tests {
     use super::{at_share, delays};
 
     #[test]
-    fn a_write_is_seen_by_the_first_answer_that_holds_it() {
+    fn a_write_is_visible_in_the_first_response_with_it() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let written = vec![(10_000, start), (20_000, start + second)];
         let answers = [(0, start), (115_000, start + 2 * second), (119_000, start + 3 * second)];

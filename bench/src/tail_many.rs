@@ -1,7 +1,7 @@
-//! `tail-many`: what `weir agent` costs that follows thousands of logs, most of which rest.
+//! `tail-many`: cost of a `weir agent` that follows thousands of mostly idle logs.
 //!
-//! First nothing is written, then a few of the files get lines at a steady rate; every line must be at the hub once at the
-//! end. Once with all that an agent does by default, once with the logs alone.
+//! First nothing is written, then a few of the files get lines at a steady rate; the hub must have
+//! every line once at the end. Measured with all default collectors, and with logs only.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 
 use crate::generate::Generator;
-use crate::road::Pair;
+use crate::road::JoinedPair;
 use crate::weir::{Weir, wait_for};
 use crate::{data, meter, report};
 
-/// Lines that each file has from the start.
+/// Initial lines of each file.
 const LINES_BEFORE: u32 = 20;
-/// After this long what rests is left to inotify, and memory of the start is given back.
+/// Time until idle files are left to inotify, and memory of the start is released.
 const SETTLE: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What there is to follow.
-pub(crate) struct Load {
+/// Files and writes of the benchmark.
+pub(crate) struct TailLoad {
     pub(crate) files: u32,
     pub(crate) active: u32,
     pub(crate) rate: u32,
 }
 
-/// What one agent showed.
-struct Figures {
+/// Figures of one agent.
+struct AgentFigures {
     began_seconds: f64,
     idle_share: f64,
     idle_mib: f64,
@@ -40,7 +40,7 @@ struct Figures {
 }
 
 /// Measures each half for `span`.
-pub(crate) fn run(load: &Load, span: Duration) -> anyhow::Result<()> {
+pub(crate) fn run(load: &TailLoad, span: Duration) -> anyhow::Result<()> {
     let mut page = report::Report::new("tail-many");
     page.text(&format!(
         "`weir agent` follows {} logs of nginx JSON lines that a glob found, hub on the same host. Nothing is written for {2} s; \
@@ -53,17 +53,16 @@ pub(crate) fn run(load: &Load, span: Duration) -> anyhow::Result<()> {
     let whole = once(load, span, "")?;
     let logs = once(load, span, "sample_host = false\nfind_logs = false\n")?;
     page.own(whole.used_seconds + logs.used_seconds);
-    let row = |name: &str, of: fn(&Figures) -> String, bar: &str| {
-        vec![name.to_owned(), of(&whole), of(&logs), bar.to_owned()]
-    };
+    let both = [&whole, &logs];
     page.table(&[
         ["figure", "all collectors at 1 Hz", "logs alone", "bar"].map(str::to_owned).to_vec(),
-        row("nothing is written, % of a core", |f| format!("**{:.2}**", f.idle_share), "1"),
-        row("with lines arriving, % of a core", |f| format!("{:.2}", f.active_share), "–"),
-        row("RSS at rest, MiB", |f| format!("**{:.1}**", f.idle_mib), "80"),
-        row("RSS with lines arriving, MiB", |f| format!("{:.1}", f.active_mib), "80"),
-        row("peak RSS, start included, MiB", |f| format!("{:.1}", f.peak_mib), "80"),
+        row(both, "nothing is written, % of a core", |f| format!("**{:.2}**", f.idle_share), "1"),
+        row(both, "with lines arriving, % of a core", |f| format!("{:.2}", f.active_share), "–"),
+        row(both, "RSS at rest, MiB", |f| format!("**{:.1}**", f.idle_mib), "80"),
+        row(both, "RSS with lines arriving, MiB", |f| format!("{:.1}", f.active_mib), "80"),
+        row(both, "peak RSS, start included, MiB", |f| format!("{:.1}", f.peak_mib), "80"),
         row(
+            both,
             "from the start until all lines are at the hub, s",
             |f| format!("{:.1}", f.began_seconds),
             "–",
@@ -72,9 +71,19 @@ pub(crate) fn run(load: &Load, span: Duration) -> anyhow::Result<()> {
     page.write()
 }
 
-fn once(load: &Load, span: Duration, collect: &str) -> anyhow::Result<Figures> {
+/// A row of the table: a figure of both runs.
+fn row(
+    both: [&AgentFigures; 2],
+    name: &str,
+    of: fn(&AgentFigures) -> String,
+    bar: &str,
+) -> Vec<String> {
+    vec![name.to_owned(), of(both[0]), of(both[1]), bar.to_owned()]
+}
+
+fn once(load: &TailLoad, span: Duration, collect: &str) -> anyhow::Result<AgentFigures> {
     let dir = tempfile::tempdir()?;
-    let pair = Pair::start(dir.path(), collect)?;
+    let pair = JoinedPair::start(dir.path(), collect)?;
     let logs = dir.path().join("logs");
     let mut generator = Generator::new(42);
     for number in 0..load.files {
@@ -99,7 +108,7 @@ fn once(load: &Load, span: Duration, collect: &str) -> anyhow::Result<Figures> {
     wait_for("every line", LIMIT, Duration::from_millis(200), || Ok(pair.rows()? >= written))?;
     ensure!(pair.rows()? == written, "{written} lines became {} rows", pair.rows()?);
     let used_seconds = agent.stop()? + pair.hub.stop()?;
-    Ok(Figures {
+    Ok(AgentFigures {
         began_seconds,
         idle_share,
         idle_mib,
@@ -110,24 +119,24 @@ fn once(load: &Load, span: Duration, collect: &str) -> anyhow::Result<Figures> {
     })
 }
 
-/// Share of a core that the agent uses meanwhile, in percent.
+/// Share of a core that the agent uses during `act`, in percent.
 fn share_while(agent: &Weir, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let (began, before) = (Instant::now(), meter::cpu_seconds(agent.id()));
     act()?;
     Ok((meter::cpu_seconds(agent.id()) - before) / began.elapsed().as_secs_f64() * 100.0)
 }
 
-/// Spread over all files, each at its own moments; gives how many lines.
+/// Writes to files spread over all, at staggered times. Returns the number of lines.
 fn write_to_some(
-    load: &Load,
+    load: &TailLoad,
     logs: &Path,
     generator: &mut Generator,
     span: Duration,
 ) -> anyhow::Result<u64> {
     let step = (load.files / load.active.max(1)).max(1);
     let paths = (0..load.active).map(|number| path(logs, number * step % load.files));
-    let open = |path| OpenOptions::new().append(true).open(path);
-    let mut files = paths.map(open).collect::<Result<Vec<File>, _>>()?;
+    let files = paths.map(|path| OpenOptions::new().append(true).open(path));
+    let mut files = files.collect::<Result<Vec<File>, _>>()?;
     let (began, mut lines) = (Instant::now(), 0_u64);
     while began.elapsed() < span {
         let due = began.elapsed().as_micros() * u128::from(load.rate * load.active) / 1_000_000;

@@ -1,12 +1,14 @@
-//! `thresholds`: what mined thresholds find and how often they are wrong, on synthetic web traffic and on recorded series.
+//! `thresholds`: recall and false alarms of mined thresholds, on synthetic web traffic and on
+//! recorded series.
 //!
-//! Both go through `weir thresholds --series FILE --walk-from TIME`: each day is judged by what was known the night
-//! before. Recorded series are those of the Numenta Anomaly Benchmark, in a directory that has its `data` and `labels`.
+//! Both use `weir thresholds --series FILE --walk-from TIME`: each day is evaluated with what was
+//! known the night before. Recorded series are those of the Numenta Anomaly Benchmark, in a
+//! directory with its `data` and `labels`.
 
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use crate::random::Random;
@@ -15,14 +17,14 @@ use crate::weir::output;
 
 const STEP: i64 = 300;
 const DAY: i64 = 86_400;
-/// Weeks that are learned from before, and judged.
+/// Weeks of training, and of evaluation.
 const WEEKS: (i64, i64) = (4, 4);
 /// 2026-09-28, a Monday.
 const BEGIN: i64 = 1_790_553_600;
-/// The part of a recorded series that is only learned from.
+/// Share of a recorded series for training only.
 const LEARNED_PERCENT: usize = 35;
 
-/// Runs both parts; without a directory only the first.
+/// Runs both parts, or only the first without a directory.
 pub(crate) fn run(seeds: u64, nab: Option<&Path>) -> anyhow::Result<()> {
     let mut page = Report::new("thresholds");
     synthetic(&mut page, seeds)?;
@@ -33,26 +35,27 @@ pub(crate) fn run(seeds: u64, nab: Option<&Path>) -> anyhow::Result<()> {
     page.write()
 }
 
-/// An event that weir saw, in seconds since 1970.
-struct Event {
+/// An event that weir reported, in seconds since 1970.
+struct ThresholdEvent {
     from: i64,
     to: i64,
 }
 
-fn walk(file: &Path, args: &[String]) -> anyhow::Result<Vec<Event>> {
+fn walk(file: &Path, args: &[String]) -> anyhow::Result<Vec<ThresholdEvent>> {
     let file = file.display().to_string();
     let mut all = vec!["thresholds", "--format", "json", "--series", &file];
     all.extend(args.iter().map(String::as_str));
     let answer: Value = serde_json::from_str(&output(&all)?)?;
-    let time = |event: &Value, name: &str| seconds(event[name].as_str().unwrap_or_default());
     let events = answer["events"].as_array().context("the answer has events")?;
     events
         .iter()
-        .map(|event| Ok(Event { from: time(event, "from_ts")?, to: time(event, "to_ts")? }))
+        .map(|event| {
+            Ok(ThresholdEvent { from: time(&event["from_ts"])?, to: time(&event["to_ts"])? })
+        })
         .collect()
 }
 
-/// Web traffic from seeds: how many of the fault-free weeks' events are false, and how many drops are found.
+/// Evaluates synthetic web traffic: false events of normal weeks, and drops found.
 fn synthetic(page: &mut Report, seeds: u64) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let mut rows = vec![
@@ -74,9 +77,12 @@ fn synthetic(page: &mut Report, seeds: u64) -> anyhow::Result<()> {
             rows.push(vec![
                 format!("{:.0} %", growth * 100.0),
                 asked.to_owned(),
-                format!("{:.2}", ratio(wrong, usize::try_from(seeds)? * usize::try_from(WEEKS.1)?)),
+                format!(
+                    "{:.2}",
+                    ratio([wrong, usize::try_from(seeds)? * usize::try_from(WEEKS.1)?])
+                ),
                 format!("{found} of {dropped}"),
-                format!("**{:.3}**", ratio(found, dropped)),
+                format!("**{:.3}**", ratio([found, dropped])),
             ]);
         }
     }
@@ -91,21 +97,21 @@ fn synthetic(page: &mut Report, seeds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-type Series = Vec<(i64, f64)>;
+type TimeSeries = Vec<(i64, f64)>;
 
-fn traffic(seed: u64, growth: f64) -> Series {
+fn traffic(seed: u64, growth: f64) -> TimeSeries {
     let mut random = Random::new(seed);
     let mut drift = 0.0;
     let span = (WEEKS.0 + WEEKS.1) * 7 * DAY;
-    let mut out = Series::new();
+    let mut out = TimeSeries::new();
     let mut at = BEGIN;
     while at < BEGIN + span {
         let passed = at - BEGIN;
         let weekend = if (passed / DAY) % 7 >= 5 { 0.667 } else { 1.0 };
-        let angle = share(passed % DAY, DAY) * std::f64::consts::TAU;
+        let angle = share([passed % DAY, DAY]) * std::f64::consts::TAU;
         drift = 0.8 * drift + 0.03 * random.normal();
         let burst = if random.share() < 0.002 { 1.0 + 0.5 * random.share() } else { 1.0 };
-        let grown = 1.0 + growth * share(passed, span);
+        let grown = 1.0 + growth * share([passed, span]);
         let noise = f64::exp(drift + 0.02 * random.normal());
         out.push((
             at,
@@ -116,8 +122,8 @@ fn traffic(seed: u64, growth: f64) -> Series {
     out
 }
 
-/// The series with a drop every second day of the judged weeks, and when each was.
-fn with_drops(seed: u64, calm: &[(i64, f64)]) -> (Series, Vec<(i64, i64)>) {
+/// The series with a drop every second day of the evaluated weeks, and the time of each.
+fn with_drops(seed: u64, calm: &[(i64, f64)]) -> (TimeSeries, Vec<(i64, i64)>) {
     let mut random = Random::new(seed ^ 0xD0);
     let mut series = calm.to_vec();
     let mut spans = Vec::new();
@@ -140,7 +146,7 @@ fn judged(
     series: &[(i64, f64)],
     asked: &str,
     incidents: &[(i64, i64)],
-) -> anyhow::Result<Vec<Event>> {
+) -> anyhow::Result<Vec<ThresholdEvent>> {
     let file = dir.join("series.csv");
     let lines: Vec<String> = series.iter().map(|(at, value)| format!("{at},{value}\n")).collect();
     fs::write(&file, lines.concat())?;
@@ -153,19 +159,25 @@ fn judged(
     walk(&file, &args)
 }
 
-fn hits(spans: &[(i64, i64)], events: &[Event]) -> usize {
-    let is_found =
-        |(from, to): &&(i64, i64)| events.iter().any(|event| event.from < *to && event.to >= *from);
-    spans.iter().filter(is_found).count()
+fn hits(spans: &[(i64, i64)], events: &[ThresholdEvent]) -> usize {
+    let found = spans
+        .iter()
+        .filter(|(from, to)| events.iter().any(|event| event.from < *to && event.to >= *from));
+    found.count()
 }
 
-/// The recorded series: the first part is learned, the rest judged against the labelled windows.
+/// Evaluates the recorded series: the first part is training, the rest is compared with the
+/// labelled windows.
 fn recorded(page: &mut Report, dir: &Path) -> anyhow::Result<()> {
     let labels = dir.join("labels/combined_windows.json");
-    let text = fs::read_to_string(&labels)
-        .with_context(|| format!("cannot read `{}`: is this a copy of NAB?", labels.display()))?;
+    let text = fs::read_to_string(&labels).with_context(|| {
+        format!(
+            "cannot read `{}`: --nab must name a copy of the Numenta Anomaly Benchmark",
+            labels.display()
+        )
+    })?;
     let windows: serde_json::Map<String, Value> = serde_json::from_str(&text)?;
-    ensure!(!windows.is_empty(), "`{}` names no series", labels.display());
+    ensure!(!windows.is_empty(), "`{}` has no series", labels.display());
     let mut rows = vec![
         ["false asked a week", "windows found", "recall", "false per series-week", "precision"]
             .map(str::to_owned)
@@ -183,22 +195,22 @@ fn recorded(page: &mut Report, dir: &Path) -> anyhow::Result<()> {
                 spans.iter().filter(|(_, to)| *to > cut).copied().collect();
             found += hits(&judged, &events);
             all += judged.len();
-            let is_right = |event: &&Event| {
+            let of_series = events.iter().filter(|event| {
                 spans.iter().any(|(from, to)| event.from <= *to && event.to >= *from)
-            };
-            let of_series = events.iter().filter(is_right).count();
+            });
+            let of_series = of_series.count();
             right += of_series;
             wrong += events.len() - of_series;
-            weeks += share(end - cut, 7 * DAY);
+            weeks += share([end - cut, 7 * DAY]);
         }
         #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
         let per_week = wrong as f64 / weeks;
         rows.push(vec![
             asked.to_owned(),
             format!("{found} of {all}"),
-            format!("**{:.2}**", ratio(found, all)),
+            format!("**{:.2}**", ratio([found, all])),
             format!("**{per_week:.2}**"),
-            format!("{:.2}", ratio(right, right + wrong)),
+            format!("{:.2}", ratio([right, right + wrong])),
         ]);
     }
     page.text(&format!(
@@ -212,7 +224,7 @@ fn recorded(page: &mut Report, dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When the judged part of a file begins, and when it ends.
+/// Start and end of the evaluated part of a file.
 fn bounds(file: &Path) -> anyhow::Result<(i64, i64)> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
@@ -225,31 +237,33 @@ fn bounds(file: &Path) -> anyhow::Result<(i64, i64)> {
 
 fn spans_of(spans: &Value) -> anyhow::Result<Vec<(i64, i64)>> {
     let spans = spans.as_array().context("windows are a list")?;
-    let time = |value: &Value| seconds(value.as_str().unwrap_or_default());
     spans.iter().map(|span| Ok((time(&span[0])?, time(&span[1])?))).collect()
 }
 
-/// `2014-04-01 00:05:00…` or `2014-04-01T00:05:00…` in seconds since 1970.
+fn time(value: &Value) -> anyhow::Result<i64> {
+    seconds(value.as_str().unwrap_or_default())
+}
+
+/// Parses `2014-04-01 00:05:00…` or `2014-04-01T00:05:00…` into seconds since 1970.
 fn seconds(text: &str) -> anyhow::Result<i64> {
-    let part = |range: std::ops::Range<usize>| -> anyhow::Result<i64> {
-        let digits = text.get(range).with_context(|| format!("`{text}` is no time"))?;
-        digits.parse().with_context(|| format!("`{text}` is no time"))
+    let parts = [0..4, 5..7, 8..10, 11..13, 14..16, 17..19]
+        .map(|range| text.get(range).and_then(|digits| digits.parse::<i64>().ok()));
+    let [Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second)] = parts else {
+        bail!("`{text}` is not a time");
     };
-    let (year, month, day) = (part(0..4)?, part(5..7)?, part(8..10)?);
-    // Years that begin in March have their odd day at the end.
+    // Count years from March, so that the leap day is the last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    let of_day = part(11..13)? * 3600 + part(14..16)? * 60 + part(17..19)?;
-    Ok((days - 719_468) * DAY + of_day)
+    Ok((days - 719_468) * DAY + hour * 3600 + minute * 60 + second)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and seconds of weeks")]
-fn share(part: i64, whole: i64) -> f64 {
+fn share([part, whole]: [i64; 2]) -> f64 {
     part as f64 / whole as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
-fn ratio(part: usize, whole: usize) -> f64 {
+fn ratio([part, whole]: [usize; 2]) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

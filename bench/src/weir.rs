@@ -1,33 +1,33 @@
-//! A running weir: started as users start it, asked over HTTP, ended by SIGTERM.
+//! A running weir: started as users start it, queried over HTTP, ended by SIGTERM.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::data::pause;
 use crate::meter;
 
-/// One `weir …` process.
+/// A `weir …` process.
 pub(crate) struct Weir {
     child: Option<Child>,
-    /// `http://address:port`; empty for an agent, which listens to nobody.
+    /// `http://address:port`; empty for an agent, which does not listen.
     pub(crate) url: String,
-    /// When exec was called.
+    /// When the process was started.
     pub(crate) started: Instant,
 }
 
 impl Weir {
-    /// Starts weir with `args` and waits until it prints the URL that it serves.
+    /// Starts weir with `args` and waits until it prints its URL.
     pub(crate) fn serve(args: &[&str]) -> anyhow::Result<Self> {
         Self::serve_with(args, &[])
     }
 
-    /// The same with variables of its environment.
+    /// Like [`Self::serve`], with environment variables.
     pub(crate) fn serve_with(args: &[&str], set: &[(&str, String)]) -> anyhow::Result<Self> {
         let mut weir = Self::spawn(args, set, Stdio::piped())?;
         let stdout =
@@ -36,7 +36,7 @@ impl Weir {
         Ok(weir)
     }
 
-    /// Starts weir with `args`, which serves nothing.
+    /// Starts weir with `args` as an agent, which prints no URL.
     pub(crate) fn agent(args: &[&str]) -> anyhow::Result<Self> {
         Self::spawn(args, &[], Stdio::null())
     }
@@ -56,38 +56,40 @@ impl Weir {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// The rows of one query's answer.
+    /// Runs a query and returns its rows.
     pub(crate) fn sql(&self, sql: &str) -> anyhow::Result<Vec<Value>> {
         let url = format!("{}/api/sql", self.url);
         let body = json!({ "sql": sql, "limit": 100_000 }).to_string();
         let answer = ureq::post(&url).header("content-type", "application/json").send(body);
-        let text =
-            answer.with_context(|| format!("cannot ask `{sql}`"))?.body_mut().read_to_string()?;
+        let text = answer
+            .with_context(|| format!("cannot run the query `{sql}`"))?
+            .body_mut()
+            .read_to_string()?;
         let mut answer: Value = serde_json::from_str(&text)?;
         match answer["rows"].take() {
             Value::Array(rows) => Ok(rows),
-            _ => bail!("no rows in the answer to `{sql}`: {text}"),
+            _ => bail!("no rows in the response to `{sql}`: {text}"),
         }
     }
 
-    /// The one whole number that a query gives; 0 for NULL.
+    /// Runs a query that returns one integer; 0 for NULL.
     pub(crate) fn number(&self, sql: &str) -> anyhow::Result<u64> {
         Ok(self.sql(sql)?.first().and_then(|row| row[0].as_u64()).unwrap_or(0))
     }
 
-    /// `GET path`; the body.
+    /// Sends `GET path` and returns the body.
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<String> {
         Ok(ureq::get(format!("{}{path}", self.url)).call()?.body_mut().read_to_string()?)
     }
 
-    /// Has every row come into files.
+    /// Flushes all rows to files.
     pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let url = format!("{}/api/store/flush", self.url);
         ureq::post(&url).header("content-type", "application/json").send("{}")?;
         Ok(())
     }
 
-    /// Asks it to end and waits; user and system seconds of its whole life, and of what it started.
+    /// Stops weir and returns the CPU seconds of its lifetime, with its children.
     pub(crate) fn stop(mut self) -> anyhow::Result<f64> {
         let child = self.child.take().context("stopped once only")?;
         let id = i32::try_from(child.id())
@@ -100,7 +102,7 @@ impl Weir {
 }
 
 impl Drop for Weir {
-    /// A benchmark that failed leaves no process behind.
+    /// Kills the process, also when a benchmark fails.
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _gone_already = child.kill();
@@ -109,7 +111,7 @@ impl Drop for Weir {
     }
 }
 
-/// Runs weir with `args` to its end; what it prints.
+/// Runs weir with `args` to its end and returns its output.
 pub(crate) fn output(args: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program()?).args(args).stdin(Stdio::null()).output()?;
     if !output.status.success() {
@@ -118,13 +120,21 @@ pub(crate) fn output(args: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// `WEIR_BIN`, else the weir built beside this program.
+/// Path of weir: `WEIR_BIN`, or else the weir next to this program.
 pub(crate) fn program() -> anyhow::Result<PathBuf> {
-    let beside = || Ok::<_, anyhow::Error>(std::env::current_exe()?.with_file_name("weir"));
-    std::env::var_os("WEIR_BIN").map_or_else(beside, |path| Ok(Path::new(&path).to_owned()))
+    let path = match std::env::var_os("WEIR_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()?.with_file_name("weir"),
+    };
+    ensure!(
+        path.is_file(),
+        "cannot find weir at `{}`\nhint: run `cargo xtask bench NAME`, which builds it, or set WEIR_BIN",
+        path.display()
+    );
+    Ok(path)
 }
 
-/// Reads lines up to the first URL; the rest is drained, or weir would block on a full pipe.
+/// Reads lines up to the first URL and drains the rest, so that weir never blocks on a full pipe.
 fn read_url(stdout: ChildStdout) -> anyhow::Result<String> {
     let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
     let found = lines.find_map(|line| {
@@ -135,7 +145,7 @@ fn read_url(stdout: ChildStdout) -> anyhow::Result<String> {
     found.context("weir ended without printing its URL")
 }
 
-/// Calls `is_done` every `every` until it says yes; fails after `limit`.
+/// Calls `is_done` at this interval until it returns true; fails after `limit`.
 pub(crate) fn wait_for(
     what: &str,
     limit: Duration,
@@ -145,7 +155,7 @@ pub(crate) fn wait_for(
     let began = Instant::now();
     while !is_done()? {
         if began.elapsed() > limit {
-            bail!("gave up waiting for {what} after {} s", limit.as_secs());
+            bail!("timed out after {} s: {what}", limit.as_secs());
         }
         pause(every);
     }

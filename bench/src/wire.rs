@@ -1,7 +1,9 @@
-//! `wire`: what `weir wire` costs on a capture, beside tcpdump, tcptrace and tshark on the same capture in the same run.
+//! `wire`: cost of `weir wire` on a capture, compared with tcpdump, tcptrace and tshark in the same
+//! run.
 //!
-//! The capture is made here (stories `bulk` and `churn` of [`crate::capture`]) and read once before, so that all read
-//! memory. tshark keeps the state of all packets, so it gets the first 300,000.
+//! The capture is generated (stories `bulk` and `churn` of [`crate::capture`]) and read once
+//! before, so that all tools read memory. tshark keeps the state of all packets, so it gets the
+//! first 300,000.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -14,16 +16,16 @@ use anyhow::{Context, ensure};
 use crate::capture::{self, Format, Link, Recipe, Story};
 use crate::{meter, report, wire_threads};
 
-/// Packets that tshark gets.
+/// Packets for tshark.
 const TSHARK_PACKETS: u32 = 300_000;
 
-/// Connections of one packet each, for memory: as many as weir follows at once.
+/// Connections of one packet each, to measure memory: the limit of weir.
 const FLOWS: u32 = 1_000_000;
-/// What is read through a pipe for memory: the same capture, so often that it is at least so many bytes.
+/// Bytes to read through a pipe, to measure memory: the capture, repeated.
 const PIPED_BYTES: u64 = 10_000_000_000;
 
 /// Measures `runs` times and reports medians.
-pub(crate) fn run(seconds: u32, runs: u32) -> anyhow::Result<()> {
+pub(crate) fn run([seconds, runs]: [u32; 2]) -> anyhow::Result<()> {
     let mut page = report::Report::new("wire");
     let dir = tempfile::tempdir()?;
     page.text(&format!(
@@ -45,8 +47,8 @@ pub(crate) fn run(seconds: u32, runs: u32) -> anyhow::Result<()> {
         }
     }
     flows(&mut page)?;
-    let start = median(runs.max(3), &weir(), &["wire", first_packet(dir.path())?.as_str()])?.wall;
-    wire_threads::measure(&mut page, &weir(), &files)?;
+    let start = median(runs.max(3), &weir()?, &["wire", first_packet(dir.path())?.as_str()])?.wall;
+    wire_threads::measure(&mut page, &weir()?, &files)?;
     page.text(&format!("Of each run of weir {:.0} ms are its start and its end: a capture of one packet takes so long.", start * 1e3));
     page.text(
         "Bars: 4 million packets/s and 1 GB/s of file per core on keep-alive traffic (`bulk`); two threads 1.7 times as fast \
@@ -55,7 +57,7 @@ pub(crate) fn run(seconds: u32, runs: u32) -> anyhow::Result<()> {
     page.write()
 }
 
-/// The bulk capture as tcpdump prints it, and what reading that costs.
+/// Measures reading the bulk capture as text of tcpdump.
 fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> anyhow::Result<()> {
     let heads = [
         "tcpdump's style",
@@ -76,11 +78,11 @@ fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> a
             .stdout(File::create(&text)?)
             .stderr(Stdio::null())
             .status()?;
-        ensure!(status.success(), "tcpdump does not print the capture");
+        ensure!(status.success(), "tcpdump cannot read the capture");
         let text = text.to_str().context("paths of temporary files are text")?;
         for threads in ["1", "2"] {
             let args = ["wire", text, "--format", "json", "--threads", threads];
-            let spent = median(runs, &weir(), &args)?;
+            let spent = median(runs, &weir()?, &args)?;
             page.own(spent.cpu * f64::from(runs));
             rows.push(vec![
                 format!("`tcpdump {style} -tt`"),
@@ -88,9 +90,9 @@ fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> a
                 threads.to_owned(),
                 format!("{:.2}", spent.cpu),
                 format!("{:.2}", spent.wall),
-                thousands_a_second(packets, spent.cpu),
-                thousands_a_second(packets, spent.user),
-                thousands_a_second(packets, spent.wall),
+                thousands_per_second(packets, spent.cpu),
+                thousands_per_second(packets, spent.user),
+                thousands_per_second(packets, spent.wall),
             ]);
         }
     }
@@ -99,7 +101,7 @@ fn text_of(page: &mut report::Report, path: &Path, packets: u64, runs: u32) -> a
     Ok(())
 }
 
-/// A capture of the first packet of `bulk`.
+/// Writes a capture of the first packet of `bulk`.
 fn first_packet(dir: &Path) -> anyhow::Result<String> {
     let capture = File::open(dir.join("bulk.pcap"))?;
     let path = dir.join("one.pcap");
@@ -116,18 +118,18 @@ fn first_packet(dir: &Path) -> anyhow::Result<String> {
         .map_err(|_| anyhow::anyhow!("paths of temporary files are text"))
 }
 
-/// The same capture again and again through a pipe: memory must not grow with what was read.
+/// Repeats a capture through a pipe, to check that memory does not grow with the input.
 fn piped(page: &mut report::Report, path: &Path) -> anyhow::Result<()> {
     let capture = std::fs::read(path)?;
     let packets = capture.get(PCAP_HEADER_BYTES..).context("a capture has a header")?;
     let times = PIPED_BYTES.div_ceil(packets.len() as u64);
-    let mut child = Command::new(weir())
+    let mut child = Command::new(weir()?)
         .args(["wire", "-", "--format", "json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()?;
     let id = child.id();
-    let mut pipe = child.stdin.take().context("a pipe was asked for")?;
+    let mut pipe = child.stdin.take().context("stdin is piped")?;
     pipe.write_all(&capture[..PCAP_HEADER_BYTES])?;
     let mut early = 0.0;
     for round in 0..times {
@@ -147,18 +149,19 @@ fn piped(page: &mut report::Report, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of connections of which one packet came, beside that of as many packets of a handful.
+/// Measures memory of connections of one packet each, compared with as many packets of few
+/// connections.
 fn flows(page: &mut report::Report) -> anyhow::Result<()> {
     let mut high = Vec::new();
     for count in [1000, FLOWS] {
-        let mut child = Command::new(weir())
+        let mut child = Command::new(weir()?)
             .args(["wire", "-", "--format", "json", "--threads", "1"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()?;
-        let mut pipe = child.stdin.take().context("a pipe was asked for")?;
+        let mut pipe = child.stdin.take().context("stdin is piped")?;
         pipe.write_all(&acknowledgements(count))?;
-        // What is left in the pipe is less than it holds: weir has the rest.
+        // weir has read all but the pipe's capacity.
         let id = child.id();
         high.push(meter::memory_mib(id).1);
         drop(pipe);
@@ -174,7 +177,7 @@ fn flows(page: &mut report::Report) -> anyhow::Result<()> {
 
 const PCAP_HEADER_BYTES: usize = 24;
 
-/// A pcap of raw IPv4: [`FLOWS`] acknowledgements, of so many connections in turn.
+/// A pcap of raw IPv4 with [`FLOWS`] acknowledgements, from this many connections in turn.
 fn acknowledgements(connections: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101] {
@@ -202,14 +205,12 @@ fn gigabytes(bytes: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
-fn thousands_a_second(count: u64, seconds: f64) -> String {
+fn thousands_per_second(count: u64, seconds: f64) -> String {
     format!("{:.0},000", count as f64 / seconds / 1000.0)
 }
 
-/// Writes a capture and reads it once; how many packets it holds.
+/// Writes a capture and reads it once. Returns its number of packets.
 fn make(path: &Path, recipe: Recipe) -> anyhow::Result<u64> {
-    let create =
-        |path: &Path| File::create(path).map(|file| BufWriter::with_capacity(1 << 20, file));
     let format = Format {
         is_pcapng: false,
         is_nanosecond: false,
@@ -218,36 +219,44 @@ fn make(path: &Path, recipe: Recipe) -> anyhow::Result<u64> {
         snap_bytes: 262_144,
         missing_per_mille: 0,
     };
-    capture::write(recipe, format, create(path)?, std::io::sink())?;
-    let output = Command::new(weir()).arg("wire").arg(path).args(["--format", "json"]).output()?;
+    let file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    capture::write(recipe, format, file, std::io::sink())?;
+    let output = Command::new(weir()?).arg("wire").arg(path).args(["--format", "json"]).output()?;
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let skipped = answer["skipped"].as_array().map_or(0, Vec::len);
-    ensure!(skipped == 0, "weir does not use all of its own benchmark's packets: {answer}");
-    answer["packets"].as_u64().context("an answer without packets")
+    ensure!(skipped == 0, "weir skips packets of the generated capture: {answer}");
+    answer["packets"].as_u64().context("the output of weir has no packets")
 }
 
-fn weir() -> String {
-    std::env::var("WEIR_BIN").unwrap_or_else(|_| "weir".to_owned())
+/// Path of weir.
+fn weir() -> anyhow::Result<String> {
+    Ok(crate::weir::program()?.display().to_string())
 }
 
-/// A program that reads the capture: what it is called, its name and arguments, and how many packets it gets.
-type Tool = (&'static str, String, String, u64);
+/// A program that reads the capture: title, name, arguments, and its number of packets.
+type ToolCommand = (&'static str, String, String, u64);
 
-fn tools(file: &str, packets: u64) -> [Tool; 6] {
-    let weir = |name, more: &str| (name, weir(), format!("wire {file} {more}"), packets);
+fn tools(file: &str, packets: u64) -> anyhow::Result<[ToolCommand; 6]> {
+    let weir = weir()?;
+    let [one, two, rows] = [
+        "--format json --threads 1",
+        "--format json --threads 2",
+        "--format csv --table tcp_conn --threads 1",
+    ]
+    .map(|more| format!("wire {file} {more}"));
     let fields = "-e frame.time_epoch -e http.response.code -e http.request.uri -e http.request_in";
     let tshark = format!("-n -c {TSHARK_PACKETS} -r {file} -Y http.response -T fields {fields}");
     let few_packets = packets.min(u64::from(TSHARK_PACKETS));
     let tcpdump = ("tcpdump to text (`-nnq -tttt`)", "tcpdump", format!("-nnq -tttt -r {file}"));
-    [
-        weir("weir wire, one thread", "--format json --threads 1"),
-        weir("weir wire, two threads", "--format json --threads 2"),
-        weir("weir wire, rows of connections", "--format csv --table tcp_conn --threads 1"),
+    Ok([
+        ("weir wire, one thread", weir.clone(), one, packets),
+        ("weir wire, two threads", weir.clone(), two, packets),
+        ("weir wire, rows of connections", weir, rows, packets),
         (tcpdump.0, tcpdump.1.to_owned(), tcpdump.2, packets),
-        // With `-n` it asks no name server.
+        // `-n` disables name resolution.
         ("tcptrace (`-n -q`)", "tcptrace".to_owned(), format!("-n -q {file}"), packets),
         ("tshark, fields of responses", "tshark".to_owned(), tshark, few_packets),
-    ]
+    ])
 }
 
 fn measure(
@@ -272,7 +281,7 @@ fn measure(
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let mut weir_cost = None;
-    for (name, program, args, packets) in tools(file, packets) {
+    for (name, program, args, packets) in tools(file, packets)? {
         // Paths of temporary files have no spaces.
         let args: Vec<&str> = args.split(' ').collect();
         let spent = median(runs, &program, &args)?;
@@ -287,8 +296,8 @@ fn measure(
             format!("{:.2}", spent.cpu),
             format!("{:.2}", spent.user),
             format!("{:.2}", spent.wall),
-            thousands_a_second(packets, spent.cpu),
-            thousands_a_second(packets, spent.user),
+            thousands_per_second(packets, spent.cpu),
+            thousands_per_second(packets, spent.user),
             if is_whole {
                 format!("{:.2}", gigabytes(bytes) / spent.cpu)
             } else {
@@ -302,30 +311,28 @@ fn measure(
     Ok(())
 }
 
-/// Seconds of processors, and on the clock.
-struct Spent {
+/// CPU and wall seconds.
+struct TimeSpent {
     cpu: f64,
-    /// Of these, not in the kernel.
+    /// CPU seconds in user mode.
     user: f64,
     wall: f64,
 }
 
-/// Medians of several runs; never less than the clock can tell.
-fn median(runs: u32, program: &str, args: &[&str]) -> anyhow::Result<Spent> {
-    let spent: Vec<Spent> = (0..runs).map(|_| once(program, args)).collect::<Result<_, _>>()?;
-    let middle = |pick: fn(&Spent) -> f64| {
+/// Medians of several runs, at least the resolution of the clock.
+fn median(runs: u32, program: &str, args: &[&str]) -> anyhow::Result<TimeSpent> {
+    let spent: Vec<TimeSpent> = (0..runs).map(|_| once(program, args)).collect::<Result<_, _>>()?;
+    let picks: [fn(&TimeSpent) -> f64; 3] =
+        [|spent| spent.cpu, |spent| spent.user, |spent| spent.wall];
+    let [cpu, user, wall] = picks.map(|pick| {
         let mut values: Vec<f64> = spent.iter().map(pick).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2].max(0.01)
-    };
-    Ok(Spent {
-        cpu: middle(|spent| spent.cpu),
-        user: middle(|spent| spent.user),
-        wall: middle(|spent| spent.wall),
-    })
+    });
+    Ok(TimeSpent { cpu, user, wall })
 }
 
-fn once(program: &str, args: &[&str]) -> anyhow::Result<Spent> {
+fn once(program: &str, args: &[&str]) -> anyhow::Result<TimeSpent> {
     let begin = Instant::now();
     let child = Command::new(program)
         .args(args)
@@ -334,6 +341,6 @@ fn once(program: &str, args: &[&str]) -> anyhow::Result<Spent> {
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot run `{program}`"))?;
-    let [user, system] = meter::wait_of_both(child)?;
-    Ok(Spent { cpu: user + system, user, wall: begin.elapsed().as_secs_f64() })
+    let [user, system] = meter::wait_split(child)?;
+    Ok(TimeSpent { cpu: user + system, user, wall: begin.elapsed().as_secs_f64() })
 }

@@ -1,8 +1,9 @@
-//! What a second thread is worth: `weir wire` with one thread and with two, and two of one thread each at the same time.
+//! Gain from a second thread: `weir wire` with one and two threads, and two processes with one
+//! thread at the same time.
 //!
-//! Two programs that share nothing show what the processors allow; two threads of one hand packets over, a cache line for
-//! each. In a virtual machine the price of that changes from second to second, so each round measures it, rounds alternate,
-//! and the best counts: a slow one tells about the machine.
+//! Two processes that share nothing show the limit of the CPUs; two threads hand over packets, with
+//! a cache line each. In a virtual machine that cost changes from second to second, so each round
+//! measures it, rounds alternate, and the best counts: slow ones are due to the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,12 +14,12 @@ use anyhow::{Context, ensure};
 use crate::caches::{handed_over_gigabytes, round_trip_ns};
 use crate::{meter, report};
 
-/// Each kind runs so often that it takes so long.
+/// Least total time of each kind.
 const SECONDS_EACH: f64 = 5.0;
 const ROUNDS_MAX: usize = 40;
 
-/// Seconds on the clock of one round, and the state of the processors before it.
-struct Round {
+/// Wall seconds of a round, and the state of the CPUs before it.
+struct ThreadRound {
     one: f64,
     two: f64,
     apart: f64,
@@ -26,7 +27,7 @@ struct Round {
     gigabytes: f64,
 }
 
-/// Adds what a second thread is worth on each of `files`: what it is called, the file, and its packets or lines.
+/// Measures each of `files`: title, path, and number of packets or lines.
 pub(crate) fn measure(
     page: &mut report::Report,
     weir: &str,
@@ -55,7 +56,7 @@ pub(crate) fn measure(
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for (name, path, count) in files {
-        rows.push(row(page, weir, name, path, *count)?);
+        rows.push(row(page, (weir, name), path, *count)?);
     }
     page.text(
         "### A second thread\n\nThreads are bound to processors 0 and 1. Each kind ran for 5 s at least, in turns, and its best run \
@@ -70,8 +71,7 @@ pub(crate) fn measure(
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn row(
     page: &mut report::Report,
-    weir: &str,
-    name: &str,
+    (weir, name): (&str, &str),
     path: &Path,
     count: u64,
 ) -> anyhow::Result<Vec<String>> {
@@ -82,9 +82,9 @@ fn row(
         spent = [spent[0] + round.one, spent[1] + round.two];
         rounds.push(round);
     }
-    let best = |pick: fn(&Round) -> f64| rounds.iter().map(pick).fold(f64::INFINITY, f64::min);
-    let (one, two, apart) =
-        (best(|round| round.one), best(|round| round.two), best(|round| round.apart));
+    let picks: [fn(&ThreadRound) -> f64; 3] =
+        [|round| round.one, |round| round.two, |round| round.apart];
+    let [one, two, apart] = picks.map(|pick| rounds.iter().map(pick).fold(f64::INFINITY, f64::min));
     rounds.sort_by(|a, b| a.two.total_cmp(&b.two));
     let (fast, slow) = rounds.first().zip(rounds.last()).context("a round was run")?;
     Ok(vec![
@@ -104,16 +104,17 @@ fn row(
     ])
 }
 
-fn round(page: &mut report::Report, weir: &str, path: &Path) -> anyhow::Result<Round> {
-    let round_trip_ns = round_trip_ns().context("the processors were there before")?;
-    let gigabytes = handed_over_gigabytes().context("the processors were there before")?;
+fn round(page: &mut report::Report, weir: &str, path: &Path) -> anyhow::Result<ThreadRound> {
+    let round_trip_ns = round_trip_ns().context("the CPUs were available before")?;
+    let gigabytes = handed_over_gigabytes().context("the CPUs were available before")?;
     let two = run(page, weir, path, &[("0,1", "2")])?;
     let one = run(page, weir, path, &[("0", "1")])?;
     let apart = run(page, weir, path, &[("0", "1"), ("1", "1")])?;
-    Ok(Round { one, two, apart, round_trip_ns, gigabytes })
+    Ok(ThreadRound { one, two, apart, round_trip_ns, gigabytes })
 }
 
-/// Runs weir once for each pair of processors and threads, all at the same time; seconds until the last ends.
+/// Runs weir once per pair of CPUs and threads, all at the same time. Returns seconds until the
+/// last ends.
 fn run(
     page: &mut report::Report,
     weir: &str,
@@ -121,7 +122,7 @@ fn run(
     each: &[(&str, &str)],
 ) -> anyhow::Result<f64> {
     let begin = Instant::now();
-    let start = |(processors, threads): &(&str, &str)| {
+    let children = each.iter().map(|(processors, threads)| {
         Command::new("taskset")
             .args(["--cpu-list", processors, weir, "wire"])
             .arg(path)
@@ -131,11 +132,10 @@ fn run(
             .stderr(Stdio::null())
             .spawn()
             .context("cannot run `taskset`")
-    };
-    let children = each.iter().map(start).collect::<Result<Vec<_>, _>>()?;
-    for child in children {
-        let [user, system] = meter::wait_of_both(child)?;
-        ensure!(user + system > 0.0, "weir does not read `{}`", path.display());
+    });
+    for child in children.collect::<Result<Vec<_>, _>>()? {
+        let [user, system] = meter::wait_split(child)?;
+        ensure!(user + system > 0.0, "weir cannot read `{}`", path.display());
         page.own(user + system);
     }
     Ok(begin.elapsed().as_secs_f64())

@@ -1,6 +1,6 @@
 //! Compiles the program in C for the kernel, with clang; only with the feature `kernel`.
 //!
-//! clang is asked for by name: no other compiler makes what the kernel can relocate by its BTF.
+//! Only clang emits the CO-RE relocations that the kernel resolves against its BTF.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -25,17 +25,20 @@ fn main() -> ExitCode {
     }
 }
 
+fn env_variable(name: &str) -> Result<String, String> {
+    std::env::var(name).map_err(|_| format!("{name} is not set"))
+}
+
 fn compile() -> Result<(), String> {
-    let variable = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
-    let machine = match variable("CARGO_CFG_TARGET_ARCH")?.as_str() {
+    let machine = match env_variable("CARGO_CFG_TARGET_ARCH")?.as_str() {
         "x86_64" => "x86",
         "aarch64" => "arm64",
         other => {
-            return Err(format!("the numbers of system calls of `{other}` are not known here"));
+            return Err(format!("no system call numbers for architecture `{other}`"));
         }
     };
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-    let object = Path::new(&variable("OUT_DIR")?).join("sockets.bpf.o");
+    let object = Path::new(&env_variable("OUT_DIR")?).join("sockets.bpf.o");
     let output = Command::new(&clang)
         .args(["--target=bpf", "-mcpu=v2", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         .arg(format!("-D__TARGET_ARCH_{machine}"))

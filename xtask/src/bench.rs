@@ -40,6 +40,8 @@ pub(crate) fn bench(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     .run()?;
     let program =
         target_dir()?.join(if is_release { "release" } else { "debug" }).join("weir-bench");
-    cmd!(shell, "{program} {passed_on...}").env("WEIR_BIN", weir).run()?;
-    Ok(ExitCode::SUCCESS)
+    let benchmark = cmd!(shell, "{program} {passed_on...}").env("WEIR_BIN", weir);
+    // The benchmark itself reports what failed.
+    let status = std::process::Command::from(benchmark).status()?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -63,7 +63,7 @@ const FOR_TESTS: &[Package] = &[
     package("tcpdump", &["tcpdump"], "captures of real traffic, and text of every style"),
     package("faketime", &["faketime"], "a host whose clock is off"),
     package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
-    package("clang", &["clang"], "compiles what counts sockets in the kernel"),
+    package("clang", &["clang"], "compiles the eBPF socket counter"),
     package("tshark", &["tshark"], "another reader of the same captures, to agree with"),
     daemon(
         "postgresql",

@@ -1,51 +1,53 @@
-//! A TCP connection of the simulation: what each side sends, when the other has it, and when it passes the tap.
+//! A simulated TCP connection: what each side sends, when it passes the tap, and when it arrives.
 //!
 //! ```text
 //!  client ──client_ns──► tap ──server_ns──► server
 //! ```
 //!
-//! The tap is at one of the ends, so one of the two is 0. A side's timestamps are its own clock in milliseconds.
+//! The tap is at one of the ends, so one of the two delays is 0. A side's timestamps are its own
+//! clock in milliseconds.
 
 use std::io::Write;
 use std::rc::Rc;
 
-use super::segment::{End, Part, Segment, flag};
+use super::segment::{Endpoint, Payload, Segment, flag};
 use super::wire::Tap;
 use crate::random::Random;
 
 /// Payload of a full segment with timestamps.
 const FULL: u32 = 1448;
-/// Segments that a sender sends before the first acknowledgement (RFC 6928).
+/// Initial congestion window in segments (RFC 6928).
 const FIRST_WINDOW: u32 = 10;
-/// From having a segment to having sent what answers it.
+/// Delay between receiving a segment and replying.
 const REACTION_NS: i64 = 20_000;
-/// Distance of two segments that are sent at once, at 10 Gbit/s.
+/// Spacing of back-to-back segments at 10 Gbit/s.
 const SPACING_NS: i64 = 1_200;
 /// The smallest retransmission timeout of Linux.
 const TIMEOUT_NS: i64 = 200_000_000;
 
-/// Times on the way, in nanoseconds.
+/// One-way delays to the tap, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct PathDelays {
     pub(super) client_ns: i64,
     pub(super) server_ns: i64,
 }
 
-/// What a path does to segments.
+/// Faults of a path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Faults {
-    /// Of a million data segments of the server that are lost behind the tap.
+pub(super) struct PathFaults {
+    /// Data segments of the server lost after the tap, per million.
     pub(super) lost_after: u64,
-    /// Of a million data segments of clients that are lost before it.
+    /// Data segments of clients lost before the tap, per million.
     pub(super) lost_before: u64,
-    /// Of a million messages whose last segment is sent twice though it arrived (tail loss probes).
+    /// Messages whose last segment is sent twice although it arrived (tail loss probes), per
+    /// million.
     pub(super) probed: u64,
-    /// What would pass the tap in such a time passes at its end: begin of the first, length, and period.
+    /// Holds: start of the first, length, and period. Segments pass the tap at the end of a hold.
     pub(super) held: Option<(i64, i64, i64)>,
 }
 
-impl Faults {
-    /// When a segment of a client passes that would pass at `at`.
+impl PathFaults {
+    /// Delays a client's segment that would pass at `at`.
     fn release(self, at: i64) -> i64 {
         match self.held {
             Some((begin, length, period)) if at >= begin => {
@@ -57,31 +59,31 @@ impl Faults {
     }
 }
 
-/// One side's numbers.
+/// Counters of a side.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+struct PeerState {
     next: u32,
     ip_id: u16,
     clock: u32,
-    /// The other side's clock as last heard of.
+    /// The other side's last timestamp.
     heard: u32,
 }
 
-/// A connection.
+/// State of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
-    client: End,
-    server: End,
-    way: Way,
+    client: Endpoint,
+    server: Endpoint,
+    way: PathDelays,
     is_tap_at_server: bool,
-    sides: [Side; 2],
-    /// When it may be used for the next request: at the client.
+    sides: [PeerState; 2],
+    /// When the client may send the next request.
     pub(super) free_ns: i64,
     /// Requests so far.
     pub(super) requests: u32,
 }
 
-/// When a message passed the tap, and when the other side has all of it.
+/// When a message passed the tap, and when it arrived completely.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passage {
     pub(super) first_ns: i64,
@@ -89,22 +91,30 @@ pub(super) struct Passage {
     pub(super) arrived_ns: i64,
 }
 
+impl PeerState {
+    fn draw(random: &mut Random) -> Self {
+        let drawn = random.next().to_le_bytes();
+        Self {
+            next: u32::from_le_bytes([drawn[0], drawn[1], drawn[2], drawn[3]]),
+            ip_id: u16::from_le_bytes([drawn[4], drawn[5]]),
+            clock: u32::from(drawn[6]) << 22 | u32::from(drawn[7]) << 3,
+            heard: 0,
+        }
+    }
+}
+
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
 impl Connection {
-    pub(super) fn new(client: End, server: End, way: Way, random: &mut Random) -> Self {
-        let mut side = || {
-            let drawn = random.next().to_le_bytes();
-            Side {
-                next: u32::from_le_bytes([drawn[0], drawn[1], drawn[2], drawn[3]]),
-                ip_id: u16::from_le_bytes([drawn[4], drawn[5]]),
-                clock: u32::from(drawn[6]) << 22 | u32::from(drawn[7]) << 3,
-                heard: 0,
-            }
-        };
+    pub(super) fn new(
+        client: Endpoint,
+        server: Endpoint,
+        way: PathDelays,
+        random: &mut Random,
+    ) -> Self {
         let is_tap_at_server = way.server_ns == 0;
-        let sides = [side(), side()];
+        let sides = [(); 2].map(|()| PeerState::draw(random));
         Self { client, server, way, is_tap_at_server, sides, free_ns: 0, requests: 0 }
     }
 
@@ -121,7 +131,7 @@ impl Connection {
         if from == CLIENT { self.way.client_ns } else { self.way.server_ns }
     }
 
-    /// A segment of `from`, sent at `sent_ns`, with the numbers of now.
+    /// Creates a segment of `from`, sent at `sent_ns`, with the current counters.
     fn segment(&mut self, from: usize, sent_ns: i64, flags: u8) -> Segment {
         let other = self.sides[1 - from];
         let own = &mut self.sides[from];
@@ -143,15 +153,15 @@ impl Connection {
             ts_echo: own.heard,
             sack: None,
             ip_id: own.ip_id,
-            payload: Part::default(),
+            payload: Payload::default(),
         };
         let value = segment.ts_value;
         self.sides[1 - from].heard = value;
         segment
     }
 
-    /// Puts a segment on the wire; the time at which it passes.
-    fn pass<W: Write>(&self, tap: &mut Tap<W>, mut segment: Segment, faults: &Faults) -> i64 {
+    /// Puts a segment on the wire and returns when it passes the tap.
+    fn pass<W: Write>(&self, tap: &mut Tap<W>, mut segment: Segment, faults: &PathFaults) -> i64 {
         let from = if segment.is_from_client { CLIENT } else { SERVER };
         segment.at_ns += self.to_tap_ns(from);
         if from == CLIENT {
@@ -162,16 +172,15 @@ impl Connection {
         at
     }
 
-    /// SYN, SYN-ACK, ACK, begun at `at_ns` by the client. A server whose accept queue is full until `deaf_until_ns`
-    /// drops SYNs; the client repeats it after `backoff_ns`. Returns when the client may send.
+    /// Runs the handshake from `at_ns`. A server with a full accept queue until `deaf_until_ns`
+    /// drops SYNs, which the client repeats after `backoff_ns`. Returns when the client may send.
     pub(super) fn open<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
-        at_ns: i64,
-        deaf_until_ns: i64,
+        [at_ns, deaf_until_ns]: [i64; 2],
         backoff_ns: &[i64],
     ) -> Option<i64> {
-        let calm = Faults::default();
+        let calm = PathFaults::default();
         let first = self.segment(CLIENT, at_ns, flag::SYN);
         let mut sent = at_ns;
         self.pass(tap, first.clone(), &calm);
@@ -194,21 +203,22 @@ impl Connection {
         Some(ready + SPACING_NS)
     }
 
-    /// A request in one segment, sent at `sent_ns`: it may be lost before the tap, or held so long that it is sent twice.
+    /// Sends a request in one segment. It may be lost before the tap, or held until it is
+    /// retransmitted.
     pub(super) fn ask<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
         sent_ns: i64,
         message: &Rc<[u8]>,
-        faults: &Faults,
+        faults: &PathFaults,
         random: &mut Random,
     ) -> Passage {
         let timeout = TIMEOUT_NS + self.round_trip_ns();
         let length = u32::try_from(message.len()).expect("requests are small");
-        let part = Part { head: Rc::clone(message), offset: 0, length };
+        let part = Payload { head: Rc::clone(message), offset: 0, length };
         let mut sent = sent_ns;
         let mut segment = self.data(CLIENT, sent, part.clone());
-        if random.chance(faults.lost_before, 1_000_000) {
+        if random.chance([faults.lost_before, 1_000_000]) {
             tap.summary.lost_before += 1;
             sent += timeout;
             segment = self.data(CLIENT, sent, part.clone());
@@ -224,24 +234,24 @@ impl Connection {
             self.sides[CLIENT].next = sequence.wrapping_add(length);
             let mut doubled = self.segment(SERVER, second_ns + REACTION_NS, flag::ACK);
             doubled.sack = Some((sequence, sequence.wrapping_add(length)));
-            self.pass(tap, doubled, &Faults::default());
+            self.pass(tap, doubled, &PathFaults::default());
         } else {
             self.sides[CLIENT].next = sequence.wrapping_add(length);
             let received =
                 self.segment(SERVER, first_ns + self.way.server_ns + REACTION_NS, flag::ACK);
-            self.pass(tap, received, &Faults::default());
+            self.pass(tap, received, &PathFaults::default());
         }
         let arrived_ns = first_ns + self.way.server_ns;
         Passage { first_ns, last_ns: first_ns, arrived_ns }
     }
 
-    fn data(&mut self, from: usize, sent_ns: i64, part: Part) -> Segment {
+    fn data(&mut self, from: usize, sent_ns: i64, part: Payload) -> Segment {
         let mut segment = self.segment(from, sent_ns, flag::PSH | flag::ACK);
         segment.payload = part;
         segment
     }
 
-    /// A piece of a request, in a segment of its own; whoever is after it waits for the others.
+    /// Sends a piece of a message in a separate segment.
     pub(super) fn piece<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
@@ -251,22 +261,22 @@ impl Connection {
     ) -> Passage {
         let from = if from_client { CLIENT } else { SERVER };
         let length = u32::try_from(bytes.len()).expect("pieces are small");
-        let segment = self.data(from, sent_ns, Part { head: bytes.into(), offset: 0, length });
+        let segment = self.data(from, sent_ns, Payload { head: bytes.into(), offset: 0, length });
         self.sides[from].next = self.sides[from].next.wrapping_add(length);
-        let at = self.pass(tap, segment, &Faults::default());
+        let at = self.pass(tap, segment, &PathFaults::default());
         let arrived_ns = sent_ns + self.one_way_ns();
         let received = self.segment(1 - from, arrived_ns + REACTION_NS, flag::ACK);
-        self.pass(tap, received, &Faults::default());
+        self.pass(tap, received, &PathFaults::default());
         Passage { first_ns: at, last_ns: at, arrived_ns }
     }
 
-    /// An answer of `total` bytes that begins with `head`: rounds of segments, twice as many after each round trip.
+    /// Sends a response of `total` bytes that starts with `head`, in slow start.
     pub(super) fn answer<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
         sent_ns: i64,
         (head, total): (Rc<[u8]>, u32),
-        faults: &Faults,
+        faults: &PathFaults,
         random: &mut Random,
     ) -> Passage {
         let base = self.sides[SERVER].next;
@@ -276,11 +286,11 @@ impl Connection {
             let round_end = total.min(offset.saturating_add(round * FULL));
             while offset < round_end {
                 let length = FULL.min(round_end - offset);
-                let part = Part { head: Rc::clone(&head), offset, length };
+                let part = Payload { head: Rc::clone(&head), offset, length };
                 let segment = self.data(SERVER, sent, part.clone());
                 let is_last = offset + length == total;
-                let lost = random.chance(faults.lost_after, 1_000_000);
-                let probed = is_last && random.chance(faults.probed, 1_000_000);
+                let lost = random.chance([faults.lost_after, 1_000_000]);
+                let probed = is_last && random.chance([faults.probed, 1_000_000]);
                 passage.last_ns = self.pass(tap, segment.clone(), faults);
                 let mut arrived = sent + self.one_way_ns();
                 if lost || probed {
@@ -308,7 +318,7 @@ impl Connection {
         passage
     }
 
-    /// The same data again; the receiver says that it had it.
+    /// Retransmits a segment; the receiver reports a spurious one by DSACK.
     fn resend<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
@@ -319,18 +329,18 @@ impl Connection {
         let end = lost.seq.wrapping_add(lost.payload.length);
         let again = Segment { seq: lost.seq, ..self.data(SERVER, sent_ns, lost.payload.clone()) };
         tap.summary.retransmits += 1;
-        self.pass(tap, again, &Faults::default());
+        self.pass(tap, again, &PathFaults::default());
         if is_spurious {
             tap.summary.spurious += 1;
             self.sides[SERVER].next = end;
             let mut doubled =
                 self.segment(CLIENT, sent_ns + self.one_way_ns() + REACTION_NS, flag::ACK);
             doubled.sack = Some((lost.seq, end));
-            self.pass(tap, doubled, &Faults::default());
+            self.pass(tap, doubled, &PathFaults::default());
         }
     }
 
-    /// An answer to a client that reads a part at a time: its window closes after each.
+    /// Sends a response to a client that reads in portions: its window closes after each.
     pub(super) fn answer_slowly<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
@@ -338,7 +348,7 @@ impl Connection {
         (head, total): (Rc<[u8]>, u32),
         pause_ns: i64,
     ) -> Passage {
-        let calm = Faults::default();
+        let calm = PathFaults::default();
         let (mut offset, mut sent) = (0, sent_ns);
         let mut passage = Passage { first_ns: sent_ns + self.way.server_ns, ..Passage::default() };
         while offset < total {
@@ -346,7 +356,7 @@ impl Connection {
             while offset < end {
                 let length = FULL.min(end - offset);
                 let segment =
-                    self.data(SERVER, sent, Part { head: Rc::clone(&head), offset, length });
+                    self.data(SERVER, sent, Payload { head: Rc::clone(&head), offset, length });
                 passage.last_ns = self.pass(tap, segment, &calm);
                 passage.arrived_ns = sent + self.one_way_ns();
                 offset += length;
@@ -369,9 +379,9 @@ impl Connection {
         passage
     }
 
-    /// FIN of one side at `sent_ns`; the other answers with its own.
+    /// Closes the connection, from one side at `sent_ns`.
     pub(super) fn close<W: Write>(&mut self, tap: &mut Tap<W>, by_client: bool, sent_ns: i64) {
-        let calm = Faults::default();
+        let calm = PathFaults::default();
         let (first, second) = if by_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let segment = self.segment(first, sent_ns, flag::FIN | flag::ACK);
         self.pass(tap, segment, &calm);
@@ -384,21 +394,20 @@ impl Connection {
         self.pass(tap, segment, &calm);
     }
 
-    /// The server closes an idle connection at `sent_ns`, and a request that was on its way is answered by a reset. Returns
-    /// when the request passed, and when the client has the reset.
+    /// The server closes an idle connection at `closed_ns` and resets a request in flight. Returns
+    /// when the request passed, and when the reset arrived.
     pub(super) fn race<W: Write>(
         &mut self,
         tap: &mut Tap<W>,
-        closed_ns: i64,
-        asked_ns: i64,
+        [closed_ns, asked_ns]: [i64; 2],
         message: &Rc<[u8]>,
     ) -> (i64, i64) {
-        let calm = Faults::default();
+        let calm = PathFaults::default();
         let fin = self.segment(SERVER, closed_ns, flag::FIN | flag::ACK);
         self.pass(tap, fin, &calm);
         let length = u32::try_from(message.len()).expect("requests are small");
-        let part = Part { head: Rc::clone(message), offset: 0, length };
-        // The client has not heard of the FIN yet.
+        let part = Payload { head: Rc::clone(message), offset: 0, length };
+        // The FIN has not reached the client yet.
         let request = self.data(CLIENT, asked_ns, part);
         let at = self.pass(tap, request, &calm);
         self.sides[SERVER].next = self.sides[SERVER].next.wrapping_add(1);

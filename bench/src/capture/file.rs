@@ -1,26 +1,26 @@
-//! Capture files: pcap and pcapng, and the frames in them.
+//! Capture files, pcap and pcapng, and their frames.
 //!
-//! Layouts are those of the IETF drafts (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng), link headers those of
-//! <https://www.tcpdump.org/linktypes.html>. All checksums are right, so that readers may check them.
+//! Layouts follow the IETF drafts (draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng), link headers
+//! <https://www.tcpdump.org/linktypes.html>. All checksums are valid.
 
 use std::io::{self, Write};
 
 use super::segment::{Segment, flag};
 
-/// How packets are written.
+/// Format of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Format {
     /// pcapng instead of pcap.
     pub is_pcapng: bool,
     /// Nanoseconds instead of microseconds.
     pub is_nanosecond: bool,
-    /// What stands before the IP header.
+    /// Link layer before the IP header.
     pub link: Link,
     /// IPv6 instead of IPv4.
     pub is_ipv6: bool,
-    /// Bytes of a frame that are kept.
+    /// Snapshot length: bytes captured per frame.
     pub snap_bytes: u32,
-    /// Packets of a thousand that the tap misses.
+    /// Packets missed by the tap, per thousand.
     pub missing_per_mille: u32,
 }
 
@@ -37,7 +37,7 @@ impl Default for Format {
     }
 }
 
-/// What stands before the IP header.
+/// Link layer before the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// Ethernet.
@@ -48,7 +48,7 @@ pub enum Link {
     Sll2,
 }
 
-/// Writes packets that come in the order of time.
+/// Writes packets in chronological order.
 pub(super) struct CaptureFile<W> {
     out: W,
     format: Format,
@@ -166,7 +166,7 @@ fn ipv4(segment: &Segment, frame: &mut Vec<u8>) {
     tcp(segment, frame, addresses);
 }
 
-/// 2001:db8:: with the IPv4 address in the last four bytes.
+/// Appends headers with addresses below 2001:db8::, which end in the IPv4 address.
 fn ipv6(segment: &Segment, frame: &mut Vec<u8>) {
     let length = u16::try_from(tcp_bytes(segment)).expect("a segment fits");
     push(frame, &[&[0x60, 0, 0, 0], &length.to_be_bytes(), &[6, 64]]);
@@ -180,7 +180,7 @@ fn ipv6(segment: &Segment, frame: &mut Vec<u8>) {
     tcp(segment, frame, addresses);
 }
 
-/// Bytes of options: on SYN 20 (MSS, SACK, timestamps, window scale), else timestamps and SACK.
+/// Size of TCP options: MSS, SACK, timestamps and window scale on a SYN, else timestamps and SACK.
 fn option_bytes(segment: &Segment) -> usize {
     match (segment.flags & flag::SYN != 0, segment.sack.is_some()) {
         (true, _) => 20,
@@ -215,7 +215,7 @@ fn tcp(segment: &Segment, frame: &mut Vec<u8>, addresses: u64) {
     frame[begin + 16..begin + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The Internet checksum's sum (RFC 1071), eight bytes at a time.
+/// Adds bytes to an Internet checksum (RFC 1071), four at a time.
 fn added(sum: u64, bytes: &[u8]) -> u64 {
     let (whole, rest) = bytes.as_chunks::<4>();
     let sum = whole.iter().fold(sum, |sum, four| sum + u64::from(u32::from_be_bytes(*four)));
@@ -228,5 +228,5 @@ fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !u16::try_from(sum).expect("it is folded")
+    !u16::try_from(sum).expect("the sum is folded")
 }

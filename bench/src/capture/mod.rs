@@ -1,8 +1,10 @@
-//! Captures whose truth is known: simulated traffic, seen by a tap on an edge host, and a log of what happened.
+//! Captures with known true figures: simulated traffic at a tap on an edge host, and a log of
+//! events.
 //!
-//! A client – edge (port 80) – upstream (port 8080) chain, TCP by a simple model: slow start, acknowledgements, SYN
-//! retries, retransmits, DSACK, timestamps, IP identifications that count by 1. The same recipe gives the same bytes. It is no
-//! kernel: what a real one does, the tests with real servers show.
+//! A chain of client, edge (port 80) and upstream (port 8080) with a simple TCP model: slow start,
+//! acknowledgements, SYN retries, retransmits, DSACK, timestamps, incrementing IP identifications.
+//! The recipe determines every byte. It does not replace a kernel: tests with real servers cover
+//! that.
 
 mod connection;
 mod file;
@@ -18,10 +20,10 @@ pub use file::{Format, Link};
 pub use recipe::{Recipe, Story};
 pub use wire::Summary;
 
-/// Writes a capture and, one JSON object a line, its truth.
+/// Writes a capture, and its true figures as one JSON object per line.
 ///
 /// # Errors
-/// When one of them cannot be written.
+/// When a file cannot be written.
 pub fn write(
     recipe: Recipe,
     format: Format,

@@ -1,33 +1,33 @@
-//! What traffic a capture holds: one recipe per story that a capture can tell, and the verdict that is right.
+//! Recipes of simulated traffic: one per story, with its expected verdict.
 
-/// A story.
+/// A scenario of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
-    /// Even arrivals, quick answers, some tail loss probes.
+    /// Even arrivals, fast responses, some tail loss probes.
     Smooth,
-    /// The network in front holds packets for 1.2 s every 2 s.
+    /// The network in front delays packets for 1.2 s every 2 s.
     NetworkHold,
-    /// Senders pause for 1 s every 2 s, then send what is due.
+    /// Senders pause for 1 s every 2 s, then catch up.
     SenderBursts,
     /// One URL takes 900 ms.
     SlowApp,
     /// A full accept queue; SYNs are repeated after 1, 3, 7 s.
     AcceptQueue,
-    /// The same; SYNs are repeated after 1, 2, 3, 4, 5, 7 s (Linux 6.5 and later).
+    /// A full accept queue; SYNs are repeated after 1, 2, 3, 4, 5, 7 s (Linux 6.5 and later).
     AcceptQueueLinear,
-    /// 1 % of segments are lost behind the tap, at an RTT of 2 ms.
+    /// 1 % of segments are lost after the tap, at an RTT of 2 ms.
     LossAfter,
-    /// The same at an RTT of 40 ms.
+    /// 1 % of segments are lost after the tap, at an RTT of 40 ms.
     LossAfterFar,
     /// 2 % of requests are lost before the tap, at an RTT of 2 ms.
     LossBefore,
-    /// The same at an RTT of 40 ms.
+    /// 2 % of requests are lost before the tap, at an RTT of 40 ms.
     LossBeforeFar,
-    /// The upstream closes idle connections when a request is on its way.
+    /// The upstream closes idle connections while a request is in flight.
     UpstreamRace,
-    /// The edge does.
+    /// The edge closes idle connections while a request is in flight.
     ClientRace,
-    /// Clients read large answers in parts.
+    /// Clients read large responses in portions.
     SlowReader,
     /// Pipelined requests, `100 Continue`, requests in pieces.
     Framing,
@@ -35,12 +35,12 @@ pub enum Story {
     Churn,
     /// Closed-loop load with 1 to 64 clients; λ = 100/s, σ = 0.1, κ = 0.001.
     UslSteps,
-    /// Even arrivals at a high rate without upstream: for captures of many gigabytes.
+    /// Even arrivals at a high rate without upstream, for captures of many gigabytes.
     Bulk,
 }
 
 impl Story {
-    /// All of them.
+    /// All stories.
     pub const ALL: [Story; 17] = [
         Story::Smooth,
         Story::NetworkHold,
@@ -61,7 +61,7 @@ impl Story {
         Story::Bulk,
     ];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Story::Smooth => "smooth",
@@ -84,7 +84,7 @@ impl Story {
         }
     }
 
-    /// What `weir wire` should say of it; `None` where no one word is right.
+    /// Expected verdict of `weir wire`; `None` if there is no single one.
     pub fn verdict(self) -> Option<&'static str> {
         Some(match self {
             Story::Smooth | Story::Churn | Story::Bulk => "smooth",
@@ -105,18 +105,18 @@ impl Story {
 /// A story and its size.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// What happens.
+    /// Scenario to simulate.
     pub story: Story,
-    /// How long, in seconds.
+    /// Duration in seconds.
     pub seconds: u32,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: u32,
-    /// The same seed gives the same bytes.
+    /// Seed; it determines every byte.
     pub seed: u64,
 }
 
 impl Recipe {
-    /// A story at its own size: enough for its verdict.
+    /// A story at its default size, enough for its verdict.
     pub fn of(story: Story) -> Self {
         let (seconds, rate) = match story {
             Story::Bulk => (60, 20_000),

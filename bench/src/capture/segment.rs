@@ -1,4 +1,4 @@
-//! One TCP segment of the simulation, and the two hosts' state that it is made of.
+//! A simulated TCP segment.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -13,17 +13,17 @@ pub(super) mod flag {
 }
 
 /// An IPv4 address and a port.
-pub(super) type End = (u32, u16);
+pub(super) type Endpoint = (u32, u16);
 
-/// A part of a message: its head, then letters up to its length.
+/// Part of a message: its head, then padding up to its length.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Part {
+pub(super) struct Payload {
     pub(super) head: Rc<[u8]>,
     pub(super) offset: u32,
     pub(super) length: u32,
 }
 
-impl Part {
+impl Payload {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let (from, end) = (self.offset as usize, (self.offset + self.length) as usize);
         let head = self.head.get(from..).unwrap_or_default();
@@ -33,16 +33,16 @@ impl Part {
     }
 }
 
-/// What passes the tap.
+/// A segment that passes the tap.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    /// When it passes: nanoseconds since 1970.
+    /// When it passes the tap, in nanoseconds since 1970.
     pub(super) at_ns: i64,
-    /// Of two at the same time the one that was made first passes first.
+    /// Order of segments at the same time.
     pub(super) order: u64,
     pub(super) is_from_client: bool,
-    pub(super) client: End,
-    pub(super) server: End,
+    pub(super) client: Endpoint,
+    pub(super) server: Endpoint,
     /// Whether the tap is at the server's host, or at the client's.
     pub(super) is_tap_at_server: bool,
     pub(super) seq: u32,
@@ -53,16 +53,16 @@ pub(super) struct Segment {
     pub(super) ts_echo: u32,
     pub(super) sack: Option<(u32, u32)>,
     pub(super) ip_id: u16,
-    pub(super) payload: Part,
+    pub(super) payload: Payload,
 }
 
 impl Segment {
-    /// From and to.
-    pub(super) fn ends(&self) -> (End, End) {
+    /// Source and destination.
+    pub(super) fn ends(&self) -> (Endpoint, Endpoint) {
         if self.is_from_client { (self.client, self.server) } else { (self.server, self.client) }
     }
 
-    /// Whether the host with the tap sends it.
+    /// Whether the host with the tap is the sender.
     pub(super) fn is_from_tap(&self) -> bool {
         self.is_from_client != self.is_tap_at_server
     }

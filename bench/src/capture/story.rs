@@ -1,6 +1,7 @@
-//! Plays a story: requests arrive, are handed to an upstream, and are answered.
+//! Simulates a story: requests arrive, go to an upstream, and get responses.
 //!
-//! Arrivals do not wait for answers (but for `usl-steps`, which is a closed loop), and take any connection that is idle.
+//! Arrivals are independent of responses (except in `usl-steps`, a closed loop) and use any idle
+//! connection.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,10 +9,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use super::connection::{Connection, Faults, Passage, Way};
+use super::connection::{Connection, Passage, PathDelays, PathFaults};
 use super::file::Format;
 use super::recipe::{Recipe, Story};
-use super::truth::Request;
+use super::truth::RequestRecord;
 use super::wire::{Summary, Tap};
 use crate::random::{Random, index};
 
@@ -21,36 +22,36 @@ const MILLI: i64 = 1_000_000;
 const SECOND: i64 = 1_000_000_000;
 const EDGE: u32 = 0x0a09_0001;
 const UPSTREAM: u32 = 0x0a09_0002;
-/// Idle connections among which the next request looks for one.
+/// Idle connections that a request checks.
 const LOOK_AT: usize = 64;
 
 const PATHS: &[&str] =
     &["/", "/app/search", "/app/item/1234", "/app/cart", "/static/style.css", "/api/v1/users/77"];
 
-/// What a request asks for, and what it takes.
-struct Work {
+/// A request and its cost.
+struct RequestPlan {
     path: &'static str,
     think_ns: i64,
     body_bytes: u32,
 }
 
-/// One story while it plays.
-struct Play<W, T> {
+/// State of a story.
+struct StoryPlayer<W, T> {
     recipe: Recipe,
     tap: Tap<W>,
     truth: T,
     random: Random,
-    faults: Faults,
-    way: Way,
-    /// Those that were given back first come first; some are still busy at the time of the next request.
+    faults: PathFaults,
+    way: PathDelays,
+    /// Least recently used first; some may still be busy at the next request.
     idle: VecDeque<Connection>,
     idle_upstream: VecDeque<Connection>,
-    /// Client ports given out.
+    /// Client ports used so far.
     ports: u32,
     upstream_ports: u32,
 }
 
-/// Writes the capture and its truth.
+/// Writes the capture and its true figures.
 pub(super) fn play<W: Write, T: Write>(
     recipe: Recipe,
     format: Format,
@@ -61,13 +62,13 @@ pub(super) fn play<W: Write, T: Write>(
         Story::LossAfterFar | Story::LossBeforeFar | Story::ClientRace => 40 * MILLI,
         _ => 2 * MILLI,
     };
-    let mut play = Play {
+    let mut play = StoryPlayer {
         recipe,
         tap: Tap::new(capture, format, recipe.seed)?,
         truth,
         random: Random::new(recipe.seed),
         faults: faults(recipe.story),
-        way: Way { client_ns: rtt / 2, server_ns: 0 },
+        way: PathDelays { client_ns: rtt / 2, server_ns: 0 },
         idle: VecDeque::new(),
         idle_upstream: VecDeque::new(),
         ports: 0,
@@ -82,21 +83,21 @@ pub(super) fn play<W: Write, T: Write>(
     play.tap.finish()
 }
 
-fn faults(story: Story) -> Faults {
-    let calm = Faults { probed: 2_000, ..Faults::default() };
+fn faults(story: Story) -> PathFaults {
+    let calm = PathFaults { probed: 2_000, ..PathFaults::default() };
     match story {
         Story::NetworkHold => {
-            Faults { held: Some((BEGIN_NS + SECOND, 1200 * MILLI, 2 * SECOND)), ..calm }
+            PathFaults { held: Some((BEGIN_NS + SECOND, 1200 * MILLI, 2 * SECOND)), ..calm }
         }
-        Story::LossAfter | Story::LossAfterFar => Faults { lost_after: 10_000, ..calm },
-        Story::LossBefore | Story::LossBeforeFar => Faults { lost_before: 20_000, ..calm },
+        Story::LossAfter | Story::LossAfterFar => PathFaults { lost_after: 10_000, ..calm },
+        Story::LossBefore | Story::LossBeforeFar => PathFaults { lost_before: 20_000, ..calm },
         Story::Smooth | Story::Bulk => calm,
-        _ => Faults::default(),
+        _ => PathFaults::default(),
     }
 }
 
-impl<W: Write, T: Write> Play<W, T> {
-    /// Requests at random times, on average `rate` a second.
+impl<W: Write, T: Write> StoryPlayer<W, T> {
+    /// Sends requests at random times, on average `rate` per second.
     fn open_loop(&mut self) -> io::Result<()> {
         let end = BEGIN_NS + i64::from(self.recipe.seconds) * SECOND;
         let mut due = BEGIN_NS;
@@ -107,13 +108,13 @@ impl<W: Write, T: Write> Play<W, T> {
                 return Ok(());
             }
             let sent = self.sent(due);
-            // What is sent late is sent in the order of being due.
+            // Delayed requests keep their order.
             self.tap.advance(sent.min(due))?;
             self.visit(sent)?;
         }
     }
 
-    /// Clients that ask again when they have the answer; 1, 2, 4 … of them, three seconds each.
+    /// Runs 1, 2, 4 … clients for three seconds each, which repeat after each response.
     fn closed_loop(&mut self) -> io::Result<()> {
         let levels = 7;
         let span = i64::from(self.recipe.seconds) * SECOND / levels;
@@ -127,15 +128,15 @@ impl<W: Write, T: Write> Play<W, T> {
                 self.tap.advance(at)?;
                 let spread = 0.9 + 0.2 * self.random.share();
                 let think_ns = (nanos(seconds * spread) - 3 * MILLI).max(MILLI);
-                let free =
-                    self.request(at, &Work { path: "/app/cart", think_ns, body_bytes: 900 })?;
+                let free = self
+                    .request(at, &RequestPlan { path: "/app/cart", think_ns, body_bytes: 900 })?;
                 next.push(Reverse(free));
             }
         }
         Ok(())
     }
 
-    /// When a sender that pauses sends what is due.
+    /// When a sender with pauses sends a request that is due.
     fn sent(&mut self, due: i64) -> i64 {
         let since = (due - BEGIN_NS) % (2 * SECOND);
         if self.recipe.story == Story::SenderBursts && since < SECOND {
@@ -148,7 +149,7 @@ impl<W: Write, T: Write> Play<W, T> {
     fn visit(&mut self, at: i64) -> io::Result<()> {
         match self.recipe.story {
             Story::Framing => self.framed(at),
-            Story::ClientRace if self.random.chance(1, 4) => self.client_race(at),
+            Story::ClientRace if self.random.chance([1, 4]) => self.client_race(at),
             _ => {
                 let work = self.work(at);
                 self.request(at, &work).map(drop)
@@ -156,9 +157,9 @@ impl<W: Write, T: Write> Play<W, T> {
         }
     }
 
-    fn work(&mut self, at: i64) -> Work {
+    fn work(&mut self, at: i64) -> RequestPlan {
         let path = PATHS[index(self.random.below(PATHS.len() as u64))];
-        let quick = nanos(self.random.lognormal(0.008, 0.5)).min(80 * MILLI);
+        let quick = nanos(self.random.lognormal([0.008, 0.5])).min(80 * MILLI);
         let since = at - BEGIN_NS;
         let is_slow = self.recipe.story == Story::SlowApp
             && path == "/app/search"
@@ -169,10 +170,11 @@ impl<W: Write, T: Write> Play<W, T> {
             Story::Bulk => 1_000,
             _ => 500 + u32::try_from(self.random.below(8_000)).expect("it is small"),
         };
-        Work { path, think_ns, body_bytes }
+        RequestPlan { path, think_ns, body_bytes }
     }
 
-    /// An idle connection, or a new one; and when it can be used, and how long its SYN waited.
+    /// Takes an idle connection or opens one. Returns it, when it can be used, and the wait of its
+    /// SYN.
     fn connection(&mut self, at: i64) -> (Option<Connection>, i64, Option<i64>) {
         let is_once = matches!(
             self.recipe.story,
@@ -194,7 +196,7 @@ impl<W: Write, T: Write> Play<W, T> {
             _ => (0, &[]),
         };
         let backoff: Vec<i64> = backoff.iter().map(|seconds| seconds * SECOND).collect();
-        match connection.open(&mut self.tap, at, deaf_until, &backoff) {
+        match connection.open(&mut self.tap, [at, deaf_until], &backoff) {
             Some(ready) => {
                 let wait = ready - at - connection.round_trip_ns();
                 (Some(connection), ready, Some(wait))
@@ -203,11 +205,11 @@ impl<W: Write, T: Write> Play<W, T> {
         }
     }
 
-    /// One request over any connection; when the client has the answer.
-    fn request(&mut self, at: i64, work: &Work) -> io::Result<i64> {
+    /// Sends a request over any connection. Returns when the client has the response.
+    fn request(&mut self, at: i64, work: &RequestPlan) -> io::Result<i64> {
         let (connection, ready, syn_wait_ns) = self.connection(at);
         let Some(mut connection) = connection else { return Ok(ready) };
-        let message = head(work.path, "GET", "");
+        let message = head([work.path, "GET", ""]);
         let asked = connection.ask(&mut self.tap, ready, &message, &self.faults, &mut self.random);
         let (status, done) = self.serve(asked.arrived_ns, work)?;
         let body = if status == 200 { work.body_bytes } else { 150 };
@@ -222,7 +224,7 @@ impl<W: Write, T: Write> Play<W, T> {
         Ok(passage.arrived_ns + 50_000)
     }
 
-    /// Keeps a connection for the next request, or closes it.
+    /// Returns a connection to the pool, or closes it.
     fn leave(&mut self, mut connection: Connection, arrived_ns: i64) {
         connection.requests += 1;
         connection.free_ns = arrived_ns + MILLI;
@@ -237,8 +239,8 @@ impl<W: Write, T: Write> Play<W, T> {
         }
     }
 
-    /// What the edge does: hands the request to the upstream. Status, and when the answer can be sent.
-    fn serve(&mut self, at: i64, work: &Work) -> io::Result<(u16, i64)> {
+    /// Proxies the request to the upstream. Returns the status and when the response can be sent.
+    fn serve(&mut self, at: i64, work: &RequestPlan) -> io::Result<(u16, i64)> {
         let begin = at + 80_000 + i64::try_from(self.random.below(60_000)).expect("it is small");
         if self.recipe.story == Story::Bulk {
             return Ok((200, begin + work.think_ns));
@@ -248,20 +250,20 @@ impl<W: Write, T: Write> Play<W, T> {
             None => {
                 self.upstream_ports += 1;
                 let port = 1024 + u16::try_from(self.upstream_ports % 64_000).expect("a port");
-                let way = Way { client_ns: 0, server_ns: 150_000 };
+                let way = PathDelays { client_ns: 0, server_ns: 150_000 };
                 let mut connection =
                     Connection::new((EDGE, port), (UPSTREAM, 8080), way, &mut self.random);
-                let ready = connection.open(&mut self.tap, begin, 0, &[]).unwrap_or(begin);
+                let ready = connection.open(&mut self.tap, [begin, 0], &[]).unwrap_or(begin);
                 (connection, ready)
             }
         };
-        let message = head(work.path, "GET", "");
-        let calm = Faults::default();
+        let message = head([work.path, "GET", ""]);
+        let calm = PathFaults::default();
         let is_race = self.recipe.story == Story::UpstreamRace
             && connection.requests > 0
-            && self.random.chance(1, 10);
+            && self.random.chance([1, 10]);
         if is_race {
-            let (at, known) = connection.race(&mut self.tap, ready - 100_000, ready, &message);
+            let (at, known) = connection.race(&mut self.tap, [ready - 100_000, ready], &message);
             let asked = Passage { first_ns: at, last_ns: at, arrived_ns: at };
             self.note(8080, work.path, 0, asked, None, None)?;
             return Ok((502, known + 50_000));
@@ -277,14 +279,15 @@ impl<W: Write, T: Write> Play<W, T> {
         Ok((200, passage.arrived_ns + 60_000))
     }
 
-    /// The edge closes an idle connection while the next request is on its way; the client asks again on another.
+    /// The edge closes an idle connection while a request is in flight; the client retries on
+    /// another.
     fn client_race(&mut self, at: i64) -> io::Result<()> {
         let work = self.work(at);
         let (Some(mut connection), ready, syn_wait_ns) = self.connection(at) else {
             return Ok(());
         };
         if connection.requests == 0 {
-            let message = head(work.path, "GET", "");
+            let message = head([work.path, "GET", ""]);
             let asked =
                 connection.ask(&mut self.tap, ready, &message, &self.faults, &mut self.random);
             let (status, done) = self.serve(asked.arrived_ns, &work)?;
@@ -299,15 +302,16 @@ impl<W: Write, T: Write> Play<W, T> {
             self.leave(connection, passage.arrived_ns);
             return Ok(());
         }
-        let message = head(work.path, "GET", "");
+        let message = head([work.path, "GET", ""]);
         // The FIN is half way to the client when the request leaves.
-        let (passed, known) = connection.race(&mut self.tap, ready, ready + 10 * MILLI, &message);
+        let (passed, known) = connection.race(&mut self.tap, [ready, ready + 10 * MILLI], &message);
         let asked = Passage { first_ns: passed, last_ns: passed, arrived_ns: passed };
         self.note(80, work.path, 0, asked, None, None)?;
         self.request(known + MILLI, &work).map(drop)
     }
 
-    /// Three requests at once, a POST that waits for `100 Continue`, or a request in six pieces.
+    /// Sends three pipelined requests, a POST that waits for `100 Continue`, or a request in six
+    /// pieces.
     fn framed(&mut self, at: i64) -> io::Result<()> {
         let (Some(mut connection), ready, syn_wait_ns) = self.connection(at) else {
             return Ok(());
@@ -317,12 +321,12 @@ impl<W: Write, T: Write> Play<W, T> {
         match self.random.below(3) {
             0 => {
                 let paths = ["/a/1", "/a/2", "/a/3"];
-                let all: String = paths.iter().map(|path| text(path, "GET", "")).collect();
+                let all: String = paths.iter().map(|path| text([path, "GET", ""])).collect();
                 let asked = connection.piece(&mut self.tap, true, ready, all.as_bytes());
                 let mut done = asked.arrived_ns + 3 * MILLI;
                 for path in paths {
                     let answer = answer(200, 700);
-                    let calm = Faults::default();
+                    let calm = PathFaults::default();
                     let passage =
                         connection.answer(&mut self.tap, done, answer, &calm, &mut self.random);
                     self.note(80, path, 200, asked, Some(passage), wait.take())?;
@@ -332,7 +336,7 @@ impl<W: Write, T: Write> Play<W, T> {
             }
             1 => {
                 let expecting = "Expect: 100-continue\r\nContent-Length: 3000\r\n";
-                let head = text("/upload", "POST", expecting);
+                let head = text(["/upload", "POST", expecting]);
                 let first = connection.piece(&mut self.tap, true, ready, head.as_bytes());
                 let proceed = b"HTTP/1.1 100 Continue\r\n\r\n";
                 let told =
@@ -346,7 +350,7 @@ impl<W: Write, T: Write> Play<W, T> {
                 free = self.framed_answer(&mut connection, "/upload", asked, wait)?;
             }
             _ => {
-                let whole = text("/slow/typing", "GET", "");
+                let whole = text(["/slow/typing", "GET", ""]);
                 let (mut first, mut last) = (None, Passage::default());
                 for (number, piece) in (0..).zip(whole.as_bytes().chunks(whole.len().div_ceil(6))) {
                     let sent = ready + number * 20 * MILLI;
@@ -368,7 +372,7 @@ impl<W: Write, T: Write> Play<W, T> {
         asked: Passage,
         wait: Option<i64>,
     ) -> io::Result<i64> {
-        let (done, calm) = (asked.arrived_ns + 5 * MILLI, Faults::default());
+        let (done, calm) = (asked.arrived_ns + 5 * MILLI, PathFaults::default());
         let passage =
             connection.answer(&mut self.tap, done, answer(200, 700), &calm, &mut self.random);
         self.note(80, path, 200, asked, Some(passage), wait)?;
@@ -390,17 +394,17 @@ impl<W: Write, T: Write> Play<W, T> {
         } else {
             self.tap.summary.upstream_requests += 1;
         }
-        Request { port, path, status, asked, answered, syn_wait_ns }.write(&mut self.truth)
+        RequestRecord { port, path, status, asked, answered, syn_wait_ns }.write(&mut self.truth)
     }
 }
 
-/// Takes a connection that is free at `at`.
+/// Takes a connection that is idle at `at`.
 fn take(idle: &mut VecDeque<Connection>, at: i64) -> Option<Connection> {
     let place = idle.iter().take(LOOK_AT).position(|idle| idle.free_ns <= at)?;
     idle.remove(place)
 }
 
-/// The accept queue is full from the 3rd to the 7th second of every 10.
+/// End of the current overflow: the accept queue is full from second 3 to 7 of every 10.
 fn deaf_until(at: i64) -> i64 {
     let since = (at - BEGIN_NS) % (10 * SECOND);
     if (3 * SECOND..7 * SECOND).contains(&since) { at - since + 7 * SECOND } else { 0 }
@@ -412,7 +416,7 @@ fn nanos(seconds: f64) -> i64 {
     nanos
 }
 
-fn text(path: &str, method: &str, more: &str) -> String {
+fn text([path, method, more]: [&str; 3]) -> String {
     let mut out = String::new();
     let _infallible = write!(
         out,
@@ -421,11 +425,11 @@ fn text(path: &str, method: &str, more: &str) -> String {
     out
 }
 
-fn head(path: &str, method: &str, more: &str) -> Rc<[u8]> {
-    text(path, method, more).into_bytes().into()
+fn head(parts: [&str; 3]) -> Rc<[u8]> {
+    text(parts).into_bytes().into()
 }
 
-/// Head and length of an answer.
+/// Head and total length of a response.
 fn answer(status: u16, body: u32) -> (Rc<[u8]>, u32) {
     let reason = if status == 200 { "OK" } else { "Bad Gateway" };
     let head = format!(

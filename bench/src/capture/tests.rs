@@ -1,4 +1,5 @@
-//! The generator keeps its promises: the same bytes again, packets in the order of time, and what each story is about.
+//! Tests of the simulation: reproducible bytes, chronological packets, and each story's
+//! characteristics.
 
 use super::*;
 
@@ -6,6 +7,10 @@ fn made(recipe: Recipe, format: Format) -> (Vec<u8>, String, Summary) {
     let (mut capture, mut truth) = (Vec::new(), Vec::new());
     let summary = write(recipe, format, &mut capture, &mut truth).expect("memory takes all");
     (capture, String::from_utf8(truth).expect("JSON"), summary)
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")))
 }
 
 fn small(story: Story) -> Recipe {
@@ -22,19 +27,16 @@ fn the_same_recipe_gives_the_same_bytes() {
 }
 
 #[test]
-fn packets_come_in_the_order_of_time_and_with_right_lengths() {
+fn packets_are_chronological_with_valid_lengths() {
     for story in Story::ALL {
         let (capture, _, summary) =
             made(small(story), Format { is_nanosecond: true, ..Format::default() });
-        let word = |at: usize| {
-            u64::from(u32::from_le_bytes(capture[at..at + 4].try_into().expect("four")))
-        };
         let (mut at, mut last, mut packets) = (24, 0, 0);
         while at < capture.len() {
-            let time = word(at) * 1_000_000_000 + word(at + 4);
+            let time = word(&capture, at) * 1_000_000_000 + word(&capture, at + 4);
             assert!(time >= last, "{story:?}: packet {packets} goes back by {} ns", last - time);
             last = time;
-            at += 16 + usize::try_from(word(at + 8)).expect("it is small");
+            at += 16 + usize::try_from(word(&capture, at + 8)).expect("it is small");
             packets += 1;
         }
         assert_eq!((at, packets), (capture.len(), summary.packets), "{story:?}");
@@ -43,7 +45,7 @@ fn packets_come_in_the_order_of_time_and_with_right_lengths() {
 }
 
 #[test]
-fn every_story_has_what_it_is_about() {
+fn every_story_has_its_characteristics() {
     for story in Story::ALL {
         let (_, truth, summary) = made(small(story), Format::default());
         let lines = truth.lines().filter(|line| line.starts_with(r#"{"port":80,"#)).count() as u64;

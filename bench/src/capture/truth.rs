@@ -1,23 +1,24 @@
-//! What happened, one JSON object a line: each request with the times at which its parts passed the tap.
+//! The log of events: one JSON object per line, with the times at which a request passed the tap.
 
 use std::io::{self, Write};
 
 use super::connection::Passage;
 
-/// One request as it happened.
+/// A simulated request.
 #[derive(Clone, Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct RequestRecord<'a> {
     pub(super) port: u16,
     pub(super) path: &'a str,
-    /// 0 when there was no answer.
+    /// Status code; 0 without a response.
     pub(super) status: u16,
     pub(super) asked: Passage,
     pub(super) answered: Option<Passage>,
-    /// From the first SYN to the SYN-ACK at the tap; only on the first request of a connection.
+    /// Time from the first SYN to the SYN-ACK at the tap; only for the first request of a
+    /// connection.
     pub(super) syn_wait_ns: Option<i64>,
 }
 
-impl Request<'_> {
+impl RequestRecord<'_> {
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         write!(
             out,

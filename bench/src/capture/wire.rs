@@ -1,4 +1,5 @@
-//! The wire of the simulation: segments that are made ahead of time, written in the order in which they pass the tap.
+//! The simulated wire: buffers future segments and writes them in the order in which they pass the
+//! tap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +9,7 @@ use super::file::{CaptureFile, Format};
 use super::segment::Segment;
 use crate::random::Random;
 
-/// What passed, for the truth.
+/// Totals of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Packets written.
@@ -17,11 +18,11 @@ pub struct Summary {
     pub bytes: u64,
     /// Packets that the tap missed.
     pub missed: u64,
-    /// Requests of the tier at port 80, with and without an answer.
+    /// Requests at port 80, with and without a response.
     pub requests: u64,
-    /// Those among them that were never answered.
+    /// Requests at port 80 without a response.
     pub unanswered: u64,
-    /// Requests of the tier at port 8080.
+    /// Requests at port 8080.
     pub upstream_requests: u64,
     /// Connections opened to port 80.
     pub connections: u64,
@@ -29,17 +30,17 @@ pub struct Summary {
     pub syn_retries: u64,
     /// Data segments seen again at the tap.
     pub retransmits: u64,
-    /// Those among them whose first copy had arrived, which the receiver said by DSACK.
+    /// Spurious retransmits, which the receiver reported by DSACK.
     pub spurious: u64,
-    /// Packets of clients that were lost before the tap.
+    /// Packets of clients lost before the tap.
     pub lost_before: u64,
     /// Resets that hit a request.
     pub resets: u64,
-    /// Times that a client's window was closed.
+    /// Zero windows of clients.
     pub zero_windows: u64,
 }
 
-/// Segments to come, and the file.
+/// Future segments, and the capture file.
 pub(super) struct Tap<W> {
     heap: BinaryHeap<Reverse<Segment>>,
     file: CaptureFile<W>,
@@ -61,18 +62,18 @@ impl<W: Write> Tap<W> {
         })
     }
 
-    /// A segment that will pass at its time.
+    /// Schedules a segment.
     pub(super) fn push(&mut self, mut segment: Segment) {
         segment.order = self.order;
         self.order += 1;
         self.heap.push(Reverse(segment));
     }
 
-    /// Nothing earlier than `time` comes any more: writes what passes before.
+    /// Writes segments before `time`; later calls of [`Self::push`] must not precede it.
     pub(super) fn advance(&mut self, time: i64) -> io::Result<()> {
         while self.heap.peek().is_some_and(|next| next.0.at_ns < time) {
             let Some(Reverse(segment)) = self.heap.pop() else { break };
-            if self.random.chance(u64::from(self.missing_per_mille), 1000) {
+            if self.random.chance([u64::from(self.missing_per_mille), 1000]) {
                 self.summary.missed += 1;
             } else {
                 self.file.packet(&segment)?;
@@ -82,7 +83,7 @@ impl<W: Write> Tap<W> {
         Ok(())
     }
 
-    /// Writes the rest.
+    /// Writes the remaining segments.
     pub(super) fn finish(mut self) -> io::Result<Summary> {
         self.advance(i64::MAX)?;
         self.summary.bytes = self.file.finish()?;

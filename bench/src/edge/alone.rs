@@ -1,5 +1,6 @@
-//! hyper by itself on one thread: the least that a server which is built on it can cost. It answers beacons and records nothing,
-//! and passes the rest on over one connection to a backend for each connection of a client. No limits, no times, no choice.
+//! A minimal server on hyper alone, on one thread: the lower bound for servers built on it. It
+//! answers beacons and proxies the rest, with one backend connection per client connection. No
+//! records, limits, timeouts, or balancing.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -16,13 +17,13 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};
 
-/// As long as the picture with which beacons are answered.
+/// Body of beacon responses, as long as the usual GIF.
 const PICTURE: &[u8] = &[0; 43];
 
-type Upstream = RefCell<Option<SendRequest<Incoming>>>;
-type Answer = Response<Either<Full<Bytes>, Incoming>>;
+type PooledUpstream = RefCell<Option<SendRequest<Incoming>>>;
+type ProxyResponse = Response<Either<Full<Bytes>, Incoming>>;
 
-/// Serves until it is killed.
+/// Serves until killed.
 pub(crate) fn serve(port: u16, backends: &[u16]) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
@@ -31,24 +32,24 @@ pub(crate) fn serve(port: u16, backends: &[u16]) -> anyhow::Result<()> {
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            let backend = *backends.next().context("no backend is named")?;
+            let backend = *backends.next().context("no backends are given")?;
             spawn_local(converse(stream, SocketAddr::from(([127, 0, 0, 1], backend))));
         }
     })
 }
 
 async fn converse(stream: TcpStream, backend: SocketAddr) {
-    let upstream = Rc::new(Upstream::default());
+    let upstream = Rc::new(PooledUpstream::default());
     let service = service_fn(move |request| answer(request, Rc::clone(&upstream), backend));
-    // A client that goes away is no news.
+    // Ignore errors of a client that disconnects.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }
 
 async fn answer(
     request: Request<Incoming>,
-    upstream: Rc<Upstream>,
+    upstream: Rc<PooledUpstream>,
     backend: SocketAddr,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ProxyResponse> {
     if request.uri().path() == "/ping" {
         let picture = Full::new(Bytes::from_static(PICTURE));
         let answer = Response::builder().header("content-type", "image/gif");

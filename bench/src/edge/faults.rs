@@ -1,4 +1,4 @@
-//! A backend is killed, or stopped so that it accepts and answers nothing: what eight clients see of it.
+//! Effects of a killed or stopped backend on eight clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::servers::{Stage, free_ports, nginx, wait_for_port, weir};
+use super::servers::{TestSetup, free_ports, nginx, wait_for_port, weir};
 use crate::data::pause;
 use crate::report::Report;
 
 const CLIENTS: usize = 8;
 const SPAN: Duration = Duration::from_millis(6000);
 const HIT_AFTER: Duration = Duration::from_millis(2000);
-/// An answer that takes longer was held up by the fault.
+/// Response time above which the fault delayed a request.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// What one client saw.
+/// Requests of a client.
 #[derive(Default)]
-struct Seen {
+struct ClientCounts {
     requests: u32,
     failed: u32,
     slow: u32,
@@ -27,7 +27,7 @@ struct Seen {
 }
 
 /// Kills one of four backends, and stops one of four.
-pub(crate) fn measure(page: &mut Report, stage: &Stage) -> anyhow::Result<()> {
+pub(crate) fn measure(page: &mut Report, stage: &TestSetup) -> anyhow::Result<()> {
     let head =
         ["fault", "requests", "failed", "over 200 ms", "last of these began after the fault, ms"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -45,7 +45,7 @@ pub(crate) fn measure(page: &mut Report, stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn one(stage: &Stage, name: &str, signal: Signal) -> anyhow::Result<Seen> {
+fn one(stage: &TestSetup, name: &str, signal: Signal) -> anyhow::Result<ClientCounts> {
     let ports = free_ports(5)?;
     let dir = stage.dir.path().join(name);
     let mut backends = Vec::new();
@@ -53,7 +53,7 @@ fn one(stage: &Stage, name: &str, signal: Signal) -> anyhow::Result<Seen> {
         let http = format!(
             "access_log off; server {{ listen 127.0.0.1:{port}; location / {{ return 200 hello; }} }}"
         );
-        backends.push(nginx(&dir.join(port.to_string()), "1", &http)?);
+        backends.push(nginx(&dir.join(port.to_string()), 1, &http)?);
     }
     ports[1..].iter().try_for_each(|port| wait_for_port(*port))?;
     let edge = weir(stage.dir.path(), ports[0], &ports[1..], "")?;
@@ -63,10 +63,10 @@ fn one(stage: &Stage, name: &str, signal: Signal) -> anyhow::Result<Seen> {
     let clients: Vec<_> =
         (0..CLIENTS).map(|_| std::thread::spawn(move || client(port, began))).collect();
     pause(HIT_AFTER);
-    // taskset becomes the program that it starts, so the child is nginx itself.
+    // taskset replaces itself by the program, so the child is nginx.
     let id = i32::try_from(backends[0].0.id()).ok().and_then(Pid::from_raw);
     kill_process(id.context("process ids are positive")?, signal)?;
-    let mut all = Seen::default();
+    let mut all = ClientCounts::default();
     for client in clients {
         let seen = client.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
         all.requests += seen.requests;
@@ -77,8 +77,8 @@ fn one(stage: &Stage, name: &str, signal: Signal) -> anyhow::Result<Seen> {
     Ok(all)
 }
 
-fn client(port: u16, began: Instant) -> anyhow::Result<Seen> {
-    let mut seen = Seen::default();
+fn client(port: u16, began: Instant) -> anyhow::Result<ClientCounts> {
+    let mut seen = ClientCounts::default();
     let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", port))?);
     while began.elapsed() < SPAN {
         let asked = Instant::now();
@@ -95,7 +95,7 @@ fn client(port: u16, began: Instant) -> anyhow::Result<Seen> {
     Ok(seen)
 }
 
-/// Whether an answer is 200.
+/// Reads a response; whether its status is 200.
 fn read_answer(stream: &mut BufReader<TcpStream>) -> anyhow::Result<bool> {
     let (mut line, mut length, mut is_good) = (String::new(), 0, None);
     loop {

@@ -1,7 +1,7 @@
-//! What connections hold that have asked once and rest.
+//! Memory of idle connections after one request each.
 //!
-//! As many requests come before on one connection, so rows in memory and the allocator's reserve are in both figures and what
-//! differs is the connections.
+//! The baseline has as many requests on one connection, so rows in memory and the allocator's
+//! reserve cancel out.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,12 +13,12 @@ use super::servers::Server;
 use crate::data::pause;
 use crate::report::Report;
 
-/// Connections that are held.
+/// Number of idle connections.
 const HELD: usize = 10_000;
-/// They rest that long: what was freed goes back to the kernel after ten seconds.
+/// Idle time; freed memory returns to the kernel after ten seconds.
 const REST: Duration = Duration::from_secs(15);
 
-/// Memory of each of many connections, of servers that have answered little yet.
+/// Measures memory per idle connection, of freshly started servers.
 pub(crate) fn measure(page: &mut Report, servers: &[Server]) -> anyhow::Result<()> {
     let mut rows = vec![vec!["server".to_owned(), "bytes of an idle connection".to_owned()]];
     for server in servers {
@@ -52,6 +52,6 @@ fn held(server: &Server) -> anyhow::Result<u64> {
 
 fn ask(stream: &mut TcpStream) -> anyhow::Result<()> {
     stream.write_all(b"GET /ping?h=idle HTTP/1.1\r\nHost: a\r\n\r\n")?;
-    ensure!(stream.read(&mut [0; 1024])? > 0, "no answer to a beacon");
+    ensure!(stream.read(&mut [0; 1024])? > 0, "no response to a beacon");
     Ok(())
 }

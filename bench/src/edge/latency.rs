@@ -1,7 +1,7 @@
-//! How long answers take at the same offered load, far below what each server could answer.
+//! Latency at the same offered load, far below the capacity of each server.
 //!
-//! h2load sends the requests of all its connections together, so most of an answer's time is that of the requests before
-//! it: the longest are those of a whole burst.
+//! h2load sends the requests of all its connections together, so a response mostly waits for the
+//! requests before it: the longest times are those of a whole burst.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ use super::sorted;
 use crate::report::Report;
 
 const LOADS: [(&str, &str, u32); 2] = [("beacon", BEACON, 10_000), ("proxied 1 KiB", FILE, 5_000)];
-/// Kept ones.
+/// Kept connections.
 const CONNECTIONS: u32 = 64;
 const ROUNDS: usize = 5;
 const SECONDS: u32 = 4;
 
-/// Percentiles of the servers in turns.
+/// Measures percentiles of the servers in turns.
 pub(crate) fn measure(page: &mut Report, servers: &[Server], dir: &Path) -> anyhow::Result<()> {
     let head = ["load", "server", "p50 ms", "p99 ms", "least", "most"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -47,9 +47,9 @@ pub(crate) fn measure(page: &mut Report, servers: &[Server], dir: &Path) -> anyh
     Ok(())
 }
 
-/// p50 and p99 in milliseconds.
+/// Measures p50 and p99 in milliseconds.
 fn round(server: &Server, path: &str, rate: u32, log: &Path) -> anyhow::Result<[f64; 2]> {
-    // h2load adds to a file that is there.
+    // h2load appends to an existing file.
     if log.exists() {
         fs::remove_file(log)?;
     }
@@ -57,15 +57,16 @@ fn round(server: &Server, path: &str, rate: u32, log: &Path) -> anyhow::Result<[
     let (connections, seconds) = (format!("-c{CONNECTIONS}"), format!("-D{SECONDS}"));
     let to = format!("--log-file={}", log.display());
     let url = format!("http://127.0.0.1:{}{path}", server.port);
-    let said =
+    let output =
         on_processor_1("h2load", &["--h1", "-t1", &connections, &seconds, &each, &to], &url)?;
-    let text = fs::read_to_string(log).with_context(|| format!("h2load said {said}"))?;
+    let text = fs::read_to_string(log)
+        .with_context(|| format!("cannot read the log of h2load, which printed {output}"))?;
     let mut micros: Vec<f64> = Vec::new();
     for line in text.lines() {
         let mut fields = line.split('\t').skip(1);
         let (status, took) = (fields.next(), fields.next().and_then(|took| took.parse().ok()));
-        ensure!(status == Some("200"), "{}: not a good answer: {line}", server.name);
-        micros.push(took.with_context(|| format!("h2load logged {line}"))?);
+        ensure!(status == Some("200"), "{}: a request failed: {line}", server.name);
+        micros.push(took.with_context(|| format!("cannot read a line of h2load: {line}"))?);
     }
     let wanted = (rate * SECONDS) as usize;
     ensure!(

@@ -1,7 +1,8 @@
-//! `edge`: what a request costs `weir edge`, beside nginx and HAProxy in the same run; idle connections, shares, failures.
+//! `edge`: cost of a request in `weir edge`, compared with nginx and HAProxy in the same run; idle
+//! connections, balance, failures.
 //!
-//! The server has processor 0, the load and the backends have processor 1. Processor time per request is the figure to
-//! compare; requests a second are not, since both share a machine.
+//! The server has CPU 0, load generators and backends have CPU 1. Compare CPU time per request, not
+//! requests per second, since both share a machine.
 
 pub(crate) mod alone;
 mod faults;
@@ -17,7 +18,7 @@ use anyhow::ensure;
 use crate::data::pause;
 use crate::report::Report;
 use loads::{LOADS, Load};
-use servers::{Server, Stage};
+use servers::{Server, TestSetup};
 
 /// Runs of `seconds` each, in turns; the median is reported.
 pub(crate) fn run(seconds: u64, runs: u32) -> anyhow::Result<()> {
@@ -31,7 +32,7 @@ pub(crate) fn run(seconds: u64, runs: u32) -> anyhow::Result<()> {
          proxied requests with a connection each, as it keeps none to the backends either. TLS is 1.3 with a certificate of ECDSA P-256 and the ciphers that each has; h2load has 16 \
          connections of 4 streams.",
     );
-    let stage = Stage::new()?;
+    let stage = TestSetup::new()?;
     let servers = stage.servers()?;
     costs(&mut page, &servers, seconds, runs)?;
     shares(&mut page, &servers[0])?;
@@ -51,22 +52,29 @@ fn costs(page: &mut Report, servers: &[Server], seconds: u64, runs: u32) -> anyh
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for load in &LOADS {
         let servers: Vec<&Server> = servers.iter().filter(|server| load.suits(server)).collect();
-        let mut figures: Vec<Vec<Figure>> = servers.iter().map(|_| Vec::new()).collect();
+        let mut figures: Vec<Vec<RequestCost>> = servers.iter().map(|_| Vec::new()).collect();
         for _ in 0..runs {
             for (server, figures) in servers.iter().zip(&mut figures) {
                 figures.push(measure(server, load, seconds)?);
             }
         }
         for (server, figures) in servers.iter().zip(&figures) {
-            let median = |of: fn(&Figure) -> f64| sorted(figures.iter().map(of))[figures.len() / 2];
+            let picks: [fn(&RequestCost) -> f64; 4] = [
+                |figure| figure.own,
+                |figure| figure.whole,
+                |figure| figure.rate,
+                |figure| figure.p99.unwrap_or_default(),
+            ];
+            let [own, whole, rate, p99] =
+                picks.map(|pick| sorted(figures.iter().map(pick))[figures.len() / 2]);
             rows.push(vec![
                 load.name.to_owned(),
                 server.name.to_owned(),
-                format!("{:.1}", median(|figure| figure.own)),
-                format!("{:.1}", median(|figure| figure.whole)),
-                format!("{:.0}", median(|figure| figure.rate)),
+                format!("{own:.1}"),
+                format!("{whole:.1}"),
+                format!("{rate:.0}"),
                 match figures[0].p99 {
-                    Some(_) => format!("{:.1}", median(|figure| figure.p99.unwrap_or_default())),
+                    Some(_) => format!("{p99:.1}"),
                     None => String::new(),
                 },
             ]);
@@ -82,36 +90,36 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// One run.
-struct Figure {
+/// Cost per request in one run.
+struct RequestCost {
     own: f64,
     whole: f64,
     rate: f64,
     p99: Option<f64>,
 }
 
-fn measure(server: &Server, load: &Load, seconds: u64) -> anyhow::Result<Figure> {
+fn measure(server: &Server, load: &Load, seconds: u64) -> anyhow::Result<RequestCost> {
     let before = server.cpu_seconds();
-    let said = load.run(server.port, server.tls_port, seconds)?;
-    // What was collected during the load is written after it.
+    let result = load.run(server, seconds)?;
+    // Include what is written after the load.
     pause(Duration::from_millis(1500));
     let after = server.cpu_seconds();
-    let each = |seconds: f64| seconds * 1e6 / said.requests;
-    Ok(Figure {
-        own: each(after.0 - before.0),
-        whole: each(after.1 - before.1),
-        rate: said.rate,
-        p99: said.p99,
+    let micros_per_request = 1e6 / result.requests;
+    Ok(RequestCost {
+        own: (after.0 - before.0) * micros_per_request,
+        whole: (after.1 - before.1) * micros_per_request,
+        rate: result.rate,
+        p99: result.p99,
     })
 }
 
-/// How evenly the backends were asked in all of the loads.
+/// Reports the balance between backends over all loads.
 fn shares(page: &mut Report, edge: &Server) -> anyhow::Result<()> {
     let sql = "select upstream_address, count(*) from request where tier = 'edge' and upstream_address is not null \
                group by 1 order by 1";
     let rows = edge.sql(sql)?;
     let counts: Vec<f64> = rows.iter().filter_map(|row| row[1].as_f64()).collect();
-    ensure!(counts.len() == 4, "not all backends were asked: {rows:?}");
+    ensure!(counts.len() == 4, "some backends got no requests: {rows:?}");
     let mean = counts.iter().sum::<f64>() / 4.0;
     let worst = counts.iter().map(|count| (count - mean).abs() / mean).fold(0.0, f64::max);
     page.text(&format!(

@@ -1,4 +1,4 @@
-//! The servers that are compared, each on processor 0, and four backends of one nginx on processor 1.
+//! The compared servers, each on CPU 0, and four backends of one nginx on CPU 1.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,15 +15,16 @@ use crate::weir::{Weir, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A directory, and the backends.
-pub(crate) struct Stage {
+/// Directory and backends of the benchmark.
+pub(crate) struct TestSetup {
     pub(crate) dir: tempfile::TempDir,
     ports: Vec<u16>,
-    _backends: Ended,
+    _backends: KillOnDrop,
 }
 
-/// A certificate and its key, of the stage's own.
+/// File of the certificate.
 const CERTIFICATE: &str = "certificate.pem";
+/// File of its key.
 const KEY: &str = "key.pem";
 
 fn certificate(dir: &Path) -> anyhow::Result<()> {
@@ -33,45 +34,45 @@ fn certificate(dir: &Path) -> anyhow::Result<()> {
     openssl.args(["ec_paramgen_curve:P-256", "-days", "2", "-subj", "/CN=localhost"]);
     openssl.args(["-addext", "subjectAltName=DNS:localhost", "-keyout", KEY, "-out", CERTIFICATE]);
     let status = openssl.status().context("cannot run openssl")?;
-    anyhow::ensure!(status.success(), "openssl made no certificate");
+    anyhow::ensure!(status.success(), "openssl failed to create a certificate");
     Ok(())
 }
 
-/// A process that ends with its owner.
-pub(crate) struct Ended(pub(crate) Child);
+/// A process that is killed on drop.
+pub(crate) struct KillOnDrop(pub(crate) Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _gone_already = self.0.kill();
         let _reaped = self.0.wait();
     }
 }
 
-/// A server of the comparison.
+/// A compared server.
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) port: u16,
-    /// 0: it has no TLS.
+    /// Port with TLS; 0 if there is none.
     pub(crate) tls_port: u16,
-    process: Process,
+    process: ServerProcess,
 }
 
-enum Process {
+enum ServerProcess {
     Weir(Weir),
-    Other(Ended),
+    Other(KillOnDrop),
 }
 
-/// Ports that are free now.
+/// Returns unused ports.
 pub(crate) fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let held: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
     held.iter().map(|one| Ok(one.local_addr()?.port())).collect()
 }
 
-/// A program on one processor.
-pub(crate) fn pinned(processor: &str, program: &str) -> Command {
+/// A program pinned to a CPU.
+pub(crate) fn pinned(cpu: u32, program: &str) -> Command {
     let mut command = Command::new("taskset");
-    command.args(["-c", processor, program]).stdin(Stdio::null());
+    command.args(["-c", &cpu.to_string(), program]).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -82,16 +83,16 @@ pub(crate) fn wait_for_port(port: u16) -> anyhow::Result<()> {
     })
 }
 
-/// Where an nginx keeps what it keeps.
-pub(crate) fn places(dir: &Path) -> String {
+/// nginx directives that keep its temporary files below `dir`.
+pub(crate) fn temp_paths(dir: &Path) -> String {
     let dir = dir.display();
     ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {dir}/{name};"))
         .concat()
 }
 
-/// nginx in one process, so that it can be killed and stopped.
-pub(crate) fn nginx(dir: &Path, processor: &str, http: &str) -> anyhow::Result<Ended> {
+/// Starts nginx in one process, which can be killed and stopped.
+pub(crate) fn nginx(dir: &Path, cpu: u32, http: &str) -> anyhow::Result<KillOnDrop> {
     fs::create_dir_all(dir)?;
     let file = dir.join("nginx.conf");
     let text = format!(
@@ -99,15 +100,15 @@ pub(crate) fn nginx(dir: &Path, processor: &str, http: &str) -> anyhow::Result<E
          events {{ worker_connections 11000; }}\n\
          http {{ keepalive_requests 100000000; {1}\n{http}\n}}\n",
         dir.display(),
-        places(dir)
+        temp_paths(dir)
     );
     fs::write(&file, text)?;
-    let mut command = pinned(processor, "nginx");
+    let mut command = pinned(cpu, "nginx");
     command.arg("-c").arg(&file).arg("-e").arg(dir.join("error.log"));
-    Ok(Ended(command.spawn().context("cannot run nginx")?))
+    Ok(KillOnDrop(command.spawn().context("cannot run nginx")?))
 }
 
-impl Stage {
+impl TestSetup {
     pub(crate) fn new() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let ports = free_ports(4)?;
@@ -116,34 +117,35 @@ impl Stage {
         fs::write(site.join("1k"), "x".repeat(1024))?;
         let listen: String = ports.iter().map(|port| format!("listen 127.0.0.1:{port};")).collect();
         let http = format!("access_log off; server {{ {listen} root {}; }}", site.display());
-        let backends = nginx(&dir.path().join("backends"), "1", &http)?;
+        let backends = nginx(&dir.path().join("backends"), 1, &http)?;
         wait_for_port(ports[0])?;
         certificate(dir.path())?;
         Ok(Self { dir, ports, _backends: backends })
     }
 
-    /// weir, nginx, HAProxy and hyper alone before the backends.
+    /// Starts weir, nginx, HAProxy and hyper alone in front of the backends.
     pub(crate) fn servers(&self) -> anyhow::Result<Vec<Server>> {
         let ports = free_ports(7)?;
         let servers = vec![
-            self.weir(ports[0], ports[1])?,
-            self.nginx("nginx", ports[2], ports[3])?,
-            self.haproxy(ports[4], ports[5])?,
+            self.weir([ports[0], ports[1]])?,
+            self.nginx("nginx", [ports[2], ports[3]])?,
+            self.haproxy([ports[4], ports[5]])?,
             self.hyper_alone(ports[6])?,
         ];
         servers.iter().try_for_each(|server| wait_for_port(server.port))?;
         Ok(servers)
     }
 
-    /// weir and nginx that have answered nobody yet. HAProxy would need two descriptors for each connection.
+    /// Starts fresh weir and nginx servers. HAProxy would need two descriptors per connection.
     pub(crate) fn fresh(&self) -> anyhow::Result<Vec<Server>> {
         let ports = free_ports(4)?;
-        let servers = vec![self.weir(ports[0], ports[1])?, self.nginx("idle", ports[2], ports[3])?];
+        let servers =
+            vec![self.weir([ports[0], ports[1]])?, self.nginx("idle", [ports[2], ports[3]])?];
         servers.iter().try_for_each(|server| wait_for_port(server.port))?;
         Ok(servers)
     }
 
-    fn weir(&self, port: u16, tls_port: u16) -> anyhow::Result<Server> {
+    fn weir(&self, [port, tls_port]: [u16; 2]) -> anyhow::Result<Server> {
         let dir = self.dir.path();
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| dir.join(name));
         let more = format!(
@@ -154,7 +156,7 @@ impl Stage {
         Ok(Server { tls_port, ..server })
     }
 
-    fn nginx(&self, name: &str, port: u16, tls_port: u16) -> anyhow::Result<Server> {
+    fn nginx(&self, name: &str, [port, tls_port]: [u16; 2]) -> anyhow::Result<Server> {
         let dir = self.dir.path().join(name);
         let [certificate, key] =
             [CERTIFICATE, KEY].map(|name| self.dir.path().join(name).display().to_string());
@@ -172,20 +174,20 @@ impl Stage {
              proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Request-Id $request_id; }} }}",
             dir.display()
         );
-        let process = Process::Other(nginx(&dir, "0", &http)?);
+        let process = ServerProcess::Other(nginx(&dir, 0, &http)?);
         Ok(Server { name: "nginx, buffered JSON log", port, tls_port, process })
     }
 
     fn hyper_alone(&self, port: u16) -> anyhow::Result<Server> {
         let program = std::env::current_exe()?;
-        let mut command = pinned("0", &program.display().to_string());
+        let mut command = pinned(0, &program.display().to_string());
         command.arg("hyper-alone").arg(port.to_string());
         let child = command.args(self.ports.iter().map(u16::to_string)).spawn();
-        let process = Process::Other(Ended(child.context("cannot run this program")?));
+        let process = ServerProcess::Other(KillOnDrop(child.context("cannot run this program")?));
         Ok(Server { name: "hyper alone", port, tls_port: 0, process })
     }
 
-    fn haproxy(&self, port: u16, tls_port: u16) -> anyhow::Result<Server> {
+    fn haproxy(&self, [port, tls_port]: [u16; 2]) -> anyhow::Result<Server> {
         let socket = self.dir.path().join("log");
         let log = UnixDatagram::bind(&socket)?;
         std::thread::spawn(move || while log.recv(&mut [0; 4096]).is_ok() {});
@@ -207,13 +209,13 @@ impl Stage {
             pair.display()
         );
         fs::write(&file, text)?;
-        let child = pinned("0", "haproxy").arg("-db").arg("-f").arg(&file).spawn();
-        let process = Process::Other(Ended(child.context("cannot run haproxy")?));
+        let child = pinned(0, "haproxy").arg("-db").arg("-f").arg(&file).spawn();
+        let process = ServerProcess::Other(KillOnDrop(child.context("cannot run haproxy")?));
         Ok(Server { name: "HAProxy, log", port, tls_port, process })
     }
 }
 
-/// `weir edge` with one thread and a store of its own.
+/// Starts `weir edge` with one thread and its own store.
 pub(crate) fn weir(dir: &Path, port: u16, backends: &[u16], more: &str) -> anyhow::Result<Server> {
     let data = tempfile::tempdir_in(dir)?.keep();
     let config = data.join("weir.toml");
@@ -228,31 +230,31 @@ pub(crate) fn weir(dir: &Path, port: u16, backends: &[u16], more: &str) -> anyho
     let args = ["--config", &config, "edge", "--page", "127.0.0.1:0", "--data", &data];
     let weir = Weir::serve(&args)?;
     let id = weir.id().to_string();
-    // All of its threads, those of the store too: what it costs must not be hidden on the other processor.
+    // Pin all threads, also of the store, so that no cost hides on the other CPU.
     let status =
         Command::new("taskset").args(["-a", "-c", "-p", "0", &id]).stdout(Stdio::null()).status();
     status.context("cannot run taskset")?;
-    Ok(Server { name: "weir edge", port, tls_port: 0, process: Process::Weir(weir) })
+    Ok(Server { name: "weir edge", port, tls_port: 0, process: ServerProcess::Weir(weir) })
 }
 
 impl Server {
     fn id(&self) -> u32 {
         match &self.process {
-            Process::Weir(weir) => weir.id(),
-            Process::Other(ended) => ended.0.id(),
+            ServerProcess::Weir(weir) => weir.id(),
+            ServerProcess::Other(ended) => ended.0.id(),
         }
     }
 
-    /// Seconds of what serves, and of the whole process.
+    /// CPU seconds of the serving threads, and of the whole process.
     pub(crate) fn cpu_seconds(&self) -> (f64, f64) {
         let whole = meter::cpu_seconds(self.id());
         match &self.process {
-            Process::Weir(_) => (meter::threads_cpu_seconds(self.id(), "weir-edge"), whole),
-            Process::Other(_) => (whole, whole),
+            ServerProcess::Weir(_) => (meter::threads_cpu_seconds(self.id(), "weir-edge"), whole),
+            ServerProcess::Other(_) => (whole, whole),
         }
     }
 
-    /// Proportional set size.
+    /// Proportional set size in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let text =
             fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap_or_default();
@@ -260,11 +262,11 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
     }
 
-    /// Rows of a query to weir.
+    /// Runs a query in weir.
     pub(crate) fn sql(&self, sql: &str) -> anyhow::Result<Vec<Value>> {
         match &self.process {
-            Process::Weir(weir) => weir.sql(sql),
-            Process::Other(_) => anyhow::bail!("only weir can be asked"),
+            ServerProcess::Weir(weir) => weir.sql(sql),
+            ServerProcess::Other(_) => anyhow::bail!("only weir supports queries"),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The fault lab: each fault of `weir drill` again and again with parameters drawn from a seed, and a score of what weir makes of them.
+//! The fault lab: runs each fault of `weir drill` several times with parameters drawn from a seed,
+//! and scores what weir reports.
 //!
-//! The runs are those of the command that users have (`crates/drill`); here is the counting. A score of all takes hours: its runs are
-//! written down as they end ([`results`]), and `--resume` goes on.
+//! Runs use the users' command (`crates/drill`). A score of all faults takes hours: its runs are
+//! saved when they end ([`results`]), and `--resume` continues.
 
 mod healthy;
 mod page;
@@ -21,62 +22,63 @@ use weir_drill::{Fault, Outcome, Random};
 
 use crate::report;
 use crate::weir::program;
-use results::{Part, Results, Run};
+use results::{LabRun, LabSitting, RunLog};
 
-/// What the command line says.
+/// Arguments of the lab.
 #[derive(Args)]
 pub(crate) struct LabArgs {
-    /// Writes the score to docs/bench/, and each run to a file in the build directory as it ends.
+    /// Writes the score to docs/bench/history/, and each run to a file in the build directory.
     #[arg(long)]
     score: bool,
-    /// Goes on with the score: runs that are in that file, of the same code, are not made again.
+    /// Continues a score: skips runs of the same code that are in the file.
     #[arg(long)]
     resume: bool,
-    /// With --resume: runs of other code count as well; the page says of which commit each part is.
+    /// With --resume: also counts runs of other code; the page lists the commit of each part.
     #[arg(long, requires = "resume")]
     any_commit: bool,
-    /// Begins no run after so many minutes; the page is made of the runs that there are.
+    /// Starts no run after this many minutes, and writes the page of the runs so far.
     #[arg(long)]
     minutes: Option<u64>,
-    /// Runs of each fault, each with other parameters.
+    /// Runs of each fault, with different parameters.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Where the random parameters begin.
+    /// Seed of the random parameters.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only faults whose name contains one of these, or of such a kind: single, pair, cascade, none.
+    /// Only faults with one of these in their name, or of this kind: single, pair, cascade, none.
     #[arg(long, num_args = 1.., value_name = "NAME")]
     only: Vec<String>,
-    /// Without these, written as for --only.
+    /// Skips these, written as for --only.
     #[arg(long, num_args = 1.., value_name = "NAME")]
     skip: Vec<String>,
-    /// Looks for so long whether a loaded, healthy host stays silent, as one more piece of `healthy.jsonl` in the build directory.
+    /// Watches a loaded, healthy host for this long, as another piece of `healthy.jsonl` in the
+    /// build directory.
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["resume", "minutes", "runs", "only", "skip"])]
     healthy: Option<u64>,
-    /// With --healthy: so many fleets at once, each with visitors of its own; one piece each.
+    /// With --healthy: number of parallel fleets, with a piece each.
     #[arg(long, default_value_t = 1, requires = "healthy", value_parser = clap::value_parser!(u32).range(1..=8))]
     fleets: u32,
-    /// Where the runs are written, instead of `lab.jsonl` in the build directory.
+    /// File of runs, instead of `lab.jsonl` in the build directory.
     #[arg(long)]
     results: Option<PathBuf>,
 }
 
-/// How much is asked for.
-struct Wanted {
+/// Runs per fault, and their seed.
+struct LabPlan {
     runs: u32,
     seed: u64,
 }
 
-/// What a fault is one of.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum FaultKind {
     Single,
     Pair,
     Cascade,
     None,
 }
 
-impl Kind {
+impl FaultKind {
     fn of(fault: &Fault) -> Self {
         match fault.name.split_once(": ") {
             _ if fault.rules.is_empty() => Self::None,
@@ -96,50 +98,47 @@ impl Kind {
     }
 }
 
-/// Runs the faults, prints a line for each run and a table at the end.
+/// Runs the faults; prints a line per run and a table at the end.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     if let Some(minutes) = args.healthy {
         return healthy::run(args, minutes);
     }
     let mut page = report::Report::new("lab");
     let chosen = chosen(args)?;
-    let wanted = Wanted { runs: args.runs, seed: args.seed };
-    let this = Part::now()?;
+    let wanted = LabPlan { runs: args.runs, seed: args.seed };
+    let this = LabSitting::now()?;
     let is_kept = args.score || args.resume;
-    let mut results =
-        if is_kept { Results::open(&path(args, "lab")?)? } else { Results::default() };
+    let mut results = if is_kept { RunLog::open(&path(args, "lab")?)? } else { RunLog::default() };
     let other = results.runs.iter().filter(|run| run.part.code != this.code).count();
     if args.resume && !args.any_commit && other > 0 {
-        report::say(&format!("{other} runs of other code do not count; --any-commit counts them"));
+        report::say(&format!("skipping {other} runs of other code; --any-commit counts them"));
     }
-    let is_fit = |part: &Part| {
-        part.profile == this.profile
-            && (part.sitting == this.sitting
-                || args.resume && (args.any_commit || part.code == this.code))
-    };
+    let fit = FitRule { this: &this, args };
     let (began, limit) = (Instant::now(), args.minutes.map(|minutes| minutes * 60));
-    // Round by round: what there is when it stops is of all of them.
+    // Run in rounds, so that an interrupted score covers all faults.
     for (number, fault) in (0..args.runs).flat_map(|run| chosen.iter().map(move |one| (run, *one)))
     {
-        if results.find(fault.name, number, args.seed, is_fit).is_some() {
+        if results.find(fault.name, number, args.seed, |part| fit.accepts(part)).is_some() {
             continue;
         }
         if limit.is_some_and(|limit| began.elapsed().as_secs() >= limit) {
             break;
         }
-        match one(fault, number, args.seed, &this, &[]) {
+        match one(fault, number, (args.seed, &this), &[]) {
             Ok(run) => results.add(run)?,
-            // The others go on: what was measured by then is not thrown away.
+            // Continue with the others, to keep what was measured.
             Err(error) => {
                 report::say(&format!("{}: the drill itself failed: {error:#}", fault.name));
             }
         }
     }
-    let runs = |fault: &'static Fault| {
-        let of = |number| results.find(fault.name, number, args.seed, is_fit);
-        (fault, (0..args.runs).filter_map(of).collect())
-    };
-    let made: Vec<page::Made<'_>> = chosen.into_iter().map(runs).collect();
+    let made = chosen.into_iter().map(|fault| {
+        let runs = (0..args.runs).filter_map(|number| {
+            results.find(fault.name, number, args.seed, |part| fit.accepts(part))
+        });
+        (fault, runs.collect())
+    });
+    let made: Vec<page::FaultRuns<'_>> = made.collect();
     page.text(&page::head(&wanted));
     page.table(&page::table(&made));
     page.text(&page::summary(&made, &wanted));
@@ -152,44 +151,71 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The faults that were asked for.
+/// Decides which saved runs count.
+struct FitRule<'a> {
+    this: &'a LabSitting,
+    args: &'a LabArgs,
+}
+
+impl FitRule<'_> {
+    fn accepts(&self, part: &LabSitting) -> bool {
+        let Self { this, args } = self;
+        part.profile == this.profile
+            && (part.sitting == this.sitting
+                || args.resume && (args.any_commit || part.code == this.code))
+    }
+}
+
+/// The chosen faults.
 fn chosen(args: &LabArgs) -> anyhow::Result<Vec<&'static Fault>> {
     for part in args.only.iter().chain(&args.skip) {
         let is_known = weir_drill::all().any(|fault| fits(fault, part));
-        anyhow::ensure!(is_known, "no fault has `{part}` in its name, and there is no such kind");
+        anyhow::ensure!(
+            is_known,
+            "cannot choose faults by `{part}`: it is neither a kind nor part of a name\nhint: `weir drill list` lists faults"
+        );
     }
-    let is_chosen = |fault: &&Fault| {
+    let chosen = weir_drill::all().filter(|fault| {
         (args.only.is_empty() || args.only.iter().any(|part| fits(fault, part)))
             && !args.skip.iter().any(|part| fits(fault, part))
-    };
-    Ok(weir_drill::all().filter(is_chosen).collect())
+    });
+    Ok(chosen.collect())
 }
 
-/// Whether a fault is of that kind, or has that in its name; words may be joined by `-`, as for `weir drill run`.
+/// Whether a fault has this kind, or `part` in its name; words may be joined by `-`, as for
+/// `weir drill run`.
 fn fits(fault: &Fault, part: &str) -> bool {
-    let plain = |text: &str| text.to_lowercase().replace([':', ','], "").replace(' ', "-");
-    Kind::of(fault).word() == part || plain(fault.name).contains(&plain(part))
+    FaultKind::of(fault).word() == part || plain(fault.name).contains(&plain(part))
 }
 
-/// Where the runs are written: beside the programs, so each profile has its own.
+fn plain(text: &str) -> String {
+    text.to_lowercase().replace([':', ','], "").replace(' ', "-")
+}
+
+/// Path of the file of runs: next to the programs, so each profile has its own.
 fn path(args: &LabArgs, name: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.results {
         return Ok(path.clone());
     }
     let program = program()?;
-    let dir = program.parent().context("the program is in a directory")?;
+    let dir = program.parent().context("the program has no directory")?;
     Ok(dir.join(format!("{name}.jsonl")))
 }
 
-/// The seed of a run: its fault's name is a part of it, so it stays as it is when other faults come and go.
+/// Seed of a run. It includes the fault's name, so it does not depend on other faults.
 fn seed(fault: &str, number: u32, seed: u64) -> u64 {
     let mixed =
         fault.bytes().fold(seed, |so_far, byte| Random::new(so_far ^ u64::from(byte)).draw());
     Random::new(mixed ^ u64::from(number) << 8).draw() >> 32
 }
 
-/// One run, by the command that users have, with `more` after it.
-fn one(fault: &Fault, number: u32, base: u64, part: &Part, more: &[&str]) -> anyhow::Result<Run> {
+/// Runs a drill with the users' command, with `more` arguments.
+fn one(
+    fault: &Fault,
+    number: u32,
+    (base, part): (u64, &LabSitting),
+    more: &[&str],
+) -> anyhow::Result<LabRun> {
     let (program, seed) = (program()?, seed(fault.name, number, base).to_string());
     let args = [&["drill", "run", fault.name, "--seed", &seed, "--format", "json"], more].concat();
     let (load, began, watch) = (report::load(), report::now(), Instant::now());
@@ -198,7 +224,7 @@ fn one(fault: &Fault, number: u32, base: u64, part: &Part, more: &[&str]) -> any
     let answer: Value = serde_json::from_str(&text).with_context(|| {
         format!("weir {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr))
     })?;
-    let run = Run {
+    let run = LabRun {
         fault: fault.name.to_owned(),
         number,
         seed: base,
@@ -213,16 +239,12 @@ fn one(fault: &Fault, number: u32, base: u64, part: &Part, more: &[&str]) -> any
     Ok(run)
 }
 
-fn line(fault: &Fault, run: &Run) -> String {
+fn line(fault: &Fault, run: &LabRun) -> String {
     let Outcome { detected, is_right, others, paged } = &run.outcome;
     let named = match (fault.rules.is_empty(), detected) {
         (true, _) => String::new(),
         (_, Some(time)) => format!(" named after {:.1} s", time.as_secs_f64()),
         (_, None) => " NOT NAMED".to_owned(),
-    };
-    let also = |word: &str, rules: &BTreeSet<String>| {
-        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-        if rules.is_empty() { String::new() } else { format!("; {word} {}", rules.join(", ")) }
     };
     let right = if *is_right { "" } else { ", NOT RIGHT" };
     let others = also("also", others) + &also("paged for a moment", paged);
@@ -230,13 +252,17 @@ fn line(fault: &Fault, run: &Run) -> String {
     format!("{} --seed {seed} {}:{named}{right}{others}", fault.name, run.parameters)
 }
 
+fn also(word: &str, rules: &BTreeSet<String>) -> String {
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    if rules.is_empty() { String::new() } else { format!("; {word} {}", rules.join(", ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn faults_are_chosen_by_kind_and_by_a_part_of_their_name() {
-        let args = |only: &[&str], skip: &[&str]| LabArgs {
+    fn args([only, skip]: [&[&str]; 2]) -> LabArgs {
+        LabArgs {
             score: false,
             resume: false,
             any_commit: false,
@@ -248,22 +274,27 @@ mod tests {
             healthy: None,
             fleets: 1,
             results: None,
-        };
-        let names = |only: &[&str], skip: &[&str]| -> Vec<&str> {
-            chosen(&args(only, skip)).unwrap().iter().map(|fault| fault.name).collect()
-        };
-        let all = names(&[], &[]);
+        }
+    }
+
+    fn names(parts: [&[&str]; 2]) -> Vec<&'static str> {
+        chosen(&args(parts)).unwrap().iter().map(|fault| fault.name).collect()
+    }
+
+    #[test]
+    fn faults_are_chosen_by_kind_and_by_a_part_of_their_name() {
+        let all = names([&[], &[]]);
         assert_eq!(all.len(), weir_drill::all().count());
-        let none = names(&["none"], &[]);
+        let none = names([&["none"], &[]]);
         assert!(none.len() > 5 && none.iter().all(|name| name.starts_with("none: ")), "{none:?}");
-        assert_eq!(names(&[], &["single", "pair", "cascade"]), none);
-        assert_eq!(names(&["disk-full", "crawl"], &["pair"]), ["disk full", "none: crawl"]);
-        let error = chosen(&args(&[], &["no such"])).err().unwrap().to_string();
+        assert_eq!(names([&[], &["single", "pair", "cascade"]]), none);
+        assert_eq!(names([&["disk-full", "crawl"], &["pair"]]), ["disk full", "none: crawl"]);
+        let error = chosen(&args([&[], &["no such"]])).err().unwrap().to_string();
         assert!(error.contains("`no such`"), "{error}");
     }
 
     #[test]
-    fn a_run_has_a_seed_of_its_own() {
+    fn each_run_has_a_different_seed() {
         let seeds: BTreeSet<u64> = weir_drill::all()
             .flat_map(|fault| {
                 (0..5).flat_map(move |run| (1..3).map(move |of| seed(fault.name, run, of)))

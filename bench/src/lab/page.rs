@@ -1,18 +1,18 @@
-//! What is said of all runs: a table by fault, the sums, and the parts in which they were made.
+//! The page of all runs: a table by fault, totals, and the parts in which they ran.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weir_drill::{Fault, Outcome};
 
-use super::results::Run;
-use super::{Kind, Wanted};
+use super::results::LabRun;
+use super::{FaultKind, LabPlan};
 
 /// A fault with its runs, in their order.
-pub(super) type Made<'a> = (&'static Fault, Vec<&'a Run>);
+pub(super) type FaultRuns<'a> = (&'static Fault, Vec<&'a LabRun>);
 
-/// What the figures mean, and how much was asked for.
-pub(super) fn head(wanted: &Wanted) -> String {
+/// Explains the figures, with seed and number of runs.
+pub(super) fn head(wanted: &LabPlan) -> String {
     format!(
         "Real faults in network namespaces and file systems of their own, with parameters drawn from a seed, in front of \
          `weir up`. *Detected*: a finding of a right rule (of each, in pairs) fires within 40 s, or within what [drills](../../drill.md) that are \
@@ -24,8 +24,8 @@ pub(super) fn head(wanted: &Wanted) -> String {
     )
 }
 
-/// A row for each fault; the first row holds the heads.
-pub(super) fn table(made: &[Made<'_>]) -> Vec<Vec<String>> {
+/// The table of faults, with a header.
+pub(super) fn table(made: &[FaultRuns<'_>]) -> Vec<Vec<String>> {
     let heads = [
         "fault",
         "runs",
@@ -39,57 +39,61 @@ pub(super) fn table(made: &[Made<'_>]) -> Vec<Vec<String>> {
     std::iter::once(heads.map(str::to_owned).to_vec()).chain(made.iter().map(row)).collect()
 }
 
-fn row((fault, runs): &Made<'_>) -> Vec<String> {
+fn row((fault, runs): &FaultRuns<'_>) -> Vec<String> {
     let mut times: Vec<Duration> = runs.iter().filter_map(|run| run.outcome.detected).collect();
     times.sort_unstable();
-    let seconds = |time: Option<&Duration>| {
+    let [median, worst] = [times.get(times.len() / 2), times.last()].map(|time| {
         time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64()))
-    };
-    let all = |of: fn(&Outcome) -> &BTreeSet<String>| {
-        let rules: BTreeSet<&str> =
-            runs.iter().flat_map(|run| of(&run.outcome).iter().map(String::as_str)).collect();
-        rules.into_iter().collect::<Vec<_>>().join(", ")
-    };
+    });
+    let others = runs.iter().flat_map(|run| &run.outcome.others).collect::<BTreeSet<_>>();
+    let paged = runs.iter().flat_map(|run| &run.outcome.paged).collect::<BTreeSet<_>>();
+    let [others, paged] = [others, paged]
+        .map(|rules| rules.into_iter().map(String::as_str).collect::<Vec<_>>().join(", "));
     let detected = if fault.rules.is_empty() { "-".to_owned() } else { times.len().to_string() };
     vec![
         fault.name.to_owned(),
         runs.len().to_string(),
         detected,
         runs.iter().filter(|run| run.outcome.is_right).count().to_string(),
-        seconds(times.get(times.len() / 2)),
-        seconds(times.last()),
-        all(|one| &one.others),
-        all(|one| &one.paged),
+        median,
+        worst,
+        others,
+        paged,
     ]
 }
 
-/// The sums, and what is missing of what was asked for.
-pub(super) fn summary(made: &[Made<'_>], wanted: &Wanted) -> String {
-    let of = |is_asked: fn(Kind) -> bool| -> Vec<&Outcome> {
-        let chosen = made.iter().filter(|(fault, _)| is_asked(Kind::of(fault)));
-        chosen.flat_map(|(_, runs)| runs.iter().map(|run| &run.outcome)).collect()
-    };
-    let share = |outcomes: &[&Outcome]| {
-        format!("{} of {}", outcomes.iter().filter(|one| one.is_right).count(), outcomes.len())
-    };
-    let faults = of(|kind| kind != Kind::None);
+/// Outcomes of the faults of these kinds.
+fn outcomes<'a>(made: &[FaultRuns<'a>], kinds: &[FaultKind]) -> Vec<&'a Outcome> {
+    let chosen = made.iter().filter(|(fault, _)| kinds.contains(&FaultKind::of(fault)));
+    chosen.flat_map(|(_, runs)| runs.iter().map(|run| &run.outcome)).collect()
+}
+
+fn right_share(outcomes: &[&Outcome]) -> String {
+    format!("{} of {}", outcomes.iter().filter(|one| one.is_right).count(), outcomes.len())
+}
+
+/// Seconds at a percentile of sorted times.
+fn percentile(times: &[Duration], percent: usize) -> f64 {
+    let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+    times.get(index).map_or(f64::NAN, Duration::as_secs_f64)
+}
+
+/// Totals, and the number of missing runs.
+pub(super) fn summary(made: &[FaultRuns<'_>], wanted: &LabPlan) -> String {
+    let faults = outcomes(made, &[FaultKind::Single, FaultKind::Pair, FaultKind::Cascade]);
     let mut times: Vec<Duration> = faults.iter().filter_map(|one| one.detected).collect();
     times.sort_unstable();
-    let at = |percent: usize| {
-        let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
-        times.get(index).map_or(f64::NAN, Duration::as_secs_f64)
-    };
     let mut text = format!(
         "Single faults: {} named right; pairs and cascades: {} named right; all: {} of {} detected, p50 {:.1} s, p95 {:.1} s. \
          Runs in which another rule paged, for a moment at least: {}. Nothing wrong: {} silent.",
-        share(&of(|kind| kind == Kind::Single)),
-        share(&of(|kind| kind == Kind::Pair || kind == Kind::Cascade)),
+        right_share(&outcomes(made, &[FaultKind::Single])),
+        right_share(&outcomes(made, &[FaultKind::Pair, FaultKind::Cascade])),
         times.len(),
         faults.len(),
-        at(50),
-        at(95),
+        percentile(&times, 50),
+        percentile(&times, 95),
         faults.iter().filter(|one| !one.paged.is_empty()).count(),
-        share(&of(|kind| kind == Kind::None))
+        right_share(&outcomes(made, &[FaultKind::None]))
     );
     let there: usize = made.iter().map(|(_, runs)| runs.len()).sum();
     let all = made.len() * wanted.runs as usize;
@@ -102,11 +106,11 @@ pub(super) fn summary(made: &[Made<'_>], wanted: &Wanted) -> String {
     text
 }
 
-/// A row for each sitting in which runs of this page were made; the first row holds the heads.
-pub(super) fn parts(made: &[Made<'_>]) -> Vec<Vec<String>> {
+/// The table of sittings in which runs of this page were made, with a header.
+pub(super) fn parts(made: &[FaultRuns<'_>]) -> Vec<Vec<String>> {
     let heads = ["begun (UTC)", "ended", "runs", "commit", "profile", "machine", "load average"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    let mut runs: Vec<&Run> = made.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
+    let mut runs: Vec<&LabRun> = made.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
     runs.sort_by_key(|run| (run.part.sitting, run.began));
     for part in runs.chunk_by(|one, other| one.part == other.part) {
         let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
@@ -135,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_is_told_with_its_commit_and_its_load() {
+    fn each_part_is_listed_with_its_commit_and_its_load() {
         let (old, new) = (part(1_763_769_600_000_000, "old"), part(1_763_800_000_000_000, "new"));
         let mut runs = [
             ended("disk full", 0, 2, &old),
@@ -151,7 +155,7 @@ mod tests {
         assert_eq!(rows[1][..4], ["2025-11-22T00:00", "2025-11-22T00:01", "2", "commit of old"]);
         assert_eq!(rows[1][6], "1.0 (most 1.5)");
         assert_eq!(rows[2][2..4], ["1", "commit of new"]);
-        let wanted = Wanted { runs: 2, seed: 1 };
+        let wanted = LabPlan { runs: 2, seed: 1 };
         let text = summary(&made, &wanted);
         assert!(text.contains("2 of 2 detected, p50 3.0 s, p95 3.0 s"), "{text}");
         assert!(text.contains("Nothing wrong: 1 of 1 silent"), "{text}");

@@ -1,7 +1,8 @@
-//! What became of each run of the lab, a line of JSON each, written as the run ends: so that a score can go on where it stopped.
+//! Results of lab runs, one line of JSON each, saved when the run ends, so that a score can be
+//! resumed.
 //!
-//! The file is in the build directory, one for each profile, and is only added to: of several lines about the same run the last one
-//! counts. A line without its end is what a killed session left; that run has not been.
+//! The file is in the build directory, one per profile, and is append-only: of several lines for
+//! the same run, the last one counts. A truncated line comes from a killed session and is dropped.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -17,37 +18,37 @@ use weir_tables::Micros;
 
 use crate::report;
 
-/// A run that has ended.
+/// A completed run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Run {
+pub(super) struct LabRun {
     pub(super) fault: String,
-    /// Its number among those of the same fault.
+    /// Number among the runs of its fault.
     pub(super) number: u32,
-    /// What the command line said the random parameters begin with.
+    /// Seed of the command line.
     pub(super) seed: u64,
     pub(super) parameters: Value,
     pub(super) outcome: Outcome,
     pub(super) began: Micros,
     pub(super) took: Duration,
-    /// The machine's load average of the minute before.
+    /// Load average of the minute before the run.
     pub(super) load: f64,
-    pub(super) part: Part,
+    pub(super) part: LabSitting,
 }
 
-/// What runs of one sitting have in common.
+/// Common properties of the runs of one sitting.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Part {
-    /// When the sitting began.
+pub(super) struct LabSitting {
+    /// Start of the sitting.
     pub(super) sitting: Micros,
-    /// What it ran: runs of the same code belong together.
+    /// Hash of the code under test.
     pub(super) code: String,
     pub(super) commit: String,
     pub(super) profile: String,
     pub(super) machine: String,
 }
 
-impl Part {
-    /// This sitting's.
+impl LabSitting {
+    /// Describes this sitting.
     pub(super) fn now() -> anyhow::Result<Self> {
         Ok(Self {
             sitting: report::now(),
@@ -59,50 +60,56 @@ impl Part {
     }
 }
 
-/// The code that decides what comes out: the programs, what they are built with, rules and drills, with what is not committed of them.
+/// Hashes the code that affects results: programs, dependencies, rules and drills, with uncommitted
+/// changes.
 fn code() -> anyhow::Result<String> {
-    const DECISIVE: [&str; 4] = ["Cargo.lock", "crates", "rules", "parsers"];
-    let git = |args: &[&str]| -> anyhow::Result<Vec<u8>> {
-        let output = Command::new("git").args(args).args(DECISIVE).output();
-        let output = output.context("cannot run `git`")?;
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        anyhow::ensure!(output.status.success(), "git {}: {error}", args.join(" "));
-        Ok(output.stdout)
-    };
     let mut text = git(&["ls-tree", "HEAD"])?;
     text.extend(git(&["status", "--porcelain", "--"])?);
     text.extend(git(&["diff", "HEAD", "--"])?);
-    // No name that somebody chooses: FNV-1a (Fowler, Noll, Vo 1991) tells a few trees apart.
-    let hash = |state: u64, byte: &u8| (state ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    Ok(format!("{:016x}", text.iter().fold(0xcbf2_9ce4_8422_2325, hash)))
+    // FNV-1a (Fowler, Noll, Vo 1991) suffices, since the input is not adversarial.
+    let hash = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |state, byte| {
+        (state ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    Ok(format!("{hash:016x}"))
 }
 
-/// The runs that were written, and where the next ones go; nowhere when no score is made.
+/// Runs git for the directories and files that affect results.
+fn git(args: &[&str]) -> anyhow::Result<Vec<u8>> {
+    const DECISIVE: [&str; 4] = ["Cargo.lock", "crates", "rules", "parsers"];
+    let output = Command::new("git").args(args).args(DECISIVE).output();
+    let output = output.context("cannot run `git`")?;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    anyhow::ensure!(output.status.success(), "git {}: {error}", args.join(" "));
+    Ok(output.stdout)
+}
+
+/// Saved runs, and the file for the next ones, if a score is made.
 #[derive(Default)]
-pub(super) struct Results {
+pub(super) struct RunLog {
     path: Option<PathBuf>,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<LabRun>,
 }
 
-impl Results {
-    /// Reads a file that may not be there yet. A torn end is taken off, so that what is added begins a line.
+impl RunLog {
+    /// Reads a file, which may not exist yet. Truncates an incomplete last line, so that the next
+    /// one starts a line.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
-        let what = || format!("cannot read `{}`", path.display());
+        let what = format!("cannot read `{}`", path.display());
         let bytes = match fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            other => other.with_context(what)?,
+            other => other.context(what.clone())?,
         };
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         if whole < bytes.len() {
-            let file = OpenOptions::new().write(true).open(path).with_context(what)?;
-            file.set_len(whole as u64).with_context(what)?;
+            let file = OpenOptions::new().write(true).open(path).context(what.clone())?;
+            file.set_len(whole as u64).context(what)?;
         }
         let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<LabRun> = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let run = run(line).with_context(|| {
                 format!(
-                    "cannot read `{}`, line {}: it is no run of the lab",
+                    "cannot read `{}`, line {}: it is not a run of the lab",
                     path.display(),
                     at + 1
                 )
@@ -112,8 +119,8 @@ impl Results {
         Ok(Self { path: Some(path.to_owned()), runs })
     }
 
-    /// Adds a run, on the disk before it comes back.
-    pub(super) fn add(&mut self, run: Run) -> anyhow::Result<()> {
+    /// Appends a run and syncs it to disk.
+    pub(super) fn add(&mut self, run: LabRun) -> anyhow::Result<()> {
         if let Some(path) = &self.path {
             let line = format!("{}\n", object(&run));
             let file = OpenOptions::new().create(true).append(true).open(path);
@@ -126,21 +133,21 @@ impl Results {
         Ok(())
     }
 
-    /// The last run with that number of a fault and its seed, of those that `is_fit`.
+    /// The last run of a fault with this number and seed that `is_fit` accepts.
     pub(super) fn find(
         &self,
         fault: &str,
         number: u32,
         seed: u64,
-        is_fit: impl Fn(&Part) -> bool,
-    ) -> Option<&Run> {
+        is_fit: impl Fn(&LabSitting) -> bool,
+    ) -> Option<&LabRun> {
         self.runs.iter().rev().find(|run| {
             (run.fault.as_str(), run.number, run.seed) == (fault, number, seed) && is_fit(&run.part)
         })
     }
 }
 
-fn object(run: &Run) -> Value {
+fn object(run: &LabRun) -> Value {
     json!({
         "fault": run.fault,
         "run": run.number,
@@ -161,43 +168,61 @@ fn object(run: &Run) -> Value {
     })
 }
 
-/// What `weir drill run --format json` and a line of the file say alike.
+/// Reads the fields that the output of `weir drill run --format json` and a line of the file share.
 pub(super) fn outcome(answer: &Value) -> Outcome {
-    let names = |name: &str| {
+    let [others, paged] = ["others", "paged"].map(|name| {
         let rules = answer[name].as_array().into_iter().flatten();
         rules.filter_map(|rule| rule.as_str().map(str::to_owned)).collect::<BTreeSet<_>>()
-    };
+    });
     Outcome {
         detected: answer["detected_seconds"]
             .as_f64()
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         is_right: answer["is_named_right"] == true,
-        others: names("others"),
-        paged: names("paged"),
+        others,
+        paged,
     }
 }
 
-fn run(line: &str) -> anyhow::Result<Run> {
+/// A line's fields; an error is the name of the missing one.
+struct Fields<'a>(&'a Value);
+
+impl Fields<'_> {
+    fn text(&self, name: &'static str) -> anyhow::Result<String> {
+        self.0[name].as_str().map(str::to_owned).context(name)
+    }
+
+    fn integer(&self, name: &'static str) -> anyhow::Result<u64> {
+        self.0[name].as_u64().context(name)
+    }
+
+    fn float(&self, name: &'static str) -> anyhow::Result<f64> {
+        self.0[name].as_f64().context(name)
+    }
+
+    fn time(&self, name: &'static str) -> anyhow::Result<Micros> {
+        self.0[name].as_i64().map(Micros).context(name)
+    }
+}
+
+fn run(line: &str) -> anyhow::Result<LabRun> {
     let value: Value = serde_json::from_str(line)?;
-    let text = |name: &str| value[name].as_str().map(str::to_owned).context(name.to_owned());
-    let number = |name: &str| value[name].as_u64().context(name.to_owned());
-    let float = |name: &str| value[name].as_f64().context(name.to_owned());
-    let time = |name: &str| value[name].as_i64().map(Micros).context(name.to_owned());
-    Ok(Run {
-        fault: text("fault")?,
-        number: u32::try_from(number("run")?)?,
-        seed: number("seed")?,
+    let fields = Fields(&value);
+    Ok(LabRun {
+        fault: fields.text("fault")?,
+        number: u32::try_from(fields.integer("run")?)?,
+        seed: fields.integer("seed")?,
         parameters: value["parameters"].clone(),
         outcome: outcome(&value),
-        began: time("began")?,
-        took: Duration::try_from_secs_f64(float("took_seconds")?)?,
-        load: float("load")?,
-        part: Part {
-            sitting: time("sitting")?,
-            code: text("code")?,
-            commit: text("commit")?,
-            profile: text("profile")?,
-            machine: text("machine")?,
+        began: fields.time("began")?,
+        took: Duration::try_from_secs_f64(fields.float("took_seconds")?)?,
+        load: fields.float("load")?,
+        part: LabSitting {
+            sitting: fields.time("sitting")?,
+            code: fields.text("code")?,
+            commit: fields.text("commit")?,
+            profile: fields.text("profile")?,
+            machine: fields.text("machine")?,
         },
     })
 }
@@ -208,48 +233,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_read_as_they_were_written_and_a_torn_last_line_is_a_run_that_was_not() {
+    fn runs_are_read_as_written_and_a_truncated_last_line_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lab.jsonl");
         let this = part(1, "a");
-        let mut results = Results::open(&path).unwrap();
+        let mut results = RunLog::open(&path).unwrap();
         results.add(ended("disk full", 0, 2, &this)).unwrap();
         results.add(ended("disk full", 1, 3, &this)).unwrap();
         let whole = fs::read(&path).unwrap();
         for cut in [1, 20, whole.len() / 2 - 1] {
             fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-            let mut again = Results::open(&path).unwrap();
+            let mut again = RunLog::open(&path).unwrap();
             assert_eq!(again.runs, [ended("disk full", 0, 2, &this)], "cut {cut}");
             again.add(ended("disk full", 1, 4, &this)).unwrap();
             let both = [ended("disk full", 0, 2, &this), ended("disk full", 1, 4, &this)];
-            assert_eq!(Results::open(&path).unwrap().runs, both, "cut {cut}");
+            assert_eq!(RunLog::open(&path).unwrap().runs, both, "cut {cut}");
         }
     }
 
     #[test]
-    fn a_line_that_is_no_run_is_told_with_its_number() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lab.jsonl");
-        Results::open(&path).unwrap().add(ended("disk full", 0, 2, &part(1, "a"))).unwrap();
+        RunLog::open(&path).unwrap().add(ended("disk full", 0, 2, &part(1, "a"))).unwrap();
         let mut text = fs::read_to_string(&path).unwrap();
         text.push_str("{\"fault\":\"disk full\"}\n");
         fs::write(&path, text).unwrap();
-        let error = format!("{:#}", Results::open(&path).err().unwrap());
-        assert!(error.contains("line 2: it is no run of the lab"), "{error}");
+        let error = format!("{:#}", RunLog::open(&path).err().unwrap());
+        assert!(error.contains("line 2: it is not a run of the lab"), "{error}");
     }
 
     #[test]
     fn the_last_run_of_fitting_code_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let mut results = Results::open(&dir.path().join("lab.jsonl")).unwrap();
+        let mut results = RunLog::open(&dir.path().join("lab.jsonl")).unwrap();
         let (old, new) = (part(1, "old"), part(2, "new"));
         results.add(ended("disk full", 0, 2, &new)).unwrap();
         results.add(ended("disk full", 0, 3, &new)).unwrap();
         results.add(ended("disk full", 0, 4, &old)).unwrap();
         let seconds =
-            |found: Option<&Run>| found.map(|run| run.outcome.detected.unwrap().as_secs());
-        let of_new = |part: &Part| part.code == "new";
-        assert_eq!(seconds(results.find("disk full", 0, 1, of_new)), Some(3));
+            |found: Option<&LabRun>| found.map(|run| run.outcome.detected.unwrap().as_secs());
+        assert_eq!(seconds(results.find("disk full", 0, 1, |part| part.code == "new")), Some(3));
         assert_eq!(seconds(results.find("disk full", 0, 1, |_| true)), Some(4));
         assert_eq!(seconds(results.find("disk full", 1, 1, |_| true)), None);
         assert_eq!(seconds(results.find("disk full", 0, 2, |_| true)), None);

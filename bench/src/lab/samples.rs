@@ -1,4 +1,4 @@
-//! Runs that the tests of the lab make up.
+//! Sample runs for the tests of the lab.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use serde_json::json;
 use weir_drill::Outcome;
 use weir_tables::Micros;
 
-use super::results::{Part, Run};
+use super::results::{LabRun, LabSitting};
 
-pub(super) fn part(sitting: i64, code: &str) -> Part {
-    Part {
+pub(super) fn part(sitting: i64, code: &str) -> LabSitting {
+    LabSitting {
         sitting: Micros(sitting),
         code: code.into(),
         commit: format!("commit of {code}"),
@@ -19,8 +19,8 @@ pub(super) fn part(sitting: i64, code: &str) -> Part {
     }
 }
 
-pub(super) fn ended(fault: &str, number: u32, seconds: u64, part: &Part) -> Run {
-    Run {
+pub(super) fn ended(fault: &str, number: u32, seconds: u64, part: &LabSitting) -> LabRun {
+    LabRun {
         fault: fault.into(),
         number,
         seed: 1,

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use weir_link::{CourierHandle, Outcome, Shipment};
+use weir_link::{DeliveryOutcome, Shipment, UplinkHandle};
 use weir_process::meter::{Meter, Stage};
 use weir_process::own_limits::CpuShare;
 use weir_tables::{Batch, Parcel, StreamId};
@@ -35,12 +35,12 @@ impl Destination for CourierDestination {
         self.cpu.lock().unwrap_or_else(PoisonError::into_inner).keep();
         let (rows, epoch) = (parcel.row_count(), ticket.epoch);
         let (meter, started) = (Arc::clone(&self.meter), Instant::now());
-        let report = Box::new(move |outcome: Outcome| match outcome {
-            Outcome::Accepted(to) => {
+        let report = Box::new(move |outcome: DeliveryOutcome| match outcome {
+            DeliveryOutcome::Accepted(to) => {
                 meter.took(Stage::Store, started.elapsed(), rows);
                 ticket.durable(to);
             }
-            Outcome::Again { position, is_busy } => ticket.again(position, is_busy),
+            DeliveryOutcome::Resend { position, is_busy } => ticket.again(position, is_busy),
         });
         self.handle.ship(Shipment { range, epoch, bytes: parcel.encode(true), report });
     }

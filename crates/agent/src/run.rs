@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_config::place::read_token;
 use weir_config::{Config, Values};
-use weir_link::{Bandwidth, Courier, CourierOptions, Identity, JoinToken, Spool};
+use weir_link::{Bandwidth, Identity, JoinToken, Spool, Uplink, UplinkOptions};
 use weir_process::PROGRAM;
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_CONFIG, EXIT_USAGE, Failure};

@@ -17,8 +17,8 @@ static COUNT: AtomicU16 = AtomicU16::new(0);
 /// Returns a loopback address without a listener.
 ///
 /// Its port is outside of the ephemeral range (`net.ipv4.ip_local_port_range`), so no connection
-/// and no listener on port 0 takes it before its first use. If the range leaves no port from 10,240 on,
-/// the address has an ephemeral port.
+/// and no listener on port 0 takes it before its first use. If the range leaves no port from 10,240
+/// on, the address has an ephemeral port.
 ///
 /// # Errors
 /// When every port is taken.

@@ -403,7 +403,7 @@ http {{
 }}
 "#
         );
-        self.put("nginx.conf", &text)?;
+        self.put("nginx.conf", text)?;
         let netns = self.server.clone();
         let log = self.path("error.log");
         self.start("nginx", &netns, "nginx", &["-c", &config, "-p", &dir, "-e", &log])

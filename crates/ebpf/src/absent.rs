@@ -1,15 +1,15 @@
-//! In place of the kernel's side, where weir was built without it.
+//! Replaces `kernel.rs` when weir was built without eBPF.
 
-use crate::rows::Counted;
-use crate::{EbpfError, Options};
+use crate::rows::SocketCounts;
+use crate::{CounterOptions, EbpfError};
 
-/// There is none.
-pub(crate) enum Kernel {}
+/// Cannot be constructed: [`KernelCounter::open`] always fails.
+pub(crate) enum KernelCounter {}
 
-impl Kernel {
-    pub(crate) fn open(_: &Options) -> Result<Self, EbpfError> {
+impl KernelCounter {
+    pub(crate) fn open(_: &CounterOptions) -> Result<Self, EbpfError> {
         Err(EbpfError::new(
-            "cannot count what sockets do: this weir was built without eBPF".into(),
+            "cannot count socket events: this weir was built without eBPF".into(),
             "build it with `--features ebpf`, which needs clang, or set `ebpf.enabled = false`",
         ))
     }
@@ -18,7 +18,7 @@ impl Kernel {
         match *self {}
     }
 
-    pub(crate) fn take_idle_half(&mut self) -> Result<Counted, EbpfError> {
+    pub(crate) fn take_idle_half(&mut self) -> Result<SocketCounts, EbpfError> {
         match *self {}
     }
 

@@ -1,15 +1,15 @@
-//! Why sockets are not counted: what failed, why, and what to do about it.
+//! Error of the socket counter, with a hint.
 
 use std::fmt;
 
-use crate::Options;
+use crate::CounterOptions;
 
-/// Listeners, and ports of either side, that are told apart within a second.
+/// Maximum number of server ports counted separately per second.
 pub(crate) const PORTS: u32 = 8192;
-/// Listeners with accepts that are told apart within a second; 1.7 kB of the kernel's memory each.
+/// Maximum number of listeners counted separately per second; 1.7 kB of kernel memory each.
 pub(crate) const LISTENERS: u32 = 1024;
 
-/// What went wrong. Displays as two lines, `cannot …: why` and `hint: …`.
+/// Error with a hint. Displays as two lines: `cannot …: why` and `hint: …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EbpfError {
     message: String,
@@ -21,23 +21,18 @@ impl EbpfError {
         Self { message, hint }
     }
 
-    /// Events that found no room: of states, peers, listeners, and connections that wait; `None` when all are 0.
-    pub(crate) fn of_full_maps(lost: [u64; 4], options: &Options) -> Option<Self> {
+    /// Error for events that full maps dropped, by map; `None` when no map was full.
+    pub(crate) fn of_full_maps(lost: [u64; 4], options: &CounterOptions) -> Option<Self> {
         let [states, peers, listeners, queued] = lost;
         let full = [
             (queued, "connections in accept queues", options.queued, "raise `ebpf.queued`"),
             (peers, "peers", options.peers, "raise `ebpf.peers`"),
             (listeners, "listeners", LISTENERS, "turn `ebpf.accept_wait` off"),
-            (
-                states,
-                "ports",
-                PORTS,
-                "ports that are connected to once only, such as a scan's, do that",
-            ),
+            (states, "ports", PORTS, "a port scan fills this map"),
         ];
         let (count, what, limit, hint) = full.into_iter().find(|(count, ..)| *count > 0)?;
         let message =
-            format!("cannot count {count} events of sockets: more than {limit} {what} at a time");
+            format!("cannot count {count} socket events: more than {limit} {what} at a time");
         Some(Self::new(message, hint))
     }
 }

@@ -1,34 +1,35 @@
-//! Waits in buckets, sixteen for each power of two of microseconds, as the program in the kernel fills them.
+//! Histogram of accept waits, filled by the eBPF program: 16 buckets per power of two.
 //!
-//! Below 16 µs a bucket is one microsecond; above, its width is a sixteenth of its octave's begin.
+//! Buckets below 16 µs are 1 µs wide; above, a bucket is 1/16 of the start of its octave wide.
 
-/// Buckets; the last one also has what is longer.
+/// Number of buckets; the last one also holds every longer wait.
 pub(crate) const BUCKETS: usize = 384;
 
-/// What one listener's connections waited.
+/// Accept waits of one listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Waits {
+pub(crate) struct WaitHistogram {
     pub(crate) buckets: [u32; BUCKETS],
-    /// Sum of all waits, in microseconds.
+    /// Sum of all waits in microseconds.
     pub(crate) sum_us: u64,
-    /// The longest, in microseconds, unless two processors measured at the same instant.
+    /// Longest wait in microseconds; approximate when two CPUs update it concurrently.
     pub(crate) max_us: u64,
 }
 
-impl Waits {
-    /// How many were measured.
+impl WaitHistogram {
+    /// Number of measured waits.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The longest wait in microseconds; `None` when none was measured.
+    /// Longest wait in microseconds; `None` when the histogram is empty.
     pub(crate) fn max(&self) -> Option<u64> {
         let last = self.buckets.iter().rposition(|count| *count > 0)?;
-        Some(self.max_us.max(begin_of(last)))
+        Some(self.max_us.max(lower_bound(last)))
     }
 
-    /// The wait that a share `ratio` of all does not exceed, in microseconds: at most a sixteenth too long, never above the
-    /// longest; `None` when none was measured.
+    /// Quantile in microseconds: at most 1/16 too high and never above the maximum.
+    ///
+    /// `None` when the histogram is empty.
     pub(crate) fn quantile(&self, ratio: f64) -> Option<u64> {
         let (count, max) = (self.count(), self.max()?);
         #[expect(
@@ -43,13 +44,13 @@ impl Waits {
             seen += u64::from(*bucket);
             seen >= rank
         })?;
-        // The last bucket has no end.
-        Some(if at + 1 == BUCKETS { max } else { (begin_of(at + 1) - 1).min(max) })
+        // The last bucket has no upper bound.
+        Some(if at + 1 == BUCKETS { max } else { (lower_bound(at + 1) - 1).min(max) })
     }
 }
 
-/// The shortest wait of a bucket, in microseconds.
-fn begin_of(bucket: usize) -> u64 {
+/// Lower bound of a bucket in microseconds.
+fn lower_bound(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let octave = bucket / 16;
     if octave == 0 { bucket } else { (16 + bucket % 16) << (octave - 1) }
@@ -57,38 +58,38 @@ fn begin_of(bucket: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKETS, Waits, begin_of};
+    use super::{BUCKETS, WaitHistogram, lower_bound};
 
-    fn waits(all: &[(usize, u32)], max_us: u64) -> Waits {
+    fn waits(all: &[(usize, u32)], max_us: u64) -> WaitHistogram {
         let mut buckets = [0; BUCKETS];
         for (bucket, count) in all {
             buckets[*bucket] = *count;
         }
-        Waits { buckets, sum_us: 0, max_us }
+        WaitHistogram { buckets, sum_us: 0, max_us }
     }
 
     #[test]
-    fn buckets_follow_each_other_and_are_a_sixteenth_wide() {
-        assert_eq!([0, 1, 15, 16, 17, 31, 32, 33].map(begin_of), [0, 1, 15, 16, 17, 31, 32, 34]);
+    fn buckets_are_contiguous_and_a_sixteenth_wide() {
+        assert_eq!([0, 1, 15, 16, 17, 31, 32, 33].map(lower_bound), [0, 1, 15, 16, 17, 31, 32, 34]);
         for bucket in 16..BUCKETS {
-            let (begin, end) = (begin_of(bucket), begin_of(bucket + 1));
-            assert!(end > begin && (end - begin) * 16 <= begin, "bucket {bucket}");
+            let (lower, upper) = (lower_bound(bucket), lower_bound(bucket + 1));
+            assert!(upper > lower && (upper - lower) * 16 <= lower, "bucket {bucket}");
         }
-        assert_eq!(begin_of(BUCKETS), 1 << 27);
+        assert_eq!(lower_bound(BUCKETS), 1 << 27);
     }
 
     #[test]
-    fn quantiles_are_the_end_of_their_bucket_but_not_beyond_the_longest() {
+    fn quantile_is_the_upper_bound_of_its_bucket_capped_at_the_maximum() {
         let waits = waits(&[(3, 90), (100, 9), (200, 1)], 50_000);
         assert_eq!(waits.quantile(0.5), Some(3));
         assert_eq!(waits.quantile(0.9), Some(3));
-        assert_eq!(waits.quantile(0.99), Some(begin_of(101) - 1));
+        assert_eq!(waits.quantile(0.99), Some(lower_bound(101) - 1));
         assert_eq!(waits.quantile(1.0), Some(50_000));
         assert_eq!((waits.count(), waits.max()), (100, Some(50_000)));
     }
 
     #[test]
-    fn nothing_measured_has_no_quantiles_and_the_last_bucket_no_end() {
+    fn empty_histogram_has_no_quantile_and_the_last_bucket_no_upper_bound() {
         assert_eq!((waits(&[], 0).quantile(0.5), waits(&[], 0).max()), (None, None));
         assert_eq!(waits(&[(BUCKETS - 1, 1)], 1 << 40).quantile(0.5), Some(1 << 40));
     }

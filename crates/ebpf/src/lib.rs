@@ -1,11 +1,12 @@
-//! What TCP sockets do, counted in the kernel by eBPF: changes of state, segments sent again, waits for accept().
+//! Counts TCP socket events in the kernel with eBPF: state changes, retransmits, accept waits.
 //!
 //! ```text
 //!  tracepoint ─► program (sockets.bpf.c) ─► maps, two halves ── once a second ─► rows
 //! ```
-//! Nothing comes to user space for a single connection: programs add to maps of limited size, and what finds no room is
-//! counted. Programs and maps live as long as the process that opened them; nothing stays in the kernel after it.
-//! Without the feature `kernel` only the rows are here, and opening fails with a hint.
+//! The kernel sends nothing to user space per connection: programs add to maps of limited size, and
+//! events that a full map drops are counted. Programs and maps are freed with the process that
+//! opened them. Without the feature `kernel` this crate only has the rows, and opening fails with
+//! a hint.
 
 mod error;
 mod histogram;
@@ -18,66 +19,67 @@ use std::sync::Arc;
 use weir_tables::{Batch, Micros};
 
 pub use error::EbpfError;
-use kernel::Kernel;
-use rows::Place;
+use kernel::KernelCounter;
+use rows::RowContext;
 
-/// How much is counted.
+/// Limits of the socket counter.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Peers with retransmits or resets that are told apart within a second; 120 bytes of the kernel's memory each.
+pub struct CounterOptions {
+    /// Maximum number of peers counted separately per second; 120 bytes of kernel memory each.
     pub peers: u32,
-    /// Rows of `tcp_peer` for each second; the rest is summed.
+    /// Maximum rows of `tcp_peer` per second; the other peers are summed.
     pub peer_rows: usize,
-    /// Connections that are in accept queues at one time; 96 bytes of the kernel's memory each.
+    /// Maximum number of connections in accept queues; 96 bytes of kernel memory each.
     pub queued: u32,
-    /// Whether waits for accept() are measured, which needs a look at each system call of the host.
+    /// Whether to measure accept waits, which runs a program on every system call of the host.
     pub times_accepts: bool,
 }
 
-/// The rows of one stretch of time.
+/// Rows of one interval.
 #[derive(Debug, Default)]
-pub struct Sample {
+pub struct SocketSample {
     /// Rows of `tcp_state`, `tcp_accept` and `tcp_peer`.
     pub batches: Vec<Batch>,
-    /// What was not counted since a map was full.
+    /// Error that reports events dropped by a full map.
     pub lost: Option<EbpfError>,
 }
 
-/// Names a network namespace, as the column `netns` has it, by its inode number.
+/// Maps the inode of a network namespace to its value in the column `netns`.
 pub type NameNetns<'a> = &'a mut dyn FnMut(u32) -> Arc<str>;
 
-/// Programs that count, attached to the kernel's tracepoints until this is dropped.
-pub struct Sockets {
-    kernel: Kernel,
-    options: Options,
-    /// The stretch that ended last and is not read yet: its begin and its end.
+/// Attached eBPF programs that count socket events; dropping it detaches them.
+pub struct SocketCounter {
+    kernel: KernelCounter,
+    options: CounterOptions,
+    /// Start and end of the last interval, while it is unread.
     ended: Option<(Micros, Micros)>,
     began: Micros,
     lost: [u64; 4],
 }
 
-impl Sockets {
-    /// Loads and attaches the programs; counting begins `now`.
+impl SocketCounter {
+    /// Loads and attaches the programs; counting starts at `now`.
     ///
     /// # Errors
-    /// When weir was built without them, the kernel has no BTF or is too old, or the process lacks CAP_BPF and
-    /// CAP_PERFMON.
-    pub fn open(options: Options, now: Micros) -> Result<Self, EbpfError> {
-        let kernel = Kernel::open(&options)?;
+    /// When weir was built without eBPF, the kernel has no BTF or is too old, or the process lacks
+    /// CAP_BPF and CAP_PERFMON.
+    pub fn open(options: CounterOptions, now: Micros) -> Result<Self, EbpfError> {
+        let kernel = KernelCounter::open(&options)?;
         Ok(Self { kernel, options, ended: None, began: now, lost: [0; 4] })
     }
 
-    /// To be called once a second: the rows of the stretch before the one that ends `now`. So no program is still adding
-    /// to what is read.
+    /// Returns the rows of the interval before the one that ends at `now`; call it once a second.
+    ///
+    /// Reading one interval late ensures that no program still writes to the half being read.
     ///
     /// # Errors
-    /// When the kernel refuses to have its maps read.
+    /// When the kernel does not let the maps be read.
     pub fn sample(
         &mut self,
         now: Micros,
         host: &str,
         netns: NameNetns<'_>,
-    ) -> Result<Sample, EbpfError> {
+    ) -> Result<SocketSample, EbpfError> {
         let sample = self.read(host, netns)?;
         self.kernel.change_half()?;
         self.ended = Some((self.began, now));
@@ -85,17 +87,17 @@ impl Sockets {
         Ok(sample)
     }
 
-    fn read(&mut self, host: &str, netns: NameNetns<'_>) -> Result<Sample, EbpfError> {
-        let Some((began, ended)) = self.ended.take() else { return Ok(Sample::default()) };
+    fn read(&mut self, host: &str, netns: NameNetns<'_>) -> Result<SocketSample, EbpfError> {
+        let Some((began, ended)) = self.ended.take() else { return Ok(SocketSample::default()) };
         let counted = self.kernel.take_idle_half()?;
-        let place = Place {
+        let context = RowContext {
             ts: ended,
             host,
             interval_seconds: ended.seconds_since(began),
             peer_rows: self.options.peer_rows,
         };
         let lost = self.newly_lost()?;
-        Ok(Sample { batches: rows::batches(&counted, &place, netns), lost })
+        Ok(SocketSample { batches: rows::batches(&counted, &context, netns), lost })
     }
 
     fn newly_lost(&mut self) -> Result<Option<EbpfError>, EbpfError> {

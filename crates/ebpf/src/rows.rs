@@ -1,4 +1,4 @@
-//! What the kernel counted, as rows of `tcp_state`, `tcp_accept` and `tcp_peer`.
+//! Converts the kernel's counters to rows of `tcp_state`, `tcp_accept` and `tcp_peer`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,17 +9,17 @@ use weir_tables::{
 };
 
 use crate::NameNetns;
-use crate::histogram::Waits;
+use crate::histogram::WaitHistogram;
 
-/// Which end of a connection this host is.
-#[cfg_attr(not(feature = "kernel"), expect(dead_code, reason = "only the kernel tells"))]
+/// Side of a connection that this host is on.
+#[cfg_attr(not(feature = "kernel"), expect(dead_code, reason = "only kernel.rs constructs it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub(crate) enum ConnectionSide {
     Server,
     Client,
 }
 
-impl Side {
+impl ConnectionSide {
     fn as_str(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -28,21 +28,21 @@ impl Side {
     }
 }
 
-/// What was counted where.
+/// Key of one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct CounterKey {
     /// Inode of the network namespace.
     pub(crate) netns: u32,
-    pub(crate) side: Side,
-    /// The server's.
+    pub(crate) side: ConnectionSide,
+    /// Port of the server.
     pub(crate) port: u16,
-    /// The peer's, or the own of an accept queue.
+    /// Address of the peer, or the local address of an accept queue.
     pub(crate) address: IpAddr,
 }
 
-impl Key {
-    /// Bytes of an address of the family `AF_INET6` (10) or `AF_INET`; IPv4 inside of IPv6 is IPv4.
-    #[cfg_attr(not(feature = "kernel"), expect(dead_code, reason = "only the kernel tells"))]
+impl CounterKey {
+    /// Decodes an address of family `AF_INET6` (10) or `AF_INET`; maps IPv4-mapped IPv6 to IPv4.
+    #[cfg_attr(not(feature = "kernel"), expect(dead_code, reason = "only kernel.rs constructs it"))]
     pub(crate) fn address(family: u8, bytes: [u8; 16]) -> IpAddr {
         if family == 10 {
             Ipv6Addr::from(bytes).to_canonical()
@@ -53,40 +53,44 @@ impl Key {
 }
 
 /// Five counters, in the order of the enums in `sockets.bpf.c`.
-pub(crate) type Counts = [u64; 5];
+pub(crate) type EventCounts = [u64; 5];
 
-/// One accept queue.
+/// Counters of one accept queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Accepts {
+pub(crate) struct AcceptCounts {
     pub(crate) accepted: u64,
     pub(crate) abandoned: u64,
-    pub(crate) waits: Waits,
+    pub(crate) waits: WaitHistogram,
 }
 
-/// All that was counted in a stretch of time.
+/// All counters of one interval.
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
-    pub(crate) states: Vec<(Key, Counts)>,
-    pub(crate) peers: Vec<(Key, Counts)>,
-    pub(crate) listeners: Vec<(Key, Accepts)>,
+pub(crate) struct SocketCounts {
+    pub(crate) states: Vec<(CounterKey, EventCounts)>,
+    pub(crate) peers: Vec<(CounterKey, EventCounts)>,
+    pub(crate) listeners: Vec<(CounterKey, AcceptCounts)>,
 }
 
-/// Of when and whom rows are.
+/// Values that all rows of one interval share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RowContext<'a> {
     pub(crate) ts: Micros,
     pub(crate) host: &'a str,
     pub(crate) interval_seconds: f64,
-    /// Most rows of single peers.
+    /// Maximum rows of single peers.
     pub(crate) peer_rows: usize,
 }
 
-/// The rows; tables without any are left out.
-pub(crate) fn batches(counted: &Counted, place: &Place<'_>, netns: NameNetns<'_>) -> Vec<Batch> {
+/// Converts counters to batches; empty tables are omitted.
+pub(crate) fn batches(
+    counted: &SocketCounts,
+    context: &RowContext<'_>,
+    netns: NameNetns<'_>,
+) -> Vec<Batch> {
     let mut batches = Vec::new();
-    take(states(&counted.states, place, netns), &mut batches);
-    take(accepts(&counted.listeners, place, netns), &mut batches);
-    take(peers(&counted.peers, place, netns), &mut batches);
+    take(states(&counted.states, context, netns), &mut batches);
+    take(accepts(&counted.listeners, context, netns), &mut batches);
+    take(peers(&counted.peers, context, netns), &mut batches);
     batches
 }
 
@@ -96,13 +100,17 @@ fn take<R: Rows>(mut rows: R, out: &mut Vec<Batch>) {
     }
 }
 
-fn states(all: &[(Key, Counts)], place: &Place<'_>, netns: NameNetns<'_>) -> TcpStateRows {
+fn states(
+    all: &[(CounterKey, EventCounts)],
+    context: &RowContext<'_>,
+    netns: NameNetns<'_>,
+) -> TcpStateRows {
     let mut rows = TcpStateRows::default();
     for (key, counts) in all {
         let [opened, closed_here, closed_by_peer, aborted, connect_failed] = counts.map(int);
         rows.push(&TcpState {
-            ts: place.ts,
-            host: place.host,
+            ts: context.ts,
+            host: context.host,
             netns: &netns(key.netns),
             side: key.side.as_str(),
             server_port: i64::from(key.port),
@@ -111,19 +119,23 @@ fn states(all: &[(Key, Counts)], place: &Place<'_>, netns: NameNetns<'_>) -> Tcp
             closed_by_peer,
             aborted,
             connect_failed,
-            interval_seconds: place.interval_seconds,
+            interval_seconds: context.interval_seconds,
         });
     }
     rows
 }
 
-fn accepts(all: &[(Key, Accepts)], place: &Place<'_>, netns: NameNetns<'_>) -> TcpAcceptRows {
+fn accepts(
+    all: &[(CounterKey, AcceptCounts)],
+    context: &RowContext<'_>,
+    netns: NameNetns<'_>,
+) -> TcpAcceptRows {
     let mut rows = TcpAcceptRows::default();
     for (key, accepts) in all {
         let waits = &accepts.waits;
         rows.push(&TcpAccept {
-            ts: place.ts,
-            host: place.host,
+            ts: context.ts,
+            host: context.host,
             netns: &netns(key.netns),
             server_address: &key.address.to_string(),
             server_port: i64::from(key.port),
@@ -135,41 +147,45 @@ fn accepts(all: &[(Key, Accepts)], place: &Place<'_>, netns: NameNetns<'_>) -> T
             wait_p90_seconds: waits.quantile(0.9).map(seconds),
             wait_p99_seconds: waits.quantile(0.99).map(seconds),
             wait_max_seconds: waits.max().map(seconds),
-            interval_seconds: place.interval_seconds,
+            interval_seconds: context.interval_seconds,
         });
     }
     rows
 }
 
-/// Peers by how often they needed a segment again or were reset; the least are one row for each namespace and side.
-fn peers(all: &[(Key, Counts)], place: &Place<'_>, netns: NameNetns<'_>) -> TcpPeerRows {
-    let mut order: Vec<&(Key, Counts)> = all.iter().collect();
-    // Retransmits, resets sent and received; what is a part of the retransmits counts once.
+/// Peers with the most retransmits and resets; the others are one row per namespace and side.
+fn peers(
+    all: &[(CounterKey, EventCounts)],
+    context: &RowContext<'_>,
+    netns: NameNetns<'_>,
+) -> TcpPeerRows {
+    let mut order: Vec<&(CounterKey, EventCounts)> = all.iter().collect();
+    // SYN and SYN-ACK retransmits are already part of `retransmits`.
     order.sort_by_key(|(_, [retransmits, _, _, sent, received])| {
         std::cmp::Reverse(retransmits + sent + received)
     });
     let mut rows = TcpPeerRows::default();
-    let (single, rest) = order.split_at(order.len().min(place.peer_rows));
+    let (single, rest) = order.split_at(order.len().min(context.peer_rows));
     for (key, counts) in single {
         let address = key.address.to_string();
-        let peer = Peer { port: Some(key.port), address: Some(&address), peers: 1 };
-        push_peer(&mut rows, place, (&netns(key.netns), key.side), &peer, counts);
+        let peer = PeerColumns { port: Some(key.port), address: Some(&address), peers: 1 };
+        push_peer(&mut rows, context, (&netns(key.netns), key.side), &peer, counts);
     }
-    let mut sums: BTreeMap<(u32, Side), (usize, Counts)> = BTreeMap::new();
+    let mut sums: BTreeMap<(u32, ConnectionSide), (usize, EventCounts)> = BTreeMap::new();
     for (key, counts) in rest {
         let (peers, sum) = sums.entry((key.netns, key.side)).or_default();
         *peers += 1;
         sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     for ((inode, side), (peers, counts)) in &sums {
-        let peer = Peer { port: None, address: None, peers: *peers };
-        push_peer(&mut rows, place, (&netns(*inode), *side), &peer, counts);
+        let peer = PeerColumns { port: None, address: None, peers: *peers };
+        push_peer(&mut rows, context, (&netns(*inode), *side), &peer, counts);
     }
     rows
 }
 
-/// One peer at one port, or many.
-struct Peer<'a> {
+/// Columns that identify one peer, or the sum of several peers.
+struct PeerColumns<'a> {
     port: Option<u16>,
     address: Option<&'a str>,
     peers: usize,
@@ -177,16 +193,16 @@ struct Peer<'a> {
 
 fn push_peer(
     rows: &mut TcpPeerRows,
-    place: &Place<'_>,
-    (netns, side): (&Arc<str>, Side),
-    peer: &Peer<'_>,
-    counts: &Counts,
+    context: &RowContext<'_>,
+    (netns, side): (&Arc<str>, ConnectionSide),
+    peer: &PeerColumns<'_>,
+    counts: &EventCounts,
 ) {
     let counts = counts.map(int);
     let [retransmits, syn_retransmits, syn_ack_retransmits, resets_sent, resets_received] = counts;
     rows.push(&TcpPeer {
-        ts: place.ts,
-        host: place.host,
+        ts: context.ts,
+        host: context.host,
         netns,
         side: side.as_str(),
         server_port: peer.port.map(i64::from),
@@ -197,7 +213,7 @@ fn push_peer(
         syn_ack_retransmits,
         resets_sent,
         resets_received,
-        interval_seconds: place.interval_seconds,
+        interval_seconds: context.interval_seconds,
     });
 }
 

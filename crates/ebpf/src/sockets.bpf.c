@@ -1,13 +1,14 @@
-// Counts what TCP sockets do, in the kernel: changes of state, segments sent again, resets, waits for accept().
+// Counts TCP socket events in the kernel: state changes, retransmits, resets, accept waits.
 //
 // Source: the kernel's include/trace/events/{sock,tcp,syscalls}.h, net/ipv4/{tcp,tcp_output,inet_connection_sock}.c.
 //
-// Nothing is sent to user space per connection. Each event adds to an entry of a hash map; user space switches between two
-// halves (a byte of the key) once a second and takes the half that nobody writes to any more. A full map counts what
-// it could not take.
+// Nothing is sent to user space per connection. Each event adds to an entry of a hash map. Once a
+// second user space switches between two halves (a byte of the key) and reads the half that is no
+// longer written to. Events that a full map drops are counted.
 //
-// Types of the kernel are declared with only the fields that are read; their offsets are those of the running kernel, by its
-// BTF (CO-RE). Outside of the kernel this file is under the project's licence; the kernel wants one that fits the GPL.
+// Kernel types are declared with only the fields that are read; BTF supplies their offsets in the
+// running kernel (CO-RE). Outside the kernel this file is under the project's licence; the kernel
+// requires a GPL-compatible one.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -20,7 +21,7 @@ typedef unsigned long long u64;
 #define UINT(name, value) int(*name)[value]
 #define TYPE(name, value) value *name
 
-// linux/bpf.h: helpers by number, types of maps, flags.
+// linux/bpf.h: helpers by number, map types, flags.
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*map_delete)(void *map, const void *key) = (void *)3;
@@ -30,7 +31,7 @@ static long (*read_kernel)(void *to, u32 bytes, const void *from) = (void *)113;
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PER_CPU_ARRAY = 6 };
 enum { ANY = 0, IF_NEW = 1 };
 
-// A field of a type READ_BY_BTF, where the verifier does not follow the pointer itself.
+// Reads a field of a READ_BY_BTF type through a pointer that the verifier does not track.
 #define READ(field)                                                                         \
     ({                                                                                      \
         __typeof__(field) value = 0;                                                        \
@@ -76,7 +77,7 @@ struct file { void *private_data; } READ_BY_BTF;
 struct fdtable { u32 max_fds; struct file **fd; } READ_BY_BTF;
 struct files_struct { struct fdtable *fdt; } READ_BY_BTF;
 struct task_struct { struct files_struct *files; } READ_BY_BTF;
-// Since Linux 6.17 the tracepoint also tells of segments that could not be sent, and has their error.
+// Since Linux 6.17 the tracepoint also reports segments that could not be sent, with their error.
 struct trace_event_raw_tcp_retransmit_skb { int err; } READ_BY_BTF;
 
 #if defined(__TARGET_ARCH_x86)
@@ -89,7 +90,7 @@ struct pt_regs { int syscallno; } READ_BY_BTF;
 enum { ACCEPT = 202, ACCEPT4 = 242 };
 #endif
 
-// What is counted where; `Key` of kernel.rs is the same bytes. Unused parts are 0, padding too.
+// Key of a counter, decoded by kernel.rs. Unused parts and padding are 0.
 struct key {
     u32 netns;
     u16 port;   // the server's
@@ -101,12 +102,12 @@ struct key {
 };
 enum { SERVER = 1, CLIENT = 2 };
 
-// The order is that of the enums below.
+// In the order of the enums below.
 struct counts { u64 of[5]; };
 enum { OPENED, CLOSED_HERE, CLOSED_BY_PEER, ABORTED, CONNECT_FAILED };
 enum { RETRANSMITS, SYN_RETRANSMITS, SYN_ACK_RETRANSMITS, RESETS_SENT, RESETS_RECEIVED };
 
-// Sixteen buckets for each power of two of microseconds: an edge is at most 1/16 off.
+// 16 buckets per power of two of microseconds: the error is at most 1/16.
 enum { BUCKETS = 384 };
 struct accepts {
     u64 accepted;
@@ -133,7 +134,7 @@ struct { UINT(type, MAP_HASH); UINT(max_entries, 1); TYPE(key, struct key); TYPE
     listeners SEC(".maps");
 struct { UINT(type, MAP_HASH); UINT(max_entries, 1); TYPE(key, u64); TYPE(value, struct waiting); }
     queued SEC(".maps");
-// Events that found no room, by the map.
+// Events dropped by full maps, by map.
 enum { LOST_STATES, LOST_PEERS, LOST_LISTENERS, LOST_QUEUED, LOST_KINDS };
 struct { UINT(type, MAP_PER_CPU_ARRAY); UINT(max_entries, LOST_KINDS); TYPE(key, u32); TYPE(value, u64); }
     lost SEC(".maps");
@@ -145,7 +146,7 @@ INLINE void lose(u32 kind)
         *count += 1;
 }
 
-// The entry of a key, made when it is not there; null when there is no room.
+// Returns the entry of a key, creating it if missing; null when the map is full.
 INLINE void *entry(void *map, struct key *key, const void *empty, u32 kind)
 {
     u32 zero = 0;
@@ -169,13 +170,13 @@ INLINE void add(void *map, struct key *key, u32 what, u64 number, u32 kind)
         __sync_fetch_and_add(&counts->of[what], number);
 }
 
-// A child of a listener is its copy and has its backlog; sockets that connect have none.
+// A child of a listener copies its backlog; connecting sockets have none.
 INLINE u8 side_of(struct sock *sk)
 {
     return READ(sk->sk_max_ack_backlog) ? SERVER : CLIENT;
 }
 
-// The server's port. `skc_num` is 0 already when a socket closes.
+// Port of the server. `skc_num` is already 0 when a socket closes.
 INLINE u16 server_port(struct sock *sk, u8 side)
 {
     u16 port;
@@ -251,17 +252,17 @@ INLINE void accepted(u64 socket)
     if (!waiting)
         return;
     u64 bucket = bucket_of(us);
-    // The compiler knows that it is, and would leave the check out that the verifier wants.
+    // The compiler would optimize away this check, which the verifier requires.
     __asm__ volatile("" : "+r"(bucket));
     if (bucket < BUCKETS)
         __sync_fetch_and_add(&accepts->buckets[bucket], 1);
     __sync_fetch_and_add(&accepts->wait_us_sum, us);
-    // Of two at the same instant the lesser may stay; the buckets then tell the greater one within 1/16.
+    // Concurrent updates may keep the smaller value; the buckets still hold the larger within 1/16.
     if (us > accepts->wait_us_max)
         accepts->wait_us_max = us;
 }
 
-// tp_btf: (struct pt_regs *regs, long ret). Every system call of the host comes here.
+// tp_btf: (struct pt_regs *regs, long ret). Runs on every system call of the host.
 SEC("tp_btf/sys_exit") int on_sys_exit(u64 *context)
 {
     struct pt_regs *regs = (void *)context[0];
@@ -294,7 +295,7 @@ INLINE void begin_to_wait(struct sock *sk, const struct key *place)
         lose(LOST_QUEUED);
 }
 
-// The end of a connection: one that nobody has taken from the queue.
+// End of a connection that was never accepted.
 INLINE void end_to_wait(struct sock *sk)
 {
     u64 socket = (u64)sk;
@@ -303,7 +304,7 @@ INLINE void end_to_wait(struct sock *sk)
         return;
     struct key key = waiting->listener;
     map_delete(&queued, &socket);
-    // With a descriptor it was accepted in a way that makes no system call, such as io_uring's.
+    // A descriptor means it was accepted without a system call, for example by io_uring.
     if (READ(sk->sk_socket))
         return;
     struct accepts *accepts = entry(&listeners, &key, &no_accepts, LOST_LISTENERS);
@@ -394,8 +395,8 @@ SEC("tp_btf/tcp_retransmit_synack") int on_retransmit_synack(u64 *context)
     return 0;
 }
 
-// tp_btf: (struct sock *sk, …). Null when the reset answers a segment of no connection; a socket in TIME_WAIT or
-// before the end of its handshake is a smaller one.
+// tp_btf: (struct sock *sk, …). Null when the reset answers a segment without a connection; a socket
+// in TIME_WAIT or before the end of its handshake has a smaller struct.
 SEC("tp_btf/tcp_send_reset") int on_send_reset(u64 *context)
 {
     struct sock *sk = (void *)context[0];

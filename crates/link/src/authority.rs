@@ -1,8 +1,9 @@
-//! The hub's certificate authority: one ECDSA P-256 key that signs the hub itself and its agents (X.509, RFC 5280).
+//! The hub's certificate authority: one ECDSA P-256 key that signs the hub itself and its agents
+//! (X.509, RFC 5280).
 //!
-//! It lives in the hub's data directory as `link/authority.pem`, key and certificate in one file, so that the two can
-//! never be of different age. Nobody outside of one fleet trusts it, so names of hosts play no part: who is signed by
-//! it as a server is the hub, who is signed as a client is the agent whose id the certificate holds.
+//! It is stored in the hub's data directory as `link/authority.pem`, key and certificate in one
+//! file, so that they always match. Only its own fleet trusts it, so host names do not matter: a
+//! server certificate belongs to the hub, a client certificate to the agent whose id it holds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,35 +19,35 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use weir_tables::Micros;
 
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 use crate::{files, secret};
 
-/// The name that a hub's certificate is for, whatever its address.
+/// Subject of a hub's certificate, whatever its address.
 pub(crate) const HUB_NAME: &str = "hub.weir.internal";
-/// Before the text of an agent's id in its certificate.
+/// URI prefix of an agent's id in its certificate.
 const AGENT_URI: &str = "weir-agent:";
-/// Certificates are valid from this long before they are made: clocks differ.
-const EARLIER: Duration = Duration::from_secs(86_400);
+/// Certificates are backdated, since clocks differ.
+const BACKDATING: Duration = Duration::from_secs(86_400);
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(20 * 365 * 86_400);
-/// The hub makes itself a new certificate at each start, and when a third of this is left.
+/// Lifetime of the hub's certificate, which is renewed at each start and when a third is left.
 const HUB_LIFETIME: Duration = Duration::from_secs(90 * 86_400);
 
-/// Signs certificates.
+/// A fleet's certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
 }
 
 impl Authority {
-    /// Where it is kept, below the hub's data directory.
+    /// Path of its file.
     pub fn path(link_dir: &Path) -> PathBuf {
         link_dir.join("authority.pem")
     }
 
-    /// Reads the authority of the directory, and makes one when there is none.
+    /// Loads the authority of a directory, or creates one.
     ///
     /// # Errors
-    /// [`Kind::Storage`].
+    /// [`LinkErrorKind::Storage`].
     pub fn open(link_dir: &Path, now: Micros) -> Result<Self, LinkError> {
         let path = Self::path(link_dir);
         if let Some(text) = files::read(&path)? {
@@ -54,26 +55,30 @@ impl Authority {
         }
         files::make_dir(link_dir)?;
         files::write_new(&path, new_authority(now)?.as_bytes())?;
-        // Another process may have been first; the file says.
+        // Another process may have created it first: use what is in the file.
         let text = files::read(&path)?.unwrap_or_default();
         Self::parse(&path, &text)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, LinkError> {
-        let bad = |why: String| {
-            LinkError::new(Kind::Storage, format!("cannot use `{}`: {why}", path.display()))
-                .hint("restore it from a backup; with a new one every agent has to join again")
-        };
+        Self::from_pem(text).map_err(|why| {
+            let text = format!("cannot use `{}`: {why}", path.display());
+            LinkError::new(LinkErrorKind::Storage, text)
+                .hint("restore it from a backup; with a new authority, every agent must join again")
+        })
+    }
+
+    fn from_pem(text: &str) -> Result<Self, String> {
         let certificate = CertificateDer::from_pem_slice(text.as_bytes())
-            .map_err(|error| bad(format!("no certificate in it: {error}")))?;
+            .map_err(|error| format!("no certificate in it: {error}"))?;
         let key = text.find("-----BEGIN PRIVATE").map_or("", |at| &text[at..]);
-        let key = KeyPair::from_pem(key).map_err(|error| bad(format!("no key in it: {error}")))?;
+        let key = KeyPair::from_pem(key).map_err(|error| format!("no key in it: {error}"))?;
         let issuer =
-            Issuer::from_ca_cert_der(&certificate, key).map_err(|error| bad(error.to_string()))?;
+            Issuer::from_ca_cert_der(&certificate, key).map_err(|error| error.to_string())?;
         Ok(Self { issuer, certificate })
     }
 
-    /// SHA-256 of its certificate: what a join token names.
+    /// SHA-256 of its certificate, as in join tokens.
     pub fn fingerprint(&self) -> [u8; 32] {
         secret::sha256(&self.certificate)
     }
@@ -82,7 +87,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// A certificate for the hub with a key that lives in memory only, and when to make the next.
+    /// Creates a certificate for the hub, with a key in memory only. Returns when to renew it.
     pub(crate) fn hub_key(&self, now: Micros) -> Result<(Arc<CertifiedKey>, Micros), LinkError> {
         let key = KeyPair::generate().map_err(|error| cannot_sign(&error))?;
         let mut params = params("weir hub", now, HUB_LIFETIME);
@@ -91,11 +96,11 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let leaf = self.sign(&params, &key)?;
         let chain = vec![leaf.der().clone(), self.certificate.clone()];
-        let certified = certified(chain, &key)?;
-        Ok((certified, now + HUB_LIFETIME / 3 * 2))
+        let key = certified_key(chain, &key)?;
+        Ok((key, now + HUB_LIFETIME / 3 * 2))
     }
 
-    /// Signs an agent's request; of the request only its key is used, and its proof that the sender has it.
+    /// Signs an agent's request. Uses only its public key and the proof of possession.
     pub(crate) fn sign_agent(
         &self,
         agent: &AgentName<'_>,
@@ -105,7 +110,7 @@ impl Authority {
     ) -> Result<Vec<u8>, LinkError> {
         let request =
             CertificateSigningRequestParams::from_der(&request.into()).map_err(|error| {
-                LinkError::protocol(format!("cannot sign: the request is none: {error}"))
+                LinkError::protocol(format!("cannot sign: invalid request: {error}"))
             })?;
         let mut params = params(agent.name, now, lifetime);
         let uri = format!("{AGENT_URI}{}", secret::hex(&agent.id));
@@ -124,7 +129,7 @@ impl Authority {
     }
 }
 
-/// Who a certificate is for.
+/// Subject of an agent's certificate.
 pub(crate) struct AgentName<'a> {
     pub(crate) name: &'a str,
     pub(crate) id: [u8; 16],
@@ -132,7 +137,7 @@ pub(crate) struct AgentName<'a> {
 
 fn new_authority(now: Micros) -> Result<String, LinkError> {
     let key = KeyPair::generate().map_err(|error| cannot_sign(&error))?;
-    // The name differs from fleet to fleet: an agent of several tells by it which certificate to show.
+    // A unique name lets an agent of several fleets choose the right certificate.
     let name = format!("weir fleet {}", secret::hex(&secret::random::<8>()));
     let mut params = params(&name, now, AUTHORITY_LIFETIME);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -143,11 +148,9 @@ fn new_authority(now: Micros) -> Result<String, LinkError> {
 
 fn params(name: &str, now: Micros, lifetime: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
-    let at = |at: Micros| {
-        let seconds = u64::try_from(at.0 / 1_000_000).unwrap_or_default();
-        rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)
-    };
-    (params.not_before, params.not_after) = (at(now - EARLIER), at(now + lifetime));
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + since_epoch(now - BACKDATING);
+    params.not_after = epoch + since_epoch(now + lifetime);
     let mut serial = secret::random::<16>();
     serial[0] &= 0x7f; // positive
     params.serial_number = Some(SerialNumber::from_slice(&serial));
@@ -157,42 +160,50 @@ fn params(name: &str, now: Micros, lifetime: Duration) -> CertificateParams {
     params
 }
 
-/// A new agent's signing request for its key.
-pub(crate) fn request(key: &KeyPair) -> Result<Vec<u8>, LinkError> {
+fn since_epoch(at: Micros) -> Duration {
+    Duration::from_secs(u64::try_from(at.0 / 1_000_000).unwrap_or_default())
+}
+
+/// Creates a signing request for an agent's key.
+pub(crate) fn signing_request(key: &KeyPair) -> Result<Vec<u8>, LinkError> {
     let request = CertificateParams::default().serialize_request(key);
     Ok(request.map_err(|error| cannot_sign(&error))?.der().to_vec())
 }
 
-/// Chain and key as TLS wants them.
-pub(crate) fn certified(
+/// Certificate chain and key for rustls.
+pub(crate) fn certified_key(
     chain: Vec<CertificateDer<'static>>,
     key: &KeyPair,
 ) -> Result<Arc<CertifiedKey>, LinkError> {
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-    CertifiedKey::from_der(chain, key.into(), &crate::tls::provider())
-        .map(Arc::new)
-        .map_err(|error| LinkError::new(Kind::Identity, format!("cannot use the key: {error}")))
+    CertifiedKey::from_der(chain, key.into(), &crate::tls::provider()).map(Arc::new).map_err(
+        |error| LinkError::new(LinkErrorKind::Identity, format!("cannot use the key: {error}")),
+    )
 }
 
 fn cannot_sign(error: &dyn std::fmt::Display) -> LinkError {
-    LinkError::new(Kind::Storage, format!("cannot make a certificate: {error}"))
+    LinkError::new(LinkErrorKind::Storage, format!("cannot create a certificate: {error}"))
 }
 
-/// What a certificate says.
+/// Content of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Certified {
+pub(crate) struct CertificateInfo {
     /// The common name.
     pub(crate) name: String,
-    /// The agent's id; `None` when it is not an agent's certificate.
+    /// The agent's id; `None` if it is not an agent's certificate.
     pub(crate) agent: Option<[u8; 16]>,
     pub(crate) not_before: Micros,
     pub(crate) not_after: Micros,
-    /// DER of the name of who signed it.
+    /// Issuer's name in DER.
     pub(crate) issuer: Vec<u8>,
 }
 
-/// Reads a certificate whose signature TLS has checked, or that is our own.
-pub(crate) fn read_certificate(certificate: &[u8]) -> Option<Certified> {
+fn from_seconds(seconds: i64) -> Micros {
+    Micros(seconds.saturating_mul(1_000_000))
+}
+
+/// Reads a certificate that TLS has verified, or that is our own.
+pub(crate) fn read_certificate(certificate: &[u8]) -> Option<CertificateInfo> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let names = parsed.subject_alternative_name().ok()?;
     let agent = names.and_then(|names| {
@@ -203,13 +214,12 @@ pub(crate) fn read_certificate(certificate: &[u8]) -> Option<Certified> {
             _ => None,
         })
     });
-    let micros = |seconds: i64| Micros(seconds.saturating_mul(1_000_000));
     let name = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
-    Some(Certified {
+    Some(CertificateInfo {
         name,
         agent,
-        not_before: micros(parsed.validity().not_before.timestamp()),
-        not_after: micros(parsed.validity().not_after.timestamp()),
+        not_before: from_seconds(parsed.validity().not_before.timestamp()),
+        not_after: from_seconds(parsed.validity().not_after.timestamp()),
         issuer: parsed.issuer().as_raw().to_vec(),
     })
 }

@@ -1,4 +1,4 @@
-//! The agent's side of one connection: reaching a hub, being welcomed, and joining a fleet.
+//! The agent's handshakes: connecting to a hub, and joining a fleet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio_rustls::client::TlsStream;
 use weir_tables::Clock;
 
 use crate::bandwidth::Bandwidth;
-use crate::error::{Kind, LinkError};
-use crate::frame::{BODY_BYTES_MAX, Limits};
-use crate::identity::{Identity, Joining};
+use crate::error::{LinkError, LinkErrorKind};
+use crate::frame::{BODY_BYTES_MAX, FrameLimits};
+use crate::identity::{Identity, PendingJoin};
 use crate::message::{CAPABILITIES, Hello, Message, VERSION_MAX, VERSION_MIN, Welcome};
 use crate::tls;
 use crate::token::JoinToken;
@@ -21,10 +21,10 @@ use crate::wire::{self, Inbox, Outbox};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// What a hub may send; it sends no parcels.
-const LIMITS: Limits = Limits { parcel: 0, other: BODY_BYTES_MAX };
+/// Limits of what a hub may send. It sends no parcels.
+const LIMITS: FrameLimits = FrameLimits { parcel: 0, other: BODY_BYTES_MAX };
 
-/// A connection that was welcomed.
+/// A connection after its handshake.
 pub(crate) struct Connection {
     pub(crate) welcome: Welcome,
     pub(crate) inbox: Inbox<TlsStream<TcpStream>>,
@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) hub: Vec<u8>,
 }
 
-/// How a connection is made.
+/// Parameters of a connection attempt.
 pub(crate) struct Dial<'a> {
     pub(crate) address: &'a str,
     pub(crate) tls: Arc<ClientConfig>,
@@ -43,7 +43,7 @@ pub(crate) struct Dial<'a> {
 }
 
 impl Dial<'_> {
-    /// Connects and says hello.
+    /// Connects and exchanges Hello and Welcome.
     pub(crate) async fn connect(self) -> Result<Connection, LinkError> {
         let stream = self.handshake().await?;
         let hub = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -66,26 +66,20 @@ impl Dial<'_> {
 
     async fn handshake(&self) -> Result<TlsStream<TcpStream>, LinkError> {
         let address = self.address;
-        let unreachable = |why: String| {
-            LinkError::new(Kind::Unreachable, format!("cannot reach the hub at `{address}`: {why}"))
-                .hint("does the hub run, is the address one of its own, and does no firewall stand between?")
-        };
-        let late =
-            |patience: Duration| unreachable(format!("no answer in {} s", patience.as_secs()));
         let stream = tokio::time::timeout(CONNECT_PATIENCE, TcpStream::connect(address))
             .await
-            .map_err(|_| late(CONNECT_PATIENCE))?
-            .map_err(|error| unreachable(error.to_string()))?;
+            .map_err(|_| timed_out(address, CONNECT_PATIENCE))?
+            .map_err(|error| unreachable(address, &error))?;
         let _ = stream.set_nodelay(true);
         let connecting = TlsConnector::from(Arc::clone(&self.tls)).connect(tls::hub_name(), stream);
         tokio::time::timeout(HANDSHAKE_PATIENCE, connecting)
             .await
-            .map_err(|_| late(HANDSHAKE_PATIENCE))?
+            .map_err(|_| timed_out(address, HANDSHAKE_PATIENCE))?
             .map_err(|error| tls::explain(address, self.clock.now(), &error))
     }
 
-    /// The first answer. In TLS 1.3 the hub judges our certificate after the handshake is over for us, so what it thinks
-    /// of it is an error of the first read.
+    /// Receives the first reply. In TLS 1.3 the hub verifies our certificate after our handshake
+    /// has ended, so a rejection is an error of the first read.
     async fn first(&self, inbox: &mut Inbox<TlsStream<TcpStream>>) -> Result<Message, LinkError> {
         inbox.next_within(HANDSHAKE_PATIENCE).await.map_err(|error| match error.alert.as_deref() {
             Some(alert) => tls::explain(self.address, self.clock.now(), alert),
@@ -94,29 +88,42 @@ impl Dial<'_> {
     }
 }
 
-/// A goodbye in the hub's own words, or what should not have come.
+fn unreachable(address: &str, why: &dyn std::fmt::Display) -> LinkError {
+    let text = format!("cannot reach the hub at `{address}`: {why}");
+    LinkError::new(LinkErrorKind::Unreachable, text).hint(
+        "check that the hub runs, that the address is its own, and that no firewall blocks it",
+    )
+}
+
+fn timed_out(address: &str, patience: Duration) -> LinkError {
+    unreachable(address, &format_args!("no reply in {} s", patience.as_secs()))
+}
+
+/// The hub's goodbye, or an error about a message out of place.
 pub(crate) fn unexpected(address: &str, message: Message) -> LinkError {
     match message {
-        Message::Goodbye { code, text, hint } => {
-            LinkError::new(Kind::Refused(code), format!("the hub at `{address}` says: {text}"))
-                .hint(hint)
-        }
-        _ => LinkError::protocol(format!("the hub at `{address}` answered what was not asked")),
+        Message::Goodbye { code, text, hint } => LinkError::new(
+            LinkErrorKind::Refused(code),
+            format!("the hub at `{address}` says: {text}"),
+        )
+        .hint(hint),
+        _ => LinkError::protocol(format!("the hub at `{address}` sent an unexpected message")),
     }
 }
 
-/// Joins the fleet of a token: makes a key, has it signed, and keeps both below `dir`.
+/// Joins the fleet of a token: generates a key, gets it signed, and stores both below `dir`.
 ///
 /// # Errors
-/// What is wrong with the token, or with the way to the hub; the token can be used again unless the hub says otherwise.
+/// When the token is invalid or the hub cannot be reached. The token stays valid unless the hub
+/// says otherwise.
 pub async fn join(
     dir: &Path,
     token: &JoinToken,
     name: &str,
     clock: &Arc<dyn Clock>,
 ) -> Result<Identity, LinkError> {
-    let joining = Joining::begin(dir, token)?;
-    let mut last = LinkError::new(Kind::Token, "cannot join: the token names no address");
+    let joining = PendingJoin::begin(dir, token)?;
+    let mut last = LinkError::new(LinkErrorKind::Token, "cannot join: the token names no address");
     for address in &token.addresses {
         let (config, pinned) = tls::stranger(token.authority, clock)?;
         let dial = Dial { address, tls: config, clock, program: "", bandwidth: Bandwidth::new(0) };
@@ -140,7 +147,7 @@ pub async fn join(
         let Message::Enrolled { certificate, .. } = answer else {
             return Err(unexpected(address, answer));
         };
-        let authority = pinned.authority().expect("the handshake ended with it");
+        let authority = pinned.authority().expect("the handshake has verified it");
         return joining.finish(token, &authority, &certificate, clock.now());
     }
     Err(last)

@@ -1,47 +1,47 @@
-//! The one error of this crate: what kind, in words, and what to do about it.
+//! The error type of this crate.
 
 use std::fmt;
 
-use crate::message::Code;
+use crate::message::GoodbyeCode;
 
-/// What kind of failure a [`LinkError`] is.
+/// Kind of a [`LinkError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Nobody answered at the address. The network's or the other side's fault; trying again may help.
+pub enum LinkErrorKind {
+    /// No reply from the address. Retrying may help.
     Unreachable,
-    /// The other side is not who it has to be, or does not take us for who we are.
+    /// Authentication of either side failed.
     Identity,
-    /// The other side said why it ends the connection.
-    Refused(Code),
-    /// The other side sent what is not in the protocol.
+    /// The peer ended the connection for this reason.
+    Refused(GoodbyeCode),
+    /// The peer violated the protocol.
     Protocol,
-    /// The other side did not answer in time.
+    /// The peer did not reply in time.
     Silent,
-    /// The connection was cut.
+    /// The connection was lost.
     Cut,
-    /// A join token that is none.
+    /// The join token is invalid.
     Token,
     /// A file could not be read or written.
     Storage,
-    /// This side is ending.
+    /// This side is shutting down.
     Closed,
 }
 
-/// Why something did not work.
+/// What failed, why, and what to do about it.
 #[derive(Clone, Debug)]
 pub struct LinkError {
-    /// What kind.
-    pub kind: Kind,
-    /// What failed, on what, why; lower case, no full stop.
+    /// Kind of failure, for programs.
+    pub kind: LinkErrorKind,
+    /// What failed, on what, and why.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// What TLS said on an open connection.
+    /// TLS alert on an open connection.
     pub(crate) alert: Option<std::sync::Arc<std::io::Error>>,
 }
 
 impl LinkError {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: LinkErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None, alert: None }
     }
 
@@ -52,7 +52,7 @@ impl LinkError {
 
     pub(crate) fn storage(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
         let text = format!("cannot {what} `{}`: {error}", path.display());
-        let made = Self::new(Kind::Storage, text);
+        let made = Self::new(LinkErrorKind::Storage, text);
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
                 made.hint("run weir as the user who owns the directory")
@@ -63,15 +63,15 @@ impl LinkError {
 
     pub(crate) fn cut(error: std::io::Error) -> Self {
         let why = match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "the other side is gone without a word".to_owned(),
+            std::io::ErrorKind::UnexpectedEof => "the peer is gone".to_owned(),
             _ => error.to_string(),
         };
-        let made = Self::new(Kind::Cut, format!("the connection was cut: {why}"));
+        let made = Self::new(LinkErrorKind::Cut, format!("the connection was lost: {why}"));
         Self { alert: error.get_ref().is_some().then(|| error.into()), ..made }
     }
 
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
-        Self::new(Kind::Protocol, message)
+        Self::new(LinkErrorKind::Protocol, message)
     }
 }
 

@@ -1,13 +1,13 @@
-//! Small private files: written whole or not at all, readable by their owner only.
+//! Small private files: written atomically, readable by their owner only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 
-/// Makes a directory (0700) and its parents.
+/// Creates a directory (0700) and its parents.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), LinkError> {
     DirBuilder::new()
         .recursive(true)
@@ -16,28 +16,32 @@ pub(crate) fn make_dir(dir: &Path) -> Result<(), LinkError> {
         .map_err(|error| LinkError::storage("make the directory", dir, &error))
 }
 
-/// Replaces a file (0600); after a power loss it is the old or the new one.
+/// Replaces a file (0600). After a power loss it has the old or the new content.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), LinkError> {
-    let fail = |error| LinkError::storage("write", path, &error);
-    let next = written_beside(path, content)?;
-    fs::rename(&next, path).map_err(fail)?;
-    sync_dir_of(path).map_err(fail)
+    let next = write_temporary(path, content)?;
+    fs::rename(&next, path)
+        .and_then(|()| sync_dir_of(path))
+        .map_err(|error| LinkError::storage("write", path, &error))
 }
 
-/// Makes a file (0600) unless it exists; whether it was made.
+/// Creates a file (0600) unless it exists, and returns whether it did.
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<bool, LinkError> {
-    let fail = |error| LinkError::storage("write", path, &error);
-    let next = written_beside(path, content)?;
-    let linked = fs::hard_link(&next, path);
-    fs::remove_file(&next).map_err(fail)?;
+    let next = write_temporary(path, content)?;
+    link_new(&next, path).map_err(|error| LinkError::storage("write", path, &error))
+}
+
+/// Links `next` to `path` unless that exists, and removes `next`.
+fn link_new(next: &Path, path: &Path) -> std::io::Result<bool> {
+    let linked = fs::hard_link(next, path);
+    fs::remove_file(next)?;
     match linked {
-        Ok(()) => sync_dir_of(path).map(|()| true).map_err(fail),
+        Ok(()) => sync_dir_of(path).map(|()| true),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(fail(error)),
+        Err(error) => Err(error),
     }
 }
 
-/// The file's text; `None` when there is none.
+/// Reads a file; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, LinkError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -46,7 +50,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, LinkError> {
     }
 }
 
-/// Names of the files in a directory, sorted; none when there is no directory.
+/// Sorted names of the files in a directory; empty if it does not exist.
 pub(crate) fn names(dir: &Path) -> Result<Vec<String>, LinkError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -70,34 +74,36 @@ pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-/// As [`value`]; an error names the file when it is missing or is not what it has to be.
+/// Like [`value`], with an error that names the file if the value is missing or invalid.
 pub(crate) fn parsed<T>(
-    path: &Path,
     text: &str,
+    path: &Path,
     key: &str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T, LinkError> {
     value(text, key).and_then(parse).ok_or_else(|| {
         LinkError::new(
-            Kind::Storage,
-            format!("cannot use `{}`: no good line `{key} = …`", path.display()),
+            LinkErrorKind::Storage,
+            format!("cannot use `{}`: no valid line `{key} = …`", path.display()),
         )
         .hint("restore the file from a backup, or remove it")
     })
 }
 
-fn written_beside(path: &Path, content: &[u8]) -> Result<std::path::PathBuf, LinkError> {
+/// Writes a temporary file next to `path`.
+fn write_temporary(path: &Path, content: &[u8]) -> Result<std::path::PathBuf, LinkError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let own = crate::secret::hex(&crate::secret::random::<8>());
-    let next = path.with_file_name(format!(".{name}.{own}"));
-    let write = || -> std::io::Result<()> {
-        let mut file: File =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    write().map_err(|error| LinkError::storage("write", &next, &error))?;
+    let suffix = crate::secret::hex(&crate::secret::random::<8>());
+    let next = path.with_file_name(format!(".{name}.{suffix}"));
+    write_synced(&next, content).map_err(|error| LinkError::storage("write", &next, &error))?;
     Ok(next)
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 fn sync_dir_of(path: &Path) -> std::io::Result<()> {

@@ -1,44 +1,46 @@
-//! Frames: what cuts the byte stream of a connection into messages. Pure; `docs/formats/link.md` has the diagram.
+//! Frames: the parts of a connection's byte stream that hold one message each. No I/O;
+//! `docs/formats/link.md` has the diagram.
 //!
-//! The length in a header is the sender's claim: memory is taken for bytes that came, never for bytes that were
-//! announced, and a claim above the limit of its kind ends the connection before a byte of the body is read.
+//! The length in a header is only a claim: memory is allocated for received bytes, never for
+//! announced ones, and a length above the limit of its kind ends the connection before the body is
+//! read.
 
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 
-/// Bytes before a frame's body.
+/// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
-/// A receiver that does not know the kind of a frame with this flag skips it; without the flag it ends the connection.
+/// Flag: a receiver skips the frame if it does not know its kind, instead of ending the connection.
 pub const MAY_BE_SKIPPED: u8 = 1;
-/// The largest body of a frame that is no parcel, in bytes.
+/// Size limit of a body other than a parcel, in bytes.
 pub const BODY_BYTES_MAX: usize = 512 << 10;
-/// The largest body before a peer has shown who it is, in bytes.
+/// Size limit of a body before a peer is authenticated, in bytes.
 pub const STRANGER_BYTES_MAX: usize = 16 << 10;
 
-/// One frame as it came.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What the body is.
+    /// Kind of message in the body.
     pub kind: u8,
-    /// [`MAY_BE_SKIPPED`] and bits without a meaning yet.
+    /// [`MAY_BE_SKIPPED`] and reserved bits.
     pub flags: u8,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// How large frames may be that are received.
+/// Size limits of received frames.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Largest body of a parcel, in bytes.
+pub struct FrameLimits {
+    /// Limit of a parcel's body, in bytes.
     pub parcel: usize,
-    /// Largest body of anything else, in bytes.
+    /// Limit of any other body, in bytes.
     pub other: usize,
 }
 
-/// Before a peer has shown who it is.
-pub(crate) const STRANGER: Limits = Limits { parcel: 0, other: STRANGER_BYTES_MAX };
+/// Limits before a peer is authenticated.
+pub(crate) const STRANGER: FrameLimits = FrameLimits { parcel: 0, other: STRANGER_BYTES_MAX };
 
-/// Appends a frame to `out`; `write` appends the body.
-pub(crate) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, write: impl FnOnce(&mut Vec<u8>)) {
+/// Appends a frame with this kind and these flags to `out`; `write` appends the body.
+pub(crate) fn put(out: &mut Vec<u8>, [kind, flags]: [u8; 2], write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, kind, flags, 0, 0]);
     write(out);
@@ -46,27 +48,27 @@ pub(crate) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, write: impl FnOnce(&mu
     out[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Cuts bytes as they come into frames.
+/// Splits received bytes into frames.
 #[derive(Debug)]
 pub struct Decoder {
-    limits: Limits,
+    limits: FrameLimits,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were handed out.
+    /// Bytes of `buffer` that were returned already.
     used: usize,
 }
 
 impl Decoder {
-    /// A decoder that has seen nothing.
-    pub fn new(limits: Limits) -> Self {
+    /// An empty decoder.
+    pub fn new(limits: FrameLimits) -> Self {
         Self { limits, buffer: Vec::new(), used: 0 }
     }
 
-    /// Frames from now on may be larger or smaller.
-    pub fn set_limits(&mut self, limits: Limits) {
+    /// Changes the limits for later frames.
+    pub fn set_limits(&mut self, limits: FrameLimits) {
         self.limits = limits;
     }
 
-    /// Takes bytes that came.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.used > 0 && self.used * 2 >= self.buffer.len() {
             self.buffer.drain(..self.used);
@@ -75,15 +77,15 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Bytes that wait for the rest of their frame.
+    /// Bytes of an incomplete frame.
     pub fn waiting(&self) -> usize {
         self.buffer.len() - self.used
     }
 
-    /// The next whole frame; `None` until more bytes come.
+    /// The next complete frame; `None` until more bytes arrive.
     ///
     /// # Errors
-    /// [`Kind::Protocol`] when a frame claims to be larger than it may be.
+    /// [`LinkErrorKind::Protocol`] when a frame exceeds its limit.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, LinkError> {
         let rest = &self.buffer[self.used..];
         let Some((header, body)) = rest.split_first_chunk::<HEADER_BYTES>() else {
@@ -95,9 +97,9 @@ impl Decoder {
             if kind == crate::message::PARCEL { self.limits.parcel } else { self.limits.other };
         if length > limit {
             let text = format!(
-                "a frame of kind {kind} claims {length} bytes, more than the {limit} that it may have"
+                "a frame of kind {kind} has {length} bytes, more than its limit of {limit}"
             );
-            return Err(LinkError::new(Kind::Protocol, text));
+            return Err(LinkError::new(LinkErrorKind::Protocol, text));
         }
         let Some(body) = body.get(..length) else { return Ok(None) };
         let frame = Frame { kind, flags, body: body.to_vec() };
@@ -115,16 +117,16 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { parcel: 1 << 20, other: 1 << 10 };
+    const LIMITS: FrameLimits = FrameLimits { parcel: 1 << 20, other: 1 << 10 };
 
     fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        put(&mut out, kind, 0, |out| out.extend_from_slice(body));
+        put(&mut out, [kind, 0], |out| out.extend_from_slice(body));
         out
     }
 
     #[test]
-    fn frames_come_out_whole_however_their_bytes_are_cut() {
+    fn frames_are_complete_however_their_bytes_are_split() {
         arbtest::arbtest(|u| {
             let bodies: Vec<(u8, Vec<u8>)> =
                 u.arbitrary_iter()?.take(20).collect::<Result<_, _>>()?;
@@ -149,15 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn a_claimed_length_takes_no_memory_and_too_large_a_claim_is_an_error() {
+    fn a_claimed_length_allocates_no_memory_and_one_above_the_limit_is_an_error() {
         let mut decoder = Decoder::new(LIMITS);
-        decoder.push(&[0, 0, 15, 0, crate::message::PARCEL, 0, 0, 0]); // 983,040 bytes that never come
-        assert_eq!(decoder.next_frame().expect("it may be so large"), None);
+        decoder.push(&[0, 0, 15, 0, crate::message::PARCEL, 0, 0, 0]); // 983,040 bytes that never arrive
+        assert_eq!(decoder.next_frame().expect("it is within the limit"), None);
         assert!(decoder.buffer.capacity() < 1024);
         let mut decoder = Decoder::new(LIMITS);
         decoder.push(&[0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0]);
         let error = decoder.next_frame().expect_err("4 GiB");
-        assert_eq!(error.kind, Kind::Protocol);
+        assert_eq!(error.kind, LinkErrorKind::Protocol);
         assert!(error.message.contains("4294967295"), "{error}");
     }
 

@@ -1,7 +1,8 @@
-//! A recorded session of version 1: the bytes in `session-v1.txt` must be understood for as long as version 1 is spoken.
+//! A recorded session of version 1: the bytes in `session-v1.txt` must be understood for as long as
+//! version 1 is spoken.
 //!
-//! The file is never made anew. A change that makes these tests fail is a change of the protocol: it belongs behind a
-//! new version or a capability, with a recording of its own.
+//! Never regenerate the file. A change that makes these tests fail changes the protocol: put it
+//! behind a new version or capability, with a separate recording.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +12,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use weir_tables::{FixedClock, Micros, StreamId};
 
-use crate::authority::Certified;
-use crate::frame::{Decoder, Limits};
-use crate::hub::{Append, Appended, Hub, HubOptions, Intake, Refusal};
-use crate::message::{Message, Position, Reason};
+use crate::authority::CertificateInfo;
+use crate::frame::{Decoder, FrameLimits};
+use crate::hub::{AppendFuture, AppendResult, Hub, HubOptions, Intake, Refusal};
+use crate::message::{Message, RefusalReason, StreamPosition};
 use crate::registry::{Invitation, Registry};
 use crate::secret;
 
 const RECORDING: &str = include_str!("session-v1.txt");
 const NOW: Micros = Micros(1_795_000_000_000_000);
-const LIMITS: Limits = Limits { parcel: 1 << 20, other: 1 << 20 };
+const LIMITS: FrameLimits = FrameLimits { parcel: 1 << 20, other: 1 << 20 };
 
 /// Bytes of one side, in order.
 fn recorded(side: &str) -> Vec<u8> {
@@ -29,8 +30,10 @@ fn recorded(side: &str) -> Vec<u8> {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal digits");
-    (0..text.len()).step_by(2).map(byte).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal digits"))
+        .collect()
 }
 
 fn messages(bytes: &[u8]) -> Vec<Message> {
@@ -44,29 +47,28 @@ fn messages(bytes: &[u8]) -> Vec<Message> {
     out
 }
 
-/// Accepts one stream from 100 on, and takes "full" and "bad" by their word.
-struct Scripted(watch::Sender<u64>);
+/// Accepts one stream from 100 on; other parcels name their own refusal.
+struct ScriptedIntake(watch::Sender<u64>);
 
-impl Intake for Scripted {
-    fn positions(&self, streams: &[StreamId]) -> Vec<Position> {
-        let known = |stream: &StreamId| Position {
-            stream: *stream,
-            accepted: (stream.0 == 7).then_some(100),
-            committed: (stream.0 == 7).then_some(40),
-        };
-        streams.iter().map(known).collect()
+impl Intake for ScriptedIntake {
+    fn positions(&self, streams: &[StreamId]) -> Vec<StreamPosition> {
+        streams
+            .iter()
+            .map(|stream| StreamPosition {
+                stream: *stream,
+                accepted: (stream.0 == 7).then_some(100),
+                committed: (stream.0 == 7).then_some(40),
+            })
+            .collect()
     }
 
-    fn append(&self, parcel: Vec<u8>) -> Append {
-        let refused = |reason, expected, text: &str, hint: &str| {
-            Err(Refusal { reason, expected, text: text.into(), hint: hint.into() })
-        };
+    fn append(&self, parcel: Vec<u8>) -> AppendFuture {
         let outcome = match parcel.as_slice() {
-            b"good" => Ok(Appended { rows: 3, position: Some(200) }),
-            b"none" => Ok(Appended { rows: 1, position: None }),
-            b"late" => refused(Reason::Behind, 100, "behind", ""),
-            b"full" => refused(Reason::Full, 0, "the disk is full", "free some space"),
-            _ => refused(Reason::Bad, 0, "no parcel", ""),
+            b"good" => Ok(AppendResult { rows: 3, position: Some(200) }),
+            b"none" => Ok(AppendResult { rows: 1, position: None }),
+            b"late" => refuse(RefusalReason::Behind, 100, ["behind", ""]),
+            b"full" => refuse(RefusalReason::Full, 0, ["the disk is full", "free some space"]),
+            _ => refuse(RefusalReason::Bad, 0, ["no parcel", ""]),
         };
         Box::pin(std::future::ready(outcome))
     }
@@ -80,6 +82,14 @@ impl Intake for Scripted {
     }
 }
 
+fn refuse(
+    reason: RefusalReason,
+    expected: u64,
+    [text, hint]: [&str; 2],
+) -> Result<AppendResult, Refusal> {
+    Err(Refusal { reason, expected, text: text.into(), hint: hint.into() })
+}
+
 async fn answers(to: &[u8], is_known: bool) -> Vec<u8> {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = Registry::new(dir.path());
@@ -87,9 +97,9 @@ async fn answers(to: &[u8], is_known: bool) -> Vec<u8> {
     let (invite, secret) = registry.invite(&invitation, NOW).expect("an invitation");
     let agent = registry.redeem((&invite, &secret), "web1", b"request", NOW).expect("an agent");
     let options = HubOptions { program: "weir golden".into(), ..HubOptions::new(dir.path()) };
-    let intake = Arc::new(Scripted(watch::Sender::new(0)));
+    let intake = Arc::new(ScriptedIntake(watch::Sender::new(0)));
     let hub = Hub::new(options, intake, Arc::new(FixedClock::new(NOW))).expect("a hub");
-    let shown = is_known.then(|| Certified {
+    let certificate = is_known.then(|| CertificateInfo {
         name: "web1".into(),
         agent: Some(agent.id),
         not_before: NOW,
@@ -97,7 +107,7 @@ async fn answers(to: &[u8], is_known: bool) -> Vec<u8> {
         issuer: Vec::new(),
     });
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
-    let talking = tokio::spawn(hub.talk(theirs, shown, "test".into(), ()));
+    let talking = tokio::spawn(hub.serve_peer(theirs, certificate, "test".into(), ()));
     ours.write_all(to).await.expect("it reads");
     let mut all = Vec::new();
     ours.read_to_end(&mut all).await.expect("it ends");
@@ -106,13 +116,13 @@ async fn answers(to: &[u8], is_known: bool) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_agent_of_version_1_gets_the_answers_that_it_got_when_it_was_recorded() {
+async fn an_agent_of_version_1_gets_the_recorded_replies() {
     let answers = answers(&recorded("agent"), true).await;
     assert_eq!(secret::hex(&answers), secret::hex(&recorded("hub")));
 }
 
 #[test]
-fn the_recording_means_what_it_meant() {
+fn the_recording_decodes_as_before() {
     let text: String =
         messages(&recorded("agent")).iter().map(|message| format!("{message:?}\n")).collect();
     expect![[r#"
@@ -130,7 +140,7 @@ fn the_recording_means_what_it_meant() {
         messages(&recorded("hub")).iter().map(|message| format!("{message:?}\n")).collect();
     expect![[r#"
         Welcome(Welcome { version: 1, capabilities: 7, now_micros: 1795000000000000, credit_bytes: 16777216, parcel_bytes: 67108864, heartbeat_seconds: 5, program: "weir golden" })
-        Positions { id: 5, positions: [Position { stream: StreamId(7), accepted: Some(100), committed: Some(40) }, Position { stream: StreamId(9), accepted: None, committed: None }] }
+        Positions { id: 5, positions: [StreamPosition { stream: StreamId(7), accepted: Some(100), committed: Some(40) }, StreamPosition { stream: StreamId(9), accepted: None, committed: None }] }
         Accepted { sequence: 0, rows: 3, position: Some(200) }
         Accepted { sequence: 1, rows: 1, position: None }
         Refused { sequence: 2, reason: Behind, expected: 100, text: "behind", hint: "" }
@@ -142,11 +152,12 @@ fn the_recording_means_what_it_meant() {
 }
 
 #[test]
-fn messages_are_written_as_they_were_recorded() {
+fn messages_are_encoded_as_recorded() {
     for side in ["agent", "hub"] {
         let mut bytes = Vec::new();
         let all = messages(&recorded(side));
-        // The recorded agent was newer by a field at the end of its hello and a frame that may be skipped.
+        // The recorded agent was newer by a field at the end of its hello and a frame that may be
+        // skipped.
         let newer = usize::from(side == "agent");
         all[newer..].iter().for_each(|message| message.encode(&mut bytes));
         assert!(recorded(side).ends_with(&bytes), "{side}: {}", secret::hex(&bytes));
@@ -154,12 +165,12 @@ fn messages_are_written_as_they_were_recorded() {
 }
 
 #[tokio::test]
-async fn who_shows_no_certificate_is_told_how_to_get_one() {
+async fn a_peer_without_a_certificate_gets_a_hint_how_to_join() {
     let hello = &recorded("agent");
     let answers = messages(&answers(hello, false).await);
     let [Message::Goodbye { text, hint, .. }] = answers.as_slice() else {
         panic!("{answers:?}");
     };
-    assert_eq!(text, "the connection shows no agent's certificate");
+    assert_eq!(text, "the connection has no agent's certificate");
     assert!(hint.contains("weir hub invite"), "{hint}");
 }

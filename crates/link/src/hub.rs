@@ -1,7 +1,8 @@
-//! The hub's side: takes connections, lets strangers redeem join tokens, and gives each agent a session.
+//! The hub's side: accepts connections, lets strangers redeem join tokens, and runs a session per
+//! agent.
 //!
-//! What a connection may cost is bounded: handshakes at one time, connections, bytes in flight per connection, time
-//! without a word. Agents that are revoked are cut off within half a second.
+//! Limits bound the cost of connections: concurrent handshakes, connections, bytes in flight per
+//! connection, and silence. Revoked agents are disconnected within half a second.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,79 +18,81 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_rustls::TlsAcceptor;
 use weir_tables::{Clock, Micros, StreamId};
 
-use crate::authority::{AgentName, Authority, Certified, read_certificate};
+use crate::authority::{AgentName, Authority, CertificateInfo, read_certificate};
 use crate::bandwidth::Bandwidth;
 use crate::error::LinkError;
 use crate::frame::STRANGER;
-use crate::message::{Code, Hello, Message, Position, Reason, VERSION_MAX, VERSION_MIN};
+use crate::hub_session::HubSession;
+use crate::message::{
+    GoodbyeCode, Hello, Message, RefusalReason, StreamPosition, VERSION_MAX, VERSION_MIN,
+};
 use crate::registry::{Agent, Denial, Registry};
-use crate::session::Session;
 use crate::tls;
 use crate::wire::{self, Inbox, Outbox};
 
-/// Takes what agents send: the store, behind this interface.
+/// Receives what agents send. The store implements it.
 pub trait Intake: Send + Sync {
-    /// Has streams come here from now on, of a hub that is one of several; before it is asked where they stand.
-    fn claim(&self, _streams: Vec<StreamId>) -> Claim {
+    /// Moves streams to this hub of a cluster, before their positions are read.
+    fn claim(&self, _streams: Vec<StreamId>) -> ClaimFuture {
         Box::pin(std::future::ready(Ok(())))
     }
-    /// Where streams stand, in the order asked.
-    fn positions(&self, streams: &[StreamId]) -> Vec<Position>;
-    /// Keeps an encoded parcel. The first poll has to put it in its place behind those before.
-    fn append(&self, parcel: Vec<u8>) -> Append;
-    /// Changes when positions were committed to tables.
+    /// Positions of streams, in the given order.
+    fn positions(&self, streams: &[StreamId]) -> Vec<StreamPosition>;
+    /// Stores an encoded parcel. The first poll must enqueue it, after earlier ones.
+    fn append(&self, parcel: Vec<u8>) -> AppendFuture;
+    /// A counter that changes at each commit to tables.
     fn commits(&self) -> watch::Receiver<u64>;
-    /// Why nothing can be taken now; `None` when it can.
+    /// Why ingest is paused; `None` if it is not.
     fn trouble(&self) -> Option<String>;
 }
 
 /// An [`Intake::append`] under way.
-pub type Append = Pin<Box<dyn Future<Output = Result<Appended, Refusal>> + Send>>;
+pub type AppendFuture = Pin<Box<dyn Future<Output = Result<AppendResult, Refusal>> + Send>>;
 
-/// An [`Intake::claim`] under way; refused when the agent had better turn to another hub.
-pub type Claim = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+/// An [`Intake::claim`] under way; refused if the agent should use another hub.
+pub type ClaimFuture = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
-/// The parcel survives a power loss.
+/// A parcel that survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendResult {
     /// Rows that were new.
     pub rows: u64,
-    /// Where its stream stands; `None` for a parcel without a range.
+    /// New position of its stream; `None` for a parcel without a range.
     pub position: Option<u64>,
 }
 
-/// The parcel was not taken.
+/// A refused parcel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Why.
-    pub reason: Reason,
-    /// For [`Reason::Behind`], where the next parcel has to start.
+    pub reason: RefusalReason,
+    /// For [`RefusalReason::Behind`], where the next parcel must start.
     pub expected: u64,
-    /// For a person.
+    /// What failed, for people.
     pub text: String,
-    /// For a person.
+    /// What to do, for people.
     pub hint: String,
 }
 
-/// How a hub serves.
+/// Options of a hub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
-    /// `link/` of its data directory.
+    /// Directory `link/` in the data directory.
     pub link_dir: PathBuf,
-    /// What it calls itself.
+    /// Name and version that the hub reports.
     pub program: String,
-    /// Each side says something at least this often; three times this without a word ends a connection.
+    /// Longest time between messages of either side; three times this ends a connection.
     pub heartbeat: Duration,
     /// Largest parcel, in bytes.
     pub parcel_bytes: usize,
-    /// Connections at one time.
+    /// Limit of concurrent connections.
     pub connections: usize,
-    /// How long an agent's certificate is valid; it is renewed when a third is left.
+    /// Lifetime of an agent's certificate, which is renewed when a third is left.
     pub certificate_lifetime: Duration,
 }
 
 impl HubOptions {
-    /// Defaults.
+    /// The default options.
     pub fn new(link_dir: &Path) -> Self {
         Self {
             link_dir: link_dir.to_owned(),
@@ -102,48 +105,48 @@ impl HubOptions {
     }
 }
 
-/// Handshakes at one time; more wait in the kernel's queue.
+/// Concurrent handshakes; more clients wait in the kernel's accept queue.
 const HANDSHAKES: usize = 64;
-/// TLS and the first message have to be done within this.
+/// Timeout of TLS and the first message.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether agents were revoked.
-const LOOK: Duration = Duration::from_millis(500);
-/// How long connections may take to end after the hub was told to end.
+/// Interval of checks for revoked agents.
+const REVOCATION_CHECK: Duration = Duration::from_millis(500);
+/// How long connections may take to end when the hub shuts down.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// An agent that is connected.
+/// A connected agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connected {
-    /// Its name.
+pub struct ConnectedAgent {
+    /// Name of the agent.
     pub name: String,
-    /// Where it connects from.
+    /// Remote address.
     pub address: String,
-    /// Since when.
+    /// Start of the connection.
     pub since: Micros,
-    /// Its program.
+    /// Name and version of the agent.
     pub program: String,
-    /// Its clock; `None` until it has told it, and for agents of before it was asked.
+    /// Clock offset; `None` before the first reply, and for agents that do not report their clock.
     pub clock: Option<ClockOffset>,
 }
 
-/// How far an agent's clock is from the hub's.
+/// Offset of an agent's clock from the hub's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// When the agent was asked, by the hub's clock.
+    /// When the query was sent, by the hub's clock.
     pub at: Micros,
     /// The agent's clock minus the hub's, in microseconds.
     pub offset_micros: i64,
-    /// From question to answer; the offset may be wrong by half of it.
+    /// Time from query to reply; the offset may be wrong by half of it.
     pub round_trip: Duration,
 }
 
-struct Live {
+struct LiveConnection {
     agent: Agent,
-    connected: Connected,
+    connected: ConnectedAgent,
     cut: oneshot::Sender<Denial>,
 }
 
-/// A hub as agents see it.
+/// A hub's endpoint for agents.
 pub struct Hub {
     pub(crate) options: HubOptions,
     pub(crate) clock: Arc<dyn Clock>,
@@ -153,15 +156,15 @@ pub struct Hub {
     tls: TlsAcceptor,
     handshakes: Arc<Semaphore>,
     connections: Arc<Semaphore>,
-    live: Mutex<HashMap<u64, Live>>,
+    live: Mutex<HashMap<u64, LiveConnection>>,
     next: AtomicU64,
 }
 
 impl Hub {
-    /// A hub with the authority of its directory, which is made when there is none.
+    /// A hub with the authority of its directory, which is created if there is none.
     ///
     /// # Errors
-    /// [`crate::Kind::Storage`] and [`crate::Kind::Identity`].
+    /// [`crate::LinkErrorKind::Storage`] and [`crate::LinkErrorKind::Identity`].
     pub fn new(
         options: HubOptions,
         intake: Arc<dyn Intake>,
@@ -183,32 +186,32 @@ impl Hub {
         }))
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<u64, Live>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<u64, LiveConnection>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Agents that are connected, by name.
-    pub fn connected(&self) -> Vec<Connected> {
+    /// Connected agents, sorted by name.
+    pub fn connected(&self) -> Vec<ConnectedAgent> {
         let mut all: Vec<_> = self.live().values().map(|live| live.connected.clone()).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
 
-    /// Serves until `ended`.
+    /// Serves until `ended` is set.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, mut ended: watch::Receiver<bool>) {
         let mut tasks = tokio::task::JoinSet::new();
-        let mut look = tokio::time::interval(LOOK);
-        let mut seen = None;
+        let mut check = tokio::time::interval(REVOCATION_CHECK);
+        let mut last_change = None;
         loop {
             tokio::select! {
                 accepted = accept(&listener, &self.handshakes) => {
-                    let (stream, address, turn) = accepted;
+                    let (stream, address, permit) = accepted;
                     let hub = Arc::clone(&self);
-                    tasks.spawn(async move { hub.connection(stream, address, turn).await });
+                    tasks.spawn(async move { hub.handshake(stream, address, permit).await });
                 }
-                _ = look.tick() => {
-                    if self.registry.changed() != seen {
-                        seen = self.registry.changed();
+                _ = check.tick() => {
+                    if self.registry.changed() != last_change {
+                        last_change = self.registry.changed();
                         self.cut_revoked();
                     }
                 }
@@ -216,8 +219,8 @@ impl Hub {
                 () = wire::is_set(&mut ended) => break,
             }
         }
-        let ending = Denial::new(Code::Ending, "the hub is ending", "");
-        let all: Vec<Live> = self.live().drain().map(|(_, live)| live).collect();
+        let ending = Denial::new(GoodbyeCode::Ending, "the hub is ending", "");
+        let all: Vec<LiveConnection> = self.live().drain().map(|(_, live)| live).collect();
         all.into_iter().for_each(|live| drop(live.cut.send(ending.clone())));
         let all_ended = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN, all_ended).await;
@@ -245,11 +248,11 @@ impl Hub {
         }
     }
 
-    async fn connection(
+    async fn handshake(
         self: Arc<Self>,
         stream: TcpStream,
         address: SocketAddr,
-        turn: tokio::sync::OwnedSemaphorePermit,
+        permit: tokio::sync::OwnedSemaphorePermit,
     ) {
         let _ = stream.set_nodelay(true);
         let handshake = tokio::time::timeout(HANDSHAKE_PATIENCE, self.tls.accept(stream)).await;
@@ -257,46 +260,48 @@ impl Hub {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 let error = tls::explain(&address.to_string(), self.clock.now(), &error);
-                tracing::debug!(%address, "no handshake: {}", error.message);
+                tracing::debug!(%address, "handshake failed: {}", error.message);
                 return;
             }
-            Err(_) => return tracing::debug!(%address, "no handshake in time"),
+            Err(_) => return tracing::debug!(%address, "handshake timed out"),
         };
-        let shown = stream.get_ref().1.peer_certificates();
-        let shown = shown.and_then(|chain| read_certificate(chain.first()?));
-        self.talk(stream, shown, address.to_string(), turn).await;
+        let chain = stream.get_ref().1.peer_certificates();
+        let certificate = chain.and_then(|chain| read_certificate(chain.first()?));
+        self.serve_peer(stream, certificate, address.to_string(), permit).await;
     }
 
-    /// A connection whose other side has shown its certificate, or none.
-    pub(crate) async fn talk<S, T>(
+    /// Serves a connection whose peer has presented this certificate, or none.
+    pub(crate) async fn serve_peer<S, T>(
         self: Arc<Self>,
         stream: S,
-        shown: Option<Certified>,
+        certificate: Option<CertificateInfo>,
         address: String,
-        turn: T,
+        permit: T,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut inbox, outbox) = wire::split(stream, STRANGER, Bandwidth::new(0));
         let first = inbox.next_within(HANDSHAKE_PATIENCE).await;
-        drop(turn);
+        drop(permit);
         let denial = match first {
             Ok(Message::Enrol { invite, secret, name, request }) => {
                 self.enrol((&invite, &secret), &name, &request, &outbox, &address).await
             }
             Ok(Message::Hello(hello)) => {
-                self.agent(inbox, &outbox, &hello, shown, address.clone()).await
+                self.serve_agent(inbox, &outbox, &hello, certificate, address.clone()).await
             }
-            Ok(_) => {
-                Err(Denial::new(Code::Protocol, "the first word is neither hello nor enrol", ""))
-            }
+            Ok(_) => Err(Denial::new(
+                GoodbyeCode::Protocol,
+                "the first message is neither Hello nor Enrol",
+                "",
+            )),
             Err(error) => Err(error.into()),
         };
         if let Err(Denial { code, text, hint }) = denial {
-            if code == Code::Failed {
-                tracing::debug!(%address, "a connection ends: {text}"); // cut, by its other side or on the way
+            if code == GoodbyeCode::Failed {
+                tracing::debug!(%address, "connection ended: {text}"); // lost, by the peer or on the network
             } else {
-                tracing::info!(%address, "a connection ends: {text}");
+                tracing::info!(%address, "connection ended: {text}");
             }
             let _ = outbox.send(&Message::Goodbye { code, text, hint }).await;
         }
@@ -324,38 +329,41 @@ impl Hub {
         self.authority.sign_agent(&name, request, self.clock.now(), lifetime)
     }
 
-    async fn agent<S>(
+    async fn serve_agent<S>(
         self: &Arc<Self>,
         inbox: Inbox<S>,
         outbox: &Outbox,
         hello: &Hello,
-        shown: Option<Certified>,
+        certificate: Option<CertificateInfo>,
         address: String,
     ) -> Result<(), Denial>
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let stranger = || {
-            let hint = "`weir hub invite` on the hub, then `weir agent join TOKEN` here";
-            Denial::new(Code::Stranger, "the connection shows no agent's certificate", hint)
+        let certificate = certificate.ok_or_else(no_certificate)?;
+        let id = certificate.agent.ok_or_else(no_certificate)?;
+        let agent = self.registry.admit(&certificate.name, &id)?;
+        let version = common_version(hello)?;
+        let Ok(_permit) = Arc::clone(&self.connections).try_acquire_owned() else {
+            let text = format!(
+                "the hub has reached its limit of {} connections",
+                self.options.connections
+            );
+            return Err(Denial::new(
+                GoodbyeCode::TooMany,
+                text,
+                "raise `link.connections`, or add a hub",
+            ));
         };
-        let certified = shown.ok_or_else(stranger)?;
-        let agent = self.registry.admit(&certified.name, &certified.agent.ok_or_else(stranger)?)?;
-        let version = version(hello)?;
-        let Ok(_place) = Arc::clone(&self.connections).try_acquire_owned() else {
-            let text =
-                format!("the hub has {} connections, as many as it may", self.options.connections);
-            return Err(Denial::new(Code::TooMany, text, "raise `link.connections`, or add a hub"));
-        };
-        let (id, cut) = self.enter(&agent, hello, address);
-        let session = Session::new((Arc::clone(self), id), agent, inbox, outbox, cut);
+        let (id, cut) = self.register(&agent, hello, address);
+        let session = HubSession::new((Arc::clone(self), id), agent, inbox, outbox, cut);
         let outcome = session.run(version, hello).await;
         self.live().remove(&id);
         outcome
     }
 
-    /// Notes the connection; an older one of the same agent ends, since an agent that comes again has lost it.
-    fn enter(
+    /// Registers the connection and ends an older one of the same agent, which the agent has lost.
+    fn register(
         &self,
         agent: &Agent,
         hello: &Hello,
@@ -371,42 +379,48 @@ impl Hub {
             .collect();
         for older in older {
             let text = format!("the agent `{}` connected again, from {address}", agent.name);
-            let hint = "two hosts with one agent's directory would do this for ever: each has to join by itself";
-            self.cut(older, Denial::new(Code::Superseded, text, hint));
+            let hint = "two hosts that share one agent's directory keep replacing each other: each must join by itself";
+            self.cut(older, Denial::new(GoodbyeCode::Superseded, text, hint));
         }
-        let connected = Connected {
+        let connected = ConnectedAgent {
             name: agent.name.clone(),
             address,
             since: self.clock.now(),
             program: hello.program.clone(),
             clock: None,
         };
-        let live = Live { agent: agent.clone(), connected, cut };
+        let live = LiveConnection { agent: agent.clone(), connected, cut };
         self.live().insert(id, live);
         (id, is_cut)
     }
 }
 
-/// Waits for a turn at the handshake, then for a connection.
+fn no_certificate() -> Denial {
+    let hint = "`weir hub invite` on the hub, then `weir agent join TOKEN` here";
+    Denial::new(GoodbyeCode::Stranger, "the connection has no agent's certificate", hint)
+}
+
+/// Waits for a handshake slot, then for a connection.
 async fn accept(
     listener: &TcpListener,
     handshakes: &Arc<Semaphore>,
 ) -> (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit) {
-    let turn = Arc::clone(handshakes).acquire_owned().await.expect("it is never closed");
+    let permit =
+        Arc::clone(handshakes).acquire_owned().await.expect("the semaphore is never closed");
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => return (stream, address, turn),
+            Ok((stream, address)) => return (stream, address, permit),
             Err(error) => {
-                // Out of file descriptors, most likely: those that end give some back.
-                tracing::warn!("cannot take a connection: {error}");
+                // Most likely out of file descriptors, which ending connections release.
+                tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-/// The newest version that both speak.
-fn version(hello: &Hello) -> Result<u8, Denial> {
+/// The newest version that both sides support.
+fn common_version(hello: &Hello) -> Result<u8, Denial> {
     let (oldest, newest) = hello.versions;
     let version = newest.min(VERSION_MAX);
     if version >= oldest.max(VERSION_MIN) {
@@ -415,5 +429,5 @@ fn version(hello: &Hello) -> Result<u8, Denial> {
     let text = format!(
         "no common version: the agent speaks {oldest} to {newest}, the hub {VERSION_MIN} to {VERSION_MAX}"
     );
-    Err(Denial::new(Code::Version, text, "update the hub first, then the agents"))
+    Err(Denial::new(GoodbyeCode::Version, text, "update the hub first, then the agents"))
 }

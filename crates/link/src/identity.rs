@@ -1,11 +1,13 @@
-//! Who an agent is: one directory for each fleet that it joined, with its key, its certificate, and the hubs' addresses.
+//! An agent's identity: one directory per joined fleet, with key, certificate, and addresses of
+//! hubs.
 //!
 //! ```text
 //!   DIR/fleets/<first 16 digits of the authority's fingerprint>/
 //!       agent.key  agent.pem  authority.pem  hubs (name = …, joined_micros = …, address = …)
 //! ```
-//! The key is made here and never leaves; all files are 0600. A key without a certificate is one whose joining was
-//! cut off: it is used again, and the hub answers the same request with the same agent.
+//! The key is generated here and never leaves; all files are 0600. A key without a certificate
+//! belongs to an interrupted join: it is reused, and the hub answers the same request with the same
+//! agent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,23 +19,23 @@ use rustls::pki_types::pem::PemObject;
 use rustls::sign::CertifiedKey;
 use weir_tables::Micros;
 
-use crate::authority::{certified, read_certificate, request};
-use crate::error::{Kind, LinkError};
+use crate::authority::{certified_key, read_certificate, signing_request};
+use crate::error::{LinkError, LinkErrorKind};
 use crate::token::JoinToken;
 use crate::{files, secret};
 
-/// One fleet that this agent belongs to.
+/// Membership of one fleet.
 pub struct Identity {
     dir: PathBuf,
-    /// The agent's name there.
+    /// The agent's name in the fleet.
     pub name: String,
-    /// `host:port` of its hubs, best first.
+    /// `host:port` of its hubs, in order of preference.
     pub addresses: Vec<String>,
-    /// When it joined.
+    /// When the agent joined.
     pub joined: Micros,
-    /// From when the certificate is valid.
+    /// Start of the certificate's validity.
     pub not_before: Micros,
-    /// Until when.
+    /// End of the certificate's validity.
     pub not_after: Micros,
     pub(crate) authority: CertificateDer<'static>,
     pub(crate) issuer: Vec<u8>,
@@ -42,10 +44,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// All fleets that were joined, the oldest first.
+    /// Loads all joined fleets, oldest first.
     ///
     /// # Errors
-    /// [`Kind::Storage`].
+    /// [`LinkErrorKind::Storage`].
     pub fn load_all(dir: &Path) -> Result<Vec<Self>, LinkError> {
         let fleets = dir.join("fleets");
         let mut all = Vec::new();
@@ -56,113 +58,111 @@ impl Identity {
         Ok(all)
     }
 
-    /// `None` when joining was not finished.
+    /// Loads one fleet; `None` if the join was not completed.
     fn load(dir: &Path) -> Result<Option<Self>, LinkError> {
-        let read = |name: &str| files::read(&dir.join(name));
+        let [key, certificate, authority, hubs] =
+            ["agent.key", "agent.pem", "authority.pem", "hubs"]
+                .map(|name| files::read(&dir.join(name)));
         let (Some(key), Some(certificate), Some(authority), Some(hubs)) =
-            (read("agent.key")?, read("agent.pem")?, read("authority.pem")?, read("hubs")?)
+            (key?, certificate?, authority?, hubs?)
         else {
             return Ok(None);
         };
-        let bad = |name: &str| {
-            let text = format!("cannot use `{}`: it is not what it was", dir.join(name).display());
-            LinkError::new(Kind::Storage, text).hint("join again: `weir agent join TOKEN`")
-        };
-        let der = |name: &str, text: &str| {
-            CertificateDer::from_pem_slice(text.as_bytes()).map_err(|_| bad(name))
-        };
-        let certificate = der("agent.pem", &certificate)?;
-        let said = read_certificate(&certificate).ok_or_else(|| bad("agent.pem"))?;
+        let path = dir.join("agent.pem");
+        let certificate = certificate_of(&certificate, &path)?;
+        let info = read_certificate(&certificate).ok_or_else(|| damaged(&path))?;
         let joined = files::value(&hubs, "joined_micros").and_then(|text| text.parse().ok());
         let addresses = hubs.lines().filter_map(|line| line.strip_prefix("address = "));
         Ok(Some(Self {
             dir: dir.to_owned(),
-            name: said.name,
+            name: info.name,
             addresses: addresses.map(str::to_owned).collect(),
             joined: Micros(joined.unwrap_or_default()),
-            not_before: said.not_before,
-            not_after: said.not_after,
-            authority: der("authority.pem", &authority)?,
-            issuer: said.issuer,
-            key: KeyPair::from_pem(&key).map_err(|_| bad("agent.key"))?,
+            not_before: info.not_before,
+            not_after: info.not_after,
+            authority: certificate_of(&authority, &dir.join("authority.pem"))?,
+            issuer: info.issuer,
+            key: KeyPair::from_pem(&key).map_err(|_| damaged(&dir.join("agent.key")))?,
             certificate,
         }))
     }
 
-    pub(crate) fn certified(&self) -> Result<Arc<CertifiedKey>, LinkError> {
-        certified(vec![self.certificate.clone()], &self.key)
+    pub(crate) fn certified_key(&self) -> Result<Arc<CertifiedKey>, LinkError> {
+        certified_key(vec![self.certificate.clone()], &self.key)
     }
 
-    /// Whether this is the fleet of the authority with that fingerprint.
+    /// Whether the fleet's authority has this fingerprint.
     pub fn is_of_authority(&self, fingerprint: &[u8; 32]) -> bool {
         secret::sha256(&self.authority) == *fingerprint
     }
 
-    /// DER of the name of a hub's authority, as it is in a certificate that the authority signed.
+    /// Whether the fleet's authority signed this certificate of a hub.
     pub(crate) fn is_of(&self, hub_certificate: &[u8]) -> bool {
         read_certificate(hub_certificate).is_some_and(|hub| hub.issuer == self.issuer)
     }
 
-    /// Whether two thirds of the certificate's life are over.
+    /// Whether two thirds of the certificate's lifetime have passed.
     pub fn is_renewal_due(&self, now: Micros) -> bool {
         let life = self.not_after.0.saturating_sub(self.not_before.0);
         now.0 > self.not_before.0 + life / 3 * 2
     }
 
     pub(crate) fn request(&self) -> Result<Vec<u8>, LinkError> {
-        request(&self.key)
+        signing_request(&self.key)
     }
 
-    /// Takes a new certificate for the same key.
+    /// Replaces the certificate by a new one for the same key.
     pub(crate) fn renew(&mut self, certificate: &[u8]) -> Result<(), LinkError> {
-        let said = read_certificate(certificate)
-            .filter(|said| said.issuer == self.issuer && said.not_after >= self.not_after)
-            .ok_or_else(|| LinkError::protocol("the hub's new certificate is none"))?;
+        let info = read_certificate(certificate)
+            .filter(|info| info.issuer == self.issuer && info.not_after >= self.not_after)
+            .ok_or_else(|| LinkError::protocol("the hub sent an invalid certificate"))?;
         let certificate = CertificateDer::from(certificate.to_vec());
-        certified(vec![certificate.clone()], &self.key)?; // it fits the key
+        certified_key(vec![certificate.clone()], &self.key)?; // checks that it matches the key
         files::write(&self.dir.join("agent.pem"), pem(&certificate).as_bytes())?;
         self.certificate = certificate;
-        (self.not_before, self.not_after) = (said.not_before, said.not_after);
+        (self.not_before, self.not_after) = (info.not_before, info.not_after);
         Ok(())
     }
 }
 
-/// A fleet that is being joined.
-pub(crate) struct Joining {
+/// A join in progress.
+pub(crate) struct PendingJoin {
     dir: PathBuf,
     key: KeyPair,
     /// A signing request for the key.
     pub(crate) request: Vec<u8>,
 }
 
-impl Joining {
-    /// Makes the key, or takes the one of a joining that was cut off.
+impl PendingJoin {
+    /// Generates the key, or loads that of an interrupted join.
     pub(crate) fn begin(dir: &Path, token: &JoinToken) -> Result<Self, LinkError> {
         let dir = dir.join("fleets").join(&secret::hex(&token.authority)[..16]);
         files::make_dir(&dir)?;
-        // A name of its own for each invitation: a later one must not meet the request of an earlier one.
+        // One file per invitation: a later one must not reuse the request of an earlier one.
         let path = dir.join(format!("joining-{}.key", secret::hex(&token.invite)));
         if files::read(&path)?.is_none() {
             let key = KeyPair::generate().map_err(|error| {
-                LinkError::new(Kind::Storage, format!("cannot make a key: {error}"))
+                LinkError::new(LinkErrorKind::Storage, format!("cannot generate a key: {error}"))
             })?;
-            let request = secret::hex(&request(&key)?);
+            let request = secret::hex(&signing_request(&key)?);
             files::write_new(
                 &path,
                 format!("{}request = {request}\n", key.serialize_pem()).as_bytes(),
             )?;
         }
         let text = files::read(&path)?.unwrap_or_default();
-        let bad = || {
-            LinkError::new(Kind::Storage, format!("cannot use `{}`: no key in it", path.display()))
-                .hint("remove the file and join again")
-        };
-        let key = KeyPair::from_pem(&text).map_err(|_| bad())?;
-        let request = files::value(&text, "request").and_then(unhex_all).ok_or_else(bad)?;
-        Ok(Self { dir, key, request })
+        let request = files::value(&text, "request").and_then(unhex_all);
+        match (KeyPair::from_pem(&text), request) {
+            (Ok(key), Some(request)) => Ok(Self { dir, key, request }),
+            _ => {
+                let text = format!("cannot use `{}`: no key in it", path.display());
+                Err(LinkError::new(LinkErrorKind::Storage, text)
+                    .hint("remove the file and join again"))
+            }
+        }
     }
 
-    /// Keeps what the hub answered. The certificate is last: before it there is no identity.
+    /// Stores the hub's reply. Writes the certificate last, since it completes the identity.
     pub(crate) fn finish(
         self,
         token: &JoinToken,
@@ -171,25 +171,37 @@ impl Joining {
         now: Micros,
     ) -> Result<Identity, LinkError> {
         let certificate = CertificateDer::from(certificate.to_vec());
-        certified(vec![certificate.clone()], &self.key)?;
+        certified_key(vec![certificate.clone()], &self.key)?;
         let mut hubs = format!("joined_micros = {}\n", now.0);
         for address in &token.addresses {
             hubs += &format!("address = {address}\n");
         }
-        let write = |name: &str, text: &str| files::write(&self.dir.join(name), text.as_bytes());
-        write("agent.key", &self.key.serialize_pem())?;
-        write("authority.pem", &pem(authority))?;
-        write("hubs", &hubs)?;
-        write("agent.pem", &pem(&certificate))?;
+        for (name, text) in [
+            ("agent.key", self.key.serialize_pem()),
+            ("authority.pem", pem(authority)),
+            ("hubs", hubs),
+            ("agent.pem", pem(&certificate)),
+        ] {
+            files::write(&self.dir.join(name), text.as_bytes())?;
+        }
         for name in files::names(&self.dir)?.iter().filter(|name| name.starts_with("joining-")) {
             let path = self.dir.join(name);
             std::fs::remove_file(&path)
                 .map_err(|error| LinkError::storage("remove", &path, &error))?;
         }
         Identity::load(&self.dir)?.ok_or_else(|| {
-            LinkError::new(Kind::Storage, format!("cannot use `{}`", self.dir.display()))
+            LinkError::new(LinkErrorKind::Storage, format!("cannot use `{}`", self.dir.display()))
         })
     }
+}
+
+fn certificate_of(text: &str, path: &Path) -> Result<CertificateDer<'static>, LinkError> {
+    CertificateDer::from_pem_slice(text.as_bytes()).map_err(|_| damaged(path))
+}
+
+fn damaged(path: &Path) -> LinkError {
+    let text = format!("cannot use `{}`: the file is damaged", path.display());
+    LinkError::new(LinkErrorKind::Storage, text).hint("join again: `weir agent join TOKEN`")
 }
 
 fn unhex_all(text: &str) -> Option<Vec<u8>> {
@@ -197,7 +209,7 @@ fn unhex_all(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-/// RFC 7468.
+/// Encodes a certificate as PEM (RFC 7468).
 fn pem(certificate: &CertificateDer<'_>) -> String {
     use base64::Engine;
     let text = base64::engine::general_purpose::STANDARD.encode(certificate);
@@ -209,5 +221,5 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     out + "-----END CERTIFICATE-----\n"
 }
 
-/// How long a certificate is valid unless a hub is told otherwise.
+/// Default lifetime of an agent's certificate.
 pub const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 86_400);

@@ -1,20 +1,20 @@
-//! Messages: what the body of each kind of frame means. Pure; `docs/formats/link.md` is the reference.
+//! Messages: the body of each kind of frame. No I/O; `docs/formats/link.md` is the reference.
 //!
-//! A body may be longer than what is known of it: a newer sender appends fields, an older receiver does not look at
-//! them. That, and kinds that may be skipped, are how the protocol grows inside of one version.
+//! A body may be longer than expected: a newer sender appends fields, an older receiver ignores
+//! them. This, and kinds that may be skipped, let the protocol grow within one version.
 
 use weir_tables::StreamId;
 
 use crate::error::LinkError;
 use crate::frame::{Frame, MAY_BE_SKIPPED, put};
 
-/// The oldest version that is spoken.
+/// Oldest supported version.
 pub const VERSION_MIN: u8 = 1;
-/// The newest version that is spoken.
+/// Newest supported version.
 pub const VERSION_MAX: u8 = 1;
-/// Streams that one [`Message::Ask`] may name.
+/// Limit of streams in one [`Message::Ask`].
 pub const STREAMS_A_FRAME: usize = 4096;
-/// Texts are cut to this many bytes.
+/// Size limit of texts in bytes; longer ones are truncated.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
 const HELLO: u8 = 1;
@@ -35,7 +35,7 @@ const ENROLLED: u8 = 15;
 const RENEW: u8 = 16;
 const GOODBYE: u8 = 17;
 
-/// The agent can be told that positions are in tables ([`Message::Committed`]).
+/// The agent handles [`Message::Committed`].
 pub(crate) const CAN_COMMIT: u64 = 1;
 /// The agent stops at [`Message::Pause`].
 pub(crate) const CAN_PAUSE: u64 = 2;
@@ -43,237 +43,242 @@ pub(crate) const CAN_PAUSE: u64 = 2;
 pub(crate) const CAN_RENEW: u64 = 4;
 /// The hub reads parcels of version 2.
 pub(crate) const CAN_PARCEL_2: u64 = 8;
-/// The agent tells its clock when it is asked ([`Message::Pong`]).
+/// The agent reports its clock in [`Message::Pong`].
 pub(crate) const CAN_TELL_CLOCK: u64 = 16;
-/// All that this program can.
+/// All capabilities of this program.
 pub const CAPABILITIES: u64 = CAN_COMMIT | CAN_PAUSE | CAN_RENEW | CAN_PARCEL_2 | CAN_TELL_CLOCK;
 
-/// The agent's first word.
+/// The agent's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Oldest and newest version that the agent speaks.
+    /// Oldest and newest version that the agent supports.
     pub versions: (u8, u8),
-    /// `CAN_…`
+    /// `CAN_…` of the agent.
     pub capabilities: u64,
-    /// The agent's clock, microseconds since 1970.
+    /// The agent's clock, in microseconds since 1970.
     pub now_micros: i64,
-    /// The agent's program, such as `weir 0.1.0`.
+    /// Name and version of the agent, such as `weir 0.1.0`.
     pub program: String,
 }
 
-/// The hub's answer to [`Hello`].
+/// The hub's reply to [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version that both speak from now on.
+    /// Version of the rest of the connection.
     pub version: u8,
-    /// `CAN_…` of both.
+    /// `CAN_…` of both sides.
     pub capabilities: u64,
-    /// The hub's clock, microseconds since 1970.
+    /// The hub's clock, in microseconds since 1970.
     pub now_micros: i64,
-    /// Bytes of parcels that the agent may send before more credit comes.
+    /// Parcel bytes that the agent may send before it gets more credit.
     pub credit_bytes: u64,
     /// Largest parcel, in bytes.
     pub parcel_bytes: u32,
-    /// Each side says something at least this often, in seconds.
+    /// Longest time between messages of either side, in seconds.
     pub heartbeat_seconds: u16,
-    /// The hub's program.
+    /// Name and version of the hub.
     pub program: String,
 }
 
-/// Where a stream stands at the hub.
+/// A stream's position at the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct StreamPosition {
     /// The stream.
     pub stream: StreamId,
-    /// Everything below survives a power loss of the hub; `None` when the hub does not know the stream.
+    /// End of what survives a power loss of the hub; `None` if the hub does not know the stream.
     pub accepted: Option<u64>,
-    /// Everything below is in a table's file; `None` when nothing is.
+    /// End of what is in files of tables; `None` if nothing is.
     pub committed: Option<u64>,
 }
 
-/// Why a parcel was not taken.
+/// Why a parcel was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It starts behind the stream's position: go back to `expected`.
+pub enum RefusalReason {
+    /// It starts after the stream's position: rewind to `expected`.
     Behind,
-    /// No room on the hub's disk: the same parcel again later.
+    /// The hub's disk is full: resend the parcel later.
     Full,
-    /// Too much waits in the hub's memory: the same parcel again soon.
+    /// The hub's memory queue is full: resend the parcel soon.
     Busy,
-    /// It is not a parcel that the hub understands; again does not help.
+    /// The hub cannot decode it; resending does not help.
     Bad,
-    /// The hub could not; the same parcel again later.
+    /// The hub failed: resend the parcel later.
     Failed,
 }
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// The sender ends; come again.
+pub enum GoodbyeCode {
+    /// The sender is shutting down; reconnect.
     Ending,
-    /// What came is not in the protocol.
+    /// A message violates the protocol.
     Protocol,
-    /// No version that both speak.
+    /// There is no common version.
     Version,
-    /// No certificate was shown.
+    /// The peer has no certificate.
     Stranger,
-    /// The certificate is the hub's, but the hub has no such agent.
+    /// The hub signed the certificate, but does not know the agent.
     UnknownAgent,
     /// The agent was revoked.
     Revoked,
-    /// The join token is over.
+    /// The join token has expired.
     TokenExpired,
-    /// The join token was used.
+    /// The join token has been used.
     TokenUsed,
-    /// The join token is not one of this hub's.
+    /// This hub did not issue the join token.
     TokenUnknown,
     /// An agent of this name exists.
     NameTaken,
-    /// As many connections as there may be.
+    /// The hub has reached its limit of connections.
     TooMany,
-    /// The same agent connected again.
+    /// A newer connection of the same agent replaced this one.
     Superseded,
-    /// Nothing was heard for too long.
+    /// No message arrived for too long.
     Silent,
-    /// The hub could not do it.
+    /// The hub failed.
     Failed,
     /// A code of a newer version.
     Other(u8),
 }
 
-const CODES: [Code; 14] = [
-    Code::Ending,
-    Code::Protocol,
-    Code::Version,
-    Code::Stranger,
-    Code::UnknownAgent,
-    Code::Revoked,
-    Code::TokenExpired,
-    Code::TokenUsed,
-    Code::TokenUnknown,
-    Code::NameTaken,
-    Code::TooMany,
-    Code::Superseded,
-    Code::Silent,
-    Code::Failed,
+const CODES: [GoodbyeCode; 14] = [
+    GoodbyeCode::Ending,
+    GoodbyeCode::Protocol,
+    GoodbyeCode::Version,
+    GoodbyeCode::Stranger,
+    GoodbyeCode::UnknownAgent,
+    GoodbyeCode::Revoked,
+    GoodbyeCode::TokenExpired,
+    GoodbyeCode::TokenUsed,
+    GoodbyeCode::TokenUnknown,
+    GoodbyeCode::NameTaken,
+    GoodbyeCode::TooMany,
+    GoodbyeCode::Superseded,
+    GoodbyeCode::Silent,
+    GoodbyeCode::Failed,
 ];
 
-const REASONS: [Reason; 5] =
-    [Reason::Behind, Reason::Full, Reason::Busy, Reason::Bad, Reason::Failed];
+const REASONS: [RefusalReason; 5] = [
+    RefusalReason::Behind,
+    RefusalReason::Full,
+    RefusalReason::Busy,
+    RefusalReason::Bad,
+    RefusalReason::Failed,
+];
 
-/// Everything that is said on a connection.
+/// Any message of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Agent: first word.
+    /// Agent: first message.
     Hello(Hello),
-    /// Hub: answer to it.
+    /// Hub: reply to [`Message::Hello`].
     Welcome(Welcome),
-    /// Agent: where do these streams stand?
+    /// Agent: queries the positions of streams.
     Ask {
-        /// Comes back with the answer.
+        /// Returned in the reply.
         id: u32,
-        /// Whether the hub shall tell when more of them is in tables.
+        /// Whether the hub must report later commits of these streams.
         is_watching: bool,
         /// At most [`STREAMS_A_FRAME`].
         streams: Vec<StreamId>,
     },
-    /// Hub: answer to it, in the order asked.
+    /// Hub: reply to [`Message::Ask`], in its order.
     Positions {
-        /// That of the question.
+        /// `id` of the query.
         id: u32,
-        /// One for each stream.
-        positions: Vec<Position>,
+        /// One per stream.
+        positions: Vec<StreamPosition>,
     },
-    /// Agent: rows; `docs/formats/parcel.md`.
+    /// Agent: rows, as in `docs/formats/parcel.md`.
     Parcel {
-        /// Counts the parcels of a connection from 0.
+        /// Number of the parcel on this connection, from 0.
         sequence: u64,
         /// The encoded parcel.
         bytes: Vec<u8>,
     },
     /// Hub: the parcel survives a power loss.
     Accepted {
-        /// Which parcel.
+        /// Number of the parcel.
         sequence: u64,
         /// Rows that were new.
         rows: u64,
-        /// Where its stream stands now; `None` for a parcel without a range.
+        /// New position of its stream; `None` for a parcel without a range.
         position: Option<u64>,
     },
-    /// Hub: the parcel was not taken.
+    /// Hub: the parcel was refused.
     Refused {
-        /// Which parcel.
+        /// Number of the parcel.
         sequence: u64,
         /// Why.
-        reason: Reason,
-        /// For [`Reason::Behind`], where the next parcel has to start; else 0.
+        reason: RefusalReason,
+        /// For [`RefusalReason::Behind`], where the next parcel must start; otherwise 0.
         expected: u64,
-        /// Why, for a person.
+        /// Why, for people.
         text: String,
-        /// What to do, for a person.
+        /// What to do, for people.
         hint: String,
     },
-    /// Hub: streams that are watched are in tables up to here.
+    /// Hub: watched streams are in tables up to these positions.
     Committed(Vec<(StreamId, u64)>),
-    /// Hub: bytes of parcels that may have been sent on this connection in all.
+    /// Hub: limit of parcel bytes since the start of the connection.
     Credit {
-        /// Grows only.
+        /// Never decreases.
         bytes: u64,
     },
     /// Hub: send no parcels until [`Message::Resume`].
     Pause {
-        /// Why, for a person.
+        /// Why, for people.
         text: String,
     },
-    /// Hub: go on.
+    /// Hub: ends [`Message::Pause`].
     Resume,
-    /// Either: are you there?
+    /// Either side: heartbeat.
     Ping {
-        /// Comes back.
+        /// Returned in the reply.
         nonce: u64,
     },
-    /// Either: yes.
+    /// Either side: reply to [`Message::Ping`].
     Pong {
-        /// That of the question.
+        /// `nonce` of the ping.
         nonce: u64,
-        /// The agent's clock, microseconds since 1970; hubs and older agents do not tell theirs.
+        /// The agent's clock, in microseconds since 1970. Hubs and older agents omit it.
         now_micros: Option<i64>,
     },
-    /// Stranger: make me an agent.
+    /// Stranger: asks to become an agent.
     Enrol {
-        /// The invitation's public half.
+        /// Public half of the invitation.
         invite: [u8; 8],
-        /// Its secret half.
+        /// Secret half of the invitation.
         secret: [u8; 16],
-        /// The name that the agent wants.
+        /// Requested name.
         name: String,
         /// A certificate signing request (PKCS #10, DER).
         request: Vec<u8>,
     },
-    /// Hub: answer to that and to [`Message::Renew`].
+    /// Hub: reply to [`Message::Enrol`] and [`Message::Renew`].
     Enrolled {
         /// The agent's name.
         name: String,
-        /// Its certificate (X.509, DER).
+        /// The agent's certificate (X.509, DER).
         certificate: Vec<u8>,
     },
-    /// Agent: a new certificate for the same name.
+    /// Agent: requests a new certificate for the same name.
     Renew {
         /// A certificate signing request (PKCS #10, DER).
         request: Vec<u8>,
     },
-    /// Either: the last word.
+    /// Either side: last message.
     Goodbye {
         /// Why.
-        code: Code,
-        /// Why, for a person.
+        code: GoodbyeCode,
+        /// Why, for people.
         text: String,
-        /// What to do, for a person.
+        /// What to do, for people.
         hint: String,
     },
 }
 
-/// Stands for "none" where a position is meant; positions are below 2⁶³.
+/// Encodes a missing position. Positions are below 2⁶³.
 const NONE: u64 = u64::MAX;
 
 impl Message {
@@ -283,7 +288,7 @@ impl Message {
             Self::Committed(_) => MAY_BE_SKIPPED,
             _ => 0,
         };
-        put(out, self.kind(), flags, |out| self.write(&mut Writer(out)));
+        put(out, [self.kind(), flags], |out| self.write(&mut BodyWriter(out)));
     }
 
     fn kind(&self) -> u8 {
@@ -308,7 +313,7 @@ impl Message {
         }
     }
 
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut BodyWriter<'_>) {
         match self {
             Self::Hello(hello) => hello.write(out),
             Self::Welcome(welcome) => welcome.write(out),
@@ -359,7 +364,7 @@ impl Message {
             Self::Renew { request } => out.blob(request),
             Self::Goodbye { code, text, hint } => {
                 let index = match code {
-                    Code::Other(index) => Some(usize::from(*index).wrapping_sub(1)),
+                    GoodbyeCode::Other(index) => Some(usize::from(*index).wrapping_sub(1)),
                     code => CODES.iter().position(|known| known == code),
                 };
                 out.index(index).text(text).text(hint);
@@ -367,22 +372,22 @@ impl Message {
         }
     }
 
-    /// Reads a frame; `None` when it is of a kind that is not known and may be skipped.
+    /// Decodes a frame; `None` if its kind is unknown and may be skipped.
     ///
     /// # Errors
-    /// [`crate::Kind::Protocol`] when the body ends too early, or the kind is not known.
+    /// [`crate::LinkErrorKind::Protocol`] when the body ends too early, or the kind is unknown.
     pub fn decode(frame: &Frame) -> Result<Option<Self>, LinkError> {
-        let mut body = Reader { kind: frame.kind, rest: &frame.body };
+        let mut body = BodyReader { kind: frame.kind, rest: &frame.body };
         let message = match frame.kind {
             HELLO => Self::Hello(Hello::read(&mut body)?),
             WELCOME => Self::Welcome(Welcome::read(&mut body)?),
             ASK => {
                 let (id, is_watching) = (body.u32()?, body.u8()? & 1 == 1);
-                Self::Ask { id, is_watching, streams: body.many(16, Reader::stream)? }
+                Self::Ask { id, is_watching, streams: body.many(16, BodyReader::stream)? }
             }
             POSITIONS => {
                 let id = body.u32()?;
-                Self::Positions { id, positions: body.many(32, Reader::position)? }
+                Self::Positions { id, positions: body.many(32, BodyReader::position)? }
             }
             PARCEL => Self::Parcel { sequence: body.u64()?, bytes: body.rest.to_vec() },
             ACCEPTED => {
@@ -390,10 +395,7 @@ impl Message {
                 Self::Accepted { sequence, rows, position: body.option()? }
             }
             REFUSED => body.refused()?,
-            COMMITTED => {
-                let pair = |body: &mut Reader<'_>| Ok((body.stream()?, body.u64()?));
-                Self::Committed(body.many(24, pair)?)
-            }
+            COMMITTED => Self::Committed(body.many(24, |body| Ok((body.stream()?, body.u64()?)))?),
             CREDIT => Self::Credit { bytes: body.u64()? },
             PAUSE => Self::Pause { text: body.text()? },
             RESUME => Self::Resume,
@@ -411,14 +413,14 @@ impl Message {
             GOODBYE => {
                 let index = body.u8()?;
                 let known = usize::from(index).checked_sub(1).and_then(|at| CODES.get(at));
-                let code = known.copied().unwrap_or(Code::Other(index));
+                let code = known.copied().unwrap_or(GoodbyeCode::Other(index));
                 Self::Goodbye { code, text: body.text()?, hint: body.text()? }
             }
             _ if frame.flags & MAY_BE_SKIPPED != 0 => return Ok(None),
             kind => {
                 return Err(LinkError::protocol(format!("a frame has the unknown kind {kind}"))
                     .hint(
-                        "the other side's weir is newer than it says; bring both to one version",
+                        "the other side runs a newer weir than it announced; update both to one version",
                     ));
             }
         };
@@ -427,12 +429,12 @@ impl Message {
 }
 
 impl Hello {
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut BodyWriter<'_>) {
         out.u8(self.versions.0).u8(self.versions.1).u64(self.capabilities);
         out.u64(self.now_micros.cast_unsigned()).text(&self.program);
     }
 
-    fn read(body: &mut Reader<'_>) -> Result<Self, LinkError> {
+    fn read(body: &mut BodyReader<'_>) -> Result<Self, LinkError> {
         Ok(Self {
             versions: (body.u8()?, body.u8()?),
             capabilities: body.u64()?,
@@ -443,13 +445,13 @@ impl Hello {
 }
 
 impl Welcome {
-    fn write(&self, out: &mut Writer<'_>) {
+    fn write(&self, out: &mut BodyWriter<'_>) {
         out.u8(self.version).u64(self.capabilities).u64(self.now_micros.cast_unsigned());
         out.u64(self.credit_bytes).u32(self.parcel_bytes).u16(self.heartbeat_seconds);
         out.text(&self.program);
     }
 
-    fn read(body: &mut Reader<'_>) -> Result<Self, LinkError> {
+    fn read(body: &mut BodyReader<'_>) -> Result<Self, LinkError> {
         Ok(Self {
             version: body.u8()?,
             capabilities: body.u64()?,
@@ -462,10 +464,10 @@ impl Welcome {
     }
 }
 
-/// Appends integers, little endian, and what is made of them.
-struct Writer<'a>(&'a mut Vec<u8>);
+/// Appends little-endian integers and values made of them.
+struct BodyWriter<'a>(&'a mut Vec<u8>);
 
-impl Writer<'_> {
+impl BodyWriter<'_> {
     fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -495,20 +497,20 @@ impl Writer<'_> {
         self
     }
 
-    /// Place in a list, from 1.
+    /// Index in a list, from 1.
     fn index(&mut self, at: Option<usize>) -> &mut Self {
         let at = at.and_then(|at| u8::try_from(at.wrapping_add(1)).ok());
         self.u8(at.unwrap_or(u8::MAX))
     }
 
     fn count(&mut self, count: usize) {
-        self.u32(u32::try_from(count).expect("callers cut their lists"));
+        self.u32(u32::try_from(count).expect("callers limit their lists"));
     }
 
-    /// Cut at a whole letter.
+    /// Truncates at a character boundary.
     fn text(&mut self, text: &str) -> &mut Self {
         let end = text.floor_char_boundary(TEXT_BYTES_MAX);
-        self.u16(u16::try_from(end).expect("it was cut"));
+        self.u16(u16::try_from(end).expect("it is truncated"));
         self.bytes(&text.as_bytes()[..end]);
         self
     }
@@ -519,16 +521,16 @@ impl Writer<'_> {
     }
 }
 
-/// The other way round.
-struct Reader<'a> {
+/// Reads what [`BodyWriter`] writes.
+struct BodyReader<'a> {
     kind: u8,
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BodyReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], LinkError> {
         let Some((head, tail)) = self.rest.split_at_checked(length) else {
-            let text = format!("a frame of kind {} ends before its content does", self.kind);
+            let text = format!("a frame of kind {} is truncated", self.kind);
             return Err(LinkError::protocol(text));
         };
         self.rest = tail;
@@ -563,9 +565,9 @@ impl<'a> Reader<'a> {
         Ok(StreamId(u128::from_le_bytes(self.array()?)))
     }
 
-    fn position(&mut self) -> Result<Position, LinkError> {
+    fn position(&mut self) -> Result<StreamPosition, LinkError> {
         let stream = self.stream()?;
-        Ok(Position { stream, accepted: self.option()?, committed: self.option()? })
+        Ok(StreamPosition { stream, accepted: self.option()?, committed: self.option()? })
     }
 
     fn refused(&mut self) -> Result<Message, LinkError> {
@@ -573,14 +575,14 @@ impl<'a> Reader<'a> {
         let reason = index.checked_sub(1).and_then(|at| REASONS.get(at)).copied();
         Ok(Message::Refused {
             sequence,
-            reason: reason.unwrap_or(Reason::Failed),
+            reason: reason.unwrap_or(RefusalReason::Failed),
             expected: self.u64()?,
             text: self.text()?,
             hint: self.text()?,
         })
     }
 
-    /// A list whose items have `width` bytes: a count that lies is found out before memory is taken for it.
+    /// A list of items of `width` bytes. Detects a wrong count before it allocates memory.
     fn many<T>(
         &mut self,
         width: usize,
@@ -589,13 +591,13 @@ impl<'a> Reader<'a> {
         let count = self.u32()? as usize;
         if count > STREAMS_A_FRAME {
             let text = format!(
-                "a frame of kind {} names {count} streams, more than {STREAMS_A_FRAME}",
+                "a frame of kind {} has {count} streams, more than {STREAMS_A_FRAME}",
                 self.kind
             );
             return Err(LinkError::protocol(text));
         }
-        let mut own = Self { kind: self.kind, rest: self.take(count * width)? };
-        (0..count).map(|_| item(&mut own)).collect()
+        let mut items = Self { kind: self.kind, rest: self.take(count * width)? };
+        (0..count).map(|_| item(&mut items)).collect()
     }
 
     fn text(&mut self) -> Result<String, LinkError> {

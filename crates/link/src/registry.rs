@@ -1,12 +1,13 @@
-//! Whom the hub knows: invitations and agents, one small file each below `link/` of its data directory.
+//! The hub's invitations and agents, one small file each below `link/` of its data directory.
 //!
 //! ```text
 //!   link/authority.pem           key and certificate of the authority
 //!   link/invites/<id>            secret (hashed), expiry, name; who used it
 //!   link/agents/<name>           id, when it joined; when it was revoked
 //! ```
-//! Files, so that `weir hub invite` and `weir hub revoke` work whether the hub runs or not. The hub looks at the
-//! directory twice a second; every change is a rename into it, which moves the directory's time.
+//! Files let `weir hub invite` and `weir hub revoke` work whether the hub runs or not. The hub
+//! checks the directory twice a second; every change renames a file into it, which updates the
+//! directory's modification time.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,83 +15,87 @@ use std::time::Duration;
 
 use weir_tables::Micros;
 
-use crate::error::{Kind, LinkError};
-use crate::message::Code;
+use crate::error::{LinkError, LinkErrorKind};
+use crate::message::GoodbyeCode;
 use crate::{files, secret};
 
-/// Names are file names, host names and parts of certificates.
+/// Size limit of names, which are file names, host names and parts of certificates.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Invitations that may be open at one time.
+/// Limit of open invitations.
 const INVITES_MAX: usize = 10_000;
 
-/// One agent.
+/// An agent of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// What its certificates hold; a name that joins again gets another one.
+    /// Id in its certificates; joining again under the same name gets a new one.
     pub id: [u8; 16],
     /// When it joined.
     pub joined: Micros,
     /// When it was revoked.
     pub revoked: Option<Micros>,
-    /// SHA-256 of the request that it joined with.
+    /// SHA-256 of its signing request.
     key: [u8; 32],
 }
 
-/// What a new invitation is for.
+/// Terms of a new invitation.
 #[derive(Clone, Debug, Default)]
 pub struct Invitation {
-    /// After this it is refused.
+    /// When it expires.
     pub expires: Micros,
-    /// The only name that may join with it; it takes the place of an agent of that name.
+    /// The only name that may join with it, replacing an agent of that name.
     pub name: Option<String>,
 }
 
-/// Why somebody is turned away: goes over the wire as [`crate::Message::Goodbye`].
+/// Why a peer is rejected. Sent as [`crate::Message::Goodbye`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// For the program.
-    pub code: Code,
-    /// For a person.
+    /// Reason, for programs.
+    pub code: GoodbyeCode,
+    /// What failed and why, for people.
     pub text: String,
-    /// For a person.
+    /// What to do, for people.
     pub hint: String,
 }
 
 impl Denial {
-    pub(crate) fn new(code: Code, text: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn new(code: GoodbyeCode, text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { code, text: text.into(), hint: hint.into() }
     }
 }
 
 impl From<LinkError> for Denial {
     fn from(error: LinkError) -> Self {
-        let code = if error.kind == Kind::Protocol { Code::Protocol } else { Code::Failed };
+        let code = if error.kind == LinkErrorKind::Protocol {
+            GoodbyeCode::Protocol
+        } else {
+            GoodbyeCode::Failed
+        };
         Self::new(code, error.message, error.hint.unwrap_or_default())
     }
 }
 
-/// The files.
+/// The files of invitations and agents.
 pub struct Registry {
     dir: PathBuf,
-    turn: Mutex<()>,
+    changes: Mutex<()>,
 }
 
 impl Registry {
-    /// That of a hub whose data directory has `link_dir` in it.
+    /// The registry in `link_dir` of a hub's data directory.
     pub fn new(link_dir: &Path) -> Self {
-        Self { dir: link_dir.to_owned(), turn: Mutex::new(()) }
+        Self { dir: link_dir.to_owned(), changes: Mutex::new(()) }
     }
 
-    fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes an invitation; its public and its secret half.
+    /// Creates an invitation and returns its public and its secret half.
     ///
     /// # Errors
-    /// [`Kind::Storage`], or a name that cannot be one.
+    /// [`LinkErrorKind::Storage`], or an invalid name.
     pub fn invite(
         &self,
         invitation: &Invitation,
@@ -104,7 +109,9 @@ impl Registry {
         self.forget_old_invites(now)?;
         if files::names(&dir)?.len() >= INVITES_MAX {
             let text = format!("cannot invite: {INVITES_MAX} invitations are open");
-            return Err(LinkError::new(Kind::Storage, text).hint("wait until some of them expire"));
+            return Err(
+                LinkError::new(LinkErrorKind::Storage, text).hint("wait until some of them expire")
+            );
         }
         let (invite, secret) = (secret::random::<8>(), secret::random::<16>());
         let mut text = format!(
@@ -119,7 +126,7 @@ impl Registry {
         Ok((invite, secret))
     }
 
-    /// Invitations are kept for a week after their end, so that who comes late is told why.
+    /// Removes invitations a week after they expired. Until then, late agents get the reason.
     fn forget_old_invites(&self, now: Micros) -> Result<(), LinkError> {
         let dir = self.dir.join("invites");
         for name in files::names(&dir)? {
@@ -135,11 +142,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Makes an agent of whoever has the secret of an invitation. The same request gets the same answer again, because
-    /// the first answer may have been lost on its way.
+    /// Makes an agent of the holder of an invitation's secret. Repeating the request returns the
+    /// same agent, since the first reply may have been lost.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the invitation is refused.
     pub fn redeem(
         &self,
         (invite, secret): (&[u8; 8], &[u8; 16]),
@@ -147,11 +154,11 @@ impl Registry {
         request: &[u8],
         now: Micros,
     ) -> Result<Agent, Denial> {
-        let _turn = self.turn();
+        let _guard = self.lock_changes();
         let path = self.dir.join("invites").join(secret::hex(invite));
         let key = secret::sha256(request);
         let text = files::read(&path)?.ok_or_else(unknown_token)?;
-        let hash = files::parsed(&path, &text, "secret_sha256", secret::unhex::<32>)?;
+        let hash = files::parsed(&text, &path, "secret_sha256", secret::unhex::<32>)?;
         if !secret::is_same(&hash, &secret::sha256(secret)) {
             return Err(unknown_token());
         }
@@ -164,33 +171,33 @@ impl Registry {
                 _ => Err(used_token(by)),
             };
         }
-        let expires = files::parsed(&path, &text, "expires_micros", |text| text.parse().ok())?;
+        let expires = files::parsed(&text, &path, "expires_micros", |text| text.parse().ok())?;
         if now > Micros(expires) {
             return Err(Denial::new(
-                Code::TokenExpired,
+                GoodbyeCode::TokenExpired,
                 format!("cannot join: the token expired at {}", Micros(expires)),
-                "ask for a new one: `weir hub invite` on the hub; it says for how long with --for",
+                "create a new one: `weir hub invite` on the hub; --for sets its lifetime",
             ));
         }
         let before = self.agent(name)?.filter(|agent| agent.revoked.is_none());
         if invited.is_none() && before.is_some() {
             return Err(Denial::new(
-                Code::NameTaken,
+                GoodbyeCode::NameTaken,
                 format!("cannot join: an agent called `{name}` exists"),
                 format!(
-                    "if it is this host before it was installed anew: `weir hub invite --name {name}` on the hub, \
-                     which lets it take its place; else give this host another name with --host"
+                    "if this host was reinstalled: `weir hub invite --name {name}` on the hub \
+                     lets it replace that agent; otherwise choose another name with --host"
                 ),
             ));
         }
         let agent =
             Agent { name: name.to_owned(), id: secret::random(), joined: now, revoked: None, key };
-        self.keep(&agent)?;
+        self.store(&agent)?;
         files::write(&path, format!("{text}used_by = {name}\n").as_bytes())?;
         Ok(agent)
     }
 
-    fn keep(&self, agent: &Agent) -> Result<(), LinkError> {
+    fn store(&self, agent: &Agent) -> Result<(), LinkError> {
         let dir = self.dir.join("agents");
         files::make_dir(&dir)?;
         let mut text = format!(
@@ -205,45 +212,44 @@ impl Registry {
         files::write(&dir.join(&agent.name), text.as_bytes())
     }
 
-    /// The agent of a name.
+    /// The agent with a name.
     ///
     /// # Errors
-    /// [`Kind::Storage`].
+    /// [`LinkErrorKind::Storage`].
     pub fn agent(&self, name: &str) -> Result<Option<Agent>, LinkError> {
         let path = self.dir.join("agents").join(name);
         if check_name(name).is_err() {
             return Ok(None);
         }
         let Some(text) = files::read(&path)? else { return Ok(None) };
-        let micros = |text: &str| text.parse().ok().map(Micros);
         Ok(Some(Agent {
             name: name.to_owned(),
-            id: files::parsed(&path, &text, "id", secret::unhex)?,
-            joined: files::parsed(&path, &text, "joined_micros", micros)?,
-            revoked: files::value(&text, "revoked_micros").and_then(micros),
-            key: files::parsed(&path, &text, "request_sha256", secret::unhex)?,
+            id: files::parsed(&text, &path, "id", secret::unhex)?,
+            joined: files::parsed(&text, &path, "joined_micros", parse_micros)?,
+            revoked: files::value(&text, "revoked_micros").and_then(parse_micros),
+            key: files::parsed(&text, &path, "request_sha256", secret::unhex)?,
         }))
     }
 
-    /// All of them, by name.
+    /// All agents, sorted by name.
     ///
     /// # Errors
-    /// [`Kind::Storage`].
+    /// [`LinkErrorKind::Storage`].
     pub fn agents(&self) -> Result<Vec<Agent>, LinkError> {
         let names = files::names(&self.dir.join("agents"))?;
         names.iter().filter_map(|name| self.agent(name).transpose()).collect()
     }
 
-    /// The agent that a certificate was made for.
+    /// The agent that a certificate belongs to.
     ///
     /// # Errors
-    /// Why it is turned away.
+    /// Why it is rejected.
     pub fn admit(&self, name: &str, id: &[u8; 16]) -> Result<Agent, Denial> {
         let known = self.agent(name)?.filter(|agent| agent.id == *id);
         let agent = known.ok_or_else(|| {
             Denial::new(
-                Code::UnknownAgent,
-                format!("the hub does not know this agent as `{name}` any more"),
+                GoodbyeCode::UnknownAgent,
+                format!("the hub no longer knows this agent as `{name}`"),
                 format!(
                     "`weir hub invite --name {name}` on the hub, then `weir agent join TOKEN` here"
                 ),
@@ -252,7 +258,7 @@ impl Registry {
         match agent.revoked {
             None => Ok(agent),
             Some(at) => Err(Denial::new(
-                Code::Revoked,
+                GoodbyeCode::Revoked,
                 format!("the hub revoked the agent `{name}` at {at}"),
                 format!(
                     "if that was a mistake: `weir hub invite --name {name}` on the hub, then `weir agent join TOKEN` here"
@@ -264,18 +270,18 @@ impl Registry {
     /// Revokes an agent.
     ///
     /// # Errors
-    /// There is none of that name, or [`Kind::Storage`].
+    /// When there is no such agent, or [`LinkErrorKind::Storage`].
     pub fn revoke(&self, name: &str, now: Micros) -> Result<Agent, LinkError> {
-        let _turn = self.turn();
+        let _guard = self.lock_changes();
         let Some(mut agent) = self.agent(name)? else {
             return Err(LinkError::new(
-                Kind::Storage,
+                LinkErrorKind::Storage,
                 format!("cannot revoke `{name}`: the hub has no agent of that name"),
             )
             .hint("`weir hub agents` lists them"));
         };
         agent.revoked.get_or_insert(now);
-        self.keep(&agent)?;
+        self.store(&agent)?;
         Ok(agent)
     }
 
@@ -285,32 +291,35 @@ impl Registry {
     }
 }
 
+fn parse_micros(text: &str) -> Option<Micros> {
+    text.parse().ok().map(Micros)
+}
+
 fn check_name(name: &str) -> Result<(), LinkError> {
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(is_good)
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         && !name.starts_with(['.', '-']);
     if is_name {
         return Ok(());
     }
     let text = format!("cannot use `{}` as an agent's name", name.escape_default());
-    Err(LinkError::new(Kind::Protocol, text)
+    Err(LinkError::new(LinkErrorKind::Protocol, text)
         .hint("1 to 64 letters, digits, `-`, `_` or `.`, beginning with a letter or digit"))
 }
 
 fn unknown_token() -> Denial {
     Denial::new(
-        Code::TokenUnknown,
-        "cannot join: this hub did not make this token",
-        "ask for a new one: `weir hub invite` on the hub",
+        GoodbyeCode::TokenUnknown,
+        "cannot join: this hub did not issue this token",
+        "create a new one: `weir hub invite` on the hub",
     )
 }
 
 fn used_token(by: &str) -> Denial {
     Denial::new(
-        Code::TokenUsed,
+        GoodbyeCode::TokenUsed,
         format!("cannot join: the token was used by `{by}`"),
-        "a token lets one agent join; ask for another: `weir hub invite` on the hub",
+        "each token lets one agent join; create another: `weir hub invite` on the hub",
     )
 }
 
@@ -323,7 +332,7 @@ mod tests {
     const NOW: Micros = Micros(1_795_000_000_000_000);
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn denied(result: Result<Agent, Denial>, code: Code, expected: &Expect) {
+    fn denied(result: Result<Agent, Denial>, code: GoodbyeCode, expected: &Expect) {
         let denial = result.expect_err("it must be denied");
         assert_eq!(denial.code, code);
         expected.assert_eq(&format!("{}\nhint: {}", denial.text, denial.hint));
@@ -338,34 +347,34 @@ mod tests {
         let token = (&invite, &secret);
         denied(
             registry.redeem((&invite, &[0; 16]), "web1", b"request", NOW),
-            Code::TokenUnknown,
+            GoodbyeCode::TokenUnknown,
             &expect![[r#"
-                cannot join: this hub did not make this token
-                hint: ask for a new one: `weir hub invite` on the hub"#]],
+                cannot join: this hub did not issue this token
+                hint: create a new one: `weir hub invite` on the hub"#]],
         );
         let late = registry.redeem(token, "web1", b"request", NOW + HOUR + HOUR);
         denied(
             late,
-            Code::TokenExpired,
+            GoodbyeCode::TokenExpired,
             &expect![[r#"
                 cannot join: the token expired at 2026-11-18T12:06:40.000000Z
-                hint: ask for a new one: `weir hub invite` on the hub; it says for how long with --for"#]],
+                hint: create a new one: `weir hub invite` on the hub; --for sets its lifetime"#]],
         );
         let agent = registry.redeem(token, "web1", b"request", NOW).expect("the first");
         let again = registry.redeem(token, "web1", b"request", NOW).expect("its answer was lost");
         assert_eq!(agent, again);
         denied(
             registry.redeem(token, "web2", b"another", NOW),
-            Code::TokenUsed,
+            GoodbyeCode::TokenUsed,
             &expect![[r#"
                 cannot join: the token was used by `web1`
-                hint: a token lets one agent join; ask for another: `weir hub invite` on the hub"#]],
+                hint: each token lets one agent join; create another: `weir hub invite` on the hub"#]],
         );
         assert_eq!(registry.admit("web1", &agent.id), Ok(agent));
     }
 
     #[test]
-    fn a_revoked_agent_is_turned_away_and_a_named_invitation_replaces_it() {
+    fn a_revoked_agent_is_rejected_and_a_named_invitation_replaces_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let registry = Registry::new(dir.path());
         let join = |name: Option<&str>, request: &[u8]| {
@@ -374,24 +383,27 @@ mod tests {
             registry.redeem((&invite, &secret), "web1", request, NOW)
         };
         let first = join(None, b"one").expect("the first of its name");
-        assert_eq!(join(None, b"two").expect_err("taken").code, Code::NameTaken);
+        assert_eq!(join(None, b"two").expect_err("taken").code, GoodbyeCode::NameTaken);
         registry.revoke("web1", NOW).expect("it exists");
         denied(
             registry.admit("web1", &first.id),
-            Code::Revoked,
+            GoodbyeCode::Revoked,
             &expect![[r#"
                 the hub revoked the agent `web1` at 2026-11-18T11:06:40.000000Z
                 hint: if that was a mistake: `weir hub invite --name web1` on the hub, then `weir agent join TOKEN` here"#]],
         );
         let second = join(Some("web1"), b"three").expect("invited by name");
-        assert_eq!(registry.admit("web1", &first.id).expect_err("old").code, Code::UnknownAgent);
+        assert_eq!(
+            registry.admit("web1", &first.id).expect_err("old").code,
+            GoodbyeCode::UnknownAgent
+        );
         assert_eq!(registry.admit("web1", &second.id), Ok(second));
         assert!(registry.revoke("web9", NOW).is_err());
         assert_eq!(registry.agents().expect("they can be read").len(), 1);
     }
 
     #[test]
-    fn names_that_would_leave_the_directory_are_none() {
+    fn names_that_would_leave_the_directory_are_invalid() {
         let dir = tempfile::tempdir().expect("a directory");
         let registry = Registry::new(dir.path());
         let long = "x".repeat(65);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use ring::rand::SecureRandom;
 
-/// Random bytes of the system.
+/// Random bytes from the system.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     ring::rand::SystemRandom::new()
@@ -13,19 +13,19 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// SHA-256.
+/// SHA-256 of bytes.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Whether two secrets are the same, in a time that does not depend on where they differ.
+/// Compares two secrets in constant time.
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(differing) == 0 && one.len() == other.len()
 }
 
-/// Two digits a byte.
+/// Encodes bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -33,7 +33,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The other way round.
+/// Decodes what [`hex`] encodes.
 pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != N * 2 || !text.is_ascii() {
         return None;

@@ -1,10 +1,10 @@
-//! A stream on the agent's disk for what cannot be read again: samples survive `kill -9` of the agent and a hub that is
-//! away, up to a limit (`docs/formats/spool.md`).
+//! A stream on the agent's disk for samples, which cannot be read again. It survives `kill -9` of
+//! the agent and an unreachable hub, up to a size limit (`docs/formats/spool.md`).
 //!
-//! Each record is one parcel with a number; the numbers are the stream's positions. Segments are deleted when the hub
-//! has all their records in tables, or when the spool is over its limit, the oldest first. After a start the
-//! numbers go on 2³² later: what a loss of power took from the end of the file was perhaps sent, and its numbers must
-//! not be given out again.
+//! Each record is one parcel with a number; the numbers are the stream's positions. A segment is
+//! deleted when the hub has all its records in tables, or, oldest first, when the spool exceeds its
+//! limit. A restart skips 2³² numbers: records lost from the end of the file in a power loss may
+//! have been sent, and their numbers must not be reused.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::{Batch, Parcel, StreamId, StreamRange};
 
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 use crate::{files, secret};
 
 const MAGIC: &[u8; 8] = b"WSPL\x01\0\0\0";
@@ -22,11 +22,11 @@ const MAGIC: &[u8; 8] = b"WSPL\x01\0\0\0";
 const HEAD_BYTES: u64 = 24;
 /// Length, checksum, number.
 const RECORD_HEAD_BYTES: usize = 16;
-/// Numbers between two starts.
+/// Numbers skipped at a restart.
 const STRIDE: u64 = 1 << 32;
-/// A spool has about this many segments when it is full; one of them is what is dropped at a time.
+/// Segments of a full spool, which drops one segment at a time.
 const SEGMENTS: u64 = 16;
-/// No record is longer, in bytes.
+/// Size limit of a record in bytes.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// Records on disk, oldest first.
@@ -35,11 +35,11 @@ pub struct Spool {
     stream: StreamId,
     limit_bytes: u64,
     segments: VecDeque<Segment>,
-    /// The last segment, for writing.
+    /// The last segment, open for writing.
     file: Option<File>,
     next: u64,
     cursor: Cursor,
-    /// Everything below was accepted by the hub.
+    /// The hub has accepted all records below.
     accepted: u64,
 }
 
@@ -52,27 +52,28 @@ struct Segment {
     bytes: u64,
 }
 
-/// What is sent next: the record with the lowest number that is at least this, which is at this place or behind it.
+/// Read position: the next record to send has the lowest number that is at least `number`, at or
+/// after this offset in its file.
 #[derive(Default)]
 struct Cursor {
     number: u64,
     reading: Option<(u64, File, u64)>,
 }
 
-/// One parcel that is sent.
+/// A parcel of the spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number.
+    /// Position in the stream.
     pub number: u64,
     /// The encoded parcel; its range is `[number, number + 1)`.
     pub bytes: Vec<u8>,
 }
 
 impl Spool {
-    /// Opens the spool of a directory; what a kill left unfinished at the end of a segment is cut off.
+    /// Opens the spool of a directory and truncates incomplete records at the end of segments.
     ///
     /// # Errors
-    /// [`Kind::Storage`].
+    /// [`LinkErrorKind::Storage`].
     pub fn open(dir: &Path, limit_bytes: u64) -> Result<Self, LinkError> {
         files::make_dir(dir)?;
         let mut spool = Self {
@@ -88,12 +89,9 @@ impl Spool {
         let mut is_first = true;
         for name in files::names(dir)?.iter().filter(|name| name.ends_with(".spool")) {
             let path = dir.join(name);
-            let fail = |error| LinkError::storage("read", &path, &error);
-            let Some((stream, segment)) = scan(&path).map_err(fail)? else {
-                tracing::warn!(
-                    "`{}` is no spool file of this version; it is left alone",
-                    path.display()
-                );
+            let scanned = scan(&path).map_err(|error| LinkError::storage("read", &path, &error))?;
+            let Some((stream, segment)) = scanned else {
+                tracing::warn!("ignoring `{}`: not a spool file of this version", path.display());
                 continue;
             };
             if is_first {
@@ -101,7 +99,8 @@ impl Spool {
                 is_first = false;
             }
             if stream != spool.stream || segment.records == 0 {
-                std::fs::remove_file(&path).map_err(fail)?;
+                std::fs::remove_file(&path)
+                    .map_err(|error| LinkError::storage("remove", &path, &error))?;
                 continue;
             }
             spool.next = spool.next.max(segment.end);
@@ -114,17 +113,17 @@ impl Spool {
         Ok(spool)
     }
 
-    /// The stream that its records belong to.
+    /// The stream of its records.
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// Bytes on disk.
+    /// Size on disk in bytes.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Records that the hub has not accepted yet.
+    /// Number of records that the hub has not accepted yet.
     pub fn waiting(&self) -> u64 {
         self.segments
             .iter()
@@ -133,10 +132,10 @@ impl Spool {
             .sum()
     }
 
-    /// Writes rows as the next record; how many records that nobody has were dropped for it.
+    /// Appends rows as the next record. Returns the number of unaccepted records dropped for it.
     ///
     /// # Errors
-    /// [`Kind::Storage`]: these rows are not in the spool.
+    /// [`LinkErrorKind::Storage`]: these rows are not in the spool.
     pub fn push(&mut self, batches: Vec<Batch>) -> Result<u64, LinkError> {
         let number = self.next;
         let range = StreamRange { stream: self.stream, from: number, to: number + 1 };
@@ -148,10 +147,10 @@ impl Spool {
         }
         let dropped = self.make_room(length);
         if self.file.is_none() {
-            self.begin_segment()?;
+            self.start_segment()?;
         }
         let (Some(segment), Some(file)) = (self.segments.back_mut(), &mut self.file) else {
-            unreachable!("a segment was begun");
+            unreachable!("a segment was started");
         };
         let mut record = Vec::with_capacity(RECORD_HEAD_BYTES + body.len());
         record.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -159,7 +158,7 @@ impl Spool {
         record.extend_from_slice(&number.to_le_bytes());
         record.extend_from_slice(&body);
         if let Err(error) = file.write_all(&record) {
-            // What was written of it must not stand before the next record.
+            // Remove the partial record, or start a new segment.
             let error = LinkError::storage("write", &segment.path, &error);
             if file.set_len(segment.bytes).is_err() {
                 self.file = None;
@@ -173,20 +172,18 @@ impl Spool {
         Ok(dropped)
     }
 
-    fn begin_segment(&mut self) -> Result<(), LinkError> {
+    fn start_segment(&mut self) -> Result<(), LinkError> {
         let path = self.dir.join(format!("{:020}.spool", self.next));
-        let fail = |error| LinkError::storage("make", &path, &error);
-        let options = OpenOptions::new().append(true).create(true).mode(0o600).clone();
-        let mut file = options.open(&path).map_err(fail)?;
-        file.set_len(0).map_err(fail)?;
-        file.write_all(&head(self.stream)).map_err(fail)?;
+        let file = create_segment(&path, self.stream)
+            .map_err(|error| LinkError::storage("make", &path, &error))?;
         self.file = Some(file);
         let (first, end) = (self.next, self.next);
         self.segments.push_back(Segment { path, first, end, records: 0, bytes: HEAD_BYTES });
         Ok(())
     }
 
-    /// Drops the oldest segments until `bytes` more fit; how many records of them nobody has.
+    /// Drops the oldest segments until `bytes` more fit. Returns the number of unaccepted records
+    /// in them.
     fn make_room(&mut self, bytes: u64) -> u64 {
         let mut dropped = 0;
         while self.bytes() + bytes > self.limit_bytes {
@@ -203,7 +200,7 @@ impl Spool {
         dropped
     }
 
-    /// The hub's tables have everything below `to`: segments that are below go.
+    /// Deletes segments below `to`, which the hub has in tables.
     pub fn free(&mut self, to: u64) {
         self.accept(to);
         while self.segments.front().is_some_and(|segment| segment.end <= to) {
@@ -215,21 +212,22 @@ impl Spool {
         }
     }
 
-    /// The hub will not lose anything below `to`.
+    /// Notes that records below `to` are durable at the hub.
     pub fn accept(&mut self, to: u64) {
         self.accepted = self.accepted.max(to);
     }
 
-    /// Sending goes on from where the hub stands; from the oldest record when the hub knows nothing.
+    /// Continues from the hub's position, or from the oldest record if the hub does not know the
+    /// stream.
     pub fn seek(&mut self, position: Option<u64>) {
         self.accepted = position.unwrap_or_default();
         self.cursor = Cursor { number: position.unwrap_or_default(), reading: None };
     }
 
-    /// The next record to send; `None` when all are sent.
+    /// The next record to send; `None` after the last.
     ///
     /// # Errors
-    /// [`Kind::Storage`] when a record cannot be read any more; the next call goes on behind it.
+    /// [`LinkErrorKind::Storage`] when a record cannot be read. The next call continues after it.
     pub fn next_record(&mut self) -> Result<Option<Record>, LinkError> {
         loop {
             let Some(segment) =
@@ -271,22 +269,27 @@ impl Cursor {
     }
 }
 
-/// The record with its range beginning at `from`: numbers between were dropped or never given out.
+/// Encodes a record with its range extended down to `from`: the numbers between were dropped or
+/// never assigned.
 ///
 /// # Errors
-/// [`Kind::Storage`] when the record is none.
+/// [`LinkErrorKind::Storage`] when the record is invalid.
 pub(crate) fn covering(record: &Record, from: u64) -> Result<Vec<u8>, LinkError> {
-    let bad =
-        |error| LinkError::new(Kind::Storage, format!("a record of the spool is lost: {error}"));
-    let mut parcel = Parcel::decode(&record.bytes).map_err(bad)?;
+    let mut parcel = Parcel::decode(&record.bytes).map_err(|error| {
+        let text = format!("a record of the spool is damaged: {error}");
+        LinkError::new(LinkErrorKind::Storage, text)
+    })?;
     if let Some(range) = &mut parcel.range {
         range.from = from.min(range.from);
     }
     Ok(parcel.encode(true))
 }
 
-fn head(stream: StreamId) -> Vec<u8> {
-    [&MAGIC[..], &stream.0.to_le_bytes()].concat()
+fn create_segment(path: &Path, stream: StreamId) -> std::io::Result<File> {
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    file.set_len(0)?;
+    file.write_all(&[&MAGIC[..], &stream.0.to_le_bytes()].concat())?;
+    Ok(file)
 }
 
 fn checksum(number: u64, body: &[u8]) -> u32 {
@@ -296,7 +299,7 @@ fn checksum(number: u64, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// `None` at the end, and where a record is not whole.
+/// Reads a record; `None` at the end of the file and at an incomplete record.
 fn read_record(file: &mut File) -> std::io::Result<Option<Record>> {
     let mut head = [0; RECORD_HEAD_BYTES];
     if let Err(error) = file.read_exact(&mut head) {
@@ -312,11 +315,12 @@ fn read_record(file: &mut File) -> std::io::Result<Option<Record>> {
         return Ok(None);
     }
     file.take(length).read_to_end(&mut bytes)?;
-    let is_whole = bytes.len() as u64 == length && checksum(number, &bytes) == sum;
-    Ok(is_whole.then_some(Record { number, bytes }))
+    let is_complete = bytes.len() as u64 == length && checksum(number, &bytes) == sum;
+    Ok(is_complete.then_some(Record { number, bytes }))
 }
 
-/// Reads a segment through and cuts off what is not whole; `None` when it is no segment.
+/// Reads a whole segment and truncates it after the last complete record; `None` if the file is not
+/// a segment.
 fn scan(path: &Path) -> std::io::Result<Option<(StreamId, Segment)>> {
     let mut file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut first_bytes = Vec::new();
@@ -366,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn records_survive_the_agent_and_go_when_they_are_in_tables() {
+    fn records_survive_the_agent_and_are_deleted_once_in_tables() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut spool = Spool::open(dir.path(), 1 << 20).expect("a spool");
         let stream = spool.stream();
         (0..100).for_each(|n| assert_eq!(spool.push(rows(n)).expect("there is room"), 0));
         spool.seek(None);
         assert_eq!(numbers(&mut spool), (0..100).collect::<Vec<_>>());
-        drop(spool); // as kill -9 leaves it: nothing is written at the end
+        drop(spool); // as after kill -9: nothing is written at the end
         let mut spool = Spool::open(dir.path(), 1 << 20).expect("a spool");
         assert_eq!(spool.stream(), stream);
         spool.push(rows(0)).expect("there is room");
@@ -388,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_cut_off_is_left_out_wherever_it_was_cut() {
+    fn a_truncated_record_is_dropped_wherever_it_was_cut() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut spool = Spool::open(dir.path(), 1 << 20).expect("a spool");
         (0..3).for_each(|n| assert_eq!(spool.push(rows(n)).expect("there is room"), 0));
@@ -415,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_spool_drops_the_oldest_and_says_how_many_nobody_has() {
+    fn a_full_spool_drops_the_oldest_and_counts_the_unaccepted() {
         let dir = tempfile::tempdir().expect("a directory");
         let limit = 1 << 20;
         let mut spool = Spool::open(dir.path(), limit).expect("a spool");
@@ -427,7 +431,7 @@ mod tests {
         assert!(dropped > 0);
         assert_eq!(left, (dropped..count as u64).collect::<Vec<_>>());
         assert_eq!(spool.waiting(), count as u64 - dropped);
-        // What the hub has accepted is no loss when it goes.
+        // Dropping accepted records loses nothing.
         spool.accept(count as u64);
         let after: u64 = (0..100).map(|n| spool.push(rows(n)).expect("there is room")).sum();
         assert_eq!(after, 0);

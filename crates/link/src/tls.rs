@@ -1,7 +1,7 @@
-//! TLS 1.3 with certificates on both sides (RFC 8446), by rustls and ring.
+//! TLS 1.3 with certificates on both sides (RFC 8446), with rustls and ring.
 //!
-//! A connection without a client certificate is let in as a stranger: it may redeem a join token and nothing else. Time
-//! comes from the clock that was handed in, so tests can be early and late.
+//! A connection without a client certificate is a stranger, which may only redeem a join token. The
+//! clock is an argument, so that tests control the time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +21,11 @@ use rustls::{
 use weir_tables::{Clock, Micros};
 
 use crate::authority::{Authority, HUB_NAME};
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 use crate::identity::Identity;
 use crate::secret;
 
-/// What the protocol is called in the handshake (ALPN, RFC 7301), so that a browser that strays here is told at once.
+/// Protocol name in the handshake (ALPN, RFC 7301), so that a stray browser fails at once.
 const PROTOCOL: &[u8] = b"weir-link";
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -37,15 +37,15 @@ pub(crate) fn hub_name() -> ServerName<'static> {
 }
 
 #[derive(Clone)]
-struct Time(Arc<dyn Clock>);
+struct TlsClock(Arc<dyn Clock>);
 
-impl fmt::Debug for Time {
+impl fmt::Debug for TlsClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Time")
+        f.write_str("TlsClock")
     }
 }
 
-impl TimeProvider for Time {
+impl TimeProvider for TlsClock {
     fn current_time(&self) -> Option<UnixTime> {
         let micros = u64::try_from(self.0.now().0).ok()?;
         Some(UnixTime::since_unix_epoch(Duration::from_micros(micros)))
@@ -53,10 +53,10 @@ impl TimeProvider for Time {
 }
 
 fn cannot(error: &dyn fmt::Display) -> LinkError {
-    LinkError::new(Kind::Identity, format!("cannot set up TLS: {error}"))
+    LinkError::new(LinkErrorKind::Identity, format!("cannot set up TLS: {error}"))
 }
 
-/// A hub's side.
+/// TLS configuration of a hub.
 pub(crate) fn server(
     authority: Arc<Authority>,
     clock: &Arc<dyn Clock>,
@@ -67,20 +67,21 @@ pub(crate) fn server(
         .allow_unauthenticated()
         .build()
         .map_err(|error| cannot(&error))?;
-    let own = HubKey { authority, clock: Arc::clone(clock), current: Mutex::default() };
-    let time = Arc::new(Time(Arc::clone(clock)));
+    let resolver = HubKey { authority, clock: Arc::clone(clock), current: Mutex::default() };
+    let time = Arc::new(TlsClock(Arc::clone(clock)));
     let mut config = ServerConfig::builder_with_details(provider(), time)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| cannot(&error))?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(own));
+        .with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // Without tickets each connection shows its certificate anew, so that a revocation cannot be slept through.
+    // Disable tickets: every connection presents its certificate, so that none outlives a
+    // revocation.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// The hub's own certificate; a new one in time before the old one ends.
+/// The hub's certificate, renewed before it expires.
 struct HubKey {
     authority: Arc<Authority>,
     clock: Arc<dyn Clock>,
@@ -99,7 +100,7 @@ impl ResolvesServerCert for HubKey {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_none_or(|(_, until)| now >= *until) {
             match self.authority.hub_key(now) {
-                Ok(made) => *current = Some(made),
+                Ok(renewed) => *current = Some(renewed),
                 Err(error) => tracing::error!("{error}"),
             }
         }
@@ -107,7 +108,8 @@ impl ResolvesServerCert for HubKey {
     }
 }
 
-/// An agent's side; it trusts the hubs that it joined, and shows each the certificate that it got there.
+/// TLS configuration of an agent. It trusts the hubs it joined, and presents to each the
+/// certificate from that hub.
 pub(crate) fn client(
     identities: &[Identity],
     clock: &Arc<dyn Clock>,
@@ -116,7 +118,7 @@ pub(crate) fn client(
     let mut keys = Vec::new();
     for identity in identities {
         roots.add(identity.authority.clone()).map_err(|error| cannot(&error))?;
-        keys.push((identity.issuer.clone(), identity.certified()?));
+        keys.push((identity.issuer.clone(), identity.certified_key()?));
     }
     let builder = client_builder(clock)?.with_root_certificates(roots);
     let mut config = builder.with_client_cert_resolver(Arc::new(AgentKeys(keys)));
@@ -128,7 +130,7 @@ pub(crate) fn client(
 fn client_builder(
     clock: &Arc<dyn Clock>,
 ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, LinkError> {
-    ClientConfig::builder_with_details(provider(), Arc::new(Time(Arc::clone(clock))))
+    ClientConfig::builder_with_details(provider(), Arc::new(TlsClock(Arc::clone(clock))))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| cannot(&error))
 }
@@ -143,8 +145,9 @@ impl fmt::Debug for AgentKeys {
 
 impl ResolvesClientCert for AgentKeys {
     fn resolve(&self, hints: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let signed = |issuer: &[u8]| hints.is_empty() || hints.contains(&issuer);
-        self.0.iter().find(|(issuer, _)| signed(issuer)).map(|(_, key)| Arc::clone(key))
+        let mut keys = self.0.iter();
+        let found = keys.find(|(issuer, _)| hints.is_empty() || hints.contains(&issuer.as_slice()));
+        found.map(|(_, key)| Arc::clone(key))
     }
 
     fn has_certs(&self) -> bool {
@@ -152,13 +155,13 @@ impl ResolvesClientCert for AgentKeys {
     }
 }
 
-/// The side of somebody who has a join token: it trusts the one authority whose fingerprint the token has. What the hub
-/// sent as its authority is kept for later.
+/// TLS configuration of a stranger with a join token. It trusts only the authority with the token's
+/// fingerprint, and keeps the authority's certificate from the handshake.
 pub(crate) fn stranger(
     fingerprint: [u8; 32],
     clock: &Arc<dyn Clock>,
-) -> Result<(Arc<ClientConfig>, Arc<Pinned>), LinkError> {
-    let pinned = Arc::new(Pinned { fingerprint, found: Mutex::default() });
+) -> Result<(Arc<ClientConfig>, Arc<PinnedVerifier>), LinkError> {
+    let pinned = Arc::new(PinnedVerifier { fingerprint, found: Mutex::default() });
     let builder = client_builder(clock)?.dangerous();
     let mut config = builder
         .with_custom_certificate_verifier(Arc::clone(&pinned) as Arc<dyn ServerCertVerifier>)
@@ -168,26 +171,26 @@ pub(crate) fn stranger(
     Ok((Arc::new(config), pinned))
 }
 
-/// Trusts one fingerprint.
-pub(crate) struct Pinned {
+/// Trusts the authority with one fingerprint.
+pub(crate) struct PinnedVerifier {
     fingerprint: [u8; 32],
     found: Mutex<Option<CertificateDer<'static>>>,
 }
 
-impl Pinned {
-    /// The authority of the fingerprint, once a hub has shown it.
+impl PinnedVerifier {
+    /// The authority's certificate, after a handshake.
     pub(crate) fn authority(&self) -> Option<CertificateDer<'static>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl fmt::Debug for Pinned {
+impl fmt::Debug for PinnedVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pinned")
+        f.write_str("PinnedVerifier")
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -240,58 +243,61 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// A failed handshake, or what TLS said later, in words.
+fn untrusted(address: &str, why: impl fmt::Display) -> LinkError {
+    LinkError::new(LinkErrorKind::Identity, format!("cannot trust the hub at `{address}`: {why}"))
+}
+
+/// Explains a failed handshake, or a later TLS alert.
 pub(crate) fn explain(address: &str, now: Micros, error: &std::io::Error) -> LinkError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     if error.kind() == std::io::ErrorKind::UnexpectedEof {
-        let text = format!("the connection to `{address}` was cut before it was made");
-        return LinkError::new(Kind::Unreachable, text);
+        let text = format!("the connection to `{address}` was closed during the handshake");
+        return LinkError::new(LinkErrorKind::Unreachable, text);
     }
     let Some(inner) = inner else {
         return LinkError::new(
-            Kind::Unreachable,
+            LinkErrorKind::Unreachable,
             format!("cannot reach the hub at `{address}`: {error}"),
         )
-        .hint("is it a hub's address for agents (`link.listen`), and not that of its page?");
+        .hint("use the hub's address for agents (`link.listen`), not that of its page");
     };
-    let cannot = |why: String| {
-        LinkError::new(Kind::Identity, format!("cannot trust the hub at `{address}`: {why}"))
-    };
-    let clock = "set this host's clock, or the hub's: `timedatectl`; then it goes on by itself";
+    let clock = "set this host's clock, or the hub's: `timedatectl`; then it reconnects by itself";
     match inner {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            cannot("it belongs to another fleet than the token or the certificate: its CA is another one".into())
+            untrusted(address, "its CA is not that of the token or certificate: it belongs to another fleet")
                 .hint("`weir hub invite` on that hub prints a token of its fleet; `weir agent join TOKEN` here joins it")
         }
         rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
             not_before, ..
         }) => {
             let from = Micros(0) + Duration::from_secs(not_before.as_secs());
-            cannot(format!("here it is {now}, and its certificate begins at {from}")).hint(clock)
+            let why = format!("its certificate is valid from {from}, but here it is {now}");
+            untrusted(address, why).hint(clock)
         }
         rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
             let until = Micros(0) + Duration::from_secs(not_after.as_secs());
-            cannot(format!("here it is {now}, and its certificate ended at {until}")).hint(clock)
+            let why = format!("its certificate expired at {until}, and here it is {now}");
+            untrusted(address, why).hint(clock)
         }
         rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => LinkError::new(
-            Kind::Identity,
-            format!("the hub at `{address}` says that this agent's certificate is over, or not valid yet"),
+            LinkErrorKind::Identity,
+            format!("the hub at `{address}` reports that this agent's certificate has expired or is not valid yet"),
         )
-        .hint("set the clock that is wrong; after a long time off: `weir hub invite --name NAME`, `weir agent join TOKEN`"),
+        .hint("set the clock that is wrong; after a long time offline: `weir hub invite --name NAME`, `weir agent join TOKEN`"),
         rustls::Error::AlertReceived(
             AlertDescription::UnknownCA
             | AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown
             | AlertDescription::DecryptError,
         ) => LinkError::new(
-            Kind::Identity,
+            LinkErrorKind::Identity,
             format!("the hub at `{address}` does not know this agent's certificate"),
         )
-        .hint("join it: `weir hub invite` there, `weir agent join TOKEN` here"),
+        .hint("join its fleet: `weir hub invite` there, `weir agent join TOKEN` here"),
         other => LinkError::new(
-            Kind::Identity,
-            format!("cannot talk to the hub at `{address}`: {other}"),
+            LinkErrorKind::Identity,
+            format!("TLS handshake with the hub at `{address}` failed: {other}"),
         )
-        .hint("is it a hub's address for agents (`link.listen`), and not that of its page?"),
+        .hint("use the hub's address for agents (`link.listen`), not that of its page"),
     }
 }

@@ -1,8 +1,9 @@
-//! The join token: what a person carries from the hub to a new agent.
+//! The join token, which a person copies from the hub to a new agent.
 //!
-//! `weir-join-1.` and base64url of: expiry (u64, seconds since 1970), the invitation's id (8 bytes) and secret (16), the
-//! SHA-256 of the hub's CA certificate (32), number of addresses (u8), each with its length (u8), CRC-32 of all before.
-//! Whoever has it can become an agent once, until it expires; it does not let anybody read or pose as the hub.
+//! Format: `weir-join-1.` and base64url of: expiry (u64, seconds since 1970), the invitation's id
+//! (8 bytes) and secret (16), the SHA-256 of the hub's CA certificate (32), number of addresses
+//! (u8), each with its length (u8), CRC-32 of all before. Its holder can become an agent once,
+//! until it expires; it does not allow reading data or impersonating the hub.
 
 use std::time::Duration;
 
@@ -10,27 +11,27 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use weir_tables::Micros;
 
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 
 const PREFIX: &str = "weir-join-1.";
 
-/// An invitation as the new agent holds it.
+/// An invitation for a new agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinToken {
-    /// After this it is refused.
+    /// When it expires.
     pub expires: Micros,
-    /// The public half.
+    /// Public half of the invitation.
     pub invite: [u8; 8],
-    /// The secret half.
+    /// Secret half of the invitation.
     pub secret: [u8; 16],
     /// SHA-256 of the hub's CA certificate.
     pub authority: [u8; 32],
-    /// `host:port` of the hub, best first.
+    /// `host:port` of the hub, in order of preference.
     pub addresses: Vec<String>,
 }
 
 impl JoinToken {
-    /// The text that a person carries.
+    /// Encodes the token as text.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
         let seconds = u64::try_from(self.expires.0 / 1_000_000).unwrap_or_default();
@@ -47,18 +48,18 @@ impl JoinToken {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// Reads what [`JoinToken::encode`] wrote.
+    /// Decodes the text of a token.
     ///
     /// # Errors
-    /// [`Kind::Token`] when it is none, or was damaged on its way.
+    /// [`LinkErrorKind::Token`] when the text is not a token, or was damaged.
     pub fn decode(text: &str) -> Result<Self, LinkError> {
         let text = text.trim();
         let Some(rest) = text.strip_prefix(PREFIX) else {
-            let why = format!("it does not begin with `{PREFIX}`");
+            let why = format!("it does not start with `{PREFIX}`");
             return Err(bad(&why));
         };
-        let bytes = URL_SAFE_NO_PAD.decode(rest).map_err(|_| bad("it was cut or changed"))?;
-        Self::read(&bytes).ok_or_else(|| bad("it was cut or changed"))
+        let bytes = URL_SAFE_NO_PAD.decode(rest).map_err(|_| bad("it was truncated or changed"))?;
+        Self::read(&bytes).ok_or_else(|| bad("it was truncated or changed"))
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -90,8 +91,8 @@ impl JoinToken {
 }
 
 fn bad(why: &str) -> LinkError {
-    LinkError::new(Kind::Token, format!("cannot join: the token is none: {why}"))
-        .hint("copy the whole line that `weir hub invite` printed")
+    LinkError::new(LinkErrorKind::Token, format!("cannot join: invalid token: {why}"))
+        .hint("copy the whole line that `weir hub invite` prints")
 }
 
 #[cfg(test)]
@@ -109,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_reads_back_also_with_a_line_end_behind_it() {
+    fn a_token_decodes_with_surrounding_whitespace() {
         let text = token().encode();
         assert_eq!(JoinToken::decode(&format!(" {text}\n")).expect("own text"), token());
         assert!(text.len() < 200, "{} letters fit into a message", text.len());
     }
 
     #[test]
-    fn a_cut_or_changed_token_is_none() {
+    fn a_truncated_or_changed_token_is_invalid() {
         let text = token().encode();
         for end in 0..text.len() {
             assert!(JoinToken::decode(&text[..end]).is_err());

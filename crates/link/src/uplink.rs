@@ -1,12 +1,12 @@
-//! What an agent has to deliver, and to which hub: one connection at a time, the next hub when one dies, and everything
-//! again that was not answered.
+//! Delivers an agent's rows: one connection at a time, failover to the next hub, and resending of
+//! everything without a reply.
 //!
 //! ```text
 //!   ship (bounded) ─► connected: in flight ─► Accepted: report    cut: report Again, the reader goes back
 //!   push ─► spool ─►            in flight ─► Committed: free      cut: read again from the spool
 //! ```
-//! The courier remembers no positions: at each connect the hub is asked where every stream stands that was seen. What it
-//! does remember is where reading of a stream began (`origin`), for a hub that does not know the stream.
+//! The uplink keeps no positions: at each connect it queries the hub for every known stream. It
+//! does keep where reading of a stream began (`origin`), for a hub that does not know the stream.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,134 +17,134 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 use weir_tables::{Batch, Clock, StreamId, StreamRange};
 
+use crate::agent_session::AgentSession;
 use crate::bandwidth::Bandwidth;
 use crate::client::{Connection, Dial};
-use crate::conversation::Conversation;
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 use crate::identity::Identity;
 use crate::message::STREAMS_A_FRAME;
 use crate::spool::Spool;
 use crate::wire::is_set;
 use crate::{secret, tls};
 
-/// Parcels that wait for a connection, besides the one that waits for them.
+/// Length of the queue of parcels that wait for a connection.
 const SHIPMENTS_WAITING: usize = 2;
-/// Questions that wait.
-const QUESTIONS_WAITING: usize = 16;
-/// A question has to be answered within this.
-const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-/// Pauses between rounds over all hubs grow from the first to the second, with jitter.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
-/// A connection that held at least this long was a good one, as is one over which something was delivered.
-const GOOD: Duration = Duration::from_secs(10);
-/// Streams whose origin is remembered.
+/// Length of the queue of position queries.
+const QUERIES_WAITING: usize = 16;
+/// Timeout of a position query.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Shortest and longest backoff between rounds over all hubs, before jitter.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+/// A connection that lasted this long, or delivered something, resets the backoff.
+const GOOD_CONNECTION: Duration = Duration::from_secs(10);
+/// Number of streams whose state is kept.
 const STREAMS: usize = 200_000;
 
-/// How to deliver.
-pub struct CourierOptions {
-    /// Where [`Identity`]s are.
+/// Options of an uplink.
+pub struct UplinkOptions {
+    /// Directory of [`Identity`] files.
     pub dir: PathBuf,
-    /// `host:port` of hubs, best first; when empty, those of the join tokens.
+    /// `host:port` of hubs in order of preference; if empty, those of the join tokens.
     pub hubs: Vec<String>,
-    /// What the agent calls itself.
+    /// Name and version that the agent reports.
     pub program: String,
-    /// How fast to send.
+    /// Rate limit for sending.
     pub bandwidth: Bandwidth,
-    /// Bytes of parcels that may be on their way at one time.
+    /// Limit of parcel bytes in flight.
     pub window_bytes: u64,
-    /// The clock.
+    /// Clock for certificates and handshakes.
     pub clock: Arc<dyn Clock>,
-    /// What cannot be read again.
+    /// Samples, which cannot be read again.
     pub spool: Spool,
 }
 
-/// Rows of a stream on their way.
+/// A parcel of a stream, for delivery.
 pub struct Shipment {
-    /// The stretch that they cover.
+    /// Range of the stream that it covers.
     pub range: StreamRange,
-    /// Counts the rewinds of the stream: after one, shipments of an earlier epoch are void.
+    /// Number of rewinds of the stream. A rewind voids shipments of earlier epochs.
     pub epoch: u64,
     /// The encoded parcel.
     pub bytes: Vec<u8>,
-    /// Told once what became of it; dropped when it was void.
-    pub report: Box<dyn FnOnce(Outcome) + Send>,
+    /// Called once with the outcome; dropped if the shipment is void.
+    pub report: Box<dyn FnOnce(DeliveryOutcome) + Send>,
 }
 
-/// What became of a shipment.
+/// Outcome of a shipment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The stream is durable up to here.
+pub enum DeliveryOutcome {
+    /// The stream is durable up to this position.
     Accepted(u64),
-    /// Send the stream from here again.
-    Again {
-        /// From where.
+    /// The reader must resend the stream from `position`.
+    Resend {
+        /// First position to resend.
         position: u64,
-        /// The hub asks for a pause first.
+        /// Whether to pause first, since the hub is busy.
         is_busy: bool,
     },
 }
 
-/// What a person wants to know.
+/// State of an uplink for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CourierStatus {
-    /// The hub's address while connected.
+pub struct UplinkStatus {
+    /// Address of the connected hub.
     pub hub: Option<String>,
-    /// Why there is no connection, or why the hub takes nothing.
+    /// Why there is no connection, or why the hub has paused ingest.
     pub trouble: Option<String>,
-    /// Parcels of streams that hubs accepted.
+    /// Parcels of streams that a hub accepted.
     pub accepted: u64,
-    /// Parcels that were sent and have to be sent again.
-    pub again: u64,
-    /// Samples that were dropped because the spool was full.
+    /// Parcels that must be resent.
+    pub resent: u64,
+    /// Samples dropped because the spool was full.
     pub dropped: u64,
-    /// Samples in the spool that no hub has yet.
+    /// Samples in the spool that no hub has accepted yet.
     pub waiting: u64,
-    /// Bytes of the spool.
+    /// Size of the spool in bytes.
     pub spool_bytes: u64,
 }
 
-/// A question from another thread.
-pub(crate) struct Question {
+/// A query for positions from another thread.
+pub(crate) struct PositionQuery {
     pub(crate) streams: Vec<StreamId>,
-    pub(crate) answer: blocking::SyncSender<Result<Vec<(StreamId, u64)>, String>>,
+    pub(crate) reply: blocking::SyncSender<Result<Vec<(StreamId, u64)>, String>>,
 }
 
-/// Shared by the handle and the courier.
-pub(crate) struct Shared {
+/// State shared by the handle and the uplink.
+pub(crate) struct UplinkState {
     spool: Mutex<Spool>,
-    status: Mutex<CourierStatus>,
+    status: Mutex<UplinkStatus>,
     pub(crate) has_samples: Notify,
 }
 
-impl Shared {
+impl UplinkState {
     pub(crate) fn spool(&self) -> MutexGuard<'_, Spool> {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn status(&self) -> MutexGuard<'_, CourierStatus> {
+    pub(crate) fn status(&self) -> MutexGuard<'_, UplinkStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Hands over, from any thread that may block.
-pub struct CourierHandle {
-    shared: Arc<Shared>,
+/// Hands rows to the uplink, from any thread that may block.
+pub struct UplinkHandle {
+    shared: Arc<UplinkState>,
     shipments: mpsc::Sender<Shipment>,
-    questions: mpsc::Sender<Question>,
+    queries: mpsc::Sender<PositionQuery>,
     closing: watch::Sender<bool>,
 }
 
-impl CourierHandle {
-    /// Hands over rows of a stream; waits while as much is on its way as may be. After [`CourierHandle::close`] it is
-    /// dropped.
+impl UplinkHandle {
+    /// Hands over rows of a stream; blocks while the window is full. After [`UplinkHandle::close`]
+    /// rows are dropped.
     pub fn ship(&self, shipment: Shipment) {
         let _ = self.shipments.blocking_send(shipment);
     }
 
-    /// Puts rows that cannot be read again in the spool; how many older ones were dropped for them.
+    /// Puts a sample into the spool and returns how many older ones were dropped for it.
     ///
     /// # Errors
-    /// [`Kind::Storage`]: the rows are lost.
+    /// [`LinkErrorKind::Storage`]: the rows are lost.
     pub fn ship_sample(&self, batches: Vec<Batch>) -> Result<u64, LinkError> {
         let pushed = self.shared.spool().push(batches);
         let dropped = *pushed.as_ref().unwrap_or(&1);
@@ -153,67 +153,67 @@ impl CourierHandle {
         pushed
     }
 
-    /// Where streams stand at the hub; those that it does not know are left out.
+    /// Positions of streams at the hub, without streams that it does not know.
     ///
     /// # Errors
-    /// Why there is no answer; ask again later.
+    /// Why there is no reply; retry later.
     pub fn positions(&self, streams: &[StreamId]) -> Result<Vec<(StreamId, u64)>, String> {
         let mut all = Vec::new();
         for part in streams.chunks(STREAMS_A_FRAME) {
-            let (answer, answered) = blocking::sync_channel(1);
-            let question = Question { streams: part.to_vec(), answer };
-            let asked = self.questions.blocking_send(question);
-            asked.map_err(|_| "the agent is ending".to_owned())?;
-            let answered = answered.recv_timeout(ANSWER_WITHIN);
-            all.extend(answered.map_err(|_| "the hub does not answer".to_owned())??);
+            let (reply, replies) = blocking::sync_channel(1);
+            let query = PositionQuery { streams: part.to_vec(), reply };
+            let sent = self.queries.blocking_send(query);
+            sent.map_err(|_| "the agent is ending".to_owned())?;
+            let reply = replies.recv_timeout(QUERY_TIMEOUT);
+            all.extend(reply.map_err(|_| "no reply from the hub".to_owned())??);
         }
         Ok(all)
     }
 
-    /// What a person wants to know.
-    pub fn status(&self) -> CourierStatus {
+    /// The uplink's current state.
+    pub fn status(&self) -> UplinkStatus {
         let (waiting, spool_bytes) = {
             let spool = self.shared.spool();
             (spool.waiting(), spool.bytes())
         };
-        CourierStatus { waiting, spool_bytes, ..self.shared.status().clone() }
+        UplinkStatus { waiting, spool_bytes, ..self.shared.status().clone() }
     }
 
-    /// Ends the courier once what is in flight is answered, at most a few seconds later.
+    /// Ends the uplink once every parcel in flight has a reply, at most a few seconds later.
     pub fn close(&self) {
         let _ = self.closing.send(true);
     }
 }
 
-/// What is known of a stream.
-pub(crate) struct Known {
-    /// The lowest position that this process knows of.
+/// What the uplink knows about a stream.
+pub(crate) struct StreamState {
+    /// Lowest position that this process has read.
     pub(crate) origin: u64,
     /// Whether the hub of this connection knows the stream.
     pub(crate) is_at_hub: bool,
-    /// Whether the reader was sent back to the origin for this hub.
+    /// Whether the reader was rewound to the origin for this hub.
     pub(crate) is_rewound: bool,
     /// Parcels in flight.
-    pub(crate) flying: u32,
+    pub(crate) in_flight: u32,
 }
 
-/// Delivers.
-pub struct Courier {
-    pub(crate) options: Fixed,
-    pub(crate) shared: Arc<Shared>,
+/// Delivers shipments and samples to a hub.
+pub struct Uplink {
+    pub(crate) options: UplinkSettings,
+    pub(crate) shared: Arc<UplinkState>,
     pub(crate) shipments: mpsc::Receiver<Shipment>,
-    pub(crate) questions: mpsc::Receiver<Question>,
+    pub(crate) queries: mpsc::Receiver<PositionQuery>,
     pub(crate) closing: watch::Receiver<bool>,
-    pub(crate) known: HashMap<StreamId, Known>,
-    /// Epochs that are void, and those before them.
+    pub(crate) known: HashMap<StreamId, StreamState>,
+    /// Latest void epoch of each stream; earlier ones are void too.
     pub(crate) void: HashMap<StreamId, u64>,
-    /// The shipment that has to wait for another one of its stream.
+    /// A shipment that waits for the reply to an earlier one of its stream.
     pub(crate) held: Option<Shipment>,
     pub(crate) identities: Vec<Identity>,
 }
 
-/// The options that stay.
-pub(crate) struct Fixed {
+/// Options that do not change while the uplink runs.
+pub(crate) struct UplinkSettings {
     pub(crate) dir: PathBuf,
     pub(crate) hubs: Vec<String>,
     pub(crate) program: String,
@@ -222,52 +222,52 @@ pub(crate) struct Fixed {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-impl Courier {
-    /// A courier, whose [`Courier::run`] must be polled, and the way to it.
-    pub fn new(options: CourierOptions) -> (CourierHandle, Self) {
+impl Uplink {
+    /// An uplink, whose [`Uplink::run`] must be polled, and its handle.
+    pub fn new(options: UplinkOptions) -> (UplinkHandle, Self) {
         let (to_shipments, shipments) = mpsc::channel(SHIPMENTS_WAITING);
-        let (to_questions, questions) = mpsc::channel(QUESTIONS_WAITING);
+        let (to_queries, queries) = mpsc::channel(QUERIES_WAITING);
         let (closing, is_closing) = watch::channel(false);
-        let CourierOptions { dir, hubs, program, bandwidth, window_bytes, clock, spool } = options;
-        let shared = Arc::new(Shared {
+        let UplinkOptions { dir, hubs, program, bandwidth, window_bytes, clock, spool } = options;
+        let shared = Arc::new(UplinkState {
             spool: Mutex::new(spool),
             status: Mutex::default(),
             has_samples: Notify::new(),
         });
-        let handle = CourierHandle {
+        let handle = UplinkHandle {
             shared: Arc::clone(&shared),
             shipments: to_shipments,
-            questions: to_questions,
+            queries: to_queries,
             closing,
         };
-        let courier = Self {
-            options: Fixed { dir, hubs, program, bandwidth, window_bytes, clock },
+        let uplink = Self {
+            options: UplinkSettings { dir, hubs, program, bandwidth, window_bytes, clock },
             shared,
             shipments,
-            questions,
+            queries,
             closing: is_closing,
             known: HashMap::new(),
             void: HashMap::new(),
             held: None,
             identities: Vec::new(),
         };
-        (handle, courier)
+        (handle, uplink)
     }
 
-    /// Until [`CourierHandle::close`].
+    /// Delivers until [`UplinkHandle::close`].
     pub async fn run(mut self) {
-        let (mut at, mut failures, mut said) = (0, 0_u32, String::new());
+        let (mut at, mut failures, mut reported) = (0, 0_u32, String::new());
         while !*self.closing.borrow() {
             let hubs = self.hubs();
             let address = hubs.get(at % hubs.len().max(1)).cloned();
             let (began, accepted) = (Instant::now(), self.shared.status().accepted);
             let error = match self.connect(address.as_deref()).await {
                 Ok(Some(connection)) => {
-                    let address = address.expect("it was connected to");
+                    let address = address.expect("connecting needs an address");
                     tracing::info!("connected to the hub `{address}`");
-                    said.clear();
-                    self.note(Some(&address), None);
-                    let error = Conversation::new(&mut self, connection, address).run().await;
+                    reported.clear();
+                    self.set_status(Some(&address), None);
+                    let error = AgentSession::new(&mut self, connection, address).run().await;
                     let Some(error) = error else { break };
                     error
                 }
@@ -275,15 +275,15 @@ impl Courier {
                 Err(error) => error,
             };
             let has_delivered = self.shared.status().accepted > accepted;
-            if has_delivered || began.elapsed() > GOOD {
+            if has_delivered || began.elapsed() > GOOD_CONNECTION {
                 failures = 0;
             }
             failures += 1;
-            self.note(None, Some(&error));
-            at += usize::from(is_hubs_fault(&error));
+            self.set_status(None, Some(&error));
+            at += usize::from(may_another_hub_work(&error));
             let next = hubs.get(at % hubs.len().max(1));
-            if said != error.message {
-                said.clone_from(&error.message);
+            if reported != error.message {
+                reported.clone_from(&error.message);
                 match next {
                     Some(next) if hubs.len() > 1 => {
                         tracing::warn!("{error}\ntrying the hub `{next}` next")
@@ -294,12 +294,12 @@ impl Courier {
             let is_round_over = at % hubs.len().max(1) == 0;
             if is_round_over || failures > 3 {
                 let round = failures / u32::try_from(hubs.len().max(1)).unwrap_or(1);
-                self.refuse_questions(&error, pause_of(round)).await;
+                self.refuse_queries(&error, backoff(round)).await;
             }
         }
     }
 
-    /// Those of the configuration, else those of the fleets that were joined.
+    /// Configured hubs, or else those of the joined fleets.
     fn hubs(&mut self) -> Vec<String> {
         match Identity::load_all(&self.options.dir) {
             Ok(identities) => self.identities = identities,
@@ -318,23 +318,23 @@ impl Courier {
         hubs
     }
 
-    fn note(&self, hub: Option<&str>, trouble: Option<&LinkError>) {
+    fn set_status(&self, hub: Option<&str>, trouble: Option<&LinkError>) {
         let mut status = self.shared.status();
         status.hub = hub.map(str::to_owned);
         status.trouble = trouble.map(|error| error.message.clone());
     }
 
-    /// `None` when the agent ends meanwhile.
+    /// Connects; `None` if the agent ends meanwhile.
     async fn connect(&mut self, address: Option<&str>) -> Result<Option<Connection>, LinkError> {
         let Some(address) = address else {
-            return Err(LinkError::new(Kind::Identity, "this agent has not joined a hub")
+            return Err(LinkError::new(LinkErrorKind::Identity, "this agent has not joined a hub")
                 .hint("`weir hub invite` on the hub, then `weir agent join TOKEN` here"));
         };
         if self.identities.is_empty() {
             let text = format!(
                 "cannot connect to the hub at `{address}`: this agent has not joined a hub"
             );
-            return Err(LinkError::new(Kind::Identity, text)
+            return Err(LinkError::new(LinkErrorKind::Identity, text)
                 .hint("`weir hub invite` on the hub, then `weir agent join TOKEN` here"));
         }
         let dial = Dial {
@@ -349,39 +349,39 @@ impl Courier {
         loop {
             tokio::select! {
                 connection = &mut connecting => return connection.map(Some),
-                Some(question) = self.questions.recv() => refuse(&question, "connecting to the hub"),
+                Some(query) = self.queries.recv() => refuse(&query, "connecting to the hub"),
                 () = is_set(&mut self.closing) => return Ok(None),
             }
         }
     }
 
-    async fn refuse_questions(&mut self, error: &LinkError, span: Duration) {
+    async fn refuse_queries(&mut self, error: &LinkError, span: Duration) {
         let end = tokio::time::sleep(span);
         tokio::pin!(end);
         loop {
             tokio::select! {
                 () = &mut end => return,
-                Some(question) = self.questions.recv() => refuse(&question, &error.message),
+                Some(query) = self.queries.recv() => refuse(&query, &error.message),
                 () = is_set(&mut self.closing) => return,
             }
         }
     }
 
-    /// The stream, as far as it is known; makes room by forgetting those that nothing is on its way of.
-    pub(crate) fn known_mut(&mut self, stream: StreamId, origin: u64) -> &mut Known {
+    /// The state of a stream. At the limit, drops streams without parcels in flight.
+    pub(crate) fn known_mut(&mut self, stream: StreamId, origin: u64) -> &mut StreamState {
         if self.known.len() >= STREAMS && !self.known.contains_key(&stream) {
-            self.known.retain(|_, known| known.flying > 0);
+            self.known.retain(|_, known| known.in_flight > 0);
         }
-        let new = Known { origin, is_at_hub: false, is_rewound: false, flying: 0 };
+        let new = StreamState { origin, is_at_hub: false, is_rewound: false, in_flight: 0 };
         let known = self.known.entry(stream).or_insert(new);
         known.origin = known.origin.min(origin);
         known
     }
 
-    /// Shipments of the stream up to this epoch will not be sent.
+    /// Voids shipments of the stream up to this epoch.
     pub(crate) fn void(&mut self, stream: StreamId, epoch: u64) {
         if self.void.len() >= STREAMS {
-            self.void.clear(); // the hub refuses what is out of order
+            self.void.clear(); // the hub refuses parcels out of order
         }
         let void = self.void.entry(stream).or_insert(epoch);
         *void = epoch.max(*void);
@@ -392,18 +392,18 @@ impl Courier {
     }
 }
 
-pub(crate) fn refuse(question: &Question, why: &str) {
-    let _ = question.answer.send(Err(why.to_owned()));
+pub(crate) fn refuse(query: &PositionQuery, why: &str) {
+    let _ = query.reply.send(Err(why.to_owned()));
 }
 
-/// Whether another hub may do better.
-fn is_hubs_fault(error: &LinkError) -> bool {
-    !matches!(error.kind, Kind::Storage | Kind::Token | Kind::Closed)
+/// Whether another hub may work.
+fn may_another_hub_work(error: &LinkError) -> bool {
+    !matches!(error.kind, LinkErrorKind::Storage | LinkErrorKind::Token | LinkErrorKind::Closed)
 }
 
-/// Longer after each round, and never in step with other agents.
-fn pause_of(round: u32) -> Duration {
-    let longest = PAUSES.0.saturating_mul(1 << round.min(16)).min(PAUSES.1);
+/// Exponential backoff with jitter.
+fn backoff(round: u32) -> Duration {
+    let longest = BACKOFF.0.saturating_mul(1 << round.min(16)).min(BACKOFF.1);
     let part = u32::from(u16::from_le_bytes(secret::random()));
     longest / 2 + longest / 2 * part / u32::from(u16::MAX)
 }

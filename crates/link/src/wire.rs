@@ -1,6 +1,6 @@
-//! One connection as messages: a reader that can be left and entered again, and a task that writes what is queued.
+//! Messages over one connection: a cancel-safe reader, and a task that writes the queue.
 //!
-//! Writing has a task of its own, so that neither side can hold the other up by not reading what it is answered.
+//! Writing runs in a separate task, so that a peer that does not read cannot block reading.
 
 use std::time::{Duration, Instant};
 
@@ -9,40 +9,40 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::bandwidth::Bandwidth;
-use crate::error::{Kind, LinkError};
-use crate::frame::{Decoder, Limits};
+use crate::error::{LinkError, LinkErrorKind};
+use crate::frame::{Decoder, FrameLimits};
 use crate::message::Message;
 
-/// Frames that wait to be written.
+/// Length of the write queue in frames.
 const QUEUE_FRAMES: usize = 16;
-/// Bytes that are asked of the connection at a time.
+/// Size of a read in bytes.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes that are written at a time; what the bandwidth is divided into.
+/// Size of a write in bytes, and unit of the rate limit.
 const WRITE_BYTES: usize = 16 << 10;
-/// One such piece has to be taken within this.
+/// Timeout of one write.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Returns when the flag is set, or nobody can set it any more.
+/// Returns when the flag is set, or its sender is gone.
 pub(crate) async fn is_set(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|is_set| *is_set).await;
 }
 
-/// Reads messages.
+/// Reading half of a connection.
 pub(crate) struct Inbox<S> {
     read: ReadHalf<S>,
     decoder: Decoder,
     chunk: Vec<u8>,
-    /// When bytes last came.
-    pub(crate) heard: Instant,
+    /// When bytes last arrived.
+    pub(crate) last_received: Instant,
 }
 
-/// Queues messages.
+/// Writing half of a connection.
 pub(crate) struct Outbox {
     queue: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<()>,
 }
 
-pub(crate) fn split<S>(stream: S, limits: Limits, bandwidth: Bandwidth) -> (Inbox<S>, Outbox)
+pub(crate) fn split<S>(stream: S, limits: FrameLimits, bandwidth: Bandwidth) -> (Inbox<S>, Outbox)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -50,16 +50,16 @@ where
     let (queue, frames) = mpsc::channel(QUEUE_FRAMES);
     let writing = tokio::spawn(write_always(write, frames, bandwidth));
     let chunk = vec![0; READ_BYTES];
-    let inbox = Inbox { read, decoder: Decoder::new(limits), chunk, heard: Instant::now() };
+    let inbox = Inbox { read, decoder: Decoder::new(limits), chunk, last_received: Instant::now() };
     (inbox, Outbox { queue, writing })
 }
 
 impl<S: AsyncRead> Inbox<S> {
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
+    pub(crate) fn set_limits(&mut self, limits: FrameLimits) {
         self.decoder.set_limits(limits);
     }
 
-    /// The next message. May be dropped at any time: bytes that came are kept.
+    /// Receives the next message. Cancel safe: received bytes are kept.
     pub(crate) async fn next(&mut self) -> Result<Message, LinkError> {
         loop {
             while let Some(frame) = self.decoder.next_frame()? {
@@ -70,19 +70,19 @@ impl<S: AsyncRead> Inbox<S> {
             let read = self.read.read(&mut self.chunk).await;
             let count = read.map_err(LinkError::cut)?;
             if count == 0 {
-                return Err(LinkError::new(Kind::Cut, "the other side closed the connection"));
+                return Err(LinkError::new(LinkErrorKind::Cut, "the peer closed the connection"));
             }
-            self.heard = Instant::now();
+            self.last_received = Instant::now();
             self.decoder.push(&self.chunk[..count]);
         }
     }
 
-    /// As [`Inbox::next`], at most for `patience`.
+    /// Like [`Inbox::next`], with a timeout.
     pub(crate) async fn next_within(&mut self, patience: Duration) -> Result<Message, LinkError> {
         let next = tokio::time::timeout(patience, self.next()).await;
         next.unwrap_or_else(|_| {
-            let text = format!("nothing was heard for {} s", patience.as_secs());
-            Err(LinkError::new(Kind::Silent, text))
+            let text = format!("no message for {} s", patience.as_secs());
+            Err(LinkError::new(LinkErrorKind::Silent, text))
         })
     }
 }
@@ -92,11 +92,11 @@ impl Outbox {
     pub(crate) async fn send(&self, message: &Message) -> Result<(), LinkError> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        let gone = |_| LinkError::new(Kind::Cut, "the connection was cut");
-        self.queue.send(bytes).await.map_err(gone)
+        let sent = self.queue.send(bytes).await;
+        sent.map_err(|_| LinkError::new(LinkErrorKind::Cut, "the connection was lost"))
     }
 
-    /// Writes what is queued and ends the connection.
+    /// Writes the queue and ends the connection.
     pub(crate) async fn end(self) {
         let Self { queue, writing } = self;
         drop(queue);

@@ -1,5 +1,5 @@
-//! Which connections may be told to give up their query: a client opens another connection for that, with the number and
-//! the secret that it got at its start.
+//! Cancel requests: a client opens another connection with the number and the secret that it got at
+//! its start.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,45 +8,45 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::Notify;
 
 /// Number and secret of a connection.
-pub(crate) type Key = (i32, i32);
+pub(crate) type CancelKey = (i32, i32);
 
-/// Every open connection.
+/// All open connections.
 #[derive(Default)]
-pub(crate) struct Cancels(Mutex<HashMap<Key, Arc<Notify>>>);
+pub(crate) struct CancelRegistry(Mutex<HashMap<CancelKey, Arc<Notify>>>);
 
-impl Cancels {
-    /// Enters a connection until the answer is dropped.
-    pub(crate) fn enter(self: &Arc<Self>) -> Entered {
+impl CancelRegistry {
+    /// Registers a connection until the returned value is dropped.
+    pub(crate) fn register(self: &Arc<Self>) -> CancelRegistration {
         let mut bytes = [0; 8];
-        // Without random numbers nobody can be let in, which the login has found out before.
+        // The system's generator does not fail once it is seeded.
         let _ = SystemRandom::new().fill(&mut bytes);
         let [a, b, c, d, e, f, g, h] = bytes;
         let key = (i32::from_be_bytes([a & 0x7f, b, c, d]), i32::from_be_bytes([e, f, g, h]));
-        let wish = Arc::new(Notify::new());
-        self.open().insert(key, Arc::clone(&wish));
-        Entered { all: Arc::clone(self), key, wish }
+        let request = Arc::new(Notify::new());
+        self.open().insert(key, Arc::clone(&request));
+        CancelRegistration { all: Arc::clone(self), key, request }
     }
 
-    /// Ends the query that runs on this connection, if one does; a later one is not meant.
-    pub(crate) fn cancel(&self, key: Key) {
-        if let Some(wish) = self.open().get(&key) {
-            wish.notify_waiters();
+    /// Cancels the query that runs on a connection. A later one is not affected.
+    pub(crate) fn cancel(&self, key: CancelKey) {
+        if let Some(request) = self.open().get(&key) {
+            request.notify_waiters();
         }
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Notify>>> {
+    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<CancelKey, Arc<Notify>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection that can be told so.
-pub(crate) struct Entered {
-    all: Arc<Cancels>,
-    pub(crate) key: Key,
-    pub(crate) wish: Arc<Notify>,
+/// Registration of a connection, removed on drop.
+pub(crate) struct CancelRegistration {
+    all: Arc<CancelRegistry>,
+    pub(crate) key: CancelKey,
+    pub(crate) request: Arc<Notify>,
 }
 
-impl Drop for Entered {
+impl Drop for CancelRegistration {
     fn drop(&mut self) {
         self.all.open().remove(&self.key);
     }

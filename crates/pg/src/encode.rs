@@ -1,4 +1,4 @@
-//! Cells as text or in PostgreSQL's binary formats (`*_send` of its sources).
+//! Encodes cells as text or in PostgreSQL's binary formats (`*_send` in its sources).
 
 use std::fmt::Write;
 
@@ -13,53 +13,53 @@ use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field};
 use weir_tables::Micros;
 
-use crate::types::{Scalar, Type};
+use crate::types::{PgType, ScalarType};
 use crate::{json, numeric};
 
-/// How a cell is written.
+/// Encoding of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
     Binary,
 }
 
-/// From 1970 to 2000, where PostgreSQL's time begins.
+/// Days from 1970 to 2000, PostgreSQL's epoch.
 const EPOCH_DAYS: i32 = 10_957;
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// A column, ready to be written cell by cell.
-pub(crate) struct Cells {
+/// A column, prepared to be encoded cell by cell.
+pub(crate) struct ColumnEncoder {
     column: ArrayRef,
-    kind: Type,
-    /// Of an array: its items.
-    items: Option<Box<Cells>>,
+    kind: PgType,
+    /// Items of an array column.
+    items: Option<Box<ColumnEncoder>>,
 }
 
-impl Cells {
-    /// Brings a column into the form in which its type is written.
+impl ColumnEncoder {
+    /// Casts a column for its PostgreSQL type.
     ///
     /// # Errors
-    /// When the column cannot be written so.
-    pub(crate) fn new(column: &ArrayRef, kind: Type) -> Result<Self, ArrowError> {
+    /// When the column cannot be cast.
+    pub(crate) fn new(column: &ArrayRef, kind: PgType) -> Result<Self, ArrowError> {
         if kind.is_array {
             let item = Field::new_list_field(item_type(column.data_type()), true);
             let column = cast(column, &DataType::List(item.into()))?;
             let items =
-                Self::new(column.as_list::<i32>().values(), Type { is_array: false, ..kind })?;
+                Self::new(column.as_list::<i32>().values(), PgType { is_array: false, ..kind })?;
             return Ok(Self { column, kind, items: Some(Box::new(items)) });
         }
         let column = match kind.scalar {
-            Scalar::Json if column.data_type().is_nested() => {
+            ScalarType::Json if column.data_type().is_nested() => {
                 std::sync::Arc::new(json::texts(column)?)
             }
-            Scalar::Oid => cast(column, &DataType::UInt32)?,
-            Scalar::Numeric => cast(column, &DataType::Utf8)?,
+            ScalarType::Oid => cast(column, &DataType::UInt32)?,
+            ScalarType::Numeric => cast(column, &DataType::Utf8)?,
             other => cast(column, &other.to_arrow())?,
         };
         Ok(Self { column, kind, items: None })
     }
 
-    /// Writes a cell with its length before it, -1 for NULL.
+    /// Appends a cell with its length, which is -1 for NULL.
     pub(crate) fn push(&self, out: &mut Vec<u8>, row: usize, format: Format) {
         if self.column.is_null(row) {
             return out.extend_from_slice(&(-1_i32).to_be_bytes());
@@ -84,39 +84,39 @@ impl Cells {
             return items.array_text(out, range(column, row));
         }
         match self.kind.scalar {
-            Scalar::Bool => out.push(if column.as_boolean().value(row) { 't' } else { 'f' }),
-            Scalar::Bytea => {
+            ScalarType::Bool => out.push(if column.as_boolean().value(row) { 't' } else { 'f' }),
+            ScalarType::Bytea => {
                 out.push_str("\\x");
                 for byte in column.as_binary::<i32>().value(row) {
                     put(out, format_args!("{byte:02x}"));
                 }
             }
-            Scalar::Int2 => put(out, column.as_primitive::<Int16Type>().value(row)),
-            Scalar::Int4 => put(out, column.as_primitive::<Int32Type>().value(row)),
-            Scalar::Int8 => put(out, column.as_primitive::<Int64Type>().value(row)),
-            Scalar::Oid => put(out, column.as_primitive::<UInt32Type>().value(row)),
-            Scalar::Text | Scalar::Json | Scalar::Numeric => {
+            ScalarType::Int2 => put(out, column.as_primitive::<Int16Type>().value(row)),
+            ScalarType::Int4 => put(out, column.as_primitive::<Int32Type>().value(row)),
+            ScalarType::Int8 => put(out, column.as_primitive::<Int64Type>().value(row)),
+            ScalarType::Oid => put(out, column.as_primitive::<UInt32Type>().value(row)),
+            ScalarType::Text | ScalarType::Json | ScalarType::Numeric => {
                 out.push_str(column.as_string::<i32>().value(row));
             }
-            Scalar::Float4 => {
+            ScalarType::Float4 => {
                 let value = column.as_primitive::<Float32Type>().value(row);
                 float(out, f64::from(value), &value.to_string());
             }
-            Scalar::Float8 => {
+            ScalarType::Float8 => {
                 let value = column.as_primitive::<Float64Type>().value(row);
                 float(out, value, &value.to_string());
             }
-            Scalar::Date => {
+            ScalarType::Date => {
                 let days = column.as_primitive::<Date32Type>().value(row);
                 let text = instant(i64::from(days) * DAY_MICROS);
                 out.push_str(text.split(' ').next().unwrap_or_default());
             }
-            Scalar::Timestamp => out.push_str(&instant(micros(column, row))),
-            Scalar::Timestamptz => {
+            ScalarType::Timestamp => out.push_str(&instant(micros(column, row))),
+            ScalarType::Timestamptz => {
                 out.push_str(&instant(micros(column, row)));
                 out.push_str("+00");
             }
-            Scalar::Interval => {
+            ScalarType::Interval => {
                 interval(out, column.as_primitive::<IntervalMonthDayNanoType>().value(row));
             }
         }
@@ -129,25 +129,31 @@ impl Cells {
         }
         let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
         match self.kind.scalar {
-            Scalar::Bool => put(&[u8::from(column.as_boolean().value(row))]),
-            Scalar::Bytea => put(column.as_binary::<i32>().value(row)),
-            Scalar::Int2 => put(&column.as_primitive::<Int16Type>().value(row).to_be_bytes()),
-            Scalar::Int4 => put(&column.as_primitive::<Int32Type>().value(row).to_be_bytes()),
-            Scalar::Int8 => put(&column.as_primitive::<Int64Type>().value(row).to_be_bytes()),
-            Scalar::Oid => put(&column.as_primitive::<UInt32Type>().value(row).to_be_bytes()),
-            Scalar::Text | Scalar::Json => put(column.as_string::<i32>().value(row).as_bytes()),
-            Scalar::Numeric => numeric::push(out, column.as_string::<i32>().value(row)),
-            Scalar::Float4 => put(&column.as_primitive::<Float32Type>().value(row).to_be_bytes()),
-            Scalar::Float8 => put(&column.as_primitive::<Float64Type>().value(row).to_be_bytes()),
-            Scalar::Date => {
+            ScalarType::Bool => put(&[u8::from(column.as_boolean().value(row))]),
+            ScalarType::Bytea => put(column.as_binary::<i32>().value(row)),
+            ScalarType::Int2 => put(&column.as_primitive::<Int16Type>().value(row).to_be_bytes()),
+            ScalarType::Int4 => put(&column.as_primitive::<Int32Type>().value(row).to_be_bytes()),
+            ScalarType::Int8 => put(&column.as_primitive::<Int64Type>().value(row).to_be_bytes()),
+            ScalarType::Oid => put(&column.as_primitive::<UInt32Type>().value(row).to_be_bytes()),
+            ScalarType::Text | ScalarType::Json => {
+                put(column.as_string::<i32>().value(row).as_bytes())
+            }
+            ScalarType::Numeric => numeric::push(out, column.as_string::<i32>().value(row)),
+            ScalarType::Float4 => {
+                put(&column.as_primitive::<Float32Type>().value(row).to_be_bytes())
+            }
+            ScalarType::Float8 => {
+                put(&column.as_primitive::<Float64Type>().value(row).to_be_bytes())
+            }
+            ScalarType::Date => {
                 let days = column.as_primitive::<Date32Type>().value(row);
                 put(&days.saturating_sub(EPOCH_DAYS).to_be_bytes());
             }
-            Scalar::Timestamp | Scalar::Timestamptz => {
+            ScalarType::Timestamp | ScalarType::Timestamptz => {
                 let since = micros(column, row).saturating_sub(i64::from(EPOCH_DAYS) * DAY_MICROS);
                 put(&since.to_be_bytes());
             }
-            Scalar::Interval => {
+            ScalarType::Interval => {
                 let value = column.as_primitive::<IntervalMonthDayNanoType>().value(row);
                 put(&(value.nanoseconds / 1000).to_be_bytes());
                 put(&value.days.to_be_bytes());
@@ -156,7 +162,7 @@ impl Cells {
         }
     }
 
-    /// `{a,"b c",NULL}`
+    /// Appends an array such as `{a,"b c",NULL}`.
     fn array_text(&self, out: &mut String, rows: std::ops::Range<usize>) {
         out.push('{');
         for row in rows.clone() {
@@ -169,9 +175,7 @@ impl Cells {
             }
             let mut item = String::new();
             self.text(&mut item, row);
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:+-/".contains(&byte);
-            if !item.is_empty() && item.bytes().all(is_plain) && !item.eq_ignore_ascii_case("null")
-            {
+            if is_plain(&item) {
                 out.push_str(&item);
                 continue;
             }
@@ -187,7 +191,7 @@ impl Cells {
         out.push('}');
     }
 
-    /// Dimensions, whether there are NULLs, the type, length and first index, the items.
+    /// Appends an array: dimensions, NULL flag, item type, length, first index, items.
     fn array_binary(&self, out: &mut Vec<u8>, rows: std::ops::Range<usize>) {
         let has_nulls = rows.clone().any(|row| self.column.is_null(row));
         let length = i32::try_from(rows.len()).unwrap_or(i32::MAX);
@@ -202,6 +206,14 @@ impl Cells {
             self.push(out, row, Format::Binary);
         }
     }
+}
+
+/// Whether an array item needs no quotes.
+fn is_plain(item: &str) -> bool {
+    let mut bytes = item.bytes();
+    !item.is_empty()
+        && !item.eq_ignore_ascii_case("null")
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.:+-/".contains(&byte))
 }
 
 fn item_type(list: &DataType) -> DataType {
@@ -226,7 +238,7 @@ fn put(out: &mut String, value: impl std::fmt::Display) {
     write!(out, "{value}").expect("writing to memory does not fail");
 }
 
-/// `2026-11-21 12:00:00.5`
+/// Formats an instant such as `2026-11-21 12:00:00.5`.
 fn instant(micros: i64) -> String {
     let text = Micros(micros).to_string().replace('T', " ");
     let text = text.trim_end_matches('Z');
@@ -248,7 +260,7 @@ fn float(out: &mut String, value: f64, plain: &str) {
     }
 }
 
-/// `1 year 2 mons 3 days 04:05:06.5`
+/// Appends an interval such as `1 year 2 mons 3 days 04:05:06.5`.
 fn interval(out: &mut String, value: IntervalMonthDayNano) {
     let (years, months) = (value.months / 12, value.months % 12);
     for (count, unit) in [(years, "year"), (months, "mon"), (value.days, "day")] {
@@ -268,7 +280,7 @@ fn interval(out: &mut String, value: IntervalMonthDayNano) {
     }
 }
 
-/// One column of texts, for answers that come from here.
+/// A text column.
 pub(crate) fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> ArrayRef {
     let mut column = StringBuilder::new();
     values.into_iter().for_each(|value| column.append_value(value));

@@ -1,23 +1,23 @@
-//! Why something was not done, as PostgreSQL says it: a class by SQLSTATE (appendix A of its manual), words, a hint.
+//! Errors as PostgreSQL reports them: SQLSTATE (appendix A of its manual), message, hint.
 
 /// An error for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Five characters; the first two are the class.
+pub struct PgError {
+    /// SQLSTATE: five characters, of which the first two are the class.
     pub state: &'static str,
-    /// What failed, on what, why.
+    /// What failed, on what, and why.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
-impl Refusal {
-    /// An error of this SQLSTATE.
+impl PgError {
+    /// An error with this SQLSTATE.
     pub fn new(state: &'static str, message: impl Into<String>) -> Self {
         Self { state, message: message.into(), hint: None }
     }
 
-    /// The same with what to do.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -1,4 +1,4 @@
-//! Maps, structs and lists of lists as JSON.
+//! Encodes maps, structs and nested lists as JSON.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
@@ -7,7 +7,7 @@ use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType};
 use serde_json::{Map, Value};
 
-/// Each cell as a text of JSON.
+/// Encodes each cell of a column as JSON.
 pub(crate) fn texts(column: &dyn Array) -> Result<StringArray, ArrowError> {
     (0..column.len())
         .map(|row| {

@@ -1,28 +1,28 @@
-//! Answers PostgreSQL's clients in their own protocol, version 3: psql, Grafana, drivers.
+//! A server for PostgreSQL's protocol, version 3: psql, Grafana, drivers.
 //!
-//! Source: PostgreSQL's manual, chapter "Frontend/Backend Protocol". What a statement means is the [`Engine`]'s matter;
-//! this room has the connections, logins, types and formats. Everything is read only, so transactions are accepted and
-//! mean nothing: each query sees the rows of its own moment.
+//! Source: PostgreSQL's manual, chapter "Frontend/Backend Protocol". The [`QueryEngine`] runs
+//! statements; this crate has the connections, logins, types and formats. Everything is read-only,
+//! so transactions are accepted without effect: each query has its own snapshot.
 
 mod cancel;
 mod decode;
 mod encode;
+mod error;
 mod frame;
 mod json;
 mod listen;
 mod numeric;
-mod out;
-mod own;
 mod prepared;
-mod refusal;
 mod rows;
 mod scram;
 mod session;
+mod session_statements;
 mod settings;
 mod split;
 mod startup;
 mod tls;
 mod types;
+mod writer;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,52 +31,52 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use futures::future::BoxFuture;
 
-pub use listen::{Options, serve};
-pub use refusal::Refusal;
+pub use error::PgError;
+pub use listen::{ServerOptions, serve};
 pub use scram::Password;
 pub use tls::Tls;
 
-/// Who asks: what the client calls itself, and from where.
+/// The client of a query.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The user of the connection; no proof of anything unless there is a password, which all users share.
+    /// User name of the connection. It proves nothing: all users share one password, if any.
     pub user: Arc<str>,
-    /// Its address.
+    /// Remote address.
     pub address: IpAddr,
 }
 
-/// What a statement wants and gives.
+/// Parameters and result columns of a statement.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct StatementDescription {
     /// Types of `$1`, `$2`, ….
     pub parameters: Vec<DataType>,
-    /// Names and types of the answer's columns.
+    /// Names and types of the result's columns.
     pub schema: SchemaRef,
 }
 
-/// The answer to a query, whole.
+/// The complete result of a query.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct QueryResult {
     /// Names and types of the columns.
     pub schema: SchemaRef,
     /// The rows.
     pub batches: Vec<RecordBatch>,
 }
 
-/// Runs queries. Dropping a future stops what it does.
-pub trait Engine: Send + Sync + 'static {
-    /// What `sql` wants and gives; types of parameters that the client knows stand in `known`.
+/// Runs queries. Dropping a future cancels it.
+pub trait QueryEngine: Send + Sync + 'static {
+    /// Describes `sql`; `known` has the parameter types that the client declared.
     fn describe(
         &self,
         sql: Arc<str>,
         known: Vec<Option<DataType>>,
-    ) -> BoxFuture<'static, Result<Described, Refusal>>;
+    ) -> BoxFuture<'static, Result<StatementDescription, PgError>>;
 
-    /// Runs `sql`; each parameter is an array of one value.
+    /// Runs `sql`. Each parameter is an array with one value.
     fn run(
         &self,
         caller: Caller,
         sql: Arc<str>,
         parameters: Vec<ArrayRef>,
-    ) -> BoxFuture<'static, Result<Answer, Refusal>>;
+    ) -> BoxFuture<'static, Result<QueryResult, PgError>>;
 }

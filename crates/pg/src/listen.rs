@@ -1,4 +1,4 @@
-//! Takes connections, up to a limit, and sees each through its start.
+//! Accepts connections up to a limit and runs their startup.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,52 +8,52 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use crate::cancel::Cancels;
-use crate::out::Out;
-use crate::refusal::Refusal;
+use crate::cancel::CancelRegistry;
+use crate::error::PgError;
 use crate::scram::Password;
 use crate::session::Session;
-use crate::startup::{Hello, Purpose, Wire, begin, log_in};
+use crate::startup::{ByteStream, ConnectionPurpose, StartupMessage, begin, log_in};
 use crate::tls::Tls;
-use crate::{Caller, Engine};
+use crate::writer::MessageWriter;
+use crate::{Caller, QueryEngine};
 
-/// Connections at a time; more are told so and closed.
+/// Limit of connections; more are refused with an error.
 const CONNECTIONS_MAX: usize = 100;
-/// How long a client may take for the start, login included.
+/// Timeout of startup and login.
 const START: Duration = Duration::from_secs(20);
-/// A wrong password is answered so late.
+/// Delay of the reply to a wrong password.
 const SLOW_DOWN: Duration = Duration::from_millis(500);
-/// After an error of the listener itself, such as too many open files.
+/// Pause after an error of the listener, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Who may come in, and how.
+/// Requirements for connections.
 #[derive(Clone, Default)]
-pub struct Options {
-    /// Asked for when there is one.
+pub struct ServerOptions {
+    /// Required password, if any.
     pub password: Option<Password>,
-    /// Offered when there is one.
+    /// Offered certificate, if any.
     pub tls: Option<Tls>,
-    /// Whether a connection without TLS is turned away.
+    /// Whether to refuse connections without TLS.
     pub is_tls_needed: bool,
 }
 
-struct Door {
-    options: Options,
-    engine: Arc<dyn Engine>,
-    cancels: Arc<Cancels>,
+struct ConnectionHandler {
+    options: ServerOptions,
+    engine: Arc<dyn QueryEngine>,
+    cancels: Arc<CancelRegistry>,
     ended: watch::Receiver<bool>,
 }
 
-/// Serves until `ended` says so.
+/// Serves until `ended` is set.
 pub async fn serve(
     listener: TcpListener,
-    options: Options,
-    engine: Arc<dyn Engine>,
+    options: ServerOptions,
+    engine: Arc<dyn QueryEngine>,
     mut ended: watch::Receiver<bool>,
 ) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let cancels = Arc::default();
-    let door = Arc::new(Door { options, engine, cancels, ended: ended.clone() });
+    let handler = Arc::new(ConnectionHandler { options, engine, cancels, ended: ended.clone() });
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -63,68 +63,72 @@ pub async fn serve(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let place = Arc::clone(&room).try_acquire_owned().ok();
-        let door = Arc::clone(&door);
+        let slot = Arc::clone(&slots).try_acquire_owned().ok();
+        let handler = Arc::clone(&handler);
         tokio::spawn(async move {
-            // A connection that breaks is the client's matter: there is nobody to tell.
-            let _ = door.see_in(stream, peer.ip().to_canonical(), place.is_some()).await;
-            drop(place);
+            // An I/O error ends this connection only, and cannot be reported to its client.
+            let _ = handler.handle(stream, peer.ip().to_canonical(), slot.is_some()).await;
+            drop(slot);
         });
     }
 }
 
-impl Door {
-    async fn see_in(&self, stream: TcpStream, from: IpAddr, has_place: bool) -> io::Result<()> {
+impl ConnectionHandler {
+    async fn handle(&self, stream: TcpStream, from: IpAddr, has_slot: bool) -> io::Result<()> {
         let _ = stream.set_nodelay(true);
         let start = tokio::time::timeout(START, begin(stream, self.options.tls.as_ref()));
         match start.await?? {
-            Purpose::Cancel(key) => {
+            ConnectionPurpose::Cancel(key) => {
                 self.cancels.cancel(key);
                 Ok(())
             }
-            Purpose::Session(wire, hello) => self.session(wire, hello, from, has_place).await,
+            ConnectionPurpose::Session(wire, hello) => {
+                self.session(wire, hello, from, has_slot).await
+            }
         }
     }
 
     async fn session(
         &self,
-        wire: Box<dyn Wire>,
-        hello: Hello,
+        wire: Box<dyn ByteStream>,
+        hello: StartupMessage,
         address: IpAddr,
-        has_place: bool,
+        has_slot: bool,
     ) -> io::Result<()> {
         let (mut from, to) = tokio::io::split(wire);
-        let mut out = Out::new(to);
+        let mut out = MessageWriter::new(to);
         hello.negotiate(&mut out);
-        let login = self.log_in(&mut from, &mut out, &hello, has_place);
-        if let Err(refusal) = tokio::time::timeout(START, login).await?? {
-            out.error("FATAL", &refusal);
+        let login = self.log_in(&mut from, &mut out, &hello, has_slot);
+        if let Err(error) = tokio::time::timeout(START, login).await?? {
+            out.error("FATAL", &error);
             out.shut().await;
             return Ok(());
         }
         let caller = Caller { user: hello.user().into(), address };
         let engine = Arc::clone(&self.engine);
-        let entered = self.cancels.enter();
-        Session::new(out, engine, caller, entered).run(from, &hello, self.ended.clone()).await
+        let cancellation = self.cancels.register();
+        Session::new(out, engine, caller, cancellation).run(from, &hello, self.ended.clone()).await
     }
 
     async fn log_in<R, W>(
         &self,
         from: &mut R,
-        out: &mut Out<W>,
-        hello: &Hello,
-        has_place: bool,
-    ) -> io::Result<Result<(), Refusal>>
+        out: &mut MessageWriter<W>,
+        hello: &StartupMessage,
+        has_slot: bool,
+    ) -> io::Result<Result<(), PgError>>
     where
         R: tokio::io::AsyncRead + Unpin,
         W: tokio::io::AsyncWrite + Unpin,
     {
-        if !has_place {
-            let text = format!("{CONNECTIONS_MAX} connections are open, which is all there may be");
-            return Ok(Err(Refusal::new("53300", text).hint("close some, or use a pool")));
+        if !has_slot {
+            let text = format!("the limit of {CONNECTIONS_MAX} connections is reached");
+            return Ok(Err(
+                PgError::new("53300", text).hint("close some, or use a connection pool")
+            ));
         }
-        if let Err(refusal) = hello.check(self.options.is_tls_needed) {
-            return Ok(Err(refusal));
+        if let Err(error) = hello.check(self.options.is_tls_needed) {
+            return Ok(Err(error));
         }
         let Some(password) = &self.options.password else { return Ok(Ok(())) };
         let outcome = log_in(from, out, password).await?;

@@ -1,12 +1,15 @@
-//! PostgreSQL's binary `numeric`: digits of base 10,000, with the place of the first and of the decimal point.
+//! PostgreSQL's binary `numeric`: base-10,000 digits, with the weight of the first and the decimal
+//! scale.
 //!
 //! ```text
-//! digits: i16 | weight: i16 | sign: u16 | scale: u16 | digit: i16 …      12345.6 is 3 digits 1 2345 6000, weight 1, scale 1
+//! digits: i16 | weight: i16 | sign: u16 | scale: u16 | digit: i16 …
+//!
+//! 12345.6 has 3 digits: 1 2345 6000, weight 1, scale 1
 //! ```
 
 const NEGATIVE: u16 = 0x4000;
 
-/// Writes a decimal number, as `-12345.6`.
+/// Appends a decimal number such as `-12345.6`.
 pub(crate) fn push(out: &mut Vec<u8>, text: &str) {
     let (sign, text) = match text.strip_prefix('-') {
         Some(rest) => (NEGATIVE, rest),
@@ -36,7 +39,7 @@ pub(crate) fn push(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Up to four digits; what is missing at the end are zeros behind the point.
+/// Parses up to four digits, padded with zeros on the right.
 fn group(digits: &[u8]) -> Option<i16> {
     let number: i16 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some(number * 10_i16.pow(u32::try_from(4 - digits.len()).ok()?))
@@ -55,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_cut_into_groups_around_the_point() {
+    fn numbers_are_split_into_groups_around_the_point() {
         check("12345.6", &[3, 1, 0, 1, 1, 2345, 6000]);
         check("-1", &[1, 0, 0x4000, 0, 1]);
         check("0", &[0, 0, 0, 0]);

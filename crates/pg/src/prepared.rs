@@ -1,4 +1,5 @@
-//! Statements that are parsed once, bound to parameters, and executed, whole or in parts.
+//! The extended query protocol: statements are parsed once, bound to parameters, and executed at
+//! once or in portions.
 
 use std::io;
 use std::sync::Arc;
@@ -9,45 +10,56 @@ use tokio::io::AsyncWrite;
 
 use crate::decode::parameter;
 use crate::encode::Format;
-use crate::frame::Fields;
-use crate::own::Statement;
-use crate::refusal::Refusal;
-use crate::rows::{Rows, describe, kinds, text_column};
-use crate::session::{Session, unknown};
-use crate::types::Type;
+use crate::error::PgError;
+use crate::frame::FieldReader;
+use crate::rows::{RowSender, describe, kinds, text_column};
+use crate::session::{Session, no_statement};
+use crate::session_statements::{ExecuteStatement, Statement};
+use crate::types::PgType;
 
-/// Prepared statements, and portals, of one session.
+/// Limit of prepared statements, and of portals, per session.
 const KEPT_MAX: usize = 1000;
 
-/// A statement that was parsed.
-pub(crate) struct Prepared {
+/// A parsed statement.
+pub(crate) struct PreparedStatement {
     sql: Arc<str>,
     statement: Statement,
-    /// What the client sends each parameter as.
-    sent: Vec<Type>,
-    /// What the engine takes each for.
-    wanted: Vec<DataType>,
-    /// `None` when it gives no rows.
+    /// Type in which the client sends each parameter.
+    sent: Vec<PgType>,
+    /// Type that the engine expects for each parameter.
+    expected: Vec<DataType>,
+    /// Columns of the result; `None` if it returns no rows.
     schema: Option<SchemaRef>,
 }
 
-/// A statement with its parameters, and what is left of its answer once it runs.
+/// A statement with its parameters, and the rest of its result once it runs.
 pub(crate) struct Portal {
-    prepared: Arc<Prepared>,
+    prepared: Arc<PreparedStatement>,
     parameters: Vec<ArrayRef>,
     formats: Vec<Format>,
-    rows: Option<Rows>,
+    rows: Option<RowSender>,
     is_done: bool,
 }
 
+impl PreparedStatement {
+    fn check_count(&self, received: usize) -> Result<(), PgError> {
+        let expected = self.expected.len();
+        if received == expected {
+            return Ok(());
+        }
+        let text = format!("received {received} parameters, but the statement needs {expected}");
+        Err(PgError::protocol(text))
+    }
+}
+
 impl<W: AsyncWrite + Unpin + Send> Session<W> {
-    /// A message of an extended query.
+    /// Handles a message of an extended query.
     pub(crate) async fn extended(
         &mut self,
         kind: u8,
         body: &[u8],
-    ) -> io::Result<Result<(), Refusal>> {
-        let fields = Fields(body);
+    ) -> io::Result<Result<(), PgError>> {
+        let fields = FieldReader(body);
         Ok(match kind {
             b'P' => self.parse(fields).await,
             b'B' => self.bind(fields),
@@ -57,149 +69,151 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         })
     }
 
-    async fn parse(&mut self, mut fields: Fields<'_>) -> Result<(), Refusal> {
+    async fn parse(&mut self, mut fields: FieldReader<'_>) -> Result<(), PgError> {
         let (name, sql) = (fields.text()?.to_owned(), fields.text()?.to_owned());
-        let sent = fields.list(Fields::i32)?;
+        let sent = fields.list(FieldReader::i32)?;
         let sent =
-            sent.into_iter().map(|oid| Type::from_oid(u32::from_be_bytes(oid.to_be_bytes())));
+            sent.into_iter().map(|oid| PgType::from_oid(u32::from_be_bytes(oid.to_be_bytes())));
         if !name.is_empty() && self.prepared.contains_key(&name) {
-            return Err(Refusal::new(
+            return Err(PgError::new(
                 "42P05",
-                format!("there is a prepared statement `{name}` already"),
+                format!("prepared statement `{name}` already exists"),
             ));
         }
         if crate::split::statements(&sql).len() > 1 {
-            return Err(Refusal::new("42601", "a prepared statement is one statement"));
+            return Err(PgError::new("42601", "a prepared statement must be a single statement"));
         }
         let prepared = self.prepare(&sql, sent.collect()).await?;
-        self.keep(name, prepared)?;
-        self.out.message(b'1', |_| {});
+        self.store(name, prepared)?;
+        self.writer.message(b'1', |_| {});
         Ok(())
     }
 
-    fn keep(&mut self, name: String, prepared: Prepared) -> Result<(), Refusal> {
+    fn store(&mut self, name: String, prepared: PreparedStatement) -> Result<(), PgError> {
         if self.prepared.len() >= KEPT_MAX {
-            let text =
-                format!("there are {KEPT_MAX} prepared statements, which is all there may be");
-            return Err(Refusal::new("54000", text).hint("send `deallocate all`"));
+            let text = format!("the limit of {KEPT_MAX} prepared statements is reached");
+            return Err(PgError::new("54000", text).hint("send `deallocate all`"));
         }
         self.prepared.insert(name, Arc::new(prepared));
         Ok(())
     }
 
-    async fn prepare(&mut self, sql: &str, sent: Vec<Option<Type>>) -> Result<Prepared, Refusal> {
+    async fn prepare(
+        &mut self,
+        sql: &str,
+        sent: Vec<Option<PgType>>,
+    ) -> Result<PreparedStatement, PgError> {
         let sql: Arc<str> = sql.trim().trim_end_matches(';').into();
         let statement = Statement::of(&sql);
-        let (mut wanted, mut schema) = (Vec::new(), None);
+        let (mut expected, mut schema) = (Vec::new(), None);
         match &statement {
             Statement::Query(_) => {
                 let known = sent.iter().map(|kind| kind.map(arrow_type)).collect();
                 let described = self.engine.describe(Arc::clone(&sql), known).await?;
-                wanted = described.parameters;
+                expected = described.parameters;
                 schema = Some(described.schema);
             }
             Statement::Show(name) => schema = Some(text_column(self.settings.get(name)?.0)),
-            Statement::Execute { name, .. } => {
-                schema.clone_from(&self.prepared.get(name).ok_or_else(|| unknown(name))?.schema);
+            Statement::Execute(ExecuteStatement { name, .. }) => {
+                schema
+                    .clone_from(&self.prepared.get(name).ok_or_else(|| no_statement(name))?.schema);
             }
             _ => {}
         }
-        let sent = wanted.iter().enumerate().map(|(at, wanted)| {
-            sent.get(at).copied().flatten().unwrap_or_else(|| Type::from_arrow(wanted))
+        let sent = expected.iter().enumerate().map(|(at, expected)| {
+            sent.get(at).copied().flatten().unwrap_or_else(|| PgType::from_arrow(expected))
         });
-        Ok(Prepared { sent: sent.collect(), sql, statement, wanted, schema })
+        Ok(PreparedStatement { sent: sent.collect(), sql, statement, expected, schema })
     }
 
-    /// `prepare name (types) as …`, whose types are the engine's matter.
+    /// Runs `prepare name (types) as …`. The engine resolves the types.
     pub(crate) async fn prepare_by_name(
         &mut self,
         name: &str,
         types: &[String],
         sql: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PgError> {
         let mut known = Vec::new();
         if !types.is_empty() {
-            let null = |(at, kind): (usize, &String)| format!("null::{kind} as p{at}");
-            let nulls: Vec<String> = types.iter().enumerate().map(null).collect();
+            let nulls = types.iter().enumerate().map(|(at, kind)| format!("null::{kind} as p{at}"));
+            let nulls: Vec<String> = nulls.collect();
             let sql = format!("select {}", nulls.join(", "));
             let described = self.engine.describe(sql.into(), Vec::new()).await?;
             known = kinds(&described.schema).into_iter().map(Some).collect();
         }
         if self.prepared.contains_key(name) {
-            return Err(Refusal::new(
+            return Err(PgError::new(
                 "42P05",
-                format!("there is a prepared statement `{name}` already"),
+                format!("prepared statement `{name}` already exists"),
             ));
         }
         let prepared = self.prepare(sql, known).await?;
-        self.keep(name.to_owned(), prepared)
+        self.store(name.to_owned(), prepared)
     }
 
-    /// `execute name (values)`
+    /// Runs `execute name (values)`.
     pub(crate) async fn execute_prepared(
         &mut self,
-        name: &str,
-        values: &str,
-    ) -> Result<Rows, Refusal> {
-        let prepared = Arc::clone(self.prepared.get(name).ok_or_else(|| unknown(name))?);
+        execute: &ExecuteStatement,
+    ) -> Result<RowSender, PgError> {
+        let ExecuteStatement { name, values } = execute;
+        let prepared = Arc::clone(self.prepared.get(name).ok_or_else(|| no_statement(name))?);
         let Statement::Query(tag) = prepared.statement else {
-            return Err(Refusal::unsupported("only queries are executed by name"));
+            return Err(PgError::unsupported("`execute` supports only queries"));
         };
         let mut parameters = Vec::new();
         if !values.is_empty() {
-            let answer =
-                self.ask(&format!("select * from (values ({values})) v"), Vec::new()).await?;
-            let row = answer.batches.first().filter(|batch| batch.num_rows() == 1);
+            let result =
+                self.run_query(&format!("select * from (values ({values})) v"), Vec::new()).await?;
+            let row = result.batches.first().filter(|batch| batch.num_rows() == 1);
             let row =
-                row.ok_or_else(|| Refusal::new("42601", "the values are no list of constants"))?;
-            for (column, wanted) in row.columns().iter().zip(&prepared.wanted) {
-                let value = arrow_cast::cast(column, wanted);
-                parameters.push(value.map_err(|error| {
-                    Refusal::new("22P02", format!("cannot use a value: {error}"))
-                })?);
+                row.ok_or_else(|| PgError::new("42601", "the values are not a list of constants"))?;
+            for (column, expected) in row.columns().iter().zip(&prepared.expected) {
+                let value = arrow_cast::cast(column, expected);
+                parameters.push(
+                    value.map_err(|error| {
+                        PgError::new("22P02", format!("invalid value: {error}"))
+                    })?,
+                );
             }
         }
-        if parameters.len() != prepared.wanted.len() {
-            return Err(count_differs(parameters.len(), prepared.wanted.len()));
-        }
+        prepared.check_count(parameters.len())?;
         let sql = Arc::clone(&prepared.sql);
-        Ok(Rows::new(self.ask(&sql, parameters).await?, tag))
+        Ok(RowSender::new(self.run_query(&sql, parameters).await?, tag))
     }
 
-    fn bind(&mut self, mut fields: Fields<'_>) -> Result<(), Refusal> {
+    fn bind(&mut self, mut fields: FieldReader<'_>) -> Result<(), PgError> {
         let portal = fields.text()?.to_owned();
         let name = fields.text()?;
-        let prepared = Arc::clone(self.prepared.get(name).ok_or_else(|| unknown(name))?);
+        let prepared = Arc::clone(self.prepared.get(name).ok_or_else(|| no_statement(name))?);
         let formats = fields.list(format)?;
-        let values = fields.list(Fields::value)?;
-        if values.len() != prepared.wanted.len() {
-            return Err(count_differs(values.len(), prepared.wanted.len()));
-        }
+        let values = fields.list(FieldReader::value)?;
+        prepared.check_count(values.len())?;
         let formats = spread(&formats, values.len())?;
-        let types = prepared.sent.iter().zip(&prepared.wanted);
+        let types = prepared.sent.iter().zip(&prepared.expected);
         let parameters = values.into_iter().zip(formats).zip(types);
         let parameters = parameters
-            .map(|((bytes, format), (sent, wanted))| parameter(bytes, format, *sent, wanted))
+            .map(|((bytes, format), (sent, expected))| parameter(bytes, format, *sent, expected))
             .collect::<Result<_, _>>()?;
         let columns = prepared.schema.as_ref().map_or(0, |schema| schema.fields().len());
         let formats = spread(&fields.list(format)?, columns)?;
         if self.portals.len() >= KEPT_MAX {
-            return Err(Refusal::new(
+            return Err(PgError::new(
                 "54000",
-                format!("there are {KEPT_MAX} portals, which is all there may be"),
+                format!("the limit of {KEPT_MAX} portals is reached"),
             ));
         }
         let bound = Portal { prepared, parameters, formats, rows: None, is_done: false };
         self.portals.insert(portal, bound);
-        self.out.message(b'2', |_| {});
+        self.writer.message(b'2', |_| {});
         Ok(())
     }
 
-    fn describe(&mut self, mut fields: Fields<'_>) -> Result<(), Refusal> {
+    fn describe(&mut self, mut fields: FieldReader<'_>) -> Result<(), PgError> {
         let (what, name) = (fields.byte()?, fields.text()?);
         let (prepared, formats) = if what == b'S' {
-            let prepared = Arc::clone(self.prepared.get(name).ok_or_else(|| unknown(name))?);
-            self.out.message(b't', |body| {
+            let prepared = Arc::clone(self.prepared.get(name).ok_or_else(|| no_statement(name))?);
+            self.writer.message(b't', |body| {
                 let count = u16::try_from(prepared.sent.len()).unwrap_or(u16::MAX);
                 body.extend_from_slice(&count.to_be_bytes());
                 for kind in &prepared.sent {
@@ -213,38 +227,38 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             (Arc::clone(&portal.prepared), portal.formats.clone())
         };
         match &prepared.schema {
-            Some(schema) => describe(&mut self.out, schema, &formats),
-            None => self.out.message(b'n', |_| {}),
+            Some(schema) => describe(&mut self.writer, schema, &formats),
+            None => self.writer.message(b'n', |_| {}),
         }
         Ok(())
     }
 
-    fn close(&mut self, mut fields: Fields<'_>) -> Result<(), Refusal> {
+    fn close(&mut self, mut fields: FieldReader<'_>) -> Result<(), PgError> {
         let (what, name) = (fields.byte()?, fields.text()?);
         if what == b'S' {
             self.prepared.remove(name);
         } else {
             self.portals.remove(name);
         }
-        self.out.message(b'3', |_| {});
+        self.writer.message(b'3', |_| {});
         Ok(())
     }
 
-    async fn run_portal(&mut self, mut fields: Fields<'_>) -> io::Result<Result<(), Refusal>> {
+    async fn run_portal(&mut self, mut fields: FieldReader<'_>) -> io::Result<Result<(), PgError>> {
         let name = match fields.text() {
             Ok(name) => name.to_owned(),
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(error) => return Ok(Err(error)),
         };
         let limit = fields.i32().ok().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
-        // Taken out while it runs; what fails is not put back.
+        // Remove the portal while it runs; a failed one is gone.
         let Some(mut portal) = self.portals.remove(&name) else { return Ok(Err(no_portal(&name))) };
-        if let Err(refusal) = self.start(&mut portal).await {
-            return Ok(Err(refusal));
+        if let Err(error) = self.start(&mut portal).await {
+            return Ok(Err(error));
         }
         if let Some(rows) = &mut portal.rows {
-            match rows.send(&mut self.out, limit).await? {
+            match rows.send(&mut self.writer, limit).await? {
                 Ok(is_done) => portal.is_done = is_done,
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(error) => return Ok(Err(error)),
             }
             if portal.is_done {
                 portal.rows = None;
@@ -254,13 +268,13 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         Ok(Ok(()))
     }
 
-    /// Runs a portal's statement when this is its first execution.
-    async fn start(&mut self, portal: &mut Portal) -> Result<(), Refusal> {
+    /// Runs a portal's statement at its first execution.
+    async fn start(&mut self, portal: &mut Portal) -> Result<(), PgError> {
         if portal.rows.is_some() {
             return Ok(());
         }
         if portal.is_done {
-            self.out.complete("SELECT 0");
+            self.writer.complete("SELECT 0");
             return Ok(());
         }
         let prepared = Arc::clone(&portal.prepared);
@@ -269,8 +283,8 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         portal.is_done = rows.is_none();
         portal.rows = match rows {
             Some(rows) => {
-                let promised = prepared.schema.as_deref().map(kinds).unwrap_or_default();
-                Some(rows.promised(promised, portal.formats.clone())?)
+                let described = prepared.schema.as_deref().map(kinds).unwrap_or_default();
+                Some(rows.with_columns(described, portal.formats.clone())?)
             }
             None => None,
         };
@@ -278,33 +292,32 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
     }
 }
 
-fn arrow_type(kind: Type) -> DataType {
+fn arrow_type(kind: PgType) -> DataType {
     let item = kind.scalar.to_arrow();
     if kind.is_array { DataType::new_list(item, true) } else { item }
 }
 
-fn format(fields: &mut Fields<'_>) -> Result<Format, Refusal> {
+fn format(fields: &mut FieldReader<'_>) -> Result<Format, PgError> {
     match fields.i16()? {
         0 => Ok(Format::Text),
         1 => Ok(Format::Binary),
-        other => Err(Refusal::protocol(format!("there is no format {other}"))),
+        other => Err(PgError::protocol(format!("unknown format code {other}"))),
     }
 }
 
-/// None is text for all, one is for all, else there is one for each.
-fn spread(formats: &[Format], count: usize) -> Result<Vec<Format>, Refusal> {
+/// Expands format codes: none means text for all, one applies to all.
+fn spread(formats: &[Format], count: usize) -> Result<Vec<Format>, PgError> {
     match formats {
         [] => Ok(vec![Format::Text; count]),
         [one] => Ok(vec![*one; count]),
         all if all.len() == count => Ok(all.to_vec()),
-        all => Err(Refusal::protocol(format!("{} formats came for {count} values", all.len()))),
+        all => Err(PgError::protocol(format!(
+            "received {} format codes for {count} values",
+            all.len()
+        ))),
     }
 }
 
-fn count_differs(came: usize, wanted: usize) -> Refusal {
-    Refusal::protocol(format!("{came} parameters came, the statement wants {wanted}"))
-}
-
-fn no_portal(name: &str) -> Refusal {
-    Refusal::new("34000", format!("there is no portal `{name}`"))
+fn no_portal(name: &str) -> PgError {
+    PgError::new("34000", format!("there is no portal `{name}`"))
 }

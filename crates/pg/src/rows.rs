@@ -1,4 +1,4 @@
-//! An answer on its way: described once, sent whole or in parts.
+//! Sends a result: its columns once, its rows at once or in portions.
 
 use std::io;
 use std::sync::Arc;
@@ -7,112 +7,112 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use tokio::io::AsyncWrite;
 
-use crate::Answer;
-use crate::encode::{Cells, Format, texts};
-use crate::out::{Out, push_text};
-use crate::refusal::Refusal;
-use crate::types::Type;
+use crate::QueryResult;
+use crate::encode::{ColumnEncoder, Format, texts};
+use crate::error::PgError;
+use crate::settings::Setting;
+use crate::types::PgType;
+use crate::writer::{MessageWriter, push_text};
 
-/// Rows that are not sent yet.
-pub(crate) struct Rows {
+/// A result, of which rows remain to be sent.
+pub(crate) struct RowSender {
     schema: SchemaRef,
-    kinds: Vec<Type>,
+    kinds: Vec<PgType>,
     formats: Vec<Format>,
     tag: &'static str,
     batches: std::vec::IntoIter<RecordBatch>,
-    batch: Option<Batch>,
+    batch: Option<CurrentBatch>,
     sent: usize,
 }
 
-struct Batch {
-    cells: Vec<Cells>,
+struct CurrentBatch {
+    cells: Vec<ColumnEncoder>,
     rows: std::ops::Range<usize>,
 }
 
-impl Rows {
-    /// All as text until something else is said.
-    pub(crate) fn new(answer: Answer, tag: &'static str) -> Self {
-        let Answer { schema, batches } = answer;
-        let kinds: Vec<Type> = kinds(&schema);
+impl RowSender {
+    /// Sends all columns as text, unless [`Self::with_columns`] changes that.
+    pub(crate) fn new(result: QueryResult, tag: &'static str) -> Self {
+        let QueryResult { schema, batches } = result;
+        let kinds: Vec<PgType> = kinds(&schema);
         let formats = vec![Format::Text; kinds.len()];
         Self { schema, kinds, formats, tag, batches: batches.into_iter(), batch: None, sent: 0 }
     }
 
-    /// Sends columns as they were described, in the formats that were asked for.
-    pub(crate) fn promised(
+    /// Sends columns with the described types, in the requested formats.
+    pub(crate) fn with_columns(
         mut self,
-        kinds: Vec<Type>,
+        kinds: Vec<PgType>,
         formats: Vec<Format>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, PgError> {
         if kinds.len() != self.kinds.len() {
-            return Err(Refusal::new("0A000", "the answer has other columns than were described"));
+            return Err(PgError::new("0A000", "the result's columns differ from the description"));
         }
         (self.kinds, self.formats) = (kinds, formats);
         Ok(self)
     }
 
-    /// Says what columns there are.
-    pub(crate) fn describe<W: AsyncWrite + Unpin>(&self, out: &mut Out<W>) {
-        describe(out, &self.schema, &self.formats);
+    /// Sends the description of the columns.
+    pub(crate) fn describe<W: AsyncWrite + Unpin>(&self, writer: &mut MessageWriter<W>) {
+        describe(writer, &self.schema, &self.formats);
     }
 
-    /// Sends up to `limit` rows, all with 0, and what became of it; whether that was all.
+    /// Sends up to `limit` rows, or all if it is 0, and the completion or suspension. Returns
+    /// whether the result is complete.
     ///
     /// # Errors
-    /// Outer: the connection broke. Inner: a cell cannot be written.
+    /// Outer: the connection failed. Inner: a cell cannot be encoded.
     pub(crate) async fn send<W: AsyncWrite + Unpin>(
         &mut self,
-        out: &mut Out<W>,
+        writer: &mut MessageWriter<W>,
         limit: usize,
-    ) -> io::Result<Result<bool, Refusal>> {
+    ) -> io::Result<Result<bool, PgError>> {
         let mut left = if limit == 0 { usize::MAX } else { limit };
         loop {
             let has_more = match self.advance() {
                 Ok(has_more) => has_more,
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(error) => return Ok(Err(error)),
             };
             if !has_more {
                 break;
             }
             if left == 0 {
-                out.message(b's', |_| {});
+                writer.message(b's', |_| {});
                 return Ok(Ok(false));
             }
-            self.push_row(out);
+            self.push_row(writer);
             left -= 1;
-            out.relieve().await?;
+            writer.flush_if_full().await?;
         }
         let tag = match self.tag {
             "SELECT" => format!("SELECT {}", self.sent),
             other => other.to_owned(),
         };
-        out.complete(&tag);
+        writer.complete(&tag);
         Ok(Ok(true))
     }
 
-    /// Sees to it that there is a next row; false at the end.
-    fn advance(&mut self) -> Result<bool, Refusal> {
+    /// Advances to the next row; false at the end.
+    fn advance(&mut self) -> Result<bool, PgError> {
         while self.batch.as_ref().is_none_or(|batch| batch.rows.is_empty()) {
             let Some(batch) = self.batches.next() else { return Ok(false) };
             let columns = batch.columns().iter().zip(&self.kinds);
-            let cells =
-                columns.map(|(column, kind)| Cells::new(column, *kind)).collect::<Result<_, _>>();
+            let cells = columns
+                .map(|(column, kind)| ColumnEncoder::new(column, *kind))
+                .collect::<Result<_, _>>();
             let cells = cells.map_err(|error| {
-                Refusal::new(
-                    "22000",
-                    format!("a column cannot be sent as it was described: {error}"),
-                )
+                PgError::new("22000", format!("cannot encode a column as described: {error}"))
             })?;
-            self.batch = Some(Batch { cells, rows: 0..batch.num_rows() });
+            self.batch = Some(CurrentBatch { cells, rows: 0..batch.num_rows() });
         }
         Ok(true)
     }
 
-    fn push_row<W: AsyncWrite + Unpin>(&mut self, out: &mut Out<W>) {
+    fn push_row<W: AsyncWrite + Unpin>(&mut self, writer: &mut MessageWriter<W>) {
         let Some(batch) = &mut self.batch else { return };
         let Some(row) = batch.rows.next() else { return };
         self.sent += 1;
-        out.message(b'D', |body| {
+        writer.message(b'D', |body| {
             body.extend_from_slice(&count(batch.cells.len()));
             for (column, format) in batch.cells.iter().zip(&self.formats) {
                 column.push(body, row, *format);
@@ -121,22 +121,22 @@ impl Rows {
     }
 }
 
-/// Types of the columns.
-pub(crate) fn kinds(schema: &Schema) -> Vec<Type> {
-    schema.fields().iter().map(|field| Type::from_arrow(field.data_type())).collect()
+/// PostgreSQL types of the columns.
+pub(crate) fn kinds(schema: &Schema) -> Vec<PgType> {
+    schema.fields().iter().map(|field| PgType::from_arrow(field.data_type())).collect()
 }
 
-/// Says what columns an answer has.
+/// Sends the description of columns.
 pub(crate) fn describe<W: AsyncWrite + Unpin>(
-    out: &mut Out<W>,
+    writer: &mut MessageWriter<W>,
     schema: &Schema,
     formats: &[Format],
 ) {
-    out.message(b'T', |body| {
+    writer.message(b'T', |body| {
         body.extend_from_slice(&count(schema.fields().len()));
         for ((field, kind), format) in schema.fields().iter().zip(kinds(schema)).zip(formats) {
             push_text(body, field.name());
-            // No table, no column of it: answers are computed.
+            // No table and no column number, since results are computed.
             body.extend_from_slice(&[0; 6]);
             body.extend_from_slice(&kind.oid().to_be_bytes());
             body.extend_from_slice(&kind.size().to_be_bytes());
@@ -150,15 +150,15 @@ fn count(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// The schema of one column of texts.
+/// Schema of a single text column.
 pub(crate) fn text_column(name: &str) -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new(name, DataType::Utf8, true)]))
 }
 
-/// An answer of one text.
-pub(crate) fn one_text(name: &str, value: &str) -> Answer {
-    let schema = text_column(name);
-    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![texts([value])])
+/// Result with a single text.
+pub(crate) fn one_text(setting: &Setting<'_>) -> QueryResult {
+    let schema = text_column(setting.name);
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![texts([setting.value])])
         .expect("one column of one text");
-    Answer { schema, batches: vec![batch] }
+    QueryResult { schema, batches: vec![batch] }
 }

@@ -1,7 +1,9 @@
-//! The login SCRAM-SHA-256 (RFC 5802, RFC 7677; PostgreSQL's manual, "SASL Authentication"), server's side.
+//! SCRAM-SHA-256 logins, the server's side (RFC 5802, RFC 7677; PostgreSQL's manual, "SASL
+//! Authentication").
 //!
-//! The password is never sent, and not kept here either: what is kept can check a proof and not make one. Channel binding
-//! is not offered. The name in the messages is empty with PostgreSQL's clients and is not looked at.
+//! The password is neither sent nor stored: the stored keys can verify a proof but not create one.
+//! Channel binding is not offered. The user name in the messages is ignored; PostgreSQL's clients
+//! leave it empty.
 
 use std::num::NonZeroU32;
 
@@ -11,14 +13,14 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{hmac, pbkdf2};
 
-use crate::refusal::Refusal;
+use crate::error::PgError;
 
-/// The name of the mechanism.
+/// Name of the SASL mechanism.
 pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
 
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
 
-/// What checks proofs of one password.
+/// Keys that verify proofs of a password.
 #[derive(Clone)]
 pub struct Password {
     salt: [u8; 16],
@@ -27,13 +29,13 @@ pub struct Password {
 }
 
 impl Password {
-    /// Of this password.
+    /// Derives the keys of a password.
     ///
     /// # Errors
-    /// When it is not printable ASCII, which clients would rewrite before they use it (SASLprep).
+    /// When it is not printable ASCII, since clients normalize other characters (SASLprep).
     pub fn new(password: &str) -> Result<Self, String> {
         if !password.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-            return Err("the login has other characters than those of ASCII".into());
+            return Err("the password contains characters other than printable ASCII".into());
         }
         Ok(Self::with_salt(password, random()?))
     }
@@ -48,45 +50,50 @@ impl Password {
     }
 }
 
-/// A login under way, after the client's first message.
-pub(crate) struct Exchange<'a> {
+/// A login after the client's first message.
+pub(crate) struct ScramExchange<'a> {
     password: &'a Password,
     header: String,
     nonce: String,
-    /// The first messages of both sides, which the proof covers.
-    said: String,
+    /// First messages of both sides, which the proof covers.
+    transcript: String,
 }
 
-impl<'a> Exchange<'a> {
-    /// Reads the client's first message; what to answer is in [`Exchange::challenge`].
-    pub(crate) fn new(password: &'a Password, first: &str) -> Result<Self, Refusal> {
+impl<'a> ScramExchange<'a> {
+    /// Reads the client's first message. [`ScramExchange::challenge`] is the reply.
+    pub(crate) fn new(password: &'a Password, first: &str) -> Result<Self, PgError> {
         let mut own = [0; 18];
         SystemRandom::new()
             .fill(&mut own)
-            .map_err(|_| Refusal::new("XX000", "no random numbers can be had"))?;
-        Self::with_nonce(password, first, &BASE64_STANDARD.encode(own))
+            .map_err(|_| PgError::new("XX000", "cannot get random numbers"))?;
+        Self::with_nonce(first, password, &BASE64_STANDARD.encode(own))
     }
 
-    fn with_nonce(password: &'a Password, first: &str, own: &str) -> Result<Self, Refusal> {
+    fn with_nonce(first: &str, password: &'a Password, own: &str) -> Result<Self, PgError> {
         let bare = first.strip_prefix("n,,").or_else(|| first.strip_prefix("y,,"));
         let Some(bare) = bare else {
-            return Err(Refusal::protocol("channel binding and other identities are not offered"));
+            return Err(PgError::protocol(
+                "channel binding and authorization identities are not supported",
+            ));
         };
         let theirs = field(bare, 'r').ok_or_else(malformed)?;
         let nonce = format!("{theirs}{own}");
         let salt = BASE64_STANDARD.encode(password.salt);
-        let said = format!("{bare},r={nonce},s={salt},i={ITERATIONS}");
-        Ok(Self { password, header: first[..3].to_owned(), nonce, said })
+        let transcript = format!("{bare},r={nonce},s={salt},i={ITERATIONS}");
+        Ok(Self { password, header: first[..3].to_owned(), nonce, transcript })
     }
 
-    /// What the client has to prove.
+    /// The server's challenge.
     pub(crate) fn challenge(&self) -> &str {
-        let start = self.said.find(&format!("r={},s=", self.nonce)).expect("it was put there");
-        &self.said[start..]
+        let start = self
+            .transcript
+            .find(&format!("r={},s=", self.nonce))
+            .expect("the transcript contains it");
+        &self.transcript[start..]
     }
 
-    /// Checks the client's proof; gives the server's own.
-    pub(crate) fn finish(&self, last: &str) -> Result<String, Refusal> {
+    /// Verifies the client's proof and returns the server's.
+    pub(crate) fn finish(&self, last: &str) -> Result<String, PgError> {
         let (without_proof, proof) = last.rsplit_once(",p=").ok_or_else(malformed)?;
         let proof = BASE64_STANDARD.decode(proof).map_err(|_| malformed())?;
         let header = BASE64_STANDARD.encode(&self.header);
@@ -95,15 +102,15 @@ impl<'a> Exchange<'a> {
         {
             return Err(malformed());
         }
-        let said = format!("{},{without_proof}", self.said);
-        let signature = sign(&self.password.stored_key, said.as_bytes());
+        let transcript = format!("{},{without_proof}", self.transcript);
+        let signature = sign(&self.password.stored_key, transcript.as_bytes());
         let key: Vec<u8> = signature.iter().zip(&proof).map(|(a, b)| a ^ b).collect();
-        let is_right = proof.len() == 32 && is_same(&hash(&key), &self.password.stored_key);
-        if !is_right {
-            return Err(Refusal::new("28P01", "the password is wrong")
+        let is_valid = proof.len() == 32 && is_same(&hash(&key), &self.password.stored_key);
+        if !is_valid {
+            return Err(PgError::new("28P01", "wrong password")
                 .hint("the password is the first line of `api.token_file`"));
         }
-        let proof = sign(&self.password.server_key, said.as_bytes());
+        let proof = sign(&self.password.server_key, transcript.as_bytes());
         Ok(format!("v={}", BASE64_STANDARD.encode(proof)))
     }
 }
@@ -112,11 +119,11 @@ fn field(message: &str, name: char) -> Option<&str> {
     message.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 
-fn malformed() -> Refusal {
-    Refusal::protocol("the login's message is malformed")
+fn malformed() -> PgError {
+    PgError::protocol("malformed login message")
 }
 
-fn sign(key: &[u8], message: &[u8]) -> [u8; 32] {
+fn sign(key: &[u8; 32], message: &[u8]) -> [u8; 32] {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message);
     tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
@@ -125,14 +132,14 @@ fn hash(message: &[u8]) -> [u8; 32] {
     digest(&SHA256, message).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Compares in a time that does not depend on where they differ.
+/// Compares in constant time.
 fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     std::hint::black_box(one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b))) == 0
 }
 
 fn random() -> Result<[u8; 16], String> {
     let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| "no random numbers can be had")?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| "cannot get random numbers")?;
     Ok(bytes)
 }
 
@@ -140,14 +147,14 @@ fn random() -> Result<[u8; 16], String> {
 mod tests {
     use super::*;
 
-    /// The example of RFC 7677, section 3.
+    // Example of RFC 7677, section 3.
     #[test]
-    fn exchange_of_the_standard_is_checked_and_proven() {
+    fn the_exchange_of_the_standard_is_verified() {
         let salt = BASE64_STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("base64");
         let password = Password::with_salt("pencil", salt.try_into().expect("16 bytes"));
-        let exchange = Exchange::with_nonce(
-            &password,
+        let exchange = ScramExchange::with_nonce(
             "n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
+            &password,
             "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
         )
         .expect("it is well-formed");
@@ -166,11 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn other_bindings_and_other_letters_are_refused() {
+    fn channel_binding_and_other_characters_are_refused() {
         assert!(Password::new("s\u{e4}same").is_err());
         let password = Password::new("sesame").expect("ASCII");
         for bad in ["p=tls-unique,,n=,r=x", "n,a=me,n=,r=x", "n,,n=", ""] {
-            assert!(Exchange::new(&password, bad).is_err(), "{bad}");
+            assert!(ScramExchange::new(&password, bad).is_err(), "{bad}");
         }
     }
 }

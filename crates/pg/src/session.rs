@@ -1,7 +1,7 @@
-//! One client after its login: simple queries, and statements that are prepared, bound and executed.
+//! One client's session after its login: simple and extended queries.
 //!
-//! A task of its own reads ahead a few messages, so that it is noticed when the client goes away while its query runs:
-//! the query is given up then, as it is when the client asks for that over another connection.
+//! A separate task reads a few messages ahead, to detect a client that disconnects while its query
+//! runs. The query is then cancelled, as it is on a cancel request over another connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,83 +11,83 @@ use arrow_array::ArrayRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
-use crate::cancel::Entered;
+use crate::cancel::CancelRegistration;
+use crate::error::PgError;
 use crate::frame::Frame;
-use crate::out::Out;
-use crate::own::Statement;
-use crate::prepared::{Portal, Prepared};
-use crate::refusal::Refusal;
-use crate::rows::Rows;
-use crate::settings::Settings;
-use crate::startup::Hello;
-use crate::{Answer, Caller, Engine};
+use crate::prepared::{Portal, PreparedStatement};
+use crate::rows::RowSender;
+use crate::session_statements::Statement;
+use crate::settings::{SessionSettings, Setting};
+use crate::startup::StartupMessage;
+use crate::writer::MessageWriter;
+use crate::{Caller, QueryEngine, QueryResult};
 
-/// Messages that are read ahead.
+/// Number of messages to read ahead.
 const AHEAD: usize = 4;
 
-/// Whether a transaction is open; there is nothing in it, but clients keep count.
+/// State of the transaction. It has no effect, but clients track it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transaction {
+pub(crate) enum TransactionState {
     None,
     Open,
     Failed,
 }
 
-/// What the server knows of a connection.
+/// State of a connection.
 pub(crate) struct Session<W> {
-    pub(crate) out: Out<W>,
-    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) writer: MessageWriter<W>,
+    pub(crate) engine: Arc<dyn QueryEngine>,
     caller: Caller,
-    entered: Entered,
-    pub(crate) settings: Settings,
-    pub(crate) prepared: HashMap<String, Arc<Prepared>>,
+    cancellation: CancelRegistration,
+    pub(crate) settings: SessionSettings,
+    pub(crate) prepared: HashMap<String, Arc<PreparedStatement>>,
     pub(crate) portals: HashMap<String, Portal>,
-    transaction: Transaction,
-    /// After an error in an extended query: up to the next `Sync` nothing is done.
+    transaction: TransactionState,
+    /// After an error in an extended query: skip messages up to the next `Sync`.
     pub(crate) is_skipping: bool,
     gone: watch::Receiver<bool>,
 }
 
 impl<W: AsyncWrite + Unpin + Send> Session<W> {
     pub(crate) fn new(
-        out: Out<W>,
-        engine: Arc<dyn Engine>,
+        writer: MessageWriter<W>,
+        engine: Arc<dyn QueryEngine>,
         caller: Caller,
-        entered: Entered,
+        cancellation: CancelRegistration,
     ) -> Self {
         Self {
-            out,
+            writer,
             engine,
             caller,
-            entered,
-            settings: Settings::default(),
+            cancellation,
+            settings: SessionSettings::default(),
             prepared: HashMap::new(),
             portals: HashMap::new(),
-            transaction: Transaction::None,
+            transaction: TransactionState::None,
             is_skipping: false,
             gone: watch::channel(false).1,
         }
     }
 
-    /// Serves the client until one of both ends it.
+    /// Serves the client until either side ends the session.
     pub(crate) async fn run<R: AsyncRead + Unpin + Send + 'static>(
         mut self,
         from: R,
-        hello: &Hello,
+        hello: &StartupMessage,
         mut ended: watch::Receiver<bool>,
     ) -> io::Result<()> {
         let (left, gone) = watch::channel(false);
         self.gone = gone;
         let (to, mut frames) = mpsc::channel(AHEAD);
         let reading = tokio::spawn(read_ahead(from, to, left));
-        let _stop = Stop(reading.abort_handle());
+        let _abort = AbortOnDrop(reading.abort_handle());
         self.greet(hello);
         self.ready().await?;
         loop {
             let frame = tokio::select! {
                 frame = frames.recv() => frame,
                 _ = ended.wait_for(|is_ended| *is_ended) => {
-                    self.out.error("FATAL", &Refusal::new("57P01", "weir is ending"));
+                    self.writer.error("FATAL", &PgError::new("57P01", "weir is shutting down"));
                     break;
                 }
             };
@@ -97,26 +97,29 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
                 Some(frame) => self.serve(frame).await?,
             }
         }
-        self.out.shut().await;
+        self.writer.shut().await;
         Ok(())
     }
 
-    fn greet(&mut self, hello: &Hello) {
-        let own = ["user", "database", "replication", "options"];
-        for (name, value) in hello.names.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
-            // A client that wishes for something that is not to be had gets what there is.
-            let _ = self.settings.set(name, value);
+    fn greet(&mut self, hello: &StartupMessage) {
+        let not_settings = ["user", "database", "replication", "options"];
+        for (name, value) in
+            hello.names.iter().filter(|(name, _)| !not_settings.contains(&name.as_str()))
+        {
+            // Unsupported values of startup options are ignored.
+            let _ = self.settings.set(&Setting { name, value });
         }
-        let _ = self.settings.set("session_authorization", &self.caller.user);
-        self.out.message(b'R', |body| body.extend_from_slice(&0_i32.to_be_bytes()));
+        let _ =
+            self.settings.set(&Setting { name: "session_authorization", value: &self.caller.user });
+        self.writer.message(b'R', |body| body.extend_from_slice(&0_i32.to_be_bytes()));
         for (name, value) in self.settings.reported() {
-            self.out.parameter(name, &value);
+            self.writer.parameter(&Setting { name, value: &value });
         }
         let user = Arc::clone(&self.caller.user);
-        self.out.parameter("session_authorization", &user);
-        self.out.parameter("is_superuser", "off");
-        let (number, secret) = self.entered.key;
-        self.out.message(b'K', |body| {
+        self.writer.parameter(&Setting { name: "session_authorization", value: &user });
+        self.writer.parameter(&Setting { name: "is_superuser", value: "off" });
+        let (number, secret) = self.cancellation.key;
+        self.writer.message(b'K', |body| {
             body.extend_from_slice(&number.to_be_bytes());
             body.extend_from_slice(&secret.to_be_bytes());
         });
@@ -124,12 +127,12 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
 
     async fn ready(&mut self) -> io::Result<()> {
         let state = match self.transaction {
-            Transaction::None => b'I',
-            Transaction::Open => b'T',
-            Transaction::Failed => b'E',
+            TransactionState::None => b'I',
+            TransactionState::Open => b'T',
+            TransactionState::Failed => b'E',
         };
-        self.out.message(b'Z', |body| body.push(state));
-        self.out.flush().await
+        self.writer.message(b'Z', |body| body.push(state));
+        self.writer.flush().await
     }
 
     async fn serve(&mut self, frame: Frame) -> io::Result<()> {
@@ -141,129 +144,132 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             }
             b'S' => {
                 self.is_skipping = false;
-                if self.transaction == Transaction::None {
+                if self.transaction == TransactionState::None {
                     self.portals.clear();
                 }
                 self.ready().await
             }
-            b'H' => self.out.flush().await,
-            // Data of a `copy` that was refused.
+            b'H' => self.writer.flush().await,
+            // Data of a refused COPY.
             b'd' | b'c' | b'f' => Ok(()),
             b'P' | b'B' | b'D' | b'E' | b'C' if self.is_skipping => Ok(()),
             b'P' | b'B' | b'D' | b'E' | b'C' => {
-                if let Err(refusal) = self.extended(frame.kind, &frame.body).await? {
-                    self.fail(&refusal);
+                if let Err(error) = self.extended(frame.kind, &frame.body).await? {
+                    self.fail(&error);
                     self.is_skipping = true;
                 }
-                self.out.relieve().await
+                self.writer.flush_if_full().await
             }
             b'F' => {
-                self.fail(&Refusal::unsupported("functions are called in queries only"));
+                self.fail(&PgError::unsupported("function calls are supported only in queries"));
                 self.ready().await
             }
             other => {
-                let text = format!("there is no message of kind {other}");
-                self.out.error("FATAL", &Refusal::protocol(text));
-                self.out.shut().await;
+                let text = format!("unknown message type {other}");
+                self.writer.error("FATAL", &PgError::protocol(text));
+                self.writer.shut().await;
                 Err(io::ErrorKind::InvalidData.into())
             }
         }
     }
 
-    fn fail(&mut self, refusal: &Refusal) {
-        if self.transaction == Transaction::Open {
-            self.transaction = Transaction::Failed;
+    fn fail(&mut self, error: &PgError) {
+        if self.transaction == TransactionState::Open {
+            self.transaction = TransactionState::Failed;
         }
-        self.out.error("ERROR", refusal);
+        self.writer.error("ERROR", error);
     }
 
     async fn simple(&mut self, body: &[u8]) -> io::Result<()> {
-        let text = match crate::frame::Fields(body).text() {
+        let text = match crate::frame::FieldReader(body).text() {
             Ok(text) => text.to_owned(),
-            Err(refusal) => {
-                self.fail(&refusal);
+            Err(error) => {
+                self.fail(&error);
                 return Ok(());
             }
         };
         let statements = crate::split::statements(&text);
         if statements.is_empty() {
-            self.out.message(b'I', |_| {});
+            self.writer.message(b'I', |_| {});
         }
         for sql in statements {
-            if let Err(refusal) = self.one(sql).await? {
-                self.fail(&refusal);
+            if let Err(error) = self.run_simple(sql).await? {
+                self.fail(&error);
                 break;
             }
         }
         Ok(())
     }
 
-    /// One statement of a simple query.
-    async fn one(&mut self, sql: &str) -> io::Result<Result<(), Refusal>> {
+    /// Runs one statement of a simple query.
+    async fn run_simple(&mut self, sql: &str) -> io::Result<Result<(), PgError>> {
         let statement = Statement::of(sql);
         let rows = match self.execute(&statement, sql, Vec::new()).await {
             Ok(rows) => rows,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(error) => return Ok(Err(error)),
         };
         let Some(mut rows) = rows else { return Ok(Ok(())) };
-        rows.describe(&mut self.out);
-        rows.send(&mut self.out, 0).await.map(|sent| sent.map(drop))
+        rows.describe(&mut self.writer);
+        rows.send(&mut self.writer, 0).await.map(|sent| sent.map(drop))
     }
 
-    /// Does a statement; gives rows, or has said that it is done.
+    /// Runs a statement. Returns its rows, or `None` after completing it without rows.
     pub(crate) async fn execute(
         &mut self,
         statement: &Statement,
         sql: &str,
         parameters: Vec<ArrayRef>,
-    ) -> Result<Option<Rows>, Refusal> {
+    ) -> Result<Option<RowSender>, PgError> {
         let ends_transaction = matches!(statement, Statement::Commit | Statement::Rollback);
-        if self.transaction == Transaction::Failed && !ends_transaction {
-            return Err(Refusal::new(
+        if self.transaction == TransactionState::Failed && !ends_transaction {
+            return Err(PgError::new(
                 "25P02",
-                "an earlier statement of this transaction failed: up to its end nothing is done",
+                "the transaction is aborted: statements are ignored until its end",
             )
             .hint("send `rollback`"));
         }
         let tag = match statement {
             Statement::Query(tag) => {
-                return self.ask(sql, parameters).await.map(|answer| Some(Rows::new(answer, tag)));
+                return self
+                    .run_query(sql, parameters)
+                    .await
+                    .map(|result| Some(RowSender::new(result, tag)));
             }
             Statement::Show(name) => return self.show(name).map(Some),
-            Statement::Execute { name, values } => {
-                return self.execute_prepared(name, values).await.map(Some);
+            Statement::Execute(execute) => {
+                return self.execute_prepared(execute).await.map(Some);
             }
             Statement::Empty => {
-                self.out.message(b'I', |_| {});
+                self.writer.message(b'I', |_| {});
                 return Ok(None);
             }
-            Statement::Refused(refusal) => return Err(refusal.clone()),
+            Statement::Unsupported(error) => return Err(error.clone()),
             Statement::Prepare { name, types, sql } => {
                 self.prepare_by_name(name, types, sql).await?;
                 "PREPARE"
             }
             other => self.change(other)?,
         };
-        self.out.complete(tag);
+        self.writer.complete(tag);
         Ok(None)
     }
 
-    /// Statements that change the session; gives the tag.
-    fn change(&mut self, statement: &Statement) -> Result<&'static str, Refusal> {
+    /// Applies a statement that changes the session. Returns its tag.
+    fn change(&mut self, statement: &Statement) -> Result<&'static str, PgError> {
         Ok(match statement {
             Statement::Begin => {
-                self.transaction = Transaction::Open;
+                self.transaction = TransactionState::Open;
                 "BEGIN"
             }
             Statement::Commit | Statement::Rollback => {
-                let is_whole = self.transaction != Transaction::Failed;
-                self.transaction = Transaction::None;
+                let is_intact = self.transaction != TransactionState::Failed;
+                self.transaction = TransactionState::None;
                 self.portals.clear();
-                if is_whole && *statement == Statement::Commit { "COMMIT" } else { "ROLLBACK" }
+                if is_intact && *statement == Statement::Commit { "COMMIT" } else { "ROLLBACK" }
             }
             Statement::Set { name, value } => {
-                if let Some(name) = self.settings.set(name, value)? {
-                    self.out.parameter(name, value);
+                if let Some(name) = self.settings.set(&Setting { name, value })? {
+                    self.writer.parameter(&Setting { name, value });
                 }
                 "SET"
             }
@@ -280,51 +286,53 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             Statement::Deallocate(name) => {
                 match name {
                     None => self.prepared.clear(),
-                    Some(name) => drop(self.prepared.remove(name).ok_or_else(|| unknown(name))?),
+                    Some(name) => {
+                        drop(self.prepared.remove(name).ok_or_else(|| no_statement(name))?)
+                    }
                 }
                 "DEALLOCATE"
             }
-            Statement::Nothing(tag) => tag,
-            _ => return Err(Refusal::unsupported("this statement is not known here")),
+            Statement::NoOp(tag) => tag,
+            _ => return Err(PgError::unsupported("this statement is not supported")),
         })
     }
 
-    fn show(&self, name: &str) -> Result<Rows, Refusal> {
+    fn show(&self, name: &str) -> Result<RowSender, PgError> {
         if name.eq_ignore_ascii_case("all") {
-            return Err(Refusal::unsupported("settings are shown one by one")
-                .hint("`select * from pg_settings` lists them"));
+            return Err(PgError::unsupported("`show all` is not supported")
+                .hint("`select * from pg_settings` lists all settings"));
         }
         let (name, value) = self.settings.get(name)?;
-        Ok(Rows::new(crate::rows::one_text(name, value), "SHOW"))
+        Ok(RowSender::new(crate::rows::one_text(&Setting { name, value }), "SHOW"))
     }
 
-    /// Has the engine run a query, until it is given up.
-    pub(crate) async fn ask(
+    /// Runs a query in the engine, until it is cancelled.
+    pub(crate) async fn run_query(
         &mut self,
         sql: &str,
         parameters: Vec<ArrayRef>,
-    ) -> Result<Answer, Refusal> {
-        let wish = Arc::clone(&self.entered.wish);
-        let cancelled = wish.notified();
-        let answer = self.engine.run(self.caller.clone(), sql.into(), parameters);
+    ) -> Result<QueryResult, PgError> {
+        let request = Arc::clone(&self.cancellation.request);
+        let cancelled = request.notified();
+        let result = self.engine.run(self.caller.clone(), sql.into(), parameters);
         let limit = self.settings.statement_timeout();
-        let late = async move {
+        let timed_out = async move {
             match limit {
                 Some(limit) => tokio::time::sleep(limit).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            answer = answer => answer,
-            () = cancelled => Err(Refusal::new("57014", "the query was given up because its client asked for that")),
-            () = late => Err(Refusal::new("57014", "the query took longer than `statement_timeout`, which its client has set")),
-            _ = self.gone.wait_for(|is_gone| *is_gone) => Err(Refusal::new("08006", "the client is gone")),
+            result = result => result,
+            () = cancelled => Err(PgError::new("57014", "the query was cancelled by its client")),
+            () = timed_out => Err(PgError::new("57014", "the query exceeded its `statement_timeout`")),
+            _ = self.gone.wait_for(|is_gone| *is_gone) => Err(PgError::new("08006", "the client is gone")),
         }
     }
 }
 
-pub(crate) fn unknown(name: &str) -> Refusal {
-    Refusal::new("26000", format!("there is no prepared statement `{name}`"))
+pub(crate) fn no_statement(name: &str) -> PgError {
+    PgError::new("26000", format!("there is no prepared statement `{name}`"))
 }
 
 async fn read_ahead<R: AsyncRead + Unpin>(
@@ -342,10 +350,10 @@ async fn read_ahead<R: AsyncRead + Unpin>(
     let _ = left.send(true);
 }
 
-/// Ends the reader with the session.
-struct Stop(tokio::task::AbortHandle);
+/// Aborts the reader with the session.
+struct AbortOnDrop(tokio::task::AbortHandle);
 
-impl Drop for Stop {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -1,19 +1,19 @@
-//! Statements that are about the session and not about rows: answered here, the engine never sees them.
+//! Statements about the session, which are handled here and never reach the engine.
 
-use crate::refusal::Refusal;
+use crate::error::PgError;
 use crate::split::words;
 
-/// What a statement is.
+/// A statement, by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Statement {
-    /// For the engine; the word that its answer is tagged with.
+    /// A query for the engine, with the tag of its result.
     Query(&'static str),
     Empty,
     Begin,
     Commit,
     Rollback,
-    /// Accepted without effect; its tag.
-    Nothing(&'static str),
+    /// Accepted without effect, with its tag.
+    NoOp(&'static str),
     Set {
         name: String,
         value: String,
@@ -27,55 +27,67 @@ pub(crate) enum Statement {
         types: Vec<String>,
         sql: String,
     },
-    Execute {
-        name: String,
-        values: String,
-    },
-    Refused(Refusal),
+    Execute(ExecuteStatement),
+    Unsupported(PgError),
+}
+
+/// `EXECUTE name (values)`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExecuteStatement {
+    pub(crate) name: String,
+    /// List of constants in SQL; may be empty.
+    pub(crate) values: String,
 }
 
 impl Statement {
-    /// Looks at the first words.
+    /// Classifies a statement by its first words.
     pub(crate) fn of(sql: &str) -> Self {
         let mut rest = words(sql);
         let Some(first) = rest.next() else { return Self::Empty };
         let rest: Vec<&str> = rest.collect();
-        let is = |at: usize, word: &str| {
-            rest.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word))
-        };
         match first.to_ascii_uppercase().as_str() {
             "BEGIN" | "START" => Self::Begin,
             "COMMIT" | "END" => Self::Commit,
             "ROLLBACK" | "ABORT" if rest.iter().any(|word| word.eq_ignore_ascii_case("to")) => {
-                Self::Nothing("ROLLBACK")
+                Self::NoOp("ROLLBACK")
             }
             "ROLLBACK" | "ABORT" => Self::Rollback,
-            "SAVEPOINT" => Self::Nothing("SAVEPOINT"),
-            "RELEASE" => Self::Nothing("RELEASE"),
+            "SAVEPOINT" => Self::NoOp("SAVEPOINT"),
+            "RELEASE" => Self::NoOp("RELEASE"),
             "SET" => set(&rest),
             "RESET" => Self::Reset,
             "DISCARD" => Self::Discard,
             "SHOW" => Self::Show(show(&rest)),
-            "DEALLOCATE" => {
-                let at = usize::from(is(0, "prepare"));
-                Self::Deallocate(rest.get(at).filter(|_| !is(at, "all")).map(|name| bare(name)))
-            }
+            "DEALLOCATE" => deallocate(&rest),
             "PREPARE" => prepare(sql, &rest).unwrap_or_else(malformed),
             "EXECUTE" => execute(sql, &rest).unwrap_or_else(malformed),
             "EXPLAIN" => Self::Query("EXPLAIN"),
             word @ ("COPY" | "DECLARE" | "FETCH" | "CLOSE" | "LISTEN" | "NOTIFY" | "LOCK") => {
-                Self::Refused(Refusal::unsupported(format!("there is no `{word}` here")).hint(
-                    "ask with `select`; large answers come in parts through a cursor of the driver's protocol",
-                ))
+                Self::Unsupported(
+                    PgError::unsupported(format!("`{word}` is not supported"))
+                        .hint("use `select`; for large results, set the driver's fetch size"),
+                )
             }
-            "UNLISTEN" => Self::Nothing("UNLISTEN"),
+            "UNLISTEN" => Self::NoOp("UNLISTEN"),
             _ => Self::Query("SELECT"),
         }
     }
 }
 
+/// `DEALLOCATE [PREPARE] { name | ALL }`
+fn deallocate(rest: &[&str]) -> Statement {
+    let name = match rest {
+        [prepare, name, ..] if prepare.eq_ignore_ascii_case("prepare") => Some(name),
+        [prepare] if prepare.eq_ignore_ascii_case("prepare") => None,
+        [name, ..] => Some(name),
+        [] => None,
+    };
+    let name = name.filter(|name| !name.eq_ignore_ascii_case("all"));
+    Statement::Deallocate(name.map(|name| unquoted(name)))
+}
+
 fn malformed() -> Statement {
-    Statement::Refused(Refusal::new("42601", "the statement is cut short"))
+    Statement::Unsupported(PgError::new("42601", "the statement is incomplete"))
 }
 
 fn set(rest: &[&str]) -> Statement {
@@ -86,14 +98,14 @@ fn set(rest: &[&str]) -> Statement {
     };
     let upper: Vec<String> = rest.iter().map(|word| word.to_uppercase()).collect();
     match upper.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["CHARACTERISTICS" | "TRANSACTION", ..] => Statement::Nothing("SET"),
+        ["CHARACTERISTICS" | "TRANSACTION", ..] => Statement::NoOp("SET"),
         ["TIME", "ZONE", ..] => {
             Statement::Set { name: "TimeZone".into(), value: value(&rest[2..]) }
         }
         ["NAMES", ..] => {
             Statement::Set { name: "client_encoding".into(), value: value(&rest[1..]) }
         }
-        [_, "=" | "TO", ..] => Statement::Set { name: bare(rest[0]), value: value(&rest[2..]) },
+        [_, "=" | "TO", ..] => Statement::Set { name: unquoted(rest[0]), value: value(&rest[2..]) },
         _ => malformed(),
     }
 }
@@ -106,7 +118,7 @@ fn show(rest: &[&str]) -> String {
         [transaction, ..] if transaction.eq_ignore_ascii_case("transaction") => {
             "transaction_isolation".into()
         }
-        [name, ..] => bare(name),
+        [name, ..] => unquoted(name),
         [] => String::new(),
     }
 }
@@ -123,12 +135,12 @@ fn prepare(sql: &str, rest: &[&str]) -> Option<Statement> {
         _ => return None,
     };
     let statement = &sql[offset_of(rest.get(at + 1)?, sql)..];
-    Some(Statement::Prepare { name: bare(name), types, sql: statement.to_owned() })
+    Some(Statement::Prepare { name: unquoted(name), types, sql: statement.to_owned() })
 }
 
 /// `EXECUTE name (values)`
 fn execute(sql: &str, rest: &[&str]) -> Option<Statement> {
-    let name = bare(rest.first()?);
+    let name = unquoted(rest.first()?);
     let values = match &rest[1..] {
         [] => String::new(),
         ["(", .., last @ ")"] => {
@@ -137,16 +149,16 @@ fn execute(sql: &str, rest: &[&str]) -> Option<Statement> {
         }
         _ => return None,
     };
-    Some(Statement::Execute { name, values })
+    Some(Statement::Execute(ExecuteStatement { name, values }))
 }
 
-/// Where a word of `text` stands in it.
+/// Offset of `word`, a slice of `text`, in it.
 fn offset_of(word: &str, text: &str) -> usize {
     (word.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
-/// A name or a constant without its quotes.
-fn bare(word: &str) -> String {
+/// Removes the quotes from a name or constant.
+fn unquoted(word: &str) -> String {
     match word.as_bytes().first() {
         Some(b'"') => word.trim_matches('"').replace("\"\"", "\""),
         Some(b'\'') => word.trim_matches('\'').replace("''", "'"),
@@ -155,28 +167,32 @@ fn bare(word: &str) -> String {
 }
 
 fn value(words: &[&str]) -> String {
-    words.iter().map(|word| bare(word)).collect::<Vec<_>>().join(" ").replace(" , ", ", ")
+    words.iter().map(|word| unquoted(word)).collect::<Vec<_>>().join(" ").replace(" , ", ", ")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::ExecuteStatement;
     use super::Statement::{self, *};
 
+    fn set([name, value]: [&str; 2]) -> Statement {
+        Set { name: name.into(), value: value.into() }
+    }
+
     #[test]
-    fn statements_about_the_session_are_told_from_queries() {
-        let set = |name: &str, value: &str| Set { name: name.into(), value: value.into() };
+    fn session_statements_are_distinguished_from_queries() {
         let cases = [
             ("select 1", Query("SELECT")),
             ("/* a */ with x as (select 1) select * from x", Query("SELECT")),
             ("explain select 1", Query("EXPLAIN")),
             ("-- nothing", Empty),
             ("START TRANSACTION READ ONLY", Begin),
-            ("rollback to savepoint a", Nothing("ROLLBACK")),
-            ("SET extra_float_digits = 3", set("extra_float_digits", "3")),
-            ("set local application_name to 'it''s'", set("application_name", "it's")),
-            ("SET datestyle TO ISO, MDY", set("datestyle", "ISO, MDY")),
-            ("SET TIME ZONE 'Europe/Berlin'", set("TimeZone", "Europe/Berlin")),
-            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", Nothing("SET")),
+            ("rollback to savepoint a", NoOp("ROLLBACK")),
+            ("SET extra_float_digits = 3", set(["extra_float_digits", "3"])),
+            ("set local application_name to 'it''s'", set(["application_name", "it's"])),
+            ("SET datestyle TO ISO, MDY", set(["datestyle", "ISO, MDY"])),
+            ("SET TIME ZONE 'Europe/Berlin'", set(["TimeZone", "Europe/Berlin"])),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", NoOp("SET")),
             ("show time zone", Show("TimeZone".into())),
             ("deallocate prepare \"a b\"", Deallocate(Some("a b".into()))),
             ("deallocate all", Deallocate(None)),
@@ -188,13 +204,16 @@ mod tests {
                     sql: "select $1, $2".into(),
                 },
             ),
-            ("execute p(1, 'a)')", Execute { name: "p".into(), values: "1, 'a)'".into() }),
+            (
+                "execute p(1, 'a)')",
+                Execute(ExecuteStatement { name: "p".into(), values: "1, 'a)'".into() }),
+            ),
         ];
         for (sql, expected) in cases {
             assert_eq!(Statement::of(sql), expected, "{sql}");
         }
         for sql in ["copy x to stdout", "prepare p", "set x", "execute"] {
-            assert!(matches!(Statement::of(sql), Refused(_)), "{sql}");
+            assert!(matches!(Statement::of(sql), Unsupported(_)), "{sql}");
         }
     }
 }

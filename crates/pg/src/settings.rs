@@ -1,10 +1,11 @@
-//! Settings of a session, as `show` shows and `set` changes them (PostgreSQL's manual, chapter "Server Configuration").
+//! Settings of a session for `show` and `set` (PostgreSQL's manual, chapter "Server
+//! Configuration").
 
 use std::time::Duration;
 
-use crate::refusal::Refusal;
+use crate::error::PgError;
 
-/// Told to every client at its start, and again when they change.
+/// Settings reported to clients at the start and when they change.
 const REPORTED: [&str; 11] = [
     "application_name",
     "client_encoding",
@@ -19,7 +20,7 @@ const REPORTED: [&str; 11] = [
     "TimeZone",
 ];
 
-/// Cannot be anything else here; setting them to what they are is fine.
+/// Settings that cannot change; setting them to their own value is accepted.
 const FIXED: [(&str, &str); 16] = [
     ("client_encoding", "UTF8"),
     ("DateStyle", "ISO, MDY"),
@@ -39,7 +40,7 @@ const FIXED: [(&str, &str); 16] = [
     ("transaction_read_only", "on"),
 ];
 
-/// What clients set and nothing here depends on, with what it is at first.
+/// Settings that clients may change without effect here, with their defaults.
 const FREE: [(&str, &str); 13] = [
     ("application_name", ""),
     ("bytea_output", "hex"),
@@ -56,34 +57,41 @@ const FREE: [(&str, &str); 13] = [
     ("synchronize_seqscans", "on"),
 ];
 
-/// What one session has set.
-#[derive(Default)]
-pub(crate) struct Settings(Vec<(&'static str, String)>);
+/// A setting and its value.
+pub(crate) struct Setting<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) value: &'a str,
+}
 
-impl Settings {
-    /// Name as it is spelled, and value.
+/// Settings that a session has changed.
+#[derive(Default)]
+pub(crate) struct SessionSettings(Vec<(&'static str, String)>);
+
+impl SessionSettings {
+    /// Returns a setting's name in its own spelling, and its value.
     ///
     /// # Errors
-    /// `42704` for a name that is none.
-    pub(crate) fn get(&self, name: &str) -> Result<(&'static str, &str), Refusal> {
+    /// `42704` for an unknown name.
+    pub(crate) fn get(&self, name: &str) -> Result<(&'static str, &str), PgError> {
         if let Some((own, value)) = self.0.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)) {
             return Ok((own, value));
         }
         let known = FIXED.iter().chain(&FREE).find(|(own, _)| own.eq_ignore_ascii_case(name));
-        known.copied().ok_or_else(|| Refusal::new("42704", format!("there is no setting `{name}`")))
+        known.copied().ok_or_else(|| PgError::new("42704", format!("unknown setting `{name}`")))
     }
 
-    /// Sets a value; gives the name when clients are told of it.
+    /// Changes a setting. Returns its name if the change must be reported.
     ///
     /// # Errors
-    /// `42704` for a name that is none, `0A000` for what cannot be changed.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<Option<&'static str>, Refusal> {
+    /// `42704` for an unknown name, `0A000` for a setting that cannot change.
+    pub(crate) fn set(&mut self, setting: &Setting<'_>) -> Result<Option<&'static str>, PgError> {
+        let Setting { name, value } = *setting;
         let (own, now) = self.get(name)?;
         if FIXED.iter().any(|(fixed, _)| *fixed == own) {
-            return if is_harmless(own, now, value) {
+            return if is_harmless(&Setting { name: own, value: now }, value) {
                 Ok(None)
             } else {
-                Err(Refusal::unsupported(format!(
+                Err(PgError::unsupported(format!(
                     "cannot set `{own}` to `{value}`: it is always `{now}`"
                 )))
             };
@@ -93,20 +101,18 @@ impl Settings {
         Ok(REPORTED.contains(&own).then_some(own))
     }
 
-    /// Everything as it was at first.
+    /// Restores all defaults.
     pub(crate) fn reset(&mut self) {
         self.0.clear();
     }
 
-    /// All settings that clients are told of.
+    /// All settings that are reported to clients.
     pub(crate) fn reported(&self) -> Vec<(&'static str, String)> {
-        let one = |name: &&'static str| {
-            self.get(name).map_or((*name, String::new()), |(own, value)| (own, value.to_owned()))
-        };
-        REPORTED.iter().map(one).collect()
+        let values = REPORTED.iter().map(|name| self.get(name).map_or("", |(_, value)| value));
+        REPORTED.into_iter().zip(values.map(str::to_owned)).collect()
     }
 
-    /// How long a statement may take, if the client has said so: milliseconds, or with a unit.
+    /// The client's `statement_timeout`, in milliseconds or with a unit.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         let (_, text) = self.get("statement_timeout").ok()?;
         let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -120,35 +126,51 @@ impl Settings {
     }
 }
 
-/// Times are sent with their offset and dates in ISO's order whatever a client would like; who asks for another encoding
-/// or for writing must know that it is not to be had.
-fn is_harmless(name: &str, now: &str, value: &str) -> bool {
-    let plain = |text: &str| text.replace(['-', ' '], "").to_lowercase();
-    match name {
+/// Whether a fixed setting may be "set" to `value`: times always have an offset and dates ISO's
+/// order, but a client that wants another encoding, or to write, must get an error.
+fn is_harmless(current: &Setting<'_>, value: &str) -> bool {
+    match current.name {
         "TimeZone" | "transaction_isolation" => true,
         "DateStyle" => plain(value).starts_with("iso"),
         "client_encoding" => ["utf8", "unicode"].contains(&plain(value).as_str()),
-        _ => plain(now) == plain(value) || (now == "on" && plain(value) == "true"),
+        _ => {
+            plain(current.value) == plain(value)
+                || (current.value == "on" && plain(value) == "true")
+        }
     }
+}
+
+fn plain(text: &str) -> String {
+    text.replace(['-', ' '], "").to_lowercase()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn set(
+        settings: &mut SessionSettings,
+        [name, value]: [&str; 2],
+    ) -> Result<Option<&'static str>, PgError> {
+        settings.set(&Setting { name, value })
+    }
+
     #[test]
     fn settings_are_changed_refused_and_reset() {
-        let mut settings = Settings::default();
-        assert_eq!(settings.set("APPLICATION_NAME", "psql"), Ok(Some("application_name")));
+        let mut settings = SessionSettings::default();
+        assert_eq!(set(&mut settings, ["APPLICATION_NAME", "psql"]), Ok(Some("application_name")));
         assert_eq!(settings.get("application_name"), Ok(("application_name", "psql")));
-        assert_eq!(settings.set("client_encoding", "UTF-8"), Ok(None));
-        assert_eq!(settings.set("client_encoding", "LATIN1").expect_err("no").state, "0A000");
+        assert_eq!(set(&mut settings, ["client_encoding", "UTF-8"]), Ok(None));
         assert_eq!(
-            settings.set("standard_conforming_strings", "off").expect_err("no").state,
+            set(&mut settings, ["client_encoding", "LATIN1"]).expect_err("no").state,
             "0A000"
         );
-        assert_eq!(settings.set("no_such", "1").expect_err("no").state, "42704");
-        settings.set("statement_timeout", "2s").expect("it is one");
+        assert_eq!(
+            set(&mut settings, ["standard_conforming_strings", "off"]).expect_err("no").state,
+            "0A000"
+        );
+        assert_eq!(set(&mut settings, ["no_such", "1"]).expect_err("no").state, "42704");
+        set(&mut settings, ["statement_timeout", "2s"]).expect("it is one");
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
         settings.reset();
         assert_eq!(settings.statement_timeout(), None);

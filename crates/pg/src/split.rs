@@ -1,6 +1,6 @@
-//! Statements of a simple query: parted by `;` outside of quotes and comments.
+//! Splits a simple query into statements at each `;` outside of quotes and comments.
 
-/// The statements of `text`, without their `;`, in order. Those of blanks and comments only are left out.
+/// The statements of `text` without their `;`, except those of blanks and comments only.
 pub(crate) fn statements(text: &str) -> Vec<&str> {
     let (mut out, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
@@ -14,12 +14,12 @@ pub(crate) fn statements(text: &str) -> Vec<&str> {
     out
 }
 
-/// Whether nothing stands there but blanks and comments.
+/// Whether `text` has only blanks and comments.
 pub(crate) fn is_blank(text: &str) -> bool {
     words(text).next().is_none()
 }
 
-/// The bare words and signs of a statement, comments left out; quoted texts come as they are written.
+/// Words and symbols of a statement without comments. Quoted texts keep their quotes.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -48,34 +48,36 @@ fn end_of(text: &str) -> usize {
     }
 }
 
-/// Length of what begins here: a comment, something quoted, a word, a sign. `None` at the end.
+/// Length of the token at the start: a comment, quoted text, a word, a symbol. `None` at the end.
 fn token(text: &str) -> Option<usize> {
     let first = text.chars().next()?;
-    let until = |end: &str, from: usize| {
-        text[from..].find(end).map_or(text.len(), |at| from + at + end.len())
-    };
     Some(match first {
-        '-' if text.starts_with("--") => until("\n", 2),
-        '/' if text.starts_with("/*") => until("*/", 2),
+        '-' if text.starts_with("--") => length_until(text, 2, "\n"),
+        '/' if text.starts_with("/*") => length_until(text, 2, "*/"),
         '\'' => quoted(text, '\'', false),
         '"' => quoted(text, '"', false),
         'e' | 'E' if text[1..].starts_with('\'') => 1 + quoted(&text[1..], '\'', true),
         '$' => match dollar_tag(text) {
-            Some(tag) => until(tag, tag.len()),
+            Some(tag) => length_until(text, tag.len(), tag),
             None => 1,
         },
-        _ if is_of_word(first) => {
-            text.find(|letter: char| !is_of_word(letter) && letter != '$').unwrap_or(text.len())
+        _ if is_word_char(first) => {
+            text.find(|letter: char| !is_word_char(letter) && letter != '$').unwrap_or(text.len())
         }
         _ => first.len_utf8(),
     })
 }
 
-fn is_of_word(letter: char) -> bool {
+/// Length up to and including the first `end` after offset `from`.
+fn length_until(text: &str, from: usize, end: &str) -> usize {
+    text[from..].find(end).map_or(text.len(), |at| from + at + end.len())
+}
+
+fn is_word_char(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Two quotes in a row are one within.
+/// Length of a quoted text, in which two quotes stand for one.
 fn quoted(text: &str, quote: char, has_escapes: bool) -> usize {
     let mut letters = text.char_indices().skip(1).peekable();
     while let Some((at, letter)) = letters.next() {
@@ -88,11 +90,11 @@ fn quoted(text: &str, quote: char, has_escapes: bool) -> usize {
     text.len()
 }
 
-/// `$$` or `$name$`; `$1` is a parameter.
+/// The tag of a dollar-quoted text, `$$` or `$name$`; `$1` is a parameter.
 fn dollar_tag(text: &str) -> Option<&str> {
     let end = 1 + text[1..].find('$')?;
     let name = &text[1..end];
-    let is_name = name.chars().all(is_of_word) && !name.starts_with(|c: char| c.is_ascii_digit());
+    let is_name = name.chars().all(is_word_char) && !name.starts_with(|c: char| c.is_ascii_digit());
     is_name.then(|| &text[..=end])
 }
 
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn semicolons_in_quotes_and_comments_part_nothing() {
+    fn semicolons_in_quotes_and_comments_do_not_split() {
         let text = "select ';' ; -- a;b\n select \"x;\", 'it''s;', E'\\';' /* ; */;; select $$;$$, $a$ $$; $a$, $1;";
         assert_eq!(
             statements(text),
@@ -115,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_outside_of_comments() {
+    fn words_exclude_comments() {
         let found: Vec<_> = words("/* a */ SET  x TO 'b c'--d").collect();
         assert_eq!(found, ["SET", "x", "TO", "'b c'"]);
     }
 
     #[test]
-    fn any_text_is_cut_without_loss_of_statements() {
+    fn any_text_is_split_into_nonempty_statements() {
         arbtest::arbtest(|bytes| {
             let text: String = bytes.arbitrary()?;
             for one in statements(&text) {

@@ -1,4 +1,4 @@
-//! TLS, for clients that ask for it before anything else is said.
+//! TLS for clients that request it before the startup message.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -11,27 +11,24 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take for its part of the handshake.
+/// Timeout of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// A certificate with its key, ready to serve.
+/// A server certificate with its key.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
 impl Tls {
-    /// Reads PEM files.
+    /// Loads PEM files.
     ///
     /// # Errors
     /// What cannot be read or used, and why.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
-        let unread = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
-            format!("cannot read {what} from `{}`: {why}", path.display())
-        };
         let chain = CertificateDer::pem_file_iter(certificate)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| unread("certificates", certificate, &error))?;
+            .map_err(|error| unreadable("certificates", certificate, &error))?;
         let private = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| unread("a private key", key, &error))?;
+            .map_err(|error| unreadable("a private key", key, &error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -47,4 +44,8 @@ impl Tls {
         let accepted = tokio::time::timeout(HANDSHAKE, self.0.accept(stream)).await;
         accepted.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
     }
+}
+
+fn unreadable(what: &str, path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("cannot read {what} from `{}`: {why}", path.display())
 }

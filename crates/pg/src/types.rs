@@ -1,10 +1,10 @@
-//! PostgreSQL's types for those of the tables: numbers, sizes, arrays (`pg_type.dat` of its sources).
+//! Maps Arrow types to PostgreSQL's: OIDs, sizes, arrays (`pg_type.dat` in its sources).
 
 use arrow_schema::{DataType, TimeUnit};
 
-/// A type that cells are sent as.
+/// A PostgreSQL type other than an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scalar {
+pub(crate) enum ScalarType {
     Bool,
     Bytea,
     Int2,
@@ -22,47 +22,47 @@ pub(crate) enum Scalar {
     Numeric,
 }
 
-/// A scalar, or an array of it.
+/// A scalar type, or an array of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Type {
-    pub(crate) scalar: Scalar,
+pub(crate) struct PgType {
+    pub(crate) scalar: ScalarType,
     pub(crate) is_array: bool,
 }
 
-/// Scalar, its number, the number of arrays of it, its bytes (-1: they vary).
-const NUMBERS: [(Scalar, u32, u32, i16); 15] = [
-    (Scalar::Bool, 16, 1000, 1),
-    (Scalar::Bytea, 17, 1001, -1),
-    (Scalar::Int2, 21, 1005, 2),
-    (Scalar::Int4, 23, 1007, 4),
-    (Scalar::Int8, 20, 1016, 8),
-    (Scalar::Oid, 26, 1028, 4),
-    (Scalar::Text, 25, 1009, -1),
-    (Scalar::Json, 114, 199, -1),
-    (Scalar::Float4, 700, 1021, 4),
-    (Scalar::Float8, 701, 1022, 8),
-    (Scalar::Date, 1082, 1182, 4),
-    (Scalar::Timestamp, 1114, 1115, 8),
-    (Scalar::Timestamptz, 1184, 1185, 8),
-    (Scalar::Interval, 1186, 1187, 16),
-    (Scalar::Numeric, 1700, 1231, -1),
+/// Scalar type, its OID, the OID of its array type, size in bytes (-1: variable).
+const OIDS: [(ScalarType, u32, u32, i16); 15] = [
+    (ScalarType::Bool, 16, 1000, 1),
+    (ScalarType::Bytea, 17, 1001, -1),
+    (ScalarType::Int2, 21, 1005, 2),
+    (ScalarType::Int4, 23, 1007, 4),
+    (ScalarType::Int8, 20, 1016, 8),
+    (ScalarType::Oid, 26, 1028, 4),
+    (ScalarType::Text, 25, 1009, -1),
+    (ScalarType::Json, 114, 199, -1),
+    (ScalarType::Float4, 700, 1021, 4),
+    (ScalarType::Float8, 701, 1022, 8),
+    (ScalarType::Date, 1082, 1182, 4),
+    (ScalarType::Timestamp, 1114, 1115, 8),
+    (ScalarType::Timestamptz, 1184, 1185, 8),
+    (ScalarType::Interval, 1186, 1187, 16),
+    (ScalarType::Numeric, 1700, 1231, -1),
 ];
 
-/// `varchar`, `bpchar`, `name`, `"char"`: all are text here.
+/// OIDs of `varchar`, `bpchar`, `name`, `"char"`, which are treated as text.
 const TEXTS: [u32; 4] = [1043, 1042, 19, 18];
 
-impl Type {
-    const fn of(scalar: Scalar) -> Self {
+impl PgType {
+    const fn of(scalar: ScalarType) -> Self {
         Self { scalar, is_array: false }
     }
 
-    /// How a column is sent. Lists are arrays, what is deeper is JSON, what PostgreSQL lacks is text.
+    /// PostgreSQL type of a column. Lists become arrays, nested types JSON, unknown types text.
     pub(crate) fn from_arrow(data_type: &DataType) -> Self {
         match data_type {
             DataType::List(item) | DataType::LargeList(item) => {
                 match Self::from_arrow(item.data_type()) {
                     Self { scalar, is_array: false } => Self { scalar, is_array: true },
-                    Self { is_array: true, .. } => Self::of(Scalar::Json),
+                    Self { is_array: true, .. } => Self::of(ScalarType::Json),
                 }
             }
             DataType::Dictionary(_, value) => Self::from_arrow(value),
@@ -70,41 +70,41 @@ impl Type {
         }
     }
 
-    /// The type with this number; `None` for 0, for `unknown`, and for what is not known here.
+    /// Type with this OID; `None` for 0, `unknown`, and unsupported types.
     pub(crate) fn from_oid(oid: u32) -> Option<Self> {
         if TEXTS.contains(&oid) {
-            return Some(Self::of(Scalar::Text));
+            return Some(Self::of(ScalarType::Text));
         }
-        NUMBERS.iter().find_map(|(scalar, own, array, _)| match oid {
+        OIDS.iter().find_map(|(scalar, own, array, _)| match oid {
             _ if oid == *own => Some(Self::of(*scalar)),
             _ if oid == *array => Some(Self { scalar: *scalar, is_array: true }),
             _ => None,
         })
     }
 
-    /// Its number.
+    /// The type's OID.
     pub(crate) fn oid(self) -> u32 {
-        let (_, own, array, _) = self.scalar.numbers();
+        let (_, own, array, _) = self.scalar.entry();
         if self.is_array { array } else { own }
     }
 
-    /// Bytes of a value, -1 when they vary.
+    /// Size of a value in bytes; -1 if variable.
     pub(crate) fn size(self) -> i16 {
-        if self.is_array { -1 } else { self.scalar.numbers().3 }
+        if self.is_array { -1 } else { self.scalar.entry().3 }
     }
 }
 
-impl Scalar {
-    fn numbers(self) -> (Self, u32, u32, i16) {
-        *NUMBERS.iter().find(|numbers| numbers.0 == self).expect("every scalar is in the list")
+impl ScalarType {
+    fn entry(self) -> (Self, u32, u32, i16) {
+        *OIDS.iter().find(|entry| entry.0 == self).expect("every scalar is in the list")
     }
 
-    /// The number of the type itself.
+    /// The scalar type's OID.
     pub(crate) fn oid(self) -> u32 {
-        self.numbers().1
+        self.entry().1
     }
 
-    /// What a parameter of this type becomes.
+    /// Arrow type of a parameter of this type.
     pub(crate) fn to_arrow(self) -> DataType {
         match self {
             Self::Bool => DataType::Boolean,
@@ -123,30 +123,30 @@ impl Scalar {
     }
 }
 
-fn scalar_of(data_type: &DataType) -> Scalar {
+fn scalar_of(data_type: &DataType) -> ScalarType {
     match data_type {
-        DataType::Boolean => Scalar::Bool,
-        DataType::Int8 | DataType::Int16 | DataType::UInt8 => Scalar::Int2,
-        DataType::Int32 | DataType::UInt16 => Scalar::Int4,
-        DataType::Int64 => Scalar::Int8,
-        // The catalog has its numbers in this type, and nothing else has.
-        DataType::UInt32 => Scalar::Oid,
+        DataType::Boolean => ScalarType::Bool,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => ScalarType::Int2,
+        DataType::Int32 | DataType::UInt16 => ScalarType::Int4,
+        DataType::Int64 => ScalarType::Int8,
+        // Only OIDs of the catalog have this type.
+        DataType::UInt32 => ScalarType::Oid,
         DataType::UInt64
         | DataType::Decimal32(..)
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => Scalar::Numeric,
-        DataType::Float16 | DataType::Float32 => Scalar::Float4,
-        DataType::Float64 => Scalar::Float8,
-        DataType::Date32 | DataType::Date64 => Scalar::Date,
-        DataType::Timestamp(_, None) => Scalar::Timestamp,
-        DataType::Timestamp(_, Some(_)) => Scalar::Timestamptz,
-        DataType::Interval(_) | DataType::Duration(_) => Scalar::Interval,
+        | DataType::Decimal256(..) => ScalarType::Numeric,
+        DataType::Float16 | DataType::Float32 => ScalarType::Float4,
+        DataType::Float64 => ScalarType::Float8,
+        DataType::Date32 | DataType::Date64 => ScalarType::Date,
+        DataType::Timestamp(_, None) => ScalarType::Timestamp,
+        DataType::Timestamp(_, Some(_)) => ScalarType::Timestamptz,
+        DataType::Interval(_) | DataType::Duration(_) => ScalarType::Interval,
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => Scalar::Bytea,
-        DataType::Map(..) | DataType::Struct(_) => Scalar::Json,
-        _ => Scalar::Text,
+        | DataType::FixedSizeBinary(_) => ScalarType::Bytea,
+        DataType::Map(..) | DataType::Struct(_) => ScalarType::Json,
+        _ => ScalarType::Text,
     }
 }

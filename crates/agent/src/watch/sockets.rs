@@ -27,7 +27,7 @@ impl SocketCounter {
     pub(super) fn configured(values: &Values) -> Option<Self> {
         let ebpf = &values.ebpf;
         let size = |value: u64| u32::try_from(value.clamp(1, 4 << 20)).expect("it was clamped");
-        let options = Options {
+        let options = CounterOptions {
             peers: size(ebpf.peers),
             peer_rows: usize::try_from(ebpf.peer_rows).unwrap_or(usize::MAX),
             queued: size(ebpf.queued),

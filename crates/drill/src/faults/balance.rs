@@ -32,8 +32,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         inject: |testbed| {
             // All visitors share one address.
             let text = std::fs::read_to_string(testbed.file("nginx.conf"))?;
-            testbed
-                .put("nginx.conf", &text.replace("upstream app {", "upstream app { ip_hash;"))?;
+            testbed.put("nginx.conf", text.replace("upstream app {", "upstream app { ip_hash;"))?;
             testbed.signal("nginx", Signal::HUP)?;
             Ok(None)
         },
@@ -133,7 +132,7 @@ fn haproxy(testbed: &mut TestBed, servers: &str) -> Result<()> {
          \x20 timeout client 10s\n  timeout server 10s\n  timeout queue 5s\n\nfrontend shop\n  bind {FRONT} backlog 4096\n\
          \x20 default_backend app\n\nbackend app\n  {servers}\n"
     );
-    testbed.put("haproxy.cfg", &text)?;
+    testbed.put("haproxy.cfg", text)?;
     let (config, program) = (testbed.path("haproxy.cfg"), testbed.program());
     let script = format!(
         "mount --make-rprivate / && mount -t tmpfs -o size=16m none /var/log && : > {LOG} && \

@@ -218,14 +218,14 @@ pub(crate) const NO_FAULTS: &[Fault] = &[
         inject: |testbed| {
             // Remove a member from the pool, replace it, then add it back.
             let text = std::fs::read_to_string(testbed.file("nginx.conf"))?;
-            testbed.put("nginx.conf", &text.replace("server 127.0.0.1:9001; ", ""))?;
+            testbed.put("nginx.conf", text.replace("server 127.0.0.1:9001; ", ""))?;
             testbed.signal("nginx", Signal::HUP)?;
             crate::pause(std::time::Duration::from_millis(1500));
             testbed.signal("old", Signal::TERM)?;
             let netns = testbed.server.clone();
             testbed.named_app("new", &netns, "127.0.0.1:9001", 256, &[])?;
             crate::pause(std::time::Duration::from_millis(500));
-            testbed.put("nginx.conf", &text)?;
+            testbed.put("nginx.conf", text)?;
             testbed.signal("nginx", Signal::HUP)?;
             Ok(None)
         },

@@ -107,7 +107,7 @@ pub(crate) fn name_servers(testbed: &mut TestBed, count: u64) -> Result<()> {
         testbed.start_outside(if number == 1 { "names" } else { "other names" }, &args)?;
         text += &format!("nameserver {at}\n");
     }
-    testbed.put("resolv.conf", &text)?;
+    testbed.put("resolv.conf", text)?;
     testbed.override_resolv_conf();
     Ok(())
 }

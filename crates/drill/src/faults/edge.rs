@@ -62,7 +62,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             visit(testbed, &edge, visitors, "3500")
         },
         inject: |testbed| {
-            testbed.put("idle", &testbed.drawn("millis").to_string())?;
+            testbed.put("idle", testbed.drawn("millis").to_string())?;
             Ok(None)
         },
     },
@@ -89,7 +89,7 @@ pub(crate) const FAULTS: &[Fault] = &[
                  [edge]\nlisten = [\"{plain}\"]\nlisten_tls = [\"{tls}\"]\nbackends = [\"{backend}\"]\nacme_directory = \"{directory}\"\n\
                  acme_ca_file = \"{ca}\"\nacme_challenge = \"http-01\"\nacme_names = [\"shop.example\"]\n"
             );
-            testbed.put("edge.toml", &text)?;
+            testbed.put("edge.toml", text)?;
             let (config, hub) = (testbed.path("edge.toml"), format!("http://{}", testbed.listen));
             let args = ["edge", "--config", &config, "--hub", &hub, "--log-level", "error"];
             testbed.start_outside("edge", &args)?;
@@ -103,7 +103,7 @@ pub(crate) const FAULTS: &[Fault] = &[
                 (1..=testbed.drawn("names")).map(|number| format!("new{number}.example")).collect();
             let text = std::fs::read_to_string(testbed.file("edge.toml"))?;
             let both = format!("[\"shop.example\", \"{}\"]", new.join(" "));
-            testbed.put("edge.toml", &text.replace("[\"shop.example\"]", &both))?;
+            testbed.put("edge.toml", text.replace("[\"shop.example\"]", &both))?;
             testbed.signal("edge", Signal::HUP)?;
             Ok(None)
         },
@@ -156,7 +156,7 @@ fn authority(testbed: &mut TestBed, port: u16) -> Result<String> {
         "privateKey": "{key}", "httpPort": {port}, "tlsPort": {port}, "ocspResponderURL": "",
         "externalAccountBindingRequired": false}}}}"#
     );
-    testbed.put("pebble.json", &text)?;
+    testbed.put("pebble.json", text)?;
     let mut pebble = Command::new("pebble");
     pebble.arg("-config").arg(testbed.file("pebble.json")).args(["-dnsserver", &names]);
     // By default Pebble sleeps for seconds, as real authorities do, and reuses old validations.

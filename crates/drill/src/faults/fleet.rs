@@ -111,7 +111,7 @@ fn agent(testbed: &mut TestBed, hub: &str, is_sampling: bool) -> Result<()> {
     let name = format!("{}-agent", testbed.server);
     testbed.put(
         "agent.toml",
-        &format!(
+        format!(
             "[collect]\nhost = \"{name}\"\nfind_logs = false\nsample_host = {is_sampling}\ntail = [\"{log}\"]\n\
              [agent]\nhubs = [\"http://{hub}\"]\ndir = \"{dir}\"\n"
         ),

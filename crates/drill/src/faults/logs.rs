@@ -90,7 +90,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         set: |testbed| {
             let lines =
                 "{\"time\":\"2026-01-01T00:00:00Z\",\"level\":\"info\",\"path\":\"/shop/cart\"}\n";
-            testbed.put("burst", &lines.repeat((1 << 20) / lines.len()))?;
+            testbed.put("burst", lines.repeat((1 << 20) / lines.len()))?;
             healthy_log(testbed)
         },
         inject: |testbed| {

@@ -168,7 +168,7 @@ pub(crate) fn far_with(testbed: &mut TestBed, settings: &str, more: &[&str]) -> 
 pub(crate) fn filter(testbed: &TestBed, netns: &Netns, rule: &str) -> Result<()> {
     let hook = "type filter hook input priority 0;";
     let text = format!("table inet drill {{\n chain input {{\n  {hook}\n  {rule}\n }}\n}}\n");
-    testbed.put("rules.nft", &text)?;
+    testbed.put("rules.nft", text)?;
     run("ip", &["netns", "exec", netns, "nft", "-f", &testbed.path("rules.nft")])
 }
 

@@ -95,7 +95,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         inject: |testbed| {
             let text = std::fs::read_to_string(testbed.file("nginx.conf"))?;
             let shorter = format!("keepalive_timeout {}ms;", testbed.drawn("millis"));
-            testbed.put("nginx.conf", &text.replace(KEPT, &shorter))?;
+            testbed.put("nginx.conf", text.replace(KEPT, &shorter))?;
             testbed.signal("nginx", Signal::HUP)?;
             Ok(None)
         },

@@ -219,7 +219,8 @@ pub(crate) const FAULTS: &[Fault] = &[
             let bytes = testbed.draw("bytes").to_string();
             testbed.app(256, &["--bytes", &bytes])?;
             let log = testbed.path("error.log");
-            // nginx logs disk buffering at `warn`. It never buffers what the kernel accepts at once.
+            // nginx logs disk buffering at `warn`. It never buffers what the kernel accepts at
+            // once.
             testbed.nginx(&format!(
                 "listen {SERVER}:8080 sndbuf=16k; error_log {log} warn; location / {{ proxy_pass http://{APP}; proxy_buffers 4 4k; }}"
             ))?;
@@ -249,7 +250,7 @@ fn configure_backend_nginx(testbed: &TestBed, seconds: u64) -> Result<()> {
     let places = nginx_temp_paths(&dir);
     testbed.put(
         "behind/nginx.conf",
-        &format!(
+        format!(
             "daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/error.log;\n\
              events {{ worker_connections 512; }}\n\
              http {{ {places}\n  access_log off;\n  keepalive_timeout {seconds}s;\n  \

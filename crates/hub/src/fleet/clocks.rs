@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use weir_link::Connected;
+use weir_link::ConnectedAgent;
 use weir_tables::{AgentLink, AgentLinkRows, Batch, Micros, Rows};
 
 /// How often an agent has a row while its clock does not move.
@@ -57,9 +57,9 @@ mod tests {
 
     use super::*;
 
-    fn agent(name: &str, second: i64, offset_micros: i64) -> Connected {
+    fn agent(name: &str, second: i64, offset_micros: i64) -> ConnectedAgent {
         let at = Micros(second * 1_000_000);
-        Connected {
+        ConnectedAgent {
             name: name.into(),
             address: "192.0.2.7:4000".into(),
             since: Micros(5),
@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    fn offsets(log: &mut ClockLog, connected: &[Connected]) -> Vec<f64> {
+    fn offsets(log: &mut ClockLog, connected: &[ConnectedAgent]) -> Vec<f64> {
         let Some(batch) = log.rows(connected) else { return Vec::new() };
         let offsets = batch.rows.column_by_name("clock_offset_seconds").expect("a column");
         offsets.as_primitive::<Float64Type>().values().to_vec()
@@ -86,6 +86,9 @@ mod tests {
         // An agent that reconnected, and one that never reports.
         let again = Connected { since: Micros(9), ..agent("web1", 191, 2_000_000) };
         assert_eq!(offsets(&mut log, &[again]), [2.0]);
-        assert_eq!(offsets(&mut log, &[Connected { clock: None, ..agent("old", 1, 0) }]), [0.0; 0]);
+        assert_eq!(
+            offsets(&mut log, &[ConnectedAgent { clock: None, ..agent("old", 1, 0) }]),
+            [0.0; 0]
+        );
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::watch;
-use weir_link::{Append, Appended, Claim, Intake, Position, Reason, Refusal};
+use weir_link::{
+    AppendFuture, AppendResult, ClaimFuture, Intake, Refusal, RefusalReason, StreamPosition,
+};
 use weir_process::meter::{Meter, Stage};
 use weir_store::{ErrorKind, Store, StoreError};
 use weir_tables::StreamId;
@@ -17,15 +19,15 @@ pub(crate) struct StoreIntake {
 }
 
 impl Intake for StoreIntake {
-    fn claim(&self, streams: Vec<StreamId>) -> Claim {
+    fn claim(&self, streams: Vec<StreamId>) -> ClaimFuture {
         let store = Arc::clone(&self.store);
         Box::pin(async move { store.claim(&streams).await.map_err(refusal) })
     }
 
-    fn positions(&self, streams: &[StreamId]) -> Vec<Position> {
+    fn positions(&self, streams: &[StreamId]) -> Vec<StreamPosition> {
         let accepted: HashMap<StreamId, u64> = self.store.positions(streams).into_iter().collect();
         let committed: HashMap<StreamId, u64> = self.store.committed(streams).into_iter().collect();
-        let position = |stream: &StreamId| Position {
+        let position = |stream: &StreamId| StreamPosition {
             stream: *stream,
             accepted: accepted.get(stream).copied(),
             committed: committed.get(stream).copied(),
@@ -33,7 +35,7 @@ impl Intake for StoreIntake {
         streams.iter().map(position).collect()
     }
 
-    fn append(&self, parcel: Vec<u8>) -> Append {
+    fn append(&self, parcel: Vec<u8>) -> AppendFuture {
         let (store, meter) = (Arc::clone(&self.store), Arc::clone(&self.meter));
         Box::pin(async move {
             let started = Instant::now();
@@ -41,7 +43,7 @@ impl Intake for StoreIntake {
                 Ok(appended) => {
                     let rows = usize::try_from(appended.rows).unwrap_or(usize::MAX);
                     meter.took(Stage::Store, started.elapsed(), rows);
-                    Ok(Appended { rows: appended.rows, position: appended.position })
+                    Ok(AppendResult { rows: appended.rows, position: appended.position })
                 }
                 Err(error) => {
                     meter.failed(Stage::Store, &error.message);
@@ -63,11 +65,11 @@ impl Intake for StoreIntake {
 
 fn refusal(error: StoreError) -> Refusal {
     let (reason, expected) = match error.kind {
-        ErrorKind::Behind { expected } => (Reason::Behind, expected),
-        ErrorKind::Full => (Reason::Full, 0),
-        ErrorKind::Busy | ErrorKind::Moved => (Reason::Busy, 0),
-        ErrorKind::BadParcel => (Reason::Bad, 0),
-        _ => (Reason::Failed, 0),
+        ErrorKind::Behind { expected } => (RefusalReason::Behind, expected),
+        ErrorKind::Full => (RefusalReason::Full, 0),
+        ErrorKind::Busy | ErrorKind::Moved => (RefusalReason::Busy, 0),
+        ErrorKind::BadParcel => (RefusalReason::Bad, 0),
+        _ => (RefusalReason::Failed, 0),
     };
     Refusal { reason, expected, text: error.message, hint: error.hint.unwrap_or_default() }
 }

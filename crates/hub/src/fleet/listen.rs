@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_agent_core::join::link_failure;
 use weir_config::{Config, Values};
-use weir_link::{Authority, ClockOffset, Connected, Hub, HubOptions};
+use weir_link::{Authority, ClockOffset, ConnectedAgent, Hub, HubOptions};
 use weir_process::PROGRAM;
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::meter::Meter;
@@ -226,13 +226,13 @@ impl LinkService {
 /// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in
 /// the store, for rules.
 async fn list_always(hub: Arc<Hub>, path: PathBuf, store: Arc<Store>) {
-    let mut written: Option<Vec<Connected>> = None;
+    let mut written: Option<Vec<ConnectedAgent>> = None;
     let mut clocks = ClockLog::default();
     for look in 0_u32.. {
         let connected = hub.connected();
         if look % LOOKS_A_LIST == 0 || written.as_ref() != Some(&connected) {
-            let line = |agent: &Connected| {
-                let Connected { name, address, since, program, clock } = agent;
+            let line = |agent: &ConnectedAgent| {
+                let ConnectedAgent { name, address, since, program, clock } = agent;
                 let clock = clock.map(clock_text).unwrap_or_default();
                 format!("{name}\t{address}\t{since}\t{program}\t{clock}\n")
             };

@@ -9,7 +9,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use weir_config::Values;
-use weir_pg::{Answer, Caller, Described, Engine, Options, Password, Refusal, Tls};
+use weir_pg::{
+    Caller, Password, PgError, QueryEngine, QueryResult, ServerOptions, StatementDescription, Tls,
+};
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_store::{ErrorKind, QueryLimits, StoreError};
 
@@ -21,7 +23,7 @@ use crate::bind::listen;
 pub(crate) struct PgServer {
     socket: TcpListener,
     address: SocketAddr,
-    options: Options,
+    options: ServerOptions,
 }
 
 impl PgServer {
@@ -52,7 +54,7 @@ impl PgServer {
             .map_err(|why| refused(why).hint("write a login of ASCII to `api.token_file`"))?;
         let socket = listen(&pg.listen, password.is_some(), "--pg")?;
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
-        let options = Options { password, tls, is_tls_needed: pg.require_tls };
+        let options = ServerOptions { password, tls, is_tls_needed: pg.require_tls };
         Ok(Some(Self { socket, address, options }))
     }
 
@@ -73,17 +75,17 @@ impl PgServer {
 /// What queries ask.
 struct Rows(SharedApp);
 
-impl Engine for Rows {
+impl QueryEngine for Rows {
     fn describe(
         &self,
         sql: Arc<str>,
         known: Vec<Option<DataType>>,
-    ) -> BoxFuture<'static, Result<Described, Refusal>> {
+    ) -> BoxFuture<'static, Result<StatementDescription, PgError>> {
         let app = Arc::clone(&self.0);
         let describe = async move {
             let described = app.store.describe(&sql, &known, app.query_limits).await;
             let described = described.map_err(refusal)?;
-            Ok(Described { parameters: described.parameters, schema: described.schema })
+            Ok(StatementDescription { parameters: described.parameters, schema: described.schema })
         };
         describe.boxed()
     }
@@ -93,7 +95,7 @@ impl Engine for Rows {
         who: Caller,
         sql: Arc<str>,
         parameters: Vec<ArrayRef>,
-    ) -> BoxFuture<'static, Result<Answer, Refusal>> {
+    ) -> BoxFuture<'static, Result<QueryResult, PgError>> {
         let app = Arc::clone(&self.0);
         // The common user name does not identify a caller.
         let user = Some(who.user).filter(|user| &**user != "weir");
@@ -104,7 +106,7 @@ impl Engine for Rows {
 
 async fn answer(app: &SharedApp, sql: &str, parameters: &[ArrayRef]) -> Result<Answer, Refusal> {
     let _turn = app.turn().await.map_err(|_| {
-        Refusal::new("53400", "cannot query: too many queries are running")
+        PgError::new("53400", "cannot query: too many queries are running")
             .hint("try again, or raise `api.concurrent_queries` or `api.user_queries`")
     })?;
     // Clients would take an answer that was cut for the whole one: its size is the limit, not its
@@ -113,11 +115,11 @@ async fn answer(app: &SharedApp, sql: &str, parameters: &[ArrayRef]) -> Result<A
     let result = app.store.query_prepared(&caller(), sql, parameters, limits).await;
     app.meter.count_query(result.is_ok());
     let result = result.map_err(refusal)?;
-    Ok(Answer { schema: result.schema, batches: result.batches })
+    Ok(QueryResult { schema: result.schema, batches: result.batches })
 }
 
-fn refusal(error: StoreError) -> Refusal {
-    let refusal = Refusal::new(state_of(&error), error.message);
+fn refusal(error: StoreError) -> PgError {
+    let refusal = PgError::new(state_of(&error), error.message);
     match error.hint {
         Some(hint) => refusal.hint(hint),
         None => refusal,

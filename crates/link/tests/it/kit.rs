@@ -1,10 +1,11 @@
-//! A hub with a store in memory, agents whose reader goes back when it is told to, and a proxy that cuts.
+//! A hub with an in-memory store, agents whose reader rewinds on request, and a proxy that cuts
+//! connections.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use weir_link::{
-    Append, Appended, Bandwidth, Courier, CourierHandle, CourierOptions, CourierStatus, Hub,
-    HubOptions, Identity, Intake, Invitation, JoinToken, LinkError, Outcome, Position, Reason,
-    Refusal, Registry, Shipment, Spool,
+    AppendFuture, AppendResult, Bandwidth, DeliveryOutcome, Hub, HubOptions, Identity, Intake,
+    Invitation, JoinToken, LinkError, Refusal, RefusalReason, Registry, Shipment, Spool,
+    StreamPosition, Uplink, UplinkHandle, UplinkOptions, UplinkStatus,
 };
 use weir_tables::{
     Batch, Clock, FixedClock, Log, LogRows, Micros, Parcel, Rows, StreamId, StreamRange,
@@ -24,10 +25,10 @@ use weir_tables::{
 
 pub(crate) const NOW: Micros = Micros(1_795_000_000_000_000);
 
-/// A clock that tests move.
-pub(crate) struct Fake(Arc<FixedClock>);
+/// A clock that tests control.
+pub(crate) struct TestClock(Arc<FixedClock>);
 
-impl Fake {
+impl TestClock {
     pub(crate) fn new(now: Micros) -> Self {
         Self(Arc::new(FixedClock::new(now)))
     }
@@ -46,26 +47,26 @@ impl Fake {
 }
 
 #[derive(Clone, Default)]
-struct Kept {
+struct StoreState {
     positions: HashMap<StreamId, u64>,
     numbers: BTreeMap<u128, Vec<u64>>,
     samples: Vec<u64>,
 }
 
-/// What a store promises, in memory: a log that can be lost, and tables that cannot.
-pub(crate) struct Store {
-    /// In the log, and in tables.
-    kept: Mutex<(Kept, Kept)>,
+/// A store in memory, with a log that can be lost and tables that cannot.
+pub(crate) struct MemoryStore {
+    /// State including the log, and state of tables only.
+    kept: Mutex<(StoreState, StoreState)>,
     is_full: AtomicBool,
     commits: watch::Sender<u64>,
 }
 
-impl Store {
-    fn kept(&self) -> MutexGuard<'_, (Kept, Kept)> {
+impl MemoryStore {
+    fn kept(&self) -> MutexGuard<'_, (StoreState, StoreState)> {
         self.kept.lock().expect("no panic")
     }
 
-    /// Numbers of a stream, sorted, those that came twice twice.
+    /// Sorted numbers of a stream, with duplicates.
     pub(crate) fn numbers(&self, stream: u128) -> Vec<u64> {
         let mut numbers = self.kept().0.numbers.get(&stream).cloned().unwrap_or_default();
         numbers.sort_unstable();
@@ -94,15 +95,12 @@ impl Store {
         kept.0 = kept.1.clone();
     }
 
-    fn take(&self, parcel: &[u8]) -> Result<Appended, Refusal> {
-        let refused = |reason, expected, text: &str| {
-            Err(Refusal { reason, expected, text: text.into(), hint: String::new() })
-        };
+    fn take(&self, parcel: &[u8]) -> Result<AppendResult, Refusal> {
         if self.is_full.load(Ordering::SeqCst) {
-            return refused(Reason::Full, 0, "the disk is full");
+            return refuse(RefusalReason::Full, 0, "the disk is full");
         }
         let Ok(parcel) = Parcel::decode(parcel) else {
-            return refused(Reason::Bad, 0, "no parcel");
+            return refuse(RefusalReason::Bad, 0, "no parcel");
         };
         let range = parcel.range.expect("tests send streams only");
         let mut kept = self.kept();
@@ -110,10 +108,10 @@ impl Store {
         let position = kept.positions.get(&range.stream).copied();
         match position {
             Some(position) if range.to <= position => {
-                return Ok(Appended { rows: 0, position: Some(position) });
+                return Ok(AppendResult { rows: 0, position: Some(position) });
             }
             Some(position) if range.from > position => {
-                return refused(Reason::Behind, position, "behind");
+                return refuse(RefusalReason::Behind, position, "behind");
             }
             _ => {}
         }
@@ -132,28 +130,34 @@ impl Store {
             }
         }
         kept.positions.insert(range.stream, range.to);
-        Ok(Appended { rows, position: Some(range.to) })
+        Ok(AppendResult { rows, position: Some(range.to) })
     }
 }
 
-struct Shared(Arc<Store>);
+fn refuse(reason: RefusalReason, expected: u64, text: &str) -> Result<AppendResult, Refusal> {
+    Err(Refusal { reason, expected, text: text.into(), hint: String::new() })
+}
 
-impl Intake for Shared {
-    fn positions(&self, streams: &[StreamId]) -> Vec<Position> {
+struct SharedStore(Arc<MemoryStore>);
+
+impl Intake for SharedStore {
+    fn positions(&self, streams: &[StreamId]) -> Vec<StreamPosition> {
         let kept = self.0.kept();
-        let position = |stream: &StreamId| Position {
-            stream: *stream,
-            accepted: kept.0.positions.get(stream).copied(),
-            committed: kept.1.positions.get(stream).copied(),
-        };
-        streams.iter().map(position).collect()
+        streams
+            .iter()
+            .map(|stream| StreamPosition {
+                stream: *stream,
+                accepted: kept.0.positions.get(stream).copied(),
+                committed: kept.1.positions.get(stream).copied(),
+            })
+            .collect()
     }
 
-    fn append(&self, parcel: Vec<u8>) -> Append {
+    fn append(&self, parcel: Vec<u8>) -> AppendFuture {
         let store = Arc::clone(&self.0);
         Box::pin(async move {
             let outcome = store.take(&parcel);
-            tokio::task::yield_now().await; // as a store that syncs
+            tokio::task::yield_now().await; // like a store that syncs
             outcome
         })
     }
@@ -167,25 +171,25 @@ impl Intake for Shared {
     }
 }
 
-/// A hub on a port of its own.
-pub(crate) struct Site {
+/// A hub that can be stopped and started again at its address.
+pub(crate) struct TestHub {
     dir: tempfile::TempDir,
     pub(crate) address: SocketAddr,
-    pub(crate) clock: Fake,
-    store: Arc<Store>,
-    running: Mutex<Option<Running>>,
+    pub(crate) clock: TestClock,
+    store: Arc<MemoryStore>,
+    running: Mutex<Option<RunningHub>>,
 }
 
-struct Running {
+struct RunningHub {
     hub: Arc<Hub>,
     end: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
 }
 
-impl Site {
+impl TestHub {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let store = Store {
+        let listener = TcpListener::bind(unused_address()).await.expect("an unused address");
+        let store = MemoryStore {
             kept: Mutex::default(),
             is_full: AtomicBool::new(false),
             commits: watch::Sender::new(0),
@@ -193,7 +197,7 @@ impl Site {
         let site = Self {
             dir: tempfile::tempdir().expect("a directory"),
             address: listener.local_addr().expect("it is bound"),
-            clock: Fake::new(NOW),
+            clock: TestClock::new(NOW),
             store: Arc::new(store),
             running: Mutex::new(None),
         };
@@ -204,18 +208,18 @@ impl Site {
     fn serve(&self, listener: TcpListener) {
         let options =
             HubOptions { heartbeat: Duration::from_secs(1), ..HubOptions::new(self.link_dir()) };
-        let intake = Arc::new(Shared(Arc::clone(&self.store)));
+        let intake = Arc::new(SharedStore(Arc::clone(&self.store)));
         let hub = Hub::new(options, intake, self.clock.shared()).expect("a good directory");
         let (end, ended) = watch::channel(false);
         let serving = tokio::spawn(Arc::clone(&hub).serve(listener, ended));
-        *self.running.lock().expect("no panic") = Some(Running { hub, end, serving });
+        *self.running.lock().expect("no panic") = Some(RunningHub { hub, end, serving });
     }
 
     pub(crate) fn link_dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub(crate) fn store(&self) -> Arc<Store> {
+    pub(crate) fn store(&self) -> Arc<MemoryStore> {
         Arc::clone(&self.store)
     }
 
@@ -224,7 +228,7 @@ impl Site {
         Arc::clone(&running.as_ref().expect("it runs").hub)
     }
 
-    /// The hub ends; its store stays.
+    /// Stops the hub but keeps its store.
     pub(crate) async fn stop(&self) {
         let running = self.running.lock().expect("no panic").take().expect("it runs");
         let _ = running.end.send(true);
@@ -252,27 +256,27 @@ impl Site {
     }
 }
 
-/// Joins from a directory of its own.
+/// Joins from a new directory.
 pub(crate) async fn join(
     token: &JoinToken,
     name: &str,
-    clock: &Fake,
+    clock: &TestClock,
 ) -> Result<Identity, LinkError> {
     let dir = tempfile::tempdir().expect("a directory");
     weir_link::join(dir.path(), token, name, &clock.shared()).await
 }
 
-/// An agent that has joined and does not run.
-pub(crate) struct Agent {
+/// An agent that has joined and is not running.
+pub(crate) struct TestAgent {
     dir: tempfile::TempDir,
     clock: Arc<dyn Clock>,
     name: String,
-    /// What the files of its host hold: how many numbers each stream has.
-    files: Arc<Files>,
+    /// Length of each stream's file.
+    files: Arc<HostFiles>,
 }
 
-impl Agent {
-    pub(crate) async fn join(site: &Site, name: &str) -> Result<Self, LinkError> {
+impl TestAgent {
+    pub(crate) async fn join(site: &TestHub, name: &str) -> Result<Self, LinkError> {
         let dir = tempfile::tempdir().expect("a directory");
         let clock = site.clock.shared();
         weir_link::join(dir.path(), &site.token(name, Duration::from_secs(60)), name, &clock)
@@ -280,7 +284,7 @@ impl Agent {
         Ok(Self { dir, clock, name: name.into(), files: Arc::default() })
     }
 
-    pub(crate) async fn join_too(self, site: &Site) -> Self {
+    pub(crate) async fn join_too(self, site: &TestHub) -> Self {
         let token = site.token(&self.name, Duration::from_secs(60));
         weir_link::join(self.dir.path(), &token, &self.name, &self.clock).await.expect("good");
         self
@@ -291,9 +295,9 @@ impl Agent {
         all.remove(0)
     }
 
-    pub(crate) fn run(self, hubs: Vec<String>) -> Runs {
+    pub(crate) fn run(self, hubs: Vec<String>) -> RunningAgent {
         let spool = Spool::open(&self.dir.path().join("spool"), 4 << 20).expect("a spool");
-        let (handle, courier) = Courier::new(CourierOptions {
+        let (handle, uplink) = Uplink::new(UplinkOptions {
             dir: self.dir.path().to_owned(),
             hubs,
             program: "weir test".into(),
@@ -303,26 +307,26 @@ impl Agent {
             spool,
         });
         let handle = Arc::new(handle);
-        let delivering = tokio::spawn(courier.run());
+        let delivering = tokio::spawn(uplink.run());
         let reader = {
             let (handle, files) = (Arc::clone(&handle), Arc::clone(&self.files));
             files.state.lock().expect("no panic").is_ended = false;
             std::thread::spawn(move || read_always(&handle, &files))
         };
-        Runs { agent: self, handle, delivering, reader: Some(reader) }
+        RunningAgent { agent: self, handle, delivering, reader: Some(reader) }
     }
 }
 
-/// An agent that runs.
-pub(crate) struct Runs {
-    agent: Agent,
-    handle: Arc<CourierHandle>,
+/// A running agent.
+pub(crate) struct RunningAgent {
+    agent: TestAgent,
+    handle: Arc<UplinkHandle>,
     delivering: tokio::task::JoinHandle<()>,
     reader: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Runs {
-    /// The stream's file now has numbers up to the end of the range.
+impl RunningAgent {
+    /// Appends numbers to the stream's file.
     pub(crate) fn write(&self, stream: u128, numbers: std::ops::Range<u64>) {
         let mut state = self.agent.files.state.lock().expect("no panic");
         let end = state.ends.entry(stream).or_default();
@@ -335,8 +339,13 @@ impl Runs {
         self.handle.ship_sample(rows("sample", &[number])).expect("there is room");
     }
 
-    pub(crate) fn status(&self) -> CourierStatus {
+    pub(crate) fn status(&self) -> UplinkStatus {
         self.handle.status()
+    }
+
+    /// Whether the hub has paused ingest because its disk is full.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.trouble().contains("the disk is full")
     }
 
     pub(crate) fn trouble(&self) -> String {
@@ -347,7 +356,7 @@ impl Runs {
         self.agent.identity()
     }
 
-    /// As at SIGTERM.
+    /// Ends the agent as SIGTERM does.
     pub(crate) async fn end(mut self) {
         self.handle.close();
         self.delivering.await.expect("no panic");
@@ -356,8 +365,8 @@ impl Runs {
         tokio::task::spawn_blocking(move || reader.join().expect("no panic")).await.expect("ends");
     }
 
-    /// As at `kill -9`: only files are left.
-    pub(crate) async fn kill(mut self) -> Agent {
+    /// Ends the agent as `kill -9` does: only its files remain.
+    pub(crate) async fn kill(mut self) -> TestAgent {
         self.delivering.abort();
         let _ = (&mut self.delivering).await;
         self.agent.files.end();
@@ -368,7 +377,7 @@ impl Runs {
 }
 
 #[derive(Default)]
-struct Files {
+struct HostFiles {
     state: Mutex<FileState>,
     changed: Condvar,
 }
@@ -379,35 +388,35 @@ struct FileState {
     is_ended: bool,
 }
 
-impl Files {
+impl HostFiles {
     fn end(&self) {
         self.state.lock().expect("no panic").is_ended = true;
         self.changed.notify_all();
     }
 }
 
-struct Reading {
+struct FileReader {
     position: u64,
     epoch: u64,
 }
 
-/// A tailer in small: asks where streams stand, reads on from there, goes back when it is told to.
-fn read_always(handle: &CourierHandle, files: &Files) {
+/// A minimal tailer: queries positions, reads on from there, and rewinds on request.
+fn read_always(handle: &UplinkHandle, files: &HostFiles) {
     let (reply, replies) = std::sync::mpsc::channel();
-    let mut reading: BTreeMap<u128, Reading> = BTreeMap::new();
+    let mut reading: BTreeMap<u128, FileReader> = BTreeMap::new();
     loop {
         let (ends, is_ended) = {
             let state = files.state.lock().expect("no panic");
-            let look = Duration::from_millis(5);
-            let (state, _) = files.changed.wait_timeout(state, look).expect("no panic");
+            let poll = Duration::from_millis(5);
+            let (state, _) = files.changed.wait_timeout(state, poll).expect("no panic");
             (state.ends.clone(), state.is_ended)
         };
         if is_ended {
             return;
         }
         while let Ok((stream, epoch, outcome)) = replies.try_recv() {
-            let file: &mut Reading = reading.get_mut(&stream).expect("it was read");
-            if let Outcome::Again { position, .. } = outcome
+            let file: &mut FileReader = reading.get_mut(&stream).expect("it was read");
+            if let DeliveryOutcome::Resend { position, .. } = outcome
                 && file.epoch == epoch
             {
                 (file.position, file.epoch) = (position, epoch + 1);
@@ -419,7 +428,7 @@ fn read_always(handle: &CourierHandle, files: &Files) {
                 Entry::Vacant(file) => {
                     let Ok(known) = handle.positions(&[StreamId(stream)]) else { continue };
                     let position = known.first().map_or(0, |(_, position)| *position);
-                    file.insert(Reading { position, epoch: 0 })
+                    file.insert(FileReader { position, epoch: 0 })
                 }
             };
             if file.position >= end {
@@ -449,27 +458,34 @@ fn rows(kind: &str, numbers: &[u64]) -> Vec<Batch> {
     vec![Batch { table: LogRows::SPEC, rows: rows.finish() }]
 }
 
-/// Looks every 10 ms.
-pub(crate) async fn wait_for(what: &str, mut look: impl FnMut() -> bool) {
+/// Polls every 10 ms.
+pub(crate) async fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
-    while !look() {
+    while !is_done() {
         assert!(Instant::now() < end, "{what}: not within a minute");
         pause(Duration::from_millis(10)).await;
     }
 }
 
-/// Paces a loop; nothing is assumed to have happened.
+/// Paces a loop, without assuming that anything has happened.
 pub(crate) async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-/// Nobody listens there; it was free a moment ago.
-pub(crate) fn free_address() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound")
+/// Returns a loopback address without a listener, which no other test or process uses.
+///
+/// The host part comes from the process id and a counter. The port is below the ephemeral range, so
+/// the kernel does not give it to a connection before its first use or while its hub is stopped.
+pub(crate) fn unused_address() -> SocketAddr {
+    /// Below the ephemeral range, above well-known services.
+    const PORT: u16 = 10_771;
+    static COUNT: AtomicU8 = AtomicU8::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed) % 128;
+    let [.., high, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 128 + number, high, low.clamp(1, 254)], PORT))
 }
 
-/// Sends bytes that are no TLS; waits until the hub closes, or goes itself when it says nothing.
+/// Sends bytes that are not TLS, and waits until the hub closes the connection.
 pub(crate) async fn noise(address: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     stream.write_all(bytes).await.expect("it reads");
@@ -478,16 +494,16 @@ pub(crate) async fn noise(address: SocketAddr, bytes: &[u8]) {
     let _ = stream.read_to_end(&mut answer).await;
 }
 
-/// Between agent and hub; cuts connections when it is told to.
-pub(crate) struct Proxy {
+/// A proxy between agent and hub that cuts connections on request.
+pub(crate) struct CuttingProxy {
     pub(crate) address: SocketAddr,
     cut: watch::Sender<u64>,
-    /// Bytes after which every connection is cut once; 0 means none.
+    /// Remaining bytes until the connection is cut, plus 1; 0 means no limit.
     budget: Arc<AtomicU64>,
     cuts: Arc<AtomicU64>,
 }
 
-impl Proxy {
+impl CuttingProxy {
     pub(crate) async fn start(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -512,12 +528,12 @@ impl Proxy {
         Self { address, cut, budget, cuts }
     }
 
-    /// Now.
+    /// Cuts all connections.
     pub(crate) fn cut(&self) {
         self.cut.send_modify(|count| *count += 1);
     }
 
-    /// When so many bytes more have passed, in the middle of whatever it is.
+    /// Cuts a connection after that many more bytes, even within a frame.
     pub(crate) fn cut_after(&self, bytes: u64) {
         self.budget.store(bytes + 1, Ordering::SeqCst);
     }
@@ -527,7 +543,7 @@ impl Proxy {
     }
 }
 
-/// Until either side ends, or the budget is used up.
+/// Relays until either side ends, or the budget is used up.
 async fn pass(mut agent: TcpStream, mut hub: TcpStream, budget: &AtomicU64) {
     let (mut up, mut down) = ([0; 1500], [0; 1500]);
     loop {
@@ -555,11 +571,11 @@ async fn pass(mut agent: TcpStream, mut hub: TcpStream, budget: &AtomicU64) {
     }
 }
 
-/// A number sequence from a seed (xorshift64*), so that a failure can be run again.
-pub(crate) struct Seeded(u64);
+/// Random numbers from a seed (xorshift64*), so that a failure can be reproduced.
+pub(crate) struct SeededRandom(u64);
 
-impl Seeded {
-    /// From `WEIR_SEED`, else anew; printed.
+impl SeededRandom {
+    /// Uses `WEIR_SEED` or a random seed, and prints it.
     pub(crate) fn new() -> Self {
         use std::hash::BuildHasher;
         let given = std::env::var("WEIR_SEED").ok().and_then(|seed| seed.parse().ok());

@@ -5,7 +5,6 @@
     reason = "a server that starts can only be asked again and again"
 )]
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,7 +31,7 @@ impl PostgresServer {
             return None;
         };
         let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::s3::free_port();
         let mut server = Self { dir, bin, port, child: None, is_encrypted: false };
         if rustix::process::getuid().is_root() {
             let owned = Command::new("chown").arg("postgres:").arg(server.dir.path()).status();

@@ -28,8 +28,18 @@ impl Drop for Service {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// Returns a free port below the ephemeral range, which no outgoing connection can take meanwhile.
+pub(crate) fn free_port() -> u16 {
+    const PORTS: std::ops::Range<u16> = 16_000..20_000;
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let start = u64::from(std::process::id()) * 61;
+    loop {
+        let offset = (start + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u64;
+        let port = PORTS.start + u16::try_from(offset).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The access key and the secret key of the service.
