@@ -1,11 +1,11 @@
-//! Attributes of rows that have no columns for them: unique keys, and a budget.
+//! Attributes of rows, for fields without a column: unique keys, and a limit.
 
 use std::borrow::Cow;
 
-/// Attributes of one row at most; the rest is one attribute of JSON and a count, as the parser does it.
+/// Most attributes of one row; the rest becomes one JSON attribute and a count, as in the parser.
 const MAX_ATTRS: usize = 256;
 
-/// Keys and values in their order.
+/// Keys and values in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attrs<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -14,7 +14,7 @@ pub(crate) struct Attrs<'a> {
 }
 
 impl<'a> Attrs<'a> {
-    /// Adds a pair; a key that is there already gets a number, an empty value is left out.
+    /// Adds a pair; a repeated key gets a number, an empty value is left out.
     pub(crate) fn push(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
         let (mut key, value) = (key.into(), value.into());
         if value.is_empty() {
@@ -33,7 +33,7 @@ impl<'a> Attrs<'a> {
             key = numbered
                 .into_iter()
                 .find(|name| self.get(name).is_none())
-                .expect("numbers go on")
+                .expect("the range is unbounded")
                 .into();
         }
         self.pairs.push((key, value));
@@ -44,28 +44,28 @@ impl<'a> Attrs<'a> {
         self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_ref())
     }
 
-    /// Takes the value of the first of `keys` that is there.
+    /// Removes and returns the value of the first of `keys` that exists.
     pub(crate) fn take(&mut self, keys: &[&str]) -> Option<Cow<'a, str>> {
         let at =
             keys.iter().find_map(|key| self.pairs.iter().position(|(known, _)| known == key))?;
         Some(self.pairs.remove(at).1)
     }
 
-    /// Takes the value of the first of `keys` that is there and reads as a number.
+    /// Removes and returns the value of the first of `keys` that exists and is a number.
     pub(crate) fn take_number<T: std::str::FromStr>(&mut self, keys: &[&str]) -> Option<T> {
-        let is_number = |key: &&&str| self.get(key).is_some_and(|value| value.parse::<T>().is_ok());
-        let key = *keys.iter().find(is_number)?;
-        self.take(&[key])?.parse().ok()
+        let numbers = keys.iter().map(|key| self.get(key)?.parse::<T>().ok());
+        let at = numbers.into_iter().position(|number| number.is_some())?;
+        self.take(&[keys[at]])?.parse().ok()
     }
 
-    /// Adds all of another list.
+    /// Adds all pairs of another list.
     pub(crate) fn extend(&mut self, other: &Attrs<'a>) {
         for (key, value) in &other.pairs {
             self.push(key.clone(), value.clone());
         }
     }
 
-    /// The pairs as rows take them.
+    /// The pairs in the form that rows need.
     pub(crate) fn finish(&mut self) -> Vec<(&str, &str)> {
         if self.more_count > 0 {
             let more = serde_json::Value::Object(std::mem::take(&mut self.more)).to_string();
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_stay_unique_and_the_budget_holds() {
+    fn keys_stay_unique_and_their_number_is_limited() {
         let mut attrs = Attrs::default();
         for (key, value) in [("a", "1"), ("a", "1"), ("a", "2"), ("a", "3"), ("b", "")] {
             attrs.push(key, value);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_taken_where_they_are_numbers() {
+    fn only_numbers_are_taken_as_numbers() {
         let mut attrs = Attrs::default();
         attrs.push("old", "x");
         attrs.push("new", "200");

@@ -1,4 +1,4 @@
-//! Requests and what is made of them, for the tests of this room.
+//! Test helpers: requests, and the rows built from them.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -6,21 +6,27 @@ use std::time::Duration;
 
 use weir_tables::{Batch, Micros};
 
-use crate::harvest::Harvest;
-use crate::http::{Answer, Ask, Protocol, Refusal};
+use crate::batch_builder::BatchBuilder;
+use crate::protocol::{HttpProtocol, IntakeRequest};
+use crate::response::{IntakeResponse, Refusal};
 use crate::window::Window;
 
 /// 2026-11-20T12:00:00Z.
 pub(crate) const NOW: Micros = Micros(1_795_176_000_000_000);
 
 /// A request from 192.0.2.1.
-pub(crate) fn ask(method: &str, uri: &str, headers: &[(&str, &str)], body: &[u8]) -> Ask {
+pub(crate) fn request(
+    method: http::Method,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> IntakeRequest {
     let mut builder = http::Request::builder().method(method).uri(uri);
     for (name, value) in headers {
         builder = builder.header(*name, *value);
     }
     let (parts, ()) = builder.body(()).expect("a request").into_parts();
-    Ask {
+    IntakeRequest {
         parts,
         body: body.to_vec().into(),
         peer: [192, 0, 2, 1].into(),
@@ -29,32 +35,32 @@ pub(crate) fn ask(method: &str, uri: &str, headers: &[(&str, &str)], body: &[u8]
     }
 }
 
-/// An empty harvest with a window of its own.
-pub(crate) fn harvest() -> Harvest {
-    Harvest::new(NOW, &Arc::new(Window::new(Duration::from_secs(600))))
+/// An empty builder with a fresh window.
+pub(crate) fn builder() -> BatchBuilder {
+    BatchBuilder::new(NOW, &Arc::new(Window::new(Duration::from_secs(600))))
 }
 
 /// Lines by host and source, and rejects.
-pub(crate) fn dump(harvest: &mut Harvest) -> String {
+pub(crate) fn dump(builder: &mut BatchBuilder) -> String {
     let mut out = String::new();
-    for group in &harvest.groups {
+    for group in &builder.groups {
         writeln!(out, "{} {}", group.host, group.source).expect("memory");
         for line in String::from_utf8_lossy(&group.bytes).lines() {
             writeln!(out, "  {line}").expect("memory");
         }
     }
-    for batch in harvest.own_rows() {
+    for batch in builder.own_rows() {
         writeln!(out, "{}: {} rows", batch.table.name, batch.rows.num_rows()).expect("memory");
     }
     out
 }
 
-/// Columns of the rows that need no parser, one row a line.
-pub(crate) fn rows(harvest: &mut Harvest, columns: &[&str]) -> String {
-    harvest.own_rows().iter().map(|batch| texts(batch, columns)).collect()
+/// Columns of the rows that need no parser, one row per line.
+pub(crate) fn rows(builder: &mut BatchBuilder, columns: &[&str]) -> String {
+    builder.own_rows().iter().map(|batch| texts(batch, columns)).collect()
 }
 
-/// Columns of a batch, one row a line.
+/// Columns of a batch, one row per line.
 pub(crate) fn texts(batch: &Batch, columns: &[&str]) -> String {
     let mut out = String::new();
     for row in 0..batch.rows.num_rows() {
@@ -68,19 +74,19 @@ pub(crate) fn texts(batch: &Batch, columns: &[&str]) -> String {
     out
 }
 
-/// What a protocol harvests of a request.
-pub(crate) fn harvested<P: Protocol>(ask: &Ask) -> Result<String, Refusal> {
-    let mut harvest = harvest();
-    P::read(ask, &mut harvest)?;
-    Ok(dump(&mut harvest))
+/// Items that a protocol reads from a request.
+pub(crate) fn items_of<P: HttpProtocol>(request: &IntakeRequest) -> Result<String, Refusal> {
+    let mut builder = builder();
+    P::read(request, &mut builder)?;
+    Ok(dump(&mut builder))
 }
 
 /// Status and body as text.
-pub(crate) fn told(answer: &Answer) -> String {
-    format!("{} {}", answer.status.as_u16(), String::from_utf8_lossy(&answer.body))
+pub(crate) fn status_and_body(response: &IntakeResponse) -> String {
+    format!("{} {}", response.status.as_u16(), String::from_utf8_lossy(&response.body))
 }
 
-/// Bytes that a protocol's reader must survive: parts of `seed` repeated, cut, changed and mixed with others.
+/// Hostile input for a protocol's reader: parts of `seed` repeated, truncated, changed and mixed.
 pub(crate) fn mangled(
     u: &mut arbtest::arbitrary::Unstructured<'_>,
     seed: &[u8],

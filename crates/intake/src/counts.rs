@@ -1,4 +1,4 @@
-//! What came, by sender and outcome, until it becomes rows of `intake_run`.
+//! Counts of batches, rows and bytes by sender and outcome, until they become rows of `intake_run`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use weir_tables::{Batch, IntakeRun, IntakeRunRows, Micros, Rows};
 
-/// Combinations of protocol, peer, outcome and reason that are counted apart between two reports.
+/// Distinct combinations of protocol, peer, outcome and reason between two reports.
 const MAX_KEYS: usize = 4096;
 
-/// What happened.
+/// Outcome of a batch or of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Outcome {
+pub(crate) enum IntakeOutcome {
     Kept,
     Known,
     Rejected,
@@ -19,7 +19,7 @@ pub(crate) enum Outcome {
     Lost,
 }
 
-impl Outcome {
+impl IntakeOutcome {
     fn as_str(self) -> &'static str {
         match self {
             Self::Kept => "kept",
@@ -31,26 +31,26 @@ impl Outcome {
     }
 }
 
-/// Who sent, and by which protocol.
+/// Sender and protocol of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Origin {
-    /// The protocol, as the column `protocol` has it.
+pub(crate) struct BatchOrigin {
+    /// The value of the column `protocol`.
     pub(crate) protocol: &'static str,
-    /// The sender's address; `None` stands for the kernel.
+    /// The sender's address; `None` for the kernel.
     pub(crate) peer: Option<IpAddr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Key {
+struct CountKey {
     protocol: &'static str,
     peer: String,
-    outcome: Outcome,
+    outcome: IntakeOutcome,
     reason: Option<String>,
 }
 
-/// How much of it.
+/// Counted batches, rows and bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Amount {
+pub(crate) struct BatchAmount {
     pub(crate) batches: usize,
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
@@ -58,18 +58,18 @@ pub(crate) struct Amount {
 
 /// The counts since the last report.
 #[derive(Debug, Default)]
-pub(crate) struct Counts(Mutex<HashMap<Key, Amount>>);
+pub(crate) struct IntakeCounts(Mutex<HashMap<CountKey, BatchAmount>>);
 
-impl Counts {
+impl IntakeCounts {
     pub(crate) fn add(
         &self,
-        origin: Origin,
-        outcome: Outcome,
+        origin: BatchOrigin,
+        outcome: IntakeOutcome,
         reason: Option<&str>,
-        amount: Amount,
+        amount: BatchAmount,
     ) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut key = Key {
+        let mut key = CountKey {
             protocol: origin.protocol,
             peer: origin.peer.map_or_else(|| "kernel".into(), |peer| peer.to_string()),
             outcome,
@@ -84,13 +84,13 @@ impl Counts {
         sum.bytes += amount.bytes;
     }
 
-    /// The counts as rows; they start again from nothing.
+    /// The counts as rows; resets them.
     pub(crate) fn report(&self, host: &str, now: Micros) -> Option<Batch> {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut all: Vec<(Key, Amount)> = all.into_iter().collect();
+        let mut all: Vec<(CountKey, BatchAmount)> = all.into_iter().collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         let mut rows = IntakeRunRows::default();
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+
         for (key, amount) in &all {
             rows.push(&IntakeRun {
                 ts: now,
@@ -99,13 +99,17 @@ impl Counts {
                 peer: &key.peer,
                 outcome: key.outcome.as_str(),
                 reason: key.reason.as_deref(),
-                batches: number(amount.batches),
-                rows: number(amount.rows),
-                bytes: number(amount.bytes),
+                batches: column_value(amount.batches),
+                rows: column_value(amount.rows),
+                bytes: column_value(amount.bytes),
             });
         }
         (!rows.is_empty()).then(|| Batch { table: IntakeRunRows::SPEC, rows: rows.finish() })
     }
+}
+
+fn column_value(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -115,12 +119,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn senders_are_bounded_and_counts_start_again() {
-        let counts = Counts::default();
-        let amount = Amount { batches: 1, rows: 2, bytes: 3 };
+    fn senders_are_limited_and_counts_are_reset() {
+        let counts = IntakeCounts::default();
+        let amount = BatchAmount { batches: 1, rows: 2, bytes: 3 };
         for number in 0..u32::try_from(MAX_KEYS).expect("small") + 100 {
             let peer = Some(IpAddr::from(Ipv4Addr::from(number)));
-            counts.add(Origin { protocol: "jsonl", peer }, Outcome::Kept, None, amount);
+            counts.add(BatchOrigin { protocol: "jsonl", peer }, IntakeOutcome::Kept, None, amount);
         }
         let batch = counts.report("hub", Micros(1)).expect("there is something");
         assert_eq!(batch.rows.num_rows(), MAX_KEYS + 1);

@@ -1,7 +1,8 @@
-//! Protocols over UDP: syslog, GELF, statsd. There is no answer and nothing is sent again, so losses are counted.
+//! Protocols over UDP: syslog, GELF, statsd. Nothing is acknowledged or resent, so losses are
+//! counted.
 //!
-//! Datagrams are gathered while earlier ones are made durable. When that takes too long the kernel drops datagrams;
-//! it counts them by socket in `/proc/net/udp`, and from there they come into `intake_run`.
+//! Datagrams are collected while earlier ones are made durable. When that takes too long, the
+//! kernel drops datagrams and counts them per socket in `/proc/net/udp`; `intake_run` reports them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,36 +14,36 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, watch};
 
-use crate::counts::{Amount, Origin, Outcome};
-use crate::gelf::Chunks;
-use crate::harvest::Harvest;
+use crate::batch_builder::BatchBuilder;
+use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
+use crate::gelf::GelfChunks;
 use crate::intake::Intake;
 
-/// Bytes of datagrams that are kept together.
+/// Bytes of datagrams in one batch.
 const BATCH_BYTES: usize = 512 << 10;
-/// Datagrams that are kept together.
+/// Datagrams in one batch.
 const BATCH_DATAGRAMS: usize = 20_000;
 /// Batches that are being made durable at one time.
 const BATCHES_IN_FLIGHT: usize = 4;
-/// Times that a batch is tried again, a second apart, before its datagrams are lost.
+/// Attempts to keep a batch, a second apart, before its datagrams are lost.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The largest datagram.
 const MAX_DATAGRAM_BYTES: usize = 65_535;
-/// How often the kernel is asked for what it dropped.
+/// How often the kernel's drop counter is read.
 const ASK_KERNEL: Duration = Duration::from_secs(5);
 
-/// Puts one datagram into a harvest.
-pub(crate) type Read = fn(&[u8], peer: &str, &mut Harvest);
+/// Adds one datagram to a builder.
+pub(crate) type ReadDatagram = fn(&[u8], peer: &str, &mut BatchBuilder);
 
-/// Datagrams that are kept together, with their senders.
+/// Datagrams of one batch, with their senders.
 #[derive(Default)]
-struct Gathered {
+struct DatagramBatch {
     bytes: Vec<u8>,
     ends: Vec<(usize, IpAddr)>,
 }
 
-impl Gathered {
+impl DatagramBatch {
     fn datagrams(&self) -> impl Iterator<Item = (&[u8], IpAddr)> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         starts.zip(&self.ends).map(|(start, (end, peer))| (&self.bytes[start..*end], *peer))
@@ -50,13 +51,13 @@ impl Gathered {
 }
 
 impl Intake {
-    /// Takes datagrams until `ended` says so, and then what the kernel still has.
+    /// Receives datagrams until `ended` is true, and then the rest of the socket buffer.
     pub(crate) async fn read_datagrams(
         self: Arc<Self>,
         socket: UdpSocket,
         protocol: &'static str,
-        read: Read,
-        mut chunks: Option<Chunks>,
+        read: ReadDatagram,
+        mut chunks: Option<GelfChunks>,
         mut ended: watch::Receiver<bool>,
     ) {
         let room = Arc::new(Semaphore::new(BATCHES_IN_FLIGHT));
@@ -96,32 +97,32 @@ impl Intake {
         self.count_drops(protocol, &mut kernel);
     }
 
-    /// What is there now, from those who may send; `None` when nothing is there.
+    /// Receives the datagrams of allowed senders; `None` when the socket buffer is empty.
     fn gather(
         &self,
         socket: &UdpSocket,
         protocol: &'static str,
         buffer: &mut [u8],
-        mut chunks: Option<&mut Chunks>,
-    ) -> Option<Gathered> {
-        let mut gathered = Gathered::default();
+        mut chunks: Option<&mut GelfChunks>,
+    ) -> Option<DatagramBatch> {
+        let mut gathered = DatagramBatch::default();
         let mut datagrams = 0;
         while gathered.bytes.len() < BATCH_BYTES && datagrams < BATCH_DATAGRAMS {
             let Ok((length, peer)) = socket.try_recv_from(buffer) else { break };
             datagrams += 1;
             let peer = peer.ip().to_canonical();
             if !self.settings.access.allows(peer) {
-                let origin = Origin { protocol, peer: Some(peer) };
-                let amount = Amount { batches: 1, rows: 0, bytes: length };
-                self.counts.add(origin, Outcome::Refused, Some("not_allowed"), amount);
+                let origin = BatchOrigin { protocol, peer: Some(peer) };
+                let amount = BatchAmount { batches: 1, rows: 0, bytes: length };
+                self.counts.add(origin, IntakeOutcome::Refused, Some("not_allowed"), amount);
                 continue;
             }
             match chunks.as_mut() {
                 None => gathered.bytes.extend_from_slice(&buffer[..length]),
                 Some(chunks) => {
-                    let whole = chunks.whole(&buffer[..length], peer, self.hub.now());
-                    let Some(whole) = whole else { continue };
-                    gathered.bytes.extend(whole);
+                    let message = chunks.add(&buffer[..length], peer, self.hub.now());
+                    let Some(message) = message else { continue };
+                    gathered.bytes.extend(message);
                 }
             }
             gathered.ends.push((gathered.bytes.len(), peer));
@@ -132,45 +133,46 @@ impl Intake {
     async fn keep_datagrams(
         self: &Arc<Self>,
         protocol: &'static str,
-        read: Read,
-        gathered: &Gathered,
+        read: ReadDatagram,
+        gathered: &DatagramBatch,
     ) {
-        // One batch of several senders is counted under the first: a batch has one origin, rows have their own host.
+        // A batch of several senders is counted under the first, because a batch has one origin.
         let peer = gathered.ends.first().map(|(_, peer)| *peer);
-        let origin = Origin { protocol, peer };
+        let origin = BatchOrigin { protocol, peer };
         for _ in 0..TRIES {
-            let mut harvest = self.harvest();
+            let mut builder = self.builder();
             for (bytes, peer) in gathered.datagrams() {
-                read(bytes, &peer.to_string(), &mut harvest);
+                read(bytes, &peer.to_string(), &mut builder);
             }
-            if harvest.verdicts.is_empty() {
+            if builder.verdicts.is_empty() {
                 return;
             }
-            if self.take(origin, gathered.bytes.len(), harvest).await.is_ok() {
+            if self.take(origin, gathered.bytes.len(), builder).await.is_ok() {
                 return;
             }
             tokio::time::sleep(PAUSE).await;
         }
-        let amount = Amount { batches: 1, rows: gathered.ends.len(), bytes: gathered.bytes.len() };
-        self.counts.add(origin, Outcome::Lost, Some("not_kept"), amount);
+        let amount =
+            BatchAmount { batches: 1, rows: gathered.ends.len(), bytes: gathered.bytes.len() };
+        self.counts.add(origin, IntakeOutcome::Lost, Some("not_kept"), amount);
     }
 
-    /// Messages whose chunks did not all come.
-    fn count_incomplete(&self, protocol: &'static str, chunks: Option<&mut Chunks>) {
+    /// Counts messages with missing chunks.
+    fn count_incomplete(&self, protocol: &'static str, chunks: Option<&mut GelfChunks>) {
         let incomplete = chunks.map_or(0, |chunks| chunks.expire(self.hub.now()));
         if incomplete > 0 {
-            let origin = Origin { protocol, peer: None };
-            let amount = Amount { batches: 0, rows: incomplete, bytes: 0 };
-            self.counts.add(origin, Outcome::Lost, Some("chunks_missing"), amount);
+            let origin = BatchOrigin { protocol, peer: None };
+            let amount = BatchAmount { batches: 0, rows: incomplete, bytes: 0 };
+            self.counts.add(origin, IntakeOutcome::Lost, Some("chunks_missing"), amount);
         }
     }
 
     fn count_drops(&self, protocol: &'static str, kernel: &mut KernelDrops) {
         let dropped = kernel.since_last(Path::new("/proc/net"));
         if dropped > 0 {
-            let origin = Origin { protocol, peer: None };
-            let amount = Amount { batches: 0, rows: dropped, bytes: 0 };
-            self.counts.add(origin, Outcome::Lost, Some("socket_buffer"), amount);
+            let origin = BatchOrigin { protocol, peer: None };
+            let amount = BatchAmount { batches: 0, rows: dropped, bytes: 0 };
+            self.counts.add(origin, IntakeOutcome::Lost, Some("socket_buffer"), amount);
             tracing::warn!(
                 "the kernel dropped {dropped} datagrams of {protocol}: the socket's buffer was full"
             );
@@ -193,8 +195,10 @@ impl KernelDrops {
 
     fn since_last(&mut self, proc_net: &Path) -> usize {
         let Some(inode) = self.inode else { return 0 };
-        let table = |name: &str| std::fs::read_to_string(proc_net.join(name)).unwrap_or_default();
-        let dropped = ["udp", "udp6"].iter().find_map(|name| drops(&table(name), inode));
+        let dropped = ["udp", "udp6"].iter().find_map(|name| {
+            let table = std::fs::read_to_string(proc_net.join(name)).unwrap_or_default();
+            drops(&table, inode)
+        });
         let now = dropped.unwrap_or(self.seen);
         now.saturating_sub(std::mem::replace(&mut self.seen, now))
     }
@@ -207,11 +211,11 @@ fn drops(table: &str, inode: u64) -> Option<usize> {
     line.split_whitespace().nth(12)?.parse().ok()
 }
 
-/// A bound socket with a receive buffer of `buffer_bytes`, as far as the system lets it.
+/// A bound socket with a receive buffer of `buffer_bytes`, or as much as the system allows.
 pub fn bind_udp(address: SocketAddr, buffer_bytes: usize) -> io::Result<std::net::UdpSocket> {
     let socket = std::net::UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
-    // Root may pass `net.core.rmem_max`; for others the kernel takes what it allows.
+    // Root may exceed `net.core.rmem_max`; for others the kernel caps the value.
     if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes).is_err() {
         rustix::net::sockopt::set_socket_recv_buffer_size(&socket, buffer_bytes)?;
     }
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_a_full_buffer_dropped() {
+    fn the_kernel_counts_what_a_full_buffer_dropped() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("threads").block_on(async {
             let socket = bind_udp("127.0.0.1:0".parse().expect("an address"), 4096).expect("free");

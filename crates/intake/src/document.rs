@@ -1,11 +1,12 @@
-//! What is needed of a JSON document before the parser reads it: whose host it is, and which file it came from.
+//! Host and file of a JSON document, found before the parser reads it.
 //!
-//! Fields of the Elastic Common Schema (`host.name`, `log.file.path`), flat and nested, and the plain names of other shippers.
+//! Knows the Elastic Common Schema (`host.name`, `log.file.path`), flat and nested, and the plain
+//! names of other shippers.
 
 use memchr::memmem;
 use sonic_rs::JsonValueTrait;
 
-/// Hosts and paths longer than this are no names.
+/// Longest host or path that is accepted as a name.
 const MAX_NAME_BYTES: usize = 255;
 
 const HOSTS: &[&[&str]] = &[
@@ -23,12 +24,12 @@ const FILES: &[&[&str]] = &[&["log", "file", "path"], &["log.file.path"], &["fil
 
 /// The host that a document names.
 pub(crate) fn host(document: &[u8]) -> Option<String> {
-    // One look at the bytes spares documents without a host eight looks at their structure.
+    // A cheap search first, because most documents have no host and the paths are slow to check.
     memmem::find(document, b"host")?;
     first(document, HOSTS)
 }
 
-/// The file that a document says it was read from.
+/// The file in a document.
 pub(crate) fn file(document: &[u8]) -> Option<String> {
     memmem::find(document, b"file")?;
     first(document, FILES).filter(|path| path.starts_with('/'))
@@ -45,7 +46,7 @@ fn first(document: &[u8], paths: &[&[&str]]) -> Option<String> {
     })
 }
 
-/// Whether bytes begin like a JSON object.
+/// Whether bytes start like a JSON object.
 pub(crate) fn is_object(bytes: &[u8]) -> bool {
     let inner = bytes.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
     matches!(inner, Some([b'"' | b'}', ..]))
@@ -58,7 +59,7 @@ pub(crate) fn is_access_line(line: &[u8]) -> bool {
         && memmem::find(line, b" [").is_some()
 }
 
-/// The severity that a word says, as the column `severity` has it.
+/// The value of the column `severity` for a word.
 pub(crate) fn severity(word: &str) -> Option<&'static str> {
     let words = [
         ("trace", "trace"),
@@ -85,29 +86,34 @@ mod tests {
 
     #[test]
     fn the_host_is_found_nested_flat_and_plain() {
-        let check = |document: &str| host(document.as_bytes());
-        let web1 = Some("web1".to_owned());
-        assert_eq!(check(r#"{"message":"a","host":{"name":"web1","ip":["::1"]}}"#), web1);
-        assert_eq!(check(r#"{"host.name":"web1"}"#), web1);
-        assert_eq!(check(r#"{"host":"web1"}"#), web1);
-        assert_eq!(check(r#"{"hostname":"web1"}"#), web1);
-        assert_eq!(check(r#"{"message":"no such host"}"#), None);
-        assert_eq!(check(r#"{"host":7}"#), None);
-        assert_eq!(check(r#"{"host":""}"#), None);
-        assert_eq!(check(r#"{"host":"a\nb"}"#), None);
-        assert_eq!(check(r#"{"host": "#), None);
+        for document in [
+            r#"{"message":"a","host":{"name":"web1","ip":["::1"]}}"#,
+            r#"{"host.name":"web1"}"#,
+            r#"{"host":"web1"}"#,
+            r#"{"hostname":"web1"}"#,
+        ] {
+            assert_eq!(host(document.as_bytes()).as_deref(), Some("web1"), "{document}");
+        }
+        for document in [
+            r#"{"message":"no such host"}"#,
+            r#"{"host":7}"#,
+            r#"{"host":""}"#,
+            r#"{"host":"a\nb"}"#,
+            r#"{"host": "#,
+        ] {
+            assert_eq!(host(document.as_bytes()), None, "{document}");
+        }
     }
 
     #[test]
     fn the_file_is_a_path() {
-        let check = |document: &str| file(document.as_bytes());
-        let path = Some("/var/log/a.log".to_owned());
-        assert_eq!(check(r#"{"log":{"file":{"path":"/var/log/a.log"}}}"#), path);
-        assert_eq!(check(r#"{"file":"main.rs"}"#), None);
+        let document = br#"{"log":{"file":{"path":"/var/log/a.log"}}}"#;
+        assert_eq!(file(document).as_deref(), Some("/var/log/a.log"));
+        assert_eq!(file(br#"{"file":"main.rs"}"#), None);
     }
 
     #[test]
-    fn any_bytes_are_looked_at_without_a_panic() {
+    fn any_bytes_are_read_without_a_panic() {
         arbtest::arbtest(|u| {
             let mut bytes = br#"{"host":{"name":"web1"},"log":{"file":{"path":"/a"}}}"#.to_vec();
             let at = u.choose_index(bytes.len())?;

@@ -1,8 +1,9 @@
-//! Elasticsearch's bulk protocol: `_bulk`, single documents, and the questions that shippers ask before they send.
+//! Elasticsearch's bulk protocol: `_bulk`, single documents, and requests that shippers send first.
 //!
-//! From Elastic's REST reference (`docs-bulk`, `docs-index_`). weir only appends: `index` and `create` add a row,
-//! `update` and `delete` are refused item by item. A document with an `_id` that comes again with the same content is
-//! known (`index`: 200, `create`: 409, which shippers take for success); with another content it is a new row.
+//! From Elastic's REST reference (`docs-bulk`, `docs-index_`). weir only appends: `index` and
+//! `create` add a row, `update` and `delete` are refused per item. A repeated document with the
+//! same `_id` and content is known (`index`: 200, `create`: 409, which shippers treat as success);
+//! with other content it is a new row.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,46 +14,50 @@ use memchr::memchr;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::batch_builder::{
+    BatchBuilder, ItemVerdict, MAX_ITEMS, RejectCause, RowOrigin, too_many,
+};
 use crate::document;
-use crate::elastic_questions as questions;
-use crate::harvest::{Fault, Harvest, MAX_ITEMS, Place, Verdict, too_many};
-use crate::http::{Answer, Ask, Protocol, Refusal, percent_decoded};
+use crate::elastic_stubs as stubs;
+use crate::protocol::{HttpProtocol, IntakeRequest, percent_decoded};
+use crate::response::{IntakeResponse, Refusal};
 use crate::window::Identity;
 
-/// Documents above this are kept as rejects.
+/// Larger documents become rejects.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 /// Longest `_index` and `_id`; Elasticsearch has 255 and 512.
 const MAX_INDEX_BYTES: usize = 255;
 const MAX_ID_BYTES: usize = 512;
 
-pub(crate) struct Elastic;
+pub(crate) struct ElasticBulk;
 
-/// What the answer needs to know.
-pub(crate) enum Note {
-    Bulk(Vec<Item>),
-    Single(Item),
-    Question,
+/// Kind of request, for the response.
+pub(crate) enum ElasticNote {
+    Bulk(Vec<BulkItem>),
+    Single(BulkItem),
+    /// Brings no document.
+    Stub,
 }
 
 /// One operation of a bulk request.
 #[derive(Debug)]
-pub(crate) struct Item {
-    operation: Operation,
+pub(crate) struct BulkItem {
+    operation: BulkOperation,
     index: String,
     id: Option<String>,
-    /// Its number among the harvest's items; `None` when it was refused without a row.
+    /// Its number among the builder's items; `None` if it was refused without a row.
     number: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
+enum BulkOperation {
     Index,
     Create,
     Update,
     Delete,
 }
 
-impl Operation {
+impl BulkOperation {
     fn as_str(self) -> &'static str {
         match self {
             Self::Index => "index",
@@ -63,42 +68,42 @@ impl Operation {
     }
 }
 
-/// An action line: exactly one of these.
+/// An action line.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Action<'a> {
+enum BulkAction<'a> {
     #[serde(borrow)]
-    Index(Meta<'a>),
+    Index(ActionMeta<'a>),
     #[serde(borrow)]
-    Create(Meta<'a>),
+    Create(ActionMeta<'a>),
     #[serde(borrow)]
-    Update(Meta<'a>),
+    Update(ActionMeta<'a>),
     #[serde(borrow)]
-    Delete(Meta<'a>),
+    Delete(ActionMeta<'a>),
 }
 
 #[derive(Default, Deserialize)]
-struct Meta<'a> {
+struct ActionMeta<'a> {
     #[serde(borrow, default, rename = "_index")]
     index: Option<Cow<'a, str>>,
     #[serde(default, rename = "_id")]
     id: Option<serde_json::Value>,
 }
 
-impl<'a> Action<'a> {
-    fn split(self) -> (Operation, Meta<'a>) {
+impl<'a> BulkAction<'a> {
+    fn split(self) -> (BulkOperation, ActionMeta<'a>) {
         match self {
-            Self::Index(meta) => (Operation::Index, meta),
-            Self::Create(meta) => (Operation::Create, meta),
-            Self::Update(meta) => (Operation::Update, meta),
-            Self::Delete(meta) => (Operation::Delete, meta),
+            Self::Index(meta) => (BulkOperation::Index, meta),
+            Self::Create(meta) => (BulkOperation::Create, meta),
+            Self::Update(meta) => (BulkOperation::Update, meta),
+            Self::Delete(meta) => (BulkOperation::Delete, meta),
         }
     }
 }
 
-impl Protocol for Elastic {
+impl HttpProtocol for ElasticBulk {
     const NAME: &'static str = "elasticsearch";
-    type Note = Note;
+    type Note = ElasticNote;
 
     fn is_for(parts: &Parts) -> bool {
         let path = parts.uri.path();
@@ -108,69 +113,62 @@ impl Protocol for Elastic {
                 && !path.trim_matches('/').contains('/')
     }
 
-    fn read(ask: &Ask, harvest: &mut Harvest) -> Result<Note, Refusal> {
-        let segments = ask.parts.uri.path().split('/').filter(|part| !part.is_empty());
+    fn read(request: &IntakeRequest, builder: &mut BatchBuilder) -> Result<ElasticNote, Refusal> {
+        let segments = request.parts.uri.path().split('/').filter(|part| !part.is_empty());
         let segments: Vec<String> = segments.map(percent_decoded).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-        let is_writing = matches!(ask.parts.method, Method::POST | Method::PUT);
+        let is_writing = matches!(request.parts.method, Method::POST | Method::PUT);
         match segments.as_slice() {
             [.., "_bulk"] if is_writing => {
                 let index = if segments.len() > 1 { segments[0] } else { "" };
-                Ok(Note::Bulk(bulk(ask, index, harvest)?))
+                Ok(ElasticNote::Bulk(bulk(request, index, builder)?))
             }
             [index, kind @ ("_doc" | "_create"), id @ ..] if is_writing && id.len() <= 1 => {
                 let operation =
-                    if *kind == "_create" { Operation::Create } else { Operation::Index };
+                    if *kind == "_create" { BulkOperation::Create } else { BulkOperation::Index };
                 let id = id.first().map(|id| (*id).to_owned());
-                let mut item = Item { operation, index: (*index).to_owned(), id, number: None };
+                let mut item = BulkItem { operation, index: (*index).to_owned(), id, number: None };
                 check_names(&item)?;
-                add(ask, &mut item, &ask.body, harvest);
-                Ok(Note::Single(item))
+                add(request, &mut item, &request.body, builder);
+                Ok(ElasticNote::Single(item))
             }
-            _ => Ok(Note::Question),
+            _ => Ok(ElasticNote::Stub),
         }
     }
 
-    fn answer(ask: &Ask, note: Note, verdicts: &[Verdict]) -> Answer {
+    fn respond(
+        request: &IntakeRequest,
+        note: ElasticNote,
+        verdicts: &[ItemVerdict],
+    ) -> IntakeResponse {
         let answer = match note {
-            Note::Question => questions::answer(ask),
-            Note::Bulk(items) => bulk_answer(&items, verdicts),
-            Note::Single(item) => single_answer(&item, verdicts),
+            ElasticNote::Stub => stubs::respond(request),
+            ElasticNote::Bulk(items) => bulk_answer(&items, verdicts),
+            ElasticNote::Single(item) => single_answer(&item, verdicts),
         };
-        questions::as_elasticsearch(ask, answer)
+        stubs::as_elasticsearch(request, answer)
     }
 
-    fn refuse(refusal: &Refusal) -> Answer {
-        let kind = match refusal.status {
-            StatusCode::TOO_MANY_REQUESTS => "es_rejected_execution_exception",
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "security_exception",
-            StatusCode::SERVICE_UNAVAILABLE => "cluster_block_exception",
-            StatusCode::BAD_REQUEST => "illegal_argument_exception",
-            _ => "exception",
-        };
-        let reason = match &refusal.hint {
-            Some(hint) => format!("{}; hint: {hint}", refusal.message),
-            None => refusal.message.clone(),
-        };
-        let cause = json!({"type": kind, "reason": reason});
-        let body = json!({
-            "error": {"root_cause": [cause], "type": kind, "reason": reason},
-            "status": refusal.status.as_u16(),
-        });
-        Answer::json(refusal.status, &body).with("x-elastic-product", "Elasticsearch")
+    fn refuse(refusal: &Refusal) -> IntakeResponse {
+        stubs::refusal_response(refusal)
     }
 }
 
-/// Reads `action\ndocument\n` pairs. A line that is no action spoils the request, as it does in Elasticsearch.
-fn bulk(ask: &Ask, default_index: &str, harvest: &mut Harvest) -> Result<Vec<Item>, Refusal> {
-    let mut items: Vec<Item> = Vec::new();
-    let mut lines = LineCutter { rest: &ask.body, number: 0 };
+/// Reads `action\ndocument\n` pairs. A malformed action refuses the whole request, as Elasticsearch
+/// does.
+fn bulk(
+    request: &IntakeRequest,
+    default_index: &str,
+    builder: &mut BatchBuilder,
+) -> Result<Vec<BulkItem>, Refusal> {
+    let mut items: Vec<BulkItem> = Vec::new();
+    let mut lines = LineCutter { rest: &request.body, number: 0 };
     while let Some(line) = lines.next_filled() {
-        let action = serde_json::from_slice::<Action<'_>>(line).map_err(|error| {
+        let action = serde_json::from_slice::<BulkAction<'_>>(line).map_err(|error| {
             Refusal::bad(format!("malformed action/metadata line [{}]: {error}", lines.number))
                 .hint("a line `{\"index\": {\"_index\": \"name\"}}` comes before each document")
         })?;
-        if harvest.is_full() || items.len() >= MAX_ITEMS {
+        if builder.is_full() || items.len() >= MAX_ITEMS {
             return Err(too_many());
         }
         let (operation, meta) = action.split();
@@ -184,15 +182,15 @@ fn bulk(ask: &Ask, default_index: &str, harvest: &mut Harvest) -> Result<Vec<Ite
             None | Some(serde_json::Value::Null) => None,
             Some(other) => Some(other.to_string()),
         };
-        let mut item = Item { operation, index: index.to_owned(), id, number: None };
+        let mut item = BulkItem { operation, index: index.to_owned(), id, number: None };
         check_names(&item)?;
-        if operation != Operation::Delete {
+        if operation != BulkOperation::Delete {
             let line_number = lines.number;
             let document = lines.next().ok_or_else(|| {
                 Refusal::bad(format!("the document of the action at line {line_number} is missing"))
             })?;
-            if operation != Operation::Update {
-                add(ask, &mut item, document, harvest);
+            if operation != BulkOperation::Update {
+                add(request, &mut item, document, builder);
             }
         }
         items.push(item);
@@ -200,7 +198,7 @@ fn bulk(ask: &Ask, default_index: &str, harvest: &mut Harvest) -> Result<Vec<Ite
     Ok(items)
 }
 
-fn check_names(item: &Item) -> Result<(), Refusal> {
+fn check_names(item: &BulkItem) -> Result<(), Refusal> {
     if item.index.len() > MAX_INDEX_BYTES {
         return Err(Refusal::bad(format!("an index name is longer than {MAX_INDEX_BYTES} bytes")));
     }
@@ -212,13 +210,13 @@ fn check_names(item: &Item) -> Result<(), Refusal> {
     }
 }
 
-fn add(ask: &Ask, item: &mut Item, document: &[u8], harvest: &mut Harvest) {
+fn add(request: &IntakeRequest, item: &mut BulkItem, document: &[u8], builder: &mut BatchBuilder) {
     let document = document.trim_ascii();
-    item.number = Some(harvest.verdicts.len());
-    let host = document::host(document).unwrap_or_else(|| ask.peer.to_string());
+    item.number = Some(builder.verdicts.len());
+    let host = document::host(document).unwrap_or_else(|| request.peer.to_string());
     let source =
         document::file(document).unwrap_or_else(|| format!("elasticsearch:{}", item.index));
-    let place = Place { host: &host, source: &source };
+    let place = RowOrigin { host: &host, source: &source };
     let (reason, detail) = if document.len() > MAX_DOCUMENT_BYTES {
         ("too_long", format!("{} bytes, more than {MAX_DOCUMENT_BYTES}", document.len()))
     } else if !document::is_object(document) {
@@ -228,14 +226,19 @@ fn add(ask: &Ask, item: &mut Item, document: &[u8], harvest: &mut Harvest) {
             Identity::of(&[b"elasticsearch", item.index.as_bytes(), id.as_bytes(), document])
         });
         if item.id.is_none() {
-            // The answer has an id for every document, as Elasticsearch's has; nothing is remembered under it.
-            let now = harvest.now.0.to_le_bytes();
-            let own = Identity::of(&[&now, &harvest.verdicts.len().to_le_bytes(), document]);
+            // The response has an id for every document, as Elasticsearch's has; it is not
+            // remembered.
+            let now = builder.now.0.to_le_bytes();
+            let own = Identity::of(&[&now, &builder.verdicts.len().to_le_bytes(), document]);
             item.id = Some(format!("{:016x}", own.0));
         }
-        return harvest.line(place, document, id);
+        return builder.line(place, document, id);
     };
-    harvest.reject(place, &Fault { parser: "elasticsearch", reason, detail: &detail }, document);
+    builder.reject(
+        place,
+        &RejectCause { parser: "elasticsearch", reason, detail: &detail },
+        document,
+    );
 }
 
 struct LineCutter<'a> {
@@ -266,31 +269,32 @@ impl<'a> LineCutter<'a> {
     }
 }
 
-/// Status, and the error's type and reason where there is one.
-fn outcome(item: &Item, verdicts: &[Verdict]) -> (u16, Option<(&'static str, String)>) {
+/// Status of an item, and type and reason of its error.
+fn outcome(item: &BulkItem, verdicts: &[ItemVerdict]) -> (u16, Option<(&'static str, String)>) {
     let Some(number) = item.number else {
-        let reason = format!("weir appends rows and does not do `{}`", item.operation.as_str());
+        let reason =
+            format!("weir only appends rows; `{}` is not supported", item.operation.as_str());
         return (400, Some(("illegal_argument_exception", reason)));
     };
     match verdicts.get(number) {
-        Some(Verdict::Known) if item.operation == Operation::Create => {
+        Some(ItemVerdict::Known) if item.operation == BulkOperation::Create => {
             let reason = "version conflict, document already exists".to_owned();
             (409, Some(("version_conflict_engine_exception", reason)))
         }
-        Some(Verdict::Known) => (200, None),
-        Some(Verdict::Pending) => {
-            let reason = "the same document is not through yet".to_owned();
+        Some(ItemVerdict::Known) => (200, None),
+        Some(ItemVerdict::Pending) => {
+            let reason = "the same document is still being stored".to_owned();
             (429, Some(("es_rejected_execution_exception", reason)))
         }
-        Some(Verdict::Rejected(why)) => {
+        Some(ItemVerdict::Rejected(why)) => {
             let reason = format!("{why}; it is kept raw in the table `reject`");
             (400, Some(("document_parsing_exception", reason)))
         }
-        Some(Verdict::Kept) | None => (201, None),
+        Some(ItemVerdict::Kept) | None => (201, None),
     }
 }
 
-fn bulk_answer(items: &[Item], verdicts: &[Verdict]) -> Answer {
+fn bulk_answer(items: &[BulkItem], verdicts: &[ItemVerdict]) -> IntakeResponse {
     let mut body = String::with_capacity(64 + items.len() * 160);
     let mut has_errors = false;
     for (at, item) in items.iter().enumerate() {
@@ -302,10 +306,10 @@ fn bulk_answer(items: &[Item], verdicts: &[Verdict]) -> Answer {
         body.push('}');
     }
     let body = format!("{{\"took\":0,\"errors\":{has_errors},\"items\":[{body}]}}");
-    Answer::new(StatusCode::OK, "application/json", body)
+    IntakeResponse::new(StatusCode::OK, "application/json", body)
 }
 
-fn push_item(body: &mut String, item: &Item, status: u16, error: Option<&(&str, String)>) {
+fn push_item(body: &mut String, item: &BulkItem, status: u16, error: Option<&(&str, String)>) {
     let index = serde_json::Value::from(item.index.as_str());
     let id = item.id.as_ref().map_or(serde_json::Value::Null, |id| id.as_str().into());
     write!(body, "{{\"_index\":{index},\"_id\":{id},\"status\":{status}")
@@ -327,17 +331,17 @@ fn push_item(body: &mut String, item: &Item, status: u16, error: Option<&(&str, 
     }
 }
 
-fn single_answer(item: &Item, verdicts: &[Verdict]) -> Answer {
+fn single_answer(item: &BulkItem, verdicts: &[ItemVerdict]) -> IntakeResponse {
     let (status, error) = outcome(item, verdicts);
     let code = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Some((kind, reason)) = error {
         let cause = json!({"type": kind, "reason": reason});
         let error = json!({"root_cause": [cause], "type": kind, "reason": reason});
-        return Answer::json(code, &json!({"error": error, "status": status}));
+        return IntakeResponse::json(code, &json!({"error": error, "status": status}));
     }
     let mut body = String::new();
     push_item(&mut body, item, status, None);
-    Answer::new(code, "application/json", body)
+    IntakeResponse::new(code, "application/json", body)
 }
 
 #[cfg(test)]

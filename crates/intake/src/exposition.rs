@@ -1,7 +1,7 @@
-//! The text that Prometheus scrapes: its own format, version 0.0.4, and OpenMetrics 1.0, to rows of `metric`.
+//! Prometheus' exposition formats, 0.0.4 and OpenMetrics 1.0, to rows of `metric`.
 //!
-//! From "Exposition formats" of Prometheus' documentation and the OpenMetrics specification. As there, a text with one broken
-//! line is taken as a whole or not at all. Exemplars and help are passed over.
+//! From "Exposition formats" of Prometheus' documentation and the OpenMetrics specification. As
+//! there, a text with a malformed line is refused as a whole. Exemplars and help are skipped.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,48 +9,51 @@ use std::collections::HashMap;
 use weir_tables::{Metric, Micros};
 
 use crate::attrs::Attrs;
-use crate::harvest::Harvest;
+use crate::batch_builder::BatchBuilder;
 use crate::remote_write::kind_of_name;
 
 /// The column `source` of scraped rows.
 pub(crate) const SOURCE: &str = "scrape";
 
-/// What all samples of a text share.
-pub(crate) struct Scene<'a> {
+/// Context shared by all samples of a text.
+pub(crate) struct ScrapeContext<'a> {
     /// The column `host`.
     pub(crate) host: &'a str,
-    /// Labels of the target; a sample's own label of that name becomes `exported_…`.
+    /// Labels of the target; a sample's own label with the same name becomes `exported_…`.
     pub(crate) labels: &'a [(String, String)],
-    /// When it was asked.
+    /// Time of the scrape.
     pub(crate) ts: Micros,
-    /// Times are seconds, and a family's name lacks `_total`.
+    /// Whether times are seconds and family names lack `_total`.
     pub(crate) is_open_metrics: bool,
-    /// Samples at most.
+    /// Most samples.
     pub(crate) samples_max: usize,
 }
 
-/// Why a text was not taken.
+/// Why a text was refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
-    /// A line makes no sense: its number and why.
+pub(crate) enum ExpositionError {
+    /// A malformed line: its number and the problem.
     Line(usize, &'static str),
-    /// More samples than may be.
+    /// More samples than allowed.
     TooMany,
 }
 
 /// Type and unit of a family.
 #[derive(Clone, Copy, Default)]
-struct Family<'a> {
+struct MetricFamily<'a> {
     kind: &'a str,
     unit: Option<&'a str>,
 }
 
-/// Reads a text; gives the number of its samples. Nothing was added to the harvest that counts when it is broken.
-pub(crate) fn read(text: &str, scene: &Scene<'_>, harvest: &mut Harvest) -> Result<usize, Broken> {
-    let mut families: HashMap<&str, Family<'_>> = HashMap::new();
+/// Reads a text and returns the number of its samples. On an error the builder must be discarded.
+pub(crate) fn read(
+    text: &str,
+    scene: &ScrapeContext<'_>,
+    builder: &mut BatchBuilder,
+) -> Result<usize, ExpositionError> {
+    let mut families: HashMap<&str, MetricFamily<'_>> = HashMap::new();
     let mut count = 0;
     for (at, line) in text.lines().enumerate() {
-        let broken = |why| Broken::Line(at + 1, why);
         let line = line.trim_matches([' ', '\t', '\r']);
         if line == "# EOF" {
             break;
@@ -60,16 +63,17 @@ pub(crate) fn read(text: &str, scene: &Scene<'_>, harvest: &mut Harvest) -> Resu
         } else if !line.is_empty() {
             count += 1;
             if count > scene.samples_max {
-                return Err(Broken::TooMany);
+                return Err(ExpositionError::TooMany);
             }
-            let sample = Sample::read(line, scene.is_open_metrics).map_err(broken)?;
-            push(&sample, scene, &families, harvest);
+            let sample = Sample::read(line, scene.is_open_metrics)
+                .map_err(|problem| ExpositionError::Line(at + 1, problem))?;
+            push(&sample, scene, &families, builder);
         }
     }
     Ok(count)
 }
 
-fn describe<'a>(comment: &'a str, families: &mut HashMap<&'a str, Family<'a>>) {
+fn describe<'a>(comment: &'a str, families: &mut HashMap<&'a str, MetricFamily<'a>>) {
     let mut words = comment.split_ascii_whitespace();
     let (Some(what), Some(name)) = (words.next(), words.next()) else { return };
     let name = name.trim_matches('"');
@@ -80,7 +84,7 @@ fn describe<'a>(comment: &'a str, families: &mut HashMap<&'a str, Family<'a>>) {
     }
 }
 
-/// One line.
+/// One sample line.
 #[derive(Debug, Default, PartialEq)]
 struct Sample<'a> {
     name: Cow<'a, str>,
@@ -102,18 +106,19 @@ impl<'a> Sample<'a> {
         }
         let mut words = rest.split_ascii_whitespace();
         let value = words.next().ok_or("it has no value")?;
-        sample.value = value.parse().map_err(|_| "its value is no number")?;
+        sample.value = value.parse().map_err(|_| "its value is not a number")?;
         sample.ts = match words.next() {
             None | Some("#") => return Ok(sample),
-            Some(time) => Some(instant(time, is_open_metrics).ok_or("its time is no number")?),
+            Some(time) => Some(instant(time, is_open_metrics).ok_or("its time is not a number")?),
         };
         match words.next() {
             None | Some("#") => Ok(sample),
-            Some(_) => Err("something stands behind its time"),
+            Some(_) => Err("there is text after its time"),
         }
     }
 
-    /// Labels up to the brace; gives what is behind it. A text without `=` is the name, as Prometheus 3 writes it.
+    /// Reads labels up to the brace and returns the rest. A text without `=` is the metric's name,
+    /// as Prometheus 3 writes it.
     fn read_labels(&mut self, mut rest: &'a str) -> Result<&'a str, &'static str> {
         loop {
             rest = rest.trim_start_matches([' ', '\t', ',']);
@@ -123,7 +128,7 @@ impl<'a> Sample<'a> {
             let (key, behind) = if let Some(quoted) = rest.strip_prefix('"') {
                 unquoted(quoted)?
             } else {
-                let end = rest.find(['=', ' ', '\t', '}']).ok_or("its labels have no end")?;
+                let end = rest.find(['=', ' ', '\t', '}']).ok_or("its labels are not closed")?;
                 (Cow::Borrowed(&rest[..end]), &rest[end..])
             };
             let behind = behind.trim_start();
@@ -144,7 +149,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// A text whose opening quote is gone, and what is behind its end.
+/// Splits a text without its opening quote at the closing quote.
 fn unquoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     let mut out: Option<String> = None;
     let mut letters = text.char_indices();
@@ -159,7 +164,7 @@ fn unquoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
                 match letters.next() {
                     Some((_, 'n')) => out.push('\n'),
                     Some((_, letter @ ('"' | '\\'))) => out.push(letter),
-                    // As Prometheus does: an escape that is none stays as it is.
+                    // As in Prometheus, an unknown escape stays as it is.
                     Some((_, letter)) => out.extend(['\\', letter]),
                     None => break,
                 }
@@ -171,7 +176,7 @@ fn unquoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
             }
         }
     }
-    Err("a text has no end")
+    Err("a quote is not closed")
 }
 
 /// Milliseconds, or seconds in OpenMetrics.
@@ -186,9 +191,9 @@ fn instant(text: &str, is_open_metrics: bool) -> Option<Micros> {
 
 fn push(
     sample: &Sample<'_>,
-    scene: &Scene<'_>,
-    families: &HashMap<&str, Family<'_>>,
-    harvest: &mut Harvest,
+    scene: &ScrapeContext<'_>,
+    families: &HashMap<&str, MetricFamily<'_>>,
+    builder: &mut BatchBuilder,
 ) {
     let (kind, unit) = kind_of(sample, families);
     let mut labels = Attrs::default();
@@ -202,7 +207,7 @@ fn push(
             labels.push(name.as_ref(), value.as_ref());
         }
     }
-    harvest.metric_row(&Metric {
+    builder.metric_row(&Metric {
         ts: sample.ts.unwrap_or(scene.ts),
         host: scene.host,
         name: &sample.name,
@@ -214,23 +219,24 @@ fn push(
     });
 }
 
-/// Parts of a family that have a name of their own.
+/// Suffixes of series names within a family.
 const PARTS: [&str; 8] =
     ["_bucket", "_sum", "_count", "_total", "_created", "_info", "_gsum", "_gcount"];
 
 fn kind_of<'a>(
     sample: &Sample<'_>,
-    families: &HashMap<&str, Family<'a>>,
+    families: &HashMap<&str, MetricFamily<'a>>,
 ) -> (Option<&'static str>, Option<&'a str>) {
     let name = sample.name.as_ref();
-    let own = families.get(name).map(|family| ("", *family));
-    let of_part = || {
+    let exact = families.get(name).map(|family| ("", *family));
+    let Some((part, family)) = exact.or_else(|| {
         PARTS.iter().find_map(|part| {
             let family = families.get(name.strip_suffix(part)?)?;
             Some((*part, *family))
         })
+    }) else {
+        return (kind_of_name(name), None);
     };
-    let Some((part, family)) = own.or_else(of_part) else { return (kind_of_name(name), None) };
     let kind = match (family.kind, part) {
         (_, "_created")
         | ("gauge" | "info" | "stateset", _)
@@ -248,10 +254,10 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::check::{harvest, rows};
+    use crate::check::{builder, rows};
 
-    fn scene(labels: &[(String, String)]) -> Scene<'_> {
-        Scene {
+    fn scene(labels: &[(String, String)]) -> ScrapeContext<'_> {
+        ScrapeContext {
             host: "web1",
             labels,
             ts: Micros(1_795_176_000_000_000),
@@ -262,14 +268,14 @@ mod tests {
 
     fn metric(text: &str, is_open_metrics: bool) -> String {
         let labels = [("job".to_owned(), "app".to_owned())];
-        let mut harvest = harvest();
-        let scene = Scene { is_open_metrics, ..scene(&labels) };
-        match read(text, &scene, &mut harvest) {
+        let mut builder = builder();
+        let scene = ScrapeContext { is_open_metrics, ..scene(&labels) };
+        match read(text, &scene, &mut builder) {
             Ok(_) => {}
-            Err(Broken::Line(line, why)) => return format!("line {line}: {why}\n"),
-            Err(Broken::TooMany) => return "too many\n".into(),
+            Err(ExpositionError::Line(line, why)) => return format!("line {line}: {why}\n"),
+            Err(ExpositionError::TooMany) => return "too many\n".into(),
         }
-        rows(&mut harvest, &["ts", "host", "name", "value", "kind", "unit", "labels"])
+        rows(&mut builder, &["ts", "host", "name", "value", "kind", "unit", "labels"])
     }
 
     #[test]
@@ -319,16 +325,16 @@ rpc_sum +Inf
     }
 
     #[test]
-    fn broken_lines_are_told_with_number_and_reason() {
+    fn malformed_lines_are_reported_with_number_and_problem() {
         for (text, why) in [
             ("a 1\nb\n", "line 2: it has no value\n"),
-            ("a{b=\"c\" 1\n", "line 1: its labels have no end\n"),
-            ("a{b=\"c} 1\n", "line 1: a text has no end\n"),
+            ("a{b=\"c\" 1\n", "line 1: its labels are not closed\n"),
+            ("a{b=\"c} 1\n", "line 1: a quote is not closed\n"),
             ("a{b=c} 1\n", "line 1: a label has no value\n"),
             ("a{b} 1\n", "line 1: a label has no value\n"),
-            ("a one\n", "line 1: its value is no number\n"),
-            ("a 1 soon\n", "line 1: its time is no number\n"),
-            ("a 1 2 3\n", "line 1: something stands behind its time\n"),
+            ("a one\n", "line 1: its value is not a number\n"),
+            ("a 1 soon\n", "line 1: its time is not a number\n"),
+            ("a 1 2 3\n", "line 1: there is text after its time\n"),
             ("{b=\"c\"} 1\n", "line 1: it has no name\n"),
             ("<html>\n", "line 1: it has no value\n"),
         ] {
@@ -337,28 +343,32 @@ rpc_sum +Inf
         assert_eq!(metric(&"a 1\n".repeat(101), false), "too many\n");
     }
 
-    /// A text of arbitrary names, labels and values is read as it was written; arbitrary bytes never panic.
+    fn escaped(text: &str) -> String {
+        text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    }
+
+    /// Arbitrary label values survive a round trip; arbitrary bytes never panic.
     #[test]
-    fn what_is_written_is_read_and_nothing_panics() {
+    fn written_labels_are_read_back_and_nothing_panics() {
         arbtest::arbtest(|u| {
             let letters: Vec<char> = "ab\\\"\n ü{},=#".chars().collect();
-            let mut text = || -> arbtest::arbitrary::Result<String> {
-                (0..u.int_in_range(0..=6)?).map(|_| u.choose(&letters).copied()).collect()
-            };
-            let (first, second) = (text()?, text()?);
-            let escape =
-                |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let line = format!("m{{a=\"{}\",b=\"{}\"}} 4.5 7", escape(&first), escape(&second));
+            let mut texts = Vec::new();
+            for _ in 0..2 {
+                let text: arbtest::arbitrary::Result<String> =
+                    (0..u.int_in_range(0..=6)?).map(|_| u.choose(&letters).copied()).collect();
+                texts.push(text?);
+            }
+            let [a, b] = [escaped(&texts[0]), escaped(&texts[1])];
+            let line = format!("m{{a=\"{a}\",b=\"{b}\"}} 4.5 7");
             let sample = Sample::read(&line, false).expect("it was written well");
-            assert_eq!(
-                sample.labels,
-                [("a".into(), first.into()), ("b".into(), Cow::<str>::from(second))]
-            );
+            let labels: Vec<(&str, &str)> =
+                sample.labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+            assert_eq!(labels, [("a", texts[0].as_str()), ("b", texts[1].as_str())]);
             assert_eq!((sample.value, sample.ts), (4.5, Some(Micros(7000))));
             let noise: String = u.arbitrary()?;
-            let _ = read(&noise, &scene(&[]), &mut harvest());
+            let _ = read(&noise, &scene(&[]), &mut builder());
             let cut: String = line.chars().take(u.int_in_range(0..=line.len())?).collect();
-            let _ = read(&cut, &scene(&[]), &mut harvest());
+            let _ = read(&cut, &scene(&[]), &mut builder());
             Ok(())
         });
     }

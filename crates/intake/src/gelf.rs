@@ -1,6 +1,6 @@
-//! GELF, Graylog's format: JSON over UDP (packed, in chunks) and over TCP (each ending in NUL).
+//! GELF, Graylog's format: JSON over UDP (compressed, chunked) and over TCP (terminated by NUL).
 //!
-//! From the GELF specification 1.1. The document goes through the parser under the names that it knows: `short_message`
+//! From the GELF specification 1.1. Fields get the names that the parser knows: `short_message`
 //! becomes `message`, `level` its word, and extra fields lose their underscore.
 //!
 //! ```text
@@ -15,62 +15,61 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use weir_tables::Micros;
 
-use crate::harvest::{Fault, Harvest, Place};
-use crate::stream::{Broken, Framing, cut_at};
+use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
+use crate::stream::{StreamError, StreamOrigin, StreamProtocol, cut_at};
 use crate::unpack::unpack;
 
-/// One message, unpacked.
+/// Largest decompressed message.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
-/// Chunks of one message; the specification's limit.
+/// Most chunks of one message, by the specification.
 const MAX_CHUNKS: usize = 128;
-/// How long the chunks of a message may take; the specification's limit.
+/// Time within which all chunks of a message must arrive, by the specification.
 const CHUNKS_WITHIN: Duration = Duration::from_secs(5);
-/// Bytes of messages whose chunks are not all there, all senders together.
+/// Most bytes of incomplete messages, of all senders together.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// One connection over TCP.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GelfStream;
 
-impl Framing for GelfStream {
+impl StreamProtocol for GelfStream {
     fn cut(
         &mut self,
         bytes: &[u8],
-        peer: &str,
-        source: &str,
-        harvest: &mut Harvest,
-    ) -> Result<usize, Broken> {
+        origin: StreamOrigin<'_>,
+        builder: &mut BatchBuilder,
+    ) -> Result<usize, StreamError> {
         cut_at(0, bytes, MAX_MESSAGE_BYTES, |message| {
-            if harvest.is_full() {
+            if builder.is_full() {
                 return false;
             }
-            read(message, peer, source, harvest);
+            read(message, origin, builder);
             true
         })
     }
 
-    fn finish(&mut self, bytes: &[u8], peer: &str, source: &str, harvest: &mut Harvest) {
-        read(bytes, peer, source, harvest);
+    fn finish(&mut self, bytes: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
+        read(bytes, origin, builder);
     }
 }
 
-/// Messages of which some chunks are there.
+/// Incomplete messages.
 #[derive(Debug, Default)]
-pub(crate) struct Chunks {
-    waiting: HashMap<(IpAddr, [u8; 8]), Waiting>,
+pub(crate) struct GelfChunks {
+    waiting: HashMap<(IpAddr, [u8; 8]), PartialMessage>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PartialMessage {
     since: Micros,
     parts: Vec<Option<Vec<u8>>>,
     bytes: usize,
 }
 
-impl Chunks {
-    /// A whole message when this datagram is one, or the last chunk of one.
-    pub(crate) fn whole(&mut self, datagram: &[u8], peer: IpAddr, now: Micros) -> Option<Vec<u8>> {
+impl GelfChunks {
+    /// Adds a datagram; returns a message when it is complete.
+    pub(crate) fn add(&mut self, datagram: &[u8], peer: IpAddr, now: Micros) -> Option<Vec<u8>> {
         let Some(chunk) = datagram.strip_prefix(b"\x1e\x0f") else {
             return Some(datagram.to_vec());
         };
@@ -84,7 +83,7 @@ impl Chunks {
             return None;
         }
         let key = (peer, *id);
-        let message = self.waiting.entry(key).or_insert_with(|| Waiting {
+        let message = self.waiting.entry(key).or_insert_with(|| PartialMessage {
             since: now,
             parts: vec![None; count],
             bytes: 0,
@@ -103,7 +102,7 @@ impl Chunks {
         Some(message.parts.into_iter().flatten().flatten().collect())
     }
 
-    /// Gives up messages whose chunks did not all come in time; how many.
+    /// Drops messages with missing chunks after their deadline and returns their number.
     pub(crate) fn expire(&mut self, now: Micros) -> usize {
         let before = self.waiting.len();
         let bytes = &mut self.bytes;
@@ -116,8 +115,9 @@ impl Chunks {
     }
 }
 
-/// Reads one message, packed or not.
-pub(crate) fn read(message: &[u8], peer: &str, source: &str, harvest: &mut Harvest) {
+/// Reads one message, compressed or not.
+pub(crate) fn read(message: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
+    let StreamOrigin { peer, source } = origin;
     if message.trim_ascii().is_empty() {
         return;
     }
@@ -130,17 +130,17 @@ pub(crate) fn read(message: &[u8], peer: &str, source: &str, harvest: &mut Harve
     let document =
         unpacked.ok().and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok());
     let Some(document) = document else {
-        let detail = "the message is not a JSON object, or not packed as it says";
-        let fault = Fault { parser: "gelf", reason: "invalid_json", detail };
-        return harvest.reject(Place { host: peer, source }, &fault, message);
+        let detail = "the message is not a JSON object, or cannot be decompressed";
+        let fault = RejectCause { parser: "gelf", reason: "invalid_json", detail };
+        return builder.reject(RowOrigin { host: peer, source }, &fault, message);
     };
     let host = document.get("host").and_then(Value::as_str).unwrap_or(peer).to_owned();
     let host = if host.is_empty() || host.len() > 255 { peer } else { &host };
     let document = Value::Object(renamed(document)).to_string();
-    harvest.line(Place { host, source }, document.as_bytes(), None);
+    builder.line(RowOrigin { host, source }, document.as_bytes(), None);
 }
 
-/// The document under the names that the parser knows.
+/// Renames fields to the names that the parser knows.
 fn renamed(document: Map<String, Value>) -> Map<String, Value> {
     let mut out = Map::new();
     for (key, value) in document {
@@ -170,72 +170,76 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::check::{NOW, dump, harvest, mangled};
+    use crate::check::{NOW, builder, dump, mangled};
 
     const MESSAGE: &[u8] = br#"{"version":"1.1","host":"web1","short_message":"oh","timestamp":1795176000.5,"level":3,"_user":"u","message":"x"}"#;
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const ORIGIN: StreamOrigin<'_> = StreamOrigin { peer: "192.0.2.1", source: "gelf_tcp" };
 
     #[test]
     fn messages_over_tcp_are_documents_under_known_names() {
-        let mut harvest = harvest();
+        let mut builder = builder();
         let bytes = [MESSAGE, b"\0nonsense\0{\"half"].concat();
-        let used =
-            GelfStream.cut(&bytes, "192.0.2.1", "gelf_tcp", &mut harvest).expect("well formed");
+        let used = GelfStream.cut(&bytes, ORIGIN, &mut builder).expect("well formed");
         assert_eq!(&bytes[used..], b"{\"half");
         expect![[r#"
             web1 gelf_tcp
               {"_message":"oh","level":"error","message":"x","timestamp":1795176000.5,"user":"u"}
             reject: 1 rows
         "#]]
-        .assert_eq(&dump(&mut harvest));
+        .assert_eq(&dump(&mut builder));
     }
 
-    fn chunk(id: u8, number: u8, count: u8, part: &[u8]) -> Vec<u8> {
+    /// A chunk `number` of `count`.
+    fn chunk([id, number, count]: [u8; 3], part: &[u8]) -> Vec<u8> {
         [&[0x1e, 0x0f, id, 0, 0, 0, 0, 0, 0, 0, number, count], part].concat()
     }
 
     #[test]
-    fn chunks_in_any_order_become_one_message_and_late_ones_are_given_up() {
-        let mut chunks = Chunks::default();
+    fn chunks_in_any_order_become_one_message_and_late_ones_are_dropped() {
+        let mut chunks = GelfChunks::default();
         let (first, second) = MESSAGE.split_at(20);
-        assert_eq!(chunks.whole(&chunk(1, 1, 2, second), PEER, NOW), None);
-        assert_eq!(chunks.whole(&chunk(1, 1, 2, second), PEER, NOW), None, "twice");
-        assert_eq!(chunks.whole(&chunk(1, 0, 2, first), PEER, NOW).as_deref(), Some(MESSAGE));
-        assert_eq!(chunks.whole(&chunk(2, 0, 2, first), PEER, NOW), None);
+        assert_eq!(chunks.add(&chunk([1, 1, 2], second), PEER, NOW), None);
+        assert_eq!(chunks.add(&chunk([1, 1, 2], second), PEER, NOW), None, "twice");
+        assert_eq!(chunks.add(&chunk([1, 0, 2], first), PEER, NOW).as_deref(), Some(MESSAGE));
+        assert_eq!(chunks.add(&chunk([2, 0, 2], first), PEER, NOW), None);
         assert_eq!(chunks.expire(NOW), 0);
         assert_eq!(chunks.expire(NOW + Duration::from_secs(6)), 1);
         assert_eq!((chunks.bytes, chunks.waiting.len()), (0, 0));
-        for bad in
-            [&b"\x1e\x0f"[..], &chunk(3, 2, 2, b""), &chunk(3, 0, 0, b""), &chunk(3, 0, 200, b"")]
-        {
-            assert_eq!(chunks.whole(bad, PEER, NOW), None);
+        for bad in [
+            &b"\x1e\x0f"[..],
+            &chunk([3, 2, 2], b""),
+            &chunk([3, 0, 0], b""),
+            &chunk([3, 0, 200], b""),
+        ] {
+            assert_eq!(chunks.add(bad, PEER, NOW), None);
         }
-        assert_eq!(chunks.whole(MESSAGE, PEER, NOW).as_deref(), Some(MESSAGE));
+        assert_eq!(chunks.add(MESSAGE, PEER, NOW).as_deref(), Some(MESSAGE));
     }
 
     #[test]
-    fn memory_of_waiting_chunks_is_bounded() {
-        let mut chunks = Chunks::default();
+    fn memory_of_incomplete_messages_is_limited() {
+        let mut chunks = GelfChunks::default();
         let part = vec![0; 60_000];
         for number in 0..1000_u32 {
-            let mut datagram = chunk(0, 0, 2, &part);
+            let mut datagram = chunk([0, 0, 2], &part);
             datagram[2..6].copy_from_slice(&number.to_be_bytes());
-            chunks.whole(&datagram, PEER, NOW);
+            chunks.add(&datagram, PEER, NOW);
         }
         assert!(chunks.bytes <= MAX_WAITING_BYTES);
     }
 
     #[test]
-    fn any_bytes_are_read_or_kept_raw() {
-        let seed = chunk(1, 0, 1, MESSAGE);
-        let mut chunks = Chunks::default();
+    fn any_bytes_are_read_or_rejected() {
+        let seed = chunk([1, 0, 1], MESSAGE);
+        let mut chunks = GelfChunks::default();
         arbtest::arbtest(|u| {
             let bytes = mangled(u, &seed)?;
-            if let Some(whole) = chunks.whole(&bytes, PEER, NOW) {
-                read(&whole, "p", "gelf_udp", &mut harvest());
+            if let Some(message) = chunks.add(&bytes, PEER, NOW) {
+                read(&message, ORIGIN, &mut builder());
             }
             chunks.expire(NOW + Duration::from_secs(10));
-            let _ = GelfStream.cut(&bytes, "p", "gelf_tcp", &mut harvest());
+            let _ = GelfStream.cut(&bytes, ORIGIN, &mut builder());
             Ok(())
         });
     }

@@ -1,14 +1,14 @@
-//! What `weir` hands to this room: the parser of lines, the store, the clock.
+//! The interface to the rest of `weir`: the line parser, the store, the clock.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use weir_tables::{Batch, Micros};
 
-/// The answer of [`Hub::keep`].
-pub type Kept<'a> = Pin<Box<dyn Future<Output = Result<(), NotKept>> + Send + 'a>>;
+/// The future of [`Hub::keep`].
+pub type KeepFuture<'a> = Pin<Box<dyn Future<Output = Result<(), KeepError>> + Send + 'a>>;
 
-/// Parses and keeps what shippers send.
+/// Parses and stores what shippers send.
 pub trait Hub: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Micros;
@@ -16,44 +16,44 @@ pub trait Hub: Send + Sync + 'static {
     /// This hub's own host name, for rows about the intake itself.
     fn host(&self) -> &str;
 
-    /// Lines to rows; one row for each line that is not blank.
-    fn parse(&self, lines: &Lines, observed: Micros) -> Parsed;
+    /// Parses lines; one row for each line that is not blank.
+    fn parse(&self, lines: &LineGroup, observed: Micros) -> ParsedLines;
 
-    /// Rows that a protocol made without lines, as they may be kept: without what is to be redacted.
+    /// Redacts rows that a protocol built without the parser.
     fn clean(&self, batch: Batch) -> Batch;
 
-    /// Keeps all batches or none; `Ok` means that they survive a loss of power.
-    fn keep(&self, batches: Vec<Batch>) -> Kept<'_>;
+    /// Stores all batches or none; `Ok` means that they survive a power loss.
+    fn keep(&self, batches: Vec<Batch>) -> KeepFuture<'_>;
 }
 
 /// Whole lines of one host and one source.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LineGroup {
     /// The column `host`.
     pub host: String,
     /// The column `source`.
     pub source: String,
     /// The lines, each with its `\n`.
     pub bytes: Vec<u8>,
-    /// By line: its first byte, and its number among the items of the request.
+    /// Per line: the offset of its first byte, and its number among the items of the request.
     pub(crate) items: Vec<(usize, usize)>,
 }
 
-/// What [`Hub::parse`] made of lines.
+/// The result of [`Hub::parse`].
 #[derive(Debug, Default)]
-pub struct Parsed {
+pub struct ParsedLines {
     /// The rows.
     pub batches: Vec<Batch>,
-    /// Lines that became rows of `reject`: first byte, and the reason.
+    /// Lines that became rows of `reject`: offset of the first byte, and the reason.
     pub rejected: Vec<(usize, String)>,
 }
 
-/// Why rows were not kept. The sender still has them and is told so.
+/// Why rows were not stored. The sender gets the reason and still has the rows.
 #[derive(Clone, Debug)]
-pub struct NotKept {
-    /// One word for the counts: `busy`, `full`, `closed`, `failed`.
+pub struct KeepError {
+    /// Reason code for the counts: `busy`, `full`, `closed`, `failed`.
     pub reason: &'static str,
-    /// What went wrong, for a person.
+    /// The problem, for people.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,

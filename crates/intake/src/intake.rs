@@ -1,11 +1,11 @@
-//! The one way in: what protocols harvested is parsed, kept, and only then answered.
+//! Common path of all protocols: batches are parsed and stored, and only then acknowledged.
 //!
 //! ```text
-//!  protocol ─► Harvest ─► parse lines ─► identities ─► Hub::keep ─► verdicts ─► the protocol's own answer
+//!  protocol ─► BatchBuilder ─► parse lines ─► identities ─► Hub::keep ─► verdicts ─► response
 //! ```
 //!
-//! A harvest is taken by a task of its own: a sender that hangs up must not leave behind rows whose identity was
-//! given back although they became durable.
+//! A batch is stored in a separate task: if the sender disconnects, the identities of rows that
+//! became durable must not be released.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,57 +14,58 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_tables::{Batch, IntakeBatch, IntakeBatchRows, Micros, Rows};
 
-use crate::access::Access;
-use crate::counts::{Amount, Counts, Origin, Outcome};
-use crate::harvest::{Harvest, Verdict};
-use crate::hub::{Hub, NotKept};
+use crate::access::AccessRules;
+use crate::batch_builder::{BatchBuilder, ItemVerdict};
+use crate::counts::{BatchAmount, BatchOrigin, IntakeCounts, IntakeOutcome};
+use crate::hub::{Hub, KeepError};
 use crate::window::{Identity, Window};
 
-/// Lines above this are parsed away from the threads that serve.
-const PARSE_ELSEWHERE_BYTES: usize = 128 << 10;
-/// How long a sender waits for room before it is told to come again.
-const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+/// More bytes of lines are parsed on a blocking thread.
+const PARSE_INLINE_BYTES: usize = 128 << 10;
+/// How long a request waits for memory before it is refused.
+const MEMORY_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What can be set.
+/// Settings of the intake.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Who may send.
-    pub access: Access,
-    /// What Fluent's clients have to know; `None` asks them for nothing.
+pub struct IntakeSettings {
+    /// Access control.
+    pub access: AccessRules,
+    /// Shared key of Fluent's clients; `None` requires none.
     pub shared_key: Option<Arc<str>>,
-    /// Largest body, unpacked, in bytes.
+    /// Largest decompressed body, in bytes.
     pub body_bytes: usize,
-    /// Bytes of bodies that may be worked on at one time.
+    /// Bytes of bodies that may be in flight at one time.
     pub in_flight_bytes: usize,
     /// How long identities are remembered.
     pub known: Duration,
-    /// The version that Elasticsearch's clients are told.
+    /// The version reported to Elasticsearch's clients.
     pub elasticsearch_version: String,
 }
 
 /// All protocols of one hub.
 pub struct Intake {
     pub(crate) hub: Arc<dyn Hub>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: IntakeSettings,
     pub(crate) window: Arc<Window>,
-    pub(crate) counts: Counts,
-    room: Arc<Semaphore>,
+    pub(crate) counts: IntakeCounts,
+    /// Free memory for bodies, in KiB.
+    memory: Arc<Semaphore>,
 }
 
 impl Intake {
-    /// An intake that gives what it takes to `hub`.
-    pub fn new(hub: Arc<dyn Hub>, settings: Settings) -> Arc<Self> {
+    /// An intake that stores batches in `hub`.
+    pub fn new(hub: Arc<dyn Hub>, settings: IntakeSettings) -> Arc<Self> {
         let kibibytes = (settings.in_flight_bytes >> 10).clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self {
             window: Arc::new(Window::new(settings.known)),
-            counts: Counts::default(),
-            room: Arc::new(Semaphore::new(kibibytes)),
+            counts: IntakeCounts::default(),
+            memory: Arc::new(Semaphore::new(kibibytes)),
             hub,
             settings,
         })
     }
 
-    /// Takes back identities from rows of `intake_batch`, oldest first: the column `ids` with its `ts`.
+    /// Restores identities from rows of `intake_batch`, oldest first: the columns `ts` and `ids`.
     pub fn remember<'a>(&self, rows: impl Iterator<Item = (Micros, &'a str)>) {
         for (ts, ids) in rows {
             let chunks = ids.as_bytes().chunks_exact(16).filter_map(|hex| {
@@ -79,94 +80,94 @@ impl Intake {
         self.counts.report(self.hub.host(), self.hub.now())
     }
 
-    /// Largest body, unpacked, in bytes.
+    /// Largest decompressed body, in bytes.
     pub fn body_bytes(&self) -> usize {
         self.settings.body_bytes
     }
 
-    /// An empty harvest of now.
-    pub(crate) fn harvest(&self) -> Box<Harvest> {
-        Box::new(Harvest::new(self.hub.now(), &self.window))
+    /// An empty builder as of now.
+    pub(crate) fn builder(&self) -> Box<BatchBuilder> {
+        Box::new(BatchBuilder::new(self.hub.now(), &self.window))
     }
 
-    /// Room for `bytes` of a body, given back when dropped; `None` when there is none for a while.
-    pub(crate) async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(ROOM_PATIENCE, self.room_at_last(bytes)).await.ok()
+    /// Reserves memory for `bytes` of a body until dropped; `None` after a timeout.
+    pub(crate) async fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(MEMORY_PATIENCE, self.reserve_eventually(bytes)).await.ok()
     }
 
-    /// The same for senders that can be left waiting.
-    pub(crate) async fn room_at_last(&self, bytes: usize) -> OwnedSemaphorePermit {
+    /// Reserves memory without a timeout, for senders that can wait.
+    pub(crate) async fn reserve_eventually(&self, bytes: usize) -> OwnedSemaphorePermit {
         let most = (self.settings.in_flight_bytes >> 10).max(1);
         let share = u32::try_from((bytes >> 10).clamp(1, most)).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).acquire_many_owned(share).await;
-        room.expect("the semaphore is never closed")
+        let permit = Arc::clone(&self.memory).acquire_many_owned(share).await;
+        permit.expect("the semaphore is never closed")
     }
 
-    /// Keeps a harvest; what became of each item, once it is durable.
+    /// Stores a batch and returns the verdict of each item, once it is durable.
     pub(crate) async fn take(
         self: &Arc<Self>,
-        origin: Origin,
+        origin: BatchOrigin,
         bytes: usize,
-        harvest: Box<Harvest>,
-    ) -> Result<Vec<Verdict>, NotKept> {
+        builder: Box<BatchBuilder>,
+    ) -> Result<Vec<ItemVerdict>, KeepError> {
         let intake = Arc::clone(self);
-        let task = tokio::spawn(async move { intake.take_here(origin, bytes, harvest).await });
+        let task = tokio::spawn(async move { intake.parse_and_keep(origin, bytes, builder).await });
         task.await.unwrap_or_else(|error| {
-            Err(NotKept { reason: "failed", message: error.to_string(), hint: None })
+            Err(KeepError { reason: "failed", message: error.to_string(), hint: None })
         })
     }
 
-    async fn take_here(
+    async fn parse_and_keep(
         self: &Arc<Self>,
-        origin: Origin,
+        origin: BatchOrigin,
         bytes: usize,
-        harvest: Box<Harvest>,
-    ) -> Result<Vec<Verdict>, NotKept> {
-        let line_bytes: usize = harvest.groups.iter().map(|group| group.bytes.len()).sum();
-        let (mut harvest, mut batches) = if line_bytes > PARSE_ELSEWHERE_BYTES {
+        builder: Box<BatchBuilder>,
+    ) -> Result<Vec<ItemVerdict>, KeepError> {
+        let line_bytes: usize = builder.groups.iter().map(|group| group.bytes.len()).sum();
+        let (mut builder, mut batches) = if line_bytes > PARSE_INLINE_BYTES {
             let intake = Arc::clone(self);
-            let parse = move || intake.parse(harvest);
-            tokio::task::spawn_blocking(parse).await.map_err(|error| NotKept {
+            let task = tokio::task::spawn_blocking(move || intake.parse(builder));
+            task.await.map_err(|error| KeepError {
                 reason: "failed",
                 message: format!("cannot parse: {error}"),
                 hint: None,
             })?
         } else {
-            self.parse(harvest)
+            self.parse(builder)
         };
-        batches.extend(self.identities(origin, &harvest));
+        batches.extend(self.identities(origin, &builder));
         if !batches.is_empty() {
             let kept = self.hub.keep(batches).await;
             if let Err(error) = kept {
-                let amount = Amount { batches: 1, rows: harvest.verdicts.len(), bytes };
-                self.counts.add(origin, Outcome::Refused, Some(error.reason), amount);
+                let amount = BatchAmount { batches: 1, rows: builder.verdicts.len(), bytes };
+                self.counts.add(origin, IntakeOutcome::Refused, Some(error.reason), amount);
                 return Err(error);
             }
         }
-        harvest.claims.commit(self.hub.now());
-        self.count(origin, bytes, &harvest.verdicts);
-        Ok(harvest.verdicts)
+        builder.claims.commit(self.hub.now());
+        self.count(origin, bytes, &builder.verdicts);
+        Ok(builder.verdicts)
     }
 
-    /// Lines to rows; the verdicts of lines that were not understood change.
-    fn parse(&self, mut harvest: Box<Harvest>) -> (Box<Harvest>, Vec<Batch>) {
-        let own = harvest.own_rows().into_iter();
+    /// Parses the lines and marks the verdicts of rejected ones.
+    fn parse(&self, mut builder: Box<BatchBuilder>) -> (Box<BatchBuilder>, Vec<Batch>) {
+        let own = builder.own_rows().into_iter();
         let mut batches: Vec<Batch> = own.map(|batch| self.hub.clean(batch)).collect();
-        for lines in std::mem::take(&mut harvest.groups) {
-            let parsed = self.hub.parse(&lines, harvest.now);
+        for lines in std::mem::take(&mut builder.groups) {
+            let parsed = self.hub.parse(&lines, builder.now);
             for (offset, reason) in parsed.rejected {
                 let line = lines.items.binary_search_by_key(&offset, |(first, _)| *first);
                 if let Ok(line) = line {
-                    harvest.verdicts[lines.items[line].1] = Verdict::Rejected(reason);
+                    builder.verdicts[lines.items[line].1] = ItemVerdict::Rejected(reason);
                 }
             }
             batches.extend(parsed.batches);
         }
-        (harvest, batches)
+        (builder, batches)
     }
 
-    fn identities(&self, origin: Origin, harvest: &Harvest) -> Option<Batch> {
-        let ids = harvest.claims.ids();
+    fn identities(&self, origin: BatchOrigin, builder: &BatchBuilder) -> Option<Batch> {
+        let ids = builder.claims.ids();
         if ids.is_empty() {
             return None;
         }
@@ -183,20 +184,21 @@ impl Intake {
         Some(Batch { table: IntakeBatchRows::SPEC, rows: rows.finish() })
     }
 
-    /// Counts the request once for each outcome that its items had; the bytes go to the first, which is `kept` if there is any.
-    fn count(&self, origin: Origin, mut bytes: usize, verdicts: &[Verdict]) {
-        let mut sums: BTreeMap<(Outcome, Option<&str>), usize> = BTreeMap::new();
+    /// Counts the request once for each outcome of its items. The bytes go to the first outcome,
+    /// which is `kept` if there is any.
+    fn count(&self, origin: BatchOrigin, mut bytes: usize, verdicts: &[ItemVerdict]) {
+        let mut sums: BTreeMap<(IntakeOutcome, Option<&str>), usize> = BTreeMap::new();
         for verdict in verdicts {
             let key = match verdict {
-                Verdict::Kept => (Outcome::Kept, None),
-                Verdict::Known => (Outcome::Known, None),
-                Verdict::Pending => (Outcome::Refused, Some("pending")),
-                Verdict::Rejected(why) => (Outcome::Rejected, Some(why.as_str())),
+                ItemVerdict::Kept => (IntakeOutcome::Kept, None),
+                ItemVerdict::Known => (IntakeOutcome::Known, None),
+                ItemVerdict::Pending => (IntakeOutcome::Refused, Some("pending")),
+                ItemVerdict::Rejected(why) => (IntakeOutcome::Rejected, Some(why.as_str())),
             };
             *sums.entry(key).or_default() += 1;
         }
         for ((outcome, reason), rows) in sums {
-            let amount = Amount { batches: 1, rows, bytes: std::mem::take(&mut bytes) };
+            let amount = BatchAmount { batches: 1, rows, bytes: std::mem::take(&mut bytes) };
             self.counts.add(origin, outcome, reason, amount);
         }
     }

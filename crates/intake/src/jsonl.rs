@@ -1,24 +1,25 @@
-//! `POST /intake/jsonl`: one JSON object a line, or any other line that the parser knows.
+//! `POST /intake/jsonl`: one JSON object per line, or any other line that the parser knows.
 //!
-//! weir's own, for everything that can do `curl --data-binary @file`. `Idempotency-Key` makes a request that is sent
-//! again harmless.
+//! weir's own protocol, for everything that can run `curl --data-binary @file`. `Idempotency-Key`
+//! makes retries safe.
 
 use http::request::Parts;
 use http::{Method, StatusCode};
 use memchr::memchr;
 use serde_json::json;
 
+use crate::batch_builder::{BatchBuilder, ItemVerdict, RejectCause, RowOrigin, too_many};
 use crate::document;
-use crate::harvest::{Fault, Harvest, Place, Verdict, too_many};
-use crate::http::{Answer, Ask, Protocol, Refusal};
+use crate::protocol::{HttpProtocol, IntakeRequest};
+use crate::response::{IntakeResponse, Refusal};
 use crate::window::Identity;
 
-/// Lines above this are kept as rejects.
+/// Longer lines become rejects.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
 pub(crate) struct JsonLines;
 
-impl Protocol for JsonLines {
+impl HttpProtocol for JsonLines {
     const NAME: &'static str = "jsonl";
     type Note = ();
 
@@ -26,28 +27,28 @@ impl Protocol for JsonLines {
         parts.uri.path() == "/intake/jsonl"
     }
 
-    fn read(ask: &Ask, harvest: &mut Harvest) -> Result<(), Refusal> {
-        if ask.parts.method != Method::POST {
+    fn read(request: &IntakeRequest, builder: &mut BatchBuilder) -> Result<(), Refusal> {
+        if request.parts.method != Method::POST {
             return Err(Refusal::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "bad_method",
-                "lines are sent with POST",
+                "send lines with POST",
             ));
         }
-        let host = ask.parameter("host");
-        let source = ask.parameter("source").unwrap_or_else(|| "jsonl".into());
-        let key = ask.header("idempotency-key");
-        let peer = ask.peer.to_string();
+        let host = request.parameter("host");
+        let source = request.parameter("source").unwrap_or_else(|| "jsonl".into());
+        let key = request.header("idempotency-key");
+        let peer = request.peer.to_string();
         let (mut at, mut number) = (0, 0_usize);
-        while at < ask.body.len() {
-            let rest = &ask.body[at..];
+        while at < request.body.len() {
+            let rest = &request.body[at..];
             let length = memchr(b'\n', rest).unwrap_or(rest.len());
             let line = rest[..length].trim_ascii();
             at += length + 1;
             if line.is_empty() {
                 continue;
             }
-            if harvest.is_full() {
+            if builder.is_full() {
                 return Err(too_many());
             }
             number += 1;
@@ -55,45 +56,48 @@ impl Protocol for JsonLines {
                 .then(|| Identity::of(&[b"jsonl", key.as_bytes(), &number.to_le_bytes(), line]));
             let own = if host.is_none() { document::host(line) } else { None };
             let host = own.as_deref().or(host.as_deref()).unwrap_or(&peer);
-            let place = Place { host, source: &source };
+            let place = RowOrigin { host, source: &source };
             if line.len() > MAX_LINE_BYTES {
                 let detail = format!("{} bytes, more than {MAX_LINE_BYTES}", line.len());
-                let fault = Fault { parser: "jsonl", reason: "too_long", detail: &detail };
-                harvest.reject(place, &fault, line);
+                let fault = RejectCause { parser: "jsonl", reason: "too_long", detail: &detail };
+                builder.reject(place, &fault, line);
             } else {
-                harvest.line(place, line, id);
+                builder.line(place, line, id);
             }
         }
         Ok(())
     }
 
-    fn answer(_ask: &Ask, (): (), verdicts: &[Verdict]) -> Answer {
-        let count = |wanted: fn(&Verdict) -> bool| verdicts.iter().filter(|v| wanted(v)).count();
-        let rejected: Vec<serde_json::Value> = verdicts
+    fn respond(_request: &IntakeRequest, (): (), verdicts: &[ItemVerdict]) -> IntakeResponse {
+        let kept = verdicts.iter().filter(|verdict| **verdict == ItemVerdict::Kept).count();
+        let known = verdicts.iter().filter(|verdict| **verdict == ItemVerdict::Known).count();
+        let rejected =
+            verdicts.iter().filter(|verdict| matches!(verdict, ItemVerdict::Rejected(_)));
+        let first_rejected: Vec<serde_json::Value> = verdicts
             .iter()
             .enumerate()
             .filter_map(|(at, verdict)| match verdict {
-                Verdict::Rejected(why) => Some(json!({"line": at + 1, "reason": why})),
+                ItemVerdict::Rejected(why) => Some(json!({"line": at + 1, "reason": why})),
                 _ => None,
             })
             .take(100)
             .collect();
         let body = json!({
-            "kept": count(|v| *v == Verdict::Kept),
-            "known": count(|v| *v == Verdict::Known),
-            "rejected": count(|v| matches!(v, Verdict::Rejected(_))),
-            "first_rejected": rejected,
+            "kept": kept,
+            "known": known,
+            "rejected": rejected.count(),
+            "first_rejected": first_rejected,
         });
-        if verdicts.contains(&Verdict::Pending) {
+        if verdicts.contains(&ItemVerdict::Pending) {
             return Refusal::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "pending",
-                "a request with this Idempotency-Key is not through yet",
+                "a request with this Idempotency-Key is still being stored",
             )
             .plain()
-            .with("retry-after", "1");
+            .with(("retry-after", "1"));
         }
-        Answer::json(StatusCode::OK, &body)
+        IntakeResponse::json(StatusCode::OK, &body)
     }
 }
 
@@ -102,13 +106,13 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::check::{ask, harvest, harvested, mangled, told};
-    use crate::harvest::MAX_ITEMS;
+    use crate::batch_builder::MAX_ITEMS;
+    use crate::check::{builder, items_of, mangled, request, status_and_body};
 
     #[test]
-    fn lines_of_any_kind_are_taken_and_blank_ones_are_not() {
+    fn lines_of_any_kind_are_kept_except_blank_ones() {
         let body = b"{\"message\":\"one\",\"host\":\"web1\"}\r\n\n  \nGET / HTTP/1.0\n{\"message\":\"last\"}";
-        let ask = ask("POST", "/intake/jsonl?source=app%20log", &[], body);
+        let request = request(Method::POST, "/intake/jsonl?source=app%20log", &[], body);
         expect![[r#"
             web1 app log
               {"message":"one","host":"web1"}
@@ -116,31 +120,35 @@ mod tests {
               GET / HTTP/1.0
               {"message":"last"}
         "#]]
-        .assert_eq(&harvested::<JsonLines>(&ask).expect("it is well formed"));
+        .assert_eq(&items_of::<JsonLines>(&request).expect("it is well formed"));
     }
 
     #[test]
-    fn a_key_makes_equal_lines_of_one_request_different_and_requests_alike() {
+    fn a_key_distinguishes_equal_lines_and_recognizes_a_repeated_request() {
         let headers = [("idempotency-key", "k1")];
-        let ask = ask("POST", "/intake/jsonl", &headers, b"same\nsame\n");
-        let mut harvest = harvest();
-        assert!(JsonLines::read(&ask, &mut harvest).is_ok());
-        assert_eq!(harvest.verdicts, [Verdict::Kept, Verdict::Kept]);
-        harvest.claims.commit(crate::check::NOW);
-        assert!(JsonLines::read(&ask, &mut harvest).is_ok());
-        assert_eq!(harvest.verdicts[2..], [Verdict::Known, Verdict::Known]);
+        let request = request(Method::POST, "/intake/jsonl", &headers, b"same\nsame\n");
+        let mut builder = builder();
+        assert!(JsonLines::read(&request, &mut builder).is_ok());
+        assert_eq!(builder.verdicts, [ItemVerdict::Kept, ItemVerdict::Kept]);
+        builder.claims.commit(crate::check::NOW);
+        assert!(JsonLines::read(&request, &mut builder).is_ok());
+        assert_eq!(builder.verdicts[2..], [ItemVerdict::Known, ItemVerdict::Known]);
         expect![[r#"200 {"first_rejected":[],"kept":2,"known":2,"rejected":0}"#]]
-            .assert_eq(&told(&JsonLines::answer(&ask, (), &harvest.verdicts)));
+            .assert_eq(&status_and_body(&JsonLines::respond(&request, (), &builder.verdicts)));
     }
 
     #[test]
-    fn long_lines_are_kept_as_rejects_and_too_many_are_refused() {
+    fn long_lines_are_rejected_and_too_many_are_refused() {
         let mut body = vec![b'a'; MAX_LINE_BYTES + 1];
-        let mut harvest = harvest();
-        assert!(JsonLines::read(&ask("POST", "/intake/jsonl", &[], &body), &mut harvest).is_ok());
-        assert_eq!(harvest.verdicts, [Verdict::Rejected("too_long".into())]);
+        let mut builder = builder();
+        assert!(
+            JsonLines::read(&request(Method::POST, "/intake/jsonl", &[], &body), &mut builder)
+                .is_ok()
+        );
+        assert_eq!(builder.verdicts, [ItemVerdict::Rejected("too_long".into())]);
         body = b"a\n".repeat(MAX_ITEMS + 1);
-        let refusal = JsonLines::read(&ask("POST", "/intake/jsonl", &[], &body), &mut harvest);
+        let refusal =
+            JsonLines::read(&request(Method::POST, "/intake/jsonl", &[], &body), &mut builder);
         assert_eq!(refusal.expect_err("too many").status, StatusCode::PAYLOAD_TOO_LARGE);
     }
 
@@ -148,12 +156,13 @@ mod tests {
     fn any_bytes_are_lines() {
         arbtest::arbtest(|u| {
             let body = mangled(u, b"{\"host\":\"a\"}\nplain\n\n{\"host\":{\"name\":")?;
-            let mut harvest = harvest();
+            let mut builder = builder();
             assert!(
-                JsonLines::read(&ask("POST", "/intake/jsonl", &[], &body), &mut harvest).is_ok()
+                JsonLines::read(&request(Method::POST, "/intake/jsonl", &[], &body), &mut builder)
+                    .is_ok()
             );
             let filled = body.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
-            assert_eq!(harvest.verdicts.len(), filled.count());
+            assert_eq!(builder.verdicts.len(), filled.count());
             Ok(())
         });
     }

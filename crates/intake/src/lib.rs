@@ -1,21 +1,22 @@
-//! Rows from other people's shippers: their protocols, read and answered in their own way.
+//! Receives rows from third-party shippers in their own protocols.
 //!
-//! Each protocol is one file: bytes to lines and rows ([`harvest`]), pure and with limits. Success is said only after
-//! [`Hub::keep`] said that the rows are durable; a sender that is refused is told why, in its protocol's own way, and
-//! it is counted in `intake_run`. The room knows no store and no parser: `weir` hands them in as a [`Hub`].
+//! Each protocol is one file: bytes to lines and rows ([`batch_builder`]), pure and with limits. A
+//! sender gets a success response only after [`Hub::keep`] made the rows durable; a refusal carries
+//! its reason in the form of the protocol and is counted in `intake_run`. The crate knows no store
+//! and no parser: `weir` passes them as a [`Hub`].
 
 mod access;
 mod attrs;
+mod batch_builder;
 mod counts;
 mod datagram;
 mod document;
 mod elastic;
-mod elastic_questions;
+mod elastic_stubs;
 mod exposition;
 mod fluent;
 mod gelf;
 mod graphite;
-mod harvest;
 mod http;
 mod hub;
 mod intake;
@@ -27,7 +28,9 @@ mod msgpack;
 mod number;
 mod otlp;
 mod protobuf;
+mod protocol;
 mod remote_write;
+mod response;
 mod scrape;
 mod statsd;
 mod stream;
@@ -39,12 +42,13 @@ mod window;
 #[cfg(test)]
 mod check;
 
-pub use access::{Access, Network};
+pub use access::{AccessRules, Network};
 pub use datagram::bind_udp;
-pub use http::{Answer, BodyFault, Sender};
-pub use hub::{Hub, Kept, Lines, NotKept, Parsed};
-pub use intake::{Intake, Settings};
+pub use http::{BodyFault, Sender};
+pub use hub::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};
+pub use intake::{Intake, IntakeSettings};
 pub use listen::{OverTcp, OverUdp};
-pub use scrape::{Failed, Scraped, Text};
-pub use tls::Tls;
+pub use response::IntakeResponse;
+pub use scrape::{ScrapeBody, ScrapeFailure, ScrapeResult};
+pub use tls::TlsServer;
 pub use window::MAX_KNOWN;

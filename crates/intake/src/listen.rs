@@ -1,4 +1,4 @@
-//! Sockets of protocols that are no HTTP: the list of them, and who is let in.
+//! Listeners of protocols other than HTTP: the list of protocols, and admission.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,18 +7,19 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 
-use crate::counts::{Amount, Origin, Outcome};
-use crate::datagram::Read;
-use crate::fluent::Forward;
-use crate::gelf::{self, Chunks, GelfStream};
-use crate::graphite::Graphite;
+use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
+use crate::datagram::ReadDatagram;
+use crate::fluent::FluentStream;
+use crate::gelf::{self, GelfChunks, GelfStream};
+use crate::graphite::GraphiteStream;
 use crate::intake::Intake;
-use crate::lumberjack::Lumberjack;
+use crate::lumberjack::LumberjackStream;
 use crate::statsd;
+use crate::stream::StreamOrigin;
 use crate::syslog::{self, SyslogStream};
-use crate::tls::Tls;
+use crate::tls::TlsServer;
 
-/// A pause when the kernel gives no connection, as when file descriptors have run out.
+/// Pause after a failed accept(), such as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A protocol over TCP or TLS.
@@ -29,11 +30,11 @@ pub enum OverTcp {
     /// Fluent's forward protocol.
     Fluent,
     /// Lumberjack 1 and 2.
-    Lumberjack,
-    /// GELF, each message ending in NUL.
+    LumberjackStream,
+    /// GELF, with messages terminated by NUL.
     Gelf,
     /// Graphite's plaintext protocol.
-    Graphite,
+    GraphiteStream,
 }
 
 /// A protocol over UDP.
@@ -41,33 +42,34 @@ pub enum OverTcp {
 pub enum OverUdp {
     /// Syslog, RFC 5426.
     Syslog,
-    /// GELF, packed and in chunks.
+    /// GELF, compressed and chunked.
     Gelf,
     /// statsd.
     Statsd,
 }
 
 impl OverTcp {
-    /// As the column `protocol` has it.
+    /// The value of the column `protocol`.
     fn name(self, is_tls: bool) -> &'static str {
         match (self, is_tls) {
             (Self::Syslog, false) => "syslog_tcp",
             (Self::Syslog, true) => "syslog_tls",
             (Self::Fluent, _) => "fluent",
-            (Self::Lumberjack, _) => "lumberjack",
+            (Self::LumberjackStream, _) => "lumberjack",
             (Self::Gelf, _) => "gelf_tcp",
-            (Self::Graphite, _) => "graphite",
+            (Self::GraphiteStream, _) => "graphite",
         }
     }
 }
 
 impl Intake {
-    /// Takes connections until `ended` says so, and returns when the last of them is read to its end. `room` bounds their number.
+    /// Accepts connections until `ended` is true, and returns when all of them are read to their
+    /// end. `room` limits their number.
     pub async fn listen_tcp(
         self: Arc<Self>,
         listener: TcpListener,
         protocol: OverTcp,
-        tls: Option<Tls>,
+        tls: Option<TlsServer>,
         room: Arc<Semaphore>,
         mut ended: watch::Receiver<bool>,
     ) {
@@ -101,34 +103,38 @@ impl Intake {
         stream: TcpStream,
         peer: SocketAddr,
         protocol: OverTcp,
-        tls: Option<Tls>,
+        tls: Option<TlsServer>,
         ended: watch::Receiver<bool>,
     ) {
-        let origin =
-            Origin { protocol: protocol.name(tls.is_some()), peer: Some(peer.ip().to_canonical()) };
-        let refuse = |reason| {
-            let amount = Amount { batches: 1, rows: 0, bytes: 0 };
-            self.counts.add(origin, Outcome::Refused, Some(reason), amount);
+        let origin = BatchOrigin {
+            protocol: protocol.name(tls.is_some()),
+            peer: Some(peer.ip().to_canonical()),
         };
+
         let is_checked = tls.as_ref().is_some_and(|tls| tls.has_client_check)
             || protocol == OverTcp::Fluent && self.settings.shared_key.is_some();
         if !is_checked && !self.settings.access.allows(peer.ip()) {
-            return refuse("not_allowed");
+            return self.count_refusal(origin, "not_allowed");
         }
         match tls {
             None => self.read(stream, protocol, origin, ended).await,
             Some(tls) => match tls.accept(stream).await {
                 Ok(stream) => self.read(stream, protocol, origin, ended).await,
-                Err(_) => refuse("no_handshake"),
+                Err(_) => self.count_refusal(origin, "no_handshake"),
             },
         }
+    }
+
+    fn count_refusal(&self, origin: BatchOrigin, reason: &str) {
+        let amount = BatchAmount { batches: 1, rows: 0, bytes: 0 };
+        self.counts.add(origin, IntakeOutcome::Refused, Some(reason), amount);
     }
 
     async fn read(
         self: &Arc<Self>,
         stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send,
         protocol: OverTcp,
-        origin: Origin,
+        origin: BatchOrigin,
         ended: watch::Receiver<bool>,
     ) {
         match protocol {
@@ -136,34 +142,36 @@ impl Intake {
                 self.read_stream(stream, SyslogStream::default(), origin, ended).await;
             }
             OverTcp::Fluent => {
-                let framing = Forward::new(self.settings.shared_key.clone(), self.hub.host());
+                let framing = FluentStream::new(self.settings.shared_key.clone(), self.hub.host());
                 self.read_stream(stream, framing, origin, ended).await;
             }
-            OverTcp::Lumberjack => {
-                self.read_stream(stream, Lumberjack::default(), origin, ended).await;
+            OverTcp::LumberjackStream => {
+                self.read_stream(stream, LumberjackStream::default(), origin, ended).await;
             }
             OverTcp::Gelf => self.read_stream(stream, GelfStream, origin, ended).await,
-            OverTcp::Graphite => self.read_stream(stream, Graphite, origin, ended).await,
+            OverTcp::GraphiteStream => {
+                self.read_stream(stream, GraphiteStream, origin, ended).await
+            }
         }
     }
 
-    /// Takes datagrams until `ended` says so.
+    /// Receives datagrams until `ended` is true.
     pub async fn listen_udp(
         self: Arc<Self>,
         socket: UdpSocket,
         protocol: OverUdp,
         ended: watch::Receiver<bool>,
     ) {
-        let (name, read): (_, Read) = match protocol {
-            OverUdp::Syslog => ("syslog_udp", |bytes, peer, harvest| {
-                syslog::frame(bytes, peer, "syslog_udp", harvest);
+        let (name, read): (_, ReadDatagram) = match protocol {
+            OverUdp::Syslog => ("syslog_udp", |bytes, peer, builder| {
+                syslog::frame(bytes, StreamOrigin { peer, source: "syslog_udp" }, builder);
             }),
-            OverUdp::Gelf => ("gelf_udp", |bytes, peer, harvest| {
-                gelf::read(bytes, peer, "gelf_udp", harvest);
+            OverUdp::Gelf => ("gelf_udp", |bytes, peer, builder| {
+                gelf::read(bytes, StreamOrigin { peer, source: "gelf_udp" }, builder);
             }),
             OverUdp::Statsd => ("statsd", statsd::read),
         };
-        let chunks = (protocol == OverUdp::Gelf).then(Chunks::default);
+        let chunks = (protocol == OverUdp::Gelf).then(GelfChunks::default);
         self.read_datagrams(socket, name, read, chunks, ended).await;
     }
 }

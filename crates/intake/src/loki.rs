@@ -1,8 +1,10 @@
-//! Loki's push protocol, JSON and protobuf: `POST /loki/api/v1/push`, as Promtail, Alloy and Docker's driver send it.
+//! Loki's push protocol, JSON and protobuf: `POST /loki/api/v1/push` from Promtail, Alloy and
+//! Docker.
 //!
-//! From Loki's HTTP API reference and its `push.proto`. A line that is JSON gets the labels as further keys and goes
-//! through the parser; a line of an access log goes there as it is; any other is a row of `log` with the labels in
-//! `attrs`. Senders send the same bytes again until they are taken, so a body that is known is a body sent again.
+//! From Loki's HTTP API reference and its `push.proto`. A JSON line gets the labels as additional
+//! keys and goes through the parser; a line of an access log goes through it unchanged; any other
+//! line is a row of `log` with the labels in `attrs`. Senders resend the same bytes until they are
+//! accepted, so a known body is a retry.
 
 use std::borrow::Cow;
 
@@ -12,21 +14,22 @@ use serde::Deserialize;
 use weir_tables::{Log, Micros};
 
 use crate::attrs::Attrs;
+use crate::batch_builder::{BatchBuilder, ItemVerdict, RowOrigin};
 use crate::document;
-use crate::harvest::{Harvest, Place, Verdict};
-use crate::http::{Answer, Ask, Protocol, Refusal};
-use crate::protobuf::{Fields, Malformed};
-use crate::unpack::{Packed, unpack};
+use crate::protobuf::{FieldReader, MalformedMessage, read_pair, utf8};
+use crate::protocol::{HttpProtocol, IntakeRequest};
+use crate::response::{IntakeResponse, Refusal};
+use crate::unpack::{UnpackError, unpack};
 
-/// Labels of one stream at most; Loki's own default is 15.
+/// Most labels of one stream; Loki's own default is 15.
 const MAX_LABELS: usize = 128;
 const HOST_LABELS: &[&str] = &["host", "hostname", "host_name", "nodename", "node_name", "node"];
 const FILE_LABELS: &[&str] = &["filename", "file", "path"];
 const PROGRAM_LABELS: &[&str] = &["service_name", "app", "container", "job"];
 
-pub(crate) struct Loki;
+pub(crate) struct LokiPush;
 
-impl Protocol for Loki {
+impl HttpProtocol for LokiPush {
     const NAME: &'static str = "loki";
     type Note = bool;
 
@@ -34,72 +37,77 @@ impl Protocol for Loki {
         matches!(parts.uri.path(), "/loki/api/v1/push" | "/ready")
     }
 
-    /// The note says whether it was only asked whether the hub is there.
-    fn read(ask: &Ask, harvest: &mut Harvest) -> Result<bool, Refusal> {
-        if ask.parts.uri.path() == "/ready" {
+    /// The note is true for a readiness check.
+    fn read(request: &IntakeRequest, builder: &mut BatchBuilder) -> Result<bool, Refusal> {
+        if request.parts.uri.path() == "/ready" {
             return Ok(true);
         }
-        if ask.parts.method != Method::POST {
-            let message = "lines are pushed with POST";
+        if request.parts.method != Method::POST {
+            let message = "push lines with POST";
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", message));
         }
-        if harvest.is_known_body(Self::NAME, &ask.body)? {
+        if builder.is_known_body(Self::NAME, &request.body)? {
             return Ok(false);
         }
-        let peer = ask.peer.to_string();
-        let kind = ask.header("content-type");
+        let peer = request.peer.to_string();
+        let kind = request.header("content-type");
         if kind.starts_with("application/json") {
-            read_json(&ask.body, &peer, harvest)?;
+            read_json(&request.body, &peer, builder)?;
         } else if kind.starts_with("application/x-protobuf") {
-            // Promtail packs without a header that says so.
-            let is_unpacked = !ask.header("content-encoding").is_empty();
+            // Promtail compresses without a `Content-Encoding`.
+            let is_unpacked = !request.header("content-encoding").is_empty();
             let body = if is_unpacked {
-                ask.body.clone()
+                request.body.clone()
             } else {
-                unpack("snappy", ask.body.clone(), ask.body_bytes).map_err(not_unpacked)?
+                unpack("snappy", request.body.clone(), request.body_bytes).map_err(not_unpacked)?
             };
-            read_protobuf(&body, &peer, harvest)
-                .map_err(|Malformed| Refusal::bad("the body is not a push request of Loki"))?;
+            read_protobuf(&body, &peer, builder).map_err(|MalformedMessage| {
+                Refusal::bad("the body is not a push request of Loki")
+            })?;
         } else {
             let message = format!("`{kind}` is not a content-type of Loki's push");
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unknown_type", message)
-                .hint("application/json, or application/x-protobuf packed with snappy"));
+                .hint("application/json, or application/x-protobuf compressed with snappy"));
         }
-        harvest.checked()?;
+        builder.checked()?;
         Ok(false)
     }
 
-    fn answer(_ask: &Ask, is_question: bool, _verdicts: &[Verdict]) -> Answer {
-        if is_question {
-            return Answer::new(StatusCode::OK, "text/plain; charset=utf-8", "ready\n");
+    fn respond(
+        _request: &IntakeRequest,
+        is_check: bool,
+        _verdicts: &[ItemVerdict],
+    ) -> IntakeResponse {
+        if is_check {
+            return IntakeResponse::new(StatusCode::OK, "text/plain; charset=utf-8", "ready\n");
         }
-        Answer::new(StatusCode::NO_CONTENT, "", "")
+        IntakeResponse::new(StatusCode::NO_CONTENT, "", "")
     }
 
-    fn refuse(refusal: &Refusal) -> Answer {
+    fn refuse(refusal: &Refusal) -> IntakeResponse {
         let text = match &refusal.hint {
             Some(hint) => format!("{}; hint: {hint}\n", refusal.message),
             None => format!("{}\n", refusal.message),
         };
-        Answer::new(refusal.status, "text/plain; charset=utf-8", text)
+        IntakeResponse::new(refusal.status, "text/plain; charset=utf-8", text)
     }
 }
 
-fn not_unpacked(error: Packed) -> Refusal {
+fn not_unpacked(error: UnpackError) -> Refusal {
     match error {
-        Packed::TooLarge => Refusal::new(
+        UnpackError::TooLarge => Refusal::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
-            "the body is too large unpacked",
+            "the decompressed body is too large",
         ),
-        Packed::Broken(why) | Packed::Unknown(why) => {
-            Refusal::bad(format!("cannot unpack the body: {why}"))
+        UnpackError::Broken(why) | UnpackError::Unknown(why) => {
+            Refusal::bad(format!("cannot decompress the body: {why}"))
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Push<'a> {
+struct PushBody<'a> {
     #[serde(borrow)]
     streams: Vec<JsonStream<'a>>,
 }
@@ -112,7 +120,7 @@ struct JsonStream<'a> {
     values: Vec<JsonEntry<'a>>,
 }
 
-/// Nanoseconds, line, and perhaps structured metadata.
+/// Nanoseconds, line, and optional structured metadata.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum JsonEntry<'a> {
@@ -120,8 +128,8 @@ enum JsonEntry<'a> {
     WithMetadata(Cow<'a, str>, Cow<'a, str>, serde_json::Map<String, serde_json::Value>),
 }
 
-fn read_json(body: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), Refusal> {
-    let push: Push<'_> = serde_json::from_slice(body)
+fn read_json(body: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), Refusal> {
+    let push: PushBody<'_> = serde_json::from_slice(body)
         .map_err(|error| Refusal::bad(format!("cannot read the JSON: {error}")))?;
     for stream in &push.streams {
         let mut labels = Attrs::default();
@@ -141,65 +149,66 @@ fn read_json(body: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), Refus
             let nanos = at
                 .parse::<i64>()
                 .map_err(|_| Refusal::bad(format!("`{at}` is not a time in nanoseconds")))?;
-            entry_row(Micros(nanos.div_euclid(1000)), line, attrs, peer, harvest);
+            entry_row(Micros(nanos.div_euclid(1000)), line, attrs, peer, builder);
         }
     }
     Ok(())
 }
 
-fn read_protobuf(body: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), Malformed> {
-    Fields(body).each(|number, stream| {
-        if number != 1 {
-            return Ok(());
-        }
+fn read_protobuf(
+    body: &[u8],
+    peer: &str,
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
+    for stream in FieldReader(body).messages(1) {
+        let stream = FieldReader(stream?);
         let mut labels = Attrs::default();
-        Fields(stream.bytes()).each(|number, value| {
-            if number == 1 {
-                read_labels(value.text().ok_or(Malformed)?, &mut labels);
-            }
-            Ok(())
-        })?;
-        Fields(stream.bytes()).each(|number, entry| {
-            if number != 2 {
-                return Ok(());
-            }
-            let (mut seconds, mut nanos, mut line) = (0_i64, 0, Cow::Borrowed(""));
+        for text in stream.messages(1) {
+            read_labels(utf8(text?)?, &mut labels);
+        }
+        for entry in stream.messages(2) {
             let mut attrs = labels.clone();
-            Fields(entry.bytes()).each(|number, value| {
-                match number {
-                    1 => Fields(value.bytes()).each(|number, part| {
-                        match number {
-                            1 => seconds = part.signed(),
-                            2 => nanos = part.signed(),
-                            _ => {}
-                        }
-                        Ok(())
-                    })?,
-                    2 => line = String::from_utf8_lossy(value.bytes()),
-                    3 => {
-                        let (mut name, mut text) = ("", "");
-                        Fields(value.bytes()).each(|number, part| {
-                            match number {
-                                1 => name = part.text().ok_or(Malformed)?,
-                                2 => text = part.text().ok_or(Malformed)?,
-                                _ => {}
-                            }
-                            Ok(())
-                        })?;
-                        attrs.push(name, text);
-                    }
-                    _ => {}
-                }
-                Ok(())
-            })?;
-            let ts = Micros(seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000));
-            entry_row(ts, &line, attrs, peer, harvest);
-            Ok(())
-        })
-    })
+            let (ts, line) = read_entry(entry?, &mut attrs)?;
+            entry_row(ts, &line, attrs, peer, builder);
+        }
+    }
+    Ok(())
 }
 
-/// `{name="value", …}`, with Go's escapes in the values. What does not read as a label ends the list.
+/// Reads an `EntryAdapter`: time and line; adds its structured metadata to `attrs`.
+fn read_entry<'a>(
+    entry: &'a [u8],
+    attrs: &mut Attrs<'a>,
+) -> Result<(Micros, Cow<'a, str>), MalformedMessage> {
+    let (mut ts, mut line) = (Micros(0), Cow::Borrowed(""));
+    for field in FieldReader(entry) {
+        match field? {
+            (1, value) => ts = read_timestamp(value.bytes())?,
+            (2, value) => line = String::from_utf8_lossy(value.bytes()),
+            (3, value) => {
+                let (name, text) = read_pair(value.bytes())?;
+                attrs.push(name, text);
+            }
+            _ => {}
+        }
+    }
+    Ok((ts, line))
+}
+
+/// Reads a `google.protobuf.Timestamp`.
+fn read_timestamp(bytes: &[u8]) -> Result<Micros, MalformedMessage> {
+    let (mut seconds, mut nanos) = (0_i64, 0);
+    for field in FieldReader(bytes) {
+        match field? {
+            (1, value) => seconds = value.signed(),
+            (2, value) => nanos = value.signed(),
+            _ => {}
+        }
+    }
+    Ok(Micros(seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)))
+}
+
+/// Reads `{name="value", …}` with Go's escapes in the values. Stops at the first malformed label.
 fn read_labels<'a>(text: &'a str, labels: &mut Attrs<'a>) {
     let mut rest = text.trim().trim_start_matches('{');
     for _ in 0..MAX_LABELS {
@@ -224,24 +233,24 @@ fn read_labels<'a>(text: &'a str, labels: &mut Attrs<'a>) {
     }
 }
 
-fn entry_row(ts: Micros, line: &str, mut attrs: Attrs<'_>, peer: &str, harvest: &mut Harvest) {
+fn entry_row(ts: Micros, line: &str, mut attrs: Attrs<'_>, peer: &str, builder: &mut BatchBuilder) {
     let host = HOST_LABELS.iter().find_map(|name| attrs.get(name)).unwrap_or(peer).to_owned();
     let source = FILE_LABELS.iter().find_map(|name| attrs.get(name)).unwrap_or("loki").to_owned();
     let line = line.trim_end_matches(['\n', '\r']);
-    let place = Place { host: &host, source: &source };
+    let place = RowOrigin { host: &host, source: &source };
     if document::is_access_line(line.as_bytes()) {
-        return harvest.line(place, line.as_bytes(), None);
+        return builder.line(place, line.as_bytes(), None);
     }
     if document::is_object(line.as_bytes()) && line.ends_with('}') {
-        return harvest.line(place, with_labels(line, ts, &mut attrs).as_bytes(), None);
+        return builder.line(place, with_labels(line, ts, &mut attrs).as_bytes(), None);
     }
     let program = PROGRAM_LABELS.iter().find_map(|name| attrs.get(name)).map(str::to_owned);
     let level =
         attrs.get("level").or_else(|| attrs.get("detected_level")).and_then(document::severity);
-    harvest.log_row(&Log {
+    builder.log_row(&Log {
         ts,
         host: &host,
-        observed_ts: harvest.now,
+        observed_ts: builder.now,
         source: &source,
         program: program.as_deref(),
         severity: level,
@@ -251,22 +260,19 @@ fn entry_row(ts: Micros, line: &str, mut attrs: Attrs<'_>, peer: &str, harvest: 
     });
 }
 
-/// The document with the labels and the entry's time behind its own keys, which count first.
+/// The document with the labels and the entry's time after its own keys, which take precedence.
 fn with_labels(line: &str, ts: Micros, attrs: &mut Attrs<'_>) -> String {
     let mut out = line[..line.len() - 1].to_owned();
     let is_empty = out.trim_start_matches('{').trim().is_empty();
     let mut comma = if is_empty { "" } else { "," };
-    let mut push = |name: &str, value: &str| {
+    let ts = ts.to_string();
+    for (name, value) in attrs.finish().into_iter().chain([("@timestamp", ts.as_str())]) {
         out += comma;
         comma = ",";
         out += &serde_json::Value::from(name).to_string();
         out.push(':');
         out += &serde_json::Value::from(value).to_string();
-    };
-    for (name, value) in attrs.finish() {
-        push(name, value);
     }
-    push("@timestamp", &ts.to_string());
     out.push('}');
     out
 }
@@ -276,8 +282,8 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::check::{ask, dump, harvest, mangled, rows};
-    use crate::protobuf::{push_bytes, push_key, push_varint};
+    use crate::check::{builder, dump, mangled, request, rows};
+    use crate::protobuf::{WireType, push_bytes, push_key, push_varint};
 
     const JSON: (&str, &str) = ("content-type", "application/json");
     const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
@@ -286,14 +292,14 @@ mod tests {
         ["1795176000000000001","{\"msg\":\"json\"}",{"trace":"t1"}],
         ["1795176000000000002","1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\""]]}]}"#;
 
-    fn check(harvest: &mut Harvest, expected: &Expect) {
-        let lines = dump_lines(harvest);
+    fn check(builder: &mut BatchBuilder, expected: &Expect) {
+        let lines = dump_lines(builder);
         let columns = ["ts", "host", "source", "program", "severity", "body", "attrs"];
-        expected.assert_eq(&(lines + &rows(harvest, &columns)));
+        expected.assert_eq(&(lines + &rows(builder, &columns)));
     }
 
-    fn dump_lines(harvest: &Harvest) -> String {
-        harvest
+    fn dump_lines(builder: &BatchBuilder) -> String {
+        builder
             .groups
             .iter()
             .map(|group| {
@@ -309,11 +315,11 @@ mod tests {
 
     #[test]
     fn lines_with_their_labels_become_rows_or_go_to_the_parser() {
-        let mut harvest = harvest();
-        let ask = ask("POST", "/loki/api/v1/push", &[JSON], BODY.as_bytes());
-        assert!(Loki::read(&ask, &mut harvest).is_ok());
+        let mut builder = builder();
+        let request = request(Method::POST, "/loki/api/v1/push", &[JSON], BODY.as_bytes());
+        assert!(LokiPush::read(&request, &mut builder).is_ok());
         check(
-            &mut harvest,
+            &mut builder,
             &expect![[r#"
             web1 /var/log/app.log
             {"msg":"json","filename":"/var/log/app.log","host":"web1","job":"app","trace":"t1","@timestamp":"2026-11-20T12:00:00.000000Z"}
@@ -325,7 +331,7 @@ mod tests {
 
     fn protobuf() -> Vec<u8> {
         let mut time = Vec::new();
-        push_key(&mut time, 1, 0);
+        push_key(&mut time, 1, WireType::Varint);
         push_varint(&mut time, 1_795_176_000);
         let mut entry = Vec::new();
         push_bytes(&mut entry, 1, &time);
@@ -339,26 +345,26 @@ mod tests {
     }
 
     #[test]
-    fn packed_protobuf_is_read() {
+    fn compressed_protobuf_is_read() {
         let body = snap::raw::Encoder::new().compress_vec(&protobuf()).expect("memory");
-        let mut harvest = harvest();
-        let ask = ask("POST", "/loki/api/v1/push", &[PROTOBUF], &body);
-        assert!(Loki::read(&ask, &mut harvest).is_ok());
+        let mut builder = builder();
+        let request = request(Method::POST, "/loki/api/v1/push", &[PROTOBUF], &body);
+        assert!(LokiPush::read(&request, &mut builder).is_ok());
         check(
-            &mut harvest,
+            &mut builder,
             &expect![[r#"
             ts=2026-11-20T12:00:00Z host=web"1 source=loki program= severity=warn body=a line attrs={host: web"1, level: warning}
         "#]],
         );
-        assert_eq!(dump(&mut harvest), "");
+        assert_eq!(dump(&mut builder), "");
     }
 
     #[test]
     fn any_bytes_are_read_or_refused() {
         let message = protobuf();
         arbtest::arbtest(|u| {
-            let _ = read_protobuf(&mangled(u, &message)?, "a", &mut harvest());
-            let _ = read_json(&mangled(u, BODY.as_bytes())?, "a", &mut harvest());
+            let _ = read_protobuf(&mangled(u, &message)?, "a", &mut builder());
+            let _ = read_json(&mangled(u, BODY.as_bytes())?, "a", &mut builder());
             Ok(())
         });
     }

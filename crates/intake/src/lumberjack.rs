@@ -1,51 +1,52 @@
-//! Lumberjack 1 and 2, as Beats' and Logstash's outputs speak it: windows of frames, acknowledged when durable.
+//! Lumberjack 1 and 2, the protocol of Beats and Logstash: windows of frames, acknowledged when
+//! durable.
 //!
-//! From the protocol's description in logstash-input-beats and go-lumber. Big endian numbers throughout:
+//! From the protocol's description in logstash-input-beats and go-lumber. Numbers are big endian:
 //!
 //! ```text
-//!  '1'|'2' 'W' count                            a window of so many events follows
-//!  '1'|'2' 'D' seq pairs (length key length value)…   one event of keys and values
-//!  '2'     'J' seq length json                  one event of JSON
-//!  '1'|'2' 'C' length zlib(frames…)             frames, packed
-//!  '1'|'2' 'A' seq                              from here: everything up to seq is durable
+//!  '1'|'2' 'W' count                            size of the window that follows
+//!  '1'|'2' 'D' seq pairs (length key length value)…   one event as keys and values
+//!  '2'     'J' seq length json                  one event as JSON
+//!  '1'|'2' 'C' length zlib(frames…)             compressed frames
+//!  '1'|'2' 'A' seq                              acknowledgement: everything up to seq is durable
 //! ```
 
+use crate::batch_builder::{BatchBuilder, ItemVerdict, RejectCause, RowOrigin};
 use crate::document;
-use crate::harvest::{Fault, Harvest, Place, Verdict};
-use crate::stream::{Broken, Framing};
-use crate::unpack::{Packed, zlib};
+use crate::stream::{StreamError, StreamOrigin, StreamProtocol};
+use crate::unpack::{UnpackError, zlib};
 use crate::window::Identity;
 use memchr::memmem;
 
-/// A packed frame, and what is in it; Beats send 2 MiB at most by default.
+/// Largest compressed frame, and its largest content; Beats send 2 MiB at most by default.
 const MAX_PACKED_BYTES: usize = 16 << 20;
-/// One event.
+/// Largest event.
 const MAX_EVENT_BYTES: usize = 1 << 20;
-/// Keys of one event of version 1.
+/// Most keys of one event of version 1.
 const MAX_PAIRS: usize = 1000;
 
 /// One connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lumberjack {
-    /// Version and number of the last event that was read and is not acknowledged yet.
+pub(crate) struct LumberjackStream {
+    /// Version and number of the last event that is not acknowledged yet.
     last: Option<(u8, u32)>,
 }
 
-impl Framing for Lumberjack {
+impl StreamProtocol for LumberjackStream {
     fn cut(
         &mut self,
         bytes: &[u8],
-        peer: &str,
-        _source: &str,
-        harvest: &mut Harvest,
-    ) -> Result<usize, Broken> {
-        self.frames(bytes, peer, false, harvest)
+        origin: StreamOrigin<'_>,
+        builder: &mut BatchBuilder,
+    ) -> Result<usize, StreamError> {
+        self.frames(bytes, origin.peer, false, builder)
     }
 
-    /// Not while an event's first sending is not through: the window comes again.
-    fn replies(&mut self, verdicts: &[Verdict]) -> Vec<u8> {
+    /// Withholds the acknowledgement while a first attempt is still being stored, so the sender
+    /// retries.
+    fn replies(&mut self, verdicts: &[ItemVerdict]) -> Vec<u8> {
         let Some((version, seq)) = self.last.take() else { return Vec::new() };
-        if verdicts.contains(&Verdict::Pending) {
+        if verdicts.contains(&ItemVerdict::Pending) {
             return Vec::new();
         }
         let seq = seq.to_be_bytes();
@@ -53,10 +54,10 @@ impl Framing for Lumberjack {
     }
 }
 
-/// Reads from the front; `None` while it is not all there.
-struct Cut<'a>(&'a [u8]);
+/// Reads from the front; `None` if incomplete.
+struct FrameReader<'a>(&'a [u8]);
 
-impl<'a> Cut<'a> {
+impl<'a> FrameReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -69,31 +70,32 @@ impl<'a> Cut<'a> {
     }
 
     /// A length that is at most `max`.
-    fn length(&mut self, max: usize) -> Result<Option<usize>, Broken> {
+    fn length(&mut self, max: usize) -> Result<Option<usize>, StreamError> {
         let Some(length) = self.number() else { return Ok(None) };
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > max {
-            return Err(Broken::new("too_long", "a length is larger than it may be"));
+            let detail = "a length exceeds its limit";
+            return Err(StreamError { reason: "too_long", detail });
         }
         Ok(Some(length))
     }
 }
 
-const BAD: Broken = Broken { reason: "bad_frame", detail: "not a frame of Lumberjack" };
+const BAD: StreamError = StreamError { reason: "bad_frame", detail: "not a frame of Lumberjack" };
 
-impl Lumberjack {
+impl LumberjackStream {
     fn frames(
         &mut self,
         bytes: &[u8],
         peer: &str,
         is_packed: bool,
-        harvest: &mut Harvest,
-    ) -> Result<usize, Broken> {
+        builder: &mut BatchBuilder,
+    ) -> Result<usize, StreamError> {
         let mut used = 0;
-        // A packed frame is taken whole, or its rest would be acknowledged with it.
-        while is_packed || !harvest.is_full() {
-            let mut cut = Cut(&bytes[used..]);
-            if !self.frame(&mut cut, peer, is_packed, harvest)? {
+        // A compressed frame is read completely, or its rest would be acknowledged with it.
+        while is_packed || !builder.is_full() {
+            let mut cut = FrameReader(&bytes[used..]);
+            if !self.frame(&mut cut, peer, is_packed, builder)? {
                 break;
             }
             used = bytes.len() - cut.0.len();
@@ -101,14 +103,14 @@ impl Lumberjack {
         Ok(used)
     }
 
-    /// One frame; `false` when it is not all there.
+    /// Reads one frame; `false` if incomplete.
     fn frame(
         &mut self,
-        cut: &mut Cut<'_>,
+        cut: &mut FrameReader<'_>,
         peer: &str,
         is_packed: bool,
-        harvest: &mut Harvest,
-    ) -> Result<bool, Broken> {
+        builder: &mut BatchBuilder,
+    ) -> Result<bool, StreamError> {
         let Some(head) = cut.take(2) else { return Ok(false) };
         let (version, kind) = (head[0], head[1]);
         if !matches!(version, b'1' | b'2') {
@@ -120,52 +122,69 @@ impl Lumberjack {
                 let Some(seq) = cut.number() else { return Ok(false) };
                 let Some(length) = cut.length(MAX_EVENT_BYTES)? else { return Ok(false) };
                 let Some(event) = cut.take(length) else { return Ok(false) };
-                self.event(version, seq, event, peer, harvest);
+                self.event(version, seq, event, peer, builder);
                 Ok(true)
             }
             b'D' => {
                 let Some(seq) = cut.number() else { return Ok(false) };
                 let Some(event) = pairs(cut)? else { return Ok(false) };
-                self.event(version, seq, event.as_bytes(), peer, harvest);
+                self.event(version, seq, event.as_bytes(), peer, builder);
                 Ok(true)
             }
             b'C' if !is_packed => {
                 let Some(length) = cut.length(MAX_PACKED_BYTES)? else { return Ok(false) };
                 let Some(packed) = cut.take(length) else { return Ok(false) };
-                let frames = zlib(packed, MAX_PACKED_BYTES).map_err(|error| match error {
-                    Packed::TooLarge => Broken::new("too_large", "a frame is too large unpacked"),
-                    _ => Broken::new("broken_packing", "a frame cannot be unpacked"),
-                })?;
-                let used = self.frames(&frames, peer, true, harvest)?;
+                let frames = zlib(packed, MAX_PACKED_BYTES).map_err(frame_error)?;
+                let used = self.frames(&frames, peer, true, builder)?;
                 if used < frames.len() { Err(BAD) } else { Ok(true) }
             }
             _ => Err(BAD),
         }
     }
 
-    fn event(&mut self, version: u8, seq: u32, event: &[u8], peer: &str, harvest: &mut Harvest) {
+    fn event(
+        &mut self,
+        version: u8,
+        seq: u32,
+        event: &[u8],
+        peer: &str,
+        builder: &mut BatchBuilder,
+    ) {
         self.last = Some((version, seq));
         let event = event.trim_ascii();
         let (host, file) = (document::host(event), document::file(event));
-        let place = Place {
+        let place = RowOrigin {
             host: host.as_deref().unwrap_or(peer),
             source: file.as_deref().unwrap_or("lumberjack"),
         };
         if !document::is_object(event) {
             let detail = "the event is not a JSON object";
-            let fault = Fault { parser: "lumberjack", reason: "invalid_json", detail };
-            return harvest.reject(place, &fault, event);
+            let fault = RejectCause { parser: "lumberjack", reason: "invalid_json", detail };
+            return builder.reject(place, &fault, event);
         }
-        // Numbers start again in each window. What tells an event apart is where in its file it stood, and when.
-        let has = |name: &[u8]| memmem::find(event, name).is_some();
-        let is_unique = has(b"\"@timestamp\"") && has(b"\"offset\"");
+        // Numbers restart in each window. Time and file offset identify an event.
+        let id_fields = [&b"\"@timestamp\""[..], b"\"offset\""];
+        let is_unique = id_fields.iter().all(|field| memmem::find(event, field).is_some());
         let id = is_unique.then(|| Identity::of(&[b"lumberjack", event]));
-        harvest.line(place, event, id);
+        builder.line(place, event, id);
+    }
+}
+
+fn frame_error(error: UnpackError) -> StreamError {
+    match error {
+        UnpackError::TooLarge => {
+            let detail = "a decompressed frame is too large";
+            StreamError { reason: "too_large", detail }
+        }
+        UnpackError::Broken(_) | UnpackError::Unknown(_) => {
+            let detail = "a frame cannot be decompressed";
+            StreamError { reason: "broken_packing", detail }
+        }
     }
 }
 
 /// Keys and values as a JSON object.
-fn pairs(cut: &mut Cut<'_>) -> Result<Option<String>, Broken> {
+fn pairs(cut: &mut FrameReader<'_>) -> Result<Option<String>, StreamError> {
     let Some(count) = cut.length(MAX_PAIRS)? else { return Ok(None) };
     let mut event = serde_json::Map::new();
     for _ in 0..count {
@@ -173,7 +192,7 @@ fn pairs(cut: &mut Cut<'_>) -> Result<Option<String>, Broken> {
         let Some(key) = cut.take(length) else { return Ok(None) };
         let Some(length) = cut.length(MAX_EVENT_BYTES)? else { return Ok(None) };
         let Some(value) = cut.take(length) else { return Ok(None) };
-        // The first Lumberjack called the message `line`.
+        // Version 1 calls the message `line`.
         let key = if key == b"line" { b"message" } else { key };
         event.insert(
             String::from_utf8_lossy(key).into_owned(),
@@ -188,7 +207,9 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::check::{dump, harvest, mangled};
+    use crate::check::{builder, dump, mangled};
+
+    const ORIGIN: StreamOrigin<'_> = StreamOrigin { peer: "192.0.2.1", source: "lumberjack" };
 
     fn event(seq: u32, json: &str) -> Vec<u8> {
         let length = u32::try_from(json.len()).expect("short").to_be_bytes();
@@ -216,11 +237,11 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_acknowledged_by_its_last_number_and_known_when_it_comes_again() {
-        let (mut stream, mut harvest) = (Lumberjack::default(), harvest());
+    fn a_window_is_acknowledged_by_its_last_number_and_a_repeat_is_known() {
+        let (mut stream, mut builder) = (LumberjackStream::default(), builder());
         let bytes = [window(), window()].concat();
-        assert_eq!(stream.cut(&bytes, "192.0.2.1", "", &mut harvest), Ok(bytes.len()));
-        assert_eq!(stream.replies(&harvest.verdicts), b"2A\0\0\0\x02");
+        assert_eq!(stream.cut(&bytes, ORIGIN, &mut builder), Ok(bytes.len()));
+        assert_eq!(stream.replies(&builder.verdicts), b"2A\0\0\0\x02");
         assert_eq!(stream.replies(&[]), b"");
         expect![[r#"
             web1 lumberjack
@@ -229,36 +250,37 @@ mod tests {
               {"message":"two"}
               {"message":"two"}
         "#]]
-        .assert_eq(&dump(&mut harvest));
-        assert_eq!(harvest.verdicts[2], Verdict::Known);
+        .assert_eq(&dump(&mut builder));
+        assert_eq!(builder.verdicts[2], ItemVerdict::Known);
     }
 
     #[test]
     fn version_one_has_pairs() {
         let bytes = b"1W\0\0\0\x011D\0\0\0\x01\0\0\0\x02\0\0\0\x04line\0\0\0\x02hi\0\0\0\x04host\0\0\0\x01a";
-        let (mut stream, mut harvest) = (Lumberjack::default(), harvest());
+        let (mut stream, mut builder) = (LumberjackStream::default(), builder());
         for length in 6..bytes.len() {
-            assert_eq!(stream.clone().cut(&bytes[..length], "p", "", &mut harvest), Ok(6));
+            assert_eq!(stream.clone().cut(&bytes[..length], ORIGIN, &mut builder), Ok(6));
         }
-        assert_eq!(stream.cut(bytes, "p", "", &mut harvest), Ok(bytes.len()));
-        assert_eq!(stream.replies(&harvest.verdicts), b"1A\0\0\0\x01");
-        assert_eq!(dump(&mut harvest), "a lumberjack\n  {\"host\":\"a\",\"message\":\"hi\"}\n");
+        assert_eq!(stream.cut(bytes, ORIGIN, &mut builder), Ok(bytes.len()));
+        assert_eq!(stream.replies(&builder.verdicts), b"1A\0\0\0\x01");
+        assert_eq!(dump(&mut builder), "a lumberjack\n  {\"host\":\"a\",\"message\":\"hi\"}\n");
     }
 
     #[test]
-    fn lengths_that_lie_end_the_connection() {
-        let check = |bytes: &[u8]| {
-            let cut = Lumberjack::default().cut(bytes, "p", "", &mut harvest());
-            cut.expect_err("broken").reason
-        };
-        assert_eq!(check(b"2J\0\0\0\x01\xff\xff\xff\xff"), "too_long");
-        assert_eq!(check(b"2C\xff\xff\xff\xff"), "too_long");
-        assert_eq!(check(b"1D\0\0\0\x01\0\xff\xff\xff"), "too_long");
-        assert_eq!(check(b"2C\0\0\0\x03abc"), "broken_packing");
-        assert_eq!(check(&packed(&packed(b"2W\0\0\0\x01"))), "bad_frame");
-        assert_eq!(check(&packed(b"2J\0\0\0\x01\0\0\0\x05{")), "bad_frame");
-        assert_eq!(check(&packed(&vec![b'x'; MAX_PACKED_BYTES + 1])), "too_large");
-        assert_eq!(check(b"GET / HTTP/1.1\r\n"), "bad_frame");
+    fn false_lengths_close_the_connection() {
+        for (bytes, reason) in [
+            (&b"2J\0\0\0\x01\xff\xff\xff\xff"[..], "too_long"),
+            (b"2C\xff\xff\xff\xff", "too_long"),
+            (b"1D\0\0\0\x01\0\xff\xff\xff", "too_long"),
+            (b"2C\0\0\0\x03abc", "broken_packing"),
+            (&packed(&packed(b"2W\0\0\0\x01")), "bad_frame"),
+            (&packed(b"2J\0\0\0\x01\0\0\0\x05{"), "bad_frame"),
+            (&packed(&vec![b'x'; MAX_PACKED_BYTES + 1]), "too_large"),
+            (b"GET / HTTP/1.1\r\n", "bad_frame"),
+        ] {
+            let cut = LumberjackStream::default().cut(bytes, ORIGIN, &mut builder());
+            assert_eq!(cut.expect_err("malformed").reason, reason);
+        }
     }
 
     #[test]
@@ -266,8 +288,8 @@ mod tests {
         let seed = [window(), b"1D\0\0\0\x01\0\0\0\x01\0\0\0\x01a\0\0\0\x01b".to_vec()].concat();
         arbtest::arbtest(|u| {
             let bytes = mangled(u, &seed)?;
-            let (mut stream, mut harvest) = (Lumberjack::default(), harvest());
-            if let Ok(used) = stream.cut(&bytes, "p", "", &mut harvest) {
+            let (mut stream, mut builder) = (LumberjackStream::default(), builder());
+            if let Ok(used) = stream.cut(&bytes, ORIGIN, &mut builder) {
                 assert!(used <= bytes.len());
             }
             Ok(())

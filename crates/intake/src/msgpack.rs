@@ -1,16 +1,17 @@
-//! MessagePack, read in place: one token at a time, no length believed, nothing allocated.
+//! MessagePack, read in place: one token at a time, no trusted lengths, no allocations.
 //!
-//! From the MessagePack specification. Arrays and maps say how many values follow; the reader counts.
+//! From the MessagePack specification. Arrays and maps announce their number of values; the caller
+//! counts them.
 
-/// Values inside of values that are read.
+/// Deepest nesting that is read.
 const MAX_DEPTH: usize = 32;
 
 /// Why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The bytes end inside of it: more may come.
+pub(crate) enum MsgpackError {
+    /// The bytes end inside the value: more may follow.
     Short,
-    /// It is none, or too deep.
+    /// Malformed, or nested too deeply.
     Bad,
 }
 
@@ -25,48 +26,47 @@ pub(crate) enum Token<'a> {
     Text(&'a [u8]),
     Bytes(&'a [u8]),
     Extension(i8, &'a [u8]),
-    /// So many values follow.
+    /// Number of values that follow.
     Array(usize),
-    /// So many keys, each with its value, follow.
+    /// Number of keys that follow, each with its value.
     Map(usize),
 }
 
 /// Reads from the front of bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub(crate) struct MsgpackReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
-        let (head, rest) = self.0.split_at_checked(length).ok_or(Fault::Short)?;
+impl<'a> MsgpackReader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], MsgpackError> {
+        let (head, rest) = self.0.split_at_checked(length).ok_or(MsgpackError::Short)?;
         self.0 = rest;
         Ok(head)
     }
 
     /// A big endian number of `width` bytes.
-    fn number(&mut self, width: usize) -> Result<u64, Fault> {
+    fn number(&mut self, width: usize) -> Result<u64, MsgpackError> {
         Ok(self.take(width)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 
-    fn length(&mut self, width: usize) -> Result<usize, Fault> {
-        usize::try_from(self.number(width)?).map_err(|_| Fault::Bad)
+    fn length(&mut self, width: usize) -> Result<usize, MsgpackError> {
+        usize::try_from(self.number(width)?).map_err(|_| MsgpackError::Bad)
     }
 
-    fn extension(&mut self, length: usize) -> Result<Token<'a>, Fault> {
+    fn extension(&mut self, length: usize) -> Result<Token<'a>, MsgpackError> {
         let kind = self.take(1)?[0].cast_signed();
         Ok(Token::Extension(kind, self.take(length)?))
     }
 
     /// The next token.
-    pub(crate) fn token(&mut self) -> Result<Token<'a>, Fault> {
+    pub(crate) fn token(&mut self) -> Result<Token<'a>, MsgpackError> {
         let first = self.take(1)?[0];
-        let small = |bits: u8| usize::from(first & bits);
         Ok(match first {
             0x00..=0x7f => Token::Integer(i64::from(first)),
-            0x80..=0x8f => Token::Map(small(0x0f)),
-            0x90..=0x9f => Token::Array(small(0x0f)),
-            0xa0..=0xbf => Token::Text(self.take(small(0x1f))?),
+            0x80..=0x8f => Token::Map(usize::from(first & 0x0f)),
+            0x90..=0x9f => Token::Array(usize::from(first & 0x0f)),
+            0xa0..=0xbf => Token::Text(self.take(usize::from(first & 0x1f))?),
             0xc0 => Token::Nil,
-            0xc1 => return Err(Fault::Bad),
+            0xc1 => return Err(MsgpackError::Bad),
             0xc2 | 0xc3 => Token::Flag(first == 0xc3),
             0xc4..=0xc6 => {
                 let length = self.length(1 << (first - 0xc4))?;
@@ -97,20 +97,20 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Passes over one whole value; its bytes.
-    pub(crate) fn value(&mut self) -> Result<&'a [u8], Fault> {
+    /// Skips one whole value and returns its bytes.
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], MsgpackError> {
         let start = self.0;
         self.skip(0)?;
         Ok(&start[..start.len() - self.0.len()])
     }
 
-    fn skip(&mut self, depth: usize) -> Result<(), Fault> {
+    fn skip(&mut self, depth: usize) -> Result<(), MsgpackError> {
         if depth > MAX_DEPTH {
-            return Err(Fault::Bad);
+            return Err(MsgpackError::Bad);
         }
         let count = match self.token()? {
             Token::Array(count) => count,
-            Token::Map(count) => count.checked_mul(2).ok_or(Fault::Bad)?,
+            Token::Map(count) => count.checked_mul(2).ok_or(MsgpackError::Bad)?,
             _ => 0,
         };
         for _ in 0..count {
@@ -120,9 +120,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Appends the next value as JSON. Bytes and text that are not UTF-8 are replaced.
-    pub(crate) fn push_json(&mut self, out: &mut String, depth: usize) -> Result<(), Fault> {
+    pub(crate) fn push_json(&mut self, out: &mut String, depth: usize) -> Result<(), MsgpackError> {
         if depth > MAX_DEPTH {
-            return Err(Fault::Bad);
+            return Err(MsgpackError::Bad);
         }
         let text =
             |bytes: &[u8]| serde_json::Value::from(String::from_utf8_lossy(bytes)).to_string();
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
                     match self.token()? {
                         Token::Text(key) | Token::Bytes(key) => out.push_str(&text(key)),
                         Token::Integer(key) => out.push_str(&format!("\"{key}\"")),
-                        _ => return Err(Fault::Bad),
+                        _ => return Err(MsgpackError::Bad),
                     }
                     out.push(':');
                     self.push_json(out, depth + 1)?;
@@ -174,31 +174,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_every_kind_become_json() {
+    fn values_of_every_type_become_json() {
         let bytes = b"\x8a\xa1a\xc0\xa1b\xc3\xa1c\xd1\xff\x00\xa1d\xcd\x01\x00\xa1e\xcb\x3f\xe0\0\0\0\0\0\0\xa1f\xc4\x01x\xa1g\x92\x01\xff\xa1h\x81\x05\xa0\xa1i\xd7\x00\0\0\0\x01\0\0\0\x02\xa1j\xca\x3f\0\0\0";
-        let (mut reader, mut out) = (Reader(bytes), String::new());
+        let (mut reader, mut out) = (MsgpackReader(bytes), String::new());
         reader.push_json(&mut out, 0).expect("well formed");
         assert_eq!(
             out.replace("\\u0000", "0").replace("\\u0001", "1").replace("\\u0002", "2"),
             r#"{"a":null,"b":true,"c":-256,"d":256,"e":0.5,"f":"x","g":[1,-1],"h":{"5":""},"i":"00010002","j":0.5}"#
         );
         assert!(reader.0.is_empty());
-        assert_eq!(Reader(bytes).value(), Ok(&bytes[..]));
+        assert_eq!(MsgpackReader(bytes).value(), Ok(&bytes[..]));
     }
 
     #[test]
-    fn lengths_that_lie_are_short_and_depth_is_bounded() {
-        assert_eq!(Reader(b"\xdb\xff\xff\xff\xffabc").value(), Err(Fault::Short));
-        assert_eq!(Reader(b"\xdd\xff\xff\xff\xff\x01").value(), Err(Fault::Short));
-        assert_eq!(Reader(b"\xc1").value(), Err(Fault::Bad));
-        assert_eq!(Reader(&[0x91; 100]).value(), Err(Fault::Bad));
+    fn false_lengths_are_short_and_depth_is_limited() {
+        assert_eq!(MsgpackReader(b"\xdb\xff\xff\xff\xffabc").value(), Err(MsgpackError::Short));
+        assert_eq!(MsgpackReader(b"\xdd\xff\xff\xff\xff\x01").value(), Err(MsgpackError::Short));
+        assert_eq!(MsgpackReader(b"\xc1").value(), Err(MsgpackError::Bad));
+        assert_eq!(MsgpackReader(&[0x91; 100]).value(), Err(MsgpackError::Bad));
     }
 
     #[test]
     fn any_bytes_are_read_or_refused() {
         arbtest::arbtest(|u| {
             let bytes: Vec<u8> = u.arbitrary()?;
-            let (mut a, mut b) = (Reader(&bytes), Reader(&bytes));
+            let (mut a, mut b) = (MsgpackReader(&bytes), MsgpackReader(&bytes));
             let mut out = String::new();
             if b.push_json(&mut out, 0).is_ok() {
                 assert!(a.value().is_ok());

@@ -1,4 +1,4 @@
-//! Numbers as columns hold them, and bytes as hex digits.
+//! Conversions of numbers to columns, and of bytes to hex digits.
 
 use std::fmt::Write;
 

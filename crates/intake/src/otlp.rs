@@ -1,8 +1,8 @@
 //! OpenTelemetry's protocol: logs, traces and metrics over HTTP (protobuf and JSON) and gRPC.
 //!
-//! From the OTLP specification 1.5 and opentelemetry-proto's message definitions. JSON is first written as the
-//! protobuf that it stands for, so that there is one reader. gRPC's unary calls are HTTP/2 requests with five bytes in
-//! front of the message and the status behind the answer, which needs no library.
+//! From the OTLP specification 1.5 and opentelemetry-proto's message definitions. JSON is first
+//! converted to protobuf, so that there is one reader. gRPC's unary calls are HTTP/2 requests with
+//! five bytes before the message and the status after the response, which needs no library.
 
 mod json;
 mod logs;
@@ -13,18 +13,20 @@ mod value;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
 
-use crate::harvest::{Harvest, Verdict, too_many};
-use crate::http::{Answer, Ask, Protocol, Refusal};
-use crate::protobuf::{Fields, Malformed};
-use crate::unpack::{Packed, unpack};
+use crate::batch_builder::{BatchBuilder, ItemVerdict, too_many};
+use crate::protobuf::{FieldReader, MalformedMessage};
+use crate::protocol::{HttpProtocol, IntakeRequest};
+use crate::response::{IntakeResponse, Refusal};
+use crate::unpack::{UnpackError, unpack};
 use value::Resource;
 
-/// Lists in lists that are read.
+/// Deepest nesting of lists that is read.
 const MAX_DEPTH: usize = 16;
 
-/// What is sent.
+/// Kind of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Logs,
@@ -34,7 +36,7 @@ pub(crate) enum Signal {
 
 pub(crate) struct OtlpHttp;
 
-impl Protocol for OtlpHttp {
+impl HttpProtocol for OtlpHttp {
     const NAME: &'static str = "otlp_http";
     type Note = bool;
 
@@ -42,26 +44,26 @@ impl Protocol for OtlpHttp {
         signal_of_path(parts.uri.path()).is_some()
     }
 
-    /// The note says whether the answer is JSON.
-    fn read(ask: &Ask, harvest: &mut Harvest) -> Result<bool, Refusal> {
-        if ask.parts.method != Method::POST {
-            let message = "OTLP is sent with POST";
+    /// The note is true for a JSON response.
+    fn read(request: &IntakeRequest, builder: &mut BatchBuilder) -> Result<bool, Refusal> {
+        if request.parts.method != Method::POST {
+            let message = "send OTLP with POST";
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", message));
         }
-        let signal = signal_of_path(ask.parts.uri.path()).expect("asked by is_for");
-        let is_known = harvest.is_known_body(Self::NAME, &ask.body)?;
-        let kind = ask.header("content-type");
+        let signal = signal_of_path(request.parts.uri.path()).expect("checked by is_for");
+        let is_known = builder.is_known_body(Self::NAME, &request.body)?;
+        let kind = request.header("content-type");
         match kind.split(';').next().unwrap_or("").trim() {
             "application/x-protobuf" => {
-                let body = if is_known { &[][..] } else { &ask.body[..] };
-                read(signal, body, &ask.peer.to_string(), harvest)?;
+                let body = if is_known { &[][..] } else { &request.body[..] };
+                read(signal, body, &request.peer.to_string(), builder)?;
                 Ok(false)
             }
             "application/json" if is_known => Ok(true),
             "application/json" => {
-                let message = json::to_protobuf(signal, &ask.body)
+                let message = json::to_protobuf(signal, &request.body)
                     .map_err(|error| Refusal::bad(format!("cannot read the JSON: {error}")))?;
-                read(signal, &message, &ask.peer.to_string(), harvest)?;
+                read(signal, &message, &request.peer.to_string(), builder)?;
                 Ok(true)
             }
             other => Err(Refusal::new(
@@ -73,18 +75,22 @@ impl Protocol for OtlpHttp {
         }
     }
 
-    /// An empty message: everything was taken.
-    fn answer(_ask: &Ask, is_json: bool, _verdicts: &[Verdict]) -> Answer {
+    /// An empty message means that everything was stored.
+    fn respond(
+        _request: &IntakeRequest,
+        is_json: bool,
+        _verdicts: &[ItemVerdict],
+    ) -> IntakeResponse {
         if is_json {
-            return Answer::json(StatusCode::OK, &json!({}));
+            return IntakeResponse::json(StatusCode::OK, &json!({}));
         }
-        Answer::new(StatusCode::OK, "application/x-protobuf", Bytes::new())
+        IntakeResponse::new(StatusCode::OK, "application/x-protobuf", Bytes::new())
     }
 
-    /// `google.rpc.Status`, always as JSON: exporters look at the HTTP status.
-    fn refuse(refusal: &Refusal) -> Answer {
+    /// `google.rpc.Status`, always as JSON: exporters check the HTTP status.
+    fn refuse(refusal: &Refusal) -> IntakeResponse {
         let body = json!({"code": grpc_code(refusal), "message": message(refusal)});
-        Answer::json(refusal.status, &body)
+        IntakeResponse::json(refusal.status, &body)
     }
 }
 
@@ -99,7 +105,7 @@ fn signal_of_path(path: &str) -> Option<Signal> {
 
 pub(crate) struct OtlpGrpc;
 
-impl Protocol for OtlpGrpc {
+impl HttpProtocol for OtlpGrpc {
     const NAME: &'static str = "otlp_grpc";
     type Note = ();
 
@@ -107,29 +113,29 @@ impl Protocol for OtlpGrpc {
         signal_of_service(parts.uri.path()).is_some()
     }
 
-    fn read(ask: &Ask, harvest: &mut Harvest) -> Result<(), Refusal> {
-        let signal = signal_of_service(ask.parts.uri.path()).expect("asked by is_for");
-        let message = unframed(ask)?;
-        if harvest.is_known_body(Self::NAME, &message)? {
+    fn read(request: &IntakeRequest, builder: &mut BatchBuilder) -> Result<(), Refusal> {
+        let signal = signal_of_service(request.parts.uri.path()).expect("checked by is_for");
+        let message = unframed(request)?;
+        if builder.is_known_body(Self::NAME, &message)? {
             return Ok(());
         }
-        read(signal, &message, &ask.peer.to_string(), harvest)
+        read(signal, &message, &request.peer.to_string(), builder)
     }
 
-    fn answer(_ask: &Ask, (): (), _verdicts: &[Verdict]) -> Answer {
+    fn respond(_request: &IntakeRequest, (): (), _verdicts: &[ItemVerdict]) -> IntakeResponse {
         let mut answer =
-            Answer::new(StatusCode::OK, "application/grpc", Bytes::from_static(&[0; 5]));
+            IntakeResponse::new(StatusCode::OK, "application/grpc", Bytes::from_static(&[0; 5]));
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", HeaderValue::from_static("0"));
         answer.trailers = Some(trailers);
         answer
     }
 
-    /// Without a message the status may stand in the head.
-    fn refuse(refusal: &Refusal) -> Answer {
-        Answer::new(StatusCode::OK, "application/grpc", Bytes::new())
-            .with("grpc-status", &grpc_code(refusal).to_string())
-            .with("grpc-message", &percent_encoded(&message(refusal)))
+    /// A response without a message may carry the status in its headers.
+    fn refuse(refusal: &Refusal) -> IntakeResponse {
+        IntakeResponse::new(StatusCode::OK, "application/grpc", Bytes::new())
+            .with(("grpc-status", &grpc_code(refusal).to_string()))
+            .with(("grpc-message", &grpc_message(refusal)))
     }
 }
 
@@ -143,25 +149,26 @@ fn signal_of_service(path: &str) -> Option<Signal> {
     }
 }
 
-/// The message of a unary call: `is packed (1 byte) | length (4 bytes, big endian) | message`.
-fn unframed(ask: &Ask) -> Result<Bytes, Refusal> {
-    let bad = || Refusal::bad("the body is not one gRPC message");
-    let (head, _) = ask.body.split_first_chunk::<5>().ok_or_else(bad)?;
-    let [is_packed, length @ ..] = *head;
-    let length = usize::try_from(u32::from_be_bytes(length)).map_err(|_| bad())?;
-    let message = ask.body.slice(5..);
-    if length != message.len() || is_packed > 1 {
-        return Err(bad());
+/// The message of a unary call: `is compressed (1 byte) | length (4 bytes, big endian) | message`.
+fn unframed(request: &IntakeRequest) -> Result<Bytes, Refusal> {
+    let Some(([is_packed, length @ ..], message)) = request.body.split_first_chunk::<5>() else {
+        return Err(Refusal::bad("the body is not one gRPC message"));
+    };
+    let is_whole = usize::try_from(u32::from_be_bytes(*length)) == Ok(message.len());
+    let message = request.body.slice(5..);
+    let is_packed = *is_packed;
+    if !is_whole || is_packed > 1 {
+        return Err(Refusal::bad("the body is not one gRPC message"));
     }
-    let coding = if is_packed == 1 { ask.header("grpc-encoding") } else { "" };
-    unpack(coding, message, ask.body_bytes).map_err(|error| match error {
-        Packed::TooLarge => Refusal::new(
+    let coding = if is_packed == 1 { request.header("grpc-encoding") } else { "" };
+    unpack(coding, message, request.body_bytes).map_err(|error| match error {
+        UnpackError::TooLarge => Refusal::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
-            "the message is too large unpacked",
+            "the decompressed message is too large",
         ),
-        Packed::Broken(why) => Refusal::bad(format!("cannot unpack the message: {why}")),
-        Packed::Unknown(coding) => Refusal::new(
+        UnpackError::Broken(why) => Refusal::bad(format!("cannot decompress the message: {why}")),
+        UnpackError::Unknown(coding) => Refusal::new(
             StatusCode::NOT_IMPLEMENTED,
             "unknown_coding",
             format!("`{coding}` is not a known grpc-encoding"),
@@ -169,7 +176,7 @@ fn unframed(ask: &Ask) -> Result<Bytes, Refusal> {
     })
 }
 
-/// Codes of google.rpc. Exporters send again after 14 (unavailable), and not after most others.
+/// Codes of google.rpc. Exporters retry after 14 (unavailable), and not after most others.
 fn grpc_code(refusal: &Refusal) -> u32 {
     match refusal.status {
         StatusCode::BAD_REQUEST => 3,
@@ -189,89 +196,67 @@ fn message(refusal: &Refusal) -> String {
     }
 }
 
-/// gRPC's own percent encoding: everything but printable ASCII.
-fn percent_encoded(text: &str) -> String {
-    use std::fmt::Write;
-    text.bytes().fold(String::new(), |mut out, byte| {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            out.push(char::from(byte));
-        } else {
-            write!(out, "%{byte:02X}").expect("a string takes all");
-        }
-        out
-    })
+/// Bytes that gRPC percent-encodes in a message: `%` and all except printable ASCII.
+const GRPC_ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
+fn grpc_message(refusal: &Refusal) -> String {
+    utf8_percent_encode(&message(refusal), GRPC_ESCAPED).to_string()
 }
 
-/// Why reading stopped.
+/// Why an export request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
+enum ExportError {
     Malformed,
     TooMany,
 }
 
-impl From<Malformed> for Stop {
-    fn from(_: Malformed) -> Self {
+impl From<MalformedMessage> for ExportError {
+    fn from(_: MalformedMessage) -> Self {
         Self::Malformed
     }
 }
 
-/// Reads an export request: resources, in them scopes, in them records. All three signals number these alike.
-fn read(signal: Signal, body: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), Refusal> {
-    each(
-        body,
-        |number, resource| {
-            if number == 1 { read_resource(signal, resource, peer, harvest) } else { Ok(()) }
-        },
-    )
-    .map_err(|stop| match stop {
-        Stop::Malformed => Refusal::bad("the body is not an export request of OTLP"),
-        Stop::TooMany => too_many(),
+/// Reads an export request: resources, scopes in them, records in those. All three signals use the
+/// same field numbers.
+fn read(
+    signal: Signal,
+    body: &[u8],
+    peer: &str,
+    builder: &mut BatchBuilder,
+) -> Result<(), Refusal> {
+    let outcome = FieldReader(body)
+        .messages(1)
+        .try_for_each(|resource| read_resource(signal, resource?, peer, builder));
+    outcome.map_err(|error| match error {
+        ExportError::Malformed => Refusal::bad("the body is not an export request of OTLP"),
+        ExportError::TooMany => too_many(),
     })?;
-    harvest.checked()
+    builder.checked()
 }
 
 fn read_resource(
     signal: Signal,
     bytes: &[u8],
     peer: &str,
-    harvest: &mut Harvest,
-) -> Result<(), Stop> {
-    // The resource may stand behind what belongs to it.
+    builder: &mut BatchBuilder,
+) -> Result<(), ExportError> {
+    // The resource may follow its own records.
     let mut resource = Resource::new(peer);
-    each(
-        bytes,
-        |number, value| {
-            if number == 1 { resource.read(value).map_err(Stop::from) } else { Ok(()) }
-        },
-    )?;
-    each(bytes, |number, scope| {
-        if number != 2 {
-            return Ok(());
-        }
-        each(scope, |number, record| {
-            if number != 2 {
-                return Ok(());
-            }
-            if harvest.is_full() {
-                return Err(Stop::TooMany);
+    for message in FieldReader(bytes).messages(1) {
+        resource.read(message?)?;
+    }
+    for scope in FieldReader(bytes).messages(2) {
+        for record in FieldReader(scope?).messages(2) {
+            let record = record?;
+            if builder.is_full() {
+                return Err(ExportError::TooMany);
             }
             match signal {
-                Signal::Logs => logs::read(record, &resource, harvest)?,
-                Signal::Traces => traces::read(record, &resource, harvest)?,
-                Signal::Metrics => metrics::read(record, &resource, harvest)?,
+                Signal::Logs => logs::read(record, &resource, builder)?,
+                Signal::Traces => traces::read(record, &resource, builder)?,
+                Signal::Metrics => metrics::read(record, &resource, builder)?,
             }
-            Ok(())
-        })
-    })
-}
-
-fn each<'a>(
-    bytes: &'a [u8],
-    mut visit: impl FnMut(u64, &'a [u8]) -> Result<(), Stop>,
-) -> Result<(), Stop> {
-    let mut fields = Fields(bytes);
-    while let Some((number, value)) = fields.next()? {
-        visit(number, value.bytes())?;
+        }
     }
     Ok(())
 }

@@ -1,92 +1,105 @@
 //! Prometheus remote write, versions 1 and 2: samples to rows of `metric`.
 //!
-//! From the Prometheus Remote-Write specifications 1.0 and 2.0. Prometheus sends the same bytes again until they are
-//! taken, so a body that is known is a body sent again. Of native histograms `_count` and `_sum` are kept.
+//! From the Prometheus Remote-Write specifications 1.0 and 2.0. Prometheus resends the same bytes
+//! until they are accepted, so a known body is a retry. For native histograms, only `_count` and
+//! `_sum` are kept.
 
 use http::request::Parts;
 use http::{Method, StatusCode};
 use weir_tables::{Metric, Micros};
 
 use crate::attrs::Attrs;
-use crate::harvest::{Harvest, Verdict};
-use crate::http::{Answer, Ask, Protocol, Refusal};
-use crate::protobuf::{Fields, Malformed, Wire};
+use crate::batch_builder::{BatchBuilder, ItemVerdict};
+use crate::protobuf::{FieldReader, MalformedMessage, WireValue, read_pair, utf8};
+use crate::protocol::{HttpProtocol, IntakeRequest};
+use crate::response::{IntakeResponse, Refusal};
 
-/// The bits that Prometheus writes when a series has ended.
+/// Prometheus' stale marker: the bits of a value when a series has ended.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
-/// Texts of one request at most (version 2 numbers them).
+/// Most symbols of one request of version 2.
 const MAX_SYMBOLS: usize = 1 << 20;
-/// Labels that name the host, the first that is there.
+/// Labels that name the host, in order of precedence.
 const HOST_LABELS: &[&str] = &["host", "hostname", "host_name", "nodename", "node", "instance"];
 
 pub(crate) struct RemoteWrite;
 
-impl Protocol for RemoteWrite {
+impl HttpProtocol for RemoteWrite {
     const NAME: &'static str = "remote_write";
-    /// Samples and histograms, which version 2 wants to be told.
+    /// Samples and histograms, which the response of version 2 reports.
     type Note = (usize, usize);
 
     fn is_for(parts: &Parts) -> bool {
         matches!(parts.uri.path(), "/api/v1/write" | "/api/v1/push")
     }
 
-    fn read(ask: &Ask, harvest: &mut Harvest) -> Result<(usize, usize), Refusal> {
-        if ask.parts.method != Method::POST {
-            let message = "remote write is sent with POST";
+    fn read(
+        request: &IntakeRequest,
+        builder: &mut BatchBuilder,
+    ) -> Result<(usize, usize), Refusal> {
+        if request.parts.method != Method::POST {
+            let message = "send remote write with POST";
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", message));
         }
-        let kind = ask.header("content-type");
+        let kind = request.header("content-type");
         if !kind.starts_with("application/x-protobuf") {
             let message = format!("`{kind}` is not a content-type of remote write");
             return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unknown_type", message)
-                .hint("application/x-protobuf, packed with snappy"));
+                .hint("application/x-protobuf, compressed with snappy"));
         }
-        let mut reader = Reader { harvest, peer: ask.peer.to_string(), samples: 0, histograms: 0 };
-        let is_second = kind.contains("io.prometheus.write.v2.Request");
-        let is_known = reader.harvest.is_known_body(Self::NAME, &ask.body)?;
-        let body = if is_known { &[][..] } else { &ask.body[..] };
-        let read = if is_second { reader.second(body) } else { reader.first(body) };
+        let mut reader =
+            WriteReader { builder, peer: request.peer.to_string(), samples: 0, histograms: 0 };
+        let is_version_2 = kind.contains("io.prometheus.write.v2.Request");
+        let is_known = reader.builder.is_known_body(Self::NAME, &request.body)?;
+        let body = if is_known { &[][..] } else { &request.body[..] };
+        let outcome =
+            if is_version_2 { reader.read_version_2(body) } else { reader.read_version_1(body) };
         let counts = (reader.samples, reader.histograms);
-        read.map_err(|Malformed| Refusal::bad("the body is not a request of remote write"))?;
-        harvest.checked()?;
+        outcome.map_err(|MalformedMessage| {
+            Refusal::bad("the body is not a request of remote write")
+        })?;
+        builder.checked()?;
         Ok(counts)
     }
 
-    fn answer(_ask: &Ask, (samples, histograms): (usize, usize), _verdicts: &[Verdict]) -> Answer {
-        Answer::new(StatusCode::NO_CONTENT, "", "")
-            .with("x-prometheus-remote-write-samples-written", &samples.to_string())
-            .with("x-prometheus-remote-write-histograms-written", &histograms.to_string())
-            .with("x-prometheus-remote-write-exemplars-written", "0")
+    fn respond(
+        _request: &IntakeRequest,
+        (samples, histograms): (usize, usize),
+        _verdicts: &[ItemVerdict],
+    ) -> IntakeResponse {
+        IntakeResponse::new(StatusCode::NO_CONTENT, "", "")
+            .with(("x-prometheus-remote-write-samples-written", &samples.to_string()))
+            .with(("x-prometheus-remote-write-histograms-written", &histograms.to_string()))
+            .with(("x-prometheus-remote-write-exemplars-written", "0"))
     }
 
-    /// Prometheus logs the first line of the text, and sends again after 5xx and 429.
-    fn refuse(refusal: &Refusal) -> Answer {
+    /// Prometheus logs the first line of the text, and retries after 5xx and 429.
+    fn refuse(refusal: &Refusal) -> IntakeResponse {
         let text = match &refusal.hint {
             Some(hint) => format!("{}; hint: {hint}\n", refusal.message),
             None => format!("{}\n", refusal.message),
         };
-        Answer::new(refusal.status, "text/plain; charset=utf-8", text)
+        IntakeResponse::new(refusal.status, "text/plain; charset=utf-8", text)
     }
 }
 
-struct Reader<'a> {
-    harvest: &'a mut Harvest,
+struct WriteReader<'a> {
+    builder: &'a mut BatchBuilder,
     peer: String,
     samples: usize,
     histograms: usize,
 }
 
-/// What the samples of one series share.
+/// Context shared by the samples of one series.
 #[derive(Default)]
-struct Series<'a> {
+struct SharedSeries<'a> {
     name: &'a str,
     labels: Attrs<'a>,
     kind: Option<&'static str>,
     unit: Option<&'a str>,
 }
 
-impl<'a> Series<'a> {
-    fn label(&mut self, name: &'a str, value: &'a str) {
+impl<'a> SharedSeries<'a> {
+    fn label(&mut self, (name, value): (&'a str, &'a str)) {
         if name == "__name__" {
             self.name = value;
         } else {
@@ -95,93 +108,57 @@ impl<'a> Series<'a> {
     }
 }
 
-impl Reader<'_> {
+impl WriteReader<'_> {
     /// `WriteRequest`: time series, each with its labels as text.
-    fn first(&mut self, body: &[u8]) -> Result<(), Malformed> {
-        Fields(body).each(|number, series| {
-            if number != 1 {
-                return Ok(());
+    fn read_version_1(&mut self, body: &[u8]) -> Result<(), MalformedMessage> {
+        for series in FieldReader(body).messages(1) {
+            let series = FieldReader(series?);
+            let mut shared = SharedSeries::default();
+            for label in series.messages(1) {
+                shared.label(read_pair(label?)?);
             }
-            let mut shared = Series::default();
-            Fields(series.bytes()).each(|number, label| {
-                if number == 1 {
-                    let (mut name, mut value) = ("", "");
-                    Fields(label.bytes()).each(|number, part| {
-                        match number {
-                            1 => name = part.text().ok_or(Malformed)?,
-                            2 => value = part.text().ok_or(Malformed)?,
-                            _ => {}
-                        }
-                        Ok(())
-                    })?;
-                    shared.label(name, value);
-                }
-                Ok(())
-            })?;
             shared.kind = kind_of_name(shared.name);
-            self.samples(series.bytes(), 2, 4, shared)
-        })
+            self.samples(series, SampleFields { sample: 2, histogram: 4 }, shared)?;
+        }
+        Ok(())
     }
 
-    /// `Request`: texts are numbered once, series name their labels by number.
-    fn second(&mut self, body: &[u8]) -> Result<(), Malformed> {
-        let mut symbols: Vec<&str> = Vec::new();
-        Fields(body).each(|number, symbol| {
-            if number == 4 {
-                if symbols.len() >= MAX_SYMBOLS {
-                    return Err(Malformed);
-                }
-                symbols.push(symbol.text().ok_or(Malformed)?);
-            }
-            Ok(())
-        })?;
-        let text = |at: u64| {
-            let at = usize::try_from(at).map_err(|_| Malformed)?;
-            symbols.get(at).copied().ok_or(Malformed)
-        };
-        Fields(body).each(|number, series| {
-            if number != 5 {
-                return Ok(());
-            }
-            let mut shared = Series::default();
+    /// `Request`: texts are symbols, and series refer to them by number.
+    fn read_version_2(&mut self, body: &[u8]) -> Result<(), MalformedMessage> {
+        let mut symbols = SymbolTable::default();
+        for symbol in FieldReader(body).messages(4) {
+            symbols.push(utf8(symbol?)?)?;
+        }
+        for series in FieldReader(body).messages(5) {
+            let series = FieldReader(series?);
+            let mut shared = SharedSeries::default();
             let mut name = None;
-            Fields(series.bytes()).each(|number, value| {
-                match number {
-                    1 => {
-                        for at in value.varints() {
+            for field in series {
+                match field? {
+                    (1, references) => {
+                        for at in references.varints() {
                             match name.take() {
                                 None => name = Some(at),
-                                Some(name) => shared.label(text(name)?, text(at)?),
+                                Some(name) => shared.label((symbols.get(name)?, symbols.get(at)?)),
                             }
                         }
                     }
-                    5 => Fields(value.bytes()).each(|number, part| {
-                        match number {
-                            1 => shared.kind = kind_of_number(part.integer()),
-                            4 => {
-                                shared.unit =
-                                    Some(text(part.integer())?).filter(|unit| !unit.is_empty())
-                            }
-                            _ => {}
-                        }
-                        Ok(())
-                    })?,
+                    (5, metadata) => read_metadata(metadata.bytes(), &symbols, &mut shared)?,
                     _ => {}
                 }
-                Ok(())
-            })?;
+            }
             shared.kind = kind_of_part(shared.name).or(shared.kind);
-            self.samples(series.bytes(), 2, 3, shared)
-        })
+            self.samples(series, SampleFields { sample: 2, histogram: 3 }, shared)?;
+        }
+        Ok(())
     }
 
     fn samples(
         &mut self,
-        series: &[u8],
-        samples: u64,
-        histograms: u64,
-        mut shared: Series<'_>,
-    ) -> Result<(), Malformed> {
+        series: FieldReader<'_>,
+        fields: SampleFields,
+        mut shared: SharedSeries<'_>,
+    ) -> Result<(), MalformedMessage> {
         let named = HOST_LABELS.iter().find_map(|label| shared.labels.get(label));
         let host = named.map_or_else(|| self.peer.clone(), |named| without_port(named).to_owned());
         let labels = shared.labels.finish();
@@ -195,54 +172,97 @@ impl Reader<'_> {
             ..Metric::default()
         };
         let names = (format!("{}_count", shared.name), format!("{}_sum", shared.name));
-        Fields(series).each(|number, value| {
-            if number == samples {
+        for field in series {
+            let (number, value) = field?;
+            if number == fields.sample {
                 (row.ts, row.value) = sample(value)?;
-                self.harvest.metric_row(&row);
+                self.builder.metric_row(&row);
                 self.samples += 1;
-            } else if number == histograms {
+            } else if number == fields.histogram {
                 let (ts, count, sum) = histogram(value)?;
                 for (name, value) in [(&names.0, count), (&names.1, sum)] {
                     let kind = Some("counter");
-                    self.harvest.metric_row(&Metric { ts, name, kind, value: Some(value), ..row });
+                    self.builder.metric_row(&Metric { ts, name, kind, value: Some(value), ..row });
                 }
                 self.histograms += 1;
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }
 
-fn sample(bytes: Wire<'_>) -> Result<(Micros, Option<f64>), Malformed> {
-    let (mut ts, mut value) = (Micros(0), 0.0_f64);
-    Fields(bytes.bytes()).each(|number, part| {
-        match number {
-            1 => value = part.double(),
-            2 => ts = millis(part),
+/// Field numbers of samples and native histograms in a series.
+#[derive(Clone, Copy)]
+struct SampleFields {
+    sample: u64,
+    histogram: u64,
+}
+
+/// Texts of a request of version 2.
+#[derive(Default)]
+struct SymbolTable<'a>(Vec<&'a str>);
+
+impl<'a> SymbolTable<'a> {
+    fn push(&mut self, symbol: &'a str) -> Result<(), MalformedMessage> {
+        if self.0.len() >= MAX_SYMBOLS {
+            return Err(MalformedMessage);
+        }
+        self.0.push(symbol);
+        Ok(())
+    }
+
+    fn get(&self, at: u64) -> Result<&'a str, MalformedMessage> {
+        let at = usize::try_from(at).map_err(|_| MalformedMessage)?;
+        self.0.get(at).copied().ok_or(MalformedMessage)
+    }
+}
+
+/// Reads a series' `Metadata`: its type and unit.
+fn read_metadata<'a>(
+    bytes: &[u8],
+    symbols: &SymbolTable<'a>,
+    shared: &mut SharedSeries<'a>,
+) -> Result<(), MalformedMessage> {
+    for field in FieldReader(bytes) {
+        match field? {
+            (1, kind) => shared.kind = kind_of_number(kind.integer()),
+            (4, unit) => {
+                shared.unit = Some(symbols.get(unit.integer())?).filter(|unit| !unit.is_empty());
+            }
             _ => {}
         }
-        Ok(())
-    })?;
+    }
+    Ok(())
+}
+
+fn sample(message: WireValue<'_>) -> Result<(Micros, Option<f64>), MalformedMessage> {
+    let (mut ts, mut value) = (Micros(0), 0.0_f64);
+    for field in FieldReader(message.bytes()) {
+        match field? {
+            (1, part) => value = part.double(),
+            (2, part) => ts = millis(part),
+            _ => {}
+        }
+    }
     Ok((ts, Some(value).filter(|value| value.to_bits() != STALE)))
 }
 
 /// Time, count and sum of a native histogram.
-fn histogram(bytes: Wire<'_>) -> Result<(Micros, f64, f64), Malformed> {
+fn histogram(message: WireValue<'_>) -> Result<(Micros, f64, f64), MalformedMessage> {
     let (mut ts, mut count, mut sum) = (Micros(0), 0.0, 0.0);
-    Fields(bytes.bytes()).each(|number, part| {
-        match number {
-            1 => count = crate::number::unsigned(part.integer()),
-            2 => count = part.double(),
-            3 => sum = part.double(),
-            15 => ts = millis(part),
+    for field in FieldReader(message.bytes()) {
+        match field? {
+            (1, part) => count = crate::number::unsigned(part.integer()),
+            (2, part) => count = part.double(),
+            (3, part) => sum = part.double(),
+            (15, part) => ts = millis(part),
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     Ok((ts, count, sum))
 }
 
-fn millis(value: Wire<'_>) -> Micros {
+fn millis(value: WireValue<'_>) -> Micros {
     Micros(value.signed().saturating_mul(1000))
 }
 
@@ -256,7 +276,7 @@ fn without_port(instance: &str) -> &str {
     }
 }
 
-/// Parts of histograms and summaries, told by the end of the name.
+/// Kind of a part of a histogram or summary, from the suffix of its name.
 fn kind_of_part(name: &str) -> Option<&'static str> {
     if name.ends_with("_bucket") {
         Some("bucket")
@@ -267,7 +287,7 @@ fn kind_of_part(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Version 1 sends kinds apart and rarely; the names tell them as well.
+/// Kind from the name alone: version 1 sends metadata separately and rarely.
 pub(crate) fn kind_of_name(name: &str) -> Option<&'static str> {
     kind_of_part(name).or_else(|| name.ends_with("_total").then_some("counter"))
 }
@@ -286,14 +306,14 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::check::{ask, harvest, mangled, rows};
-    use crate::protobuf::{push_bytes, push_key, push_varint};
+    use crate::check::{builder, mangled, request, rows};
+    use crate::protobuf::{WireType, push_bytes, push_key, push_varint};
 
     fn sample(value: f64, millis: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        push_key(&mut out, 1, 1);
+        push_key(&mut out, 1, WireType::Fixed64);
         out.extend_from_slice(&value.to_bits().to_le_bytes());
-        push_key(&mut out, 2, 0);
+        push_key(&mut out, 2, WireType::Varint);
         push_varint(&mut out, millis);
         out
     }
@@ -322,7 +342,7 @@ mod tests {
         }
         let mut metadata = Vec::new();
         for (number, value) in [(1, 2), (4, 5)] {
-            push_key(&mut metadata, number, 0);
+            push_key(&mut metadata, number, WireType::Varint);
             push_varint(&mut metadata, value);
         }
         let mut series = Vec::new();
@@ -338,15 +358,17 @@ mod tests {
         ("content-type", "application/x-protobuf;proto=io.prometheus.write.v2.Request");
 
     fn check(kind: (&str, &str), body: &[u8], expected: &Expect) {
-        let ask = ask("POST", "/api/v1/write", &[kind], body);
-        let mut harvest = harvest();
-        let Ok(note) = RemoteWrite::read(&ask, &mut harvest) else { panic!("it is well formed") };
-        let answer = RemoteWrite::answer(&ask, note, &harvest.verdicts);
-        let written = &answer.headers["x-prometheus-remote-write-samples-written"];
+        let request = request(Method::POST, "/api/v1/write", &[kind], body);
+        let mut builder = builder();
+        let Ok(note) = RemoteWrite::read(&request, &mut builder) else {
+            panic!("it is well formed")
+        };
+        let response = RemoteWrite::respond(&request, note, &builder.verdicts);
+        let written = &response.headers["x-prometheus-remote-write-samples-written"];
         let columns = ["ts", "host", "name", "value", "kind", "unit", "labels"];
         expected.assert_eq(&format!(
             "{}written {}\n",
-            rows(&mut harvest, &columns),
+            rows(&mut builder, &columns),
             written.to_str().expect("text")
         ));
     }
@@ -373,17 +395,17 @@ mod tests {
     }
 
     #[test]
-    fn the_same_body_again_is_known() {
-        let ask = ask("POST", "/api/v1/write", &[FIRST], &first());
-        let mut harvest = harvest();
-        assert!(RemoteWrite::read(&ask, &mut harvest).is_ok());
-        harvest.claims.commit(crate::check::NOW);
-        assert!(RemoteWrite::read(&ask, &mut harvest).is_ok());
-        assert_eq!(harvest.verdicts, [Verdict::Kept, Verdict::Kept, Verdict::Known]);
+    fn a_repeated_body_is_known() {
+        let request = request(Method::POST, "/api/v1/write", &[FIRST], &first());
+        let mut builder = builder();
+        assert!(RemoteWrite::read(&request, &mut builder).is_ok());
+        builder.claims.commit(crate::check::NOW);
+        assert!(RemoteWrite::read(&request, &mut builder).is_ok());
+        assert_eq!(builder.verdicts, [ItemVerdict::Kept, ItemVerdict::Kept, ItemVerdict::Known]);
     }
 
     #[test]
-    fn labels_that_are_not_there_and_other_bodies_are_refused() {
+    fn missing_symbols_and_other_bodies_are_refused() {
         let mut body = Vec::new();
         let mut series = Vec::new();
         push_bytes(&mut series, 1, &[7, 8]);
@@ -391,8 +413,8 @@ mod tests {
         for (kind, body) in
             [(SECOND, &body[..]), (FIRST, b"\x0a\xff"), (("content-type", "text/plain"), b"")]
         {
-            let ask = ask("POST", "/api/v1/write", &[kind], body);
-            RemoteWrite::read(&ask, &mut harvest()).expect_err("refused");
+            let request = request(Method::POST, "/api/v1/write", &[kind], body);
+            RemoteWrite::read(&request, &mut builder()).expect_err("refused");
         }
     }
 
@@ -401,8 +423,8 @@ mod tests {
         let seeds = [(FIRST, first()), (SECOND, second())];
         arbtest::arbtest(|u| {
             let (kind, body) = u.choose(&seeds)?;
-            let ask = ask("POST", "/api/v1/write", &[*kind], &mangled(u, body)?);
-            let _ = RemoteWrite::read(&ask, &mut harvest());
+            let request = request(Method::POST, "/api/v1/write", &[*kind], &mangled(u, body)?);
+            let _ = RemoteWrite::read(&request, &mut builder());
             Ok(())
         });
     }

@@ -1,84 +1,85 @@
-//! What was scraped: a target's text, or why there is none, to rows of `metric`.
+//! Results of scrapes, a target's text or a failure, to rows of `metric`.
 //!
-//! Whoever scrapes hands in the answer; the request itself is not made here. As in Prometheus every scrape adds the series `up`
-//! (1, or 0 when the target gave nothing that could be read), `scrape_duration_seconds` and `scrape_samples_scraped`.
+//! The caller makes the request. As in Prometheus, every scrape adds the series `up` (1, or 0 when
+//! there was no readable text), `scrape_duration_seconds` and `scrape_samples_scraped`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_tables::{Metric, Micros};
 
-use crate::counts::{Amount, Origin, Outcome};
-use crate::exposition::{self, Broken, SOURCE, Scene};
-use crate::harvest::MAX_ITEMS;
-use crate::hub::NotKept;
+use crate::batch_builder::MAX_ITEMS;
+use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
+use crate::exposition::{self, ExpositionError, SOURCE, ScrapeContext};
+use crate::hub::KeepError;
 use crate::intake::Intake;
 
-/// One look at one target.
+/// One scrape of one target.
 #[derive(Debug)]
-pub struct Scraped {
+pub struct ScrapeResult {
     /// The column `host`.
     pub host: String,
-    /// Where the target is, if that is known.
+    /// The target's address, if known.
     pub address: Option<IpAddr>,
-    /// Labels of every row: `job`, `instance`, and those of the configuration.
+    /// Labels of every row: `job`, `instance`, and labels from the configuration.
     pub labels: Vec<(String, String)>,
-    /// When it was asked.
+    /// Time of the request.
     pub ts: Micros,
-    /// Until the last byte of the answer, or until it was clear that none comes.
+    /// Time until the last byte of the response, or until the failure.
     pub duration_seconds: f64,
-    /// Samples of one answer at most.
+    /// Most samples of one response.
     pub samples_max: usize,
-    /// The answer.
-    pub answer: Result<Text, Failed>,
+    /// The response.
+    pub answer: Result<ScrapeBody, ScrapeFailure>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
-pub struct Text {
+pub struct ScrapeBody {
     /// The header `content-type`.
     pub content_type: String,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// No answer that could be read.
+/// Why there is no readable response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// One word for the counts: `no_answer`, `timeout`, `status`, `too_large`.
+pub struct ScrapeFailure {
+    /// Reason code for the counts: `no_answer`, `timeout`, `status`, `too_large`.
     pub reason: &'static str,
-    /// What happened, for a person.
+    /// The problem, for people.
     pub message: String,
 }
 
 impl Intake {
-    /// Keeps what was scraped; gives the number of samples, or why there are none, which is counted in `intake_run`.
+    /// Stores the rows of a scrape. Returns the number of samples, or the failure, which is counted
+    /// in `intake_run`.
     ///
     /// # Errors
-    /// The rows could not be kept.
+    /// When the rows could not be stored.
     pub async fn scraped(
         self: &Arc<Self>,
-        scraped: Scraped,
-    ) -> Result<Result<usize, Failed>, NotKept> {
-        let mut harvest = self.harvest();
+        scraped: ScrapeResult,
+    ) -> Result<Result<usize, ScrapeFailure>, KeepError> {
+        let mut builder = self.builder();
         let bytes = scraped.answer.as_ref().map_or(0, |text| text.body.len());
         let mut outcome = scraped.answer.as_ref().map_err(Clone::clone).and_then(|text| {
             let scene = scraped.scene(text);
             let body = std::str::from_utf8(&text.body)
-                .map_err(|_| failed("invalid_text", "the answer is not UTF-8"))?;
-            exposition::read(body, &scene, &mut harvest).map_err(|broken| of_text(&broken))
+                .map_err(|_| failed("invalid_text", "the response is not UTF-8".to_owned()))?;
+            exposition::read(body, &scene, &mut builder).map_err(ScrapeFailure::from)
         });
-        if outcome.is_ok() && harvest.checked().is_err() {
+        if outcome.is_ok() && builder.checked().is_err() {
             outcome = Err(failed(
                 "too_many_series",
-                "the answer has more labels than fit into one batch",
+                "the response has more labels than fit into one batch".to_owned(),
             ));
         }
         if outcome.is_err() {
-            harvest = self.harvest();
+            builder = self.builder();
         }
         let samples = *outcome.as_ref().unwrap_or(&0);
-        #[expect(clippy::cast_precision_loss, reason = "samples of one answer are few")]
+        #[expect(clippy::cast_precision_loss, reason = "one response has few samples")]
         let own = [
             ("up", if outcome.is_ok() { 1.0 } else { 0.0 }, None),
             ("scrape_duration_seconds", scraped.duration_seconds, Some("s")),
@@ -87,7 +88,7 @@ impl Intake {
         let labels: Vec<(&str, &str)> =
             scraped.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         for (name, value, unit) in own {
-            harvest.metric_row(&Metric {
+            builder.metric_row(&Metric {
                 ts: scraped.ts,
                 host: &scraped.host,
                 name,
@@ -99,19 +100,19 @@ impl Intake {
             });
         }
         let peer = scraped.address.unwrap_or([0, 0, 0, 0].into());
-        let origin = Origin { protocol: SOURCE, peer: Some(peer) };
+        let origin = BatchOrigin { protocol: SOURCE, peer: Some(peer) };
         if let Err(failed) = &outcome {
-            let amount = Amount { batches: 1, rows: 0, bytes };
-            self.counts.add(origin, Outcome::Refused, Some(failed.reason), amount);
+            let amount = BatchAmount { batches: 1, rows: 0, bytes };
+            self.counts.add(origin, IntakeOutcome::Refused, Some(failed.reason), amount);
         }
-        self.take(origin, bytes, harvest).await?;
+        self.take(origin, bytes, builder).await?;
         Ok(outcome)
     }
 }
 
-impl Scraped {
-    fn scene(&self, text: &Text) -> Scene<'_> {
-        Scene {
+impl ScrapeResult {
+    fn scene(&self, text: &ScrapeBody) -> ScrapeContext<'_> {
+        ScrapeContext {
             host: &self.host,
             labels: &self.labels,
             ts: self.ts,
@@ -121,17 +122,21 @@ impl Scraped {
     }
 }
 
-fn failed(reason: &'static str, message: &str) -> Failed {
-    Failed { reason, message: message.to_owned() }
+fn failed(reason: &'static str, message: String) -> ScrapeFailure {
+    ScrapeFailure { reason, message }
 }
 
-fn of_text(broken: &Broken) -> Failed {
-    match broken {
-        Broken::Line(line, why) => {
-            failed("invalid_text", &format!("line {line} of the answer cannot be read: {why}"))
-        }
-        Broken::TooMany => {
-            failed("too_many_series", "the answer has more series than `series` allows")
+impl From<ExpositionError> for ScrapeFailure {
+    fn from(error: ExpositionError) -> Self {
+        match error {
+            ExpositionError::Line(line, problem) => {
+                let message = format!("line {line} of the response cannot be read: {problem}");
+                failed("invalid_text", message)
+            }
+            ExpositionError::TooMany => {
+                let message = "the response has more series than `series` allows".to_owned();
+                failed("too_many_series", message)
+            }
         }
     }
 }

@@ -1,30 +1,30 @@
-//! statsd over UDP: `name:value|type`, lines of a datagram, to rows of `metric`; each is kept as it came.
+//! statsd over UDP: lines of `name:value|type` in a datagram, to rows of `metric`, unaggregated.
 //!
-//! From statsd's `docs/metric_types.md` and DogStatsD's extensions (tags, several values). weir sums nothing up: SQL
-//! does, over the time that is asked for. A counter sent with a sample rate counts for as many as it stands for.
+//! From statsd's `docs/metric_types.md` and DogStatsD's extensions (tags, several values). weir
+//! does not aggregate: SQL does, over any time range. A counter with a sample rate is scaled up.
 
 use weir_tables::Metric;
 
 use crate::attrs::Attrs;
-use crate::harvest::{Fault, Harvest, Place};
+use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
 
 const SOURCE: &str = "statsd";
 
 /// Reads a datagram.
-pub(crate) fn read(datagram: &[u8], peer: &str, harvest: &mut Harvest) {
+pub(crate) fn read(datagram: &[u8], peer: &str, builder: &mut BatchBuilder) {
     for line in datagram.split(|byte| *byte == b'\n') {
         let line = line.trim_ascii();
-        if line.is_empty() || harvest.is_full() {
+        if line.is_empty() || builder.is_full() {
             continue;
         }
-        if let Err(detail) = samples(line, peer, harvest) {
-            let fault = Fault { parser: SOURCE, reason: "no_match", detail };
-            harvest.reject(Place { host: peer, source: SOURCE }, &fault, line);
+        if let Err(detail) = samples(line, peer, builder) {
+            let fault = RejectCause { parser: SOURCE, reason: "no_match", detail };
+            builder.reject(RowOrigin { host: peer, source: SOURCE }, &fault, line);
         }
     }
 }
 
-fn samples(line: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), &'static str> {
+fn samples(line: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), &'static str> {
     let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8")?;
     let (name, rest) = text.split_once(':').ok_or("a line is `name:value|type`")?;
     let mut parts = rest.split('|');
@@ -33,8 +33,11 @@ fn samples(line: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), &'stati
     let (mut rate, mut labels) = (1.0, Attrs::default());
     for part in parts {
         if let Some(text) = part.strip_prefix('@') {
-            rate =
-                text.parse().ok().filter(|rate| *rate > 0.0).ok_or("the sample rate is not one")?;
+            rate = text
+                .parse()
+                .ok()
+                .filter(|rate| *rate > 0.0)
+                .ok_or("the sample rate is not a positive number")?;
         } else if let Some(tags) = part.strip_prefix('#') {
             for tag in tags.split(',') {
                 let (key, value) = tag.split_once(':').unwrap_or((tag, "true"));
@@ -43,17 +46,19 @@ fn samples(line: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), &'stati
         }
     }
     let host = labels.get("host").unwrap_or(peer).to_owned();
-    // Checked before the first is kept: a line is kept whole or not.
+    // All values are checked before the first is kept, because a line is kept completely or not at
+    // all.
     let values: Vec<&str> = if kind == "s" { vec![values] } else { values.split(':').collect() };
+    let scale = SampleScale { kind, rate };
     let rows: Vec<(f64, &'static str, Option<&'static str>)> =
-        values.iter().map(|value| row(value, kind, rate)).collect::<Result<_, _>>()?;
+        values.iter().map(|value| scale.row(value)).collect::<Result<_, _>>()?;
     if kind == "s" {
         labels.push("set_member", values[0]);
     }
     let labels = labels.finish();
     for (value, kind, unit) in rows {
-        harvest.metric_row(&Metric {
-            ts: harvest.now,
+        builder.metric_row(&Metric {
+            ts: builder.now,
             host: &host,
             name,
             labels: &labels,
@@ -66,24 +71,28 @@ fn samples(line: &[u8], peer: &str, harvest: &mut Harvest) -> Result<(), &'stati
     Ok(())
 }
 
-/// Value, kind and unit of one sample.
-fn row(
-    value: &str,
-    kind: &str,
+/// Type and sample rate of a line.
+struct SampleScale<'a> {
+    kind: &'a str,
     rate: f64,
-) -> Result<(f64, &'static str, Option<&'static str>), &'static str> {
-    if kind == "s" {
-        return Ok((1.0, "sample", None));
-    }
-    let number: f64 = value.parse().map_err(|_| "the value is not a number")?;
-    match kind {
-        "c" | "m" => Ok((number / rate, "delta", None)),
-        // A sign makes it a change of the gauge.
-        "g" if value.starts_with(['+', '-']) => Ok((number, "delta", None)),
-        "g" => Ok((number, "gauge", None)),
-        "ms" => Ok((number, "sample", Some("ms"))),
-        "h" | "d" => Ok((number, "sample", None)),
-        _ => Err("the type is none of c, g, ms, h, d, s"),
+}
+
+impl SampleScale<'_> {
+    /// Value, kind and unit of one sample.
+    fn row(&self, value: &str) -> Result<(f64, &'static str, Option<&'static str>), &'static str> {
+        if self.kind == "s" {
+            return Ok((1.0, "sample", None));
+        }
+        let number: f64 = value.parse().map_err(|_| "the value is not a number")?;
+        match self.kind {
+            "c" | "m" => Ok((number / self.rate, "delta", None)),
+            // With a sign it is a change of the gauge.
+            "g" if value.starts_with(['+', '-']) => Ok((number, "delta", None)),
+            "g" => Ok((number, "gauge", None)),
+            "ms" => Ok((number, "sample", Some("ms"))),
+            "h" | "d" => Ok((number, "sample", None)),
+            _ => Err("the type is none of c, g, ms, h, d, s"),
+        }
     }
 }
 
@@ -92,14 +101,14 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::check::{harvest, mangled, texts};
+    use crate::check::{builder, mangled, texts};
 
     #[test]
     fn samples_of_every_type_are_rows() {
-        let mut harvest = harvest();
+        let mut builder = builder();
         let datagram = b"hits:1|c|@0.1\nload:0.5|g\nload:-1|g\ntook:320:5|ms|#path:/a,host:web1\nusers:765|s\nbad\nbad:x|c\nbad:1|q\n";
-        read(datagram, "192.0.2.1", &mut harvest);
-        let batches = harvest.own_rows();
+        read(datagram, "192.0.2.1", &mut builder);
+        let batches = builder.own_rows();
         expect![[r#"
             host=192.0.2.1 name=hits value=10.0 kind=delta unit= labels={}
             host=192.0.2.1 name=load value=0.5 kind=gauge unit= labels={}
@@ -113,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read_or_kept_raw() {
+    fn any_bytes_are_read_or_rejected() {
         arbtest::arbtest(|u| {
             let bytes = mangled(u, b"a:1|c|@0.5|#b:c\nd:2:3|ms\ne:f|s")?;
-            read(&bytes, "p", &mut harvest());
+            read(&bytes, "p", &mut builder());
             Ok(())
         });
     }

@@ -1,11 +1,11 @@
-//! Connections of protocols that are a stream of frames: syslog, Fluent's forward protocol, Lumberjack.
+//! Connections of protocols with a stream of frames: syslog, Fluent's forward protocol, Lumberjack.
 //!
 //! ```text
-//!   read ─► buffer ─► cut ─► harvest ─► durable ─► drop what was cut ─► read again
-//!                                   └─ not kept ─► wait, cut the same bytes again; nothing is read meanwhile
+//!   read ─► buffer ─► cut frames ─► store ─► drop the stored bytes ─► read again
+//!                                       └─ failed ─► wait, cut the same bytes again; read nothing
 //! ```
 //!
-//! Back-pressure is that nobody reads. Protocols with acknowledgements give them when the frames are durable.
+//! Backpressure is to stop reading. Acknowledgements are sent when the frames are durable.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,72 +14,75 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
-use crate::counts::{Amount, Origin, Outcome};
-use crate::harvest::{Harvest, Verdict};
+use crate::batch_builder::{BatchBuilder, ItemVerdict};
+use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
 use crate::intake::Intake;
 
-/// Bytes that are read before they are kept.
+/// Bytes that are read before they are stored.
 const BUFFER_BYTES: usize = 256 << 10;
-/// A connection on which nothing comes for so long is closed.
+/// Idle timeout of a connection.
 const IDLE: Duration = Duration::from_secs(3600);
-/// How long the other side may take to read an answer.
+/// How long the other side may take to read a reply.
 const WRITE: Duration = Duration::from_secs(30);
-/// The pause after rows were not kept.
+/// Pause after a failure to store rows.
 const PAUSE: Duration = Duration::from_secs(1);
-/// When weir ends: how long it waits for bytes that are on their way, and how long in all.
+/// On shutdown, how long to wait for further bytes.
 const LAST_BYTES: Duration = Duration::from_millis(200);
+/// On shutdown, how long to read in total.
 const LAST_READ: Duration = Duration::from_secs(3);
 
-/// Why a stream cannot be read on: where the next frame begins is not known any more.
+/// Why a stream must be closed: the start of the next frame is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
-    /// One word for the counts.
+pub(crate) struct StreamError {
+    /// Reason code for the counts.
     pub(crate) reason: &'static str,
-    /// For a person.
+    /// The problem, for people.
     pub(crate) detail: &'static str,
 }
 
-impl Broken {
-    pub(crate) fn new(reason: &'static str, detail: &'static str) -> Self {
-        Self { reason, detail }
-    }
+/// Origin of a stream or datagram.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamOrigin<'a> {
+    /// The sender's address.
+    pub(crate) peer: &'a str,
+    /// The column `source` of its rows.
+    pub(crate) source: &'a str,
 }
 
-/// How a protocol cuts its stream.
-pub(crate) trait Framing: Send + Sync + Clone {
-    /// What is written before anything is read.
+/// How a protocol divides its stream into frames.
+pub(crate) trait StreamProtocol: Send + Sync + Clone {
+    /// Bytes to write before anything is read.
     fn greet(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Takes whole frames from the front of `bytes`; how many bytes they were.
+    /// Reads whole frames from the front of `bytes` and returns their length.
     ///
     /// # Errors
-    /// [`Broken`] when the connection has to be closed; frames before the broken place are in the harvest.
+    /// When the connection must be closed; frames before the error are in the builder.
     fn cut(
         &mut self,
         bytes: &[u8],
-        peer: &str,
-        source: &str,
-        harvest: &mut Harvest,
-    ) -> Result<usize, Broken>;
+        origin: StreamOrigin<'_>,
+        builder: &mut BatchBuilder,
+    ) -> Result<usize, StreamError>;
 
-    /// Takes what is left when the connection ends.
-    fn finish(&mut self, _bytes: &[u8], _peer: &str, _source: &str, _harvest: &mut Harvest) {}
+    /// Reads the rest when the connection ends.
+    fn finish(&mut self, _rest: &[u8], _origin: StreamOrigin<'_>, _builder: &mut BatchBuilder) {}
 
-    /// What is written when what was cut is durable.
-    fn replies(&mut self, _verdicts: &[Verdict]) -> Vec<u8> {
+    /// Bytes to write when the frames are durable.
+    fn replies(&mut self, _verdicts: &[ItemVerdict]) -> Vec<u8> {
         Vec::new()
     }
 }
 
 impl Intake {
-    /// Reads one connection to its end, or until weir ends.
-    pub(crate) async fn read_stream<F: Framing>(
+    /// Reads one connection to its end, or until shutdown.
+    pub(crate) async fn read_stream<F: StreamProtocol>(
         self: &Arc<Self>,
         mut stream: impl AsyncRead + AsyncWrite + Unpin + Send,
         mut framing: F,
-        origin: Origin,
+        origin: BatchOrigin,
         mut ended: watch::Receiver<bool>,
     ) {
         let peer = origin.peer.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_string();
@@ -99,31 +102,34 @@ impl Intake {
             buffer.drain(..used);
             let is_open = is_open && write(&mut stream, &replies).await;
             if !is_open {
-                let last = |framing: &mut F, harvest: &mut Harvest| {
-                    framing.finish(&buffer, &peer, origin.protocol, harvest);
+                let from = StreamOrigin { peer: &peer, source: origin.protocol };
+                self.keep_until(&mut framing, buffer.len(), origin, |framing, builder| {
+                    framing.finish(&buffer, from, builder);
                     Ok(buffer.len())
-                };
-                self.keep_until(&mut framing, buffer.len(), origin, last).await;
+                })
+                .await;
                 return;
             }
         }
     }
 
-    /// Keeps the whole frames of `bytes`; `None` when the stream is broken.
-    async fn keep_cut<F: Framing>(
+    /// Stores the whole frames of `bytes`; `None` when the stream must be closed.
+    async fn keep_cut<F: StreamProtocol>(
         self: &Arc<Self>,
         framing: &mut F,
         bytes: &[u8],
-        origin: Origin,
+        origin: BatchOrigin,
         peer: &str,
     ) -> Option<(usize, Vec<u8>)> {
         let (mut used, mut all_replies) = (0, Vec::new());
         loop {
             let rest = &bytes[used..];
-            let cut = |framing: &mut F, harvest: &mut Harvest| {
-                framing.cut(rest, peer, origin.protocol, harvest)
-            };
-            let (more, replies) = self.keep_until(framing, rest.len(), origin, cut).await?;
+            let from = StreamOrigin { peer, source: origin.protocol };
+            let (more, replies) = self
+                .keep_until(framing, rest.len(), origin, |framing, builder| {
+                    framing.cut(rest, from, builder)
+                })
+                .await?;
             used += more;
             all_replies.extend(replies);
             if more == 0 || used == bytes.len() {
@@ -132,23 +138,23 @@ impl Intake {
         }
     }
 
-    /// Cuts and keeps, again and again until it is kept.
-    async fn keep_until<F: Framing>(
+    /// Cuts and stores frames, and retries until they are stored.
+    async fn keep_until<F: StreamProtocol>(
         self: &Arc<Self>,
         framing: &mut F,
         bytes: usize,
-        origin: Origin,
-        cut: impl Fn(&mut F, &mut Harvest) -> Result<usize, Broken>,
+        origin: BatchOrigin,
+        cut: impl Fn(&mut F, &mut BatchBuilder) -> Result<usize, StreamError>,
     ) -> Option<(usize, Vec<u8>)> {
-        let _room = self.room_at_last(bytes).await;
+        let _memory = self.reserve_eventually(bytes).await;
         loop {
-            let mut harvest = self.harvest();
+            let mut builder = self.builder();
             let mut next = framing.clone();
-            let outcome = cut(&mut next, &mut harvest);
-            let verdicts = if harvest.verdicts.is_empty() {
+            let outcome = cut(&mut next, &mut builder);
+            let verdicts = if builder.verdicts.is_empty() {
                 Ok(Vec::new())
             } else {
-                self.take(origin, *outcome.as_ref().unwrap_or(&bytes), harvest).await
+                self.take(origin, *outcome.as_ref().unwrap_or(&bytes), builder).await
             };
             let Ok(verdicts) = verdicts else {
                 tokio::time::sleep(PAUSE).await;
@@ -159,8 +165,8 @@ impl Intake {
             return match outcome {
                 Ok(used) => Some((used, replies)),
                 Err(broken) => {
-                    let amount = Amount { batches: 1, rows: 0, bytes };
-                    self.counts.add(origin, Outcome::Refused, Some(broken.reason), amount);
+                    let amount = BatchAmount { batches: 1, rows: 0, bytes };
+                    self.counts.add(origin, IntakeOutcome::Refused, Some(broken.reason), amount);
                     None
                 }
             };
@@ -168,7 +174,7 @@ impl Intake {
     }
 }
 
-/// Writes; `false` when the other side does not take it.
+/// Writes; `false` when the other side does not read it.
 async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> bool {
     let all = async {
         stream.write_all(bytes).await?;
@@ -177,14 +183,14 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> bool {
     bytes.is_empty() || matches!(tokio::time::timeout(WRITE, all).await, Ok(Ok(())))
 }
 
-/// Reads what is there; `None` when nothing more is to be read. After the end of weir: only what is still on its way.
+/// Reads available bytes; `None` when reading is over. After shutdown, reads only bytes in transit.
 async fn read_some(
     stream: &mut (impl AsyncRead + Unpin + Send),
     buffer: &mut Vec<u8>,
     ended: &mut watch::Receiver<bool>,
     last_read: &mut Option<tokio::time::Instant>,
 ) -> Option<usize> {
-    // A frame larger than this is read in several turns; its protocol bounds it.
+    // A larger frame is read in several rounds; its protocol limits its length.
     buffer.reserve(BUFFER_BYTES);
     let mut limited = stream.take(BUFFER_BYTES as u64);
     if last_read.is_none() {
@@ -201,13 +207,13 @@ async fn read_some(
     tokio::time::timeout(LAST_BYTES, limited.read_buf(buffer)).await.ok()?.ok()
 }
 
-/// Frames that end with one byte, such as a newline or NUL, as long as `frame` takes them.
+/// Cuts frames that end with one byte, such as a newline or NUL, while `frame` accepts them.
 pub(crate) fn cut_at(
     end: u8,
     bytes: &[u8],
     max: usize,
     mut frame: impl FnMut(&[u8]) -> bool,
-) -> Result<usize, Broken> {
+) -> Result<usize, StreamError> {
     let mut used = 0;
     while let Some(length) = memchr::memchr(end, &bytes[used..]) {
         if !frame(&bytes[used..used + length]) {
@@ -216,7 +222,7 @@ pub(crate) fn cut_at(
         used += length + 1;
     }
     if bytes.len() - used > max {
-        return Err(Broken::new("too_long", "a frame has no end"));
+        return Err(StreamError { reason: "too_long", detail: "a frame is too long" });
     }
     Ok(used)
 }

@@ -1,53 +1,57 @@
-//! Syslog over UDP (RFC 5426), TCP (RFC 6587) and TLS (RFC 5425): frames, and whose host a frame is from.
+//! Syslog over UDP (RFC 5426), TCP (RFC 6587) and TLS (RFC 5425): frames, and the host of a frame.
 //!
-//! The frame itself goes to the line parser, which knows RFC 3164, RFC 5424 and what HAProxy and nginx put inside. A
-//! stream may change between octet counting and newlines from frame to frame; rsyslog does.
+//! The frame itself goes to the line parser, which knows RFC 3164, RFC 5424 and the logs of HAProxy
+//! and nginx inside. A stream may switch between octet counting and newlines per frame; rsyslog
+//! does.
 
 use memchr::memchr;
 
-use crate::harvest::{Fault, Harvest, Place};
-use crate::stream::{Broken, Framing};
+use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
+use crate::stream::{StreamError, StreamOrigin, StreamProtocol};
 
-/// Longer frames are kept as rejects up to this; rsyslog's default is 8 KiB, journald's lines end at 48 KiB.
+/// Longest frame; longer ones become rejects. rsyslog's default is 8 KiB, journald's lines end at
+/// 48 KiB.
 pub(crate) const MAX_FRAME_BYTES: usize = 64 << 10;
 /// Digits of an octet count.
 const MAX_COUNT_DIGITS: usize = 7;
 
+const BAD_COUNT: StreamError =
+    StreamError { reason: "bad_count", detail: "an octet count is not a number" };
+
 /// Frames of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyslogStream {
-    /// The rest of a line that was too long is thrown away up to its end.
+    /// Whether the rest of an overlong line is being discarded.
     is_skipping: bool,
 }
 
-impl Framing for SyslogStream {
+impl StreamProtocol for SyslogStream {
     fn cut(
         &mut self,
         bytes: &[u8],
-        peer: &str,
-        source: &str,
-        harvest: &mut Harvest,
-    ) -> Result<usize, Broken> {
+        origin: StreamOrigin<'_>,
+        builder: &mut BatchBuilder,
+    ) -> Result<usize, StreamError> {
         let mut used = 0;
-        while !harvest.is_full() {
+        while !builder.is_full() {
             let rest = &bytes[used..];
             let Some(first) = rest.first() else { break };
             used += match first {
                 _ if self.is_skipping => self.skip(rest),
                 b'1'..=b'9' => match counted(rest)? {
                     Some((head, length)) => {
-                        frame(&rest[head..head + length], peer, source, harvest);
+                        frame(&rest[head..head + length], origin, builder);
                         head + length
                     }
                     None => break,
                 },
                 _ => match memchr(b'\n', rest) {
                     Some(length) => {
-                        frame(&rest[..length], peer, source, harvest);
+                        frame(&rest[..length], origin, builder);
                         length + 1
                     }
                     None if rest.len() > MAX_FRAME_BYTES => {
-                        too_long(rest, peer, source, harvest);
+                        too_long(rest, origin, builder);
                         self.is_skipping = true;
                         rest.len()
                     }
@@ -58,20 +62,24 @@ impl Framing for SyslogStream {
         Ok(used)
     }
 
-    /// A line without its end is a line when the connection ends; half of a counted frame is not.
-    fn finish(&mut self, bytes: &[u8], peer: &str, source: &str, harvest: &mut Harvest) {
+    /// An unterminated line is complete when the connection ends; part of a counted frame is not.
+    fn finish(&mut self, bytes: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
         if self.is_skipping || bytes.is_empty() {
             return;
         }
         if matches!(bytes[0], b'1'..=b'9') && counted(bytes).is_ok() {
-            let fault = Fault {
+            let fault = RejectCause {
                 parser: "syslog",
                 reason: "cut_off",
-                detail: "the connection ended inside of a frame",
+                detail: "the connection ended inside a frame",
             };
-            return harvest.reject(Place { host: peer, source }, &fault, bytes);
+            return builder.reject(
+                RowOrigin { host: origin.peer, source: origin.source },
+                &fault,
+                bytes,
+            );
         }
-        frame(bytes, peer, source, harvest);
+        frame(bytes, origin, builder);
     }
 }
 
@@ -87,67 +95,66 @@ impl SyslogStream {
     }
 }
 
-/// Head and length of an octet-counted frame; `None` while it is not all there.
-fn counted(bytes: &[u8]) -> Result<Option<(usize, usize)>, Broken> {
+/// Header and length of an octet-counted frame; `None` if incomplete.
+fn counted(bytes: &[u8]) -> Result<Option<(usize, usize)>, StreamError> {
     let Some(space) = memchr(b' ', &bytes[..bytes.len().min(MAX_COUNT_DIGITS + 1)]) else {
         let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let is_open = digits == bytes.len() && digits <= MAX_COUNT_DIGITS;
-        return if is_open {
-            Ok(None)
-        } else {
-            Err(Broken::new("bad_count", "an octet count is not a number"))
-        };
+        return if is_open { Ok(None) } else { Err(BAD_COUNT) };
     };
     let length =
         std::str::from_utf8(&bytes[..space]).ok().and_then(|digits| digits.parse::<usize>().ok());
     let Some(length) = length else {
-        return Err(Broken::new("bad_count", "an octet count is not a number"));
+        return Err(BAD_COUNT);
     };
     if length > MAX_FRAME_BYTES {
-        return Err(Broken::new("too_long", "an octet count is larger than a frame may be"));
+        let detail = "an octet count exceeds the limit";
+        return Err(StreamError { reason: "too_long", detail });
     }
     let head = space + 1;
     Ok((bytes.len() >= head + length).then_some((head, length)))
 }
 
-fn too_long(bytes: &[u8], peer: &str, source: &str, harvest: &mut Harvest) {
+fn too_long(bytes: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
+    let StreamOrigin { peer, source } = origin;
     let detail = format!("more than {MAX_FRAME_BYTES} bytes without an end");
-    let fault = Fault { parser: "syslog", reason: "too_long", detail: &detail };
-    harvest.reject(Place { host: host(bytes).unwrap_or(peer), source }, &fault, bytes);
+    let fault = RejectCause { parser: "syslog", reason: "too_long", detail: &detail };
+    builder.reject(RowOrigin { host: host(bytes).unwrap_or(peer), source }, &fault, bytes);
 }
 
-/// One frame or datagram. Blank ones are nothing.
-pub(crate) fn frame(frame: &[u8], peer: &str, source: &str, harvest: &mut Harvest) {
+/// Reads one frame or datagram. Ignores blank ones.
+pub(crate) fn frame(frame: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
+    let StreamOrigin { peer, source } = origin;
     let frame = frame.trim_ascii_end();
     let frame = frame.strip_suffix(b"\0").unwrap_or(frame).trim_ascii_end();
     if frame.is_empty() {
         return;
     }
-    let place = Place { host: host(frame).unwrap_or(peer), source };
-    harvest.line(place, payload(frame), None);
+    let place = RowOrigin { host: host(frame).unwrap_or(peer), source };
+    builder.line(place, payload(frame), None);
 }
 
-/// The host in a frame's header: the word behind the stamp.
+/// The host in a frame's header: the word after the timestamp.
 fn host(frame: &[u8]) -> Option<&str> {
     let head = &frame[..frame.len().min(320)];
     let head = head.strip_prefix(b"<")?;
     let rest = &head[memchr(b'>', &head[..head.len().min(4)])? + 1..];
     let (behind_stamp, is_modern) = match rest.strip_prefix(b"1 ") {
         Some(rest) => (&rest[memchr(b' ', rest)? + 1..], true),
-        // `Nov  2 12:00:00 ` or an RFC 3339 stamp.
+        // `Nov  2 12:00:00 ` or an RFC 3339 timestamp.
         None if rest.first()?.is_ascii_alphabetic() => (rest.get(16..)?, false),
         None => (&rest[memchr(b' ', rest)? + 1..], false),
     };
     let word = behind_stamp.split(|byte| *byte == b' ').next()?;
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(byte);
-    let fits = !word.is_empty() && word.len() <= 255 && word.iter().all(is_name);
+    let fits = (1..=255).contains(&word.len())
+        && word.iter().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(byte));
     // `app: text` has no host; the colon belongs to the tag.
     let is_tag = !is_modern && word.ends_with(b":");
     let text = std::str::from_utf8(word).ok()?;
     (fits && !is_tag && text != "-").then_some(text)
 }
 
-/// nginx's access log comes with a header of its own around the line that the parser knows; the line tells all but the host.
+/// Strips the syslog header that nginx adds to access log lines; it only adds the host.
 fn payload(frame: &[u8]) -> &[u8] {
     let tag = b" nginx: ";
     let window = &frame[..frame.len().min(320)];
@@ -165,15 +172,17 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
-    use crate::check::{dump, harvest, mangled};
+    use crate::check::{builder, dump, mangled};
+
+    const ORIGIN: StreamOrigin<'_> = StreamOrigin { peer: "192.0.2.1", source: "syslog_tcp" };
 
     fn check(chunks: &[&[u8]], expected: &Expect) {
-        let (mut stream, mut harvest, mut buffer) =
-            (SyslogStream::default(), harvest(), Vec::new());
+        let (mut stream, mut builder, mut buffer) =
+            (SyslogStream::default(), builder(), Vec::new());
         let mut broken = String::new();
         for chunk in chunks {
             buffer.extend_from_slice(chunk);
-            match stream.cut(&buffer, "192.0.2.1", "syslog_tcp", &mut harvest) {
+            match stream.cut(&buffer, ORIGIN, &mut builder) {
                 Ok(used) => drop(buffer.drain(..used)),
                 Err(why) => {
                     broken = format!("broken: {}\n", why.reason);
@@ -182,8 +191,8 @@ mod tests {
                 }
             }
         }
-        stream.finish(&buffer, "192.0.2.1", "syslog_tcp", &mut harvest);
-        expected.assert_eq(&(dump(&mut harvest) + &broken));
+        stream.finish(&buffer, ORIGIN, &mut builder);
+        expected.assert_eq(&(dump(&mut builder) + &broken));
     }
 
     #[test]
@@ -259,10 +268,10 @@ mod tests {
             b"35 <13>1 2026-11-20T12:00:00Z web1 a b<13>Nov 20 12:00:00 web2 app: a\n9999 x\n";
         arbtest::arbtest(|u| {
             let bytes = mangled(u, seed)?;
-            let (mut stream, mut harvest) = (SyslogStream::default(), harvest());
-            if let Ok(used) = stream.cut(&bytes, "a", "b", &mut harvest) {
+            let (mut stream, mut builder) = (SyslogStream::default(), builder());
+            if let Ok(used) = stream.cut(&bytes, ORIGIN, &mut builder) {
                 assert!(used <= bytes.len());
-                stream.finish(&bytes[used..], "a", "b", &mut harvest);
+                stream.finish(&bytes[used..], ORIGIN, &mut builder);
             }
             Ok(())
         });

@@ -1,4 +1,4 @@
-//! TLS for every protocol that has it: one certificate, and client certificates when an authority for them is named.
+//! TLS for all protocols: one certificate, and client certificates if an authority is configured.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -13,22 +13,22 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take for its part of the handshake.
+/// Timeout of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// A certificate with its key, ready to serve.
+/// A TLS server with its certificate and key.
 #[derive(Clone)]
-pub struct Tls {
+pub struct TlsServer {
     acceptor: TlsAcceptor,
-    /// Whether clients have to show a certificate of the named authority.
+    /// Whether clients must have a certificate of the configured authority.
     pub has_client_check: bool,
 }
 
-impl Tls {
-    /// Reads PEM files. With `client_authority` only clients with a certificate of it are served.
+impl TlsServer {
+    /// Reads PEM files. With `client_authority`, only clients with its certificates are accepted.
     ///
     /// # Errors
-    /// What cannot be read or used, and why.
+    /// When a file cannot be read or used.
     pub fn load(
         certificate: &Path,
         key: &Path,
@@ -59,17 +59,18 @@ impl Tls {
         let mut config = builder.with_single_cert(chain, private).map_err(|error| {
             format!("cannot use `{}` with `{}`: {error}", certificate.display(), key.display())
         })?;
-        // Shippers of syslog never read. An unread ticket would hide from them that the connection has been closed.
+        // Syslog shippers never read, and an unread ticket would hide a closed connection from
+        // them.
         config.send_tls13_tickets = 0;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Ok(Self { acceptor, has_client_check: client_authority.is_some() })
     }
 
-    /// The handshake.
+    /// Performs the handshake.
     ///
     /// # Errors
-    /// When the client breaks it, has no certificate where one is needed, or takes too long.
+    /// When the client fails it, lacks a required certificate, or takes too long.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let accepted = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await;
         accepted.unwrap_or_else(|_| Err(io::Error::from(ErrorKind::TimedOut)))
@@ -77,12 +78,11 @@ impl Tls {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let refused =
-        |why: String| format!("cannot read certificates from `{}`: {why}", path.display());
-    let all = CertificateDer::pem_file_iter(path).map_err(|error| refused(error.to_string()))?;
-    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| refused(error.to_string()))?;
-    if all.is_empty() {
-        return Err(refused("there is none in it".into()));
-    }
-    Ok(all)
+    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let problem = match all {
+        Ok(all) if !all.is_empty() => return Ok(all),
+        Ok(_) => "it holds none".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(format!("cannot read certificates from `{}`: {problem}", path.display()))
 }

@@ -1,44 +1,43 @@
-//! Packed bodies: gzip, deflate, zstd and snappy, never to more bytes than a limit.
+//! Decompression of bodies: gzip, deflate, zstd and snappy, up to a limit.
 //!
-//! A packed body says its own length, or unpacks to a thousand times its size; neither is believed.
+//! A compressed body can announce a false length, or expand to a thousand times its size.
 
 use std::io::Read;
 
 use bytes::Bytes;
 
-/// Memory that a zstd stream may ask for its window: what level 19 needs.
+/// Largest window of a zstd stream, as level 19 needs it.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// Why a body was not unpacked.
+/// Why a body was not decompressed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Packed {
-    /// It would be larger than the limit.
+pub(crate) enum UnpackError {
+    /// Larger than the limit.
     TooLarge,
-    /// It is damaged, or not packed like that.
+    /// Damaged, or in another format.
     Broken(String),
-    /// A coding that is not known here.
+    /// Unknown content coding.
     Unknown(String),
 }
 
-/// Unpacks by the header `Content-Encoding`.
-pub(crate) fn unpack(coding: &str, body: Bytes, limit: usize) -> Result<Bytes, Packed> {
+/// Decompresses according to the header `Content-Encoding`.
+pub(crate) fn unpack(coding: &str, body: Bytes, limit: usize) -> Result<Bytes, UnpackError> {
     match coding.trim().to_ascii_lowercase().as_str() {
         "" | "identity" => Ok(body),
         "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(&body[..]), limit),
         "deflate" => inflate(&body, limit),
         "zstd" => {
-            let broken = |error: std::io::Error| Packed::Broken(error.to_string());
-            let mut reader = zstd::stream::read::Decoder::new(&body[..]).map_err(broken)?;
-            reader.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(broken)?;
+            let mut reader = zstd::stream::read::Decoder::new(&body[..])?;
+            reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
             read(reader, limit)
         }
         "snappy" => snappy(&body, limit),
-        other => Err(Packed::Unknown(other.to_owned())),
+        other => Err(UnpackError::Unknown(other.to_owned())),
     }
 }
 
-/// zlib, as the standard says; bare deflate, as some senders do.
-fn inflate(body: &[u8], limit: usize) -> Result<Bytes, Packed> {
+/// zlib, per the standard, or bare deflate, which some senders use.
+fn inflate(body: &[u8], limit: usize) -> Result<Bytes, UnpackError> {
     let is_zlib = matches!(body, [head, flags, ..]
         if head & 0x0f == 8 && (u16::from(*head) << 8 | u16::from(*flags)) % 31 == 0);
     if is_zlib {
@@ -47,27 +46,38 @@ fn inflate(body: &[u8], limit: usize) -> Result<Bytes, Packed> {
     read(flate2::read::DeflateDecoder::new(body), limit)
 }
 
-/// zlib only, as Lumberjack packs its frames.
-pub(crate) fn zlib(body: &[u8], limit: usize) -> Result<Bytes, Packed> {
+/// zlib only, for Lumberjack's frames.
+pub(crate) fn zlib(body: &[u8], limit: usize) -> Result<Bytes, UnpackError> {
     read(flate2::read::ZlibDecoder::new(body), limit)
 }
 
 /// Snappy's block format (not framed), as Prometheus and Loki send it.
-fn snappy(body: &[u8], limit: usize) -> Result<Bytes, Packed> {
-    let broken = |error: snap::Error| Packed::Broken(error.to_string());
-    if snap::raw::decompress_len(body).map_err(broken)? > limit {
-        return Err(Packed::TooLarge);
+fn snappy(body: &[u8], limit: usize) -> Result<Bytes, UnpackError> {
+    if snap::raw::decompress_len(body)? > limit {
+        return Err(UnpackError::TooLarge);
     }
-    Ok(snap::raw::Decoder::new().decompress_vec(body).map_err(broken)?.into())
+    Ok(snap::raw::Decoder::new().decompress_vec(body)?.into())
 }
 
-fn read(mut reader: impl Read, limit: usize) -> Result<Bytes, Packed> {
+impl From<std::io::Error> for UnpackError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<snap::Error> for UnpackError {
+    fn from(error: snap::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+fn read(mut reader: impl Read, limit: usize) -> Result<Bytes, UnpackError> {
     let mut out = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut limited = reader.by_ref().take(most);
-    limited.read_to_end(&mut out).map_err(|error| Packed::Broken(error.to_string()))?;
+    limited.read_to_end(&mut out)?;
     if out.len() > limit {
-        return Err(Packed::TooLarge);
+        return Err(UnpackError::TooLarge);
     }
     Ok(out.into())
 }
@@ -103,7 +113,7 @@ mod tests {
     const CODINGS: [&str; 5] = ["", "gzip", "deflate", "zstd", "snappy"];
 
     #[test]
-    fn every_coding_unpacks_up_to_its_limit_and_no_further() {
+    fn every_coding_is_decompressed_up_to_its_limit() {
         let content = vec![b'a'; 100_000];
         for coding in &CODINGS[1..] {
             let body = packed(coding, &content);
@@ -112,13 +122,13 @@ mod tests {
                 Ok(&content[..]),
                 "{coding}"
             );
-            assert_eq!(unpack(coding, body, 99_999), Err(Packed::TooLarge), "{coding}");
+            assert_eq!(unpack(coding, body, 99_999), Err(UnpackError::TooLarge), "{coding}");
         }
-        assert!(matches!(unpack("br", Bytes::new(), 1), Err(Packed::Unknown(_))));
+        assert!(matches!(unpack("br", Bytes::new(), 1), Err(UnpackError::Unknown(_))));
     }
 
     #[test]
-    fn cut_and_changed_bodies_are_refused_and_never_panic() {
+    fn truncated_and_changed_bodies_are_refused_and_never_panic() {
         arbtest::arbtest(|u| {
             let coding = *u.choose(&CODINGS)?;
             let mut body = packed(coding, u.arbitrary::<Vec<u8>>()?.as_slice()).to_vec();
@@ -135,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn a_snappy_body_that_lies_about_its_length_takes_no_memory() {
+    fn a_snappy_body_with_a_false_length_takes_no_memory() {
         let body = Bytes::from_static(b"\xff\xff\xff\xff\x0f\x00a");
-        assert_eq!(unpack("snappy", body, 1 << 20), Err(Packed::TooLarge));
+        assert_eq!(unpack("snappy", body, 1 << 20), Err(UnpackError::TooLarge));
     }
 }

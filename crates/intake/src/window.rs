@@ -1,4 +1,4 @@
-//! Identities of what was kept lately: what is sent again is recognised.
+//! Identities of recently stored items, to recognize repeats.
 //!
 //! ```text
 //!  claim ──new──► pending ──commit──► kept ──(window is over, or too many)──► forgotten
@@ -13,15 +13,15 @@ use std::time::Duration;
 use siphasher::sip::SipHasher13;
 use weir_tables::Micros;
 
-/// Identities that are remembered at most; the oldest is forgotten. 48 bytes each.
+/// Most identities that are remembered; the oldest is forgotten. 48 bytes each.
 pub const MAX_KNOWN: usize = 500_000;
 
-/// A hash of what tells a row or batch apart.
+/// A hash that identifies a row or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity(pub(crate) u64);
 
 impl Identity {
-    /// Of parts in their order. The hash is the same in every run, as it is kept in `intake_batch`.
+    /// Hashes parts in order. The hash is stable across runs, because `intake_batch` stores it.
     pub(crate) fn of(parts: &[&[u8]]) -> Self {
         let mut hasher = SipHasher13::new();
         for part in parts {
@@ -32,19 +32,19 @@ impl Identity {
     }
 }
 
-/// What is known of an identity.
+/// State of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Seen for the first time; the caller's until it commits or releases.
+    /// Seen for the first time; claimed until commit or release.
     New,
-    /// Was kept.
+    /// Stored before.
     Known,
-    /// Another request with it is not through yet.
+    /// Claimed by another request that is still being stored.
     Pending,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct WindowInner {
     is_kept: HashMap<Identity, bool>,
     order: VecDeque<(Micros, Identity)>,
 }
@@ -52,7 +52,7 @@ struct Inner {
 /// The identities of one hub.
 #[derive(Debug)]
 pub(crate) struct Window {
-    inner: Mutex<Inner>,
+    inner: Mutex<WindowInner>,
     span: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Window {
         Self { inner: Mutex::default(), span }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, WindowInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,7 +77,7 @@ impl Window {
         }
     }
 
-    /// Notes identities as kept at `now`, and forgets those whose time is over.
+    /// Marks identities as stored at `now`, and forgets expired ones.
     pub(crate) fn commit(&self, ids: impl Iterator<Item = Identity>, now: Micros) {
         let mut inner = self.inner();
         for id in ids {
@@ -104,14 +104,14 @@ impl Window {
     }
 }
 
-/// Identities that one request has claimed; released when it is dropped without a commit.
+/// Identities claimed by one request; released when dropped without a commit.
 #[derive(Debug)]
-pub(crate) struct Claims {
+pub(crate) struct ClaimSet {
     window: Arc<Window>,
     ids: Vec<Identity>,
 }
 
-impl Claims {
+impl ClaimSet {
     pub(crate) fn new(window: Arc<Window>) -> Self {
         Self { window, ids: Vec::new() }
     }
@@ -122,7 +122,7 @@ impl Claims {
             self.ids.push(id);
             return Claim::New;
         }
-        // Twice in one request: the first is kept together with the rest, so the second is known.
+        // A repeat within one request is known, because the first one is stored with the rest.
         if claim == Claim::Pending && self.ids.contains(&id) { Claim::Known } else { claim }
     }
 
@@ -135,7 +135,7 @@ impl Claims {
     }
 }
 
-impl Drop for Claims {
+impl Drop for ClaimSet {
     fn drop(&mut self) {
         self.window.release(&self.ids);
     }
@@ -150,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn identity_is_known_after_the_commit_and_until_its_time_is_over() {
+    fn identity_is_known_after_the_commit_until_it_expires() {
         let window = Arc::new(Window::new(Duration::from_secs(10)));
-        let mut first = Claims::new(Arc::clone(&window));
+        let mut first = ClaimSet::new(Arc::clone(&window));
         assert_eq!(first.claim(id("a")), Claim::New);
         assert_eq!(first.claim(id("a")), Claim::Known, "twice in one request");
-        let mut second = Claims::new(Arc::clone(&window));
+        let mut second = ClaimSet::new(Arc::clone(&window));
         assert_eq!(second.claim(id("a")), Claim::Pending);
         first.commit(Micros(0));
         assert_eq!(second.claim(id("a")), Claim::Known);
@@ -164,16 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn request_that_was_not_kept_leaves_nothing_behind() {
+    fn request_that_was_not_stored_leaves_nothing_behind() {
         let window = Arc::new(Window::new(Duration::from_secs(10)));
-        let mut first = Claims::new(Arc::clone(&window));
+        let mut first = ClaimSet::new(Arc::clone(&window));
         assert_eq!(first.claim(id("a")), Claim::New);
         drop(first);
-        assert_eq!(Claims::new(window).claim(id("a")), Claim::New);
+        assert_eq!(ClaimSet::new(window).claim(id("a")), Claim::New);
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn memory_is_limited() {
         let window = Window::new(Duration::from_secs(1_000_000));
         window.commit((0..MAX_KNOWN as u64 + 10).map(Identity), Micros(0));
         assert_eq!(window.inner().is_kept.len(), MAX_KNOWN);

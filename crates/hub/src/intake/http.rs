@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use weir_intake::{BodyFault, Intake, Sender, Tls};
+use weir_intake::{BodyFault, Intake, Sender, TlsServer};
 
 /// How long a sender may take for the head of a request, and how long a connection may lie idle
 /// before the next one.
@@ -40,7 +40,7 @@ const STREAMS: u32 = 64;
 /// Serves until `ended`, then lets open requests finish.
 pub(super) async fn serve(
     listener: TcpListener,
-    tls: Option<Tls>,
+    tls: Option<TlsServer>,
     intake: Arc<Intake>,
     room: Arc<Semaphore>,
     mut ended: watch::Receiver<bool>,
@@ -124,7 +124,7 @@ async fn answer(
 ) -> Response {
     let (parts, body) = request.into_parts();
     let limit = intake.body_bytes();
-    let answer = Box::pin(intake.answer(parts, sender, read(body, limit))).await;
+    let answer = Box::pin(intake.respond(parts, sender, read(body, limit))).await;
     let mut response = Response::new(match answer.trailers {
         None => Body::from(answer.body),
         Some(trailers) => Body::new(WithTrailers(Some(answer.body), Some(trailers))),

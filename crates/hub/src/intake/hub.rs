@@ -6,7 +6,7 @@ use std::time::Instant;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch, new_null_array};
-use weir_intake::{Hub, Kept, Lines, NotKept, Parsed};
+use weir_intake::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};
 use weir_parse::{ParsedRows, Parsers};
 use weir_process::meter::{Meter, Stage};
 use weir_store::{ErrorKind, Store, StoreError};
@@ -32,14 +32,14 @@ impl Hub for StoreHub {
         &self.host
     }
 
-    fn parse(&self, lines: &Lines, observed: Micros) -> Parsed {
+    fn parse(&self, lines: &LineGroup, observed: Micros) -> ParsedLines {
         let source = redact::source(&lines.source);
         let mut parser = self.parsers.line_parser(&source, &lines.source, &lines.host);
         let mut rows = ParsedRows::default();
         parser.parse(&lines.bytes, 0, observed, &mut rows);
         let (line_count, reject_count) = (rows.lines, rows.reject.len() as u64);
         self.meter.count_lines(line_count, reject_count);
-        let mut parsed = Parsed::default();
+        let mut parsed = ParsedLines::default();
         for Batch { table, rows } in rows.finish() {
             if table.name == "reject" {
                 parsed.rejected = rejected(&rows);
@@ -53,7 +53,7 @@ impl Hub for StoreHub {
         redact::cleaned(&self.parsers, batch)
     }
 
-    fn keep(&self, batches: Vec<Batch>) -> Kept<'_> {
+    fn keep(&self, batches: Vec<Batch>) -> KeepFuture<'_> {
         Box::pin(async move {
             let started = Instant::now();
             match self.store.append(Parcel { range: None, batches }).await {
@@ -71,14 +71,14 @@ impl Hub for StoreHub {
     }
 }
 
-fn not_kept(error: StoreError) -> NotKept {
+fn not_kept(error: StoreError) -> KeepError {
     let reason = match error.kind {
         ErrorKind::Busy => "busy",
         ErrorKind::Full => "full",
         ErrorKind::Closed => "closed",
         _ => "failed",
     };
-    NotKept { reason, message: error.message, hint: error.hint }
+    KeepError { reason, message: error.message, hint: error.hint }
 }
 
 /// First byte and reason of each line that was not understood.

@@ -18,7 +18,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use weir_config::Values;
 use weir_config::place::read_token;
-use weir_intake::{Access, Hub, Intake, MAX_KNOWN, Network, OverTcp, OverUdp, Settings, Tls};
+use weir_intake::{
+    AccessRules, Hub, Intake, IntakeSettings, MAX_KNOWN, Network, OverTcp, OverUdp, TlsServer,
+};
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::meter::Meter;
 use weir_store::{QueryLimits, Store};
@@ -55,7 +57,7 @@ pub(crate) fn bind(values: &Values) -> Result<BoundIntake, Failure> {
     let intake = &values.intake;
     let token = intake.token_file.as_deref().map(read_token).transpose()?;
     let allow = intake.allow.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
-    let access = Access { token, allow };
+    let access = AccessRules { token, allow };
     let shared_key = intake.fluent_shared_key_file.as_deref().map(read_token).transpose()?;
     let tls = tls(values)?;
     let has_networks = !access.allow.is_empty();
@@ -145,12 +147,12 @@ impl IntakeSocket {
     }
 }
 
-fn tls(values: &Values) -> Result<Option<Tls>, Failure> {
+fn tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
     let intake = &values.intake;
     match (&intake.tls_certificate_file, &intake.tls_key_file) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => {
-            let tls = Tls::load(certificate, key, intake.tls_client_ca_file.as_deref());
+            let tls = TlsServer::load(certificate, key, intake.tls_client_ca_file.as_deref());
             let refused = |why| {
                 Failure::new(why)
                     .hint("the files are PEM: the certificate first, then those that signed it; the key apart")
@@ -272,7 +274,7 @@ impl IntakeSocket {
     fn listen(
         self,
         intake: Arc<Intake>,
-        tls: Option<Tls>,
+        tls: Option<TlsServer>,
         room: Arc<Semaphore>,
         ended: watch::Receiver<bool>,
     ) -> std::io::Result<(String, JoinHandle<()>)> {
@@ -302,10 +304,10 @@ fn cannot_serve(error: std::io::Error) -> Failure {
     Failure::new(format!("cannot serve the intake: {error}"))
 }
 
-fn settings(values: &Values, access: Access, shared_key: Option<String>) -> Settings {
+fn settings(values: &Values, access: AccessRules, shared_key: Option<String>) -> IntakeSettings {
     let intake = &values.intake;
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    Settings {
+    IntakeSettings {
         access,
         shared_key: shared_key.map(Arc::from),
         body_bytes: size(intake.body_bytes).clamp(1 << 10, 128 << 20),

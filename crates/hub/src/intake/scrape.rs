@@ -11,7 +11,7 @@ use reqwest::{Certificate, Client, redirect};
 use tokio::sync::watch;
 use weir_config::place::read_secret;
 use weir_config::scrape::ScrapeTarget;
-use weir_intake::{Failed, Intake, Scraped, Text};
+use weir_intake::{Intake, ScrapeBody, ScrapeFailure, ScrapeResult};
 use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
 use weir_tables::Clock;
 
@@ -92,7 +92,7 @@ impl Target {
             let (ts, started) = (clock.now(), Instant::now());
             let mut address = None;
             let answer = self.ask(&mut address).await;
-            let scraped = Scraped {
+            let scraped = ScrapeResult {
                 host: self.host(&own_host),
                 address,
                 labels: self.target.labels.clone(),
@@ -129,7 +129,7 @@ impl Target {
         if is_own { own.to_owned() } else { host.to_owned() }
     }
 
-    async fn ask(&self, address: &mut Option<IpAddr>) -> Result<Text, Failed> {
+    async fn ask(&self, address: &mut Option<IpAddr>) -> Result<ScrapeBody, ScrapeFailure> {
         let mut request = self.client.get(&self.target.url);
         if let Some((user, password)) = &self.login {
             request = request.basic_auth(user, Some(password));
@@ -139,7 +139,7 @@ impl Target {
         *address = answer.remote_addr().map(|address| address.ip());
         if answer.status().as_u16() != 200 {
             let message = format!("the answer was {}", answer.status());
-            return Err(Failed { reason: "status", message });
+            return Err(ScrapeFailure { reason: "status", message });
         }
         let content_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
@@ -147,23 +147,23 @@ impl Target {
         loop {
             let part =
                 answer.chunk().await.map_err(|error| no_answer(error, self.target.timeout))?;
-            let Some(part) = part else { return Ok(Text { content_type, body }) };
+            let Some(part) = part else { return Ok(ScrapeBody { content_type, body }) };
             if body.len() + part.len() > self.target.body_bytes {
                 let message = format!(
                     "the answer is longer than {} bytes (`body_bytes`)",
                     self.target.body_bytes
                 );
-                return Err(Failed { reason: "too_large", message });
+                return Err(ScrapeFailure { reason: "too_large", message });
             }
             body.extend_from_slice(&part);
         }
     }
 }
 
-fn no_answer(error: reqwest::Error, timeout: Duration) -> Failed {
+fn no_answer(error: reqwest::Error, timeout: Duration) -> ScrapeFailure {
     if error.is_timeout() {
         let message = format!("no answer within {} s", timeout.as_secs());
-        return Failed { reason: "timeout", message };
+        return ScrapeFailure { reason: "timeout", message };
     }
     let error = error.without_url();
     let mut text = error.to_string();
@@ -172,5 +172,5 @@ fn no_answer(error: reqwest::Error, timeout: Duration) -> Failed {
         text = inner.to_string();
         cause = inner.source();
     }
-    Failed { reason: "no_answer", message: text }
+    ScrapeFailure { reason: "no_answer", message: text }
 }

@@ -1,13 +1,13 @@
-//! Bulk requests of shippers, and requests that nobody should send.
+//! Bulk requests of shippers, and malformed requests.
 
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::check::{ask, harvest, harvested, mangled, told};
+use crate::check::{builder, items_of, mangled, request, status_and_body};
 
 fn check(body: &str, expected: &Expect) {
-    let ask = ask("POST", "/_bulk", &[], body.as_bytes());
-    let answer = harvested::<Elastic>(&ask).unwrap_or_else(|refusal| refusal.message);
+    let request = request(Method::POST, "/_bulk", &[], body.as_bytes());
+    let answer = items_of::<ElasticBulk>(&request).unwrap_or_else(|refusal| refusal.message);
     expected.assert_eq(&answer);
 }
 
@@ -41,13 +41,15 @@ fn a_request_that_is_not_pairs_of_lines_is_refused_whole() {
         ("{\"index\":{}}\n{}\n", "no index at line 1"),
         ("{\"index\":{\"_index\":\"x\"}}", "the document of the action at line 1 is missing"),
     ] {
-        let refusal = harvested::<Elastic>(&ask("POST", "/_bulk", &[], body.as_bytes()));
+        let refusal =
+            items_of::<ElasticBulk>(&request(Method::POST, "/_bulk", &[], body.as_bytes()));
         let refusal = refusal.expect_err(body);
         assert!(refusal.message.contains(part), "{}", refusal.message);
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
     }
     let long = format!("{{\"index\":{{\"_index\":\"{}\"}}}}\n{{}}\n", "x".repeat(300));
-    harvested::<Elastic>(&ask("POST", "/_bulk", &[], long.as_bytes())).expect_err("too long");
+    items_of::<ElasticBulk>(&request(Method::POST, "/_bulk", &[], long.as_bytes()))
+        .expect_err("too long");
 }
 
 #[test]
@@ -66,12 +68,12 @@ not a document
 {"index":{"_id":"9"}}
 {"message":"again"}
 "#;
-    let ask = ask("POST", "/logs/_bulk?filter_path=errors", &[], body.as_bytes());
-    let mut harvest = harvest();
-    let Ok(note) = Elastic::read(&ask, &mut harvest) else { panic!("it is well formed") };
-    let answer = Elastic::answer(&ask, note, &harvest.verdicts);
-    assert_eq!(answer.headers["x-elastic-product"], "Elasticsearch");
-    let body: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let request = request(Method::POST, "/logs/_bulk?filter_path=errors", &[], body.as_bytes());
+    let mut builder = builder();
+    let Ok(note) = ElasticBulk::read(&request, &mut builder) else { panic!("it is well formed") };
+    let response = ElasticBulk::respond(&request, note, &builder.verdicts);
+    assert_eq!(response.headers["x-elastic-product"], "Elasticsearch");
+    let body: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
     assert_eq!(body["errors"], true);
     let items = body["items"].as_array().expect("a list");
     let statuses: Vec<String> = items
@@ -100,50 +102,51 @@ not a document
 #[test]
 fn an_id_with_another_document_is_a_new_row() {
     let body = "{\"index\":{\"_index\":\"x\",\"_id\":\"1\"}}\n{\"n\":1}\n{\"index\":{\"_index\":\"x\",\"_id\":\"1\"}}\n{\"n\":2}\n";
-    let mut harvest = harvest();
-    let read = Elastic::read(&ask("POST", "/_bulk", &[], body.as_bytes()), &mut harvest);
+    let mut builder = builder();
+    let read =
+        ElasticBulk::read(&request(Method::POST, "/_bulk", &[], body.as_bytes()), &mut builder);
     assert!(read.is_ok());
-    assert_eq!(harvest.verdicts, [Verdict::Kept, Verdict::Kept]);
+    assert_eq!(builder.verdicts, [ItemVerdict::Kept, ItemVerdict::Kept]);
 }
 
 #[test]
 fn single_documents_are_taken() {
-    let ask = ask("PUT", "/logs/_doc/a%2Fb", &[], b"{\"message\":\"one\"}");
-    let mut harvest = harvest();
-    let Ok(note) = Elastic::read(&ask, &mut harvest) else { panic!("it is well formed") };
-    let answer = told(&Elastic::answer(&ask, note, &harvest.verdicts));
+    let request = request(Method::PUT, "/logs/_doc/a%2Fb", &[], b"{\"message\":\"one\"}");
+    let mut builder = builder();
+    let Ok(note) = ElasticBulk::read(&request, &mut builder) else { panic!("it is well formed") };
+    let answer = status_and_body(&ElasticBulk::respond(&request, note, &builder.verdicts));
     assert!(answer.starts_with("201 {\"_index\":\"logs\""), "{answer}");
 }
 
 #[test]
-fn questions_of_shippers_are_answered() {
-    let check = |method: &str, uri: &str, part: &str| {
-        let ask = ask(
-            method,
-            uri,
-            &[("accept", "application/vnd.elasticsearch+json; compatible-with=8")],
-            b"",
-        );
-        assert!(Elastic::is_for(&ask.parts), "{uri}");
-        let Ok(note) = Elastic::read(&ask, &mut harvest()) else { panic!("{uri} is a question") };
-        let answer = Elastic::answer(&ask, note, &[]);
-        assert_eq!(answer.headers["x-elastic-product"], "Elasticsearch", "{uri}");
-        assert!(answer.headers["content-type"].to_str().unwrap().starts_with("application/vnd."));
-        assert!(told(&answer).contains(part), "{uri}: {}", told(&answer));
-    };
-    check("GET", "/", "\"number\":\"8.19.0\"");
-    check("HEAD", "/", "200");
-    check("GET", "/_license?human=false", "\"status\":\"active\"");
-    check("GET", "/_xpack", "\"ilm\"");
-    check("HEAD", "/_index_template/filebeat-8.19.0", "200");
-    check("PUT", "/_index_template/filebeat-8.19.0", "\"acknowledged\":true");
-    check("GET", "/_ilm/policy/filebeat", "200");
-    check("PUT", "/_ingest/pipeline/x", "\"acknowledged\":true");
-    check("GET", "/_cluster/health", "\"green\"");
-    check("GET", "/_nodes/_all/http", "\"weir\"");
-    check("PUT", "/logs-2026", "\"index\":\"logs-2026\"");
-    check("GET", "/logs/_search", "400");
-    check("GET", "/_bulk", "400");
+fn requests_before_sending_have_stub_responses() {
+    let accept = ("accept", "application/vnd.elasticsearch+json; compatible-with=8");
+    for (method, uri, part) in [
+        (Method::GET, "/", "\"number\":\"8.19.0\""),
+        (Method::HEAD, "/", "200"),
+        (Method::GET, "/_license?human=false", "\"status\":\"active\""),
+        (Method::GET, "/_xpack", "\"ilm\""),
+        (Method::HEAD, "/_index_template/filebeat-8.19.0", "200"),
+        (Method::PUT, "/_index_template/filebeat-8.19.0", "\"acknowledged\":true"),
+        (Method::GET, "/_ilm/policy/filebeat", "200"),
+        (Method::PUT, "/_ingest/pipeline/x", "\"acknowledged\":true"),
+        (Method::GET, "/_cluster/health", "\"green\""),
+        (Method::GET, "/_nodes/_all/http", "\"weir\""),
+        (Method::PUT, "/logs-2026", "\"index\":\"logs-2026\""),
+        (Method::GET, "/logs/_search", "400"),
+        (Method::GET, "/_bulk", "400"),
+    ] {
+        let request = request(method, uri, &[accept], b"");
+        assert!(ElasticBulk::is_for(&request.parts), "{uri}");
+        let Ok(note) = ElasticBulk::read(&request, &mut builder()) else {
+            panic!("{uri} is a stub")
+        };
+        let response = ElasticBulk::respond(&request, note, &[]);
+        assert_eq!(response.headers["x-elastic-product"], "Elasticsearch", "{uri}");
+        assert!(response.headers["content-type"].to_str().unwrap().starts_with("application/vnd."));
+        let text = status_and_body(&response);
+        assert!(text.contains(part), "{uri}: {text}");
+    }
 }
 
 #[test]
@@ -151,14 +154,14 @@ fn any_bytes_are_answered_and_every_pair_has_one_verdict() {
     let seed = b"{\"index\":{\"_index\":\"x\",\"_id\":\"1\"}}\n{\"message\":\"one\"}\n{\"create\":{}}\n{\"a\":{\"b\":[1,2]}}\n";
     arbtest::arbtest(|u| {
         let body = mangled(u, seed)?;
-        let ask = ask("POST", "/x/_bulk", &[], &body);
-        let mut harvest = harvest();
-        if let Ok(note) = Elastic::read(&ask, &mut harvest) {
-            let answer = Elastic::answer(&ask, note, &harvest.verdicts);
-            serde_json::from_slice::<serde_json::Value>(&answer.body).expect("always JSON");
+        let request = request(Method::POST, "/x/_bulk", &[], &body);
+        let mut builder = builder();
+        if let Ok(note) = ElasticBulk::read(&request, &mut builder) {
+            let response = ElasticBulk::respond(&request, note, &builder.verdicts);
+            serde_json::from_slice::<serde_json::Value>(&response.body).expect("always JSON");
         }
-        let lines: usize = harvest.groups.iter().map(|group| group.items.len()).sum();
-        let kept = harvest.verdicts.iter().filter(|v| **v == Verdict::Kept).count();
+        let lines: usize = builder.groups.iter().map(|group| group.items.len()).sum();
+        let kept = builder.verdicts.iter().filter(|v| **v == ItemVerdict::Kept).count();
         assert_eq!(lines, kept);
         Ok(())
     });
@@ -167,12 +170,12 @@ fn any_bytes_are_answered_and_every_pair_has_one_verdict() {
 #[test]
 fn targets_without_a_path_are_answered_too() {
     for uri in ["host:80", "*"] {
-        let ask = ask("HEAD", uri, &[], b"");
-        if Elastic::is_for(&ask.parts) {
-            let Ok(note) = Elastic::read(&ask, &mut harvest()) else {
-                panic!("{uri} is a question")
+        let request = request(Method::HEAD, uri, &[], b"");
+        if ElasticBulk::is_for(&request.parts) {
+            let Ok(note) = ElasticBulk::read(&request, &mut builder()) else {
+                panic!("{uri} is a stub")
             };
-            assert!(!told(&Elastic::answer(&ask, note, &[])).is_empty());
+            assert!(!status_and_body(&ElasticBulk::respond(&request, note, &[])).is_empty());
         }
     }
 }

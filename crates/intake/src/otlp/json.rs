@@ -1,7 +1,8 @@
-//! OTLP's JSON written as the protobuf that it stands for: names to numbers by a schema, values by their kind.
+//! Converts OTLP's JSON to protobuf: names to numbers by a schema, values by their kind.
 //!
-//! From the OTLP specification, "JSON Protobuf Encoding": lowerCamelCase names, ids in hex, 64-bit integers as text or
-//! numbers, enumerations as numbers, unknown names ignored. It is written while it is read, so nothing grows.
+//! From the OTLP specification, "JSON Protobuf Encoding": lowerCamelCase names, ids in hex, 64-bit
+//! integers as text or numbers, enumerations as numbers, unknown names ignored. The conversion is
+//! streaming, so it needs no document tree.
 
 use std::fmt;
 
@@ -11,13 +12,13 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::Signal;
 use crate::number::{signed, unsigned};
-use crate::protobuf::{push_bytes, push_key, push_varint};
+use crate::protobuf::{WireType, push_bytes, push_key, push_varint};
 
-/// How a value is written.
+/// Encoding of a value.
 #[derive(Clone, Copy)]
-enum Kind {
+enum FieldKind {
     Text,
-    /// Bytes that JSON has as hex digits.
+    /// Bytes, hex digits in JSON.
     Hex,
     Base64,
     /// Booleans, integers and enumerations.
@@ -28,9 +29,9 @@ enum Kind {
 }
 
 /// Name, number and kind of each field.
-type Schema = [(&'static str, u64, Kind)];
+type Schema = [(&'static str, u64, FieldKind)];
 
-use Kind::{Base64, Double, Fixed64, Hex, Message, Text, Varint};
+use FieldKind::{Base64, Double, Fixed64, Hex, Message, Text, Varint};
 
 const LOGS: &Schema = &[(
     "resourceLogs",
@@ -58,9 +59,10 @@ const METRICS: &Schema = &[(
 )];
 
 const RESOURCE: &Schema = &[("attributes", 1, Message(&KEY_VALUE))];
-static KEY_VALUE: [(&str, u64, Kind); 2] = [("key", 1, Text), ("value", 2, Message(&ANY_VALUE))];
-/// Statics, because they name each other.
-static ANY_VALUE: [(&str, u64, Kind); 7] = [
+static KEY_VALUE: [(&str, u64, FieldKind); 2] =
+    [("key", 1, Text), ("value", 2, Message(&ANY_VALUE))];
+/// Statics, because they refer to each other.
+static ANY_VALUE: [(&str, u64, FieldKind); 7] = [
     ("stringValue", 1, Text),
     ("boolValue", 2, Varint),
     ("intValue", 3, Varint),
@@ -154,7 +156,7 @@ const SUMMARY_POINT: &Schema = &[
     ("flags", 8, Varint),
 ];
 
-/// The export request as protobuf.
+/// Converts an export request to protobuf.
 pub(super) fn to_protobuf(signal: Signal, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     let schema = match signal {
         Signal::Logs => LOGS,
@@ -163,25 +165,25 @@ pub(super) fn to_protobuf(signal: Signal, body: &[u8]) -> Result<Vec<u8>, serde_
     };
     let mut out = Vec::with_capacity(body.len() / 2);
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    Object { schema, out: &mut out }.deserialize(&mut deserializer)?;
+    ObjectSeed { schema, out: &mut out }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(out)
 }
 
-/// An object whose fields are appended to `out`.
-struct Object<'a> {
+/// Reads an object and appends its fields to `out`.
+struct ObjectSeed<'a> {
     schema: &'static Schema,
     out: &'a mut Vec<u8>,
 }
 
-impl<'de> DeserializeSeed<'de> for Object<'_> {
+impl<'de> DeserializeSeed<'de> for ObjectSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Object<'_> {
+impl<'de> Visitor<'de> for ObjectSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,7 +194,7 @@ impl<'de> Visitor<'de> for Object<'_> {
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
             match self.schema.iter().find(|(known, ..)| *known == name) {
                 Some((_, number, kind)) => {
-                    map.next_value_seed(Field { number: *number, kind: *kind, out: self.out })?;
+                    map.next_value_seed(FieldSeed { number: *number, kind: *kind, out: self.out })?;
                 }
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -201,47 +203,47 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// One value, or a list of them.
-struct Field<'a> {
+/// Reads one value or a list of values.
+struct FieldSeed<'a> {
     number: u64,
-    kind: Kind,
+    kind: FieldKind,
     out: &'a mut Vec<u8>,
 }
 
-impl<'de> DeserializeSeed<'de> for Field<'_> {
+impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl Field<'_> {
+impl FieldSeed<'_> {
     fn push_integer<E: Error>(self, value: u64) -> Result<(), E> {
         match self.kind {
             Varint => {
-                push_key(self.out, self.number, 0);
+                push_key(self.out, self.number, WireType::Varint);
                 push_varint(self.out, value);
             }
             Fixed64 => {
-                push_key(self.out, self.number, 1);
+                push_key(self.out, self.number, WireType::Fixed64);
                 self.out.extend_from_slice(&value.to_le_bytes());
             }
-            _ => return Err(E::custom("a number where none belongs")),
+            _ => return Err(E::custom("unexpected number")),
         }
         Ok(())
     }
 
     fn push_double(self, value: f64) {
-        push_key(self.out, self.number, 1);
+        push_key(self.out, self.number, WireType::Fixed64);
         self.out.extend_from_slice(&value.to_bits().to_le_bytes());
     }
 }
 
-impl<'de> Visitor<'de> for Field<'_> {
+impl<'de> Visitor<'de> for FieldSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value of the kind that OTLP has here")
+        f.write_str("a value of this field's type")
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
@@ -272,7 +274,7 @@ impl<'de> Visitor<'de> for Field<'_> {
                 self.push_double(value);
                 Ok(())
             }
-            _ => Err(E::custom("a fraction where none belongs")),
+            _ => Err(E::custom("unexpected fraction")),
         }
     }
 
@@ -299,14 +301,14 @@ impl<'de> Visitor<'de> for Field<'_> {
                 let value = unsigned.or_else(|| text.parse::<i64>().ok().map(i64::cast_unsigned));
                 return self.push_integer(value.ok_or_else(|| E::custom("not an integer"))?);
             }
-            Message(_) => return Err(E::custom("text where an object belongs")),
+            Message(_) => return Err(E::custom("text instead of an object")),
         }
         Ok(())
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<(), S::Error> {
         loop {
-            let item = Field { number: self.number, kind: self.kind, out: &mut *self.out };
+            let item = FieldSeed { number: self.number, kind: self.kind, out: &mut *self.out };
             if items.next_element_seed(item)?.is_none() {
                 return Ok(());
             }
@@ -315,10 +317,10 @@ impl<'de> Visitor<'de> for Field<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<(), M::Error> {
         let Message(schema) = self.kind else {
-            return Err(M::Error::custom("an object where none belongs"));
+            return Err(M::Error::custom("unexpected object"));
         };
         let mut inner = Vec::new();
-        Object { schema, out: &mut inner }.visit_map(map)?;
+        ObjectSeed { schema, out: &mut inner }.visit_map(map)?;
         push_bytes(self.out, self.number, &inner);
         Ok(())
     }
@@ -326,6 +328,7 @@ impl<'de> Visitor<'de> for Field<'_> {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.iter().map(byte).collect()
+    let bytes =
+        pairs.iter().map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    bytes.collect()
 }

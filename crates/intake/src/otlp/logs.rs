@@ -4,45 +4,44 @@ use weir_tables::Log;
 
 use super::value::{Resource, key_value, text, time};
 use crate::attrs::Attrs;
+use crate::batch_builder::BatchBuilder;
 use crate::document;
-use crate::harvest::Harvest;
 use crate::number::hex;
-use crate::protobuf::{Fields, Malformed};
+use crate::protobuf::{FieldReader, MalformedMessage};
 
 /// Reads a `LogRecord`.
 pub(super) fn read(
     bytes: &[u8],
     resource: &Resource<'_>,
-    harvest: &mut Harvest,
-) -> Result<(), Malformed> {
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
     let (mut at, mut observed, mut severity_number) = (None, None, 0);
     let (mut severity_text, mut body) = ("", "".into());
     let mut attrs = Attrs::default();
-    Fields(bytes).each(|number, value| {
-        match number {
-            1 => at = time(value.integer()),
-            2 => severity_number = value.integer(),
-            3 => severity_text = value.text().unwrap_or(""),
-            5 => body = text(value.bytes())?,
-            6 => key_value(value.bytes(), "", 0, &mut attrs)?,
-            9 => attrs.push("trace_id", hex(value.bytes())),
-            10 => attrs.push("span_id", hex(value.bytes())),
-            11 => observed = time(value.integer()),
-            12 => attrs.push("event_name", String::from_utf8_lossy(value.bytes())),
+    for field in FieldReader(bytes) {
+        match field? {
+            (1, value) => at = time(value.integer()),
+            (2, value) => severity_number = value.integer(),
+            (3, value) => severity_text = value.text().unwrap_or(""),
+            (5, value) => body = text(value.bytes())?,
+            (6, value) => key_value(value.bytes(), "", 0, &mut attrs)?,
+            (9, value) => attrs.push("trace_id", hex(value.bytes())),
+            (10, value) => attrs.push("span_id", hex(value.bytes())),
+            (11, value) => observed = time(value.integer()),
+            (12, value) => attrs.push("event_name", String::from_utf8_lossy(value.bytes())),
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     let severity = severity(severity_number).or_else(|| document::severity(severity_text));
     if severity.is_none() {
         attrs.push("severity_text", severity_text);
     }
     let source = attrs.take(&["log.file.path"]);
     attrs.extend(&resource.attrs);
-    harvest.log_row(&Log {
-        ts: at.or(observed).unwrap_or(harvest.now),
+    builder.log_row(&Log {
+        ts: at.or(observed).unwrap_or(builder.now),
         host: &resource.host,
-        observed_ts: harvest.now,
+        observed_ts: builder.now,
         source: source.as_deref().unwrap_or("otlp"),
         program: resource.service.as_deref(),
         process_id: resource.process_id,
@@ -54,7 +53,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// OpenTelemetry's 24 numbers are six words with four grades each.
+/// The word for one of OpenTelemetry's 24 numbers: six words with four grades each.
 fn severity(number: u64) -> Option<&'static str> {
     match number {
         1..=4 => Some("trace"),

@@ -1,21 +1,21 @@
 //! Metrics of OTLP to rows of `metric`; histograms become several series, as in Prometheus.
 //!
-//! Exponential histograms give `_sum`, `_count` and the zero bucket; their other buckets are counted in the label
-//! `exponential_buckets` of the row `_count`, not kept.
+//! Exponential histograms become `_sum` and `_count`; their buckets are only counted, in the label
+//! `exponential_buckets`.
 
 use weir_tables::Metric;
 
 use super::value::{Resource, key_value, time};
 use crate::attrs::Attrs;
-use crate::harvest::Harvest;
+use crate::batch_builder::BatchBuilder;
 use crate::number::{signed, unsigned};
-use crate::protobuf::{Fields, Malformed, Wire};
+use crate::protobuf::{FieldReader, MalformedMessage, WireValue};
 
-/// Buckets of one histogram at most.
+/// Most buckets of one histogram.
 const MAX_BUCKETS: usize = 1000;
 
-/// What all points of a metric share.
-struct Series<'a> {
+/// Context shared by all points of a metric.
+struct MetricSeries<'a> {
     name: &'a str,
     unit: Option<&'a str>,
     kind: &'static str,
@@ -26,44 +26,43 @@ struct Series<'a> {
 pub(super) fn read(
     bytes: &[u8],
     resource: &Resource<'_>,
-    harvest: &mut Harvest,
-) -> Result<(), Malformed> {
-    let mut series = Series { name: "", unit: None, kind: "gauge", resource };
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
+    let mut series = MetricSeries { name: "", unit: None, kind: "gauge", resource };
     let (mut points, mut shape) = (&[][..], 0);
-    Fields(bytes).each(|number, value| {
+    for field in FieldReader(bytes) {
+        let (number, value) = field?;
         match number {
             1 => series.name = value.text().unwrap_or("invalid_utf8"),
             3 => series.unit = value.text().filter(|unit| !unit.is_empty()),
             5 | 7 | 9 | 10 | 11 => (shape, points) = (number, value.bytes()),
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     series.kind = kind(shape, points)?;
-    Fields(points).each(|number, point| {
-        if number != 1 {
-            return Ok(());
-        }
+    for point in FieldReader(points).messages(1) {
         match shape {
-            5 | 7 => number_point(point.bytes(), &series, harvest),
-            9 => histogram_point(point.bytes(), &series, harvest),
-            10 => exponential_point(point.bytes(), &series, harvest),
-            _ => summary_point(point.bytes(), &series, harvest),
+            5 | 7 => number_point(point?, &series, builder)?,
+            9 => histogram_point(point?, &series, builder)?,
+            10 => exponential_point(point?, &series, builder)?,
+            _ => summary_point(point?, &series, builder)?,
         }
-    })
+    }
+    Ok(())
 }
 
-/// Sums since a start are counters, sums since the point before are deltas; a sum that can fall is a gauge.
-fn kind(shape: u64, points: &[u8]) -> Result<&'static str, Malformed> {
+/// Cumulative sums are counters, sums since the previous point are deltas, non-monotonic sums are
+/// gauges.
+fn kind(shape: u64, points: &[u8]) -> Result<&'static str, MalformedMessage> {
     let (mut temporality, mut is_monotonic) = (0, false);
-    Fields(points).each(|number, value| {
+    for field in FieldReader(points) {
+        let (number, value) = field?;
         match number {
             2 => temporality = value.integer(),
             3 => is_monotonic = value.integer() != 0,
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     Ok(match (shape, temporality) {
         (7 | 9 | 10, 1) => "delta",
         (7, _) if !is_monotonic => "gauge",
@@ -72,27 +71,27 @@ fn kind(shape: u64, points: &[u8]) -> Result<&'static str, Malformed> {
     })
 }
 
-impl Series<'_> {
+impl MetricSeries<'_> {
+    /// Adds a row for a part of the metric, such as `_sum`.
     fn push(
         &self,
-        suffix: &str,
-        kind: &str,
+        part: SeriesPart<'_>,
         value: f64,
-        point: &Point<'_>,
-        label: Option<(&str, String)>,
-        harvest: &mut Harvest,
+        point: &DataPoint<'_>,
+        builder: &mut BatchBuilder,
     ) {
+        let SeriesPart { suffix, kind, label } = part;
         let mut labels = point.attrs.clone();
         if let Some((key, value)) = label {
-            labels.push(key.to_owned(), value);
+            labels.push(key, value);
         }
         if let Some(service) = &self.resource.service {
             labels.push("service.name", service.as_ref());
         }
         labels.extend(&self.resource.attrs);
         let name = format!("{}{suffix}", self.name);
-        harvest.metric_row(&Metric {
-            ts: time(point.time).unwrap_or(harvest.now),
+        builder.metric_row(&Metric {
+            ts: time(point.time).unwrap_or(builder.now),
             host: &self.resource.host,
             name: &name,
             labels: &labels.finish(),
@@ -104,16 +103,31 @@ impl Series<'_> {
     }
 }
 
+/// One of the series that a metric becomes.
+struct SeriesPart<'a> {
+    /// Suffix of the name.
+    suffix: &'static str,
+    kind: &'a str,
+    /// Additional label, such as `le`.
+    label: Option<(&'static str, String)>,
+}
+
+impl<'a> SeriesPart<'a> {
+    fn new(suffix: &'static str, kind: &'a str) -> Self {
+        Self { suffix, kind, label: None }
+    }
+}
+
 #[derive(Default)]
-struct Point<'a> {
+struct DataPoint<'a> {
     time: u64,
     attrs: Attrs<'a>,
     /// Flag 1: the series has ended.
     is_missing: bool,
 }
 
-impl<'a> Point<'a> {
-    fn take(&mut self, value: Wire<'a>, is_attribute: bool) -> Result<(), Malformed> {
+impl<'a> DataPoint<'a> {
+    fn take(&mut self, value: WireValue<'a>, is_attribute: bool) -> Result<(), MalformedMessage> {
         if is_attribute {
             return key_value(value.bytes(), "", 0, &mut self.attrs);
         }
@@ -122,9 +136,14 @@ impl<'a> Point<'a> {
     }
 }
 
-fn number_point(bytes: &[u8], series: &Series<'_>, harvest: &mut Harvest) -> Result<(), Malformed> {
-    let (mut point, mut number_value) = (Point::default(), 0.0);
-    Fields(bytes).each(|number, value| {
+fn number_point(
+    bytes: &[u8],
+    series: &MetricSeries<'_>,
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
+    let (mut point, mut number_value) = (DataPoint::default(), 0.0);
+    for field in FieldReader(bytes) {
+        let (number, value) = field?;
         match number {
             3 | 7 => point.take(value, number == 7)?,
             4 => number_value = value.double(),
@@ -132,116 +151,133 @@ fn number_point(bytes: &[u8], series: &Series<'_>, harvest: &mut Harvest) -> Res
             8 => point.is_missing = value.integer() & 1 == 1,
             _ => {}
         }
-        Ok(())
-    })?;
-    series.push("", series.kind, number_value, &point, None, harvest);
+    }
+    series.push(SeriesPart::new("", series.kind), number_value, &point, builder);
     Ok(())
 }
 
 fn histogram_point(
     bytes: &[u8],
-    series: &Series<'_>,
-    harvest: &mut Harvest,
-) -> Result<(), Malformed> {
-    let (mut point, mut count, mut sum) = (Point::default(), 0, None);
+    series: &MetricSeries<'_>,
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
+    let (mut point, mut count, mut sum) = (DataPoint::default(), 0, None);
     let (mut buckets, mut bounds): (Vec<u64>, Vec<f64>) = (Vec::new(), Vec::new());
-    Fields(bytes).each(|number, value| {
-        let room = |have: usize| MAX_BUCKETS.saturating_sub(have);
+    for field in FieldReader(bytes) {
+        let (number, value) = field?;
         match number {
             3 | 9 => point.take(value, number == 9)?,
             4 => count = value.integer(),
             5 => sum = Some(value.double()),
-            6 => buckets.extend(value.fixed64s().take(room(buckets.len()))),
-            7 => bounds.extend(value.fixed64s().map(f64::from_bits).take(room(bounds.len()))),
+            6 => {
+                let free = MAX_BUCKETS.saturating_sub(buckets.len());
+                buckets.extend(value.fixed64s().take(free));
+            }
+            7 => {
+                let free = MAX_BUCKETS.saturating_sub(bounds.len());
+                bounds.extend(value.fixed64s().map(f64::from_bits).take(free));
+            }
             10 => point.is_missing = value.integer() & 1 == 1,
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     let mut total = 0_u64;
     for (at, in_bucket) in buckets.iter().enumerate() {
         total = total.saturating_add(*in_bucket);
         let bound = bounds.get(at).map_or_else(|| "+Inf".to_owned(), f64::to_string);
-        series.push("_bucket", "bucket", unsigned(total), &point, Some(("le", bound)), harvest);
+        let label = Some(("le", bound));
+        let part = SeriesPart { suffix: "_bucket", kind: "bucket", label };
+        series.push(part, unsigned(total), &point, builder);
     }
-    totals(series, &point, count, sum, harvest);
+    totals(series, &point, count, sum, builder);
     Ok(())
 }
 
 fn totals(
-    series: &Series<'_>,
-    point: &Point<'_>,
+    series: &MetricSeries<'_>,
+    point: &DataPoint<'_>,
     count: u64,
     sum: Option<f64>,
-    harvest: &mut Harvest,
+    builder: &mut BatchBuilder,
 ) {
-    series.push("_count", series.kind, unsigned(count), point, None, harvest);
+    series.push(SeriesPart::new("_count", series.kind), unsigned(count), point, builder);
     if let Some(sum) = sum {
-        series.push("_sum", series.kind, sum, point, None, harvest);
+        series.push(SeriesPart::new("_sum", series.kind), sum, point, builder);
     }
 }
 
 fn exponential_point(
     bytes: &[u8],
-    series: &Series<'_>,
-    harvest: &mut Harvest,
-) -> Result<(), Malformed> {
-    let (mut point, mut count, mut sum) = (Point::default(), 0, None);
+    series: &MetricSeries<'_>,
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
+    let (mut point, mut count, mut sum) = (DataPoint::default(), 0, None);
     let mut buckets = 0;
-    Fields(bytes).each(|number, value| {
+    for field in FieldReader(bytes) {
+        let (number, value) = field?;
         match number {
             1 | 3 => point.take(value, number == 1)?,
             4 => count = value.integer(),
             5 => sum = Some(value.double()),
-            8 | 9 => Fields(value.bytes()).each(|number, counts| {
-                buckets += if number == 2 { counts.varints().count() } else { 0 };
-                Ok(())
-            })?,
+            8 | 9 => buckets += bucket_count(value.bytes())?,
             10 => point.is_missing = value.integer() & 1 == 1,
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     if buckets > 0 {
         point.attrs.push("exponential_buckets", buckets.to_string());
     }
-    totals(series, &point, count, sum, harvest);
+    totals(series, &point, count, sum, builder);
     Ok(())
+}
+
+/// Number of buckets in a `Buckets` message.
+fn bucket_count(bytes: &[u8]) -> Result<usize, MalformedMessage> {
+    let mut count = 0;
+    for field in FieldReader(bytes) {
+        if let (2, counts) = field? {
+            count += counts.varints().count();
+        }
+    }
+    Ok(count)
+}
+
+/// Reads a `ValueAtQuantile`.
+fn read_quantile(bytes: &[u8]) -> Result<(f64, f64), MalformedMessage> {
+    let (mut quantile, mut value) = (0.0, 0.0);
+    for field in FieldReader(bytes) {
+        match field? {
+            (1, part) => quantile = part.double(),
+            (2, part) => value = part.double(),
+            _ => {}
+        }
+    }
+    Ok((quantile, value))
 }
 
 fn summary_point(
     bytes: &[u8],
-    series: &Series<'_>,
-    harvest: &mut Harvest,
-) -> Result<(), Malformed> {
-    let (mut point, mut count, mut sum) = (Point::default(), 0, None);
+    series: &MetricSeries<'_>,
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
+    let (mut point, mut count, mut sum) = (DataPoint::default(), 0, None);
     let mut quantiles: Vec<(f64, f64)> = Vec::new();
-    Fields(bytes).each(|number, value| {
+    for field in FieldReader(bytes) {
+        let (number, value) = field?;
         match number {
             3 | 7 => point.take(value, number == 7)?,
             4 => count = value.integer(),
             5 => sum = Some(value.double()),
-            6 if quantiles.len() < MAX_BUCKETS => {
-                let mut pair = (0.0, 0.0);
-                Fields(value.bytes()).each(|number, part| {
-                    match number {
-                        1 => pair.0 = part.double(),
-                        2 => pair.1 = part.double(),
-                        _ => {}
-                    }
-                    Ok(())
-                })?;
-                quantiles.push(pair);
-            }
+            6 if quantiles.len() < MAX_BUCKETS => quantiles.push(read_quantile(value.bytes())?),
             8 => point.is_missing = value.integer() & 1 == 1,
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     for (quantile, value) in quantiles {
         let label = Some(("quantile", quantile.to_string()));
-        series.push("", "quantile", value, &point, label, harvest);
+        let part = SeriesPart { suffix: "", kind: "quantile", label };
+        series.push(part, value, &point, builder);
     }
-    totals(series, &point, count, sum, harvest);
+    totals(series, &point, count, sum, builder);
     Ok(())
 }

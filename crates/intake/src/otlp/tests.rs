@@ -1,4 +1,4 @@
-//! Export requests in protobuf, JSON and gRPC, made by hand and mangled.
+//! Export requests in protobuf, JSON and gRPC, well-formed and mangled.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -6,7 +6,7 @@ use expect_test::expect;
 use weir_tables::Batch;
 
 use super::*;
-use crate::check::{ask, harvest, mangled, texts, told};
+use crate::check::{builder, mangled, request, status_and_body, texts};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -36,17 +36,18 @@ const METRICS: &str = r#"{"resourceMetrics":[{"resource":{},"scopeMetrics":[{"me
   {"name":"gone","gauge":{"dataPoints":[{"flags":1}]}},
   {"name":"q","summary":{"dataPoints":[{"count":"2","sum":4,"quantileValues":[{"quantile":0.5,"value":2}]}]}}]}]}]}"#;
 
-fn rows(uri: &str, body: &str) -> Vec<Batch> {
-    let ask = ask("POST", uri, &[JSON], body.as_bytes());
-    let mut harvest = harvest();
-    let Ok(is_json) = OtlpHttp::read(&ask, &mut harvest) else { panic!("it is well formed") };
-    assert_eq!(told(&OtlpHttp::answer(&ask, is_json, &[])), "200 {}");
-    harvest.own_rows()
+fn rows(signal: &str, body: &[u8]) -> Vec<Batch> {
+    let uri = format!("/v1/{signal}");
+    let request = request(Method::POST, &uri, &[JSON], body);
+    let mut builder = builder();
+    let Ok(is_json) = OtlpHttp::read(&request, &mut builder) else { panic!("it is well formed") };
+    assert_eq!(status_and_body(&OtlpHttp::respond(&request, is_json, &[])), "200 {}");
+    builder.own_rows()
 }
 
 #[test]
 fn log_records_are_rows_with_the_attributes_of_their_resource() {
-    let batches = rows("/v1/logs", LOGS);
+    let batches = rows("logs", LOGS.as_bytes());
     assert_eq!(batches[0].table.name, "log");
     expect![[r#"
         ts=2026-11-20T12:00:00Z host=web1 program=shop process_id=7 severity=error body=no stock attrs={sku: 5, tags: ["a",true], trace_id: 5b8efff798038103d269b633813fc60c, span_id: eee19b7ec3c1b174, k8s.pod: p1}
@@ -57,7 +58,7 @@ fn log_records_are_rows_with_the_attributes_of_their_resource() {
 
 #[test]
 fn spans_of_servers_are_requests_of_the_application() {
-    let batches = rows("/v1/traces", SPANS);
+    let batches = rows("traces", SPANS.as_bytes());
     assert_eq!((batches[0].table.name, batches[1].table.name), ("request", "span"));
     expect![[r#"
         ts=2026-11-20T12:00:00.250Z host=192.0.2.1 tier=app request_id=5b8efff798038103d269b633813fc60c url_path=/cart http_response_status_code=500 duration_seconds=0.25 attrs={http.route: /cart, trace_id: 5b8efff798038103d269b633813fc60c, span_id: eee19b7ec3c1b174, span_name: GET /cart}
@@ -71,7 +72,7 @@ fn spans_of_servers_are_requests_of_the_application() {
 
 #[test]
 fn points_are_rows_and_histograms_are_series() {
-    let batches = rows("/v1/metrics", METRICS);
+    let batches = rows("metrics", METRICS.as_bytes());
     expect![[r#"
         name=load kind=gauge value=0.5 unit= labels={}
         name=load kind=gauge value=3.0 unit= labels={cpu: 1}
@@ -99,23 +100,24 @@ fn framed(message: &[u8]) -> Vec<u8> {
 const SERVICE: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 
 #[test]
-fn a_grpc_call_is_answered_with_its_status_behind_the_message() {
+fn a_grpc_response_has_its_status_after_the_message() {
     let message = json::to_protobuf(Signal::Logs, LOGS.as_bytes()).expect("well formed");
-    let ask = ask("POST", SERVICE, &[("content-type", "application/grpc")], &framed(&message));
-    let mut harvest = harvest();
-    assert!(OtlpGrpc::is_for(&ask.parts));
-    assert!(OtlpGrpc::read(&ask, &mut harvest).is_ok());
-    assert_eq!(harvest.verdicts.len(), 2);
-    let answer = OtlpGrpc::answer(&ask, (), &harvest.verdicts);
-    assert_eq!(&answer.body[..], [0; 5]);
-    assert_eq!(answer.trailers.expect("trailers")["grpc-status"], "0");
+    let request =
+        request(Method::POST, SERVICE, &[("content-type", "application/grpc")], &framed(&message));
+    let mut builder = builder();
+    assert!(OtlpGrpc::is_for(&request.parts));
+    assert!(OtlpGrpc::read(&request, &mut builder).is_ok());
+    assert_eq!(builder.verdicts.len(), 2);
+    let response = OtlpGrpc::respond(&request, (), &builder.verdicts);
+    assert_eq!(&response.body[..], [0; 5]);
+    assert_eq!(response.trailers.expect("trailers")["grpc-status"], "0");
     let refusal = OtlpGrpc::refuse(&Refusal::bad("a% é"));
     assert_eq!(refusal.headers["grpc-status"], "3");
     assert_eq!(refusal.headers["grpc-message"], "a%25 %C3%A9");
 }
 
 #[test]
-fn frames_that_lie_and_bodies_that_are_none_are_refused() {
+fn false_frame_lengths_and_malformed_bodies_are_refused() {
     for body in [
         &b""[..],
         b"\0\0\0\0",
@@ -124,8 +126,8 @@ fn frames_that_lie_and_bodies_that_are_none_are_refused() {
         b"\x02\0\0\0\0",
         b"\x01\0\0\0\x03abc",
     ] {
-        let ask = ask("POST", SERVICE, &[("grpc-encoding", "gzip")], body);
-        OtlpGrpc::read(&ask, &mut harvest()).expect_err("refused");
+        let request = request(Method::POST, SERVICE, &[("grpc-encoding", "gzip")], body);
+        OtlpGrpc::read(&request, &mut builder()).expect_err("refused");
     }
     for (kind, body) in [
         ("text/plain", "x"),
@@ -134,23 +136,23 @@ fn frames_that_lie_and_bodies_that_are_none_are_refused() {
         (JSON.1, r#"{"resourceLogs":5}"#),
         ("application/x-protobuf", "\x0a\x05ab"),
     ] {
-        let ask = ask("POST", "/v1/logs", &[("content-type", kind)], body.as_bytes());
-        OtlpHttp::read(&ask, &mut harvest()).expect_err(body);
+        let request = request(Method::POST, "/v1/logs", &[("content-type", kind)], body.as_bytes());
+        OtlpHttp::read(&request, &mut builder()).expect_err(body);
     }
 }
 
 #[test]
 fn a_small_body_of_many_rows_is_refused_before_it_fills_memory() {
     let record: [u8; 2] = [0x12, 0];
-    let scope = record.repeat(crate::harvest::MAX_ITEMS + 1);
+    let scope = record.repeat(crate::batch_builder::MAX_ITEMS + 1);
     let mut resource = Vec::new();
     crate::protobuf::push_bytes(&mut resource, 2, &scope);
     let mut body = Vec::new();
     crate::protobuf::push_bytes(&mut body, 1, &resource);
-    let mut harvest = harvest();
-    let refusal = read(Signal::Logs, &body, "a", &mut harvest).expect_err("too many");
+    let mut builder = builder();
+    let refusal = read(Signal::Logs, &body, "a", &mut builder).expect_err("too many");
     assert_eq!(refusal.reason, "too_many_rows");
-    // A resource of a megabyte in front of a thousand records.
+    // A resource of a megabyte before a thousand records.
     let mut resource = Vec::new();
     let mut pair = Vec::new();
     crate::protobuf::push_bytes(&mut pair, 1, b"key");
@@ -163,8 +165,8 @@ fn a_small_body_of_many_rows_is_refused_before_it_fills_memory() {
     crate::protobuf::push_bytes(&mut resource, 2, &record.repeat(1000));
     let mut body = Vec::new();
     crate::protobuf::push_bytes(&mut body, 1, &resource);
-    let mut harvest = crate::check::harvest();
-    let refusal = read(Signal::Logs, &body, "a", &mut harvest).expect_err("too many");
+    let mut builder = crate::check::builder();
+    let refusal = read(Signal::Logs, &body, "a", &mut builder).expect_err("too many");
     assert_eq!(refusal.reason, "too_many_rows");
 }
 
@@ -176,7 +178,7 @@ fn any_bytes_are_read_or_refused_and_never_panic() {
     });
     arbtest::arbtest(|u| {
         let (signal, text, message) = u.choose(&seeds)?;
-        let _ = read(*signal, &mangled(u, message)?, "a", &mut harvest());
+        let _ = read(*signal, &mangled(u, message)?, "a", &mut builder());
         let _ = json::to_protobuf(*signal, &mangled(u, text.as_bytes())?);
         Ok(())
     });

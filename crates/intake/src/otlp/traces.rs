@@ -1,67 +1,77 @@
-//! Spans of OTLP: a server's HTTP request is a row of `request` with tier `app`, everything else a row of `span`.
+//! Spans of OTLP: a server's HTTP request is a row of `request` with tier `app`, any other a
+//! `span`.
 //!
 //! Attribute names are those of the HTTP semantic conventions, stable (1.23 and later) and before.
 
 use weir_tables::{Micros, Request, Span};
 
-use super::value::{Resource, key_value, seconds_between, time};
+use super::value::{Resource, key_value, time};
 use crate::attrs::Attrs;
-use crate::harvest::Harvest;
+use crate::batch_builder::BatchBuilder;
 use crate::number::hex;
-use crate::protobuf::{Fields, Malformed};
+use crate::protobuf::{FieldReader, MalformedMessage};
 
 const METHOD: &[&str] = &["http.request.method", "http.method"];
 
 #[derive(Default)]
-struct Parts<'a> {
+struct SpanParts<'a> {
     trace_id: String,
     span_id: String,
     parent_span_id: Option<String>,
     name: &'a str,
     kind: u64,
-    start: u64,
-    end: u64,
+    start_nanos: u64,
+    end_nanos: u64,
     is_error: Option<bool>,
     status_message: Option<&'a str>,
     events: usize,
+}
+
+impl SpanParts<'_> {
+    /// Duration, not negative.
+    #[expect(clippy::cast_precision_loss, reason = "spans are far below 2^53 nanoseconds")]
+    fn seconds(&self) -> f64 {
+        self.end_nanos.saturating_sub(self.start_nanos) as f64 / 1e9
+    }
 }
 
 /// Reads a `Span`.
 pub(super) fn read(
     bytes: &[u8],
     resource: &Resource<'_>,
-    harvest: &mut Harvest,
-) -> Result<(), Malformed> {
-    let (mut span, mut attrs) = (Parts::default(), Attrs::default());
-    Fields(bytes).each(|number, value| {
-        match number {
-            1 => span.trace_id = hex(value.bytes()),
-            2 => span.span_id = hex(value.bytes()),
-            4 => span.parent_span_id = Some(hex(value.bytes())).filter(|id| !id.is_empty()),
-            5 => span.name = value.text().unwrap_or("invalid_utf8"),
-            6 => span.kind = value.integer(),
-            7 => span.start = value.integer(),
-            8 => span.end = value.integer(),
-            9 => key_value(value.bytes(), "", 0, &mut attrs)?,
-            11 => span.events += 1,
-            15 => status(value.bytes(), &mut span)?,
+    builder: &mut BatchBuilder,
+) -> Result<(), MalformedMessage> {
+    let (mut span, mut attrs) = (SpanParts::default(), Attrs::default());
+    for field in FieldReader(bytes) {
+        match field? {
+            (1, value) => span.trace_id = hex(value.bytes()),
+            (2, value) => span.span_id = hex(value.bytes()),
+            (4, value) => {
+                span.parent_span_id = Some(hex(value.bytes())).filter(|id| !id.is_empty());
+            }
+            (5, value) => span.name = value.text().unwrap_or("invalid_utf8"),
+            (6, value) => span.kind = value.integer(),
+            (7, value) => span.start_nanos = value.integer(),
+            (8, value) => span.end_nanos = value.integer(),
+            (9, value) => key_value(value.bytes(), "", 0, &mut attrs)?,
+            (11, _) => span.events += 1,
+            (15, value) => status(value.bytes(), &mut span)?,
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     if span.events > 0 {
         attrs.push("events", span.events.to_string());
     }
     let is_request = span.kind == 2 && METHOD.iter().any(|key| attrs.get(key).is_some());
     if is_request {
-        request(&span, attrs, resource, harvest);
+        request(&span, attrs, resource, builder);
     } else {
         attrs.extend(&resource.attrs);
         let kinds = ["internal", "server", "client", "producer", "consumer"];
-        harvest.span_row(&Span {
-            ts: time(span.start).unwrap_or(harvest.now),
+        builder.span_row(&Span {
+            ts: time(span.start_nanos).unwrap_or(builder.now),
             host: &resource.host,
-            observed_ts: harvest.now,
+            observed_ts: builder.now,
             program: resource.service.as_deref(),
             trace_id: &span.trace_id,
             span_id: &span.span_id,
@@ -71,7 +81,7 @@ pub(super) fn read(
                 .ok()
                 .and_then(|kind| kinds.get(kind.checked_sub(1)?))
                 .copied(),
-            duration_seconds: seconds_between(span.start, span.end),
+            duration_seconds: span.seconds(),
             is_error: span.is_error,
             status_message: span.status_message,
             attrs: &attrs.finish(),
@@ -80,27 +90,28 @@ pub(super) fn read(
     Ok(())
 }
 
-fn status<'a>(bytes: &'a [u8], span: &mut Parts<'a>) -> Result<(), Malformed> {
-    Fields(bytes).each(|number, value| {
-        match number {
-            2 => span.status_message = value.text().filter(|text| !text.is_empty()),
-            3 => {
-                span.is_error = [None, Some(false), Some(true)]
-                    .get(usize::try_from(value.integer()).unwrap_or(0))
-                    .copied()
-                    .flatten()
+fn status<'a>(bytes: &'a [u8], span: &mut SpanParts<'a>) -> Result<(), MalformedMessage> {
+    for field in FieldReader(bytes) {
+        match field? {
+            (2, value) => span.status_message = value.text().filter(|text| !text.is_empty()),
+            (3, value) => {
+                span.is_error = match value.integer() {
+                    1 => Some(false),
+                    2 => Some(true),
+                    _ => None,
+                }
             }
             _ => {}
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 fn request<'a>(
-    span: &'a Parts<'a>,
+    span: &'a SpanParts<'a>,
     mut attrs: Attrs<'a>,
     resource: &Resource<'a>,
-    harvest: &mut Harvest,
+    builder: &mut BatchBuilder,
 ) {
     let method = attrs.take(METHOD);
     let status = attrs.take_number(&["http.response.status_code", "http.status_code"]);
@@ -131,12 +142,12 @@ fn request<'a>(
     attrs.push("span_name", span.name);
     attrs.push("status_message", span.status_message.unwrap_or(""));
     attrs.extend(&resource.attrs);
-    let end: Option<Micros> = time(span.end);
-    harvest.request_row(&Request {
-        ts: end.or_else(|| time(span.start)).unwrap_or(harvest.now),
+    let end: Option<Micros> = time(span.end_nanos);
+    builder.request_row(&Request {
+        ts: end.or_else(|| time(span.start_nanos)).unwrap_or(builder.now),
         host: &resource.host,
         tier: "app",
-        observed_ts: harvest.now,
+        observed_ts: builder.now,
         source: "otlp",
         program: resource.service.as_deref(),
         request_id: request_id
@@ -156,7 +167,7 @@ fn request<'a>(
         response_bytes,
         response_body_bytes: body_bytes,
         user_agent_original: agent.as_deref(),
-        duration_seconds: (span.end > 0).then(|| seconds_between(span.start, span.end)),
+        duration_seconds: (span.end_nanos > 0).then(|| span.seconds()),
         attrs: &attrs.finish(),
         ..Request::default()
     });

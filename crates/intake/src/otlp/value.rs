@@ -8,9 +8,9 @@ use weir_tables::Micros;
 use super::MAX_DEPTH;
 use crate::attrs::Attrs;
 use crate::number::hex;
-use crate::protobuf::{Fields, Malformed, Wire};
+use crate::protobuf::{FieldReader, MalformedMessage, WireValue};
 
-/// Who recorded something: the attributes that all rows of it share.
+/// A resource: host, service and attributes shared by all of its rows.
 #[derive(Clone, Debug)]
 pub(super) struct Resource<'a> {
     pub(super) host: Cow<'a, str>,
@@ -24,10 +24,10 @@ impl<'a> Resource<'a> {
         Self { host: peer.into(), service: None, process_id: None, attrs: Attrs::default() }
     }
 
-    pub(super) fn read(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
-        Fields(bytes).each(|number, value| {
-            if number == 1 { key_value(value.bytes(), "", 0, &mut self.attrs) } else { Ok(()) }
-        })?;
+    pub(super) fn read(&mut self, bytes: &'a [u8]) -> Result<(), MalformedMessage> {
+        for attribute in FieldReader(bytes).messages(1) {
+            key_value(attribute?, "", 0, &mut self.attrs)?;
+        }
         if let Some(host) = self.attrs.take(&["host.name"]) {
             self.host = host;
         }
@@ -37,30 +37,29 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// Reads a `KeyValue` into attributes; lists of pairs become dotted keys.
+/// Reads a `KeyValue` into attributes; nested lists of pairs become dotted keys.
 pub(super) fn key_value<'a>(
     bytes: &'a [u8],
     prefix: &str,
     depth: usize,
     attrs: &mut Attrs<'a>,
-) -> Result<(), Malformed> {
+) -> Result<(), MalformedMessage> {
     let (mut key, mut any) = ("", &[][..]);
-    Fields(bytes).each(|number, value| {
-        match number {
-            1 => key = value.text().unwrap_or("invalid_utf8"),
-            2 => any = value.bytes(),
+    for field in FieldReader(bytes) {
+        match field? {
+            (1, value) => key = value.text().unwrap_or("invalid_utf8"),
+            (2, value) => any = value.bytes(),
             _ => {}
         }
-        Ok(())
-    })?;
+    }
     let key: Cow<'a, str> =
         if prefix.is_empty() { key.into() } else { format!("{prefix}.{key}").into() };
-    let mut fields = Fields(any);
-    while let Some((number, value)) = fields.next()? {
+    for field in FieldReader(any) {
+        let (number, value) = field?;
         if number == 6 && depth < MAX_DEPTH {
-            Fields(value.bytes()).each(|number, pair| {
-                if number == 1 { key_value(pair.bytes(), &key, depth + 1, attrs) } else { Ok(()) }
-            })?;
+            for pair in FieldReader(value.bytes()).messages(1) {
+                key_value(pair?, &key, depth + 1, attrs)?;
+            }
         } else {
             attrs.push(key.clone(), scalar(number, value, depth)?);
         }
@@ -69,16 +68,20 @@ pub(super) fn key_value<'a>(
 }
 
 /// An `AnyValue` as text: plain for scalars, JSON for lists.
-pub(super) fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Malformed> {
+pub(super) fn text(bytes: &[u8]) -> Result<Cow<'_, str>, MalformedMessage> {
     let mut out = Cow::Borrowed("");
-    let mut fields = Fields(bytes);
-    while let Some((number, value)) = fields.next()? {
+    for field in FieldReader(bytes) {
+        let (number, value) = field?;
         out = scalar(number, value, 0)?;
     }
     Ok(out)
 }
 
-fn scalar(number: u64, value: Wire<'_>, depth: usize) -> Result<Cow<'_, str>, Malformed> {
+fn scalar(
+    number: u64,
+    value: WireValue<'_>,
+    depth: usize,
+) -> Result<Cow<'_, str>, MalformedMessage> {
     Ok(match number {
         1 => String::from_utf8_lossy(value.bytes()),
         2 => if value.integer() == 0 { "false" } else { "true" }.into(),
@@ -90,7 +93,7 @@ fn scalar(number: u64, value: Wire<'_>, depth: usize) -> Result<Cow<'_, str>, Ma
     })
 }
 
-fn json(number: u64, value: Wire<'_>, depth: usize) -> Result<Value, Malformed> {
+fn json(number: u64, value: WireValue<'_>, depth: usize) -> Result<Value, MalformedMessage> {
     if depth >= MAX_DEPTH {
         return Ok("…".into());
     }
@@ -100,42 +103,39 @@ fn json(number: u64, value: Wire<'_>, depth: usize) -> Result<Value, Malformed> 
         4 => value.double().into(),
         5 => {
             let mut items = Vec::new();
-            Fields(value.bytes()).each(|number, item| {
-                if number == 1 {
-                    items.push(any_json(item.bytes(), depth + 1)?);
-                }
-                Ok(())
-            })?;
+            for item in FieldReader(value.bytes()).messages(1) {
+                items.push(any_json(item?, depth + 1)?);
+            }
             items.into()
         }
         6 => {
             let mut object = serde_json::Map::new();
-            Fields(value.bytes()).each(|number, pair| {
-                if number == 1 {
-                    let mut key = String::new();
-                    let mut item = Value::Null;
-                    Fields(pair.bytes()).each(|number, part| {
-                        match number {
-                            1 => key = String::from_utf8_lossy(part.bytes()).into_owned(),
-                            2 => item = any_json(part.bytes(), depth + 1)?,
-                            _ => {}
-                        }
-                        Ok(())
-                    })?;
-                    object.insert(key, item);
-                }
-                Ok(())
-            })?;
+            for pair in FieldReader(value.bytes()).messages(1) {
+                let (key, item) = json_pair(pair?, depth + 1)?;
+                object.insert(key, item);
+            }
             object.into()
         }
         _ => scalar(number, value, depth)?.into_owned().into(),
     })
 }
 
-fn any_json(bytes: &[u8], depth: usize) -> Result<Value, Malformed> {
+fn json_pair(bytes: &[u8], depth: usize) -> Result<(String, Value), MalformedMessage> {
+    let (mut key, mut item) = (String::new(), Value::Null);
+    for field in FieldReader(bytes) {
+        match field? {
+            (1, part) => key = String::from_utf8_lossy(part.bytes()).into_owned(),
+            (2, part) => item = any_json(part.bytes(), depth)?,
+            _ => {}
+        }
+    }
+    Ok((key, item))
+}
+
+fn any_json(bytes: &[u8], depth: usize) -> Result<Value, MalformedMessage> {
     let mut out = Value::Null;
-    let mut fields = Fields(bytes);
-    while let Some((number, value)) = fields.next()? {
+    for field in FieldReader(bytes) {
+        let (number, value) = field?;
         out = json(number, value, depth)?;
     }
     Ok(out)
@@ -144,10 +144,4 @@ fn any_json(bytes: &[u8], depth: usize) -> Result<Value, Malformed> {
 /// Nanoseconds since 1970; 0 means unknown.
 pub(super) fn time(nanos: u64) -> Option<Micros> {
     (nanos > 0).then(|| Micros(i64::try_from(nanos / 1000).unwrap_or(i64::MAX)))
-}
-
-/// From one instant to another, not negative.
-#[expect(clippy::cast_precision_loss, reason = "spans of interest are far below 2^53 nanoseconds")]
-pub(super) fn seconds_between(from_nanos: u64, to_nanos: u64) -> f64 {
-    to_nanos.saturating_sub(from_nanos) as f64 / 1e9
 }

@@ -471,7 +471,7 @@ fn senders_without_login_and_bodies_without_sense_are_refused_and_counted() {
         (&[("authorization", "Bearer wrong")], "/_bulk", "{}", 401, "security_exception"),
         (&[login], "/nowhere", "", 404, "docs/intake.md"),
         (&[login], "/_bulk", "nonsense", 400, "malformed action/metadata line [1]"),
-        (&[login, gzip], "/intake/jsonl", "nonsense", 400, "cannot unpack"),
+        (&[login, gzip], "/intake/jsonl", "nonsense", 400, "cannot decompress"),
         (&[login, ("content-encoding", "br")], "/intake/jsonl", "x", 415, "gzip, deflate, zstd"),
         (&[login], "/intake/jsonl", &long, 413, "intake.body_bytes"),
         (&[login], "/logs/_search", "{}", 400, "weir query"),

@@ -1,7 +1,7 @@
-//! What a protocol makes of one request or of one read of a socket: lines for the parser, and rows of its own.
+//! Builds the batch of one request or one socket read: lines for the parser, and finished rows.
 //!
-//! An *item* is what the sender counts (a document of a bulk request, a syslog frame), numbered in its order, so that
-//! protocols that answer item by item can.
+//! An *item* is the sender's unit (a document of a bulk request, a syslog frame). Items are
+//! numbered in order, for protocols that respond per item.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,59 +14,59 @@ use weir_tables::{
     Rows, Span, SpanRows,
 };
 
-use crate::http::Refusal;
-use crate::hub::Lines;
-use crate::window::{Claim, Claims, Identity, Window};
+use crate::hub::LineGroup;
+use crate::response::Refusal;
+use crate::window::{Claim, ClaimSet, Identity, Window};
 
-/// Items of one request at most.
+/// Most items of one request.
 pub(crate) const MAX_ITEMS: usize = 200_000;
-/// Attributes of one request's rows at most: they can be many times the body.
+/// Most bytes of attributes in one request's rows: they can be many times the body.
 const MAX_ATTR_BYTES: usize = 64 << 20;
-/// Pairs of host and source that one request may have lines of; more go under the last.
+/// Most pairs of host and source in one request; further lines go to the last.
 const MAX_GROUPS: usize = 1024;
-/// What is kept of an item that no protocol understood.
+/// Bytes that are kept of a rejected item.
 const MAX_RAW_BYTES: usize = 64 << 10;
 
-/// What became of an item.
+/// Result of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ItemVerdict {
     /// Durable.
     Kept,
-    /// Sent before and kept then.
+    /// A repeat of an item that was kept before.
     Known,
-    /// Sent before, and not yet through.
+    /// A repeat of an item that is still being stored.
     Pending,
-    /// Kept raw in `reject`, for this reason.
+    /// Kept raw in `reject`, with the reason.
     Rejected(String),
 }
 
 /// Items of one request.
 #[derive(Debug)]
-pub(crate) struct Harvest {
-    /// When it arrived.
+pub(crate) struct BatchBuilder {
+    /// Time of arrival.
     pub(crate) now: Micros,
-    pub(crate) groups: Vec<Lines>,
+    pub(crate) groups: Vec<LineGroup>,
     by_key: HashMap<(String, String), usize>,
-    pub(crate) verdicts: Vec<Verdict>,
-    pub(crate) claims: Claims,
+    pub(crate) verdicts: Vec<ItemVerdict>,
+    pub(crate) claims: ClaimSet,
     reject: RejectRows,
     log: LogRows,
     request: RequestRows,
     span: SpanRows,
     metric: MetricRows,
-    /// Bytes of attributes of these rows: a resource with many stands in each of its rows.
+    /// Bytes of attributes in these rows; a resource's attributes are repeated in each of its rows.
     attr_bytes: usize,
     is_overflowing: bool,
 }
 
-impl Harvest {
+impl BatchBuilder {
     pub(crate) fn new(now: Micros, window: &Arc<Window>) -> Self {
         Self {
             now,
             groups: Vec::new(),
             by_key: HashMap::new(),
             verdicts: Vec::new(),
-            claims: Claims::new(Arc::clone(window)),
+            claims: ClaimSet::new(Arc::clone(window)),
             reject: RejectRows::default(),
             log: LogRows::default(),
             request: RequestRows::default(),
@@ -77,26 +77,26 @@ impl Harvest {
         }
     }
 
-    /// Whether the next item would be one too many.
+    /// Whether the limits are reached.
     pub(crate) fn is_full(&self) -> bool {
         self.verdicts.len() >= MAX_ITEMS || self.attr_bytes > MAX_ATTR_BYTES
     }
 
-    /// Whether these very bytes were kept before: senders whose protocol has no identity send the same bytes again until
-    /// they are taken. What is known is one item.
+    /// Whether the same body was kept before: senders whose protocol has no ids resend the same
+    /// bytes until they are accepted. A known body is one item.
     ///
     /// # Errors
-    /// When a request with these bytes is not through yet.
+    /// When a request with the same body is still being stored.
     pub(crate) fn is_known_body(&mut self, protocol: &str, body: &[u8]) -> Result<bool, Refusal> {
         let claim = self.claims.claim(Identity::of(&[protocol.as_bytes(), body]));
         match claim {
             Claim::New => Ok(false),
             Claim::Known => {
-                self.verdicts.push(Verdict::Known);
+                self.verdicts.push(ItemVerdict::Known);
                 Ok(true)
             }
             Claim::Pending => {
-                let message = "the same request is not through yet";
+                let message = "the same request is still being stored";
                 Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, "pending", message))
             }
         }
@@ -104,53 +104,54 @@ impl Harvest {
 
     /// Adds a row of `log` as one item.
     pub(crate) fn log_row(&mut self, row: &Log<'_>) {
-        if self.has_room(row.attrs) {
+        if self.admit(row.attrs) {
             self.log.push(row);
         }
     }
 
     /// Adds a row of `request` as one item.
     pub(crate) fn request_row(&mut self, row: &Request<'_>) {
-        if self.has_room(row.attrs) {
+        if self.admit(row.attrs) {
             self.request.push(row);
         }
     }
 
     /// Adds a row of `span` as one item.
     pub(crate) fn span_row(&mut self, row: &Span<'_>) {
-        if self.has_room(row.attrs) {
+        if self.admit(row.attrs) {
             self.span.push(row);
         }
     }
 
     /// Adds a row of `metric` as one item.
     pub(crate) fn metric_row(&mut self, row: &Metric<'_>) {
-        if self.has_room(row.labels) {
+        if self.admit(row.labels) {
             self.metric.push(row);
         }
     }
 
-    fn has_room(&mut self, attrs: &[(&str, &str)]) -> bool {
+    fn admit(&mut self, attrs: &[(&str, &str)]) -> bool {
         if self.is_full() {
             self.is_overflowing = true;
             return false;
         }
         self.attr_bytes += attrs.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-        self.verdicts.push(Verdict::Kept);
+        self.verdicts.push(ItemVerdict::Kept);
         true
     }
 
     /// # Errors
-    /// When rows were left out because there were too many.
+    /// When rows were dropped because of the limits.
     pub(crate) fn checked(&self) -> Result<(), Refusal> {
         if self.is_overflowing { Err(too_many()) } else { Ok(()) }
     }
 
-    /// Adds a line as one item, unless one with its identity was kept before. Line ends inside become `#012`, as rsyslog writes them.
-    pub(crate) fn line(&mut self, place: Place<'_>, line: &[u8], id: Option<Identity>) {
+    /// Adds a line as one item, unless its identity was kept before. Newlines inside become `#012`,
+    /// as rsyslog writes them.
+    pub(crate) fn line(&mut self, place: RowOrigin<'_>, line: &[u8], id: Option<Identity>) {
         match id.map(|id| self.claims.claim(id)) {
-            Some(Claim::Known) => return self.verdicts.push(Verdict::Known),
-            Some(Claim::Pending) => return self.verdicts.push(Verdict::Pending),
+            Some(Claim::Known) => return self.verdicts.push(ItemVerdict::Known),
+            Some(Claim::Pending) => return self.verdicts.push(ItemVerdict::Pending),
             Some(Claim::New) | None => {}
         }
         let group = self.group(place);
@@ -165,11 +166,11 @@ impl Harvest {
         }
         lines.bytes.extend_from_slice(rest);
         lines.bytes.push(b'\n');
-        self.verdicts.push(Verdict::Kept);
+        self.verdicts.push(ItemVerdict::Kept);
     }
 
-    /// Adds an item that is not understood: kept raw.
-    pub(crate) fn reject(&mut self, place: Place<'_>, fault: &Fault<'_>, raw: &[u8]) {
+    /// Adds a raw item to `reject`.
+    pub(crate) fn reject(&mut self, place: RowOrigin<'_>, fault: &RejectCause<'_>, raw: &[u8]) {
         let kept = &raw[..raw.len().min(MAX_RAW_BYTES)];
         self.reject.push(&Reject {
             ts: self.now,
@@ -181,10 +182,10 @@ impl Harvest {
             raw: &printable(kept),
             ..Reject::default()
         });
-        self.verdicts.push(Verdict::Rejected(fault.reason.to_owned()));
+        self.verdicts.push(ItemVerdict::Rejected(fault.reason.to_owned()));
     }
 
-    fn group(&mut self, place: Place<'_>) -> usize {
+    fn group(&mut self, place: RowOrigin<'_>) -> usize {
         if let Some(last) = self.groups.last()
             && (last.host == place.host && last.source == place.source
                 || self.groups.len() >= MAX_GROUPS)
@@ -195,10 +196,10 @@ impl Harvest {
         let next = self.groups.len();
         let at = *self.by_key.entry(key).or_insert(next);
         if at == next {
-            self.groups.push(Lines {
+            self.groups.push(LineGroup {
                 host: place.host.to_owned(),
                 source: place.source.to_owned(),
-                ..Lines::default()
+                ..LineGroup::default()
             });
         }
         at
@@ -222,7 +223,7 @@ fn push_rows<R: Rows>(rows: &mut R, batches: &mut Vec<Batch>) {
     }
 }
 
-/// More items than one request may have.
+/// The refusal of a request that exceeds the limits.
 pub(crate) fn too_many() -> Refusal {
     let message = format!(
         "more than {MAX_ITEMS} rows or {} MiB of attributes in one request",
@@ -232,22 +233,22 @@ pub(crate) fn too_many() -> Refusal {
         .hint("send smaller batches")
 }
 
-/// Where an item comes from: the columns `host` and `source`.
+/// Origin of an item: the columns `host` and `source`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RowOrigin<'a> {
     pub(crate) host: &'a str,
     pub(crate) source: &'a str,
 }
 
-/// Why an item is not understood: columns of `reject`.
+/// Why an item is rejected: columns of `reject`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fault<'a> {
+pub(crate) struct RejectCause<'a> {
     pub(crate) parser: &'a str,
     pub(crate) reason: &'static str,
     pub(crate) detail: &'a str,
 }
 
-/// Text with bytes that are not UTF-8 as `\xNN`.
+/// Text in which bytes that are not UTF-8 are written as `\xNN`.
 fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -265,49 +266,49 @@ mod tests {
 
     use super::*;
 
-    fn harvest() -> Harvest {
-        Harvest::new(Micros(0), &Arc::new(Window::new(Duration::from_secs(1))))
+    fn builder() -> BatchBuilder {
+        BatchBuilder::new(Micros(0), &Arc::new(Window::new(Duration::from_secs(1))))
     }
 
     #[test]
     fn lines_are_grouped_by_host_and_source_and_stay_one_line_each() {
-        let mut harvest = harvest();
+        let mut builder = builder();
         for (host, line) in [("a", "1"), ("b", "2\nmore"), ("a", "3")] {
-            harvest.line(Place { host, source: "x" }, line.as_bytes(), None);
+            builder.line(RowOrigin { host, source: "x" }, line.as_bytes(), None);
         }
-        let groups: Vec<(&str, &str)> = harvest
+        let groups: Vec<(&str, &str)> = builder
             .groups
             .iter()
             .map(|group| (group.host.as_str(), std::str::from_utf8(&group.bytes).unwrap()))
             .collect();
         assert_eq!(groups, [("a", "1\n3\n"), ("b", "2#012more\n")]);
-        assert_eq!(harvest.groups[0].items, [(0, 0), (2, 2)]);
+        assert_eq!(builder.groups[0].items, [(0, 0), (2, 2)]);
     }
 
     #[test]
-    fn items_with_a_known_identity_are_left_out() {
-        let mut harvest = harvest();
-        let place = Place { host: "a", source: "x" };
+    fn items_with_a_known_identity_are_dropped() {
+        let mut builder = builder();
+        let place = RowOrigin { host: "a", source: "x" };
         let id = Some(Identity(7));
-        harvest.line(place, b"1", id);
-        harvest.line(place, b"1", id);
-        assert_eq!(harvest.verdicts, [Verdict::Kept, Verdict::Known]);
-        assert_eq!(harvest.groups[0].bytes, b"1\n");
+        builder.line(place, b"1", id);
+        builder.line(place, b"1", id);
+        assert_eq!(builder.verdicts, [ItemVerdict::Kept, ItemVerdict::Known]);
+        assert_eq!(builder.groups[0].bytes, b"1\n");
     }
 
     #[test]
-    fn bytes_that_are_not_text_are_written_out() {
+    fn bytes_that_are_not_text_are_escaped() {
         assert_eq!(printable(b"a\xff\xc3b"), "a\\xff\\xc3b");
     }
 
     #[test]
-    fn groups_are_bounded() {
-        let mut harvest = harvest();
+    fn groups_are_limited() {
+        let mut builder = builder();
         for number in 0..MAX_GROUPS + 5 {
             let host = number.to_string();
-            harvest.line(Place { host: &host, source: "x" }, b"1", None);
+            builder.line(RowOrigin { host: &host, source: "x" }, b"1", None);
         }
-        assert_eq!(harvest.groups.len(), MAX_GROUPS);
-        assert_eq!(harvest.verdicts.len(), MAX_GROUPS + 5);
+        assert_eq!(builder.groups.len(), MAX_GROUPS);
+        assert_eq!(builder.verdicts.len(), MAX_GROUPS + 5);
     }
 }
