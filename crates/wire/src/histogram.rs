@@ -36,7 +36,6 @@ impl<const BITS: u32> Histogram<BITS> {
         ((base + 1) << shift) - 1
     }
 
-    /// Adds a value in microseconds.
     pub(crate) fn add(&mut self, value: u64) {
         let value = value.min(VALUE_MAX);
         let bucket = Self::bucket(value);
@@ -68,17 +67,14 @@ impl<const BITS: u32> Histogram<BITS> {
         self
     }
 
-    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Maximum value.
     pub(crate) fn max(&self) -> u64 {
         self.max
     }
 
-    /// Sum of all values.
     pub(crate) fn sum(&self) -> u64 {
         self.sum
     }
@@ -134,7 +130,6 @@ impl ThinnedSamples {
         self.values.push(u32::try_from(value).unwrap_or(u32::MAX));
     }
 
-    /// Keeps every second value.
     fn thin(&mut self) {
         let mut at = 0;
         self.values.retain(|_| {
@@ -164,6 +159,11 @@ impl ThinnedSamples {
         }
         self.values.append(&mut other.values);
         self.offered += other.offered;
+    }
+
+    /// p50, p95 and p99; drops the values.
+    pub(crate) fn take_quantiles(&mut self) -> Option<[u64; 3]> {
+        std::mem::take(self).quantiles([0.5, 0.95, 0.99])
     }
 
     /// Quantiles for ascending ratios; `None` when empty.

@@ -8,7 +8,6 @@ use hashbrown::HashTable;
 use super::Connection;
 use crate::packet::Endpoint;
 
-/// Live connections.
 pub(crate) struct ConnectionArena {
     chunks: Vec<Vec<Connection>>,
     free: Vec<u32>,
@@ -23,14 +22,13 @@ pub(crate) struct ConnectionArena {
 /// memory.
 const CHUNK: usize = (256 << 10) / size_of::<Connection>();
 
-/// Hash keys.
 #[derive(Clone, Copy)]
 struct HashSecrets([u64; 2]);
 
 impl HashSecrets {
     fn new(seed: u64) -> Self {
         // A factor of 0 would make all hashes equal.
-        Self([seed, mix(seed, ODD) | 1])
+        Self([seed, fold(u128::from(seed) * u128::from(ODD)) | 1])
     }
 
     /// Hash of both endpoints, equal in both directions. The address is mixed with a secret before
@@ -44,18 +42,19 @@ impl HashSecrets {
     #[inline]
     fn of(self, end: Endpoint) -> u64 {
         let Self([low, high]) = self;
-        let address = mix(end.address as u64 ^ low, (end.address >> 64) as u64 ^ high);
-        mix(address ^ u64::from(end.port), ODD)
+        let address = fold(
+            u128::from(end.address as u64 ^ low) * u128::from((end.address >> 64) as u64 ^ high),
+        );
+        fold(u128::from(address ^ u64::from(end.port)) * u128::from(ODD))
     }
 }
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Folded product of two numbers.
+/// Folds a product to its two halves, combined.
 #[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
-fn mix(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
+fn fold(product: u128) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
@@ -74,12 +73,10 @@ impl ConnectionArena {
         }
     }
 
-    /// Number of live connections.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether the limit is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
@@ -93,11 +90,12 @@ impl ConnectionArena {
     /// Slot of the connection between two endpoints.
     #[inline]
     pub(crate) fn find(&self, a: Endpoint, b: Endpoint) -> Option<u32> {
-        let is_same = |slot: &u32| {
+        let hash = self.secrets.hash(a, b);
+        let found = self.index.find(hash, |slot| {
             let slot = *slot as usize;
             self.chunks[slot / CHUNK][slot % CHUNK].is_between(a, b)
-        };
-        self.index.find(self.secrets.hash(a, b), is_same).copied()
+        });
+        found.copied()
     }
 
     /// Inserts a connection; there must be none between its endpoints.
@@ -119,12 +117,11 @@ impl ConnectionArena {
             }
         };
         let Self { index, chunks, secrets, .. } = self;
-        let rehash = |slot: &u32| {
+        index.insert_unique(hash, slot, |slot| {
             let slot = *slot as usize;
             let other = &chunks[slot / CHUNK][slot % CHUNK];
             secrets.hash(other.client(), other.server())
-        };
-        index.insert_unique(hash, slot, rehash);
+        });
         slot
     }
 

@@ -9,7 +9,6 @@
 //! Example: stamps 0, 10 and 20 ms arrive at 5, 15 and 65 ms. The minimum difference is 5 ms, so
 //! the third packet was held for 40 ms.
 
-/// State of one sender's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SenderClock {
     first_ts: i64,
@@ -19,9 +18,7 @@ pub(crate) struct SenderClock {
     first_value: u32,
     /// Maximum variation in microseconds.
     pub(crate) max_us: u32,
-    /// Packets with a stamp.
     pub(crate) samples: u32,
-    /// Microseconds per tick.
     tick_us: u16,
 }
 
@@ -35,6 +32,13 @@ const MEASURE_NS: i64 = 1_000_000_000;
 const DRIFT: i64 = 5000;
 /// Packets before a variation is meaningful.
 const SAMPLES_MIN: u32 = 3;
+
+/// Time since a connection's first packet: by the tap's clock in nanoseconds, and in sender ticks.
+#[derive(Clone, Copy)]
+struct ClockAge {
+    age: i64,
+    ticks: i64,
+}
 
 impl SenderClock {
     /// Processes a stamp; returns the variation in microseconds, once there is a baseline.
@@ -53,8 +57,8 @@ impl SenderClock {
         }
         let age = ts_ns - self.first_ts;
         let ticks = i64::from(value.wrapping_sub(self.first_value).cast_signed());
-        if age >= MEASURE_NS && ticks > 0 && !self.fits(age, ticks) {
-            self.measure(age, ticks);
+        if age >= MEASURE_NS && ticks > 0 && !self.fits(ClockAge { age, ticks }) {
+            self.measure(ClockAge { age, ticks });
         }
         let difference = age - ticks * i64::from(self.tick_us) * 1000;
         let drifted = self.fastest + (ts_ns - self.last_ts).max(0) / DRIFT;
@@ -74,19 +78,19 @@ impl SenderClock {
     }
 
     /// Whether the current tick explains the elapsed time, within a fifth for held packets.
-    fn fits(&self, age: i64, ticks: i64) -> bool {
+    fn fits(&self, ClockAge { age, ticks }: ClockAge) -> bool {
         let by_stamp = ticks * i64::from(self.tick_us) * 1000;
         (by_stamp - age).abs() <= age / 5
     }
 
     /// Chooses the tick that fits within a twentieth; held packets make all ticks look wrong and
     /// change nothing.
-    fn measure(&mut self, age: i64, ticks: i64) {
-        let near = |tick: &&u16| {
+    fn measure(&mut self, ClockAge { age, ticks }: ClockAge) {
+        let near = TICKS_US.iter().find(|tick| {
             let by_stamp = ticks * i64::from(**tick) * 1000;
             (by_stamp - age).abs() <= age / 20
-        };
-        if let Some(tick) = TICKS_US.iter().find(near) {
+        });
+        if let Some(tick) = near {
             self.tick_us = *tick;
             self.fastest = age - ticks * i64::from(*tick) * 1000;
             self.max_us = 0;

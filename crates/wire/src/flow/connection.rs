@@ -8,6 +8,9 @@ use crate::packet::Endpoint;
 /// No exchange.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// How long a closed connection is remembered for stragglers.
+pub(crate) const LINGER_NS: i64 = 2_000_000_000;
+
 /// Endpoint of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -58,7 +61,6 @@ impl Protocol {
         Self::Redis,
         Self::Mongodb,
     ];
-    /// Number of protocols.
     pub(crate) const COUNT: usize = 8;
 
     /// Whether it is a database protocol whose messages are parsed.
@@ -190,10 +192,12 @@ impl Connection {
 
     #[inline]
     pub(crate) fn is_between(&self, a: Endpoint, b: Endpoint) -> bool {
-        let is = |at: usize, end: Endpoint| {
-            self.ports[at] == end.port && self.addresses[at] == end.address
-        };
-        (is(0, a) && is(1, b)) || (is(0, b) && is(1, a))
+        (self.is_end(0, a) && self.is_end(1, b)) || (self.is_end(0, b) && self.is_end(1, a))
+    }
+
+    #[inline]
+    fn is_end(&self, at: usize, end: Endpoint) -> bool {
+        self.ports[at] == end.port && self.addresses[at] == end.address
     }
 
     /// Swaps client and server, which were mistaken for each other.
@@ -218,8 +222,8 @@ impl Connection {
     /// Whether it is closed and has been silent so long that a new packet belongs to another
     /// connection.
     #[inline]
-    pub(crate) fn is_forgotten(&self, now: i64, linger_ns: i64) -> bool {
-        self.is_closing && now - self.last_ts > linger_ns
+    pub(crate) fn is_forgotten(&self, now: i64) -> bool {
+        self.is_closing && now - self.last_ts > LINGER_NS
     }
 
     /// Marks it as closing: only stragglers will come.
@@ -259,7 +263,6 @@ impl Connection {
         }
     }
 
-    /// Time of the server's FIN.
     pub(crate) fn server_fin_ts(&self) -> Option<i64> {
         (self.is_established && self.mark_ts != 0).then_some(self.mark_ts)
     }

@@ -15,25 +15,21 @@
 
 use std::collections::VecDeque;
 
-use super::{is_after, is_before, span};
+use super::SequenceNumber;
 use crate::http::{Framer, PartialHead};
 use crate::packet::Packet;
 
-/// State of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct HalfConnection {
-    /// Send time of the segment being timed; 0 for none.
     timed_ts: i64,
     /// Time of the last new payload.
     pub(crate) last_data_ts: i64,
-    /// Payload bytes, each counted once.
     pub(crate) bytes: u64,
     pub(crate) framer: Framer,
     /// Start of an incomplete head.
     pub(crate) partial: Option<Box<PartialHead>>,
     /// State that most connections never need.
     rare: Option<Box<RareState>>,
-    /// Next byte to deliver.
     pub(crate) next: u32,
     /// Highest acknowledgement of the peer.
     acked: u32,
@@ -52,7 +48,6 @@ struct RareState {
     troubles: TroubleCounters,
 }
 
-/// Counters of one direction's problems.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct TroubleCounters {
     /// Since when this side's receive window is zero; 0 when it is open.
@@ -126,16 +121,12 @@ impl ReceiveOutcome {
     }
 }
 
-/// Classification of a segment with payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentArrival {
-    /// The expected segment.
     New,
-    /// Seen before.
     Again,
     /// Keep-alive probe: one byte before the expected one.
     KeepAlive,
-    /// Behind a hole.
     Ahead,
     /// Fills a hole this many nanoseconds after it appeared.
     Filled(i64),
@@ -147,13 +138,11 @@ impl HalfConnection {
         Self { rtt_us: u32::MAX, ..Self::default() }
     }
 
-    /// Processes the side's SYN.
     pub(crate) fn open(&mut self, isn: u32) {
         self.next = isn.wrapping_add(1);
         self.flags |= HAS_NEXT;
     }
 
-    /// Problems so far.
     #[inline]
     pub(crate) fn troubles(&self) -> TroubleCounters {
         self.rare.as_ref().map_or_else(TroubleCounters::default, |rare| rare.troubles)
@@ -198,7 +187,7 @@ impl HalfConnection {
         }
     }
 
-    /// Sorts in payload. The caller processes what is in order now; then [`HalfConnection::ready`] may have
+    /// Sorts in payload. The caller processes what is in order now; then [`Self::ready`] may have
     /// more.
     #[inline]
     pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
@@ -212,21 +201,21 @@ impl HalfConnection {
             }
             return ReceiveOutcome { arrival: SegmentArrival::New, gap: 0, overlap: 0, length };
         }
-        if is_after(seq, self.next) { self.receive_ahead(packet) } else { self.receive_old(packet) }
+        if seq.is_after(self.next) { self.receive_ahead(packet) } else { self.receive_old(packet) }
     }
 
     /// Handles payload seen before, in part or in full, or payload that fills a hole.
     fn receive_old(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
         let end = seq.wrapping_add(length);
-        if !is_after(end, self.next) {
+        if !end.is_after(self.next) {
             if length <= 1 && end == self.next {
                 return ReceiveOutcome::nothing(SegmentArrival::KeepAlive);
             }
             self.note_again();
             return ReceiveOutcome::nothing(SegmentArrival::Again);
         }
-        let overlap = span(seq, self.next);
+        let overlap = seq.distance_to(self.next);
         let arrival = match self.held().map(|held| held.since_ts) {
             Some(since_ts) => {
                 self.troubles_mut().filled += 1;
@@ -243,8 +232,8 @@ impl HalfConnection {
 
     fn receive_ahead(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
         let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
-        let hole = span(self.next, seq);
-        let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
+        let hole = self.next.distance_to(seq);
+        let was_received = self.flags & HAS_ACKED != 0 && !self.acked.is_before(seq);
         if hole > HOLE_MAX || (was_received && self.held().is_none()) {
             self.timed_ts = 0;
             self.drop_held();
@@ -256,7 +245,7 @@ impl HalfConnection {
         let held = &mut self.rare.get_or_insert_default().held;
         let held =
             held.get_or_insert_with(|| HeldSegments { since_ts: ts, segments: VecDeque::new() });
-        let at = held.segments.partition_point(|other| is_before(other.seq, seq));
+        let at = held.segments.partition_point(|other| other.seq.is_before(seq));
         let is_known =
             held.segments.get(at).is_some_and(|other| other.seq == seq && other.length >= length);
         if is_known {
@@ -299,19 +288,19 @@ impl HalfConnection {
                 self.drop_held();
                 return None;
             };
-            if is_after(first.seq, self.next) {
-                let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, first.seq);
+            if first.seq.is_after(self.next) {
+                let was_received = self.flags & HAS_ACKED != 0 && !self.acked.is_before(first.seq);
                 let is_full = held.segments.len() > HELD_MAX;
                 if !(is_over || was_received || is_full) {
                     return None;
                 }
-                let length = span(self.next, first.seq);
+                let length = self.next.distance_to(first.seq);
                 self.next = first.seq;
                 self.timed_ts = 0;
                 return Some(OrderedChunk::Gap { length });
             }
             let Segment { ts, seq, length, bytes } = held.segments.pop_front()?;
-            let overlap = span(seq, self.next);
+            let overlap = seq.distance_to(self.next);
             if overlap < length {
                 self.advance(length - overlap);
                 return Some(OrderedChunk::Bytes { ts, bytes, overlap, length: length - overlap });
@@ -320,14 +309,14 @@ impl HalfConnection {
     }
 
     /// Processes the peer's acknowledgement; returns the round trip it measures, µs. Then
-    /// [`HalfConnection::ready`] may have more.
+    /// [`Self::ready`] may have more.
     #[inline]
     pub(crate) fn acknowledge(&mut self, ts: i64, ack: u32) -> Option<u32> {
-        if self.flags & HAS_ACKED == 0 || is_after(ack, self.acked) {
+        if self.flags & HAS_ACKED == 0 || ack.is_after(self.acked) {
             self.acked = ack;
             self.flags |= HAS_ACKED;
         }
-        if self.timed_ts == 0 || is_before(ack, self.timed_end) {
+        if self.timed_ts == 0 || ack.is_before(self.timed_end) {
             return None;
         }
         let rtt = u32::try_from((ts - self.timed_ts).max(0) / 1000).unwrap_or(u32::MAX);
@@ -340,12 +329,11 @@ impl HalfConnection {
     /// them.
     pub(crate) fn missed_before(&mut self, seq: u32) -> u32 {
         self.start(seq);
-        let was_received = self.flags & HAS_ACKED != 0 && !is_before(self.acked, seq);
-        if self.held().is_some() || !was_received || self.has_closed() || !is_after(seq, self.next)
-        {
+        let was_received = self.flags & HAS_ACKED != 0 && !self.acked.is_before(seq);
+        if self.held().is_some() || !was_received || self.has_closed() || !seq.is_after(self.next) {
             return 0;
         }
-        let gap = span(self.next, seq).min(HOLE_MAX);
+        let gap = self.next.distance_to(seq).min(HOLE_MAX);
         self.next = seq;
         self.timed_ts = 0;
         gap
@@ -354,7 +342,7 @@ impl HalfConnection {
     /// Whether the peer acknowledged payload that the tap never saw.
     pub(crate) fn is_ahead_of_tap(&self) -> bool {
         let reach = self.next.wrapping_add(u32::from(self.has_closed()));
-        self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && is_after(self.acked, reach)
+        self.flags & (HAS_ACKED | HAS_NEXT) == HAS_ACKED | HAS_NEXT && self.acked.is_after(reach)
     }
 
     /// Skips to the peer's position, past what the tap missed.
@@ -364,7 +352,11 @@ impl HalfConnection {
         self.timed_ts = 0;
     }
 
-    /// Identification of the last packet.
+    /// Missing identifications, if they are usable.
+    pub(crate) fn missing_ids(&self) -> Option<u32> {
+        self.id.is_usable().then_some(self.id.missing)
+    }
+
     pub(crate) fn last_id(&self) -> Option<u16> {
         (self.flags & HAS_ID != 0).then_some(self.id.last)
     }

@@ -9,6 +9,6 @@ mod sequence;
 pub(crate) use arena::ConnectionArena;
 pub(crate) use clock::SenderClock;
 pub use connection::Protocol;
-pub(crate) use connection::{Connection, NONE, Side};
+pub(crate) use connection::{Connection, LINGER_NS, NONE, Side};
 pub(crate) use half::{HalfConnection, OrderedChunk, SegmentArrival};
-pub(crate) use sequence::{is_after, is_before, span};
+pub(crate) use sequence::SequenceNumber;

@@ -1,19 +1,32 @@
 //! Wrapping sequence numbers: compares by the shorter distance (RFC 9293 §3.4).
 
-/// Whether `a` comes after `b`.
-#[inline]
-pub(crate) fn is_after(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b).cast_signed() > 0
+/// Order of wrapping sequence numbers.
+pub(crate) trait SequenceNumber: Copy {
+    fn is_after(self, other: Self) -> bool;
+    fn is_before(self, other: Self) -> bool;
+    fn is_at_most(self, other: Self) -> bool;
+    /// Bytes up to `end`, which must not be before it.
+    fn distance_to(self, end: Self) -> u32;
 }
 
-/// Whether `a` comes before `b`.
-#[inline]
-pub(crate) fn is_before(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b).cast_signed() < 0
-}
+impl SequenceNumber for u32 {
+    #[inline]
+    fn is_after(self, other: u32) -> bool {
+        self.wrapping_sub(other).cast_signed() > 0
+    }
 
-/// Bytes from `from` to `to`, which must not be before it.
-#[inline]
-pub(crate) fn span(from: u32, to: u32) -> u32 {
-    to.wrapping_sub(from)
+    #[inline]
+    fn is_before(self, other: u32) -> bool {
+        self.wrapping_sub(other).cast_signed() < 0
+    }
+
+    #[inline]
+    fn is_at_most(self, other: u32) -> bool {
+        other.wrapping_sub(self).cast_signed() >= 0
+    }
+
+    #[inline]
+    fn distance_to(self, end: u32) -> u32 {
+        end.wrapping_sub(self)
+    }
 }

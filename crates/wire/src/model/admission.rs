@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
-use std::net::IpAddr;
 
 use rustc_hash::FxHasher;
 
@@ -17,7 +16,6 @@ use crate::skip::{SkipCounts, SkipReason};
 /// Context of an admitted packet. Small enough for a register.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PacketHints {
-    /// The current slice.
     pub(crate) slice: u32,
     /// For a connection seen mid-stream: whether the sender looks like the server.
     pub(crate) is_from_server: bool,
@@ -33,7 +31,6 @@ pub(crate) struct Admission {
     is_open: bool,
     pub(crate) skipped: SkipCounts,
     pub(crate) first_ts: Option<i64>,
-    /// Start of slice 0.
     pub(crate) start_ns: i64,
     pub(crate) last_ts: i64,
     pub(crate) slice: u32,
@@ -51,7 +48,6 @@ pub(crate) struct Admission {
 /// A capture has headers only once this many packets came without captured payload.
 const MUTE_PACKETS: u32 = 32;
 
-/// A set of ports.
 struct PortSet(Box<[u64; 1024]>);
 
 impl PortSet {
@@ -72,16 +68,19 @@ impl PortSet {
 
 /// Shard of the packets between two endpoints, equal for both directions. Not seeded, so that
 /// counts are reproducible; the connection index within a shard is.
-#[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
 pub(crate) fn shard_of(a: Endpoint, b: Endpoint) -> usize {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |end: Endpoint| {
-        let folded = end.address as u64 ^ ((end.address >> 64) as u64).rotate_left(32);
-        (folded ^ u64::from(end.port) << 40).wrapping_mul(ODD)
-    };
     let both = mix(a).wrapping_add(mix(b));
     ((both ^ both >> 29).wrapping_mul(ODD) >> 32) as usize % SHARDS
+}
+
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
+#[inline]
+fn mix(end: Endpoint) -> u64 {
+    let folded = end.address as u64 ^ ((end.address >> 64) as u64).rotate_left(32);
+    (folded ^ u64::from(end.port) << 40).wrapping_mul(ODD)
 }
 
 impl Admission {
@@ -142,12 +141,11 @@ impl Admission {
 
     fn is_asked_for(&self, packet: &Packet<'_>) -> bool {
         let options = &self.options;
-        let has_port = |end: Endpoint| options.ports.contains(&end.port);
-        let is_server = |end: Endpoint, server: IpAddr| end.ip() == server.to_canonical();
-        (options.ports.is_empty() || has_port(packet.from) || has_port(packet.to))
+        let ends = [packet.from, packet.to];
+        (options.ports.is_empty() || ends.iter().any(|end| options.ports.contains(&end.port)))
             && options
                 .server
-                .is_none_or(|server| is_server(packet.from, server) || is_server(packet.to, server))
+                .is_none_or(|server| ends.iter().any(|end| end.ip() == server.to_canonical()))
             && options.from_ns.is_none_or(|from| packet.ts_ns >= from)
             && options.to_ns.is_none_or(|to| packet.ts_ns < to)
             && options.filter.as_ref().is_none_or(|filter| filter.matches(packet))

@@ -3,7 +3,7 @@
 use super::event::{ClosedConnection, ShardEvent};
 use super::observed::ObservedConnection;
 use super::request_tracker;
-use super::shard::ShardContext;
+use super::shard_context::ShardContext;
 use crate::flow::{Connection, NONE, OrderedChunk, SegmentArrival, Side};
 use crate::packet::{Flags, Packet, SackBlock};
 use crate::skip::SkipReason;
@@ -37,7 +37,6 @@ pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -
     }
 }
 
-/// Processes a packet.
 pub(super) fn packet(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>) {
     let side = connection.side(packet.from);
     if packet.payload_length > 0 {
@@ -175,7 +174,6 @@ fn count_syns(connection: &Connection, context: &mut ShardContext, count: u32) {
     context.now(connection.tier).syns += count;
 }
 
-/// Counts a packet.
 fn count(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>, side: Side) {
     context.packets += 1;
     context.bytes += u64::from(packet.payload_length);
@@ -436,13 +434,20 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     context.emit(ShardEvent::Closed);
 }
 
+fn known_us(us: u32) -> Option<u32> {
+    (us != NONE).then_some(us)
+}
+
+fn side_name(side: Side) -> &'static str {
+    match side {
+        Side::Client => "client",
+        Side::Server => "server",
+    }
+}
+
 fn observe(connection: &Connection) -> ObservedConnection {
     let [client, server] = &connection.halves;
     let [of_client, of_server] = [client.troubles(), server.troubles()];
-    let known = |us: u32| (us != NONE).then_some(us);
-    let name = |side: Side| if side == Side::Client { "client" } else { "server" };
-    let missing =
-        |half: &crate::flow::HalfConnection| half.id.is_usable().then_some(half.id.missing);
     ObservedConnection {
         number: 0,
         client: connection.client(),
@@ -453,9 +458,9 @@ fn observe(connection: &Connection) -> ObservedConnection {
         last_ts: connection.last_ts.max(connection.first_ts),
         syns: connection.syn_count,
         synacks: connection.synack_count,
-        syn_wait_us: known(connection.syn_wait_us),
-        handshake_us: known(connection.handshake_us),
-        rtt_us: [connection.client_rtt_us(), known(client.rtt_us)],
+        syn_wait_us: known_us(connection.syn_wait_us),
+        handshake_us: known_us(connection.handshake_us),
+        rtt_us: [connection.client_rtt_us(), known_us(client.rtt_us)],
         delay_max_us: (connection.clock.samples >= 3).then_some(connection.clock.max_us),
         tick_us: connection.clock.tick_us(),
         requests: connection.requests,
@@ -464,11 +469,11 @@ fn observe(connection: &Connection) -> ObservedConnection {
         retransmits: [of_client.retransmits, of_server.retransmits],
         spurious: [of_client.dsacks, of_server.dsacks],
         filled: [of_client.filled, of_server.filled],
-        missing: [missing(client), missing(server)],
+        missing: [client.missing_ids(), server.missing_ids()],
         zero_windows: [of_client.shut_count, of_server.shut_count],
         zero_window_us: [of_client.shut_us, of_server.shut_us],
-        fin_by: connection.fin_by.map(name),
-        rst_by: connection.rst_by.map(name),
+        fin_by: connection.fin_by.map(side_name),
+        rst_by: connection.rst_by.map(side_name),
         is_rst_in_flight: connection.is_rst_in_flight,
         late_requests: connection.late_requests,
         interface: connection.interface,

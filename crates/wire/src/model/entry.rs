@@ -25,7 +25,6 @@ pub(crate) struct PacketEntry {
     ip_id: u16,
     window: u16,
     bits: u16,
-    /// Index in the block.
     at: u16,
     /// Index of its [`RareFields`] plus one; 0 for none.
     rare: u16,
@@ -46,7 +45,6 @@ pub(crate) struct RareFields {
 /// Position of a packet, with what all packets of its block share.
 #[derive(Clone, Copy)]
 pub(crate) struct PacketPosition {
-    /// Index in the block.
     pub(crate) at: u32,
     pub(crate) shard: u8,
     /// Slice of the block's first packet.
@@ -68,6 +66,11 @@ const IS_MUTE: u16 = 1024;
 /// Upper bits of an IPv4-mapped IPv6 address.
 const MAPPED: u128 = 0xffff_0000_0000;
 
+#[inline]
+fn bit_if(is_set: bool, bit: u16) -> u16 {
+    if is_set { bit } else { 0 }
+}
+
 impl PacketEntry {
     #[inline]
     pub(crate) fn new(
@@ -76,7 +79,6 @@ impl PacketEntry {
         spot: PacketPosition,
         rares: &mut Vec<RareFields>,
     ) -> Self {
-        let bit = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
         let Timestamps { value, echo } =
             packet.timestamps.unwrap_or(Timestamps { value: 0, echo: 0 });
         let addresses = [packet.from.address, packet.to.address];
@@ -106,17 +108,17 @@ impl PacketEntry {
             interface,
             ip_id: packet.ip_id.unwrap_or(0),
             window: packet.window,
-            bits: bit(packet.timestamps.is_some(), HAS_TIMESTAMPS)
-                | bit(packet.dsack.is_some(), HAS_DSACK)
-                | bit(packet.ip_id.is_some(), HAS_ID)
-                | bit(packet.window_scale.is_some(), HAS_SCALE)
-                | bit(packet.is_sequence_known, HAS_SEQUENCE)
-                | bit(hints.is_from_server, IS_FROM_SERVER)
-                | bit(hints.is_readable[0], SENDER_READABLE)
-                | bit(hints.is_readable[1], RECEIVER_READABLE)
-                | bit(hints.is_mute, IS_MUTE)
-                | bit(packet.direction == Direction::In, IS_IN)
-                | bit(packet.direction == Direction::Out, IS_OUT),
+            bits: bit_if(packet.timestamps.is_some(), HAS_TIMESTAMPS)
+                | bit_if(packet.dsack.is_some(), HAS_DSACK)
+                | bit_if(packet.ip_id.is_some(), HAS_ID)
+                | bit_if(packet.window_scale.is_some(), HAS_SCALE)
+                | bit_if(packet.is_sequence_known, HAS_SEQUENCE)
+                | bit_if(hints.is_from_server, IS_FROM_SERVER)
+                | bit_if(hints.is_readable[0], SENDER_READABLE)
+                | bit_if(hints.is_readable[1], RECEIVER_READABLE)
+                | bit_if(hints.is_mute, IS_MUTE)
+                | bit_if(packet.direction == Direction::In, IS_IN)
+                | bit_if(packet.direction == Direction::Out, IS_OUT),
             at: u16::try_from(spot.at).expect("blocks are smaller"),
             rare,
             flags: packet.flags.0,
@@ -124,7 +126,6 @@ impl PacketEntry {
         }
     }
 
-    /// Captured bytes of payload.
     #[inline]
     pub(crate) fn captured(&self) -> usize {
         self.captured as usize
@@ -135,7 +136,6 @@ impl PacketEntry {
         usize::from(self.shard)
     }
 
-    /// Index in the block.
     #[inline]
     pub(crate) fn at(&self) -> u32 {
         u32::from(self.at)
@@ -149,7 +149,6 @@ impl PacketEntry {
         rares.get(usize::from(self.rare).checked_sub(1)?)
     }
 
-    /// Sender and receiver.
     #[inline]
     pub(crate) fn ends(&self, rares: &[RareFields]) -> [Endpoint; 2] {
         let addresses = match self.rare(rares) {

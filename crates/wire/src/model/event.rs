@@ -6,21 +6,30 @@ use super::observed::{ObservedConnection, RequestEnd};
 use crate::flow::Protocol;
 use crate::packet::Endpoint;
 
-/// One event; slots are the shard's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ShardEvent {
-    /// First packet of a connection.
-    Open { slot: u32 },
+    Open {
+        slot: u32,
+    },
     /// The shard uses the number `local` for a port from now on.
-    Tier { local: u16, port: u16 },
+    Tier {
+        local: u16,
+        port: u16,
+    },
     /// A server listens at this address.
     Server(u128),
-    /// First byte of a request.
-    Begin { slot: u32, tier: u16, ts: i64 },
+    Begin {
+        slot: u32,
+        tier: u16,
+        ts: i64,
+    },
     /// The request line is known: take the next of [`EventBuffer::details`].
     Details,
-    /// The response is complete.
-    Answered { slot: u32, answered: [i64; 2], think_ns: i64 },
+    Answered {
+        slot: u32,
+        answered: [i64; 2],
+        think_ns: i64,
+    },
     /// A request is complete: take the next of [`EventBuffer::completed`].
     Completed,
     /// A connection is closed: take the next of [`EventBuffer::closed`].
@@ -40,7 +49,6 @@ pub(crate) struct RequestDetails {
     pub(crate) server: u128,
 }
 
-/// A completed request.
 #[derive(Debug)]
 pub(crate) struct CompletedRequest {
     pub(crate) slot: u32,
@@ -60,7 +68,6 @@ pub(crate) struct ClosedConnection {
     pub(crate) observed: ObservedConnection,
 }
 
-/// An event with its packet's index in the block and slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StampedEvent {
     pub(crate) at: u32,

@@ -9,7 +9,7 @@
 use super::exchange::Exchange;
 use super::slice::TimeSlice;
 use super::tier::TransportCounters;
-use super::{Admission, Model, Sequencer, Shard, ShardWorkers, Tier, each_slice};
+use super::{Admission, Model, Sequencer, Shard, ShardWorkers, Tier};
 
 /// Slices after which totals are halved and templates dropped, so that "usual" means recent
 /// minutes.
@@ -26,9 +26,7 @@ pub(crate) struct EvictedSlice {
     pub(crate) is_whole: bool,
 }
 
-/// Slices evicted at once.
 pub(crate) struct EvictedSlices<'a> {
-    /// Oldest first.
     pub(crate) slices: Vec<EvictedSlice>,
     /// Tiers by number, for their baselines.
     pub(crate) tiers: &'a [Tier],
@@ -61,7 +59,8 @@ impl Model {
             slices = sequencer.take_before(cut, count);
             admission.begin_at(cut, count);
             shards.iter_mut().for_each(|shard| shard.begin_at(cut, count));
-            sequencer.begin_at(cut, count, admission.slice);
+            sequencer.slice = admission.slice;
+            sequencer.begin_at(cut, count);
         }
         EvictedSlices { slices, tiers: &sequencer.tiers, width_ns, begin_ns }
     }
@@ -88,38 +87,38 @@ impl Model {
 impl Sequencer {
     /// Counts a request in flight, or complete and not yet counted, in the slices before `cut`.
     fn count_under_way(&mut self, shard: usize, exchange: &Exchange, cut: i64) {
-        let (start, width) = (self.start_ns, self.slice_ns);
+        let grid = self.grid();
         let [asked, _] = exchange.asked;
         // A request with an end only waits for the client's acknowledgement.
         let end = if exchange.end_seq != 0 { exchange.answered[1].min(cut) } else { cut };
-        if end <= asked.max(start) {
+        if end <= asked.max(grid.start_ns) {
             return;
         }
         let Tier { slices, idle, .. } = self.tier_of(shard, exchange.tier);
-        each_slice(start, width, asked, end, |slice, ns| {
+        grid.each_slice(asked..end, |slice, ns| {
             let slice = slices.at(slice);
             slice.weighted_ns += ns;
             // Its duration counts in another slice, so Little's law cannot hold in this one.
             slice.has_late = true;
         });
-        idle.fill(asked, end, &mut |from, to| {
-            each_slice(start, width, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
+        idle.fill(asked..end, &mut |gap| {
+            grid.each_slice(gap, |slice, ns| slices.at(slice).idle_ns += ns);
         });
     }
 
     /// Evicts the first `count` slices of each tier, which end at `cut`.
     fn take_before(&mut self, cut: i64, count: u32) -> Vec<EvictedSlice> {
-        let (start, width) = (self.start_ns, self.slice_ns);
+        let grid = self.grid();
         let mut evicted = Vec::new();
         for (tier, Tier { slices, idle, .. }) in (0..).zip(&mut self.tiers) {
             // Idle time before the cut becomes final.
-            idle.settle(cut, &mut |from, to| {
-                each_slice(start, width, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
+            idle.settle(cut, &mut |gap| {
+                grid.each_slice(gap, |slice, ns| slices.at(slice).idle_ns += ns);
             });
             evicted.extend(slices.take(count).into_iter().map(|(at, mut slice)| {
                 slice.seal();
                 let is_whole = slice.timed == slice.arrivals && !slice.has_late;
-                let start_ns = start + i64::from(at) * width;
+                let start_ns = grid.start_ns + i64::from(at) * grid.width_ns;
                 EvictedSlice { tier, start_ns, slice: *slice, is_whole }
             }));
         }
@@ -127,10 +126,9 @@ impl Sequencer {
         evicted
     }
 
-    /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later; the current one is
-    /// `slice`.
-    fn begin_at(&mut self, start_ns: i64, count: u32, slice: u32) {
-        (self.start_ns, self.slice) = (start_ns, slice);
+    /// Renumbers slices: slice 0 now begins at `start_ns`, `count` slices later.
+    fn begin_at(&mut self, start_ns: i64, count: u32) {
+        self.start_ns = start_ns;
         let window = self.taken / WINDOW_SLICES;
         self.taken = self.taken.wrapping_add(count);
         for tier in &mut self.tiers {

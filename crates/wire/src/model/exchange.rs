@@ -5,9 +5,7 @@ use crate::flow::NONE;
 /// State of one request; times are nanoseconds since 1970, 0 for not seen.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
-    /// First and last byte of the request.
     pub(crate) asked: [i64; 2],
-    /// First and last byte of the response.
     pub(crate) answered: [i64; 2],
     pub(crate) request_bytes: u64,
     pub(crate) response_bytes: u64,
@@ -66,7 +64,6 @@ impl ExchangePool {
         std::mem::take(&mut self.items[slot as usize])
     }
 
-    /// Exchanges in flight.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Exchange> {
         // A free slot has no request time.
         self.items.iter().filter(|item| item.asked[0] != 0)

@@ -30,6 +30,7 @@ mod pair;
 mod request_tracker;
 mod sequencer;
 mod shard;
+mod shard_context;
 mod slice;
 mod tier;
 mod urls;
@@ -41,14 +42,16 @@ pub(crate) use admission::Admission;
 pub(crate) use eviction::{EvictedSlice, EvictedSlices};
 pub(crate) use sequencer::Sequencer;
 pub(crate) use slice::{SliceQuantiles, TimeSlice};
-pub(crate) use tier::{SideCounters, Tier, TransportCounters};
+pub(crate) use tier::{BIN_NS, SideCounters, Tier, TransportCounters};
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::filter::Filter;
 use crate::packet::Packet;
 use admission::shard_of;
+use output::BlockEnd;
 use shard::Shard;
 use worker_pool::WorkerPool;
 
@@ -101,8 +104,6 @@ const DISORDER_NS: i64 = 10_000_000_000;
 const LATEST_NS: i64 = 8_000_000_000_000_000_000;
 /// Ports with a tier; all others share tier 0.
 const TIERS_MAX: usize = 64;
-/// How long a closed connection is remembered for stragglers.
-const LINGER_NS: i64 = 2_000_000_000;
 /// Servers remembered by address.
 const SERVERS_MAX: usize = 65_536;
 /// Number of shards: constant, so that the result does not depend on the number of threads.
@@ -144,7 +145,6 @@ struct BlockExtent {
     packets: u32,
     bytes: usize,
     begin_ts: i64,
-    /// Shards with at least one packet; one bit each.
     shards: u32,
 }
 
@@ -167,8 +167,8 @@ impl Model {
     /// Creates an empty model; `sink` receives rows, if given.
     pub fn new(options: ModelOptions, sink: Option<Box<dyn RowSink>>) -> Self {
         let sequencer = Sequencer::new(options.slice_ns, sink);
-        let shard = |number| Shard::new(number, &options, sequencer.has_sink());
-        let shards = (0..SHARDS).map(shard).collect();
+        let has_sink = sequencer.has_sink();
+        let shards = (0..SHARDS).map(|number| Shard::new(number, &options, has_sink)).collect();
         let workers = match options.threads {
             0 | 1 => ShardWorkers::Inline(shards, Box::new(sequencer)),
             threads => {
@@ -226,13 +226,14 @@ impl Model {
                 }
                 sequencer.end_block(admission.slice);
             }
-            ShardWorkers::Pool(pool) => {
-                pool.end_block(admission.start_ns, admission.last_ts, admission.slice)
-            }
+            ShardWorkers::Pool(pool) => pool.end_block(BlockEnd {
+                start_ns: admission.start_ns,
+                now: admission.last_ts,
+                slice: admission.slice,
+            }),
         }
     }
 
-    /// Connections followed on the caller's thread.
     #[cfg(test)]
     fn connections(&self) -> usize {
         match &self.workers {
@@ -262,23 +263,26 @@ impl Model {
     }
 }
 
-/// Calls `each` with every slice that `[from, to)` overlaps and the overlap in nanoseconds.
-pub(crate) fn each_slice(
-    start_ns: i64,
-    width_ns: i64,
-    from: i64,
-    to: i64,
-    mut each: impl FnMut(u32, i64),
-) {
-    let mut at = from.max(start_ns);
-    while at < to {
-        let number = (at - start_ns) / width_ns;
-        if number >= SLICES_MAX {
-            return;
+/// Division of time into slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SliceGrid {
+    pub(crate) start_ns: i64,
+    pub(crate) width_ns: i64,
+}
+
+impl SliceGrid {
+    /// Calls `each` with every slice that `span` overlaps and the overlap in nanoseconds.
+    pub(crate) fn each_slice(self, span: Range<i64>, mut each: impl FnMut(u32, i64)) {
+        let mut at = span.start.max(self.start_ns);
+        while at < span.end {
+            let number = (at - self.start_ns) / self.width_ns;
+            if number >= SLICES_MAX {
+                return;
+            }
+            let end = (self.start_ns + (number + 1) * self.width_ns).min(span.end);
+            each(u32::try_from(number).unwrap_or(0), end - at);
+            at = end;
         }
-        let end = (start_ns + (number + 1) * width_ns).min(to);
-        each(u32::try_from(number).unwrap_or(0), end - at);
-        at = end;
     }
 }
 

@@ -6,14 +6,21 @@ use std::vec::Drain;
 use super::SHARDS;
 use super::event::{ClosedConnection, CompletedRequest, EventBuffer, RequestDetails, StampedEvent};
 use super::sequencer::Sequencer;
-use super::shard::AT_END;
+use super::shard_context::AT_END;
 use super::slice::TimeSlice;
 
-/// Output of one shard; its buffers are reused.
 #[derive(Default)]
 pub(super) struct ShardOutput {
     pub(super) out: EventBuffer,
     pub(super) slices: Vec<(u16, u32, Box<TimeSlice>)>,
+}
+
+/// State of the admission at the end of a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BlockEnd {
+    pub(crate) start_ns: i64,
+    pub(crate) now: i64,
+    pub(crate) slice: u32,
 }
 
 /// Sequences the output of all shards of a block; `order` has the shard of each packet. The outputs
@@ -22,10 +29,9 @@ pub(super) fn sequence_block(
     sequencer: &mut Sequencer,
     order: &[u8],
     outputs: &mut [ShardOutput; SHARDS],
-    start_ns: i64,
-    slice: u32,
+    end: BlockEnd,
 ) {
-    sequencer.start_ns = start_ns;
+    sequencer.start_ns = end.start_ns;
     let mut readers = outputs.each_mut().map(EventReader::new);
     let mut next_at = readers.each_ref().map(EventReader::next_at);
     for (at, number) in (0..).zip(order) {
@@ -35,11 +41,11 @@ pub(super) fn sequence_block(
         }
     }
     for (number, mut reader) in readers.into_iter().enumerate() {
-        sequencer.slice = slice;
+        sequencer.slice = end.slice;
         reader.sequence(sequencer, number, AT_END);
         sequencer.add_slices(number, reader.slices.drain(..));
     }
-    sequencer.end_block(slice);
+    sequencer.end_block(end.slice);
     for output in outputs {
         output.out.events.clear();
         output.out.text.clear();

@@ -6,10 +6,13 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-/// Open requests by pairing key.
+/// Hash of a request id, or of a method and target.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PairKey(pub(crate) u64);
+
 #[derive(Default)]
 pub(crate) struct RequestPairs {
-    open: HashMap<u64, Vec<OpenRequest>, BuildHasherDefault<FxHasher>>,
+    open: HashMap<PairKey, Vec<OpenRequest>, BuildHasherDefault<FxHasher>>,
     count: usize,
 }
 
@@ -24,14 +27,20 @@ pub(crate) struct OpenRequest {
     pub(crate) is_taken: bool,
 }
 
+impl OpenRequest {
+    /// Whether it may be the parent of a request in `tier` from `client`.
+    fn fits(&self, tier: u16, client: u128) -> bool {
+        self.tier != tier && self.server == client
+    }
+}
+
 /// Requests remembered at once; further ones are not paired.
 const OPEN_MAX: usize = 200_000;
 /// Candidates with one key that are searched.
 const CANDIDATES_MAX: usize = 1024;
 
 impl RequestPairs {
-    /// Adds an open request.
-    pub(crate) fn open(&mut self, key: u64, open: OpenRequest) {
+    pub(crate) fn open(&mut self, key: PairKey, open: OpenRequest) {
         if self.count < OPEN_MAX {
             let candidates = self.open.entry(key).or_default();
             if candidates.len() < CANDIDATES_MAX {
@@ -41,7 +50,7 @@ impl RequestPairs {
         }
     }
 
-    pub(crate) fn close(&mut self, key: u64, number: u64) {
+    pub(crate) fn close(&mut self, key: PairKey, number: u64) {
         let Some(candidates) = self.open.get_mut(&key) else { return };
         if let Some(at) = candidates.iter().position(|open| open.number == number) {
             candidates.remove(at);
@@ -54,13 +63,12 @@ impl RequestPairs {
 
     /// The oldest open request with `key` in another tier that has no upstream request yet, else
     /// the newest (a retry). `client` is the upstream's client, that is the parent's server.
-    pub(crate) fn parent(&mut self, key: u64, tier: u16, client: u128) -> Option<OpenRequest> {
+    pub(crate) fn parent(&mut self, key: PairKey, tier: u16, client: u128) -> Option<OpenRequest> {
         let candidates = self.open.get_mut(&key)?;
-        let fits = |open: &OpenRequest| open.tier != tier && open.server == client;
         let at = candidates
             .iter()
-            .position(|open| fits(open) && !open.is_taken)
-            .or_else(|| candidates.iter().rposition(fits))?;
+            .position(|open| open.fits(tier, client) && !open.is_taken)
+            .or_else(|| candidates.iter().rposition(|open| open.fits(tier, client)))?;
         candidates[at].is_taken = true;
         Some(candidates[at])
     }

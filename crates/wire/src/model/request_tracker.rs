@@ -6,10 +6,10 @@
 use super::event::{CompletedRequest, RequestDetails, ShardEvent};
 use super::exchange::RequestText;
 use super::observed::RequestEnd;
-use super::shard::ShardContext;
+use super::shard_context::ShardContext;
 use super::urls;
 use crate::database::{self, MessageSink};
-use crate::flow::{Connection, NONE, Protocol, Side, is_before};
+use crate::flow::{Connection, NONE, Protocol, SequenceNumber, Side};
 use crate::http::{
     BodyFraming, Framer, HttpSink, RequestHead, ResponseHead, is_request_start, is_response_start,
 };
@@ -157,7 +157,6 @@ fn by_turn(
     }
 }
 
-/// Counts a retransmit for the current request or response.
 pub(super) fn note_retransmit(connection: &Connection, context: &mut ShardContext, side: Side) {
     let slot = match side {
         Side::Client => connection.newest,
@@ -212,7 +211,7 @@ pub(super) fn acknowledged(
     ack: u32,
 ) {
     let slot = connection.unacknowledged;
-    if slot != NONE && !is_before(ack, context.pool.get(slot).end_seq) {
+    if slot != NONE && !ack.is_before(context.pool.get(slot).end_seq) {
         connection.unacknowledged = NONE;
         complete(connection, context, slot, RequestEnd::Ok, Some(ts));
     }
@@ -284,7 +283,6 @@ struct RequestTracker<'a> {
 }
 
 impl RequestTracker<'_> {
-    /// The exchange whose response is due.
     fn current(&mut self) -> Option<&mut super::exchange::Exchange> {
         let slot = self.connection.current;
         (slot != NONE).then(|| self.context.pool.get(slot))
@@ -346,7 +344,6 @@ impl RequestTracker<'_> {
         }
     }
 
-    /// Completes the response to `current`.
     fn end_response(&mut self) {
         let slot = self.connection.current;
         if slot == NONE {
@@ -368,15 +365,13 @@ impl RequestTracker<'_> {
         }
     }
 
-    /// Emits the details of the newest request.
     fn ask(&mut self, target: &[u8], keys: [u64; 2]) {
         let Self { connection, context, .. } = self;
         let path = urls::path(target);
         let text = &mut context.out.text;
         let from = text.len();
         text.extend_from_slice(path);
-        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        let path_at = (place(from), place(text.len()));
+        let path_at = (offset_of(from), offset_of(text.len()));
         context.out.details.push(RequestDetails {
             slot: connection.newest,
             path: path_at,
@@ -413,12 +408,11 @@ impl HttpSink for RequestTracker<'_> {
             exchange.is_head = head.method == b"HEAD";
             exchange.is_connect = head.method == b"CONNECT";
             if wants_text {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 exchange.text = Some(Box::new(RequestText {
-                    method: text(head.method),
-                    host: text(head.host),
-                    target: text(head.target),
-                    request_id: text(head.request_id),
+                    method: lossy(head.method),
+                    host: lossy(head.host),
+                    target: lossy(head.target),
+                    request_id: lossy(head.request_id),
                 }));
             }
             let id = match head.request_id {
@@ -607,6 +601,14 @@ impl MessageSink for RequestTracker<'_> {
     fn lost(&mut self) {
         HttpSink::lost(self);
     }
+}
+
+fn offset_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Ends the oldest request: the client has its response, the capture lacks all or part of it.

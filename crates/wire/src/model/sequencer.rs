@@ -9,12 +9,12 @@ use rustc_hash::FxHasher;
 use super::event::{ClosedConnection, CompletedRequest, EventBuffer, RequestDetails, ShardEvent};
 use super::exchange::{Exchange, RequestText};
 use super::observed::{ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier};
-use super::pair::{OpenRequest, RequestPairs};
+use super::pair::{OpenRequest, PairKey, RequestPairs};
 use super::shard::Shard;
-use super::slice::TimeSlice;
+use super::slice::{RequestTimes, TimeSlice};
 use super::tier::Tier;
 use super::urls::{OTHER, UrlTable};
-use super::{SHARDS, TIERS_MAX, each_slice};
+use super::{SHARDS, SliceGrid, TIERS_MAX};
 use crate::packet::Endpoint;
 use crate::skip::SkipCounts;
 
@@ -27,7 +27,6 @@ const ADDRESSES_MAX: usize = 65_536;
 
 pub(crate) struct Sequencer {
     pub(crate) slice_ns: i64,
-    /// Start of slice 0.
     pub(crate) start_ns: i64,
     pub(crate) tiers: Vec<Tier>,
     tier_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
@@ -49,7 +48,6 @@ pub(crate) struct Sequencer {
     pub(crate) taken: u32,
 }
 
-/// State kept per shard.
 struct ShardRegistry {
     /// Tiers by the shard's local numbers.
     tiers: Vec<u16>,
@@ -58,17 +56,20 @@ struct ShardRegistry {
     connections: Vec<u64>,
 }
 
-/// A request in flight.
+impl ShardRegistry {
+    fn new() -> Self {
+        Self { tiers: vec![0], requests: Vec::new(), connections: Vec::new() }
+    }
+}
+
 #[derive(Default, Clone, Copy)]
 struct PendingRequest {
     /// 0 once complete.
     number: u64,
-    /// Time of its first byte.
     asked: i64,
     tier: u16,
     url: u32,
     keys: [u64; 2],
-    /// The edge request it was made for.
     parent: Option<ParentRequest>,
     is_matched_by_header: bool,
     upstream: UpstreamTimes,
@@ -101,8 +102,6 @@ fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
 
 impl Sequencer {
     pub(crate) fn new(slice_ns: i64, sink: Option<Box<dyn RowSink>>) -> Self {
-        let registry =
-            || ShardRegistry { tiers: vec![0], requests: Vec::new(), connections: Vec::new() };
         Self {
             slice_ns,
             start_ns: 0,
@@ -111,7 +110,7 @@ impl Sequencer {
             tier_of_port: HashMap::default(),
             urls: UrlTable::default(),
             pairs: RequestPairs::default(),
-            registries: (0..SHARDS).map(|_| registry()).collect(),
+            registries: (0..SHARDS).map(|_| ShardRegistry::new()).collect(),
             server_addresses: HashSet::default(),
             sink,
             slice: 0,
@@ -126,12 +125,10 @@ impl Sequencer {
         }
     }
 
-    /// Whether rows are wanted.
     pub(crate) fn has_sink(&self) -> bool {
         self.sink.is_some()
     }
 
-    /// Processes all events of a shard.
     pub(crate) fn take(&mut self, shard: usize, out: &mut EventBuffer) {
         let EventBuffer { events, details, completed, closed, text } = out;
         let (mut details, mut completed) = (details.drain(..), completed.drain(..));
@@ -204,6 +201,10 @@ impl Sequencer {
         number
     }
 
+    pub(super) fn grid(&self) -> SliceGrid {
+        SliceGrid { start_ns: self.start_ns, width_ns: self.slice_ns }
+    }
+
     fn slice_of(&self, ts: i64) -> u32 {
         u32::try_from((ts - self.start_ns).max(0) / self.slice_ns).unwrap_or(0).min(self.slice)
     }
@@ -221,7 +222,7 @@ impl Sequencer {
         tier.requests += 1;
         let slice = tier.slices.at(slice);
         slice.arrivals += 1;
-        tier.rhythm.arrive(ts, ts - self.start_ns, slice);
+        tier.rhythm.arrive(ts, slice, ts - self.start_ns);
     }
 
     fn ask(&mut self, shard: usize, ask: &RequestDetails, path: &[u8]) {
@@ -234,8 +235,9 @@ impl Sequencer {
             return;
         }
         let (number, tier) = (record.number, record.tier);
-        let by_header = self.pairs.parent(ask.keys[0], tier, ask.client);
-        let parent = by_header.or_else(|| self.pairs.parent(ask.keys[1], tier, ask.client));
+        let by_header = self.pairs.parent(PairKey(ask.keys[0]), tier, ask.client);
+        let parent =
+            by_header.or_else(|| self.pairs.parent(PairKey(ask.keys[1]), tier, ask.client));
         record.keys = ask.keys;
         record.is_matched_by_header = by_header.is_some();
         record.parent = parent.map(|open| ParentRequest {
@@ -260,7 +262,7 @@ impl Sequencer {
             is_taken: false,
         };
         for key in ask.keys.into_iter().filter(|key| *key != 0) {
-            self.pairs.open(key, open);
+            self.pairs.open(PairKey(key), open);
         }
     }
 
@@ -285,7 +287,7 @@ impl Sequencer {
     fn done(&mut self, shard: usize, done: CompletedRequest) {
         let record = std::mem::take(entry(&mut self.registries[shard].requests, done.slot));
         for key in record.keys.into_iter().filter(|key| *key != 0) {
-            self.pairs.close(key, record.number);
+            self.pairs.close(PairKey(key), record.number);
         }
         self.count(&record, &done);
         if let Some(ends) = &done.ends {
@@ -297,7 +299,7 @@ impl Sequencer {
         let exchange = &done.exchange;
         let ([asked, sent], [first, last]) = (exchange.asked, exchange.answered);
         let (began, ended) = (self.slice_of(asked), self.slice_of(last));
-        let (width_ns, start_ns) = (self.slice_ns, self.start_ns);
+        let grid = self.grid();
         let tier = &mut self.tiers[usize::from(record.tier)];
         tier.with_parent += u64::from(record.parent.is_some());
         match done.end {
@@ -308,8 +310,12 @@ impl Sequencer {
         if first == 0 {
             return;
         }
-        let (think, transfer, total) =
-            (micros(sent, first), micros(first, last), micros(asked, last));
+        let times = RequestTimes {
+            think: micros(first - sent),
+            transfer: micros(last - first),
+            total: micros(last - asked),
+        };
+        let RequestTimes { think, transfer, total } = times;
         let is_error = (500..600).contains(&exchange.status) || exchange.error[0] != 0;
         tier.errors_5xx += u64::from(is_error);
         tier.think.add(think);
@@ -318,14 +324,14 @@ impl Sequencer {
         by_order.add(think);
         tier.transfer.add(transfer);
         tier.total.add(total);
-        tier.client_wait_us += micros(0, exchange.client_wait_ns);
+        tier.client_wait_us += micros(exchange.client_wait_ns);
         let upstream = &record.upstream;
         if upstream.tries > 0 && upstream.answered[0] != 0 {
             tier.with_upstream += 1;
             let stalls =
                 if exchange.order == 1 { &mut tier.stall_first } else { &mut tier.stall_later };
-            stalls.add(micros(sent, upstream.asked));
-            let theirs = micros(0, upstream.think_ns);
+            stalls.add(micros(upstream.asked - sent));
+            let theirs = micros(upstream.think_ns);
             tier.upstream_think.add(theirs);
             tier.own_think.add(think.saturating_sub(theirs));
         }
@@ -335,15 +341,15 @@ impl Sequencer {
         url.think.add(think);
         url.total.add(total);
         let slice = tier.slices.at(began);
-        slice.time(think, transfer, total);
-        slice.has_late |= asked < start_ns;
+        slice.time(times);
+        slice.has_late |= asked < grid.start_ns;
         let slice = tier.slices.at(ended);
         slice.completions += 1;
         slice.errors_5xx += u32::from(is_error);
         let (slices, idle) = (&mut tier.slices, &mut tier.idle);
-        each_slice(start_ns, width_ns, asked, last, |slice, ns| slices.at(slice).weighted_ns += ns);
-        idle.fill(asked, last, &mut |from, to| {
-            each_slice(start_ns, width_ns, from, to, |slice, ns| slices.at(slice).idle_ns += ns);
+        grid.each_slice(asked..last, |slice, ns| slices.at(slice).weighted_ns += ns);
+        idle.fill(asked..last, &mut |gap| {
+            grid.each_slice(gap, |slice, ns| slices.at(slice).idle_ns += ns);
         });
     }
 
@@ -412,7 +418,6 @@ impl Sequencer {
         }
     }
 
-    /// Merges a shard's counters since the last call.
     pub(crate) fn absorb(&mut self, number: usize, shard: &mut Shard) {
         let context = &mut shard.context;
         self.skipped.merge(&std::mem::take(&mut context.skipped));
@@ -439,7 +444,6 @@ impl Sequencer {
         requests.for_each(|record| record.url = OTHER);
     }
 
-    /// Flushes buffered rows.
     pub(crate) fn flush(&mut self) {
         if let Some(sink) = &mut self.sink {
             sink.flush();
@@ -448,13 +452,12 @@ impl Sequencer {
 
     /// Ends the capture; seals the remaining slices on up to `threads` threads.
     pub(crate) fn end(&mut self, threads: usize) {
-        let Self { tiers, start_ns, slice_ns, .. } = self;
+        let grid = self.grid();
+        let tiers = &mut self.tiers;
         for tier in tiers.iter_mut() {
             let Tier { slices, idle, .. } = tier;
-            idle.drain(&mut |from, to| {
-                each_slice(*start_ns, *slice_ns, from, to, |slice, ns| {
-                    slices.at(slice).idle_ns += ns;
-                });
+            idle.drain(&mut |gap| {
+                grid.each_slice(gap, |slice, ns| slices.at(slice).idle_ns += ns);
             });
         }
         let mut open: Vec<&mut TimeSlice> =
@@ -479,15 +482,14 @@ fn seal(slices: &mut [&mut TimeSlice]) {
     });
 }
 
-/// The database's error code.
 fn error_code(exchange: &Exchange) -> &str {
     let end = exchange.error.iter().position(|byte| *byte == 0).unwrap_or(exchange.error.len());
     std::str::from_utf8(&exchange.error[..end]).unwrap_or_default()
 }
 
-/// Duration in microseconds, at least 0.
-fn micros(from: i64, to: i64) -> u64 {
-    u64::try_from((to - from) / 1000).unwrap_or(0)
+/// Microseconds, at least 0.
+fn micros(ns: i64) -> u64 {
+    u64::try_from(ns / 1000).unwrap_or(0)
 }
 
 /// How bad a connection was, in microseconds: waits count as they are, a real retransmit as the

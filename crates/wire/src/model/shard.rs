@@ -4,64 +4,22 @@
 //! results do not depend on the number of threads. What needs the packet order of the whole capture
 //! is sent to the sequencer as events.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
-
-use rustc_hash::FxHasher;
+use std::collections::VecDeque;
 
 use super::admission::PacketHints;
-use super::event::{EventBuffer, ShardEvent, StampedEvent};
-use super::exchange::ExchangePool;
-use super::slice::{RecentSlices, TimeSlice};
-use super::tier::TransportCounters;
-use super::{LINGER_NS, ModelOptions, SHARDS, TIERS_MAX, connection_tracker};
-use crate::flow::{Connection, ConnectionArena};
-use crate::packet::{Flags, Packet};
-use crate::skip::SkipCounts;
+use super::event::ShardEvent;
+use super::shard_context::{AT_END, ShardContext};
+use super::slice::TimeSlice;
+use super::{ModelOptions, SHARDS, connection_tracker};
+use crate::flow::{Connection, ConnectionArena, LINGER_NS};
+use crate::packet::Packet;
 
-/// Connections that share a hash value.
 pub(crate) struct Shard {
     connections: ConnectionArena,
     /// Closed connections by expiry, oldest first: time, slot and number.
     closing: VecDeque<(i64, u32, u32)>,
     pub(crate) context: ShardContext,
 }
-
-/// State of a shard besides its connections.
-pub(crate) struct ShardContext {
-    pub(crate) ports: Vec<u16>,
-    pub(crate) wants_rows: bool,
-    /// Start of slice 0.
-    start_ns: i64,
-    width_ns: i64,
-    pub(crate) pool: ExchangePool,
-    pub(crate) parts: Vec<PortCounters>,
-    part_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
-    pub(crate) skipped: SkipCounts,
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) given_up: u64,
-    /// Connections so far: distinguishes connections that reuse a slot.
-    connections: u32,
-    /// Slices removed so far; makes slice numbers unique.
-    pub(crate) taken: u32,
-    /// Index of the current packet in its block.
-    at: u32,
-    pub(crate) hints: PacketHints,
-    /// Slot of the current connection.
-    pub(crate) slot: u32,
-    pub(crate) out: EventBuffer,
-}
-
-/// Counters of one server port.
-#[derive(Default)]
-pub(crate) struct PortCounters {
-    pub(crate) transport: TransportCounters,
-    pub(crate) recent: RecentSlices,
-}
-
-/// Index of events at the end of a block.
-pub(crate) const AT_END: u32 = u32::MAX;
 
 impl Shard {
     /// Creates shard `number`; all shards together follow `connections_max` connections.
@@ -95,9 +53,9 @@ impl Shard {
             Some(slot) => {
                 let connection = connections.get(slot);
                 if connection_tracker::is_new_incarnation(connection, packet)
-                    || connection.is_forgotten(packet.ts_ns, LINGER_NS)
+                    || connection.is_forgotten(packet.ts_ns)
                 {
-                    context.finish(connection, slot, false);
+                    finish(connection, context, slot, false);
                     // The ends may have swapped roles; the index ignores their order.
                     *connection = context.open(packet);
                     context.emit(ShardEvent::Open { slot });
@@ -108,7 +66,7 @@ impl Shard {
                 if connections.is_full()
                     && let Some(idle) = connections.idle()
                 {
-                    context.finish(connections.get(idle), idle, false);
+                    finish(connections.get(idle), context, idle, false);
                     connections.remove(idle);
                     context.given_up += 1;
                 }
@@ -136,7 +94,7 @@ impl Shard {
             closing.pop_front();
             let connection = connections.get(slot);
             if connection.is_live() && connection.number == number {
-                context.finish(connection, slot, false);
+                finish(connection, context, slot, false);
                 connections.remove(slot);
             }
         }
@@ -165,95 +123,12 @@ impl Shard {
     pub(crate) fn end(&mut self) {
         self.context.at = AT_END;
         for slot in self.connections.slots() {
-            self.context.finish(self.connections.get(slot), slot, true);
+            finish(self.connections.get(slot), &mut self.context, slot, true);
         }
     }
 }
 
-impl ShardContext {
-    fn new(options: &ModelOptions, wants_rows: bool) -> Self {
-        Self {
-            ports: options.ports.clone(),
-            wants_rows,
-            start_ns: 0,
-            width_ns: options.slice_ns,
-            pool: ExchangePool::default(),
-            // Part 0 collects ports without a tier.
-            parts: vec![PortCounters::default()],
-            part_of_port: HashMap::default(),
-            skipped: SkipCounts::default(),
-            packets: 0,
-            bytes: 0,
-            given_up: 0,
-            connections: 0,
-            taken: 0,
-            at: 0,
-            hints: PacketHints::default(),
-            slot: 0,
-            out: EventBuffer::default(),
-        }
-    }
-
-    fn finish(&mut self, connection: &mut Connection, slot: u32, is_end: bool) {
-        self.slot = slot;
-        connection_tracker::finish(connection, self, is_end);
-    }
-
-    #[inline]
-    pub(crate) fn emit(&mut self, event: ShardEvent) {
-        self.out.events.push(StampedEvent { at: self.at, slice: self.hints.slice, event });
-    }
-
-    /// Creates the connection that begins with this packet.
-    fn open(&mut self, packet: &Packet<'_>) -> Connection {
-        let is_from_server = match packet.flags {
-            flags if flags.has(Flags::SYN | Flags::ACK) => true,
-            flags if flags.has(Flags::SYN) => false,
-            _ => self.hints.is_from_server,
-        };
-        let (client, server) =
-            if is_from_server { (packet.to, packet.from) } else { (packet.from, packet.to) };
-        self.connections = self.connections.wrapping_add(1);
-        let mut connection = Connection::new(client, server, packet.ts_ns, self.connections);
-        connection.interface = packet.interface;
-        connection
-    }
-
-    /// Slice of a time that may lie in the past.
-    pub(crate) fn slice_of(&self, ts: i64) -> u32 {
-        let slice = self.hints.slice;
-        let slice_begin = self.start_ns + i64::from(slice) * self.width_ns;
-        if ts >= slice_begin {
-            return slice;
-        }
-        let before = (slice_begin - ts + self.width_ns - 1) / self.width_ns;
-        slice.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX))
-    }
-
-    /// Tier of a port, created unless the limit is reached.
-    pub(crate) fn tier(&mut self, port: u16) -> u16 {
-        if let Some(tier) = self.part_of_port.get(&port) {
-            return *tier;
-        }
-        if self.parts.len() >= TIERS_MAX {
-            return 0;
-        }
-        let local = u16::try_from(self.parts.len()).expect("there are few");
-        self.parts.push(PortCounters::default());
-        self.part_of_port.insert(port, local);
-        self.emit(ShardEvent::Tier { local, port });
-        local
-    }
-
-    #[inline]
-    pub(crate) fn tier_mut(&mut self, tier: u16) -> &mut TransportCounters {
-        &mut self.parts[usize::from(tier)].transport
-    }
-
-    /// The current slice of a tier.
-    #[inline]
-    pub(crate) fn now(&mut self, tier: u16) -> &mut TimeSlice {
-        let slice = self.hints.slice;
-        self.parts[usize::from(tier)].recent.at(slice)
-    }
+fn finish(connection: &mut Connection, context: &mut ShardContext, slot: u32, is_end: bool) {
+    context.slot = slot;
+    connection_tracker::finish(connection, context, is_end);
 }

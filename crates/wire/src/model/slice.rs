@@ -3,6 +3,8 @@
 //! A request belongs to the slice of its first byte; a completion to the slice of the response's
 //! last byte. Concurrency is exact: each request adds its time in flight to every slice it crosses.
 
+use std::ops::Range;
+
 use crate::histogram::ThinnedSamples;
 
 /// Counters of one slice; times are nanoseconds, samples microseconds.
@@ -61,9 +63,17 @@ pub(crate) struct SliceQuantiles {
     pub(crate) total: SampleQuantiles,
 }
 
+/// Durations of one request, in microseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestTimes {
+    pub(crate) think: u64,
+    pub(crate) transfer: u64,
+    pub(crate) total: u64,
+}
+
 impl TimeSlice {
-    /// Adds the durations of a request that arrived in the slice, in microseconds.
-    pub(crate) fn time(&mut self, think: u64, transfer: u64, total: u64) {
+    /// Adds the durations of a request that arrived in the slice.
+    pub(crate) fn time(&mut self, RequestTimes { think, transfer, total }: RequestTimes) {
         self.timed += 1;
         self.sum_us += total;
         #[expect(clippy::cast_precision_loss, reason = "a variance needs no more than 53 bits")]
@@ -122,17 +132,12 @@ impl TimeSlice {
         if let Some(sealed) = &self.sealed {
             return **sealed;
         }
-        let take = |samples: &mut ThinnedSamples| {
-            let quantiles = samples.quantiles([0.5, 0.95, 0.99]);
-            *samples = ThinnedSamples::default();
-            quantiles
-        };
         let sealed = SliceQuantiles {
-            think: take(&mut self.think),
-            transfer: take(&mut self.transfer),
-            connect: take(&mut self.connect),
-            delay: take(&mut self.delay),
-            total: take(&mut self.total),
+            think: self.think.take_quantiles(),
+            transfer: self.transfer.take_quantiles(),
+            connect: self.connect.take_quantiles(),
+            delay: self.delay.take_quantiles(),
+            total: self.total.take_quantiles(),
         };
         self.sealed = Some(Box::new(sealed));
         sealed
@@ -226,7 +231,6 @@ impl TierSlices {
             .collect()
     }
 
-    /// All non-empty slices.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut TimeSlice> {
         self.items.iter_mut().flatten().map(|slice| &mut **slice)
     }
@@ -240,7 +244,7 @@ impl TierSlices {
 #[derive(Default)]
 pub(crate) struct IdleGaps {
     /// Ascending, disjoint.
-    holes: std::collections::VecDeque<(i64, i64)>,
+    holes: std::collections::VecDeque<Range<i64>>,
     reach: i64,
 }
 
@@ -248,66 +252,64 @@ pub(crate) struct IdleGaps {
 const HOLES_MAX: usize = 100_000;
 
 impl IdleGaps {
-    /// Marks `[from, to)` as busy; calls `finish` with gaps that become final.
-    pub(crate) fn fill(&mut self, from: i64, to: i64, finish: &mut impl FnMut(i64, i64)) {
+    /// Marks `span` as busy; calls `finish` with gaps that become final.
+    pub(crate) fn fill(&mut self, span: Range<i64>, finish: &mut impl FnMut(Range<i64>)) {
         if self.reach == 0 {
-            self.reach = from;
+            self.reach = span.start;
         }
-        if from > self.reach {
-            self.holes.push_back((self.reach, from));
+        if span.start > self.reach {
+            self.holes.push_back(self.reach..span.start);
             if self.holes.len() > HOLES_MAX
-                && let Some((from, to)) = self.holes.pop_front()
+                && let Some(gap) = self.holes.pop_front()
             {
-                finish(from, to);
+                finish(gap);
             }
         } else {
-            self.cut(from, to);
+            self.cut(&span);
         }
-        self.reach = self.reach.max(to);
+        self.reach = self.reach.max(span.end);
     }
 
-    /// Removes `[from, to)` from the gaps.
-    fn cut(&mut self, from: i64, to: i64) {
+    fn cut(&mut self, span: &Range<i64>) {
         let mut at = self.holes.len();
-        while at > 0 && self.holes[at - 1].1 > from {
+        while at > 0 && self.holes[at - 1].end > span.start {
             at -= 1;
-            let (start, end) = self.holes[at];
-            if start >= to {
+            let Range { start, end } = self.holes[at];
+            if start >= span.end {
                 continue;
             }
-            let (before, after) = ((start, from.max(start)), (to.min(end), end));
-            match (before.1 > before.0, after.1 > after.0) {
-                (true, true) => {
+            let (before, after) = (start..span.start.max(start), span.end.min(end)..end);
+            match (before.is_empty(), after.is_empty()) {
+                (false, false) => {
                     self.holes[at] = before;
                     self.holes.insert(at + 1, after);
                 }
-                (true, false) => self.holes[at] = before,
-                (false, true) => self.holes[at] = after,
-                (false, false) => drop(self.holes.remove(at)),
+                (false, true) => self.holes[at] = before,
+                (true, false) => self.holes[at] = after,
+                (true, true) => drop(self.holes.remove(at)),
             }
         }
     }
 
     /// Makes idle time before `cut` final.
-    pub(crate) fn settle(&mut self, cut: i64, finish: &mut impl FnMut(i64, i64)) {
+    pub(crate) fn settle(&mut self, cut: i64, finish: &mut impl FnMut(Range<i64>)) {
         if self.reach != 0 && self.reach < cut {
-            self.holes.push_back((self.reach, cut));
+            self.holes.push_back(self.reach..cut);
             self.reach = cut;
         }
-        while let Some((from, to)) = self.holes.pop_front() {
-            if from >= cut {
-                return self.holes.push_front((from, to));
+        while let Some(gap) = self.holes.pop_front() {
+            if gap.start >= cut {
+                return self.holes.push_front(gap);
             }
-            finish(from, to.min(cut));
-            if to > cut {
-                return self.holes.push_front((cut, to));
+            finish(gap.start..gap.end.min(cut));
+            if gap.end > cut {
+                return self.holes.push_front(cut..gap.end);
             }
         }
     }
 
-    /// Makes all gaps final.
-    pub(crate) fn drain(&mut self, finish: &mut impl FnMut(i64, i64)) {
-        self.holes.drain(..).for_each(|(from, to)| finish(from, to));
+    pub(crate) fn drain(&mut self, finish: &mut impl FnMut(Range<i64>)) {
+        self.holes.drain(..).for_each(finish);
     }
 }
 
@@ -328,9 +330,9 @@ mod tests {
             let first = requests[0].0;
             let mut found = 0;
             for (from, to) in &requests {
-                idle.fill(*from, *to, &mut |_, _| {});
+                idle.fill(*from..*to, &mut |_| {});
             }
-            idle.drain(&mut |from, to| found += to - from);
+            idle.drain(&mut |gap| found += gap.end - gap.start);
             let end = requests.iter().map(|(_, to)| *to).max().expect("there is one");
             let is_busy = |at: i64| requests.iter().any(|(from, to)| (*from..*to).contains(&at));
             let expected = (first..end).filter(|at| !is_busy(*at)).count();

@@ -42,6 +42,18 @@ pub(crate) struct Tier {
     pub(crate) rhythm: ArrivalPattern,
 }
 
+impl Tier {
+    /// Whether anything happened at the port.
+    pub(crate) fn is_used(&self) -> bool {
+        self.requests > 0 || self.transport.connections > 0
+    }
+
+    /// Whether most of its requests were made for requests of another tier.
+    pub(crate) fn is_upstream(&self) -> bool {
+        self.requests > 0 && 2 * self.with_parent >= self.requests
+    }
+}
+
 /// TCP counters of one server port: each connection adds to them alone, so partial sums add up.
 #[derive(Default)]
 pub(crate) struct TransportCounters {
@@ -50,7 +62,6 @@ pub(crate) struct TransportCounters {
     pub(crate) connections: u64,
     /// Connections, here or in earlier parts, that turned out to belong to another port.
     pub(crate) mistaken: u64,
-    /// Connections by protocol.
     pub(crate) speaking: [u64; Protocol::COUNT],
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -99,7 +110,6 @@ impl TransportCounters {
     }
 }
 
-/// Counters of one side, over all connections.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct SideCounters {
     pub(crate) data_packets: u64,
@@ -113,7 +123,6 @@ pub(crate) struct SideCounters {
     /// Packets with a usable identification.
     pub(crate) identified: u64,
     pub(crate) missing: u64,
-    /// Zero-window episodes.
     pub(crate) zero_windows: u64,
     pub(crate) zero_window_us: u64,
 }
@@ -136,7 +145,6 @@ impl SideCounters {
     }
 }
 
-/// Burstiness of arrivals.
 #[derive(Default)]
 pub(crate) struct ArrivalPattern {
     pub(crate) last: i64,
@@ -144,14 +152,14 @@ pub(crate) struct ArrivalPattern {
     bins: [(i64, u64); 2],
     /// Sum of squares of arrivals per 100 ms.
     squares: u64,
-    /// Arrivals per second since the capture began.
     pub(crate) seconds: Vec<u32>,
     /// Pauses, each with the number of arrivals in the 200 ms after it.
     pub(crate) pauses: Vec<(i64, u32)>,
     pause_end: i64,
 }
 
-const BIN_NS: [i64; 2] = [10_000_000, 100_000_000];
+/// Widths of the bins in which arrivals are counted.
+pub(crate) const BIN_NS: [i64; 2] = [10_000_000, 100_000_000];
 /// Shorter pauses are normal.
 const PAUSE_NS: i64 = 100_000_000;
 const BURST_NS: i64 = 200_000_000;
@@ -168,7 +176,7 @@ impl ArrivalPattern {
     }
 
     /// Adds an arrival in `slice`, `since` nanoseconds after the capture's start.
-    pub(crate) fn arrive(&mut self, ts: i64, since: i64, slice: &mut TimeSlice) {
+    pub(crate) fn arrive(&mut self, ts: i64, slice: &mut TimeSlice, since: i64) {
         for (at, width) in BIN_NS.into_iter().enumerate() {
             let bin = ts.div_euclid(width);
             let (open, count) = &mut self.bins[at];
@@ -227,10 +235,9 @@ impl ArrivalPattern {
     /// times the usual rate; and the longest, ns.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     pub(crate) fn cycles(&self, rate: f64) -> (u64, i64) {
-        let is_cycle = |(gap, burst): &&(i64, u32)| {
+        let cycles = self.pauses.iter().filter(|(gap, burst)| {
             *gap as f64 / 1e9 * rate >= 20.0 && f64::from(*burst) >= 3.0 * rate * 0.2
-        };
-        let cycles = self.pauses.iter().filter(is_cycle);
+        });
         cycles.fold((0, 0), |(count, longest), (gap, _)| (count + 1, longest.max(*gap)))
     }
 }

@@ -18,7 +18,6 @@ const TARGETS: usize = 4096;
 /// Template 0: requests without a readable target, and those beyond the limit.
 pub(crate) const OTHER: u32 = 0;
 
-/// Templates by number.
 pub(crate) struct UrlTable {
     names: Vec<String>,
     by_name: Map<String, u32>,
@@ -61,7 +60,6 @@ impl UrlTable {
         number
     }
 
-    /// Number of templates.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -83,7 +81,6 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Measurements of one template in one tier.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UrlStats {
     pub(crate) requests: u64,

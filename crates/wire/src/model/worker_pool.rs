@@ -2,7 +2,7 @@
 //! shards and runs the sequencer.
 //!
 //! ```text
-//!  caller: fills a block ──► jobs (block, group of shards) ──► any thread, one job per group at a time
+//!  caller: fills a block ──► jobs (block, group of shards) ──► any thread, one job per group
 //!  any thread: once all jobs of the oldest block are done, sequences its events in packet order
 //! ```
 //! A caller that would otherwise wait takes a job itself, so two threads share the work evenly. A
@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use super::SHARDS;
 use super::admission::PacketHints;
 use super::entry::{PacketEntry, PacketPosition, RareFields};
-use super::output::{ShardOutput, sequence_block};
+use super::output::{BlockEnd, ShardOutput, sequence_block};
 use super::sequencer::Sequencer;
 use super::shard::Shard;
 use crate::packet::Packet;
@@ -30,16 +30,12 @@ const GROUPS_A_THREAD: usize = 8;
 /// Groups a thread takes at once from those it worked on last.
 const OWN_AT_ONCE: usize = 4;
 const OTHERS_AT_ONCE: usize = 1;
-/// Index of the caller's thread.
 const CALLER: usize = 0;
 
-/// Worker threads and the blocks they process.
 pub(crate) struct WorkerPool {
     shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
-    /// The block being filled.
     batch: PacketBlock,
-    /// Number of shard groups.
     groups: usize,
 }
 
@@ -52,15 +48,12 @@ struct PoolState {
     /// Shard `n` is in group `n % groups.len()`, after the group's lower-numbered shards.
     groups: Vec<Mutex<Vec<Shard>>>,
     sequencer: Mutex<Option<Sequencer>>,
-    /// Completed blocks, ready for reuse.
     spare: Mutex<Vec<PacketBlock>>,
 }
 
-/// A unit of work for one thread.
 enum Job {
     /// The packets of some groups in a block; one bit per group.
     Groups(Arc<BlockInFlight>, u32),
-    /// The events of a block.
     Sequence(Arc<BlockInFlight>),
 }
 
@@ -74,10 +67,9 @@ struct JobQueue {
     busy: u32,
     /// Groups last processed by each thread.
     owned: Vec<u32>,
-    /// Whether a thread is sequencing; `keeper` is the one that did so last.
+    /// Whether a thread is sequencing; `last_sequencer` did so last.
     is_sequencing: bool,
     last_sequencer: usize,
-    /// Threads waiting for jobs.
     waiting: usize,
     is_caller_waiting: bool,
     is_over: bool,
@@ -85,10 +77,8 @@ struct JobQueue {
     is_broken: bool,
 }
 
-/// A block being processed.
 struct BlockInFlight {
     batch: PacketBlock,
-    /// Groups not done yet.
     left: AtomicU32,
 }
 
@@ -98,13 +88,9 @@ struct PacketBlock {
     parts: Vec<GroupPackets>,
     /// Per group, the output of each of its shards.
     outputs: Vec<Mutex<Vec<ShardOutput>>>,
-    /// Shard of each packet.
     order: Vec<u8>,
-    now: i64,
-    /// Slice of the first packet; `slice` is that of the last.
+    end: BlockEnd,
     first_slice: u32,
-    slice: u32,
-    start_ns: i64,
 }
 
 /// Packets of one group, stored contiguously because another core reads them.
@@ -115,7 +101,6 @@ struct GroupPackets {
     /// Reader buffers that hold payloads; `bytes` holds the payloads that had to be copied.
     buffers: Vec<Arc<Vec<u8>>>,
     bytes: Vec<u8>,
-    /// Shards with at least one packet; one bit each.
     shards: u32,
 }
 
@@ -141,12 +126,15 @@ impl PacketBlock {
 /// Buffer index of `bytes`. Never a real buffer's index, since a block has fewer packets.
 const COPIED: u16 = u16::MAX;
 
+fn small_offset(at: usize) -> u32 {
+    u32::try_from(at).expect("buffers are smaller than 4 GiB")
+}
+
 impl GroupPackets {
     /// Returns a payload's buffer index and offset; copies it unless it lies in the reader's
     /// buffer.
     #[inline]
     fn place(&mut self, payload: &[u8], buffer: Option<&Arc<Vec<u8>>>) -> (u16, u32) {
-        let small = |at: usize| u32::try_from(at).expect("buffers are smaller than 4 GiB");
         if let Some(buffer) = buffer {
             let at = (payload.as_ptr() as usize).wrapping_sub(buffer.as_ptr() as usize);
             if at.checked_add(payload.len()).is_some_and(|end| end <= buffer.len()) {
@@ -154,12 +142,12 @@ impl GroupPackets {
                     self.buffers.push(Arc::clone(buffer));
                 }
                 let number = u16::try_from(self.buffers.len() - 1).expect("a block has fewer");
-                return (number, small(at));
+                return (number, small_offset(at));
             }
         }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(payload);
-        (COPIED, small(at))
+        (COPIED, small_offset(at))
     }
 
     /// Processes all packets of a group; `step` is the number of groups.
@@ -181,21 +169,20 @@ impl GroupPackets {
             let shard = &mut shards[entry.shard() / step];
             let packet = entry.packet(payload, &self.rares);
             let hints = entry.hints(batch.first_slice, &self.rares);
-            shard.packet(entry.at(), &packet, hints, batch.start_ns);
+            shard.packet(entry.at(), &packet, hints, batch.end.start_ns);
         }
         let numbers = (group..).step_by(step);
         for ((number, shard), output) in numbers.zip(shards).zip(outputs) {
             if self.shards >> number & 1 == 1 {
-                shard.end_block(batch.now);
+                shard.end_block(batch.end.now);
                 std::mem::swap(&mut shard.context.out, &mut output.out);
-                output.slices = shard.take_slices(batch.slice);
+                output.slices = shard.take_slices(batch.end.slice);
             }
         }
     }
 }
 
 impl PoolState {
-    /// Runs a job with the queue unlocked.
     fn run<'a>(
         &'a self,
         mut queue: MutexGuard<'a, JobQueue>,
@@ -269,8 +256,9 @@ impl JobQueue {
     /// Picks the next job of thread `me`: the groups it did last (in its cache), then sequencing
     /// (which frees a block), else the oldest unclaimed group.
     fn take(&mut self, me: usize) -> Option<Job> {
-        let is_done = |first: &Arc<BlockInFlight>| first.left.load(Ordering::Acquire) == 0;
-        let has_events = !self.is_sequencing && self.flights.front().is_some_and(is_done);
+        let is_done =
+            self.flights.front().is_some_and(|first| first.left.load(Ordering::Acquire) == 0);
+        let has_events = !self.is_sequencing && is_done;
         if has_events && self.last_sequencer == me {
             return self.take_sequencing(me);
         }
@@ -310,7 +298,6 @@ impl JobQueue {
         self.flights.pop_front().map(Job::Sequence)
     }
 
-    /// Number of blocks not yet sequenced.
     fn in_flight(&self) -> usize {
         self.flights.len() + usize::from(self.is_sequencing)
     }
@@ -325,7 +312,7 @@ impl BlockInFlight {
         for (number, output) in outputs.iter_mut().enumerate() {
             *output = std::mem::take(&mut lock(&batch.outputs[number % step])[number / step]);
         }
-        sequence_block(sequencer, &batch.order, &mut outputs, batch.start_ns, batch.slice);
+        sequence_block(sequencer, &batch.order, &mut outputs, batch.end);
         for (number, output) in outputs.into_iter().enumerate() {
             lock(&batch.outputs[number % step])[number / step] = output;
         }
@@ -349,28 +336,28 @@ impl WorkerPool {
             spare: Mutex::default(),
             sequencer: Mutex::new(Some(sequencer)),
         });
-        let thread = |number| {
-            let shared = Arc::clone(&shared);
-            std::thread::spawn(move || shared.work(number))
-        };
-        let threads = (CALLER + 1..=helpers).map(thread).collect();
+        let threads = (CALLER + 1..=helpers)
+            .map(|number| {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || shared.work(number))
+            })
+            .collect();
         let batch = Self::batch(count);
         Self { shared, threads, batch, groups: count }
     }
 
     fn batch(groups: usize) -> PacketBlock {
-        let outputs = |group: usize| {
+        let outputs = (0..groups).map(|group| {
             let shards = (group..SHARDS).step_by(groups);
             Mutex::new(shards.map(|_| ShardOutput::default()).collect())
-        };
+        });
         PacketBlock {
             parts: (0..groups).map(|_| GroupPackets::default()).collect(),
-            outputs: (0..groups).map(outputs).collect(),
+            outputs: outputs.collect(),
             ..PacketBlock::default()
         }
     }
 
-    /// Adds a packet to the current block.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -396,16 +383,14 @@ impl WorkerPool {
         part.entries.push(entry);
     }
 
-    /// Closes the current block and queues it. Slice 0 begins at `start_ns`; `now` is the latest
-    /// packet's time.
-    pub(crate) fn end_block(&mut self, start_ns: i64, now: i64, slice: u32) {
+    /// Closes the current block and queues it.
+    pub(crate) fn end_block(&mut self, end: BlockEnd) {
         let count = self.groups;
         let next = lock(&self.shared.spare).pop().unwrap_or_else(|| Self::batch(count));
         let mut batch = std::mem::replace(&mut self.batch, next);
-        (batch.now, batch.slice) = (now, slice);
-        batch.start_ns = start_ns;
-        let used = |group: &usize| batch.parts[*group].shards != 0;
-        let groups = (0..count).filter(used).fold(0_u32, |groups, group| groups | 1 << group);
+        batch.end = end;
+        let used = (0..count).filter(|group| batch.parts[*group].shards != 0);
+        let groups = used.fold(0_u32, |groups, group| groups | 1 << group);
         let left = AtomicU32::new(groups.count_ones());
         let flight = Arc::new(BlockInFlight { batch, left });
         let mut queue = lock(&self.shared.queue);
@@ -425,7 +410,7 @@ impl WorkerPool {
     fn wait_for_blocks(&self, limit: usize) {
         let mut queue = lock(&self.shared.queue);
         while queue.in_flight() > limit {
-            assert!(!queue.is_broken, "a thread that worked on the capture panicked");
+            assert!(!queue.is_broken, "a capture thread panicked");
             queue = match queue.take(CALLER) {
                 Some(job) => self.shared.run(queue, job),
                 None => {
@@ -457,10 +442,7 @@ impl WorkerPool {
         self.shared.has_jobs.notify_all();
         for thread in self.threads.drain(..) {
             let panicked = thread.join().is_err();
-            assert!(
-                !panicked || std::thread::panicking(),
-                "a thread that worked on the capture panicked"
-            );
+            assert!(!panicked || std::thread::panicking(), "a capture thread panicked");
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::skip::SkipReason;
 
 const MS: i64 = 1_000_000;
-/// Start time of the scripts.
 const BEGIN: i64 = 1_700_000_000_000_000_000;
 
 struct OwnedPacket {
@@ -31,7 +30,6 @@ struct OwnedPacket {
     captured: usize,
 }
 
-/// Scripted packets.
 #[derive(Default)]
 struct TrafficScript {
     packets: Vec<OwnedPacket>,
@@ -162,7 +160,6 @@ impl TrafficScript {
     }
 }
 
-/// Report of the packets so far.
 fn view_with(script: &TrafficScript, options: ModelOptions) -> Report {
     let mut packets: Vec<&OwnedPacket> = script.packets.iter().collect();
     packets.sort_by_key(|packet| packet.ts);
@@ -212,7 +209,6 @@ type RequestRow = (String, Option<u16>, i64, i64, RequestEnd);
 struct ObservedRows {
     requests: Vec<RequestRow>,
     parents: Vec<Option<u64>>,
-    /// Command and error.
     databases: Vec<(String, String)>,
     connections: Vec<ObservedConnection>,
 }
@@ -239,6 +235,6 @@ impl RowSink for CollectingSink {
     }
 }
 
-fn row(path: &str, think: i64, total: i64) -> RequestRow {
+fn row(path: &str, [think, total]: [i64; 2]) -> RequestRow {
     (path.to_owned(), Some(200), think, total, RequestEnd::Ok)
 }
