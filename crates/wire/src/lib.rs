@@ -32,8 +32,8 @@ pub use error::WireError;
 pub use filter::{Filter, FilterError};
 pub use flow::Protocol;
 pub use judge::{
-    CompletedSlice, DelayVerdict, Evidence, Quantiles, Report, SliceReport, TierReport, UrlReport,
-    Usl, UslResult,
+    CompletedSlice, DelayVerdict, Evidence, Quantiles, Report, SliceReport, THRESHOLDS, Threshold,
+    TierReport, UrlReport, Usl, UslResult,
 };
 pub use model::{
     Model, ModelOptions, ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier,

@@ -92,7 +92,7 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
         text(&output.stdout)
     };
     let page = run(&[]);
-    assert!(page.contains("Was it us? Nothing stands out (smooth)"), "{page}");
+    assert!(page.contains("Was it us? No problem found (smooth)"), "{page}");
     assert!(page.contains("/item/{id}"), "{page}");
     let answer: Value = serde_json::from_str(&run(&["--format", "json"])).expect("one object");
     assert_eq!(answer["verdict"], "smooth");

@@ -194,7 +194,7 @@ fn every_story_is_the_same_in_other_formats() {
             // IPv6 has none. The answer says so.
             let why = told.answer["why"].as_str().unwrap_or_default();
             wrong.extend(
-                (!why.contains("what is lost before the tap is not known"))
+                (!why.contains("loss before the tap is unknown"))
                     .then(|| format!("{why}: nothing of what is not known")),
             );
         } else {

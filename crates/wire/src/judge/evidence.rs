@@ -1,5 +1,7 @@
 //! The evidence of a tier: every number that the rules use.
 
+use super::thresholds::{IDENTIFIED_MIN, REFILLED_MIN};
+use crate::histogram::Histogram;
 use crate::model::{SideCounters, Tier, TransportCounters};
 
 /// Evidence of one tier; milliseconds and ratios. Each field is in the JSON output under its name.
@@ -105,50 +107,64 @@ fn lost_after(tier: &Tier) -> f64 {
 /// Loss before the tap: missing identifications of one side, less the losses of the tap. Loss
 /// by the tap affects both directions alike, loss on the path only one; the difference counts when
 /// chance does not explain it.
-#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
-    let measure = |side: &SideCounters| {
-        (side.identified >= IDENTIFIED_MIN).then(|| {
-            let share = ratio(side.missing, side.identified);
-            (share, share / side.identified as f64)
-        })
-    };
-    let one_way = |from: Option<(f64, f64)>, back: Option<(f64, f64)>| {
-        let (share, variance) = from?;
-        // Acknowledged data never seen underestimates the tap's loss: the last packets do not show.
-        let (of_tap, of_tap_variance) = back.unwrap_or((1.5 * missed_by_tap, 0.0));
-        let chance = 2.5 * (variance + of_tap_variance).sqrt();
-        Some(share - of_tap).filter(|lost| of_tap == 0.0 || *lost >= chance)
-    };
-    let (client, server) = (measure(&tier.transport.client), measure(&tier.transport.server));
+    let client = missing_share(&tier.transport.client);
+    let server = missing_share(&tier.transport.server);
     let refilled = refilled(&tier.transport);
     if client.is_none() && server.is_none() && refilled == 0.0 {
         return -1.0;
     }
-    let lost = one_way(client, server).unwrap_or(0.0).max(one_way(server, client).unwrap_or(0.0));
-    lost.max(refilled)
+    // Acknowledged data never seen underestimates the tap's loss: the last packets do not show.
+    let tap = MissingShare { share: 1.5 * missed_by_tap, variance: 0.0 };
+    let to_server = client.and_then(|client| client.beyond(server.unwrap_or(tap))).unwrap_or(0.0);
+    let to_client = server.and_then(|server| server.beyond(client.unwrap_or(tap))).unwrap_or(0.0);
+    to_server.max(to_client).max(refilled)
+}
+
+/// Share of missing identifications, with its variance.
+#[derive(Clone, Copy)]
+struct MissingShare {
+    share: f64,
+    variance: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn missing_share(side: &SideCounters) -> Option<MissingShare> {
+    (side.identified >= IDENTIFIED_MIN).then(|| {
+        let share = ratio(side.missing, side.identified);
+        MissingShare { share, variance: share / side.identified as f64 }
+    })
+}
+
+impl MissingShare {
+    /// The part that the tap's loss does not explain, unless it may be chance.
+    fn beyond(self, tap: Self) -> Option<f64> {
+        let chance = 2.5 * (self.variance + tap.variance).sqrt();
+        Some(self.share - tap.share).filter(|lost| tap.share == 0.0 || *lost >= chance)
+    }
 }
 
 /// Share of holes filled late, of one side's data: with several segments in flight, loss shows
 /// without identifications. Loss by the tap does not, since it is never retransmitted.
 fn refilled(transport: &TransportCounters) -> f64 {
-    let of = |side: &SideCounters| {
-        if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
-    };
-    of(&transport.client).max(of(&transport.server))
+    late_holes(&transport.client).max(late_holes(&transport.server))
 }
 
-/// Fewer late segments may be chance.
-const REFILLED_MIN: u64 = 5;
+fn late_holes(side: &SideCounters) -> f64 {
+    if side.refilled >= REFILLED_MIN { ratio(side.refilled, side.data_packets) } else { 0.0 }
+}
 
-/// Packets with identifications before their share is meaningful.
-const IDENTIFIED_MIN: u64 = 100;
+pub(super) fn quantile_ms<const BITS: u32>(histogram: &Histogram<BITS>, ratio: f64) -> f64 {
+    ms(histogram.quantile(ratio).unwrap_or(0))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn count(count: u64) -> f64 {
+    count as f64
+}
 
 impl Evidence {
     pub(super) fn of(tier: &Tier, seconds: f64) -> Self {
-        let quantile = |histogram: &crate::histogram::FineHistogram, at| {
-            ms(histogram.quantile(at).unwrap_or(0))
-        };
         let transport = &tier.transport;
         let data = transport.client.data_packets + transport.server.data_packets;
         let missed_by_tap_ratio = ratio(transport.missed_by_tap, data);
@@ -160,7 +176,7 @@ impl Evidence {
             syns: transport.syns,
             late_syns: transport.late_syns,
             synack_retries: transport.synack_retries,
-            connect_ms_p99: quantile(&transport.connect, 0.99),
+            connect_ms_p99: quantile_ms(&transport.connect, 0.99),
             resets_in_flight: transport.resets_in_flight,
             requests_after_fin: transport.after_fin,
             races: transport.races,
@@ -175,8 +191,8 @@ impl Evidence {
             loss_before_ratio: lost_before(tier, missed_by_tap_ratio),
             refilled: transport.client.refilled + transport.server.refilled,
             missed_by_tap_ratio,
-            delay_ms_p50: quantile(&transport.delay, 0.5),
-            delay_ms_p95: quantile(&transport.delay, 0.95),
+            delay_ms_p50: quantile_ms(&transport.delay, 0.5),
+            delay_ms_p95: quantile_ms(&transport.delay, 0.95),
             delay_ms_max: ms(transport.delay.max()),
             delayed_slices: 0,
             timestamp_coverage: ratio(transport.stamped_connections, transport.connections),
@@ -186,23 +202,21 @@ impl Evidence {
             longest_pause_ms: ms(u64::try_from(longest / 1000).unwrap_or(0)),
             zero_windows: transport.client.zero_windows,
             client_wait_ratio: ratio(wait_us, tier.transfer.sum()).min(1.0),
-            think_ms_p50: quantile(&tier.think, 0.5),
-            think_ms_p95: quantile(&tier.think, 0.95),
-            think_first_ms_p95: quantile(&tier.think_first, 0.95),
-            think_later_ms_p95: quantile(&tier.think_later, 0.95),
-            transfer_ms_p95: quantile(&tier.transfer, 0.95),
+            think_ms_p50: quantile_ms(&tier.think, 0.5),
+            think_ms_p95: quantile_ms(&tier.think, 0.95),
+            think_first_ms_p95: quantile_ms(&tier.think_first, 0.95),
+            think_later_ms_p95: quantile_ms(&tier.think_later, 0.95),
+            transfer_ms_p95: quantile_ms(&tier.transfer, 0.95),
             upstream_coverage: ratio(tier.with_upstream, tier.requests),
-            upstream_think_ms_p95: quantile(&tier.upstream_think, 0.95),
-            own_think_ms_p95: quantile(&tier.own_think, 0.95),
-            stall_first_ms_p95: quantile(&tier.stall_first, 0.95),
-            stall_later_ms_p95: quantile(&tier.stall_later, 0.95),
+            upstream_think_ms_p95: quantile_ms(&tier.upstream_think, 0.95),
+            own_think_ms_p95: quantile_ms(&tier.own_think, 0.95),
+            stall_first_ms_p95: quantile_ms(&tier.stall_first, 0.95),
+            stall_later_ms_p95: quantile_ms(&tier.stall_later, 0.95),
         }
     }
 
     /// Names and values, for JSON and rows.
     pub fn fields(&self) -> Vec<(&'static str, f64)> {
-        #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
-        let count = |count: u64| count as f64;
         vec![
             ("syns", count(self.syns)),
             ("late_syns", count(self.late_syns)),

@@ -1,6 +1,6 @@
 //! Slices of a running model: each is judged and evicted once it is old enough.
 
-use super::report::{BaselineTimes, SliceReport, report_slice};
+use super::report::{BaselineTimes, SliceReport, SliceWindow, report_slice};
 use crate::model::{EvictedSlice, EvictedSlices, Model, Tier};
 
 /// One completed slice of one server port.
@@ -22,27 +22,22 @@ impl Model {
     pub fn take_slices(&mut self, until_ns: i64) -> Vec<CompletedSlice> {
         let EvictedSlices { slices, tiers, width_ns, begin_ns } = self.evict_slices(until_ns);
         let begin_ns = begin_ns.unwrap_or(i64::MIN);
-        let tier_of = |ripe: &EvictedSlice| &tiers[usize::from(ripe.tier)];
-        let is_used = |tier: &Tier| tier.requests > 0 || tier.transport.connections > 0;
-        let used = slices.iter().filter(|ripe| is_used(tier_of(ripe)));
-        used.map(|ripe| report(ripe, tier_of(ripe), width_ns, begin_ns)).collect()
+        let reports = slices.iter().filter_map(|evicted| {
+            let tier = &tiers[usize::from(evicted.tier)];
+            let start_ns = evicted.start_ns;
+            let observed_ns = start_ns + width_ns - start_ns.max(begin_ns);
+            let observed_ns = observed_ns.clamp(0, width_ns);
+            let window = SliceWindow { start_ns, observed_ns, width_ns };
+            tier.is_used().then(|| report(evicted, tier, window))
+        });
+        reports.collect()
     }
 }
 
-fn report(ripe: &EvictedSlice, tier: &Tier, width_ns: i64, begin_ns: i64) -> CompletedSlice {
-    let baseline = BaselineTimes {
-        delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
-        think_us: tier.think.quantile(0.5).unwrap_or(0),
-    };
-    let end = ripe.start_ns + width_ns;
-    let observed = (end - ripe.start_ns.max(begin_ns)).clamp(0, width_ns);
-    let mut slice = report_slice(&ripe.slice, ripe.start_ns, observed, width_ns, &baseline);
-    if !ripe.is_whole {
+fn report(evicted: &EvictedSlice, tier: &Tier, window: SliceWindow) -> CompletedSlice {
+    let mut slice = report_slice(&evicted.slice, window, &BaselineTimes::of(tier));
+    if !evicted.is_whole {
         slice.little_error = None;
     }
-    CompletedSlice {
-        port: tier.port,
-        is_upstream: tier.requests > 0 && 2 * tier.with_parent >= tier.requests,
-        slice,
-    }
+    CompletedSlice { port: tier.port, is_upstream: tier.is_upstream(), slice }
 }

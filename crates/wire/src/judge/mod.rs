@@ -4,10 +4,12 @@ mod evidence;
 mod live;
 mod report;
 mod rules;
+mod thresholds;
 mod usl;
 
 pub use evidence::Evidence;
 pub use live::CompletedSlice;
 pub use report::{Quantiles, Report, SliceReport, TierReport, UrlReport};
 pub use rules::DelayVerdict;
+pub use thresholds::{THRESHOLDS, Threshold};
 pub use usl::{Usl, UslResult};

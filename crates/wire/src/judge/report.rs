@@ -1,12 +1,13 @@
 //! The report of a finished capture.
 
-use super::evidence::{Evidence, ms, ratio};
+use super::evidence::{Evidence, ms, quantile_ms, ratio};
 use super::rules::{DelayVerdict, JudgeInput, judge};
+use super::thresholds as limit;
 use super::usl::{self, UslResult};
 use crate::flow::Protocol;
-use crate::histogram::{FineHistogram, Histogram};
+use crate::histogram::Histogram;
 use crate::model::{
-    Admission, Model, ObservedConnection, Sequencer, SliceQuantiles, Tier, TimeSlice,
+    Admission, BIN_NS, Model, ObservedConnection, Sequencer, SliceQuantiles, Tier, TimeSlice,
 };
 use crate::skip::SkipCounts;
 
@@ -210,11 +211,10 @@ impl Model {
     /// Ends the model and returns its report; requests in flight count as cut.
     pub fn report(self) -> Report {
         let (admission, sequencer) = &self.end();
-        let busy = |tier: &&Tier| tier.requests > 0 || tier.transport.connections > 0;
         let mut reports: Vec<TierReport> = sequencer
             .tiers
             .iter()
-            .filter(busy)
+            .filter(|tier| tier.is_used())
             .map(|tier| report_tier(tier, admission, sequencer))
             .collect();
         reports.sort_by_key(|tier| std::cmp::Reverse((tier.requests, tier.packets)));
@@ -240,15 +240,12 @@ impl Model {
 /// known framing, such as a terminal waiting for its user, do not count while there are requests to
 /// judge.
 fn overall(tiers: &[TierReport]) -> (DelayVerdict, String) {
-    let is_of_ends = |verdict| {
-        use DelayVerdict::{ClientReader, EdgeStall, SenderBursts, SlowApp};
-        matches!(verdict, SenderBursts | ClientReader | EdgeStall | SlowApp)
-    };
-    let is_known = |tier: &&TierReport| !matches!(tier.protocol, "opaque" | "unknown");
-    let has_known = tiers.iter().any(|tier| is_known(&tier) && tier.requests > 0);
-    let counts = |tier: &&TierReport| !has_known || is_known(tier) || !is_of_ends(tier.verdict);
-    match tiers.iter().filter(counts).min_by_key(|tier| tier.verdict) {
-        None => (DelayVerdict::Unknown, "the capture holds no TCP connection".to_owned()),
+    let has_known = tiers.iter().any(|tier| tier.has_known_framing() && tier.requests > 0);
+    let counted = tiers
+        .iter()
+        .filter(|tier| !has_known || tier.has_known_framing() || !tier.verdict.is_of_end_host());
+    match counted.min_by_key(|tier| tier.verdict) {
+        None => (DelayVerdict::Unknown, "no TCP connection in this capture".to_owned()),
         Some(tier) => (tier.verdict, format!("port {}: {}", tier.port, tier.why)),
     }
 }
@@ -276,10 +273,9 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
         inner.iter().map(|slice| (slice.concurrency(), slice.throughput())).collect();
     let mut errors: Vec<f64> = inner.iter().filter_map(|slice| slice.little_error).collect();
     errors.sort_by(f64::total_cmp);
-    let quantiles = |histogram: &FineHistogram| Quantiles::of(histogram);
     TierReport {
         port: tier.port,
-        is_upstream: tier.requests > 0 && 2 * tier.with_parent >= tier.requests,
+        is_upstream: tier.is_upstream(),
         protocol: protocol(tier),
         verdict,
         why,
@@ -293,12 +289,12 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
         connections: tier.transport.connections,
         packets: tier.transport.packets,
         bytes: tier.transport.bytes,
-        think: quantiles(&tier.think),
-        transfer: quantiles(&tier.transfer),
-        total: quantiles(&tier.total),
-        connect: quantiles(&tier.transport.connect),
-        rtt: quantiles(&tier.transport.rtt),
-        delay: quantiles(&tier.transport.delay),
+        think: Quantiles::of(&tier.think),
+        transfer: Quantiles::of(&tier.transfer),
+        total: Quantiles::of(&tier.total),
+        connect: Quantiles::of(&tier.transport.connect),
+        rtt: Quantiles::of(&tier.transport.rtt),
+        delay: Quantiles::of(&tier.transport.delay),
         little_error: errors.get(errors.len() / 2).copied(),
         usl: usl::fit(&points),
         slices,
@@ -306,30 +302,27 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
     }
 }
 
-/// The protocol of most connections.
 fn protocol(tier: &Tier) -> &'static str {
-    let speaking = |protocol: &&Protocol| tier.transport.speaking[**protocol as usize];
+    let speaking = &tier.transport.speaking;
     // Ties go to the first, that is the readable one.
-    let most = Protocol::ALL.iter().skip(1).rev().max_by_key(speaking);
-    most.filter(|most| speaking(most) > 0).map_or("unknown", |most| most.as_str())
+    let most =
+        Protocol::ALL.iter().skip(1).rev().max_by_key(|protocol| speaking[**protocol as usize]);
+    most.filter(|most| speaking[**most as usize] > 0).map_or("unknown", |most| most.as_str())
 }
 
 fn report_urls(tier: &Tier, sequencer: &Sequencer) -> Vec<UrlReport> {
     let mut urls: Vec<UrlReport> = tier
         .urls
         .iter()
-        .map(|(number, stats)| {
-            let think = |at| ms(stats.think.quantile(at).unwrap_or(0));
-            UrlReport {
-                template: sequencer.urls.name(*number).to_owned(),
-                requests: stats.requests,
-                errors_5xx: stats.errors_5xx,
-                think_ms_p25: think(0.25),
-                think_ms_p50: think(0.5),
-                think_ms_p95: think(0.95),
-                total_ms_p95: ms(stats.total.quantile(0.95).unwrap_or(0)),
-                total_seconds: ms(stats.total.sum()) / 1000.0,
-            }
+        .map(|(number, stats)| UrlReport {
+            template: sequencer.urls.name(*number).to_owned(),
+            requests: stats.requests,
+            errors_5xx: stats.errors_5xx,
+            think_ms_p25: quantile_ms(&stats.think, 0.25),
+            think_ms_p50: quantile_ms(&stats.think, 0.5),
+            think_ms_p95: quantile_ms(&stats.think, 0.95),
+            total_ms_p95: quantile_ms(&stats.total, 0.95),
+            total_seconds: ms(stats.total.sum()) / 1000.0,
         })
         .collect();
     urls.sort_by(|a, b| {
@@ -343,25 +336,40 @@ fn report_slices(tier: &Tier, admission: &Admission) -> Vec<SliceReport> {
     let Some(first_ts) = admission.first_ts else { return Vec::new() };
     let (start, width) = (admission.start_ns, admission.options.slice_ns);
     let last = (admission.last_ts - start).max(0) / width;
-    let baseline = BaselineTimes {
-        delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
-        think_us: tier.think.quantile(0.5).unwrap_or(0),
-    };
+    let baseline = BaselineTimes::of(tier);
     let empty = TimeSlice::default();
     (0..=last.min(crate::model::SLICES_MAX))
         .map(|number| {
-            let from = start + number * width;
-            let observed = (from + width).min(admission.last_ts.max(first_ts)) - from.max(first_ts);
+            let start_ns = start + number * width;
+            let end = (start_ns + width).min(admission.last_ts.max(first_ts));
+            let observed_ns = (end - start_ns.max(first_ts)).max(0);
             let slice = u32::try_from(number).ok().and_then(|number| tier.slices.get(number));
-            report_slice(slice.unwrap_or(&empty), from, observed.max(0), width, &baseline)
+            let window = SliceWindow { start_ns, observed_ns, width_ns: width };
+            report_slice(slice.unwrap_or(&empty), window, &baseline)
         })
         .collect()
 }
 
-/// Baseline of a tier.
 pub(super) struct BaselineTimes {
     pub(super) delay_us: u64,
     pub(super) think_us: u64,
+}
+
+impl BaselineTimes {
+    pub(super) fn of(tier: &Tier) -> Self {
+        Self {
+            delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
+            think_us: tier.think.quantile(0.5).unwrap_or(0),
+        }
+    }
+}
+
+/// Position of a slice, and the part of it that lies in the capture.
+#[derive(Clone, Copy)]
+pub(super) struct SliceWindow {
+    pub(super) start_ns: i64,
+    pub(super) observed_ns: i64,
+    pub(super) width_ns: i64,
 }
 
 fn us(ns: i64) -> u64 {
@@ -371,21 +379,13 @@ fn us(ns: i64) -> u64 {
 #[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
 pub(super) fn report_slice(
     slice: &TimeSlice,
-    start_ns: i64,
-    observed_ns: i64,
-    width_ns: i64,
+    SliceWindow { start_ns, observed_ns, width_ns }: SliceWindow,
     baseline: &BaselineTimes,
 ) -> SliceReport {
     let sealed = slice.sealed.as_deref().copied().unwrap_or_default();
     let timed = slice.timed as f64;
     let mean = slice.sum_us as f64 / timed.max(1.0);
     let variance = (slice.sum_of_squares / timed.max(1.0) - mean * mean).max(0.0);
-    let dispersion = |at: usize, bin_ns: i64| {
-        let bins = (width_ns / bin_ns).max(1) as f64;
-        let mean = slice.arrivals as f64 / bins;
-        let squares = slice.squares[at] as f64 / bins;
-        if slice.arrivals == 0 { 0.0 } else { (squares - mean * mean).max(0.0) / mean }
-    };
     let weighted_us = us(slice.weighted_ns);
     let is_busy = slice.arrivals > 0 || weighted_us > 0;
     SliceReport {
@@ -416,11 +416,20 @@ pub(super) fn report_slice(
         races: slice.races,
         packets: slice.packets,
         bytes: slice.bytes,
-        dispersion: [dispersion(0, 10_000_000), dispersion(1, 100_000_000)],
+        dispersion: [0, 1].map(|at| dispersion(slice, at, width_ns / BIN_NS[at])),
         little_error: (weighted_us > 0)
             .then(|| (slice.sum_us as f64 - weighted_us as f64).abs() / weighted_us as f64),
         verdict: is_busy.then(|| judge_slice(slice, &sealed, baseline)),
     }
+}
+
+/// Index of dispersion of arrivals over `bins` bins of the kind `at`.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn dispersion(slice: &TimeSlice, at: usize, bins: i64) -> f64 {
+    let bins = bins.max(1) as f64;
+    let mean = slice.arrivals as f64 / bins;
+    let squares = slice.squares[at] as f64 / bins;
+    if slice.arrivals == 0 { 0.0 } else { (squares - mean * mean).max(0.0) / mean }
 }
 
 /// Judges one slice, with thresholds for the counts that one slice can reach.
@@ -429,26 +438,36 @@ fn judge_slice(
     sealed: &SliceQuantiles,
     baseline: &BaselineTimes,
 ) -> DelayVerdict {
-    let p95 = |quantiles: Option<[u64; 3]>| quantiles.map_or(0, |[_, p95, _]| p95);
-    let real = slice.retransmits.saturating_sub(slice.spurious);
-    let is_lost =
-        |lost: u32, of: u32| lost >= 5 && ratio(u64::from(lost), u64::from(of.max(1))) >= 0.005;
-    if slice.late_syns >= 3 {
+    let lost = slice.retransmits.saturating_sub(slice.spurious);
+    let loss = ratio(u64::from(lost), u64::from(slice.data_packets.max(1)));
+    let usual_delay = limit::SLICE_DELAY_TO_USUAL_MIN * baseline.delay_us;
+    let usual_think = limit::SLICE_THINK_TO_USUAL_MIN * baseline.think_us;
+    if slice.late_syns >= limit::SLICE_LATE_SYNS_MIN {
         DelayVerdict::AcceptQueue
-    } else if slice.races >= 3 {
+    } else if slice.races >= limit::SLICE_RACES_MIN {
         DelayVerdict::KeepaliveRace
-    } else if is_lost(real, slice.data_packets) {
+    } else if lost >= limit::SLICE_LOST_MIN && loss >= limit::SLICE_LOSS_RATIO_MIN {
         DelayVerdict::PathLoss
-    } else if slice.delayed_connections >= 10
-        && p95(sealed.delay) >= 50_000.max(5 * baseline.delay_us)
+    } else if slice.delayed_connections >= limit::SLICE_CONNECTIONS_MIN
+        && p95(sealed.delay) >= limit::SLICE_DELAY_US_MIN.max(usual_delay)
     {
         DelayVerdict::UpstreamNetworkJitter
-    } else if slice.zero_windows >= 3 {
+    } else if slice.zero_windows >= limit::SLICE_ZERO_WINDOWS_MIN {
         DelayVerdict::ClientReader
-    } else if p95(sealed.think) >= 200_000.max(3 * baseline.think_us) {
+    } else if p95(sealed.think) >= limit::SLICE_THINK_US_MIN.max(usual_think) {
         DelayVerdict::SlowApp
     } else {
         DelayVerdict::Smooth
+    }
+}
+
+fn p95(quantiles: Option<[u64; 3]>) -> u64 {
+    quantiles.map_or(0, |[_, p95, _]| p95)
+}
+
+impl TierReport {
+    fn has_known_framing(&self) -> bool {
+        !matches!(self.protocol, "opaque" | "unknown")
     }
 }
 

@@ -3,10 +3,11 @@
 //!
 //! A full accept queue delays requests and causes retransmits, so it is checked first; a slow
 //! application is blamed only for what the network does not explain. The thresholds are in
-//! [`super::thresholds`]; each verdict reports the evidence it rests on.
+//! `thresholds`; each verdict reports the evidence it rests on.
 
 use super::evidence::Evidence;
 use super::report::UrlReport;
+use super::thresholds as limit;
 
 /// Cause of the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,36 +51,30 @@ impl DelayVerdict {
         }
     }
 
+    /// Whether the cause is in an end host, not in the network or TCP.
+    pub(super) fn is_of_end_host(self) -> bool {
+        matches!(self, Self::SenderBursts | Self::ClientReader | Self::EdgeStall | Self::SlowApp)
+    }
+
     /// Headline: was it us?
     pub fn answer(self) -> &'static str {
         match self {
-            Self::AcceptQueue => "Yes: the server does not accept connections fast enough",
-            Self::KeepaliveRace => {
-                "Yes: idle connections are closed while requests are on their way"
+            Self::AcceptQueue => {
+                "Yes: accept queue full, the server accepts connections too slowly"
             }
-            Self::PathLoss => "No: the network loses packets",
-            Self::UpstreamNetworkJitter => "No: the network in front of us holds packets back",
-            Self::SenderBursts => "No: the clients send in bursts",
-            Self::ClientReader => "No: the clients read slowly",
-            Self::SlowApp => "Yes: the application answers slowly",
+            Self::KeepaliveRace => "Yes: keep-alive race, requests hit a closing connection",
+            Self::PathLoss => "No: packet loss in the network",
+            Self::UpstreamNetworkJitter => "No: network jitter in front of us",
+            Self::SenderBursts => "No: clients send in bursts",
+            Self::ClientReader => "No: clients read slowly",
+            Self::SlowApp => "Yes: slow application",
             Self::EdgeStall => "Yes: the edge itself is slow",
-            Self::Smooth => "Nothing stands out",
-            Self::Unknown => "Cannot tell from this capture",
+            Self::Smooth => "No problem found",
+            Self::Unknown => "Not enough data in this capture",
         }
     }
 }
 
-/// Held packets, slow answers and the like count from here on.
-const DELAY_MS: f64 = 50.0;
-const SLOW_MS: f64 = 200.0;
-/// Slow whatever the rest of the capture looks like.
-const VERY_SLOW_MS: f64 = 1000.0;
-const LOSS_RATIO: f64 = 0.003;
-const CONNECTIONS_MIN: u64 = 10;
-/// Requests before a quantile means something.
-const REQUESTS_MIN: u64 = 20;
-
-/// Input of the rules: one tier.
 pub(super) struct JudgeInput<'a> {
     pub(super) evidence: &'a Evidence,
     pub(super) urls: &'a [UrlReport],
@@ -109,36 +104,46 @@ pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
 
 fn accept_queue(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    if e.late_syns >= 3 && e.late_syns * 100 >= e.syns {
+    if e.late_syns >= limit::LATE_SYNS_MIN
+        && e.late_syns * 100 >= e.syns * limit::LATE_SYNS_PERCENT_MIN
+    {
         let why = format!(
-            "{} of {} SYNs came again at least 0.8 s after the first, with no SYN-ACK between; connecting took up to {} (p99)",
+            "{} of {} SYNs retransmitted at least 0.8 s later without a SYN-ACK (connect p99 {})",
             e.late_syns,
             e.syns,
             time(e.connect_ms_p99)
         );
         return Some((DelayVerdict::AcceptQueue, why));
     }
-    let is_split = case.first_requests >= REQUESTS_MIN && case.later_requests >= REQUESTS_MIN;
-    let has_upstream = e.upstream_coverage >= 0.5;
-    let (first, later) = if has_upstream {
+    let is_split =
+        case.first_requests >= limit::REQUESTS_MIN && case.later_requests >= limit::REQUESTS_MIN;
+    let (first, later) = if has_upstream(e) {
         (e.stall_first_ms_p95, e.stall_later_ms_p95)
     } else {
         (e.think_first_ms_p95, e.think_later_ms_p95)
     };
-    (is_split && first >= SLOW_MS && first >= 3.0 * later).then(|| {
+    let is_late = first >= limit::SLOW_MS_MIN && first >= limit::FIRST_TO_LATER_MIN * later;
+    (is_split && is_late).then(|| {
         let why = format!(
-            "the first request of a connection waits {} (p95), later ones {}: connections wait to be accepted",
-            time(first), time(later)
+            "first requests of a connection wait {} (p95), later ones {}: connections wait to be \
+             accepted",
+            time(first),
+            time(later)
         );
         (DelayVerdict::AcceptQueue, why)
     })
 }
 
+fn has_upstream(e: &Evidence) -> bool {
+    e.upstream_coverage >= limit::UPSTREAM_COVERAGE_MIN
+}
+
 fn keepalive_race(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    (e.races >= 3).then(|| {
+    (e.races >= limit::RACES_MIN).then(|| {
         let why = format!(
-            "{} requests crossed the server's closing of an idle connection ({} behind its FIN, {} reset while they waited)",
+            "{} requests crossed the close of an idle connection ({} after the server's FIN, {} \
+             reset while waiting)",
             e.races, e.requests_after_fin, e.resets_in_flight
         );
         (DelayVerdict::KeepaliveRace, why)
@@ -148,37 +153,47 @@ fn keepalive_race(case: &JudgeInput<'_>) -> RuleOutcome {
 fn path_loss(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     let lost = e.retransmits.saturating_sub(e.spurious) + e.client_retransmits;
-    let is_after = e.loss_after_ratio >= LOSS_RATIO && lost >= 5;
-    let is_before = e.loss_before_ratio >= LOSS_RATIO;
+    let is_after = e.loss_after_ratio >= limit::LOSS_RATIO_MIN && lost >= limit::LOST_SEGMENTS_MIN;
+    let is_before = e.loss_before_ratio >= limit::LOSS_RATIO_MIN;
     (is_after || is_before).then(|| {
         let before = if e.loss_before_ratio < 0.0 {
-            "not measurable".to_owned()
+            "unknown".to_owned()
         } else {
             percent(e.loss_before_ratio)
         };
         let holes = match e.refilled {
             0 => String::new(),
-            count => format!(" ({count} holes were filled a round trip later)"),
+            count => format!(" ({count} holes filled a round trip later)"),
         };
         let why = format!(
-            "{} of the data behind the tap was lost ({} segments sent again, {} of them known as duplicates), {before} before it{holes}",
-            percent(e.loss_after_ratio), e.retransmits, e.spurious
+            "packet loss {} behind the tap ({} segments retransmitted, {} of them spurious), \
+             {before} before it{holes}",
+            percent(e.loss_after_ratio),
+            e.retransmits,
+            e.spurious
         );
         (DelayVerdict::PathLoss, why)
     })
 }
 
 fn is_held(e: &Evidence) -> bool {
-    e.delay_ms_p95 >= DELAY_MS.max(5.0 * e.delay_ms_p50) || e.delayed_slices >= 2
+    e.delay_ms_p95 >= limit::DELAY_MS_MIN.max(limit::DELAY_TO_MEDIAN_MIN * e.delay_ms_p50)
+        || e.delayed_slices >= limit::DELAYED_SLICES_MIN
 }
 
 fn network_jitter(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    (is_held(e) && case.connections >= CONNECTIONS_MIN).then(|| {
+    (is_held(e) && case.connections >= limit::CONNECTIONS_MIN).then(|| {
         let why = format!(
-            "packets arrived up to {} later than they were sent (p95 {}, usually {}; {} slices, TCP timestamps on {} of connections), {} pauses of up to {} followed by a burst",
-            time(e.delay_ms_max), time(e.delay_ms_p95), time(e.delay_ms_p50), e.delayed_slices,
-            percent(e.timestamp_coverage), e.cycles, time(e.longest_pause_ms)
+            "packets arrived up to {} late (p95 {}, median {}; {} slices, TCP timestamps on {} of \
+             connections); {} pauses of up to {} followed by a burst",
+            time(e.delay_ms_max),
+            time(e.delay_ms_p95),
+            time(e.delay_ms_p50),
+            e.delayed_slices,
+            percent(e.timestamp_coverage),
+            e.cycles,
+            time(e.longest_pause_ms)
         );
         (DelayVerdict::UpstreamNetworkJitter, why)
     })
@@ -187,24 +202,25 @@ fn network_jitter(case: &JudgeInput<'_>) -> RuleOutcome {
 fn sender_bursts(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     let dispersion = e.dispersion.max(e.dispersion_100ms);
-    if dispersion < 10.0 || e.cycles < 2 {
+    if dispersion < limit::DISPERSION_MIN || e.cycles < limit::CYCLES_MIN {
         return None;
     }
-    let jagged = format!(
-        "{} pauses of up to {} were followed by a burst (arrivals vary {:.0} times as much as chance)",
+    let bursts = format!(
+        "{} pauses of up to {} followed by a burst (arrivals {:.0}× as variable as random ones)",
         e.cycles,
         time(e.longest_pause_ms),
         dispersion
     );
-    if e.timestamp_coverage < 0.5 {
+    if e.timestamp_coverage < limit::TIMESTAMP_COVERAGE_MIN {
         let why = format!(
-            "{jagged}; whether clients paused or the network held packets is not known: only {} of connections carry TCP timestamps",
+            "{bursts}; cannot tell pausing clients from packets held in the network: only {} of \
+             connections carry TCP timestamps",
             percent(e.timestamp_coverage)
         );
         return Some((DelayVerdict::Unknown, why));
     }
     let why = format!(
-        "{jagged}, and packets were sent when they arrived (delay variation p95 {})",
+        "{bursts}, and packets arrived when they were sent (delay variation p95 {})",
         time(e.delay_ms_p95)
     );
     Some((DelayVerdict::SenderBursts, why))
@@ -212,12 +228,20 @@ fn sender_bursts(case: &JudgeInput<'_>) -> RuleOutcome {
 
 fn client_reader(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    let is_shut = e.zero_windows >= 3 && e.client_wait_ratio >= 0.3;
-    let is_waiting = e.client_wait_ratio >= 0.5 && e.transfer_ms_p95 >= SLOW_MS;
-    ((is_shut || is_waiting) && e.transfer_ms_p95 >= DELAY_MS && case.requests >= 5).then(|| {
+    let is_shut = e.zero_windows >= limit::ZERO_WINDOWS_MIN
+        && e.client_wait_ratio >= limit::ZERO_WINDOW_WAIT_RATIO_MIN;
+    let is_waiting = e.client_wait_ratio >= limit::CLIENT_WAIT_RATIO_MIN
+        && e.transfer_ms_p95 >= limit::SLOW_MS_MIN;
+    let is_long = e.transfer_ms_p95 >= limit::DELAY_MS_MIN;
+    let is_enough = case.requests >= limit::READ_REQUESTS_MIN;
+    ((is_shut || is_waiting) && is_long && is_enough).then(|| {
         let why = format!(
-            "clients shut their receive window {} times, and {} of all transfer time was waiting for them (transfer p95 {}, think p95 {})",
-            e.zero_windows, percent(e.client_wait_ratio), time(e.transfer_ms_p95), time(e.think_ms_p95)
+            "clients closed their receive window {} times; {} of transfer time was waiting for \
+             clients (transfer p95 {}, think p95 {})",
+            e.zero_windows,
+            percent(e.client_wait_ratio),
+            time(e.transfer_ms_p95),
+            time(e.think_ms_p95)
         );
         (DelayVerdict::ClientReader, why)
     })
@@ -225,12 +249,12 @@ fn client_reader(case: &JudgeInput<'_>) -> RuleOutcome {
 
 fn edge_stall(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    let is_known = e.upstream_coverage >= 0.5 && case.requests >= REQUESTS_MIN;
-    let is_own =
-        e.own_think_ms_p95 >= SLOW_MS && e.own_think_ms_p95 >= 3.0 * e.upstream_think_ms_p95;
+    let is_known = has_upstream(e) && case.requests >= limit::REQUESTS_MIN;
+    let is_own = e.own_think_ms_p95 >= limit::SLOW_MS_MIN
+        && e.own_think_ms_p95 >= limit::OWN_TO_UPSTREAM_MIN * e.upstream_think_ms_p95;
     (is_known && is_own).then(|| {
         let why = format!(
-            "of the think time (p95 {}) the upstream explains {}; {} passed before it was asked",
+            "think time p95 {}, upstream {}; {} passed before the upstream request",
             time(e.think_ms_p95),
             time(e.upstream_think_ms_p95),
             time(e.stall_later_ms_p95)
@@ -242,23 +266,18 @@ fn edge_stall(case: &JudgeInput<'_>) -> RuleOutcome {
 /// Blames a URL that is slow against its own fast requests, against the other URLs, or in absolute
 /// terms.
 fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
-    let enough = |url: &&UrlReport| url.requests >= REQUESTS_MIN;
-    let others = |url: &UrlReport| {
-        let rest = case.urls.iter().filter(enough).filter(|other| other.template != url.template);
-        rest.map(|other| other.think_ms_p95).min_by(f64::total_cmp)
-    };
-    let baseline = |url: &UrlReport| others(url).unwrap_or(f64::MAX).min(url.think_ms_p25);
-    let is_slow = |url: &&UrlReport| {
-        url.think_ms_p95 >= SLOW_MS.max(3.0 * baseline(url)) || url.think_ms_p95 >= VERY_SLOW_MS
-    };
-    let slow: Vec<&UrlReport> = case.urls.iter().filter(enough).filter(is_slow).collect();
-    let worst = slow.iter().max_by(|a, b| {
-        let weight = |url: &UrlReport| url.think_ms_p95 * time_share(url);
-        weight(a).total_cmp(&weight(b))
-    })?;
+    let urls: Vec<&UrlReport> =
+        case.urls.iter().filter(|url| url.requests >= limit::REQUESTS_MIN).collect();
+    let slow = urls.iter().filter(|url| {
+        let baseline = fast_think_ms(url, &urls);
+        url.think_ms_p95 >= limit::SLOW_MS_MIN.max(limit::SLOW_TO_BASELINE_MIN * baseline)
+            || url.think_ms_p95 >= limit::VERY_SLOW_MS_MIN
+    });
+    let slow: Vec<&UrlReport> = slow.copied().collect();
+    let worst = slow.iter().max_by(|a, b| slow_time(a).total_cmp(&slow_time(b)))?;
     let e = case.evidence;
-    let upstream = if e.upstream_coverage >= 0.5 {
-        format!("; the upstream itself thinks {} (p95)", time(e.upstream_think_ms_p95))
+    let upstream = if has_upstream(e) {
+        format!("; upstream think time p95 {}", time(e.upstream_think_ms_p95))
     } else {
         String::new()
     };
@@ -267,7 +286,7 @@ fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
         count => format!(" and {} more URLs", count - 1),
     };
     let why = format!(
-        "`{}`{more} takes {} to begin to answer (p95 of {} requests; {} when it is fast, the tier's p50 is {}){upstream}",
+        "`{}`{more}: time to first byte p95 {} ({} requests; p25 {}, p50 of the port {}){upstream}",
         worst.template,
         time(worst.think_ms_p95),
         worst.requests,
@@ -277,35 +296,41 @@ fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
     Some((DelayVerdict::SlowApp, why))
 }
 
+/// Think time of a URL's fast requests, or the p95 of the fastest other URL if that is lower.
+fn fast_think_ms(url: &UrlReport, urls: &[&UrlReport]) -> f64 {
+    let others = urls.iter().filter(|other| other.template != url.template);
+    let fastest = others.map(|other| other.think_ms_p95).min_by(f64::total_cmp);
+    fastest.unwrap_or(f64::MAX).min(url.think_ms_p25)
+}
+
+/// Weight of a slow URL: its p95 times its requests.
 #[expect(clippy::cast_precision_loss, reason = "requests are below 2^53")]
-fn time_share(url: &UrlReport) -> f64 {
-    url.requests as f64
+fn slow_time(url: &UrlReport) -> f64 {
+    url.think_ms_p95 * url.requests as f64
 }
 
 fn nothing_seen(case: &JudgeInput<'_>) -> RuleOutcome {
     (case.requests == 0).then(|| {
-        let why = format!("no request was seen on {} connections", case.connections);
+        let why = format!("no requests on {} connections", case.connections);
         (DelayVerdict::Unknown, why)
     })
 }
 
 fn smooth(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
     let e = case.evidence;
-    if e.missed_by_tap_ratio >= 0.2 {
-        let why = format!(
-            "the tap missed {} of the data that the receivers acknowledged",
-            percent(e.missed_by_tap_ratio)
-        );
+    if e.missed_by_tap_ratio >= limit::TAP_LOSS_RATIO_MAX {
+        let why = format!("the tap missed {} of acknowledged data", percent(e.missed_by_tap_ratio));
         return (DelayVerdict::Unknown, why);
     }
     // A single request lost before the tap and retransmitted looks like a late client.
     let unknown = if e.loss_before_ratio < 0.0 {
-        "; what is lost before the tap is not known: the packets carry no identification (IPv6 has none)"
+        "; loss before the tap is unknown: packets carry no identification (IPv6 has none)"
     } else {
         ""
     };
     let why = format!(
-        "think p95 {}, transfer p95 {}, connecting p99 {}, delay variation p95 {}, {} of the data lost, {} pauses with bursts{unknown}",
+        "think p95 {}, transfer p95 {}, connect p99 {}, delay variation p95 {}, loss {}, {} pauses \
+         with bursts{unknown}",
         time(e.think_ms_p95),
         time(e.transfer_ms_p95),
         time(e.connect_ms_p99),

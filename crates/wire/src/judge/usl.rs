@@ -41,41 +41,49 @@ const LEVELS_MIN: usize = 3;
 pub(super) fn fit(points: &[(f64, f64)]) -> UslResult {
     let points: Vec<(f64, f64)> =
         points.iter().copied().filter(|(n, x)| *n > 0.0 && *x > 0.0).collect();
-    let refuse = |why: String| UslResult::Refused(why);
     if points.len() < POINTS_MIN {
-        return refuse(format!("{} busy slices, {POINTS_MIN} are needed", points.len()));
+        return UslResult::Refused(format!("{} busy slices; {POINTS_MIN} needed", points.len()));
     }
     let (low, high) =
         points.iter().fold((f64::MAX, 0.0_f64), |(low, high), (n, _)| (low.min(*n), high.max(*n)));
     if high < SPAN_MIN * low {
-        return refuse(format!(
-            "concurrency went from {low:.1} to {high:.1} only, a factor of {SPAN_MIN:.0} is needed"
+        return UslResult::Refused(format!(
+            "concurrency ranged from {low:.1} to {high:.1} only; a factor of {SPAN_MIN:.0} is needed"
         ));
     }
     let mut levels: Vec<i32> = points.iter().map(|(n, _)| level(*n)).collect();
     levels.sort_unstable();
     levels.dedup();
     if levels.len() < LEVELS_MIN {
-        return refuse(format!("{} levels of load, {LEVELS_MIN} are needed", levels.len()));
+        return UslResult::Refused(format!("{} load levels; {LEVELS_MIN} needed", levels.len()));
     }
     let mut coefficients = solve(&points, 3);
     if coefficients.is_none_or(|[_, _, c]| c < 0.0) {
         coefficients = solve(&points, 2);
     }
     let Some([a, b, c]) = coefficients.filter(|[a, _, _]| *a > 0.0) else {
-        return refuse("the points lie on no such curve".to_owned());
+        return UslResult::Refused("the points fit no such curve".to_owned());
     };
     let (lambda, sigma, kappa) = (1.0 / a, b / a, c / a);
     if sigma < 0.01 && kappa * high * high < 0.1 {
-        return refuse(format!(
-            "no knee in the observed range: up to a concurrency of {high:.0} throughput grows with it"
+        return UslResult::Refused(format!(
+            "no knee in the observed range: throughput grows up to a concurrency of {high:.0}"
         ));
     }
     let sigma = sigma.max(0.0);
     let peak = (kappa > 0.0).then(|| ((1.0 - sigma.min(1.0)) / kappa).sqrt().max(1.0));
-    let throughput = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
-    let capacity = peak.map_or(lambda / sigma.max(1e-9), throughput);
-    UslResult::Fit(Usl { lambda, sigma, kappa, capacity, peak })
+    let mut usl = Usl { lambda, sigma, kappa, capacity: lambda / sigma.max(1e-9), peak };
+    if let Some(peak) = peak {
+        usl.capacity = usl.throughput(peak);
+    }
+    UslResult::Fit(usl)
+}
+
+impl Usl {
+    /// Throughput at a concurrency of `n`.
+    fn throughput(&self, n: f64) -> f64 {
+        self.lambda * n / (1.0 + self.sigma * (n - 1.0) + self.kappa * n * (n - 1.0))
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "logarithms of counts are small")]
@@ -111,35 +119,34 @@ fn solve(points: &[(f64, f64)], terms: usize) -> Option<[f64; 3]> {
             matrix[row].iter_mut().zip(by).for_each(|(cell, by)| *cell -= factor * by);
         }
     }
-    let at = |term: usize| if term < terms { matrix[term][3] } else { 0.0 };
-    Some([at(0), at(1), at(2)])
+    Some([0, 1, 2].map(|term: usize| if term < terms { matrix[term][3] } else { 0.0 }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{UslResult, fit};
+    use super::{Usl, UslResult, fit};
 
-    fn curve(lambda: f64, sigma: f64, kappa: f64, highest: u32) -> Vec<(f64, f64)> {
-        let x = |n: f64| lambda * n / (1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0));
-        (1..=highest).map(f64::from).map(|n| (n, x(n))).collect()
+    fn curve([lambda, sigma, kappa]: [f64; 3], highest: u32) -> Vec<(f64, f64)> {
+        let usl = Usl { lambda, sigma, kappa, capacity: 0.0, peak: None };
+        (1..=highest).map(f64::from).map(|n| (n, usl.throughput(n))).collect()
     }
 
     #[test]
     fn coefficients_come_back_from_their_own_curve() {
-        let UslResult::Fit(found) = fit(&curve(100.0, 0.1, 0.001, 64)) else { panic!("a fit") };
+        let UslResult::Fit(found) = fit(&curve([100.0, 0.1, 0.001], 64)) else { panic!("a fit") };
         assert!((found.lambda - 100.0).abs() < 1e-6 && (found.sigma - 0.1).abs() < 1e-9);
         assert!((found.kappa - 0.001).abs() < 1e-9);
         assert!((found.peak.expect("it declines") - 30.0).abs() < 0.01);
-        let UslResult::Fit(level) = fit(&curve(78.0, 0.12, 0.0, 64)) else { panic!("a fit") };
+        let UslResult::Fit(level) = fit(&curve([78.0, 0.12, 0.0], 64)) else { panic!("a fit") };
         assert!((level.capacity - 650.0).abs() < 1.0, "{level:?}");
     }
 
     #[test]
     fn what_proves_nothing_is_refused() {
         for (points, reason) in [
-            (curve(100.0, 0.1, 0.0, 4), "busy slices"),
-            (curve(100.0, 0.1, 0.0, 64).split_off(40), "a factor of 8"),
-            (curve(100.0, 0.0, 0.0, 64), "no knee"),
+            (curve([100.0, 0.1, 0.0], 4), "busy slices"),
+            (curve([100.0, 0.1, 0.0], 64).split_off(40), "a factor of 8"),
+            (curve([100.0, 0.0, 0.0], 64), "no knee"),
         ] {
             match fit(&points) {
                 UslResult::Refused(why) => assert!(why.contains(reason), "{why}"),
