@@ -63,7 +63,7 @@ fn on_cpu() -> u64 {
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
 }
 
-fn measure(name: &str, text: &str, mut read: impl FnMut(&str) -> u64) {
+fn measure((name, text): (&str, &str), mut read: impl FnMut(&str) -> u64) {
     let mut spans: Vec<u64> = (0..5)
         .map(|_| {
             let begin = on_cpu();
@@ -84,7 +84,7 @@ fn measure(name: &str, text: &str, mut read: impl FnMut(&str) -> u64) {
 fn main() {
     let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     for style in ["-nnq", "-nnq -i any", "-nn"] {
-        measure(&format!("packets of {style}"), &lines(count, style), |text| {
+        measure((&format!("packets of {style}"), &lines(count, style)), |text| {
             let mut reader = TextReader::new(zone(), 0, 1);
             let (mut lines, mut bytes) = (LineReader::new(b"", text.as_bytes()), 0);
             while let Ok(Some(line)) = lines.next_line() {
@@ -93,7 +93,7 @@ fn main() {
             bytes
         });
     }
-    measure("pt-tcp-model, stage 1", &lines(count, "-nnq"), |text| {
+    measure(("pt-tcp-model, stage 1", &lines(count, "-nnq")), |text| {
         let options =
             RequestOptions { port: "80".to_owned(), start: StartStamp::Last, end: EndStamp::First };
         let mut requests = RequestExtractor::new(options, zone(), 1);

@@ -19,7 +19,7 @@ impl WireError {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => "check the path for a typing mistake",
             std::io::ErrorKind::PermissionDenied => {
-                "captures made by root are readable for root: `chmod a+r` it, or run weir as root"
+                "captures made by root are readable by root only: `chmod a+r` the file, or run weir as root"
             }
             _ => "",
         };

@@ -67,7 +67,6 @@ impl std::error::Error for FilterError {}
 
 /// Nested parentheses and negations.
 const DEPTH_MAX: u32 = 50;
-/// Words of one filter.
 const TOKENS_MAX: usize = 1000;
 
 impl std::str::FromStr for Filter {
@@ -84,7 +83,7 @@ impl std::str::FromStr for Filter {
         let node = parser.expression()?;
         match parser.peek() {
             None => Ok(Self(node)),
-            Some(word) => Err(parser.wrong(format!("`{word}` stands where `and` or `or` is due"))),
+            Some(word) => Err(parser.wrong(format!("expected `and` or `or`, found `{word}`"))),
         }
     }
 }
@@ -224,14 +223,14 @@ impl<'a> Parser<'a> {
     fn negation(&mut self) -> Result<FilterNode, FilterError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.wrong("too many parentheses in each other".to_owned()));
+            return Err(self.wrong("parentheses are nested too deeply".to_owned()));
         }
         let node = if self.take(&["not", "!"]) {
             FilterNode::Not(Box::new(self.negation()?))
         } else if self.take(&["("]) {
             let node = self.expression()?;
             if !self.take(&[")"]) {
-                return Err(self.wrong("a `)` is missing".to_owned()));
+                return Err(self.wrong("missing `)`".to_owned()));
             }
             node
         } else {
@@ -243,7 +242,7 @@ impl<'a> Parser<'a> {
 
     fn primitive(&mut self) -> Result<FilterNode, FilterError> {
         match self.peek() {
-            None => return Err(self.wrong("the filter ends where a test is due".to_owned())),
+            None => return Err(self.wrong("expected a test at the end of the filter".to_owned())),
             Some(word) if UNSUPPORTED.contains(&word) => return Err(self.unknown()),
             Some("ip6") => return self.family(true),
             Some("ip") => return self.family(false),
@@ -315,9 +314,9 @@ impl<'a> Parser<'a> {
     fn unknown(&self) -> FilterError {
         let word = self.peek().unwrap_or_default();
         let what = if UNSUPPORTED.contains(&word) {
-            format!("`{word}` is not supported: what is asked here is TCP")
+            format!("`{word}` is not supported: only TCP is analysed")
         } else {
-            format!("`{word}` is no test")
+            format!("`{word}` is not a test")
         };
         self.wrong(format!(
             "{what}; tests are host, net, port, portrange, src, dst, ip, ip6, tcp and tcp[tcpflags]"
@@ -326,7 +325,7 @@ impl<'a> Parser<'a> {
 
     fn value(&mut self, kind: ValueKind) -> Result<EndpointTest, FilterError> {
         let Some(word) = self.peek() else {
-            return Err(self.wrong("the filter ends where a value is due".to_owned()));
+            return Err(self.wrong("expected a value at the end of the filter".to_owned()));
         };
         let test = match kind {
             ValueKind::Host => host(word),
@@ -344,7 +343,7 @@ impl<'a> Parser<'a> {
             ValueKind::PortRange => "two ports, such as 8000-8099",
         };
         let Some(test) = test else {
-            return Err(self.wrong(format!("`{word}` stands where {due} is due")));
+            return Err(self.wrong(format!("expected {due}, found `{word}`")));
         };
         self.at += 1;
         Ok(test)
@@ -354,7 +353,7 @@ impl<'a> Parser<'a> {
     fn flags(&mut self) -> Result<FilterNode, FilterError> {
         let is_known = self.take(&["["]) && self.take(&["tcpflags", "13"]) && self.take(&["]"]);
         if !is_known {
-            let message = "of `tcp[…]` only `tcp[tcpflags]` is supported".to_owned();
+            let message = "only `tcp[tcpflags]` is supported of `tcp[…]`".to_owned();
             return Err(self.wrong(message));
         }
         let mask = if self.take(&["&"]) { self.bits()? } else { 0xff };
@@ -363,7 +362,7 @@ impl<'a> Parser<'a> {
             Some("!=") => false,
             _ => {
                 self.at = self.at.saturating_sub(1);
-                return Err(self.wrong("`=` or `!=` is due".to_owned()));
+                return Err(self.wrong("expected `=` or `!=`".to_owned()));
             }
         };
         Ok(match self.bits()? {
@@ -383,7 +382,7 @@ impl<'a> Parser<'a> {
                 None => {
                     self.at = self.at.saturating_sub(1);
                     return Err(self.wrong(format!(
-                        "`{word}` is no flag; flags are tcp-fin, tcp-syn, tcp-rst, tcp-push, tcp-ack and tcp-urg"
+                        "`{word}` is not a flag; flags are tcp-fin, tcp-syn, tcp-rst, tcp-push, tcp-ack and tcp-urg"
                     )));
                 }
             };
@@ -392,7 +391,7 @@ impl<'a> Parser<'a> {
             }
         }
         if is_grouped && !self.take(&[")"]) {
-            return Err(self.wrong("a `)` is missing".to_owned()));
+            return Err(self.wrong("missing `)`".to_owned()));
         }
         Ok(bits)
     }
@@ -506,8 +505,8 @@ mod tests {
     #[test]
     fn what_cannot_be_asked_is_said_with_its_place() {
         for (text, position, part) in [
-            ("", 0, "ends where a test is due"),
-            ("port 80 and", 11, "ends where a test is due"),
+            ("", 0, "expected a test"),
+            ("port 80 and", 11, "expected a test"),
             ("port http", 5, "a port's number"),
             ("host example.com", 5, "an address"),
             ("port 80 port 81", 8, "`and` or `or`"),
@@ -515,10 +514,10 @@ mod tests {
             ("net 10.0.0.0/40", 4, "a network"),
             ("udp", 0, "not supported"),
             ("port 80 and udp", 12, "not supported"),
-            ("(port 80", 8, "`)` is missing"),
+            ("(port 80", 8, "missing `)`"),
             ("port 80)", 7, "`and` or `or`"),
             ("tcp[0:2] = 80", 4, "only `tcp[tcpflags]`"),
-            ("tcp[tcpflags] & tcp-foo != 0", 16, "no flag"),
+            ("tcp[tcpflags] & tcp-foo != 0", 16, "not a flag"),
             ("portrange 90-80", 10, "two ports"),
         ] {
             let FilterError { message, position: found } =

@@ -36,27 +36,23 @@ pub enum SkipReason {
 
 const REASONS: [(SkipReason, &str, &str); 14] = [
     (SkipReason::NotIp, "not_ip", "neither IPv4 nor IPv6, such as ARP"),
-    (SkipReason::NotTcp, "not_tcp", "UDP, ICMP and other protocols than TCP"),
-    (SkipReason::LinkType, "link_type", "a link type that weir does not read"),
+    (SkipReason::NotTcp, "not_tcp", "other protocols, such as UDP and ICMP"),
+    (SkipReason::LinkType, "link_type", "an unsupported link type"),
     (SkipReason::HeaderCut, "header_cut", "the snap length cuts the headers"),
     (SkipReason::Malformed, "malformed", "header fields contradict each other"),
-    (SkipReason::Fragment, "fragment", "an IP fragment whose siblings are not in the capture"),
-    (SkipReason::Nesting, "nesting", "more tunnels in each other than weir follows"),
-    (
-        SkipReason::Interface,
-        "interface",
-        "a packet of an interface that the file does not describe",
-    ),
+    (SkipReason::Fragment, "fragment", "a fragment of an incomplete IP datagram"),
+    (SkipReason::Nesting, "nesting", "too many nested tunnels"),
+    (SkipReason::Interface, "interface", "a packet of an undescribed interface"),
     (
         SkipReason::BadRecord,
         "bad_record",
-        "a record's length cannot be true, so the rest was not read",
+        "a record with an impossible length; the rest was not read",
     ),
-    (SkipReason::FileCut, "file_cut", "the file ends inside of a record"),
-    (SkipReason::Text, "text", "a line that describes no TCP packet"),
-    (SkipReason::Duplicate, "duplicate", "the same packet again, seen on a second interface"),
-    (SkipReason::Time, "time", "a time too far from the first packet's for slices of this width"),
-    (SkipReason::Filter, "filter", "not asked for: another port, server or time"),
+    (SkipReason::FileCut, "file_cut", "the file ends inside a record"),
+    (SkipReason::Text, "text", "a line without a TCP packet"),
+    (SkipReason::Duplicate, "duplicate", "a duplicate, captured on a second interface"),
+    (SkipReason::Time, "time", "a time too far from the first packet for this slice width"),
+    (SkipReason::Filter, "filter", "excluded by the filter: another port, server or time"),
 ];
 
 impl SkipReason {

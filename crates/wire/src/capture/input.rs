@@ -38,6 +38,7 @@ const LAYERS_MAX: u32 = 2;
 
 impl CaptureInput {
     /// Opens a file.
+    ///
     /// # Errors
     /// When it cannot be opened or read.
     pub fn open(path: &Path) -> Result<Self, WireError> {
@@ -52,6 +53,7 @@ impl CaptureInput {
     }
 
     /// Reads a stream, such as stdin; errors call it `name`.
+    ///
     /// # Errors
     /// When it cannot be read.
     pub fn from_stream(name: &str, stream: Box<dyn Read + Send>) -> Result<Self, WireError> {
@@ -66,9 +68,8 @@ impl CaptureInput {
         let count = Arc::new(AtomicU64::new(0));
         let mut reader: Box<dyn Read + Send> =
             Box::new(CountingReader { stream, count: Arc::clone(&count) });
-        let failed = |error: std::io::Error| WireError::read(name, &error);
         for layer in 0..=LAYERS_MAX {
-            let first = peek(&mut reader).map_err(failed)?;
+            let first = peek(&mut reader).map_err(|error| WireError::read(name, &error))?;
             let length = first.len();
             let mut four = [0; 4];
             four[..length.min(4)].copy_from_slice(&first[..length.min(4)]);
@@ -81,8 +82,11 @@ impl CaptureInput {
                     reader = Box::new(flate2::read::MultiGzDecoder::new(whole));
                 }
                 [0x28, 0xb5, 0x2f, 0xfd] if layer < LAYERS_MAX => {
-                    let mut decoder = zstd::Decoder::new(whole).map_err(failed)?;
-                    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(failed)?;
+                    let mut decoder =
+                        zstd::Decoder::new(whole).map_err(|error| WireError::read(name, &error))?;
+                    decoder
+                        .window_log_max(ZSTD_WINDOW_LOG_MAX)
+                        .map_err(|error| WireError::read(name, &error))?;
                     reader = Box::new(decoder);
                 }
                 _ => {
@@ -160,14 +164,12 @@ fn is_damage(kind: ErrorKind) -> bool {
     )
 }
 
-/// Reads up to four bytes.
 fn peek(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(4);
     reader.by_ref().take(4).read_to_end(&mut first)?;
     Ok(first)
 }
 
-/// Counts the bytes read.
 struct CountingReader {
     stream: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,

@@ -65,7 +65,6 @@ enum RecordWalker {
     Pcapng(pcapng::PcapngWalker),
 }
 
-/// Result of walking over a buffer.
 pub(crate) enum WalkOutcome {
     /// Bytes consumed; the rest is an incomplete record.
     More(usize),
@@ -75,6 +74,7 @@ pub(crate) enum WalkOutcome {
 
 impl Capture {
     /// Opens a capture of packets.
+    ///
     /// # Errors
     /// When the input is text or not a capture.
     pub fn new(input: CaptureInput) -> Result<Self, WireError> {
@@ -99,6 +99,7 @@ impl Capture {
 
     /// Reads 256 KiB and passes its packets to the model, whose threads may keep the buffer; false
     /// at the end of the capture.
+    ///
     /// # Errors
     /// When the input cannot be read.
     pub fn feed(&mut self, model: &mut Model) -> Result<bool, WireError> {
@@ -106,6 +107,7 @@ impl Capture {
     }
 
     /// Reads 256 KiB and passes its packets to `sink`; false at the end of the capture.
+    ///
     /// # Errors
     /// When the input cannot be read.
     pub fn step(&mut self, sink: &mut impl FnMut(&Packet<'_>)) -> Result<bool, WireError> {

@@ -33,14 +33,18 @@ pub(super) fn is_magic(first: [u8; 4]) -> bool {
 
 /// Whether big-endian, nanoseconds per unit of the fraction, and bytes of a record's header.
 fn magic(first: [u8; 4]) -> Option<(bool, i64, usize)> {
-    let of = |value: u32| match value {
+    let little = unit_and_header(u32::from_le_bytes(first)).map(|(ns, bytes)| (false, ns, bytes));
+    let big = || unit_and_header(u32::from_be_bytes(first)).map(|(ns, bytes)| (true, ns, bytes));
+    little.or_else(big)
+}
+
+fn unit_and_header(magic: u32) -> Option<(i64, usize)> {
+    match magic {
         0xa1b2_c3d4 => Some((1000, 16)),
         0xa1b2_3c4d => Some((1, 16)),
         0xa1b2_cd34 => Some((1000, 24)),
         _ => None,
-    };
-    let little = of(u32::from_le_bytes(first)).map(|(ns, bytes)| (false, ns, bytes));
-    little.or_else(|| of(u32::from_be_bytes(first)).map(|(ns, bytes)| (true, ns, bytes)))
+    }
 }
 
 impl PcapWalker {

@@ -19,7 +19,6 @@ const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// A section that describes more interfaces is hostile.
 const INTERFACES_MAX: usize = 65_536;
 
-/// The section being read.
 #[derive(Default)]
 pub(super) struct PcapngWalker {
     is_big: bool,
@@ -45,9 +44,7 @@ struct Interface {
 /// Tick of an interface's clock.
 #[derive(Clone, Copy)]
 enum ClockResolution {
-    /// Nanoseconds per tick.
     Nanoseconds(u64),
-    /// Ticks per nanosecond.
     PerNanosecond(u64),
     /// One tick is 2^-n seconds.
     PowerOfTwo(u32),
@@ -189,14 +186,13 @@ impl PcapngWalker {
     }
 
     fn timed_packet(&mut self, number: u32, body: &[u8], each: &mut impl FnMut(&Record<'_>)) {
-        let field = |at| u32_at(body, at, self.is_big);
-        let (captured, wire) = (field(12), field(16));
+        let [high, low, captured, wire] = [4, 8, 12, 16].map(|at| u32_at(body, at, self.is_big));
         let frame = body.get(20..).and_then(|rest| rest.get(..captured as usize));
         let (Some(interface), Some(bytes)) = (self.interfaces.get(number as usize), frame) else {
             self.unknown += 1;
             return;
         };
-        let ticks = u64::from(field(4)) << 32 | u64::from(field(8));
+        let ticks = u64::from(high) << 32 | u64::from(low);
         let ts_ns = interface.unit.nanoseconds(ticks).saturating_add(interface.offset_ns);
         let wire_length = wire.max(captured);
         each(&Record { ts_ns, link: interface.link, interface: number, wire_length, bytes });

@@ -5,14 +5,12 @@
 
 use crate::text::{LocalMinute, MINUTE};
 
-/// Parts of a line, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TcpdumpLine<'a> {
     /// `YYYY-MM-DD HH:MM`.
     pub(super) minute: &'a [u8; MINUTE],
     /// `SS.uuuuuu`: seconds of the minute, and the digits after them.
     pub(super) seconds: u64,
-    /// Digits of the fraction as a number.
     pub(super) fraction: u64,
     /// Number of digits of the fraction: 6, or 9 with `--nano`.
     pub(super) digits: usize,

@@ -14,8 +14,19 @@ const TENS: [f64; 16] =
 /// Integers up to this are exact in a double.
 const WHOLE_MAX: u64 = 1 << 53;
 
+/// Width and decimals of `%WIDTH.DECIMALSf`.
+#[derive(Clone, Copy)]
+pub(super) struct FixedFormat {
+    pub(super) width: usize,
+    pub(super) decimals: usize,
+}
+
+/// `%.6f`.
+pub(super) const SIX_DECIMALS: FixedFormat = FixedFormat { width: 0, decimals: 6 };
+
 /// Appends `value` as `%WIDTH.DECIMALSf`.
-pub(super) fn push_fixed(out: &mut Vec<u8>, value: f64, width: usize, decimals: usize) {
+pub(super) fn push_fixed(out: &mut Vec<u8>, value: f64, format: FixedFormat) {
+    let FixedFormat { width, decimals } = format;
     let Some(scaled) = scaled(value.abs(), decimals) else {
         // Over 2^53, or not a number: rare enough for the slow path.
         let _infallible = write!(out, "{value:width$.decimals$}");
@@ -139,9 +150,9 @@ fn parse_slowly(word: &[u8]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn fixed(value: f64, width: usize, decimals: usize) -> String {
+    fn fixed(value: f64, [width, decimals]: [usize; 2]) -> String {
         let mut out = Vec::new();
-        push_fixed(&mut out, value, width, decimals);
+        push_fixed(&mut out, value, FixedFormat { width, decimals });
         String::from_utf8(out).expect("digits")
     }
 
@@ -154,15 +165,15 @@ mod tests {
     #[test]
     fn fixed_point_rounds_the_exact_value_and_ties_to_even() {
         // 1/128 and 3/128 have seven decimals, so their sixth is a tie.
-        assert_eq!(fixed(0.007_812_5, 0, 6), "0.007812");
-        assert_eq!(fixed(0.023_437_5, 0, 6), "0.023438");
-        assert_eq!(fixed(0.125, 5, 2), " 0.12");
-        assert_eq!(fixed(-1e-9, 9, 6), "-0.000000");
-        assert_eq!(fixed(-0.0, 0, 6), "-0.000000");
-        assert_eq!(fixed(1_301_957_863.820_001, 0, 6), "1301957863.820001");
-        assert_eq!(fixed(1e300, 0, 2).len(), 304);
-        assert_eq!(fixed(0.000_168, 9, 6), " 0.000168");
-        assert_eq!(fixed(f64::MIN_POSITIVE, 0, 6), "0.000000");
+        assert_eq!(fixed(0.007_812_5, [0, 6]), "0.007812");
+        assert_eq!(fixed(0.023_437_5, [0, 6]), "0.023438");
+        assert_eq!(fixed(0.125, [5, 2]), " 0.12");
+        assert_eq!(fixed(-1e-9, [9, 6]), "-0.000000");
+        assert_eq!(fixed(-0.0, [0, 6]), "-0.000000");
+        assert_eq!(fixed(1_301_957_863.820_001, [0, 6]), "1301957863.820001");
+        assert_eq!(fixed(1e300, [0, 2]).len(), 304);
+        assert_eq!(fixed(0.000_168, [9, 6]), " 0.000168");
+        assert_eq!(fixed(f64::MIN_POSITIVE, [0, 6]), "0.000000");
     }
 
     #[test]
@@ -180,7 +191,7 @@ mod tests {
                 return Ok(());
             }
             for (width, decimals) in [(0, 6), (9, 6), (5, 2), (9, 3)] {
-                assert_eq!(fixed(value, width, decimals), format!("{value:width$.decimals$}"));
+                assert_eq!(fixed(value, [width, decimals]), format!("{value:width$.decimals$}"));
             }
             assert_eq!(
                 at_six_decimals(value).to_bits(),

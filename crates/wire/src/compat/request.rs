@@ -17,8 +17,9 @@
 use hashbrown::HashMap;
 use rustc_hash::FxSeededState;
 
+use super::CompatError;
 use super::line::{self, TcpdumpLine};
-use super::{CompatError, number};
+use super::number::{self, FixedFormat, SIX_DECIMALS};
 use crate::packet::Packet;
 use crate::text::{LocalMinute, MINUTE, Zone};
 
@@ -79,13 +80,11 @@ pub struct RequestCounts {
     pub undated: u64,
 }
 
-/// One client port's request.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     id: u64,
     first_asked: f64,
     last_asked: f64,
-    /// First and last packet of the response.
     answered: Option<(f64, f64)>,
 }
 
@@ -118,6 +117,7 @@ impl RequestExtractor {
     }
 
     /// Processes one line without its line end; appends completed requests to `out`.
+    ///
     /// # Errors
     /// When there are too many client ports.
     pub fn line(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), CompatError> {
@@ -134,6 +134,7 @@ impl RequestExtractor {
 
     /// Processes one packet of a capture. Counts what the old tool's capture filter
     /// passed: IPv4 with data.
+    ///
     /// # Errors
     /// When there are too many client ports.
     pub fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), CompatError> {
@@ -259,11 +260,11 @@ fn print(options: &RequestOptions, client: &[u8], session: &Session, out: &mut V
     out.resize(out.len() + 6_usize.saturating_sub(id.len()), b' ');
     out.extend_from_slice(id.as_bytes());
     out.push(b' ');
-    number::push_fixed(out, start, 0, 6);
+    number::push_fixed(out, start, SIX_DECIMALS);
     out.push(b' ');
-    number::push_fixed(out, end, 0, 6);
+    number::push_fixed(out, end, SIX_DECIMALS);
     out.push(b' ');
-    number::push_fixed(out, end - start, 9, 6);
+    number::push_fixed(out, end - start, FixedFormat { width: 9, decimals: 6 });
     out.push(b' ');
     let port = line::port(client);
     let address = &client[..client.len() - port.len()];

@@ -9,7 +9,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::{CompatError, number};
+use super::CompatError;
+use super::number::{self, FixedFormat, SIX_DECIMALS};
 
 /// Requests in one slice, or in progress at once: 1 GiB. The old tool was limited by memory only.
 pub const ARRIVALS_MAX: usize = 128 << 20;
@@ -23,7 +24,6 @@ pub struct SliceOptions {
     pub quantile: f64,
 }
 
-/// When a request in progress completes.
 #[derive(Clone, Copy, Debug)]
 struct CompletionTime(f64);
 
@@ -47,6 +47,13 @@ impl PartialEq for CompletionTime {
 
 impl Eq for CompletionTime {}
 
+#[derive(Clone, Copy)]
+struct RequestTimes {
+    start: f64,
+    end: f64,
+    elapsed: f64,
+}
+
 /// Integrals over time since the first event.
 #[derive(Clone, Copy, Debug, Default)]
 struct TimeIntegrals {
@@ -56,22 +63,18 @@ struct TimeIntegrals {
     weighted: f64,
 }
 
-/// The open slice.
 #[derive(Debug)]
 struct OpenSlice {
     /// A multiple of the slice width; the next slice must be later.
     number: f64,
     /// Start: `number`, except for the first slice, which begins at the first event.
     begin: f64,
-    /// Time of the last event.
     last_event: f64,
     /// Time up to which the integrals are calculated.
     now: f64,
-    /// Integrals at its start.
     before: TimeIntegrals,
     arrivals: u64,
     completions: u64,
-    /// Response times of its arrivals.
     elapsed: Vec<f64>,
 }
 
@@ -103,14 +106,14 @@ impl SliceAggregator {
     }
 
     /// Processes one line of stage 1 (`id start end elapsed …`); appends completed rows to `out`.
+    ///
     /// # Errors
     /// When there are more requests than the memory limit allows.
     pub fn line(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), CompatError> {
         self.lines += 1;
         let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let mut next = || words.next().and_then(number::parse);
-        let (Some(_id), Some(start), Some(end), Some(elapsed)) = (next(), next(), next(), next())
-        else {
+        let words = [(); 4].map(|()| words.next().and_then(number::parse));
+        let [Some(_id), Some(start), Some(end), Some(elapsed)] = words else {
             if !text.trim_ascii().is_empty() {
                 let (count, first) = self.unreadable;
                 self.unreadable = (count + 1, if count == 0 { self.lines } else { first });
@@ -118,7 +121,7 @@ impl SliceAggregator {
             return Ok(());
         };
         self.complete_before(start, out);
-        self.arrive(start, end, elapsed, out)
+        self.arrive(RequestTimes { start, end, elapsed }, out)
     }
 
     /// Ends the input: completes requests in progress and prints the last row.
@@ -143,13 +146,8 @@ impl SliceAggregator {
         }
     }
 
-    fn arrive(
-        &mut self,
-        start: f64,
-        end: f64,
-        elapsed: f64,
-        out: &mut Vec<u8>,
-    ) -> Result<(), CompatError> {
+    fn arrive(&mut self, request: RequestTimes, out: &mut Vec<u8>) -> Result<(), CompatError> {
+        let RequestTimes { start, end, elapsed } = request;
         if self.ends.len() >= ARRIVALS_MAX {
             return Err(CompatError::TooManyRequests);
         }
@@ -167,15 +165,12 @@ impl SliceAggregator {
     /// Advances to an event's time, closing the open slice if needed.
     fn advance(&mut self, time: f64, out: &mut Vec<u8>) -> &mut OpenSlice {
         let number = self.number_of(time);
-        let mut open = self.open.take().unwrap_or_else(|| OpenSlice::at(number, time));
+        let mut open = self.open.take().unwrap_or_else(|| OpenSlice::at(number).begun_at(time));
         if number > open.number {
             self.integrate(&mut open, number);
             self.print(&open, number, out);
-            open = OpenSlice {
-                before: self.totals,
-                elapsed: open.emptied(),
-                ..OpenSlice::at(number, number)
-            };
+            open =
+                OpenSlice { before: self.totals, elapsed: open.emptied(), ..OpenSlice::at(number) };
         }
         self.integrate(&mut open, time);
         open.last_event = time;
@@ -199,40 +194,45 @@ impl SliceAggregator {
     /// Prints `%s %5.2f %9.3f %5d %5d` and six times `%.6f`, each rounded to six decimals first.
     fn print(&self, open: &OpenSlice, end: f64, out: &mut Vec<u8>) {
         let observed = end - open.begin;
-        let per_second = |value: f64| if observed == 0.0 { 0.0 } else { value / observed };
         let busy = self.totals.busy - open.before.busy;
         let weighted = self.totals.weighted - open.before.weighted;
         let (sum, variance_mean) = spread(&open.elapsed);
         number::push_plain(out, self.number_of(open.last_event));
-        let rate = |value: f64| number::at_six_decimals(per_second(value));
+        let [concurrency, arrival_rate] = [weighted, open.arrivals as f64].map(|value| {
+            number::at_six_decimals(if observed == 0.0 { 0.0 } else { value / observed })
+        });
         out.push(b' ');
-        number::push_fixed(out, rate(weighted), 5, 2);
+        number::push_fixed(out, concurrency, FixedFormat { width: 5, decimals: 2 });
         out.push(b' ');
-        number::push_fixed(out, rate(open.arrivals as f64), 9, 3);
+        number::push_fixed(out, arrival_rate, FixedFormat { width: 9, decimals: 3 });
         for count in [open.arrivals, open.completions] {
             out.extend_from_slice(format!(" {count:5}").as_bytes());
         }
         let quantile = quantile(&open.elapsed, self.options.quantile);
         for value in [busy, weighted, sum, variance_mean, quantile, observed] {
             out.push(b' ');
-            number::push_fixed(out, number::at_six_decimals(value), 0, 6);
+            number::push_fixed(out, number::at_six_decimals(value), SIX_DECIMALS);
         }
         out.push(b'\n');
     }
 }
 
 impl OpenSlice {
-    fn at(number: f64, begin: f64) -> Self {
+    fn at(number: f64) -> Self {
         Self {
             number,
-            begin,
-            last_event: begin,
-            now: begin,
+            begin: number,
+            last_event: number,
+            now: number,
             before: TimeIntegrals::default(),
             arrivals: 0,
             completions: 0,
             elapsed: Vec::new(),
         }
+    }
+
+    fn begun_at(self, begin: f64) -> Self {
+        Self { begin, last_event: begin, now: begin, ..self }
     }
 
     /// The list for the next slice, keeping the allocation.
@@ -271,8 +271,8 @@ mod tests {
 
     use super::*;
 
-    fn run(text: &str, run_time_seconds: f64, quantile: f64) -> String {
-        let mut slices = SliceAggregator::new(SliceOptions { run_time_seconds, quantile });
+    fn run(text: &str, options: SliceOptions) -> String {
+        let mut slices = SliceAggregator::new(options);
         let mut out = Vec::new();
         for line in text.lines() {
             slices.line(line.as_bytes(), &mut out).expect("few requests");
@@ -283,7 +283,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: Expect) {
-        expect.assert_eq(&run(text, 1.0, 0.99));
+        expect.assert_eq(&run(text, SliceOptions { run_time_seconds: 1.0, quantile: 0.99 }));
     }
 
     /// 10.25 to 11 is 0.75 s with 1 in progress: the first row. 11 to 11.5 with 1, 11.5 to 11.75
@@ -355,7 +355,10 @@ mod tests {
             10.1  1.00    40.000     1     0 0.025000 0.025000 0.050000 0.000000 0.050000 0.025000
             10.2  1.00     0.000     0     1 0.025000 0.025000 0.000000 0.000000 0.000000 0.025000
         "]]
-        .assert_eq(&run("0 10.175 10.225 0.05 a:1\n", 0.1, 0.99));
+        .assert_eq(&run(
+            "0 10.175 10.225 0.05 a:1\n",
+            SliceOptions { run_time_seconds: 0.1, quantile: 0.99 },
+        ));
     }
 
     /// A start far ahead (a reused client port) opens its slice; what follows in the file stays in

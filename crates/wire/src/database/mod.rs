@@ -12,45 +12,38 @@ mod redis;
 use crate::flow::{Protocol, Side};
 use crate::http::{Framer, PartialHead};
 
-/// Receives the events of a database protocol.
 pub(crate) trait MessageSink {
     /// Whether no request was seen yet, so that the handshake may still be running.
     fn is_fresh(&mut self) -> bool;
-    /// A request begins.
     fn request(&mut self);
     /// A message of a multi-message request, by its bit; the first begins the request. Returns all
     /// bits so far.
     fn part(&mut self, bit: u8) -> u8;
     /// The request's command: a word of the protocol.
     fn command(&mut self, name: &[u8]);
-    /// The request's last byte.
     fn request_end(&mut self);
-    /// Bytes of a message.
     fn count(&mut self, bytes: u64);
     /// A message belongs to the response that is due.
     fn response(&mut self);
     /// The response is an error with this code.
     fn error(&mut self, code: &[u8]);
-    /// The response's last byte.
     fn response_end(&mut self);
     /// Nothing is readable from now on: TLS, or compressed.
     fn hidden(&mut self, by: Protocol);
-    /// Message boundaries are lost.
     fn lost(&mut self);
 }
 
-/// Result of reading a message's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MessageHead {
-    /// More bytes are needed.
     Short,
     /// Length of the message, and whether a request or response ends with it.
-    Message { bytes: u32, is_last: bool },
-    /// No valid message.
+    Message {
+        bytes: u32,
+        is_last: bool,
+    },
     Wrong,
 }
 
-/// First bytes of a message.
 struct MessagePrefix<'a> {
     side: Side,
     bytes: &'a [u8],
@@ -124,41 +117,33 @@ pub(crate) fn feed(
                     partial.0.extend_from_slice(bytes);
                 }
                 let known: &[u8] = partial.as_ref().map_or(bytes, |partial| &partial.0);
-                let is_cut = bytes.len() < left as usize;
-                let prefix = MessagePrefix {
-                    side,
-                    bytes: known,
-                    is_all: is_cut,
-                    is_alone: length == 1 && before == 0,
-                };
-                match head(protocol, &prefix, sink) {
-                    MessageHead::Short if !is_cut && known.len() < HEAD_BYTES_MAX => {
-                        if partial.is_none() {
-                            *partial = Some(Box::new(PartialHead(bytes.to_vec())));
-                        }
-                        *framer = Framer::Head;
-                        return;
-                    }
-                    MessageHead::Message { bytes: total, is_last } => {
-                        *partial = None;
-                        // Bytes of earlier packets were not counted while their meaning was
-                        // unknown.
-                        sink.count(before as u64);
-                        let rest = total.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX));
-                        *framer = Framer::Message(rest, is_last);
-                        end_if(framer, side, sink);
-                    }
-                    MessageHead::Short | MessageHead::Wrong => {
-                        *partial = None;
-                        if *framer != Framer::Lost {
-                            *framer = Framer::Lost;
-                            sink.lost();
-                        }
-                        return;
-                    }
+                let is_all = bytes.len() < left as usize;
+                let is_alone = length == 1 && before == 0;
+                let prefix = MessagePrefix { side, bytes: known, is_all, is_alone };
+                let head = head(protocol, &prefix, sink);
+                if head == MessageHead::Short && !is_all && known.len() < HEAD_BYTES_MAX {
+                    partial.get_or_insert_with(|| Box::new(PartialHead(bytes.to_vec())));
+                    *framer = Framer::Head;
+                    return;
                 }
+                *partial = None;
+                let MessageHead::Message { bytes: total, is_last } = head else {
+                    return lose(framer, sink);
+                };
+                // Bytes of earlier packets were not counted while their meaning was unknown.
+                sink.count(before as u64);
+                let rest = total.saturating_sub(u32::try_from(before).unwrap_or(u32::MAX));
+                *framer = Framer::Message(rest, is_last);
+                end_if(framer, side, sink);
             }
         }
+    }
+}
+
+fn lose(framer: &mut Framer, sink: &mut impl MessageSink) {
+    if *framer != Framer::Lost {
+        *framer = Framer::Lost;
+        sink.lost();
     }
 }
 
@@ -191,6 +176,18 @@ fn head(
             MessageHead::Wrong
         }
         head => head,
+    }
+}
+
+impl MessageHead {
+    /// A message that ends its request or response.
+    fn last(bytes: u32) -> Self {
+        Self::Message { bytes, is_last: true }
+    }
+
+    /// A message that is followed by others.
+    fn inner(bytes: u32) -> Self {
+        Self::Message { bytes, is_last: false }
     }
 }
 

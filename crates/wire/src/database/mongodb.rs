@@ -16,13 +16,11 @@ const REPLY: u32 = 1;
 const MORE_TO_COME: u32 = 2;
 /// Head, flags, kind of section, length of the document, type of its first field.
 const NAME_AT: usize = 16 + 4 + 1 + 4 + 1;
-/// Maximum length of a command name.
 const NAME_BYTES_MAX: usize = 40;
 
 /// Detects a plausible head; a message that answers nothing is the client's.
 pub(super) fn recognise(bytes: &[u8], length: u32) -> Option<Side> {
-    let word = |at| four(bytes, at).map(u32::from_le_bytes);
-    let (size, answers, kind) = (word(0)?, word(8)?, word(12)?);
+    let (size, answers, kind) = (word(bytes, 0)?, word(bytes, 8)?, word(bytes, 12)?);
     let is_kind = matches!(kind, COMPRESSED | MESSAGE | QUERY | REPLY);
     if !is_kind || !(16..1 << 26).contains(&size) || (length < 1000 && size < length) {
         return None;
@@ -31,8 +29,9 @@ pub(super) fn recognise(bytes: &[u8], length: u32) -> Option<Side> {
 }
 
 pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> MessageHead {
-    let word = |at| four(prefix.bytes, at).map(u32::from_le_bytes);
-    let (Some(size), Some(kind)) = (word(0), word(12)) else { return MessageHead::Short };
+    let (Some(size), Some(kind)) = (word(prefix.bytes, 0), word(prefix.bytes, 12)) else {
+        return MessageHead::Short;
+    };
     if !(16..1 << 26).contains(&size) {
         return MessageHead::Wrong;
     }
@@ -40,18 +39,17 @@ pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> M
     if prefix.bytes.len() < wanted && !prefix.is_all {
         return MessageHead::Short;
     }
-    let flags = if kind == MESSAGE { word(16).unwrap_or(0) } else { 0 };
+    let flags = if kind == MESSAGE { word(prefix.bytes, 16).unwrap_or(0) } else { 0 };
     let has_more = flags & MORE_TO_COME != 0;
-    let message = |is_last| MessageHead::Message { bytes: size, is_last };
     if prefix.side == Side::Server {
         sink.response();
         if kind == MESSAGE && has_failed(prefix.bytes) {
             sink.error(b"");
         }
-        return message(!has_more);
+        return MessageHead::Message { bytes: size, is_last: !has_more };
     }
     if has_more {
-        return message(false);
+        return MessageHead::inner(size);
     }
     sink.request();
     sink.command(match kind {
@@ -60,7 +58,11 @@ pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> M
         COMPRESSED => b"OP_COMPRESSED",
         _ => b"OP_OTHER",
     });
-    message(true)
+    MessageHead::last(size)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    four(bytes, at).map(u32::from_le_bytes)
 }
 
 /// Name of the first field of the first document.

@@ -70,25 +70,25 @@ pub(super) fn recognise(bytes: &[u8], length: u32, port: u16, side: Side) -> Opt
 pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> MessageHead {
     let [a, b, c, sequence, ..] = prefix.bytes else { return MessageHead::Short };
     let size = u32::from_le_bytes([*a, *b, *c, 0]);
-    let message = |is_last| MessageHead::Message { bytes: size + 4, is_last };
+    let total = size + 4;
     let wanted = match prefix.side {
-        _ if size == 0 => return message(false),
+        _ if size == 0 => return MessageHead::inner(total),
         Side::Server if prefix.bytes.get(4) == Some(&ERROR) => size.min(3),
         Side::Server => 1,
         Side::Client => size.min(2),
     };
     let Some(payload) = prefix.bytes.get(4..4 + wanted as usize) else {
-        return if prefix.is_all { message(false) } else { MessageHead::Short };
+        return if prefix.is_all { MessageHead::inner(total) } else { MessageHead::Short };
     };
     match (prefix.side, payload) {
         (Side::Client, [command, ..]) if *sequence == 0 => {
             if UNANSWERED.contains(command) {
-                return message(false);
+                return MessageHead::inner(total);
             }
             let name = COMMANDS.get(usize::from(*command)).unwrap_or(&"COM_OTHER");
             sink.request();
             sink.command(name.as_bytes());
-            message(true)
+            MessageHead::last(total)
         }
         (Side::Client, [low, high]) if *sequence == 1 && sink.is_fresh() => {
             if size == TLS_REQUEST_BYTES && high & WANTS_TLS != 0 {
@@ -96,17 +96,17 @@ pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> M
             } else if size > INTRODUCTION_BYTES_MIN && low & COMPRESSES != 0 {
                 sink.hidden(Protocol::Opaque);
             }
-            message(false)
+            MessageHead::inner(total)
         }
-        (Side::Client, _) => message(false),
+        (Side::Client, _) => MessageHead::inner(total),
         (Side::Server, [ERROR, low, high]) => {
             sink.response();
             sink.error(u16::from_le_bytes([*low, *high]).to_string().as_bytes());
-            message(false)
+            MessageHead::inner(total)
         }
         (Side::Server, _) => {
             sink.response();
-            message(false)
+            MessageHead::inner(total)
         }
     }
 }

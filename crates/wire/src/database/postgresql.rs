@@ -13,7 +13,6 @@ pub(super) const PORTS: [u16; 2] = [5432, 6432];
 const TLS_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
 const CANCEL: u32 = 80_877_102;
-/// Maximum length of a startup message.
 const INTRODUCTION_BYTES_MAX: u32 = 10_000;
 /// Bytes read of an error: its code comes third, after two words.
 const ERROR_BYTES: u32 = 64;
@@ -48,18 +47,19 @@ fn is_introduction(bytes: &[u8]) -> bool {
 
 pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> MessageHead {
     let bytes = prefix.bytes;
-    let message = |bytes, is_last| MessageHead::Message { bytes, is_last };
     match (prefix.side, bytes) {
         // The response to a TLS request is one letter.
         (Side::Server, [b'S' | b'G']) if prefix.is_alone && sink.is_fresh() => {
             sink.hidden(Protocol::Tls);
-            return message(1, false);
+            return MessageHead::inner(1);
         }
-        (Side::Server, [b'N']) if prefix.is_alone && sink.is_fresh() => return message(1, false),
+        (Side::Server, [b'N']) if prefix.is_alone && sink.is_fresh() => {
+            return MessageHead::inner(1);
+        }
         (Side::Client, [0, ..]) => {
             return match four(bytes, 0).map(u32::from_be_bytes) {
                 _ if is_introduction(bytes) => {
-                    message(four(bytes, 0).map_or(0, u32::from_be_bytes), false)
+                    MessageHead::inner(four(bytes, 0).map_or(0, u32::from_be_bytes))
                 }
                 _ if bytes.len() < 8 && !prefix.is_all => MessageHead::Short,
                 _ => MessageHead::Wrong,
@@ -76,13 +76,14 @@ pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> M
     }
     let total = size + 1;
     match prefix.side {
-        Side::Client => message(total, ask(kind, sink)),
+        Side::Client => MessageHead::Message { bytes: total, is_last: ask(kind, sink) },
         Side::Server => {
             let wanted = if kind == b'E' { total.min(ERROR_BYTES) } else { 5 };
             if bytes.len() < wanted as usize && !prefix.is_all {
                 return MessageHead::Short;
             }
-            message(total, answer(kind, bytes.get(5..).unwrap_or_default(), sink))
+            let is_last = answer(kind, bytes.get(5..).unwrap_or_default(), sink);
+            MessageHead::Message { bytes: total, is_last }
         }
     }
 }

@@ -10,7 +10,6 @@ use crate::flow::Side;
 use crate::http::{Framer, RedisValue};
 
 pub(super) const PORTS: [u16; 3] = [6379, 6380, 26_379];
-/// Maximum length of a command.
 const NAME_BYTES_MAX: usize = 20;
 
 /// Detects a list of strings, or a response at a known port.
@@ -33,7 +32,6 @@ pub(super) fn recognise(bytes: &[u8], port: u16, side: Side) -> Option<Side> {
     }
 }
 
-/// Processes the next bytes of one direction.
 pub(super) fn feed(
     side: Side,
     framer: &mut Framer,

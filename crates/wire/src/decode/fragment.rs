@@ -13,7 +13,6 @@ use crate::skip::SkipReason;
 const WAITING_MAX: usize = 256;
 /// Pieces of one datagram: 64 KiB in pieces of 576 bytes, some repeated.
 const PIECES_MAX: usize = 256;
-/// Maximum length of a datagram's body.
 const BODY_BYTES_MAX: usize = 65_535;
 
 #[derive(Default)]
@@ -36,11 +35,8 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// Result of adding a fragment.
 pub(super) struct ReassemblyOutcome {
-    /// Whether the datagram is complete.
     pub(super) is_whole: bool,
-    /// Fragments dropped.
     pub(super) count: u64,
 }
 

@@ -14,7 +14,6 @@ pub(super) const UDP: u8 = 17;
 pub(super) const IPV6: u8 = 41;
 pub(super) const GRE: u8 = 47;
 
-/// Fields of an IP header, and its body.
 #[derive(Clone, Copy)]
 pub(super) struct Datagram<'a> {
     pub(super) from: u128,
@@ -24,7 +23,6 @@ pub(super) struct Datagram<'a> {
     pub(super) body: FrameSlice<'a>,
 }
 
-/// Position of a fragment's body.
 #[derive(Clone, Copy)]
 pub(super) struct Fragment {
     pub(super) id: u32,
@@ -54,9 +52,6 @@ fn four(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipRe
         return Err(SkipReason::Malformed);
     }
     let body = part.limit(total_length).skip(header_length).ok_or(SkipReason::HeaderCut)?;
-    let address = |at: usize| {
-        Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]).to_ipv6_mapped().to_bits()
-    };
     let id = u16::from_be_bytes([head[4], head[5]]);
     let offset = u16::from_be_bytes([head[6], head[7]]);
     let has_more = offset & 0x2000 != 0;
@@ -66,7 +61,9 @@ fn four(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipRe
         offset,
         is_last: !has_more,
     });
-    let (from, to) = (address(12), address(16));
+    let [from, to] = [12, 16].map(|at| {
+        Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]).to_ipv6_mapped().to_bits()
+    });
     Ok((Datagram { from, to, ip_id: Some(id), protocol: head[9], body }, fragment))
 }
 
@@ -88,10 +85,9 @@ fn six(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipRea
     if 40 + length > part.wire_length {
         return Err(SkipReason::Malformed);
     }
-    let address = |at: usize| {
+    let [from, to] = [8, 24].map(|at| {
         u128::from_be_bytes(head[at..at + 16].try_into().expect("sixteen bytes are sixteen"))
-    };
-    let (from, to) = (address(8), address(24));
+    });
     let mut body = part.limit(40 + length).skip(40).ok_or(SkipReason::HeaderCut)?;
     let (mut protocol, mut fragment) = (head[6], None);
     for _ in 0..EXTENSIONS_MAX {

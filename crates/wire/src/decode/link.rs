@@ -44,13 +44,16 @@ const VLAN_TAGS_MAX: usize = 4;
 /// `sll_pkttype` of packets sent by the host.
 const OUTGOING: u8 = 4;
 
+fn direction(kind: u8) -> Direction {
+    if kind == OUTGOING { Direction::Out } else { Direction::In }
+}
+
 /// The IP datagram in a frame.
 pub(super) fn open<'a>(
     link: LinkType,
     frame: FrameSlice<'a>,
     outer: &mut OuterLayers,
 ) -> Result<FrameSlice<'a>, SkipReason> {
-    let direction = |kind: u8| if kind == OUTGOING { Direction::Out } else { Direction::In };
     match link {
         LinkType::Ethernet => ethernet(frame),
         LinkType::Raw => Ok(frame),

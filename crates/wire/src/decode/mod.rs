@@ -53,7 +53,6 @@ impl<'a> FrameSlice<'a> {
     }
 }
 
-/// Metadata of a frame's outer layers.
 #[derive(Clone, Copy)]
 struct OuterLayers {
     ts_ns: i64,
@@ -66,6 +65,7 @@ const NESTING_MAX: usize = 4;
 
 impl Decoder {
     /// Passes the TCP segment in a frame to `sink`.
+    ///
     /// # Errors
     /// The reason why there is none; `None` for a fragment of an incomplete datagram.
     #[inline]
@@ -99,7 +99,6 @@ impl Decoder {
         }
     }
 
-    /// Handles fragments and tunnels.
     #[inline(never)]
     fn decode_rest(
         &mut self,

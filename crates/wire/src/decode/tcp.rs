@@ -3,6 +3,7 @@
 
 use super::OuterLayers;
 use super::ip::Datagram;
+use crate::flow::SequenceNumber;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::skip::SkipReason;
 
@@ -92,15 +93,14 @@ fn read_options(mut rest: &[u8], packet: &mut Packet<'_>) {
 fn read_sack(bytes: &[u8], packet: &mut Packet<'_>) {
     let blocks = bytes.as_chunks::<8>().0;
     packet.sack_blocks = u8::try_from(blocks.len()).unwrap_or(u8::MAX);
-    let block = |at: usize| {
-        let (left, right) = pair(blocks.get(at)?);
-        Some(SackBlock { left, right })
-    };
-    let is_at_most = |a: u32, b: u32| b.wrapping_sub(a).cast_signed() >= 0;
-    if let Some(first) = block(0) {
-        let is_below = is_at_most(first.right, packet.ack);
-        let is_inside = block(1).is_some_and(|second| {
-            is_at_most(second.left, first.left) && is_at_most(first.right, second.right)
+    let mut blocks = blocks.iter().map(|block| {
+        let (left, right) = pair(block);
+        SackBlock { left, right }
+    });
+    if let Some(first) = blocks.next() {
+        let is_below = first.right.is_at_most(packet.ack);
+        let is_inside = blocks.next().is_some_and(|second| {
+            second.left.is_at_most(first.left) && first.right.is_at_most(second.right)
         });
         packet.dsack = (is_below || is_inside).then_some(first);
     }

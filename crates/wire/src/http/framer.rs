@@ -13,7 +13,6 @@
 
 use super::head::{self, RequestHead, ResponseHead, is_request_start, is_response_start};
 
-/// Parser state of one direction.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framer {
     /// The next byte begins a message.
@@ -21,7 +20,6 @@ pub(crate) enum Framer {
     Idle,
     /// In a head; `partial` holds its start.
     Head,
-    /// Remaining bytes of the body.
     Body(u64),
     /// In the size line of the next chunk; whether its digits are complete.
     Size(u64, bool),
@@ -33,15 +31,11 @@ pub(crate) enum Framer {
     UntilEnd,
     /// Until a packet begins like a head.
     Lost,
-    /// No longer HTTP.
     Opaque,
     /// Remaining bytes of a database message, and whether a request or response ends with it.
     Message(u32, bool),
-    /// In a line of Redis.
     Value(RedisValue),
-    /// In a string of Redis.
     Text {
-        /// Values after it.
         items: u32,
         /// Remaining bytes, with the line end.
         rest: u32,
@@ -50,12 +44,10 @@ pub(crate) enum Framer {
     },
 }
 
-/// The Redis value being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedisValue {
     /// Values until the message ends, this one included.
     pub(crate) items: u32,
-    /// Number parsed so far.
     pub(crate) number: u32,
     /// First byte; 0 before it is read.
     pub(crate) kind: u8,
@@ -68,11 +60,8 @@ pub(crate) struct RedisValue {
 /// How the body of a message ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFraming {
-    /// No body.
     None,
-    /// After this many bytes.
     Length(u64),
-    /// With an empty chunk.
     Chunked,
     /// When the other side sends or the connection ends.
     UntilEnd,
@@ -84,26 +73,20 @@ pub(crate) enum BodyFraming {
 #[derive(Debug)]
 pub(crate) struct PartialHead(pub(crate) Vec<u8>);
 
-/// Receives the events of HTTP framing.
 pub(crate) trait HttpSink {
-    /// A message's first byte.
     fn begin(&mut self);
     /// A request's head, complete or cut; returns how its body ends.
     fn request(&mut self, head: &RequestHead<'_>, is_cut: bool) -> BodyFraming;
     /// A response's head, complete or cut; returns how its body ends.
     fn response(&mut self, head: &ResponseHead, is_cut: bool) -> BodyFraming;
-    /// Bytes of the message.
     fn count(&mut self, bytes: u64);
-    /// The message's last byte.
     fn end(&mut self);
-    /// Message boundaries are lost.
     fn lost(&mut self);
 }
 
 /// Maximum length of a head; longer ones are not read.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// The stretch being read.
 struct FramerInput<'a> {
     bytes: &'a [u8],
     length: u64,

@@ -15,7 +15,6 @@ pub(crate) struct RequestHead<'a> {
     pub(crate) is_chunked: bool,
 }
 
-/// Relevant fields of a response's head.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     /// 0 when cut.
@@ -49,10 +48,9 @@ pub(crate) fn is_request_start(bytes: &[u8]) -> bool {
     let Some(b'C' | b'D' | b'G' | b'H' | b'M' | b'O' | b'P' | b'R' | b'T') = bytes.first() else {
         return false;
     };
-    let begins = |method: &&[u8]| {
-        bytes.starts_with(method) || (bytes.len() >= 3 && method.starts_with(bytes))
-    };
-    METHODS.iter().any(begins)
+    METHODS
+        .iter()
+        .any(|method| bytes.starts_with(method) || (bytes.len() >= 3 && method.starts_with(bytes)))
 }
 
 /// Whether bytes can begin a response.
@@ -147,7 +145,6 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
 struct HeadLines<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Offset after the empty line.
     end: Option<usize>,
 }
 
@@ -172,7 +169,6 @@ impl<'a> Iterator for HeadLines<'a> {
     }
 }
 
-/// Splits a line at the first space.
 fn word(line: &[u8]) -> (&[u8], &[u8]) {
     match line.iter().position(|byte| *byte == b' ') {
         Some(at) => (&line[..at], &line[at + 1..]),
@@ -187,13 +183,14 @@ fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     (*colon == b':' && field.eq_ignore_ascii_case(name)).then(|| value.trim_ascii())
 }
 
-/// A whole number that fits.
 fn number(digits: &[u8]) -> Option<u64> {
-    let add = |number: u64, digit: &u8| {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
         let digit = u64::from(digit.wrapping_sub(b'0'));
         number.checked_mul(10)?.checked_add(digit).filter(|_| digit < 10)
-    };
-    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
+    })
 }
 
 /// The last coding decides (RFC 9112 §6.3).

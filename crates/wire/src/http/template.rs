@@ -32,15 +32,15 @@ pub(crate) fn template(target: &[u8], out: &mut String) {
 
 fn push_word(word: &[u8], out: &mut String) {
     let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
-    let is_all = |test: fn(&u8) -> bool| word.iter().all(test);
     if word.is_empty() {
     } else if digits == word.len() {
         out.push_str("{id}");
-    } else if word.len() == 36 && is_all(|byte| byte.is_ascii_hexdigit() || *byte == b'-') {
+    } else if word.len() == 36 && word.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
+    {
         out.push_str("{uuid}");
-    } else if word.len() >= 8 && digits > 0 && is_all(u8::is_ascii_hexdigit) {
+    } else if word.len() >= 8 && digits > 0 && word.iter().all(u8::is_ascii_hexdigit) {
         out.push_str("{hex}");
-    } else if word.len() >= 20 && digits >= 2 && is_all(u8::is_ascii_alphanumeric) {
+    } else if word.len() >= 20 && digits >= 2 && word.iter().all(u8::is_ascii_alphanumeric) {
         out.push_str("{token}");
     } else {
         push_numbers(word, out);

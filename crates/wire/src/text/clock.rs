@@ -37,16 +37,10 @@ const DAY_NS: i64 = 86_400 * SECOND_NS;
 impl LocalMinute {
     /// Converts text with digits in the right places.
     pub(crate) fn of(text: &[u8; MINUTE]) -> Self {
-        let two = |at: usize| {
+        let [century, year, month, day, hour, minute] = [0, 2, 5, 8, 11, 14].map(|at| {
             (text[at].wrapping_sub(b'0') % 10) * 10 + text[at + 1].wrapping_sub(b'0') % 10
-        };
-        Self {
-            year: u16::from(two(0)) * 100 + u16::from(two(2)),
-            month: two(5),
-            day: two(8),
-            hour: two(11),
-            minute: two(14),
-        }
+        });
+        Self { year: u16::from(century) * 100 + u16::from(year), month, day, hour, minute }
     }
 
     /// Whether `text` has digits and separators in the right places.
@@ -58,10 +52,8 @@ impl LocalMinute {
     }
 }
 
-/// Why a line has no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoTime {
-    /// It does not begin with a timestamp.
     NoStamp,
     /// The time is invalid.
     NoSuchTime,

@@ -1,6 +1,5 @@
 //! Cursor over a line.
 
-/// The rest of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
@@ -17,7 +16,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Consumes a whole number that fits.
     #[inline(always)]
     pub(super) fn number(&mut self) -> Option<u32> {
         let (number, count) = digits(self.0);
@@ -42,7 +40,6 @@ impl<'a> Cursor<'a> {
         Some(before)
     }
 
-    /// Consumes spaces.
     pub(super) fn spaces(&mut self) {
         self.0 = self.0.trim_ascii_start();
     }
@@ -69,7 +66,6 @@ fn long_digits(text: &[u8], first: u64) -> (u64, usize) {
     }
 }
 
-/// Parses further digits one by one.
 #[cold]
 fn more_digits(text: &[u8], mut number: u64, mut count: usize) -> (u64, usize) {
     for byte in text.iter().take(DIGITS_MAX).skip(count) {

@@ -18,7 +18,6 @@ const EIGHTS: usize = 6;
 /// Cached texts, 128 bytes each.
 const TEXTS: usize = 4096;
 
-/// A pair of endpoints with its text.
 #[derive(Clone)]
 pub(super) struct PacketEnds {
     text: [u64; EIGHTS],
@@ -27,7 +26,6 @@ pub(super) struct PacketEnds {
     pub(super) place: ConversationSlot,
 }
 
-/// The texts parsed last.
 pub(super) struct KnownEnds {
     known: Box<[PacketEnds]>,
     /// An uncacheable text, until the next line.
@@ -52,8 +50,8 @@ impl KnownEnds {
         };
         let ends = &mut self.known[at];
         // A single expression: a call costs as much as all of this.
-        let differ = |sum, (one, other): (&u64, &u64)| sum | (one ^ other);
-        if ends.text.iter().zip(&text).fold(0, differ) == 0 {
+        let difference = ends.text.iter().zip(&text).fold(0, |sum, (a, b)| sum | (a ^ b));
+        if difference == 0 {
             line.0 = &line.0[length..];
             return Ok(ends);
         }

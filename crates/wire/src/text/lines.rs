@@ -32,6 +32,7 @@ impl<R: Read> LineReader<R> {
     }
 
     /// The next line without its end; `None` at the end.
+    ///
     /// # Errors
     /// When the stream cannot be read.
     pub fn next_line(&mut self) -> std::io::Result<Option<&[u8]>> {

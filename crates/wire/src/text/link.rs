@@ -19,7 +19,6 @@ use crate::packet::Direction;
 /// Skipped fields of nested VLAN tags.
 const TAG_FIELDS_MAX: usize = 32;
 
-/// Fields before a packet's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LineHead {
     pub(super) interface: u32,
@@ -27,7 +26,6 @@ pub(super) struct LineHead {
     pub(super) ip_id: Option<u16>,
 }
 
-/// Parses up to the addresses.
 #[inline]
 pub(super) fn read(
     line: &mut Cursor<'_>,

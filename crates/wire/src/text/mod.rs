@@ -28,6 +28,7 @@ use segment::TextSegment;
 use sequence::{SequenceTable, WireNumbers};
 
 use crate::capture::CaptureInput;
+use crate::flow::SequenceNumber;
 use crate::model::Model;
 use crate::packet::{Flags, Packet, SackBlock};
 use crate::skip::{SkipCounts, SkipReason};
@@ -171,6 +172,7 @@ impl TextReader {
 
     /// Reads some lines, passes their packets to the model and returns the number of packets;
     /// `None` at the end.
+    ///
     /// # Errors
     /// When the lines cannot be read.
     pub fn feed(
@@ -285,14 +287,15 @@ impl TextReader {
 
 /// The first block, if it ends at or before `ack` or lies in the second (RFC 2883 §4).
 fn dsack(sack: [Option<(u32, u32)>; 2], ack: u32, base: u32) -> Option<SackBlock> {
-    let block = |(left, right): (u32, u32)| SackBlock {
-        left: left.wrapping_add(base),
-        right: right.wrapping_add(base),
-    };
-    let is_not_after = |one: u32, other: u32| other.wrapping_sub(one) < 1 << 31;
-    let first = block(sack[0]?);
-    let is_inside = sack[1].map(block).is_some_and(|second| {
-        is_not_after(second.left, first.left) && is_not_after(first.right, second.right)
+    let [first, second] = sack.map(|block| {
+        block.map(|(left, right)| SackBlock {
+            left: left.wrapping_add(base),
+            right: right.wrapping_add(base),
+        })
     });
-    (is_not_after(first.right, ack) || is_inside).then_some(first)
+    let first = first?;
+    let is_inside = second.is_some_and(|second| {
+        second.left.is_at_most(first.left) && first.right.is_at_most(second.right)
+    });
+    (first.right.is_at_most(ack) || is_inside).then_some(first)
 }

@@ -8,7 +8,6 @@ use super::sequence::PrintedNumbers;
 use super::{TextSkip, port_name};
 use crate::packet::{Endpoint, Flags, Timestamps};
 
-/// Printed fields of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextSegment<'a> {
     pub(super) printed: PrintedNumbers,

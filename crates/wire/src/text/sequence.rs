@@ -23,7 +23,6 @@ pub(super) const CONVERSATIONS_MAX: usize = 4 << 20;
 /// Relative numbers are below this, and absolute ones are within this of their base.
 const NEAR: u32 = 1 << 24;
 
-/// Numbers of one packet, as printed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PrintedNumbers {
     pub(super) seq: Option<u32>,
@@ -32,7 +31,6 @@ pub(super) struct PrintedNumbers {
     pub(super) flags: Flags,
 }
 
-/// Numbers of one packet, on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WireNumbers {
     pub(super) seq: u32,
@@ -56,7 +54,6 @@ enum NumberStyle {
     Absolute,
 }
 
-/// All conversations of a text.
 pub(super) struct SequenceTable {
     places: HashMap<(Endpoint, Endpoint), u32, FxSeededState>,
     conversations: Vec<Conversation>,

@@ -129,7 +129,6 @@ fn stage_one_is_what_each_client_by_itself_says() {
     });
 }
 
-/// Start and elapsed, in microseconds; sorted by start.
 fn requests(u: &mut Unstructured<'_>) -> Result<Vec<(u64, u64)>> {
     let mut now = BEGIN + u.int_in_range(0..=1_000_000)?;
     (0..u.int_in_range(1..=40)?)
@@ -194,7 +193,7 @@ impl Row {
     }
 }
 
-fn plain_rows(requests: &[(u64, u64)], length: f64, share: f64) -> Vec<Row> {
+fn plain_rows(requests: &[(u64, u64)], [length, share]: [f64; 2]) -> Vec<Row> {
     let read = |micros: u64| seconds(micros).parse::<f64>().expect("a number");
     let number = |time: f64| (time / length).trunc() * length;
     let spans: Vec<(f64, f64)> =
@@ -257,7 +256,7 @@ fn stage_two_is_what_sums_over_all_requests_say() {
         }
         slices.finish(&mut out);
         let printed = text(out);
-        let rows = plain_rows(&requests, length, share);
+        let rows = plain_rows(&requests, [length, share]);
         assert_eq!(printed.lines().count(), rows.len(), "{printed}");
         for (line, row) in printed.lines().zip(&rows) {
             let (head, tail) = (row.head(), row.tail());
@@ -329,7 +328,7 @@ fn numbers_look_as_perl_prints_them() {
         asked += &format!("{start} {elapsed} {length}\n");
         // One request that ends with its slice: the row's rates are its response time over the
         // slice's length.
-        expected += &perl_row(&start, &elapsed, length);
+        expected += &perl_row([&start, &elapsed], length);
     }
     let mut stdin = perl.stdin.take().expect("it is piped");
     let writer = std::thread::spawn(move || stdin.write_all(asked.as_bytes()));
@@ -339,7 +338,7 @@ fn numbers_look_as_perl_prints_them() {
 }
 
 /// The first column as weir prints it, and the rates in the crate's formats.
-fn perl_row(start: &str, elapsed: &str, length: f64) -> String {
+fn perl_row([start, elapsed]: [&str; 2], length: f64) -> String {
     let options = SliceOptions { run_time_seconds: length, quantile: 0.99 };
     let (mut slices, mut out) = (SliceAggregator::new(options), Vec::new());
     let line = format!("0 {start} {start} {elapsed} a:1");
