@@ -29,7 +29,6 @@ pub struct TableSink<F: FnMut(Vec<Batch>) + Send> {
     take: F,
 }
 
-/// Buffered rows of one table.
 const ROWS_MAX: usize = 16_384;
 
 impl<F: FnMut(Vec<Batch>) + Send> TableSink<F> {
@@ -65,21 +64,19 @@ pub(crate) fn push<R: Rows>(batches: &mut Vec<Batch>, rows: &mut R) {
 
 impl<F: FnMut(Vec<Batch>) + Send> RowSink for TableSink<F> {
     fn request(&mut self, seen: &ObservedRequest<'_>) {
-        let RowOrigin { host, source, observed } = &self.origin;
         let client = seen.client.ip().to_string();
-        let mut row = request(seen, host, source, *observed);
+        let mut row = request(seen, &self.origin, self.origin.observed);
         row.client_address = Some(&client);
         self.requests.push(&row);
-        self.details.push(&detail(seen, host, source));
+        self.details.push(&detail(seen, &self.origin));
         if self.details.len() >= ROWS_MAX {
             self.hand_on();
         }
     }
 
     fn connection(&mut self, seen: &ObservedConnection) {
-        let RowOrigin { host, source, .. } = &self.origin;
         let (client, server) = (seen.client.ip().to_string(), seen.server.ip().to_string());
-        let mut row = connection(seen, host, source);
+        let mut row = connection(seen, &self.origin);
         (row.client_address, row.server_address) = (&client, &server);
         self.connections.push(&row);
         if self.connections.len() >= ROWS_MAX {
@@ -93,13 +90,17 @@ fn micros(ns: i64) -> Micros {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "spans are below 2^53 ns, 104 days")]
-fn seconds(from: i64, to: i64) -> f64 {
-    (to - from).max(0) as f64 / 1e9
+fn seconds(ns: i64) -> f64 {
+    ns.max(0) as f64 / 1e9
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds are below 2^53")]
 fn seconds_of(us: u64) -> f64 {
     us as f64 / 1e6
+}
+
+fn optional_seconds(us: Option<u32>) -> Option<f64> {
+    us.map(|us| seconds_of(us.into()))
 }
 
 fn count(value: u64) -> i64 {
@@ -116,8 +117,7 @@ fn ended(seen: &ObservedRequest<'_>) -> i64 {
 
 pub(crate) fn request<'a>(
     seen: &ObservedRequest<'a>,
-    host: &'a str,
-    source: &'a str,
+    origin: &'a RowOrigin,
     observed: Micros,
 ) -> Request<'a> {
     let (path, query) = match seen.target.split_once('?') {
@@ -126,10 +126,10 @@ pub(crate) fn request<'a>(
     };
     Request {
         ts: micros(ended(seen)),
-        host,
+        host: &origin.host,
         tier: seen.tier.as_str(),
         observed_ts: observed,
-        source,
+        source: &origin.source,
         source_offset: Some(count(seen.number)),
         request_id: readable(seen.request_id),
         client_port: Some(seen.client.port.into()),
@@ -141,26 +141,22 @@ pub(crate) fn request<'a>(
         http_response_status_code: seen.status.map(i64::from),
         request_bytes: Some(count(seen.request_bytes)),
         response_bytes: Some(count(seen.response_bytes)),
-        duration_seconds: seen.answered.map(|[_, last]| seconds(seen.asked[0], last)),
-        request_read_seconds: Some(seconds(seen.asked[0], seen.asked[1])),
+        duration_seconds: seen.answered.map(|[_, last]| seconds(last - seen.asked[0])),
+        request_read_seconds: Some(seconds(seen.asked[1] - seen.asked[0])),
         connection_requests: Some(seen.order.into()),
         ..Request::default()
     }
 }
 
-pub(crate) fn detail<'a>(
-    seen: &ObservedRequest<'a>,
-    host: &'a str,
-    source: &'a str,
-) -> WireRequest<'a> {
+pub(crate) fn detail<'a>(seen: &ObservedRequest<'a>, origin: &'a RowOrigin) -> WireRequest<'a> {
     let answered = seen.answered;
     let end_and_ack = answered.zip(seen.acknowledged);
     let parent_match = if seen.is_matched_by_header { "header" } else { "time" };
     WireRequest {
         ts: micros(ended(seen)),
-        host,
+        host: &origin.host,
         tier: seen.tier.as_str(),
-        source,
+        source: &origin.source,
         source_offset: count(seen.number),
         connection_number: count(seen.connection),
         connection_requests: seen.order.into(),
@@ -171,9 +167,9 @@ pub(crate) fn detail<'a>(
         response_first_ts: answered.map(|[first, _]| micros(first)),
         response_last_ts: answered.map(|[_, last]| micros(last)),
         response_acked_ts: seen.acknowledged.map(micros),
-        think_seconds: answered.map(|[first, _]| seconds(seen.asked[1], first)),
-        transfer_seconds: answered.map(|[first, last]| seconds(first, last)),
-        ack_tail_seconds: end_and_ack.map(|([_, last], acked)| seconds(last, acked)),
+        think_seconds: answered.map(|[first, _]| seconds(first - seen.asked[1])),
+        transfer_seconds: answered.map(|[first, last]| seconds(last - first)),
+        ack_tail_seconds: end_and_ack.map(|([_, last], acked)| seconds(acked - last)),
         request_retransmits: seen.request_retransmits.into(),
         response_retransmits: seen.response_retransmits.into(),
         response_spurious_retransmits: seen.spurious.into(),
@@ -189,16 +185,11 @@ pub(crate) fn detail<'a>(
 }
 
 /// A row without the addresses, whose text must outlive it.
-pub(crate) fn connection<'a>(
-    seen: &ObservedConnection,
-    host: &'a str,
-    source: &'a str,
-) -> TcpConn<'a> {
-    let span = |us: Option<u32>| us.map(|us| seconds_of(us.into()));
+pub(crate) fn connection<'a>(seen: &ObservedConnection, origin: &'a RowOrigin) -> TcpConn<'a> {
     TcpConn {
         ts: micros(seen.last_ts),
-        host,
-        source,
+        host: &origin.host,
+        source: &origin.source,
         connection_number: count(seen.number),
         client_port: seen.client.port.into(),
         server_port: seen.server.port.into(),
@@ -206,11 +197,11 @@ pub(crate) fn connection<'a>(
         first_ts: micros(seen.first_ts),
         client_syns: seen.syns.into(),
         server_syns: seen.synacks.into(),
-        syn_wait_seconds: span(seen.syn_wait_us),
-        handshake_rtt_seconds: span(seen.handshake_us),
-        client_rtt_min_seconds: span(seen.rtt_us[0]),
-        server_rtt_min_seconds: span(seen.rtt_us[1]),
-        delay_variation_max_seconds: span(seen.delay_max_us),
+        syn_wait_seconds: optional_seconds(seen.syn_wait_us),
+        handshake_rtt_seconds: optional_seconds(seen.handshake_us),
+        client_rtt_min_seconds: optional_seconds(seen.rtt_us[0]),
+        server_rtt_min_seconds: optional_seconds(seen.rtt_us[1]),
+        delay_variation_max_seconds: optional_seconds(seen.delay_max_us),
         timestamp_tick_seconds: seen.tick_us.map(|us| seconds_of(us.into())),
         requests: seen.requests.into(),
         client_bytes: count(seen.bytes[0]),
@@ -253,19 +244,20 @@ pub fn slices(report: &Report, origin: &RowOrigin) -> Batch {
     Batch { table: WireSliceRows::SPEC, rows: rows.finish() }
 }
 
+fn quantile_seconds(quantiles: Option<[u64; 3]>, at: usize) -> Option<f64> {
+    quantiles.map(|quantiles| seconds_of(quantiles[at]))
+}
+
 pub(crate) fn slice_row<'a>(
     slice: &SliceReport,
     width_ns: i64,
     origin: &'a RowOrigin,
 ) -> WireSlice<'a> {
-    let at = |quantiles: Option<[u64; 3]>, at: usize| {
-        quantiles.map(|quantiles| seconds_of(quantiles[at]))
-    };
     WireSlice {
         ts: micros(slice.start_ns),
         host: &origin.host,
         source: &origin.source,
-        width_seconds: seconds(0, width_ns),
+        width_seconds: seconds(width_ns),
         observed_seconds: seconds_of(slice.observed_us),
         arrivals: count(slice.arrivals),
         completions: count(slice.completions),
@@ -275,15 +267,15 @@ pub(crate) fn slice_row<'a>(
         weighted_seconds: seconds_of(slice.weighted_us),
         sum_seconds: seconds_of(slice.sum_us),
         variance_mean_seconds: slice.variance_mean_us / 1e6,
-        duration_p50_seconds: at(slice.total_us, 0),
-        duration_p95_seconds: at(slice.total_us, 1),
-        duration_p99_seconds: at(slice.total_us, 2),
-        think_p50_seconds: at(slice.think_us, 0),
-        think_p95_seconds: at(slice.think_us, 1),
-        think_p99_seconds: at(slice.think_us, 2),
-        transfer_p95_seconds: at(slice.transfer_us, 1),
-        syn_wait_p95_seconds: at(slice.connect_us, 1),
-        delay_variation_p95_seconds: at(slice.delay_us, 1),
+        duration_p50_seconds: quantile_seconds(slice.total_us, 0),
+        duration_p95_seconds: quantile_seconds(slice.total_us, 1),
+        duration_p99_seconds: quantile_seconds(slice.total_us, 2),
+        think_p50_seconds: quantile_seconds(slice.think_us, 0),
+        think_p95_seconds: quantile_seconds(slice.think_us, 1),
+        think_p99_seconds: quantile_seconds(slice.think_us, 2),
+        transfer_p95_seconds: quantile_seconds(slice.transfer_us, 1),
+        syn_wait_p95_seconds: quantile_seconds(slice.connect_us, 1),
+        delay_variation_p95_seconds: quantile_seconds(slice.delay_us, 1),
         errors_5xx: slice.errors_5xx.into(),
         new_connections: slice.new_connections.into(),
         syns: slice.syns.into(),

@@ -134,7 +134,7 @@ fn write(
     }
     let counts = tap.counts().map_err(failure)?;
     let now = SystemClock.now().0 * 1000;
-    let packets = writer.finish(now, counts.packets, counts.drops).map_err(failed)?;
+    let packets = writer.finish(now, &counts).map_err(failed)?;
     Ok(Done { packets, counts, is_full })
 }
 

@@ -224,7 +224,7 @@ impl<'a> Watching<'a> {
                 ALL_CONNECTIONS / rows
             );
             self.tap.keep(connections).map_err(failure)?;
-            self.shares.set(connections, rows);
+            self.shares.set(&self.throttle);
             self.history.push_back((now, connections));
         }
         Ok(())
@@ -234,7 +234,7 @@ impl<'a> Watching<'a> {
         let slices = self.model.take_slices(until);
         self.model.flush();
         let batch = live_slices(&slices, SECOND, &self.origin, |from, to| {
-            (self.losses.between(from, to), self.share(from, to))
+            (self.losses.between(from..to), self.share(from, to))
         });
         self.losses.forget_before(until - 2 * SECOND);
         while self.history.get(1).is_some_and(|(since, _)| *since < until - SECOND) {

@@ -311,7 +311,7 @@ fn a_capability_is_enough_and_its_lack_is_named() {
     let refused = run("-all", "no.pcapng");
     let said = text(&refused.stderr);
     assert!(!refused.status.success());
-    assert!(said.contains("cannot take packets of `lo`"), "{said}");
+    assert!(said.contains("cannot capture on `lo`"), "{said}");
     assert!(
         said.contains("setcap cap_net_raw+ep") && said.contains("AmbientCapabilities"),
         "{said}"

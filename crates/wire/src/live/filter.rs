@@ -19,7 +19,6 @@ pub(super) struct BpfInstruction {
     pub(super) k: u32,
 }
 
-/// Packets to pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FilterSpec<'a> {
     /// Ports of either end; all when empty, at most [`PORTS_MAX`].
@@ -34,7 +33,6 @@ pub(super) struct FilterSpec<'a> {
 
 /// Maximum ports of a filter: jumps reach 255 instructions.
 pub(super) const PORTS_MAX: usize = 32;
-/// Share of all connections.
 pub(super) const ALL: u32 = 65_536;
 
 const LOAD_WORD: u16 = 0x20;
@@ -65,7 +63,6 @@ const IPV6: u32 = 0x86dd;
 const VLAN: [u32; 2] = [0x8100, 0x88a8];
 const TCP: u32 = 6;
 
-/// Jump target.
 type Label = u32;
 
 /// Instructions with symbolic jumps.
@@ -97,27 +94,33 @@ impl BpfProgram {
         self.jumps.push([when_true, when_false]);
     }
 
+    fn mix(&mut self) {
+        self.add(LOAD_X_MEMORY, 0);
+        self.add(XOR_X, 0);
+    }
+
     /// Resolves labels to distances.
     fn finish(mut self) -> Vec<BpfInstruction> {
         for (at, instruction) in self.code.iter_mut().enumerate() {
-            let distance = |label: Label| match label {
+            let [when_true, when_false] = self.jumps[at].map(|label| match label {
                 0 => 0,
                 label => self.places[&label] - at - 1,
-            };
-            let [when_true, when_false] = self.jumps[at].map(distance);
-            let short = |far: usize| u8::try_from(far).expect("few ports keep jumps short");
+            });
             if instruction.code == JUMP {
                 instruction.k = u32::try_from(when_true).expect("programs are short");
             } else {
-                instruction.jump_true = short(when_true);
-                instruction.jump_false = short(when_false);
+                instruction.jump_true = short_jump(when_true);
+                instruction.jump_false = short_jump(when_false);
             }
         }
         self.code
     }
 }
 
-/// Compiles the filter.
+fn short_jump(distance: usize) -> u8 {
+    u8::try_from(distance).expect("few ports keep jumps short")
+}
+
 pub(super) fn program(wanted: &FilterSpec<'_>) -> Vec<BpfInstruction> {
     let mut p = BpfProgram::default();
     let (begin, next, outer_tag, none) = (p.label(), p.label(), p.label(), p.label());
@@ -164,7 +167,6 @@ fn dispatch(p: &mut BpfProgram, values: [u32; 2], places: [Label; 2]) {
     }
 }
 
-/// Emits the check of a packet whose IP header is at `base`.
 fn body(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
     let (accept, refuse) = (p.label(), p.label());
     p.add(LOAD_BYTE, base + if is_ipv4 { 9 } else { 6 });
@@ -175,13 +177,11 @@ fn body(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
         p.branch(IF_BITS, 0x3fff, refuse, 0);
         p.add(LOAD_X_HEADER, base);
     }
-    let load_port = |p: &mut BpfProgram, at: u32| match is_ipv4 {
-        true => p.add(LOAD_HALF_X, base + at),
-        false => p.add(LOAD_HALF, base + 40 + at),
-    };
+    let load_port = if is_ipv4 { LOAD_HALF_X } else { LOAD_HALF };
+    let ports = if is_ipv4 { base } else { base + 40 };
     if !wanted.ports.is_empty() {
         for at in [0, 2] {
-            load_port(p, at);
+            p.add(load_port, ports + at);
             for port in wanted.ports.iter().take(PORTS_MAX) {
                 p.branch(IF_EQUAL, u32::from(*port), accept, 0);
             }
@@ -191,9 +191,9 @@ fn body(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
     }
     p.here(accept);
     if wanted.share < ALL {
-        load_port(p, 0);
+        p.add(load_port, ports);
         p.add(STORE, 0);
-        load_port(p, 2);
+        p.add(load_port, ports + 2);
         sample(p, wanted, is_ipv4, base);
     }
     p.add(RETURN, wanted.snap_bytes);
@@ -203,30 +203,27 @@ fn body(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
     }
 }
 
+fn odd_factor(seed: u64) -> u32 {
+    let word = u32::try_from(seed & 0xffff_ffff).expect("32 bits");
+    (word ^ 0x9e37_79b9) | 1
+}
+
 /// Emits the sampling: one port is in memory 0, the other in the accumulator; continues for the
 /// sampled share.
 fn sample(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
-    let odd = |shift: u32| {
-        let word = u32::try_from((wanted.seed >> shift) & 0xffff_ffff).expect("32 bits");
-        (word ^ 0x9e37_79b9) | 1
-    };
-    let mix = |p: &mut BpfProgram| {
-        p.add(LOAD_X_MEMORY, 0);
-        p.add(XOR_X, 0);
-    };
-    mix(p);
-    p.add(MULTIPLY, odd(0));
+    p.mix();
+    p.add(MULTIPLY, odd_factor(wanted.seed));
     let words = if is_ipv4 { (12..20).step_by(4) } else { (8..40).step_by(4) };
     for at in words {
         p.add(STORE, 0);
         p.add(LOAD_WORD, base + at);
-        mix(p);
+        p.mix();
     }
-    p.add(MULTIPLY, odd(32));
+    p.add(MULTIPLY, odd_factor(wanted.seed >> 32));
     p.add(STORE, 0);
     p.add(SHIFT_RIGHT, 15);
-    mix(p);
-    p.add(MULTIPLY, odd(16));
+    p.mix();
+    p.add(MULTIPLY, odd_factor(wanted.seed >> 16));
     p.add(SHIFT_RIGHT, 16);
     let kept = p.label();
     p.branch(IF_NOT_BELOW, wanted.share, 0, kept);

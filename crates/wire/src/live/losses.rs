@@ -2,6 +2,7 @@
 //! polls.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Losses in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,13 +47,13 @@ impl LossHistory {
         }
     }
 
-    /// Losses in `[from, to)`: a loss counts where its poll interval ends and touches every
+    /// Losses in `span`: a loss counts where its poll interval ends and touches every
     /// interval it overlaps.
-    pub fn between(&self, from: i64, to: i64) -> LossCounts {
+    pub fn between(&self, span: Range<i64>) -> LossCounts {
         let mut sum = LossCounts::default();
         for (begin, end, lost) in &self.polls {
-            sum.is_touched |= *begin < to && *end >= from;
-            if (from..to).contains(end) {
+            sum.is_touched |= *begin < span.end && *end >= span.start;
+            if span.contains(end) {
                 sum.tap_drops += lost.tap_drops;
                 sum.ring_freezes += lost.ring_freezes;
                 sum.softnet_drops += lost.softnet_drops;
@@ -71,8 +72,8 @@ impl LossHistory {
 
 /// Packets dropped by all CPUs before any tap, from the text of `/proc/net/softnet_stat`.
 pub fn softnet_drops(text: &str) -> u64 {
-    let column = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok();
-    text.lines().filter_map(column).sum()
+    let columns = text.lines().filter_map(|line| line.split_ascii_whitespace().nth(1));
+    columns.filter_map(|column| u64::from_str_radix(column, 16).ok()).sum()
 }
 
 #[cfg(test)]
@@ -86,12 +87,12 @@ mod tests {
         losses.note(1_100, LossCounts { tap_drops: 5, ..LossCounts::default() });
         losses.note(1_300, LossCounts::default());
         let (first, second, third) =
-            (losses.between(0, 1_000), losses.between(1_000, 2_000), losses.between(2_000, 3_000));
+            (losses.between(0..1_000), losses.between(1_000..2_000), losses.between(2_000..3_000));
         assert_eq!((first.tap_drops, first.is_any()), (0, true));
         assert_eq!((second.tap_drops, second.is_any()), (5, true));
         assert!(!third.is_any());
         losses.forget_before(2_000);
-        assert!(!losses.between(0, 2_000).is_any());
+        assert!(!losses.between(0..2_000).is_any());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::capture::Record;
 use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
 use crate::model::Model;
-use crate::packet::{Direction, Packet};
+use crate::packet::Direction;
 use crate::skip::SkipCounts;
 use filter::FilterSpec;
 use ring::{PacketRing, RawPacket};
@@ -84,18 +84,18 @@ pub const TAP_PORTS_MAX: usize = filter::PORTS_MAX;
 
 impl Tap {
     /// Starts capturing.
+    ///
     /// # Errors
     /// When there is no such interface, or the permission to capture is missing.
     pub fn open(options: TapOptions) -> Result<Self, WireError> {
         let name = options.interface.as_deref();
         if options.ports.len() > TAP_PORTS_MAX {
             return Err(WireError::new(
-                format!("cannot watch {} ports with one tap", options.ports.len()),
-                format!("{TAP_PORTS_MAX} ports are the most; without any, all of TCP is watched"),
+                format!("cannot capture {} ports with one tap", options.ports.len()),
+                format!("the maximum is {TAP_PORTS_MAX}; without ports, all TCP is captured"),
             ));
         }
-        let failed = |error: io::Error| refused(name, &error);
-        let ring = PacketRing::open(options.ring_bytes).map_err(failed)?;
+        let ring = PacketRing::open(options.ring_bytes).map_err(|error| refused(name, &error))?;
         let index = match name {
             Some(name) => ring.index(name).map_err(|_| no_interface(name))?,
             None => 0,
@@ -109,6 +109,7 @@ impl Tap {
     }
 
     /// Samples this many of 65,536 connections from now on, each of them whole.
+    ///
     /// # Errors
     /// When the kernel rejects the filter.
     pub fn keep(&mut self, share: u32) -> Result<(), WireError> {
@@ -125,10 +126,11 @@ impl Tap {
             seed: *seed,
         };
         ring.set_filter(&filter::program(&wanted))
-            .map_err(|error| WireError::new(format!("cannot set a filter of packets: {error}"), ""))
+            .map_err(|error| WireError::new(format!("cannot set the packet filter: {error}"), ""))
     }
 
     /// Waits up to `timeout` for packets, passes them to `each` and returns their count.
+    ///
     /// # Errors
     /// When the interface is gone or down.
     pub fn step(
@@ -156,6 +158,7 @@ impl Tap {
 
     /// Waits up to `timeout` for packets and passes their TCP segments to the model; counts others
     /// in `skipped`.
+    ///
     /// # Errors
     /// When the interface is gone or down.
     pub fn feed(
@@ -169,13 +172,13 @@ impl Tap {
     }
 
     /// Kernel counters since the last call.
+    ///
     /// # Errors
     /// When they cannot be read.
     pub fn counts(&self) -> Result<TapCounts, WireError> {
-        let failed = |error: io::Error| {
-            WireError::new(format!("cannot read what the tap lost: {error}"), "")
-        };
-        let found = self.ring.statistics().map_err(failed)?;
+        let found = self.ring.statistics().map_err(|error| {
+            WireError::new(format!("cannot read the tap's drop counters: {error}"), "")
+        })?;
         Ok(TapCounts {
             packets: found.packets.into(),
             drops: found.drops.into(),
@@ -197,8 +200,9 @@ impl TapFrame<'_> {
             wire_length: self.wire_length,
             bytes: self.bytes,
         };
-        let mut sink = |packet: &Packet<'_>| model.packet(packet);
-        let decoded = decoder.decode_directed(&record, self.direction, skipped, &mut sink);
+        let decoded = decoder.decode_directed(&record, self.direction, skipped, &mut |packet| {
+            model.packet(packet);
+        });
         if let Err(Some(reason)) = decoded {
             skipped.add(reason);
         }
@@ -221,19 +225,17 @@ fn frame<'a>(raw: &RawPacket<'a>) -> Option<TapFrame<'a>> {
 
 fn refused(interface: Option<&str>, error: &io::Error) -> WireError {
     let what = match interface {
-        Some(name) => format!("cannot take packets of `{name}`: {error}"),
-        None => format!("cannot take packets: {error}"),
+        Some(name) => format!("cannot capture on `{name}`: {error}"),
+        None => format!("cannot capture: {error}"),
     };
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "packets are seen with CAP_NET_RAW only: `setcap cap_net_raw+ep $(command -v weir)`, \
-             `AmbientCapabilities=CAP_NET_RAW` in the unit of systemd, or root"
+            "capturing needs CAP_NET_RAW: `setcap cap_net_raw+ep $(command -v weir)`, \
+             `AmbientCapabilities=CAP_NET_RAW` in the systemd unit, or root"
         }
         Some(libc::ENETDOWN) => "the interface is down: `ip link set NAME up`",
-        Some(libc::ENOMEM | libc::ENOBUFS) => "there is no memory for the ring; take a smaller one",
-        Some(libc::EAFNOSUPPORT) => {
-            "this kernel, or what confines weir here, has no packet sockets"
-        }
+        Some(libc::ENOMEM | libc::ENOBUFS) => "not enough memory for the ring; reduce its size",
+        Some(libc::EAFNOSUPPORT) => "packet sockets are unavailable in this kernel or sandbox",
         _ => "",
     };
     WireError::new(what, hint)
@@ -244,8 +246,8 @@ fn no_interface(name: &str) -> WireError {
     let names: Vec<&str> =
         table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).take(20).collect();
     WireError::new(
-        format!("cannot take packets of `{name}`: there is no such interface"),
-        format!("interfaces here: {}; `any` is all of them", names.join(", ")),
+        format!("cannot capture on `{name}`: there is no such interface"),
+        format!("interfaces: {}; `any` captures on all", names.join(", ")),
     )
 }
 

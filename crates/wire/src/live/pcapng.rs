@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use super::TapFrame;
+use super::{TapCounts, TapFrame};
 use crate::packet::Direction;
 
 /// How much of a packet is written.
@@ -22,7 +22,6 @@ pub enum FrameTruncation {
 pub struct PcapngWriter<W: Write> {
     out: W,
     cut: FrameTruncation,
-    /// Bytes left of the limit.
     left: u64,
     /// Indexes of described interfaces, in file order.
     interfaces: Vec<u32>,
@@ -40,6 +39,7 @@ const INTERFACES_MAX: usize = 256;
 
 impl<W: Write> PcapngWriter<W> {
     /// Begins a file of at most `bytes_max` bytes.
+    ///
     /// # Errors
     /// When it cannot be written.
     pub fn new(out: W, cut: FrameTruncation, bytes_max: u64) -> io::Result<Self> {
@@ -55,6 +55,7 @@ impl<W: Write> PcapngWriter<W> {
     }
 
     /// Writes one packet; `name` returns an interface's name. False once the file is full.
+    ///
     /// # Errors
     /// When it cannot be written.
     pub fn frame(
@@ -92,16 +93,17 @@ impl<W: Write> PcapngWriter<W> {
     }
 
     /// Writes the tap's counters, flushes, and returns the number of packets.
+    ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(mut self, ts_ns: i64, received: u64, dropped: u64) -> io::Result<u64> {
+    pub fn finish(mut self, ts_ns: i64, counts: &TapCounts) -> io::Result<u64> {
         // A socket counts for all its interfaces together.
         if !self.interfaces.is_empty() {
             self.put(&0_u32.to_le_bytes());
             self.put(&high(ts_ns.cast_unsigned()).to_le_bytes());
             self.put(&low(ts_ns.cast_unsigned()).to_le_bytes());
-            self.option(4, &received.to_le_bytes());
-            self.option(5, &dropped.to_le_bytes());
+            self.option(4, &counts.packets.to_le_bytes());
+            self.option(5, &counts.drops.to_le_bytes());
             self.put(&[0; 4]);
             self.finish_block(STATISTICS)?;
         }
@@ -211,7 +213,9 @@ mod tests {
                 break;
             }
         }
-        let packets = writer.finish(1_700_000_000_000_000_000, 9, 3).unwrap();
+        let packets = writer
+            .finish(1_700_000_000_000_000_000, &TapCounts { packets: 9, drops: 3, freezes: 0 })
+            .unwrap();
         (out, packets)
     }
 

@@ -22,7 +22,6 @@ use std::time::Duration;
 use super::filter::BpfInstruction;
 use crate::packet::Direction;
 
-/// Size of one block, the kernel's unit of delivery.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// The kernel delivers a partly filled block after this time.
 const RETIRE_MILLISECONDS: u32 = 20;
@@ -35,7 +34,6 @@ const AT_FIRST: usize = 16;
 /// Offset of `sockaddr_ll` in a packet.
 const AT_ADDRESS: usize = 48;
 
-/// A packet as the kernel delivers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RawPacket<'a> {
     pub(super) ts_ns: i64,
@@ -59,7 +57,6 @@ pub(super) struct RingCounters {
     pub(super) freezes: u32,
 }
 
-/// A packet socket with its ring.
 pub(super) struct PacketRing {
     socket: OwnedFd,
     map: RingMapping,
@@ -79,7 +76,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+fn set<T>(socket: &OwnedFd, (level, name): (i32, i32), value: &T) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
     // SAFETY: `value` is valid for reads of `length` bytes for the duration of the call.
     let result = unsafe {
@@ -98,19 +95,19 @@ impl PacketRing {
         // SAFETY: the descriptor was created above and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let version = 2_i32; // TPACKET_V3
-        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        set(&socket, (libc::SOL_PACKET, libc::PACKET_VERSION), &version)?;
         let blocks = (bytes / BLOCK_BYTES).max(2);
-        let number = |value: usize| u32::try_from(value).expect("the ring is below 4 GiB");
+        let expected = "the ring is below 4 GiB";
         let request = libc::tpacket_req3 {
-            tp_block_size: number(BLOCK_BYTES),
-            tp_block_nr: number(blocks),
+            tp_block_size: u32::try_from(BLOCK_BYTES).expect(expected),
+            tp_block_nr: u32::try_from(blocks).expect(expected),
             tp_frame_size: 2048,
-            tp_frame_nr: number(blocks * (BLOCK_BYTES / 2048)),
+            tp_frame_nr: u32::try_from(blocks * (BLOCK_BYTES / 2048)).expect(expected),
             tp_retire_blk_tov: RETIRE_MILLISECONDS,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        set(&socket, (libc::SOL_PACKET, libc::PACKET_RX_RING), &request)?;
         let map = RingMapping::new(&socket, blocks)?;
         Ok(Self { socket, map, next: 0 })
     }
@@ -124,16 +121,15 @@ impl PacketRing {
         let length = u16::try_from(code.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // `code` lives until the kernel has copied it in the call below.
         let program = libc::sock_fprog { len: length, filter: code.as_mut_ptr() };
-        set(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+        set(&self.socket, (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER), &program)
     }
 
     /// Starts capturing on an interface, or on all when `interface` is 0.
     pub(super) fn bind(&self, interface: i32) -> io::Result<()> {
         // SAFETY: all bytes 0 is a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        let number = |value: i32| u16::try_from(value).expect("a small constant");
-        address.sll_family = number(libc::AF_PACKET);
-        address.sll_protocol = number(libc::ETH_P_ALL).to_be();
+        address.sll_family = u16::try_from(libc::AF_PACKET).expect("a small constant");
+        address.sll_protocol = u16::try_from(libc::ETH_P_ALL).expect("a small constant").to_be();
         address.sll_ifindex = interface;
         let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).expect("small");
         // SAFETY: `address` is a sockaddr_ll of `length` bytes.
@@ -221,7 +217,6 @@ impl RingMapping {
         Ok(Self { start: start.cast(), blocks })
     }
 
-    /// Owner of a block.
     fn status(&self, block: usize) -> &AtomicU32 {
         assert!(block < self.blocks, "a ring has its blocks");
         // SAFETY: the word lies inside the mapping, which lives as long as `self`, is aligned since
@@ -229,7 +224,6 @@ impl RingMapping {
         unsafe { AtomicU32::from_ptr(self.start.add(block * BLOCK_BYTES + AT_STATUS).cast()) }
     }
 
-    /// Bytes of a block owned by user space.
     fn block(&self, block: usize) -> &[u8] {
         assert!(block < self.blocks, "a ring has its blocks");
         // SAFETY: the block lies inside the mapping; its status gives it to user space, so the
@@ -254,7 +248,6 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Passes each packet of a block to `each`.
 fn walk(block: &[u8], each: &mut impl FnMut(&RawPacket<'_>)) {
     let count = u32_at(block, AT_COUNT).unwrap_or(0);
     let mut at = u32_at(block, AT_FIRST).unwrap_or(0) as usize;

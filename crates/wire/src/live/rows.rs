@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use weir_tables::{Batch, Micros, RequestRows, Rows, TcpConnRows, WireRequestRows, WireSliceRows};
 
-use super::{ALL_CONNECTIONS, LossCounts};
+use super::{ALL_CONNECTIONS, LossCounts, TapThrottle};
 use crate::judge::{CompletedSlice, DelayVerdict};
 use crate::model::{ObservedConnection, ObservedRequest, RowSink};
 use crate::rows::{RowOrigin, connection, detail, request, slice_row};
@@ -36,10 +36,10 @@ impl Default for SamplingShares {
 }
 
 impl SamplingShares {
-    /// Sets how many of 65,536 connections are sampled, and how many of those have rows.
-    pub fn set(&self, connections: u32, rows: u32) {
-        self.connections.store(connections, Ordering::Relaxed);
-        self.rows.store(rows, Ordering::Relaxed);
+    /// Takes over the shares that the throttle has decided on.
+    pub fn set(&self, throttle: &TapThrottle) {
+        self.connections.store(throttle.connections(), Ordering::Relaxed);
+        self.rows.store(throttle.rows(), Ordering::Relaxed);
     }
 
     /// Sets the observation time of further rows.
@@ -53,9 +53,9 @@ impl SamplingShares {
     }
 
     fn ratio(&self) -> f64 {
-        let share = |share: &AtomicU32| f64::from(share.load(Ordering::Relaxed));
-        share(&self.connections) / f64::from(ALL_CONNECTIONS) * share(&self.rows)
-            / f64::from(ALL_CONNECTIONS)
+        let [connections, rows] =
+            [&self.connections, &self.rows].map(|share| f64::from(share.load(Ordering::Relaxed)));
+        connections / f64::from(ALL_CONNECTIONS) * rows / f64::from(ALL_CONNECTIONS)
     }
 }
 
@@ -92,18 +92,17 @@ impl<F: FnMut(Vec<Batch>) + Send> RowSink for LiveSink<F> {
         if !self.is_kept(seen.connection) {
             return;
         }
-        let RowOrigin { host, source, .. } = &self.origin;
         let ratio = self.shares.ratio();
         let observed = Micros(self.shares.now.load(Ordering::Relaxed));
         let client = seen.client.ip().to_string();
-        let mut row = request(seen, host, source, observed);
+        let mut row = request(seen, &self.origin, observed);
         row.client_address = Some(&client);
         // Queries contain user input that was not meant to be logged.
         row.url_query = None;
         row.source_offset = row.source_offset.map(|number| self.base + number);
         row.sampled_ratio = (ratio < 1.0).then_some(ratio);
         self.requests.push(&row);
-        let mut row = detail(seen, host, source);
+        let mut row = detail(seen, &self.origin);
         row.source_offset += self.base;
         row.connection_number += self.base;
         row.parent_source_offset = row.parent_source_offset.map(|number| self.base + number);
@@ -119,9 +118,8 @@ impl<F: FnMut(Vec<Batch>) + Send> RowSink for LiveSink<F> {
         if !self.is_kept(seen.number) {
             return;
         }
-        let RowOrigin { host, source, .. } = &self.origin;
         let (client, server) = (seen.client.ip().to_string(), seen.server.ip().to_string());
-        let mut row = connection(seen, host, source);
+        let mut row = connection(seen, &self.origin);
         (row.client_address, row.server_address) = (&client, &server);
         row.connection_number += self.base;
         row.sampled_ratio = self.shares.ratio();
@@ -160,14 +158,13 @@ pub fn live_slices(
     let mut rows = WireSliceRows::default();
     for CompletedSlice { port, is_upstream, slice } in slices {
         let (lost, ratio) = of(slice.start_ns, slice.start_ns + width_ns);
-        let count = |value: u64| i64::try_from(value).ok();
         let mut row = slice_row(slice, width_ns, origin);
         row.tier = if *is_upstream { "wire_upstream" } else { "wire_edge" };
         row.server_port = i64::from(*port);
         row.sampled_ratio = ratio;
-        row.tap_drops = count(lost.tap_drops);
-        row.ring_freezes = count(lost.ring_freezes);
-        row.softnet_drops = count(lost.softnet_drops);
+        row.tap_drops = i64::try_from(lost.tap_drops).ok();
+        row.ring_freezes = i64::try_from(lost.ring_freezes).ok();
+        row.softnet_drops = i64::try_from(lost.softnet_drops).ok();
         row.is_lossy |= lost.is_any();
         if row.is_lossy {
             row.verdict = row.verdict.map(|_| DelayVerdict::Unknown.as_str());

@@ -16,7 +16,6 @@ pub struct TapLoad {
 #[derive(Debug)]
 pub struct TapThrottle {
     cpu_ratio_max: f64,
-    /// Number of halvings; `rows` likewise.
     connections: u32,
     rows: u32,
     quiet_connections: u32,

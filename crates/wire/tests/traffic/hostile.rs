@@ -51,7 +51,6 @@ fn mongodb(answers: u8, body: &[u8]) -> Vec<u8> {
     [&head, body].concat()
 }
 
-/// Conversations in every protocol with parsed framing.
 fn talks() -> Vec<ConversationScript> {
     let said = |is_answer: bool, text: &[u8]| (is_answer, text.to_vec());
     let greeting = b"\x0a8.0.36\0\x01\0\0\0abcdefgh\0\xff\xf7\x21\x02\0\xff\xc1\x15abcdefghijklm\0";
@@ -94,7 +93,6 @@ fn talks() -> Vec<ConversationScript> {
     ]
 }
 
-/// A TCP segment of a conversation.
 struct Segment {
     is_answer: bool,
     bytes: Vec<u8>,
@@ -460,7 +458,6 @@ fn undamaged_captures_of_every_kind_are_understood() {
     assert!(answered > 0, "no response was understood");
 }
 
-/// Lines of all styles of tcpdump's text.
 const LINES: [&str; 12] = [
     "2026-11-21 10:00:00.000001 eth0  In  IP 10.0.0.1.40000 > 10.0.0.2.80: Flags [P.], seq 1:78, ack 1, win 502, options [nop,nop,TS val 1 ecr 2,nop,nop,sack 2 {1:5}{7:9}], length 77: HTTP: GET / HTTP/1.1",
     "10:00:00.000002 02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype 802.1Q (0x8100), length 135: vlan 5, p 0, ethertype IPv4 (0x0800), (tos 0x0, ttl 64, id 7, offset 0) 10.0.0.1.40001 > 10.0.0.2.80: P 1:5(4) ack 1 win 5 <nop,sack sack 1 {1:2}>",

@@ -131,10 +131,10 @@ impl Lab {
                 ip(&format!("-n {netns} link set {device} up"));
             }
         }
-        lab.with_tunnel(&client, &edge)
+        lab.with_tunnel([&client, &edge])
     }
 
-    fn with_tunnel(mut self, client: &str, edge: &str) -> Self {
+    fn with_tunnel(mut self, [client, edge]: [&str; 2]) -> Self {
         // Unconnected sockets: a missing peer is no error.
         let udp = |to: &str, from: &str| format!("UDP4-DATAGRAM:{to}:5000,bind={from}:5000");
         let tun = |own: &str| format!("TUN:{own}/24,tun-name=tun0,iff-no-pi,iff-up");
@@ -262,7 +262,6 @@ impl Drop for Lab {
     }
 }
 
-/// Behaviour of the application.
 #[derive(Clone, Default)]
 struct AppBehavior {
     is_stalled: Arc<AtomicBool>,
@@ -309,7 +308,6 @@ fn serve(mut stream: TcpStream, behavior: &AppBehavior, count: &AtomicUsize) {
     }
 }
 
-/// Load of a client.
 #[derive(Clone, Copy)]
 struct ClientLoad {
     /// Milliseconds after the start at which request `n` is due.
@@ -376,7 +374,6 @@ fn get(kept: &mut Option<TcpStream>, path: &str, is_once: bool) -> Duration {
     span
 }
 
-/// Waits until the chain answers.
 fn warm(lab: &Lab) {
     let ready = lab.spawn("client", || {
         wait_for("the edge", || {
@@ -410,7 +407,6 @@ fn chain(lab: &mut Lab, behavior: &AppBehavior) -> (PathBuf, Arc<AtomicUsize>) {
     (lab.tap(), served)
 }
 
-/// 100 requests a second.
 fn steady(number: u64) -> u64 {
     number * 10
 }
