@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use super::{is_after, is_before, span};
+use super::SequenceNumber;
 use crate::http::{Framer, PartialHead};
 use crate::packet::Packet;
 

@@ -25,7 +25,7 @@ use crate::capture::Record;
 use crate::decode::{Decoder, LinkType};
 use crate::error::WireError;
 use crate::model::Model;
-use crate::packet::{Direction, Packet};
+use crate::packet::Direction;
 use crate::skip::SkipCounts;
 use filter::FilterSpec;
 use ring::{PacketRing, RawPacket};

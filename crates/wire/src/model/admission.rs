@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
-use std::net::IpAddr;
 
 use rustc_hash::FxHasher;
 
@@ -69,7 +68,6 @@ impl PortSet {
 
 /// Shard of the packets between two endpoints, equal for both directions. Not seeded, so that
 /// counts are reproducible; the connection index within a shard is.
-#[expect(clippy::cast_possible_truncation, reason = "halves of a number are taken on purpose")]
 #[inline]
 pub(crate) fn shard_of(a: Endpoint, b: Endpoint) -> usize {
     let both = mix(a).wrapping_add(mix(b));

@@ -51,6 +51,7 @@ use std::sync::Arc;
 use crate::filter::Filter;
 use crate::packet::Packet;
 use admission::shard_of;
+use output::BlockEnd;
 use shard::Shard;
 use worker_pool::{BlockEnd, WorkerPool};
 

@@ -16,6 +16,14 @@ pub(super) struct ShardOutput {
     pub(super) slices: Vec<(u16, u32, Box<TimeSlice>)>,
 }
 
+/// State of the admission at the end of a block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BlockEnd {
+    pub(crate) start_ns: i64,
+    pub(crate) now: i64,
+    pub(crate) slice: u32,
+}
+
 /// Sequences the output of all shards of a block; `order` has the shard of each packet. The outputs
 /// are drained.
 pub(super) fn sequence_block(

@@ -102,8 +102,6 @@ fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
 
 impl Sequencer {
     pub(crate) fn new(slice_ns: i64, sink: Option<Box<dyn RowSink>>) -> Self {
-        let registry =
-            || ShardRegistry { tiers: vec![0], requests: Vec::new(), connections: Vec::new() };
         Self {
             slice_ns,
             start_ns: 0,

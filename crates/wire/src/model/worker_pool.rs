@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use super::SHARDS;
 use super::admission::PacketHints;
 use super::entry::{PacketEntry, PacketPosition, RareFields};
-use super::output::{ShardOutput, sequence_block};
+use super::output::{BlockEnd, ShardOutput, sequence_block};
 use super::sequencer::Sequencer;
 use super::shard::Shard;
 use crate::packet::Packet;
@@ -67,7 +67,7 @@ struct JobQueue {
     busy: u32,
     /// Groups last processed by each thread.
     owned: Vec<u32>,
-    /// Whether a thread is sequencing; `keeper` is the one that did so last.
+    /// Whether a thread is sequencing; `last_sequencer` did so last.
     is_sequencing: bool,
     last_sequencer: usize,
     waiting: usize,
