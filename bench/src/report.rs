@@ -61,7 +61,7 @@ impl Report {
     pub(crate) fn write(self) -> anyhow::Result<()> {
         let date = self.began.to_string()[..10].to_owned();
         let release = if is_release() { "-release" } else { "" };
-        let path = format!("docs/bench/history/{date}-{}{release}.md", self.name);
+        let path = format!("{}/{date}-{}{release}.md", requirements::PAGES, self.name);
         let page = format!("# {}, {date}\n\n{}{}", self.name, self.body, self.circumstances());
         fs::write(&path, &page).with_context(|| {
             format!("cannot write `{path}`: run this in the root of the repository")

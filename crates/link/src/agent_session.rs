@@ -1,4 +1,4 @@
-//! One connection, seen from the agent: what is sent when, and what answers mean.
+//! One connection on the agent's side: what to send when, and what replies mean.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -8,348 +8,360 @@ use tokio_rustls::client::TlsStream;
 use weir_tables::{Parcel, StreamId};
 
 use crate::client::{Connection, unexpected};
-use crate::courier::{Courier, Outcome, Question, Shipment, refuse};
-use crate::error::{Kind, LinkError};
+use crate::error::{LinkError, LinkErrorKind};
 use crate::message::{
-    CAN_PARCEL_2, CAN_RENEW, Code, Message, Position, Reason, STREAMS_A_FRAME, Welcome,
+    CAN_PARCEL_2, CAN_RENEW, GoodbyeCode, Message, RefusalReason, STREAMS_A_FRAME, StreamPosition,
+    Welcome,
 };
 use crate::spool::covering;
+use crate::uplink::{DeliveryOutcome, PositionQuery, Shipment, Uplink, refuse};
 use crate::wire::{Inbox, Outbox, is_set};
 
-/// Samples that are in flight at one time: they are small, and each is durable by itself.
-const SAMPLES_FLYING: usize = 8;
-/// How long the last answers may take when the agent ends.
-const LAST_ANSWERS: Duration = Duration::from_secs(3);
-/// How often heartbeats and certificates are looked at.
+/// Samples in flight at a time. They are small, and each becomes durable by itself.
+const SAMPLES_IN_FLIGHT: usize = 8;
+/// How long to wait for outstanding replies when the agent ends.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
+/// Interval of heartbeat and certificate checks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A parcel that was sent and not answered.
-enum Flying {
+/// A parcel that awaits its reply.
+enum InFlight {
     Stream { shipment: Shipment, bytes: u64 },
     Sample { number: u64 },
 }
 
-pub(crate) struct Conversation<'a> {
-    courier: &'a mut Courier,
+pub(crate) struct AgentSession<'a> {
+    uplink: &'a mut Uplink,
     address: String,
     welcome: Welcome,
     inbox: Inbox<TlsStream<TcpStream>>,
     outbox: Option<Outbox>,
     hub: Vec<u8>,
-    flying: VecDeque<(u64, Flying)>,
-    samples_flying: usize,
+    in_flight: VecDeque<(u64, InFlight)>,
+    samples_in_flight: usize,
     next_sequence: u64,
     sent_bytes: u64,
-    flying_bytes: u64,
+    in_flight_bytes: u64,
     credit_bytes: u64,
     is_paused: bool,
-    /// Questions of ours about streams that were seen before; nothing is sent until they are answered.
-    own_questions: HashSet<u32>,
-    questions: HashMap<u32, Question>,
-    next_question: u32,
-    /// Where the spool stands at the hub, with what is in flight.
+    /// Queries of this session about known streams; no parcel is sent before their replies.
+    own_queries: HashSet<u32>,
+    queries: HashMap<u32, PositionQuery>,
+    next_query: u32,
+    /// The spool's position at the hub, counting records in flight.
     samples_to: Option<u64>,
     is_sample_first: bool,
-    /// A sample was refused: once no other one is on its way, the hub is asked where the spool stands.
+    /// A sample was refused: query the spool's position again once no sample is in flight.
     is_spool_lost: bool,
-    /// Records that this hub does not understand.
+    /// Records that this hub cannot decode.
     bad_samples: BTreeSet<u64>,
     is_renewing: bool,
-    spoken: Instant,
+    last_sent: Instant,
 }
 
-impl<'a> Conversation<'a> {
-    pub(crate) fn new(courier: &'a mut Courier, connection: Connection, address: String) -> Self {
+impl<'a> AgentSession<'a> {
+    pub(crate) fn new(uplink: &'a mut Uplink, connection: Connection, address: String) -> Self {
         let Connection { welcome, inbox, outbox, hub } = connection;
         Self {
-            courier,
+            uplink,
             address,
             credit_bytes: welcome.credit_bytes,
             welcome,
             inbox,
             outbox: Some(outbox),
             hub,
-            flying: VecDeque::new(),
-            samples_flying: 0,
+            in_flight: VecDeque::new(),
+            samples_in_flight: 0,
             next_sequence: 0,
             sent_bytes: 0,
-            flying_bytes: 0,
+            in_flight_bytes: 0,
             is_paused: false,
-            own_questions: HashSet::new(),
-            questions: HashMap::new(),
-            next_question: 0,
+            own_queries: HashSet::new(),
+            queries: HashMap::new(),
+            next_query: 0,
             samples_to: None,
             is_sample_first: false,
             is_spool_lost: false,
             bad_samples: BTreeSet::new(),
             is_renewing: false,
-            spoken: Instant::now(),
+            last_sent: Instant::now(),
         }
     }
 
-    /// Until the connection ends; `None` when the agent ends.
+    /// Runs until the connection ends; `None` when the agent ends.
     pub(crate) async fn run(mut self) -> Option<LinkError> {
-        let outcome = self.talk().await;
+        let outcome = self.exchange().await;
         self.give_up();
         if let Some(outbox) = self.outbox.take() {
-            let (code, text, hint) = (Code::Ending, String::new(), String::new());
+            let (code, text, hint) = (GoodbyeCode::Ending, String::new(), String::new());
             let _ = outbox.send(&Message::Goodbye { code, text, hint }).await;
             outbox.end().await;
         }
         outcome.err()
     }
 
-    async fn talk(&mut self) -> Result<(), LinkError> {
-        self.ask_anew().await?;
+    async fn exchange(&mut self) -> Result<(), LinkError> {
+        self.query_all_positions().await?;
         let mut tick = tokio::time::interval(TICK);
-        let mut closing = self.courier.closing.clone();
+        let mut closing = self.uplink.closing.clone();
         loop {
-            let may_ship = self.may_ship();
-            let may_sample = self.may_sample();
-            let shared = std::sync::Arc::clone(&self.courier.shared);
+            let can_send = self.can_send();
+            let can_send_samples = self.can_send_samples();
+            let shared = std::sync::Arc::clone(&self.uplink.shared);
             tokio::select! {
                 biased;
                 () = is_set(&mut closing) => break,
                 message = self.inbox.next() => {
                     let message = message?;
-                    self.take(message).await?;
+                    self.handle(message).await?;
                 }
                 _ = tick.tick() => self.tick().await?,
-                Some(question) = self.courier.questions.recv() => self.ask(question).await?,
-                () = shared.has_samples.notified(), if may_sample => self.send_samples().await?,
-                Some(shipment) = self.courier.shipments.recv(), if may_ship => self.ship(shipment).await?,
+                Some(query) = self.uplink.queries.recv() => self.send_query(query).await?,
+                () = shared.has_samples.notified(), if can_send_samples => self.send_samples().await?,
+                Some(shipment) = self.uplink.shipments.recv(), if can_send => self.send_shipment(shipment).await?,
             }
         }
-        let end = tokio::time::Instant::now() + LAST_ANSWERS;
-        while !self.flying.is_empty() {
+        let end = tokio::time::Instant::now() + DRAIN_PATIENCE;
+        while !self.in_flight.is_empty() {
             let Ok(message) = tokio::time::timeout_at(end, self.inbox.next()).await else { break };
-            self.take(message?).await?;
+            self.handle(message?).await?;
         }
         Ok(())
     }
 
-    fn may_ship(&self) -> bool {
-        self.own_questions.is_empty()
+    fn can_send(&self) -> bool {
+        self.own_queries.is_empty()
             && !self.is_paused
-            && self.courier.held.is_none()
-            && (self.flying_bytes == 0
-                || (self.flying_bytes < self.courier.options.window_bytes
+            && self.uplink.held.is_none()
+            && (self.in_flight_bytes == 0
+                || (self.in_flight_bytes < self.uplink.options.window_bytes
                     && self.sent_bytes < self.credit_bytes))
     }
 
-    fn may_sample(&self) -> bool {
-        self.own_questions.is_empty()
+    fn can_send_samples(&self) -> bool {
+        self.own_queries.is_empty()
             && !self.is_paused
             && !self.is_spool_lost
-            && self.samples_flying < if self.is_sample_first { 1 } else { SAMPLES_FLYING }
+            && self.samples_in_flight < if self.is_sample_first { 1 } else { SAMPLES_IN_FLIGHT }
     }
 
-    /// Where everything stands is asked anew at each connect: the hub may be another one, or an older self.
-    async fn ask_anew(&mut self) -> Result<(), LinkError> {
-        for known in self.courier.known.values_mut() {
+    /// Queries every known position at each connect: this may be another hub, or one restored from
+    /// an older state.
+    async fn query_all_positions(&mut self) -> Result<(), LinkError> {
+        for known in self.uplink.known.values_mut() {
             (known.is_at_hub, known.is_rewound) = (false, false);
         }
-        let spool = self.courier.shared.spool().stream();
-        self.ask_own(true, vec![spool]).await?;
-        let streams: Vec<StreamId> = self.courier.known.keys().copied().collect();
+        let spool = self.uplink.shared.spool().stream();
+        self.send_own_query(true, vec![spool]).await?;
+        let streams: Vec<StreamId> = self.uplink.known.keys().copied().collect();
         for part in streams.chunks(STREAMS_A_FRAME) {
-            self.ask_own(false, part.to_vec()).await?;
+            self.send_own_query(false, part.to_vec()).await?;
         }
         Ok(())
     }
 
-    async fn ask_own(
+    async fn send_own_query(
         &mut self,
         is_watching: bool,
         streams: Vec<StreamId>,
     ) -> Result<(), LinkError> {
-        let id = self.question_id();
-        self.own_questions.insert(id);
-        self.say(&Message::Ask { id, is_watching, streams }).await
+        let id = self.next_query_id();
+        self.own_queries.insert(id);
+        self.send(&Message::Ask { id, is_watching, streams }).await
     }
 
-    fn question_id(&mut self) -> u32 {
-        self.next_question = self.next_question.wrapping_add(1);
-        self.next_question
+    fn next_query_id(&mut self) -> u32 {
+        self.next_query = self.next_query.wrapping_add(1);
+        self.next_query
     }
 
-    async fn ask(&mut self, question: Question) -> Result<(), LinkError> {
-        let id = self.question_id();
-        let streams = question.streams.clone();
-        self.questions.insert(id, question);
-        self.say(&Message::Ask { id, is_watching: false, streams }).await
+    async fn send_query(&mut self, query: PositionQuery) -> Result<(), LinkError> {
+        let id = self.next_query_id();
+        let streams = query.streams.clone();
+        self.queries.insert(id, query);
+        self.send(&Message::Ask { id, is_watching: false, streams }).await
     }
 
-    async fn say(&mut self, message: &Message) -> Result<(), LinkError> {
-        self.spoken = Instant::now();
+    async fn send(&mut self, message: &Message) -> Result<(), LinkError> {
+        self.last_sent = Instant::now();
         match &self.outbox {
             Some(outbox) => outbox.send(message).await,
-            None => Err(LinkError::new(Kind::Closed, "the connection is closed")),
+            None => Err(LinkError::new(LinkErrorKind::Closed, "the connection is closed")),
         }
     }
 
-    async fn take(&mut self, message: Message) -> Result<(), LinkError> {
+    async fn handle(&mut self, message: Message) -> Result<(), LinkError> {
         match message {
-            Message::Positions { id, positions } => self.positions(id, &positions).await?,
+            Message::Positions { id, positions } => self.handle_positions(id, &positions).await?,
             Message::Accepted { sequence, position, .. } => {
-                let flying = self.answered(sequence)?;
-                self.accepted(flying, position);
-                self.go_on().await?;
+                let in_flight = self.take_in_flight(sequence)?;
+                self.handle_accepted(in_flight, position);
+                self.send_waiting().await?;
             }
             Message::Refused { sequence, reason, expected, text, .. } => {
-                let flying = self.answered(sequence)?;
-                self.refused(flying, reason, expected, &text);
-                self.go_on().await?;
+                let in_flight = self.take_in_flight(sequence)?;
+                self.handle_refused(in_flight, reason, expected, &text);
+                self.send_waiting().await?;
             }
             Message::Committed(positions) => {
-                let mut spool = self.courier.shared.spool();
+                let mut spool = self.uplink.shared.spool();
                 let own = positions.iter().find(|(stream, _)| *stream == spool.stream());
                 own.into_iter().for_each(|(_, to)| spool.free(*to));
             }
             Message::Credit { bytes } => self.credit_bytes = self.credit_bytes.max(bytes),
             Message::Pause { text } => {
-                tracing::warn!("the hub `{}` takes nothing for now: {text}", self.address);
+                tracing::warn!("the hub `{}` has paused ingest: {text}", self.address);
                 self.is_paused = true;
-                self.courier.shared.status().trouble = Some(text);
+                self.uplink.shared.status().trouble = Some(text);
             }
             Message::Resume => {
-                tracing::info!("the hub `{}` takes rows again", self.address);
+                tracing::info!("the hub `{}` has resumed ingest", self.address);
                 self.is_paused = false;
-                self.courier.shared.status().trouble = None;
-                self.go_on().await?;
+                self.uplink.shared.status().trouble = None;
+                self.send_waiting().await?;
             }
             Message::Ping { nonce } => {
-                let now_micros = Some(self.courier.options.clock.now().0);
-                self.say(&Message::Pong { nonce, now_micros }).await?;
+                let now_micros = Some(self.uplink.options.clock.now().0);
+                self.send(&Message::Pong { nonce, now_micros }).await?;
             }
             Message::Pong { .. } => {}
-            Message::Enrolled { certificate, .. } => self.renewed(&certificate),
+            Message::Enrolled { certificate, .. } => self.handle_renewed(&certificate),
             other => return Err(unexpected(&self.address, other)),
         }
         Ok(())
     }
 
-    async fn positions(&mut self, id: u32, positions: &[Position]) -> Result<(), LinkError> {
-        let spool = self.courier.shared.spool().stream();
+    async fn handle_positions(
+        &mut self,
+        id: u32,
+        positions: &[StreamPosition],
+    ) -> Result<(), LinkError> {
+        let spool = self.uplink.shared.spool().stream();
         for position in positions {
             if position.stream == spool {
-                let mut spool = self.courier.shared.spool();
+                let mut spool = self.uplink.shared.spool();
                 spool.seek(position.accepted);
                 position.committed.into_iter().for_each(|to| spool.free(to));
                 self.samples_to = position.accepted;
                 continue;
             }
-            // A stream that the hub does not know begins where its first shipment will begin.
+            // For a stream unknown to the hub, the first shipment sets the origin.
             let origin = position.accepted.unwrap_or(u64::MAX);
-            let known = self.courier.known_mut(position.stream, origin);
+            let known = self.uplink.known_mut(position.stream, origin);
             known.is_at_hub = position.accepted.is_some();
         }
-        if let Some(question) = self.questions.remove(&id) {
+        if let Some(query) = self.queries.remove(&id) {
             let known = positions.iter().filter_map(|p| Some((p.stream, p.accepted?)));
-            let _ = question.answer.send(Ok(known.collect()));
+            let _ = query.reply.send(Ok(known.collect()));
         }
-        if self.own_questions.remove(&id) && self.own_questions.is_empty() {
-            self.go_on().await?;
+        if self.own_queries.remove(&id) && self.own_queries.is_empty() {
+            self.send_waiting().await?;
         }
         Ok(())
     }
 
-    fn answered(&mut self, sequence: u64) -> Result<Flying, LinkError> {
-        let at = self.flying.iter().position(|(known, _)| *known == sequence);
-        let Some((_, flying)) = at.and_then(|at| self.flying.remove(at)) else {
+    fn take_in_flight(&mut self, sequence: u64) -> Result<InFlight, LinkError> {
+        let at = self.in_flight.iter().position(|(known, _)| *known == sequence);
+        let Some((_, in_flight)) = at.and_then(|at| self.in_flight.remove(at)) else {
             let text = format!(
-                "the hub `{}` answered parcel {sequence}, which was not sent",
+                "the hub `{}` replied to parcel {sequence}, which is not in flight",
                 self.address
             );
             return Err(LinkError::protocol(text));
         };
-        match &flying {
-            Flying::Stream { shipment, bytes } => {
-                self.flying_bytes -= bytes;
-                let known = self.courier.known_mut(shipment.range.stream, shipment.range.from);
-                known.flying = known.flying.saturating_sub(1);
+        match &in_flight {
+            InFlight::Stream { shipment, bytes } => {
+                self.in_flight_bytes -= bytes;
+                let known = self.uplink.known_mut(shipment.range.stream, shipment.range.from);
+                known.in_flight = known.in_flight.saturating_sub(1);
             }
-            Flying::Sample { .. } => {
-                self.samples_flying -= 1;
+            InFlight::Sample { .. } => {
+                self.samples_in_flight -= 1;
                 self.is_sample_first = false;
             }
         }
-        Ok(flying)
+        Ok(in_flight)
     }
 
-    fn accepted(&mut self, flying: Flying, position: Option<u64>) {
-        match flying {
-            Flying::Stream { shipment, .. } => {
-                let known = self.courier.known_mut(shipment.range.stream, shipment.range.from);
+    fn handle_accepted(&mut self, in_flight: InFlight, position: Option<u64>) {
+        match in_flight {
+            InFlight::Stream { shipment, .. } => {
+                let known = self.uplink.known_mut(shipment.range.stream, shipment.range.from);
                 known.is_at_hub = true;
-                self.courier.shared.status().accepted += 1;
-                (shipment.report)(Outcome::Accepted(position.unwrap_or(shipment.range.to)));
+                self.uplink.shared.status().accepted += 1;
+                (shipment.report)(DeliveryOutcome::Accepted(position.unwrap_or(shipment.range.to)));
             }
-            Flying::Sample { number } => {
+            InFlight::Sample { number } => {
                 let position = position.unwrap_or(number + 1);
-                self.courier.shared.spool().accept(position);
+                self.uplink.shared.spool().accept(position);
                 self.bad_samples = self.bad_samples.split_off(&position);
             }
         }
     }
 
-    fn refused(&mut self, flying: Flying, reason: Reason, expected: u64, text: &str) {
-        self.courier.shared.status().again += 1;
-        match flying {
-            Flying::Stream { shipment, .. } => {
+    fn handle_refused(
+        &mut self,
+        in_flight: InFlight,
+        reason: RefusalReason,
+        expected: u64,
+        text: &str,
+    ) {
+        self.uplink.shared.status().resent += 1;
+        match in_flight {
+            InFlight::Stream { shipment, .. } => {
                 let (stream, epoch, from) =
                     (shipment.range.stream, shipment.epoch, shipment.range.from);
-                self.courier.void(stream, epoch);
-                let is_behind = reason == Reason::Behind;
+                self.uplink.void(stream, epoch);
+                let is_behind = reason == RefusalReason::Behind;
                 if is_behind {
-                    self.courier.known_mut(stream, expected).is_at_hub = true;
+                    self.uplink.known_mut(stream, expected).is_at_hub = true;
                 }
-                if reason == Reason::Bad {
-                    // Going on would lose its lines, so it must be seen.
-                    tracing::error!("the hub does not understand rows of stream {stream}: {text}");
+                if reason == RefusalReason::Bad {
+                    // Skipping the parcel would lose lines, so keep retrying and make it visible.
+                    tracing::error!("the hub cannot decode rows of stream {stream}: {text}");
                 }
                 let position = if is_behind { expected } else { from };
-                (shipment.report)(Outcome::Again { position, is_busy: !is_behind });
+                (shipment.report)(DeliveryOutcome::Resend { position, is_busy: !is_behind });
             }
-            Flying::Sample { number } => {
+            InFlight::Sample { number } => {
                 self.is_spool_lost = true;
-                if reason == Reason::Bad {
-                    tracing::error!("the hub does not understand a sample: {text}");
-                    self.courier.shared.status().dropped += 1;
+                if reason == RefusalReason::Bad {
+                    tracing::error!("the hub cannot decode a sample: {text}");
+                    self.uplink.shared.status().dropped += 1;
                     self.bad_samples.insert(number);
                 }
             }
         }
     }
 
-    /// Sends what waits, now that there may be room.
-    async fn go_on(&mut self) -> Result<(), LinkError> {
-        if self.is_spool_lost && self.samples_flying == 0 {
+    /// Sends waiting samples and the held shipment, as far as limits allow.
+    async fn send_waiting(&mut self) -> Result<(), LinkError> {
+        if self.is_spool_lost && self.samples_in_flight == 0 {
             self.is_spool_lost = false;
-            let spool = self.courier.shared.spool().stream();
-            self.ask_own(true, vec![spool]).await?;
+            let spool = self.uplink.shared.spool().stream();
+            self.send_own_query(true, vec![spool]).await?;
         }
-        if self.may_sample() {
+        if self.can_send_samples() {
             self.send_samples().await?;
         }
-        if self.own_questions.is_empty()
+        if self.own_queries.is_empty()
             && !self.is_paused
-            && let Some(held) = self.courier.held.take()
+            && let Some(held) = self.uplink.held.take()
         {
-            self.ship(held).await?;
+            self.send_shipment(held).await?;
         }
         Ok(())
     }
 
     async fn send_samples(&mut self) -> Result<(), LinkError> {
-        while self.may_sample() {
-            let next = self.courier.shared.spool().next_record();
+        while self.can_send_samples() {
+            let next = self.uplink.shared.spool().next_record();
             let record = match next {
                 Ok(Some(record)) => record,
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     tracing::error!("{error}");
-                    self.courier.shared.status().dropped += 1;
+                    self.uplink.shared.status().dropped += 1;
                     continue;
                 }
             };
@@ -358,71 +370,72 @@ impl<'a> Conversation<'a> {
                 continue;
             }
             let bytes = match self.samples_to {
-                Some(stands) if stands < number => covering(&record, stands)?,
+                Some(position) if position < number => covering(&record, position)?,
                 _ => record.bytes,
             };
-            // The first of a stream that the hub does not know has to be durable before the next one is sent.
+            // The first record of a stream unknown to the hub must be durable before the next one.
             self.is_sample_first = self.samples_to.is_none();
             self.samples_to = Some(number + 1);
-            self.samples_flying += 1;
+            self.samples_in_flight += 1;
             let bytes = readable(bytes, self.welcome.capabilities);
-            self.send_parcel(Flying::Sample { number }, bytes).await?;
+            self.send_parcel(InFlight::Sample { number }, bytes).await?;
         }
         Ok(())
     }
 
-    async fn ship(&mut self, shipment: Shipment) -> Result<(), LinkError> {
-        if self.courier.is_void(&shipment) {
+    async fn send_shipment(&mut self, shipment: Shipment) -> Result<(), LinkError> {
+        if self.uplink.is_void(&shipment) {
             return Ok(());
         }
         let (stream, from) = (shipment.range.stream, shipment.range.from);
-        let known = self.courier.known_mut(stream, from);
+        let known = self.uplink.known_mut(stream, from);
         if !known.is_at_hub {
             if from > known.origin && !known.is_rewound {
                 known.is_rewound = true;
                 let position = known.origin;
-                self.courier.void(stream, shipment.epoch);
-                (shipment.report)(Outcome::Again { position, is_busy: false });
+                self.uplink.void(stream, shipment.epoch);
+                (shipment.report)(DeliveryOutcome::Resend { position, is_busy: false });
                 return Ok(());
             }
-            // A stream that the hub does not know may begin anywhere: a gap behind its first parcel would not be noticed.
-            if known.flying > 0 {
-                self.courier.held = Some(shipment);
+            // The hub accepts any start of an unknown stream, so it could not detect a gap after a
+            // lost first parcel.
+            if known.in_flight > 0 {
+                self.uplink.held = Some(shipment);
                 return Ok(());
             }
         }
-        known.flying += 1;
+        known.in_flight += 1;
         let mut shipment = shipment;
         let body = readable(std::mem::take(&mut shipment.bytes), self.welcome.capabilities);
         let bytes = body.len() as u64;
-        self.flying_bytes += bytes;
-        self.send_parcel(Flying::Stream { shipment, bytes }, body).await
+        self.in_flight_bytes += bytes;
+        self.send_parcel(InFlight::Stream { shipment, bytes }, body).await
     }
 
-    async fn send_parcel(&mut self, flying: Flying, bytes: Vec<u8>) -> Result<(), LinkError> {
+    async fn send_parcel(&mut self, in_flight: InFlight, bytes: Vec<u8>) -> Result<(), LinkError> {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.sent_bytes += bytes.len() as u64;
-        self.flying.push_back((sequence, flying));
-        self.say(&Message::Parcel { sequence, bytes }).await
+        self.in_flight.push_back((sequence, in_flight));
+        self.send(&Message::Parcel { sequence, bytes }).await
     }
 
     async fn tick(&mut self) -> Result<(), LinkError> {
         let heartbeat = Duration::from_secs(u64::from(self.welcome.heartbeat_seconds.max(1)));
-        if self.inbox.heard.elapsed() > heartbeat * 3 {
+        if self.inbox.last_received.elapsed() > heartbeat * 3 {
             let seconds = heartbeat.as_secs() * 3;
-            let text = format!("nothing was heard from the hub `{}` for {seconds} s", self.address);
-            return Err(LinkError::new(Kind::Silent, text));
+            let text = format!("no message from the hub `{}` for {seconds} s", self.address);
+            return Err(LinkError::new(LinkErrorKind::Silent, text));
         }
-        if self.spoken.elapsed() >= heartbeat {
-            self.say(&Message::Ping { nonce: self.sent_bytes }).await?;
+        if self.last_sent.elapsed() >= heartbeat {
+            self.send(&Message::Ping { nonce: self.sent_bytes }).await?;
         }
         self.renew().await
     }
 
     async fn renew(&mut self) -> Result<(), LinkError> {
-        let now = self.courier.options.clock.now();
-        let own = self.courier.identities.iter().find(|identity| identity.is_of(&self.hub));
+        let now = self.uplink.options.clock.now();
+        let own = self.uplink.identities.iter().find(|identity| identity.is_of(&self.hub));
         let due = own.filter(|identity| identity.is_renewal_due(now));
         if self.is_renewing || self.welcome.capabilities & CAN_RENEW == 0 {
             return Ok(());
@@ -430,12 +443,12 @@ impl<'a> Conversation<'a> {
         let Some(identity) = due else { return Ok(()) };
         let request = identity.request()?;
         self.is_renewing = true;
-        self.say(&Message::Renew { request }).await
+        self.send(&Message::Renew { request }).await
     }
 
-    fn renewed(&mut self, certificate: &[u8]) {
+    fn handle_renewed(&mut self, certificate: &[u8]) {
         self.is_renewing = false;
-        let own = self.courier.identities.iter_mut().find(|identity| identity.is_of(&self.hub));
+        let own = self.uplink.identities.iter_mut().find(|identity| identity.is_of(&self.hub));
         match own.map(|identity| identity.renew(certificate)) {
             Some(Ok(())) => {
                 tracing::info!("the hub `{}` renewed this agent's certificate", self.address)
@@ -445,23 +458,23 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The connection is over: what was not answered has to be sent again.
+    /// Reports everything without a reply for resending, since the connection is over.
     fn give_up(&mut self) {
-        for (_, question) in self.questions.drain() {
-            refuse(&question, "the connection to the hub was cut");
+        for (_, query) in self.queries.drain() {
+            refuse(&query, "the connection to the hub was lost");
         }
-        for (_, flying) in std::mem::take(&mut self.flying) {
-            let Flying::Stream { shipment, .. } = flying else { continue };
+        for (_, in_flight) in std::mem::take(&mut self.in_flight) {
+            let InFlight::Stream { shipment, .. } = in_flight else { continue };
             let (stream, from) = (shipment.range.stream, shipment.range.from);
-            self.courier.known_mut(stream, from).flying = 0;
-            self.courier.void(stream, shipment.epoch);
-            self.courier.shared.status().again += 1;
-            (shipment.report)(Outcome::Again { position: from, is_busy: false });
+            self.uplink.known_mut(stream, from).in_flight = 0;
+            self.uplink.void(stream, shipment.epoch);
+            self.uplink.shared.status().resent += 1;
+            (shipment.report)(DeliveryOutcome::Resend { position: from, is_busy: false });
         }
     }
 }
 
-/// The parcel in a version that the hub reads. What cannot be decoded is left for the hub to refuse.
+/// Encodes the parcel in a version that the hub reads. The hub itself refuses invalid parcels.
 fn readable(parcel: Vec<u8>, capabilities: u64) -> Vec<u8> {
     if capabilities & CAN_PARCEL_2 != 0 {
         return parcel;

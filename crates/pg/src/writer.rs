@@ -1,43 +1,44 @@
-//! Messages to clients, gathered and written in large pieces.
+//! Buffers messages to a client and writes them in large pieces.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::refusal::Refusal;
+use crate::error::PgError;
+use crate::settings::Setting;
 
-/// Written when so much is gathered.
+/// Buffered bytes that trigger a write.
 const PIECE_BYTES: usize = 64 << 10;
-/// A client that takes nothing for so long is cut off.
+/// Timeout of a write to a client that does not read.
 const STALL: Duration = Duration::from_secs(60);
 
-/// The way to one client.
-pub(crate) struct Out<W> {
+/// Buffered messages to one client.
+pub(crate) struct MessageWriter<W> {
     to: W,
-    gathered: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-impl<W: AsyncWrite + Unpin> Out<W> {
+impl<W: AsyncWrite + Unpin> MessageWriter<W> {
     pub(crate) fn new(to: W) -> Self {
-        Self { to, gathered: Vec::new() }
+        Self { to, buffer: Vec::new() }
     }
 
-    /// Adds a message whose body `fill` writes.
+    /// Adds a message; `fill` appends its body.
     pub(crate) fn message(&mut self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
-        self.gathered.push(kind);
-        let start = self.gathered.len();
-        self.gathered.extend_from_slice(&[0; 4]);
-        fill(&mut self.gathered);
-        let length = i32::try_from(self.gathered.len() - start).unwrap_or(i32::MAX);
-        self.gathered[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        self.buffer.push(kind);
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0; 4]);
+        fill(&mut self.buffer);
+        let length = i32::try_from(self.buffer.len() - start).unwrap_or(i32::MAX);
+        self.buffer[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// An error; `severity` is `ERROR`, or `FATAL` before the connection ends.
-    pub(crate) fn error(&mut self, severity: &str, refusal: &Refusal) {
-        let hint = refusal.hint.as_deref().map(|hint| (b'H', hint));
+    /// Adds an error; `severity` is `ERROR`, or `FATAL` before the connection ends.
+    pub(crate) fn error(&mut self, severity: &str, error: &PgError) {
+        let hint = error.hint.as_deref().map(|hint| (b'H', hint));
         let fields =
-            [(b'S', severity), (b'V', severity), (b'C', refusal.state), (b'M', &refusal.message)];
+            [(b'S', severity), (b'V', severity), (b'C', error.state), (b'M', &error.message)];
         self.message(b'E', |body| {
             for (field, text) in fields.into_iter().chain(hint) {
                 body.push(field);
@@ -47,27 +48,27 @@ impl<W: AsyncWrite + Unpin> Out<W> {
         });
     }
 
-    /// A parameter of the session as it is now.
-    pub(crate) fn parameter(&mut self, name: &str, value: &str) {
+    /// Adds the current value of a session parameter.
+    pub(crate) fn parameter(&mut self, setting: &Setting<'_>) {
         self.message(b'S', |body| {
-            push_text(body, name);
-            push_text(body, value);
+            push_text(body, setting.name);
+            push_text(body, setting.value);
         });
     }
 
-    /// That a statement is done.
+    /// Adds the completion of a statement.
     pub(crate) fn complete(&mut self, tag: &str) {
         self.message(b'C', |body| push_text(body, tag));
     }
 
-    /// Writes when enough is gathered.
-    pub(crate) async fn relieve(&mut self) -> io::Result<()> {
-        if self.gathered.len() >= PIECE_BYTES { self.flush().await } else { Ok(()) }
+    /// Writes if enough is buffered.
+    pub(crate) async fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.buffer.len() >= PIECE_BYTES { self.flush().await } else { Ok(()) }
     }
 
-    /// Writes all that is gathered.
+    /// Writes everything that is buffered.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        let mut left = &self.gathered[..];
+        let mut left = &self.buffer[..];
         while !left.is_empty() {
             let written = tokio::time::timeout(STALL, self.to.write(left)).await;
             let written = written.map_err(|_| io::Error::from(ErrorKind::TimedOut))??;
@@ -76,19 +77,19 @@ impl<W: AsyncWrite + Unpin> Out<W> {
             }
             left = &left[written..];
         }
-        self.gathered.clear();
-        self.gathered.shrink_to(PIECE_BYTES);
+        self.buffer.clear();
+        self.buffer.shrink_to(PIECE_BYTES);
         tokio::time::timeout(STALL, self.to.flush()).await.unwrap_or(Ok(()))
     }
 
-    /// Says good-bye; errors do not matter any more.
+    /// Writes the rest and closes, ignoring errors.
     pub(crate) async fn shut(&mut self) {
         let _ = self.flush().await;
         let _ = tokio::time::timeout(STALL, self.to.shutdown()).await;
     }
 }
 
-/// Text with a zero byte at its end; one within it would end it early and becomes a space.
+/// Appends a zero-terminated text. Zero bytes within it become spaces.
 pub(crate) fn push_text(body: &mut Vec<u8>, text: &str) {
     body.extend(text.bytes().map(|byte| if byte == 0 { b' ' } else { byte }));
     body.push(0);

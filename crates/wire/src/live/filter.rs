@@ -191,7 +191,7 @@ fn body(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32) {
     }
     p.here(accept);
     if wanted.share < ALL {
-        p.add(load_port, ports + 0);
+        p.add(load_port, ports);
         p.add(STORE, 0);
         p.add(load_port, ports + 2);
         sample(p, wanted, is_ipv4, base);

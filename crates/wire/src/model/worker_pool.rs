@@ -93,14 +93,6 @@ struct PacketBlock {
     first_slice: u32,
 }
 
-/// State of the admission at the end of a block.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct BlockEnd {
-    pub(crate) start_ns: i64,
-    pub(crate) now: i64,
-    pub(crate) slice: u32,
-}
-
 /// Packets of one group, stored contiguously because another core reads them.
 #[derive(Default)]
 struct GroupPackets {
