@@ -53,7 +53,7 @@ use crate::packet::Packet;
 use admission::shard_of;
 use output::BlockEnd;
 use shard::Shard;
-use worker_pool::{BlockEnd, WorkerPool};
+use worker_pool::WorkerPool;
 
 /// Selection of packets, and the granularity of the result.
 #[derive(Debug, Clone)]

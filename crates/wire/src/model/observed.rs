@@ -179,5 +179,6 @@ pub trait RowSink: Send {
     fn request(&mut self, request: &ObservedRequest<'_>);
     /// A connection is closed.
     fn connection(&mut self, connection: &ObservedConnection);
+    /// Flushes buffered rows.
     fn flush(&mut self) {}
 }

@@ -8,7 +8,6 @@ use super::event::{ClosedConnection, CompletedRequest, EventBuffer, RequestDetai
 use super::sequencer::Sequencer;
 use super::shard_context::AT_END;
 use super::slice::TimeSlice;
-use super::worker_pool::BlockEnd;
 
 #[derive(Default)]
 pub(super) struct ShardOutput {
