@@ -13,13 +13,13 @@ use crate::watch::deliver::{DeliveryTicket, Destination};
 
 /// Hands over to a courier.
 pub(crate) struct CourierDestination {
-    handle: CourierHandle,
+    handle: UplinkHandle,
     meter: Arc<Meter>,
     cpu: Mutex<CpuShare>,
 }
 
 impl CourierDestination {
-    pub(crate) fn new(handle: CourierHandle, meter: Arc<Meter>, cpu: CpuShare) -> Self {
+    pub(crate) fn new(handle: UplinkHandle, meter: Arc<Meter>, cpu: CpuShare) -> Self {
         Self { handle, meter, cpu: Mutex::new(cpu) }
     }
 }

@@ -80,7 +80,7 @@ impl RemoteHub {
         let mut failures = 0;
         while let Some(work) = self.next() {
             let verdict = match work {
-                SendJob::Sample => self.send_oldest_sample(),
+                SendJob::QueuedSample => self.send_oldest_sample(),
                 SendJob::Stream(parcel, ticket) => self.send_parcel(&parcel, ticket),
             };
             match verdict {
@@ -107,7 +107,7 @@ impl RemoteHub {
         loop {
             if let Some(sample) = queue.samples.front_mut() {
                 sample.is_sent = true;
-                return Some(SendJob::Sample);
+                return Some(SendJob::QueuedSample);
             }
             if let Some((parcel, ticket)) = queue.streams.pop_front() {
                 self.changed.notify_all();

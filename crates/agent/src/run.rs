@@ -197,7 +197,7 @@ fn over_link(
         hubs => hubs.to_vec(),
     };
     let parts = AgentParts::new(startup)?;
-    let (handle, courier) = Courier::new(CourierOptions {
+    let (handle, uplink) = Uplink::new(UplinkOptions {
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
         program: PROGRAM.into(),
@@ -212,17 +212,17 @@ fn over_link(
         Arc::new(CourierDestination::new(handle, Arc::clone(&parts.meter), cpu));
     parts.runtime.block_on(async {
         let signals = Signals::new()?;
-        let delivering = tokio::spawn(courier.run());
+        let delivering = tokio::spawn(uplink.run());
         let edge = parts.edge(values, &destination, startup)?;
         let watch = parts.watch(values, role, &destination)?;
         parts.greet(values, &hubs.join(", "), edge.as_ref());
         signals.wait(edge::replaced(edge.as_ref())).await;
         tracing::info!("ending");
         edge::end(edge).await;
-        // Close the courier first: threads that wait for it return when it is closed.
+        // Close the uplink first: threads that wait for it return when it is closed.
         destination.close();
         if delivering.await.is_err() {
-            tracing::error!("the courier panicked");
+            tracing::error!("the uplink panicked");
         }
         if let Some(watch) = watch {
             watch.end();

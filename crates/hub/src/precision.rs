@@ -20,7 +20,7 @@ const PRECISION: &str = "select rule, count(*) as judged, count(*) filter (where
 const MAX_RULES: usize = 10_000;
 
 /// Tells the engine; what cannot be asked stays as it was.
-pub async fn learn(judge: &Judge, store: &Store, now: Micros) {
+pub async fn learn(judge: &RuleRunner, store: &Store, now: Micros) {
     let limits = QueryLimits::of_rule(MAX_RULES, Duration::from_secs(10));
     let sql = PRECISION.replace("$now", &format!("timestamp '{now}'"));
     let Ok(answer) = store.query(&sql, limits).await else { return };

@@ -31,7 +31,7 @@ const MAX_WAITING: usize = 10_000;
 const MAX_RESTORED: usize = 100_000;
 
 /// Rules with their engine.
-pub struct Judge {
+pub struct RuleRunner {
     engine: Mutex<Engine>,
     asked_addresses: Mutex<Option<Micros>>,
     /// By id, the conditions of each rule that the store watches.
@@ -44,7 +44,7 @@ pub struct Judge {
     pub rules: RuleSet,
 }
 
-impl Judge {
+impl RuleRunner {
     /// A judge over the built-in rules and those of `files` (name and text).
     pub fn new(files: &[(String, String)]) -> Self {
         let (rules, broken) = RuleSet::with_directory(files);
@@ -227,7 +227,7 @@ pub fn finding_batch(transitions: &[Transition]) -> Batch {
 
 /// Runs the rules until the task is ended.
 pub async fn run_always(
-    judge: Arc<Judge>,
+    judge: Arc<RuleRunner>,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     every: Duration,

@@ -30,11 +30,11 @@ pub enum OverTcp {
     /// Fluent's forward protocol.
     Fluent,
     /// Lumberjack 1 and 2.
-    LumberjackStream,
+    Lumberjack,
     /// GELF, with messages terminated by NUL.
     Gelf,
     /// Graphite's plaintext protocol.
-    GraphiteStream,
+    Graphite,
 }
 
 /// A protocol over UDP.
@@ -55,9 +55,9 @@ impl OverTcp {
             (Self::Syslog, false) => "syslog_tcp",
             (Self::Syslog, true) => "syslog_tls",
             (Self::Fluent, _) => "fluent",
-            (Self::LumberjackStream, _) => "lumberjack",
+            (Self::Lumberjack, _) => "lumberjack",
             (Self::Gelf, _) => "gelf_tcp",
-            (Self::GraphiteStream, _) => "graphite",
+            (Self::Graphite, _) => "graphite",
         }
     }
 }
@@ -145,11 +145,11 @@ impl Intake {
                 let framing = FluentStream::new(self.settings.shared_key.clone(), self.hub.host());
                 self.read_stream(stream, framing, origin, ended).await;
             }
-            OverTcp::LumberjackStream => {
+            OverTcp::Lumberjack => {
                 self.read_stream(stream, LumberjackStream::default(), origin, ended).await;
             }
             OverTcp::Gelf => self.read_stream(stream, GelfStream, origin, ended).await,
-            OverTcp::GraphiteStream => {
+            OverTcp::Graphite => {
                 self.read_stream(stream, GraphiteStream, origin, ended).await
             }
         }

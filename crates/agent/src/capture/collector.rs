@@ -225,7 +225,7 @@ impl<'a> TapSession<'a> {
                 ALL_CONNECTIONS / rows
             );
             self.tap.keep(connections).map_err(wire_failure)?;
-            self.shares.set(connections, rows);
+            self.shares.set(&self.throttle);
             self.history.push_back((now, connections));
         }
         Ok(())

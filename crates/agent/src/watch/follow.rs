@@ -50,7 +50,7 @@ pub(super) struct Follower {
     tailer: Tailer,
     journals: Vec<LogProgress>,
     journals_gone: Vec<StatusKey>,
-    buckets: Vec<bucket::LogProgress>,
+    buckets: Vec<bucket::BucketLog>,
     jobs: SyncSender<ParseJob>,
     reply: Sender<DeliveryReply>,
     replies: Receiver<DeliveryReply>,
@@ -104,7 +104,7 @@ impl Follower {
         jobs: SyncSender<ParseJob>,
         values: &Values,
         limits: Option<AgentLimits>,
-        buckets: Vec<bucket::LogProgress>,
+        buckets: Vec<bucket::BucketLog>,
     ) -> Self {
         let days = values.collect.backfill_days;
         let usual = TailOptions::default();
@@ -153,7 +153,7 @@ impl Follower {
             let now = self.context.clock.now();
             self.unanswered.extend(self.tailer.scan(now));
             self.note_events(now);
-            self.buckets.iter_mut().for_each(bucket::LogProgress::look);
+            self.buckets.iter_mut().for_each(bucket::BucketLog::look);
             if !self.is_paused() {
                 self.ask();
                 self.read();

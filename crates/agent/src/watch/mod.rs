@@ -177,7 +177,7 @@ impl Watch {
         for collector in crate::capture::Collector::configured(values) {
             watch.spawn("weir-wire", move |context| collector.run(&context))?;
         }
-        if let Some(counting) = sockets::SocketCounter::configured(values) {
+        if let Some(counting) = sockets::SocketCollector::configured(values) {
             watch.spawn("weir-ebpf", move |context| counting.run(&context))?;
         }
         for _ in 0..2 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_collect::host::NetnsNames;
 use weir_config::Values;
-use weir_ebpf::{EbpfError, Options, Sockets};
+use weir_ebpf::{CounterOptions, EbpfError, SocketCounter};
 use weir_process::meter::{Stage, thread_cpu};
 
 use super::{WatchContext, sample};
@@ -17,12 +17,12 @@ use super::{WatchContext, sample};
 const RETRY: Duration = Duration::from_secs(10);
 
 /// What to count, and below which root namespaces have their names.
-pub(super) struct SocketCounter {
-    options: Options,
+pub(super) struct SocketCollector {
+    options: CounterOptions,
     root: PathBuf,
 }
 
-impl SocketCounter {
+impl SocketCollector {
     /// `None` when it is not configured.
     pub(super) fn configured(values: &Values) -> Option<Self> {
         let ebpf = &values.ebpf;
@@ -52,8 +52,8 @@ impl SocketCounter {
     }
 
     fn count(&self, context: &WatchContext, names: &mut NetnsNames) -> Result<(), EbpfError> {
-        let mut sockets = Sockets::open(self.options, context.clock.now())?;
-        tracing::info!("counting what sockets do");
+        let mut sockets = SocketCounter::open(self.options, context.clock.now())?;
+        tracing::info!("counting socket events");
         while !sample::wait_for_next_second(context) {
             take(&mut sockets, context, names)?;
         }
@@ -64,7 +64,7 @@ impl SocketCounter {
 }
 
 fn take(
-    sockets: &mut Sockets,
+    sockets: &mut SocketCounter,
     context: &WatchContext,
     names: &mut NetnsNames,
 ) -> Result<(), EbpfError> {

@@ -214,7 +214,7 @@ fn read(
     let (mut skipped, mut tap_drops) = (SkipCounts::default(), None);
     for file in files {
         let input = open(file).map_err(wire_failure)?;
-        if input.format() == Format::Text {
+        if input.format() == CaptureFormat::Text {
             skipped.merge(&read_text(input, &mut model)?);
             continue;
         }

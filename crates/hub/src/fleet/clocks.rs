@@ -20,7 +20,7 @@ pub(super) struct ClockLog {
 
 impl ClockLog {
     /// Due rows of connected agents.
-    pub(super) fn rows(&mut self, connected: &[Connected]) -> Option<Batch> {
+    pub(super) fn rows(&mut self, connected: &[ConnectedAgent]) -> Option<Batch> {
         self.written.retain(|name, _| connected.iter().any(|agent| agent.name == *name));
         let mut rows = AgentLinkRows::default();
         for agent in connected {
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(offsets(&mut log, &[agent("web1", 130, 2_000_000)]), [2.0]);
         assert_eq!(offsets(&mut log, &[agent("web1", 190, 2_000_000)]), [2.0]);
         // An agent that reconnected, and one that never reports.
-        let again = Connected { since: Micros(9), ..agent("web1", 191, 2_000_000) };
+        let again = ConnectedAgent { since: Micros(9), ..agent("web1", 191, 2_000_000) };
         assert_eq!(offsets(&mut log, &[again]), [2.0]);
         assert_eq!(
             offsets(&mut log, &[ConnectedAgent { clock: None, ..agent("old", 1, 0) }]),

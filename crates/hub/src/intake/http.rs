@@ -75,7 +75,7 @@ pub(super) async fn serve(
 }
 
 /// A broken connection is the sender's problem: there is no one to report it to.
-async fn connection(stream: TcpStream, tls: Option<Tls>, router: Router, watcher: Watcher) {
+async fn connection(stream: TcpStream, tls: Option<TlsServer>, router: Router, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
     match tls {
         None => {

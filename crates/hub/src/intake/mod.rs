@@ -38,9 +38,9 @@ const REMEMBER: Duration = Duration::from_secs(30);
 
 /// Sockets that are bound and settings that are right.
 pub(crate) struct BoundIntake {
-    access: Access,
+    access: AccessRules,
     shared_key: Option<String>,
-    tls: Option<Tls>,
+    tls: Option<TlsServer>,
     sockets: Vec<IntakeSocket>,
     targets: Vec<scrape::Target>,
 }

@@ -70,7 +70,7 @@ fn quoted(text: &str) -> String {
 
 /// `GET /api/findings/{finding_id}`.
 pub(crate) async fn one(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     Path(finding_id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
     let condition = format!("where finding_id = {}", quoted(&finding_id));
@@ -116,7 +116,7 @@ fn parse_in_place(finding: &mut Map<String, Value>, name: &str) {
 }
 
 /// Adds the rule's texts, and its queries with this finding's times.
-fn add_rule(app: &Shared, finding: &mut Map<String, Value>) {
+fn add_rule(app: &SharedApp, finding: &mut Map<String, Value>) {
     let id = finding.get("rule").and_then(Value::as_str).unwrap_or_default();
     let Some(rule) = app.judge.rules.get(id).cloned() else {
         for name in ["look_at", "silent_when", "source", "sql", "chart"] {

@@ -13,7 +13,7 @@ const HOSTS: &str = "select host, max(ts) as last_ts from collector_run \
     where ts > now() - interval '1 hour' group by host order by host";
 
 /// `GET /api/status`.
-pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Refusal> {
+pub(crate) async fn status(State(app): State<SharedApp>) -> Result<Json<Value>, Refusal> {
     let hosts = objects(&app.query(HOSTS, 10_000).await?);
     let stats = app.store.stats();
     let (sources, listeners) = match &app.watch {
@@ -54,7 +54,7 @@ pub(crate) async fn status(State(app): State<Shared>) -> Result<Json<Value>, Ref
 }
 
 /// `GET /healthz`.
-pub(crate) async fn healthz(State(app): State<Shared>) -> Result<&'static str, Refusal> {
+pub(crate) async fn healthz(State(app): State<SharedApp>) -> Result<&'static str, Refusal> {
     let stats = app.store.stats();
     if stats.is_full {
         let why = stats.message.unwrap_or_else(|| "the disk is full".to_owned());
@@ -66,7 +66,7 @@ pub(crate) async fn healthz(State(app): State<Shared>) -> Result<&'static str, R
 
 /// `POST /api/store/flush`: what is in the log and in memory is in files when it answers.
 pub(crate) async fn flush(
-    State(app): State<Shared>,
+    State(app): State<SharedApp>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Refusal> {
     super::sql::require_json(&headers)?;

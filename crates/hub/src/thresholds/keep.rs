@@ -342,8 +342,8 @@ async fn proposed_at(store: &Store, rule: &Rule, mining: &Mining, now: Micros) -
 
 /// Takes out each subject's newest value unless it is of the last slot: its log may be being read
 /// just there.
-fn leave_out_unfinished(values: &mut BTreeMap<i64, BTreeMap<Name, f64>>, last: i64) {
-    let mut newest: BTreeMap<Name, i64> = BTreeMap::new();
+fn leave_out_unfinished(values: &mut BTreeMap<i64, BTreeMap<SeriesName, f64>>, last: i64) {
+    let mut newest: BTreeMap<SeriesName, i64> = BTreeMap::new();
     for (slot, of_slot) in &*values {
         newest.extend(of_slot.keys().map(|name| (name.clone(), *slot)));
     }

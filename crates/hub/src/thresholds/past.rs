@@ -36,7 +36,7 @@ impl RulePast {
             time(now)
         );
         let answer = store.query(&sql, QueryLimits::of_rule(MAX_ROWS, TIMEOUT)).await?;
-        let mut series: BTreeMap<Name, Vec<Point>> = BTreeMap::new();
+        let mut series: BTreeMap<SeriesName, Vec<Point>> = BTreeMap::new();
         for row in rows_of(&answer.batches, MAX_ROWS) {
             let point = (number(&row, "at"), number(&row, "value"));
             if let (Some(at), Some(value)) = point
@@ -82,11 +82,11 @@ async fn incidents(store: &Store, rule: &Rule, now: Micros) -> Result<Vec<Range<
 }
 
 /// `host subject` for people.
-pub(super) fn shown((host, subject): &Name) -> String {
+pub(super) fn shown((host, subject): &SeriesName) -> String {
     format!("{host} {subject}")
 }
 
-pub(super) fn name(row: &Row) -> Name {
+pub(super) fn name(row: &Row) -> SeriesName {
     let text = |column| row.text(column).unwrap_or_default().to_owned();
     (text("host"), text("subject"))
 }
