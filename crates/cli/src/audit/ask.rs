@@ -74,7 +74,7 @@ impl Hub {
             for row in self.rows(&sql)? {
                 let number = |at: usize| row.get(at).and_then(Value::as_u64).unwrap_or_default();
                 let [lines, offsets, squares, texts] = [1, 2, 3, 4].map(number);
-                sums.insert(number(0), Sum { lines, offsets, squares, texts });
+                sums.insert(number(0), LineSum { lines, offsets, squares, texts });
             }
             from = to;
         }

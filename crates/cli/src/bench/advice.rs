@@ -39,15 +39,15 @@ pub(super) fn text(measured: &[MeasuredCell], is_bucket: bool) -> String {
     )
 }
 
-fn choose(measured: &[Measured]) -> Option<Settings> {
+fn choose(measured: &[MeasuredCell]) -> Option<Settings> {
     let least = measured.iter().map(|one| one.cell.range_bytes).min()?;
     let nodes = measured.iter().map(|one| one.cell.nodes).min()?;
     let of_one = || {
-        let is_of = |one: &&Measured| one.cell.nodes == nodes && one.counts.total() > 0;
+        let is_of = |one: &&MeasuredCell| one.cell.nodes == nodes && one.counts.total() > 0;
         measured.iter().filter(is_of)
     };
     let short = || of_one().filter(|one| one.cell.range_bytes == least);
-    let most = short().map(Measured::rate).fold(0.0, f64::max);
+    let most = short().map(MeasuredCell::rate).fold(0.0, f64::max);
     let chosen =
         short().filter(|one| one.rate() >= most * WORTH).min_by_key(|one| one.cell.concurrency)?;
     let alone = of_one().map(|one| one.cell.concurrency).min()?;
@@ -65,15 +65,15 @@ fn choose(measured: &[Measured]) -> Option<Settings> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cell::{Cell, Counts};
+    use super::super::cell::{Cell, ReadCounts};
     use super::*;
 
-    fn measured(concurrency: usize, range_bytes: u64, reads: u64, seconds: f64) -> Measured {
+    fn measured(concurrency: usize, range_bytes: u64, reads: u64, seconds: f64) -> MeasuredCell {
         let (nodes, object_bytes) = (1, 1 << 20);
-        let mut counts = Counts::default();
+        let mut counts = ReadCounts::default();
         (0..reads).for_each(|_| counts.add(seconds));
         let cell = Cell { nodes, concurrency, range_bytes, seconds: 1, objects: 1, object_bytes };
-        Measured { cell, counts }
+        MeasuredCell { cell, counts }
     }
 
     #[test]

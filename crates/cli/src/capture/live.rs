@@ -38,7 +38,7 @@ pub(crate) fn watch_for(
     };
     place.inside(|| {
         let mut tap = Tap::open(options).map_err(wire_failure)?;
-        let (mut decoder, mut skipped) = (Decoder::default(), Skipped::default());
+        let (mut decoder, mut skipped) = (Decoder::default(), SkipCounts::default());
         let end = SystemClock.now() + span;
         while SystemClock.now() < end && !is_over.load(Ordering::Relaxed) {
             tap.feed(STEP, &mut decoder, &mut skipped, model).map_err(wire_failure)?;

@@ -217,7 +217,7 @@ fn counts(
     args: &DrainCheckArgs,
     window: Duration,
     withdrawn: f64,
-) -> Result<(String, Seen), Failure> {
+) -> Result<(String, WindowCounts), Failure> {
     let (host, seconds, window) = (quoted(&args.host), window.as_secs_f64(), window.as_secs());
     let past = f64::from(WINDOWS) * seconds;
     let sql = format!(
@@ -233,13 +233,13 @@ fn counts(
     let own =
         |row: &&Vec<Value>| number(row, 1).unwrap_or(0.0) + number(row, 3).unwrap_or(0.0) > 0.0;
     let Some(row) = all.iter().find(own) else {
-        return Ok(("edge".into(), Seen::default()));
+        return Ok(("edge".into(), WindowCounts::default()));
     };
     let count = |at| number(row, at).unwrap_or(0.0);
     let elsewhere = if args.name.is_some() { count(2) } else { 0.0 };
     // A host that is young served fewer windows before.
     let served = ((count(4) - withdrawn) / seconds).clamp(1.0, f64::from(WINDOWS));
-    let seen = Seen { here: count(1), elsewhere, before: count(3) / served, past: Vec::new() };
+    let seen = WindowCounts { here: count(1), elsewhere, before: count(3) / served, past: Vec::new() };
     Ok((row[0].as_str().unwrap_or("edge").to_owned(), seen))
 }
 
@@ -308,21 +308,21 @@ fn told(seconds: f64) -> String {
 
 fn as_text(
     args: &DrainCheckArgs,
-    seen: &Seen,
-    verdict: Verdict,
+    seen: &WindowCounts,
+    verdict: DrainVerdict,
     window: Duration,
     withdrawn: f64,
     clients: &[Vec<Value>],
 ) -> String {
     let (host, below, seconds) = (&args.host, args.below, window.as_secs_f64());
     let judged = match verdict {
-        Verdict::Safe => format!("{host} can be ended"),
-        Verdict::After(windows) => format!(
+        DrainVerdict::Safe => format!("{host} can be ended"),
+        DrainVerdict::After(windows) => format!(
             "{host} cannot be ended yet; at this pace it is under {below} % in about {}",
             told(windows * seconds)
         ),
-        Verdict::NotFalling => format!("{host} cannot be ended yet, and it does not get less"),
-        Verdict::TooSoon => {
+        DrainVerdict::NotFalling => format!("{host} cannot be ended yet, and it does not get less"),
+        DrainVerdict::TooSoon => {
             format!(
                 "{host} cannot be ended yet; from {} on it can be told when",
                 told(3.0 * seconds)
@@ -359,8 +359,8 @@ fn as_text(
 
 fn as_json(
     args: &DrainCheckArgs,
-    seen: &Seen,
-    verdict: Verdict,
+    seen: &WindowCounts,
+    verdict: DrainVerdict,
     window: Duration,
     withdrawn: f64,
     clients: &[Vec<Value>],
@@ -368,16 +368,16 @@ fn as_json(
     let client = |row: &Vec<Value>| json!({"client_address": row.first(), "requests": row.get(1), "last_ts": row.get(2), "user_agent": row.get(3)});
     json!({
         "host": args.host,
-        "is_safe": verdict == Verdict::Safe,
+        "is_safe": verdict == DrainVerdict::Safe,
         "withdrawn_seconds": withdrawn,
         "window_seconds": window.as_secs(),
         "requests": seen.here,
         "requests_of_all": seen.whole(),
         "share_ratio": seen.share(),
-        "is_falling": matches!(verdict, Verdict::Safe | Verdict::After(_)),
+        "is_falling": matches!(verdict, DrainVerdict::Safe | DrainVerdict::After(_)),
         "safe_in_seconds": match verdict {
-            Verdict::Safe => Some(0.0),
-            Verdict::After(windows) => Some(windows * window.as_secs_f64()),
+            DrainVerdict::Safe => Some(0.0),
+            DrainVerdict::After(windows) => Some(windows * window.as_secs_f64()),
             _ => None,
         },
         "clients": clients.iter().map(client).collect::<Vec<_>>(),
@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn a_share_that_halves_is_drawn_on_to_its_threshold() {
         let past = vec![100.0, 200.0, 400.0, 800.0];
-        let seen = Seen { here: 100.0, before: 1000.0, past, ..Seen::default() };
-        let Verdict::After(windows) = seen.verdict(0.0125) else { panic!("it falls") };
+        let seen = WindowCounts { here: 100.0, before: 1000.0, past, ..WindowCounts::default() };
+        let DrainVerdict::After(windows) = seen.verdict(0.0125) else { panic!("it falls") };
         assert!((windows - 3.0).abs() < 1e-9, "{windows}");
         assert_eq!(seen.verdict(0.1), DrainVerdict::Safe);
     }

@@ -29,7 +29,7 @@ pub(crate) struct FindingsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum FindingsAction {
     /// Say whether a finding was real; the newest judgement of a finding holds.
-    RuleRunner {
+    Judge {
         /// The finding's id, or its first letters.
         #[arg(value_name = "ID")]
         id: String,
