@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_datafile::{COPY_ROWS_MIN, DataFile, FileMaker, Merge, StoreError, Tier};
+use weir_sql::QueryEngine;
 use weir_tables::{Micros, TableSpec};
+use weir_tier::Places;
 
 use crate::options::StoreOptions;
-use crate::query::QueryEngine;
-use crate::slow::Places;
 
 /// One merge takes at most this many files: each holds a batch and a file handle.
 const MERGE_FILES_MAX: usize = 64;

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use weir_datafile::{ErrorKind, StoreError};
+use weir_sql::Condition;
 use weir_tables::{CopiedRows, LogPosition, Parcel, TableSpec};
 
 use crate::adapt::adapt;
-use crate::condition::Condition;
 use crate::copy_positions::{CopyPositions, CopyState};
 use crate::segments::{Place, Segments};
 use crate::shared::Shared;

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_datafile::{DataFile, ErrorKind, Inspection, Look, StoreError, data_files};
+use weir_tier::{Places, SlowOptions};
 
 use crate::cluster::ManifestOptions;
 use crate::manifest::{Postgres, Sqlite};
-use crate::options::SlowOptions;
-use crate::slow::Places;
 
 /// Looks at the store in `dir`, whose old files are in `slow`; with `is_thorough` every row of every file is read.
 ///

@@ -15,15 +15,16 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use tokio::sync::oneshot;
 use weir_datafile::{DataFile, ErrorKind, FileMaker, Inspection, Look, StoreError, Tier};
+use weir_sql::QueryEngine;
 use weir_tables::{Micros, TABLES};
+use weir_tier::Places;
 
 use crate::cluster::SharedWork;
 use crate::directory::Directory;
 use crate::manifest::{Change, Manifest};
 use crate::options::StoreOptions;
-use crate::query::QueryEngine;
 use crate::shared::Shared;
-use crate::slow::{Places, SlowTier};
+use crate::slow_tier::SlowTier;
 use crate::writer::{Command, Frozen};
 use crate::{compaction, retention};
 

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_sql::EngineOptions;
 use weir_tables::Clock;
+use weir_tier::SlowOptions;
 
 use crate::cluster::ClusterOptions;
-use crate::objects::BucketOptions;
 
 /// Where the store lives and what it may use.
 #[derive(Clone)]
@@ -69,9 +70,10 @@ pub struct StoreOptions {
 impl StoreOptions {
     /// The defaults for a store in `dir`.
     pub fn new(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        let engine = EngineOptions::new(clock);
         Self {
             dir: dir.into(),
-            clock,
+            clock: engine.clock,
             hot_bytes_max: 128 << 20,
             hot_bytes_limit: 384 << 20,
             hot_age_max: Duration::from_secs(300),
@@ -84,133 +86,30 @@ impl StoreOptions {
             small_files_max: 64,
             gc_grace: Duration::from_secs(60),
             maintenance_interval: Duration::from_secs(60),
-            query_memory_bytes: 512 << 20,
+            query_memory_bytes: engine.query_memory_bytes,
             query_spill_bytes: 4 << 30,
-            user_read_bytes: 0,
-            column_cache_bytes: 256 << 20,
-            slow_query: Duration::from_secs(1),
+            user_read_bytes: engine.user_read_bytes,
+            column_cache_bytes: engine.column_cache_bytes,
+            slow_query: engine.slow_query,
             copies: None,
-            future: Duration::from_secs(86_400),
+            future: engine.future,
             slow: None,
             cluster: None,
-            query_threads: std::thread::available_parallelism().map_or(2, usize::from),
+            query_threads: engine.query_threads,
         }
     }
-}
 
-/// Files that are old, or that the fast disk has no room for, move to a slower and cheaper place; queries read them there.
-#[derive(Clone, Debug)]
-pub struct SlowOptions {
-    /// The place.
-    pub place: SlowPlace,
-    /// What moves.
-    pub rule: SlowRule,
-    /// Tables that differ.
-    pub by_table: Vec<(String, SlowRule)>,
-    /// All files on the fast disk together stay below this; the oldest move first. Default: no limit.
-    pub fast_bytes: u64,
-}
-
-/// A slow tier.
-#[derive(Clone, Debug)]
-pub enum SlowPlace {
-    /// A directory on another disk.
-    Directory(PathBuf),
-    /// A bucket of a service that speaks S3.
-    Bucket(Box<SlowBucketOptions>),
-}
-
-impl From<&std::path::Path> for SlowPlace {
-    fn from(dir: &std::path::Path) -> Self {
-        Self::Directory(dir.to_owned())
-    }
-}
-
-impl From<&PathBuf> for SlowPlace {
-    fn from(dir: &PathBuf) -> Self {
-        Self::Directory(dir.clone())
-    }
-}
-
-impl From<&Self> for SlowPlace {
-    fn from(place: &Self) -> Self {
-        place.clone()
-    }
-}
-
-/// A bucket as a slow tier.
-#[derive(Clone, Debug)]
-pub struct SlowBucketOptions {
-    /// The bucket and how it is reached; `timeout` is for a request with all its tries.
-    pub bucket: BucketOptions,
-    /// Names of objects begin so; may be empty. Default: empty.
-    pub prefix: String,
-    /// Requests that may be under way at a time, of all queries and moves together. Default 64.
-    pub requests: usize,
-    /// A read that has no answer after this is asked once more, of a hundred at most five. Default 500 ms; `None`: never.
-    pub hedge_after: Option<Duration>,
-    /// Ranges of a file that are nearer to each other than this are read with one request. Default 128 KiB.
-    pub join_bytes: u64,
-    /// Footers and text indexes of its files are kept below the data directory up to so many bytes; 0: none. Default 10 GiB.
-    pub cache_bytes: u64,
-    /// What reading from it costs.
-    pub prices: ReadPrices,
-}
-
-/// What reading from a bucket costs, in US dollars.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ReadPrices {
-    /// Of a million requests. Default 0.4.
-    pub per_million_requests: f64,
-    /// Of 10⁹ bytes. Default 0.
-    pub per_gigabyte: f64,
-}
-
-impl Default for ReadPrices {
-    fn default() -> Self {
-        Self { per_million_requests: 0.4, per_gigabyte: 0.0 }
-    }
-}
-
-impl SlowBucketOptions {
-    /// The defaults for a bucket.
-    pub fn new(bucket: BucketOptions) -> Self {
-        Self {
-            bucket,
-            prefix: String::new(),
-            requests: 64,
-            hedge_after: Some(Duration::from_millis(500)),
-            join_bytes: 128 << 10,
-            cache_bytes: 10 << 30,
-            prices: ReadPrices::default(),
+    /// The part of them that is the query engine's.
+    pub(crate) fn engine(&self) -> EngineOptions {
+        EngineOptions {
+            clock: Arc::clone(&self.clock),
+            query_threads: self.query_threads,
+            query_memory_bytes: self.query_memory_bytes,
+            user_read_bytes: self.user_read_bytes,
+            column_cache_bytes: self.column_cache_bytes,
+            slow_query: self.slow_query,
+            future: self.future,
         }
-    }
-}
-
-/// Which files of a table move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowRule {
-    /// Those whose last row came in longer ago. Default 7 days.
-    pub after: Duration,
-    /// The oldest, while the table's files on the fast disk are larger. Default: no limit.
-    pub fast_bytes: u64,
-}
-
-impl Default for SlowRule {
-    fn default() -> Self {
-        Self { after: Duration::from_secs(7 * 86_400), fast_bytes: u64::MAX }
-    }
-}
-
-impl SlowOptions {
-    /// The defaults for a place.
-    pub fn new(place: SlowPlace) -> Self {
-        let (rule, by_table) = (SlowRule::default(), Vec::new());
-        Self { place, rule, by_table, fast_bytes: u64::MAX }
-    }
-
-    pub(crate) fn rule_of(&self, table: &str) -> SlowRule {
-        self.by_table.iter().find(|(name, _)| name == table).map_or(self.rule, |entry| entry.1)
     }
 }
 
@@ -236,52 +135,5 @@ impl Retention {
     /// Days that rows of `table` are kept.
     pub(crate) fn days_of(&self, table: &str) -> u32 {
         self.days_by_table.iter().find(|(name, _)| name == table).map_or(self.days, |entry| entry.1)
-    }
-}
-
-/// Who asks; each has threads and memory of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
-    /// A person or a program, by way of the API.
-    User,
-    /// weir itself: rules and what keeps them going.
-    Rule,
-}
-
-/// What one query may use.
-#[derive(Clone, Copy, Debug)]
-pub struct QueryLimits {
-    /// Rows of the answer; more are cut and `is_truncated` is set.
-    pub rows: usize,
-    /// The query is stopped after this.
-    pub timeout: Duration,
-    /// Memory; what needs more is done on disk, or stopped.
-    pub memory_bytes: usize,
-    /// Bytes read from files; a query that needs more is stopped.
-    pub read_bytes: u64,
-    /// Bytes of the answer's rows in memory; a query with a larger one is stopped.
-    pub answer_bytes: usize,
-    /// Who asks.
-    pub asker: Asker,
-}
-
-/// 10,000 rows, 30 s, 384 MiB of memory, 64 MiB of answer, no limit of reading.
-impl Default for QueryLimits {
-    fn default() -> Self {
-        Self {
-            rows: 10_000,
-            timeout: Duration::from_secs(30),
-            memory_bytes: 384 << 20,
-            read_bytes: u64::MAX,
-            answer_bytes: 64 << 20,
-            asker: Asker::User,
-        }
-    }
-}
-
-impl QueryLimits {
-    /// For weir's own queries, beside those of users.
-    pub fn of_rule(rows: usize, timeout: Duration) -> Self {
-        Self { rows, timeout, asker: Asker::Rule, ..Self::default() }
     }
 }

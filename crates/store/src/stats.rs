@@ -2,6 +2,7 @@
 
 use weir_datafile::{Horizon, Side, Tier, View};
 use weir_tables::{Micros, TABLES};
+use weir_tier::BucketStats;
 
 use crate::store::Store;
 
@@ -34,19 +35,6 @@ pub struct StoreStats {
     pub future_rows: u64,
     /// Rows of each table, in memory and in files, in the order of [`TABLES`].
     pub row_counts: Vec<(&'static str, u64)>,
-}
-
-/// Reads of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BucketStats {
-    /// Requests, all tries.
-    pub gets: u64,
-    /// Of these, those that were made because an answer was late.
-    pub hedged: u64,
-    /// Bytes of answers.
-    pub bytes: u64,
-    /// Tries of reads and writes that failed.
-    pub failed: u64,
 }
 
 impl StoreStats {

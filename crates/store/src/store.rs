@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -12,23 +11,23 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use weir_datafile::{ErrorKind, FileMaker, StoreError, Tier, View, data_files, space, table_index};
+use weir_sql::{
+    Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryResult, QueryWorker, Question,
+    SpillSpace,
+};
 use weir_tables::{Clock, Micros, Parcel, StreamId, TableSpec};
+use weir_tier::{CacheRoom, Places, SlowOptions};
 
 use crate::adapt::adapt;
-use crate::cluster::{self, Cluster, Entered, Follower, QueryWorker, SharedWork};
+use crate::cluster::{self, Cluster, Entered, Follower, SharedWork};
 use crate::copies::Copies;
 use crate::directory::Directory;
-use crate::forecast::Forecast;
-use crate::guard::{EndedQuery, SpillSpace};
 use crate::iceberg::{Iceberg, IcebergTable};
-use crate::kept_plans;
 use crate::maintenance::{Maintenance, Retired, Task, delete};
 use crate::manifest::{Content, Manifest, Postgres, Sqlite, Waiting};
-use crate::options::{QueryLimits, SlowOptions, StoreOptions};
-use crate::postgres::{self, Described};
-use crate::query::{Asking, QueryEngine, QueryResult, Question};
+use crate::options::StoreOptions;
 use crate::shared::Shared;
-use crate::slow::{CacheRoom, Places, SlowTier};
+use crate::slow_tier::SlowTier;
 use crate::stats::StoreStats;
 use crate::streams::Positions;
 use crate::wal::{self, RECORD_BYTES_MAX, Wal};
@@ -139,8 +138,9 @@ impl Store {
             shared.set_slow_failure(Some(error.to_string()));
         }
         let cluster = of_several.as_ref().map(|(cluster, _)| Arc::clone(cluster));
-        let engine = QueryEngine::new(&options, Some(places.clone()), spill)?;
-        let engine = Arc::new(engine.in_cluster(cluster));
+        let engine = QueryEngine::new(&options.engine(), Some(places.clone()), spill)?;
+        let peer_set = cluster.as_ref().map(|cluster| Arc::clone(&cluster.peer_set));
+        let engine = Arc::new(engine.in_cluster(peer_set));
         let iceberg = iceberg(&manifest, &places, &options);
         let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log), floor);
         let writer = spawn("weir-writer", move || writer.run())?;
@@ -169,7 +169,8 @@ impl Store {
         let last = spawn("weir-files", move || maintenance.run())?;
         let threads =
             Threads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
-        Ok(Arc::new(Self::assemble(&options, shared, engine, threads, Some((copies, iceberg)))))
+        let store = Self::assemble(&options, shared, engine, threads, Some((copies, iceberg)));
+        Ok(Arc::new(store.with_cluster(cluster)))
     }
 
     /// A store without files: rows live in memory until it is dropped.
@@ -180,8 +181,9 @@ impl Store {
         // Rows of a replay are of any time.
         let options =
             StoreOptions { future: Duration::MAX, ..StoreOptions::new(PathBuf::new(), clock) };
-        let engine =
-            Arc::new(QueryEngine::new(&options, None, None).expect("threads can be started"));
+        let engine = Arc::new(
+            QueryEngine::new(&options.engine(), None, None).expect("threads can be started"),
+        );
         let shared = Arc::new(Shared::new(View::new(), Positions::default(), &options));
         let (writer, commands) = Writer::new(Arc::clone(&shared), None, 0);
         let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
@@ -199,7 +201,7 @@ impl Store {
         let (copies, iceberg) = files.unzip();
         Self {
             shared,
-            cluster: engine.cluster.clone(),
+            cluster: None,
             engine,
             memory_limit: options.hot_bytes_limit,
             has_files: copies.is_some(),
@@ -208,6 +210,11 @@ impl Store {
             queue: Arc::new(Semaphore::new(QUEUE_KIB)),
             threads: Mutex::new(threads),
         }
+    }
+
+    fn with_cluster(mut self, cluster: Option<Arc<Cluster>>) -> Self {
+        self.cluster = cluster;
+        self
     }
 
     /// Stores a parcel; returns when its rows and its stream's position survive a power loss and queries see them.
@@ -294,8 +301,7 @@ impl Store {
     /// # Errors
     /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when a limit ends it, `Io` when files cannot be read.
     pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
-        let question = Question { sql: sql.to_owned(), asking: Asking::Once };
-        self.ask(None, question, limits).await
+        self.ask(None, Question::once(sql), limits).await
     }
 
     /// The same for somebody: a login or an address, as [`EndedQuery::user`] says it.
@@ -308,8 +314,7 @@ impl Store {
         sql: &str,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let question = Question { sql: sql.to_owned(), asking: Asking::Once };
-        self.ask(Some(user), question, limits).await
+        self.ask(Some(user), Question::once(sql), limits).await
     }
 
     /// The same for a question that is asked again and again, with `$now` in it where the moment stands that it is asked
@@ -323,10 +328,7 @@ impl Store {
         now: Micros,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let sql = kept_plans::Asked { template, now }.sql();
-        let asking = Asking::At { template: template.to_owned(), now };
-        let question = Question { sql, asking };
-        self.ask(None, question, limits).await
+        self.ask(None, Question::at(template, now), limits).await
     }
 
     /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
@@ -340,9 +342,7 @@ impl Store {
         parameters: &[ArrayRef],
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let asking = Asking::Postgres(postgres::values(parameters)?);
-        let question = Question { sql: sql.to_owned(), asking };
-        self.ask(Some(user), question, limits).await
+        self.ask(Some(user), Question::prepared(sql, parameters)?, limits).await
     }
 
     async fn ask(
@@ -388,7 +388,7 @@ impl Store {
     /// Queries that were slow or stopped at a limit since the last call, and how many more there were than
     /// are kept (1,000).
     pub fn take_ended_queries(&self) -> (Vec<EndedQuery>, u64) {
-        self.engine.ended.take()
+        self.engine.take_ended()
     }
 
     /// What a table is for engines that read files themselves: the rows that are in files by now. Written beside them when
@@ -440,7 +440,7 @@ impl Store {
 
     /// How often other hubs asked for what a piece of their queries gives.
     pub fn pieces(&self) -> u64 {
-        self.cluster.as_ref().map_or(0, |cluster| cluster.pieces.load(Ordering::Relaxed))
+        self.cluster.as_ref().map_or(0, |cluster| cluster.peer_set.pieces())
     }
 
     /// Flushes, ends the threads and gives up the directory; later appends answer `Closed`.

@@ -20,13 +20,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_datafile::{ErrorKind, StoreError};
+use weir_tier::{SlowBucket, SlowBucketOptions};
 
 use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
 use super::list::List;
 use super::object::{Object, write_copy};
 use crate::cluster::random;
-use crate::options::SlowBucketOptions;
-use crate::slow::SlowBucket;
 
 /// How often a lock is written again.
 const BEAT: Duration = Duration::from_secs(2);
@@ -45,7 +44,7 @@ pub(super) struct BucketDepot {
 
 impl BucketDepot {
     pub(super) fn open(options: &SlowBucketOptions, is_written: bool) -> Result<Self, StoreError> {
-        let bucket = Arc::new(SlowBucket::new(options, None)?);
+        let bucket = Arc::new(SlowBucket::open(options)?);
         let name = bucket.shown();
         let version = match bucket.read("VERSION")? {
             Some(text) => text,

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weir_datafile::{ErrorKind, StoreError};
+use weir_tier::SlowPlace;
 
 use super::bucket::BucketDepot;
 use super::directory::DirectoryDepot;
 use super::list::List;
 use super::object::{Object, copy};
-use crate::options::SlowPlace;
 
 /// The first line of `VERSION` in a backup.
 pub(super) const VERSION: &str = "weir backup 1";

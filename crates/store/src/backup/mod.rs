@@ -22,12 +22,12 @@ use weir_tables::Micros;
 
 use crate::cluster::{Hold, ManifestOptions};
 use crate::manifest::{Hubs, Postgres};
-use crate::options::{SlowOptions, SlowPlace};
 use depot::Depot;
 use list::{Entry, List};
 use object::{Known, Object, Objects};
 use origin::Origin;
 use weir_datafile::{ErrorKind, StoreError};
+use weir_tier::{SlowOptions, SlowPlace};
 
 pub use restore::{Restored, restore};
 pub use restore_cluster::restore_cluster;

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 use weir_datafile::{StoreError, Tier};
+use weir_tier::Places;
 
 use crate::backup::depot::Depot;
 use crate::backup::list::Entry;
-use crate::slow::Places;
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use weir_datafile::{ErrorKind, StoreError, Tier};
 use weir_tables::Micros;
+use weir_tier::{Places, SlowOptions};
 
 use crate::backup::list::List;
 use crate::backup::object::Objects;
 use crate::cluster::ManifestOptions;
 use crate::manifest::{Postgres, Sqlite};
-use crate::options::SlowOptions;
-use crate::slow::Places;
 
 /// Left out: rows of the log are in files before; the rest is of one run only.
 const LEFT_OUT: [&str; 8] =

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use weir_datafile::{ErrorKind, StoreError, sync_dir};
+use weir_tier::SlowPlace;
 
 use crate::backup::depot::{self, Depot};
 use crate::backup::list::Entry;
@@ -12,7 +13,6 @@ use crate::backup::object::write_copy;
 use crate::backup::{full, make_dir, manifest_of, rename, sync_file, write};
 use crate::directory::RESTORING;
 use crate::manifest::Sqlite;
-use crate::options::SlowPlace;
 
 /// What a restore did.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::Micros;
+use weir_tier::{Places, Slow, SlowOptions, SlowPlace};
 
 use crate::backup::depot::{self, Depot};
 use crate::backup::list::Entry;
@@ -14,8 +15,6 @@ use crate::backup::restore::{choose, other_snapshot};
 use crate::backup::{Restored, manifest_of};
 use crate::cluster::{ManifestOptions, random};
 use crate::manifest::{Moving, Postgres};
-use crate::options::{SlowOptions, SlowPlace};
-use crate::slow::{Places, Slow};
 
 /// Makes a cluster of a snapshot of `backup`, chosen as in [`restore`](crate::restore): its files go to `slow`, its manifest
 /// to PostgreSQL. Of the files beside the tables those come along that `is_shared` says all hubs have.

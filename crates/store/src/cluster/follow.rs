@@ -78,12 +78,10 @@ impl Cluster {
     /// `Io`, `Full`, `Closed`: the log cannot be read again.
     pub(crate) fn learn(&self, pulse: Pulse, commands: &Sender<Command>) -> Result<(), StoreError> {
         let Pulse { is_leader, peers, lost } = pulse;
-        self.forget_channels(&peers);
-        let mut members = self.members.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        members.gone.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
-        members.peers = peers;
-        members.renewed = Some(Instant::now());
-        drop(members);
+        self.peer_set.replace(peers);
+        let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        lease.renewed = Some(Instant::now());
+        drop(lease);
         if self.is_leader.swap(is_leader, std::sync::atomic::Ordering::Relaxed) != is_leader {
             let now = if is_leader { "does" } else { "leaves to another one" };
             tracing::info!(
@@ -152,12 +150,12 @@ impl Cluster {
     /// Said once when it begins and once when it is over.
     fn note(&self, outcome: Result<(), StoreError>) {
         let why = outcome.err().map(|error| error.to_string());
-        let mut members = self.members.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match (&members.trouble, &why) {
+        let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match (&lease.trouble, &why) {
             (before, Some(why)) if before.as_ref() != Some(why) => tracing::error!("{why}"),
             (Some(_), None) => tracing::info!("the manifest in PostgreSQL can be used again"),
             _ => {}
         }
-        members.trouble = why;
+        lease.trouble = why;
     }
 }

@@ -17,19 +17,18 @@ mod follow;
 mod hold;
 mod intake;
 mod peers;
-mod spread;
 mod start;
 mod work;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_datafile::StoreError;
+use weir_sql::{Peer, PeerSet, Peers};
 use weir_tables::StreamId;
 
 use crate::manifest::{Claimed, LEASE, Postgres};
@@ -37,10 +36,6 @@ use crate::shared::Shared;
 
 pub(crate) use follow::Follower;
 pub(crate) use hold::Hold;
-pub(crate) use peers::OfPeers;
-pub use peers::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
-pub(crate) use spread::{Counted, Failed, Files, Spread, SpreadScan, What};
-pub use spread::{QueryChannel, QueryWorker, query_channel};
 pub(crate) use start::{Entered, first_id, hub_of, next_id, refuse_cluster};
 pub(crate) use work::{SharedWork, grace};
 
@@ -78,15 +73,13 @@ impl fmt::Debug for ClusterOptions {
     }
 }
 
-/// A hub that could not be reached is asked again after this.
-const GONE: Duration = Duration::from_secs(1);
-
 /// This hub as one of several.
 pub(crate) struct Cluster {
-    pub(crate) options: ClusterOptions,
     /// For what senders wait for; maintenance and the follower have connections of their own.
     claims: Postgres,
-    members: RwLock<Members>,
+    /// The others, as queries reach them.
+    pub(crate) peer_set: Arc<PeerSet>,
+    lease: RwLock<Lease>,
     is_leader: AtomicBool,
     /// Appends that wait for a stream to be theirs come one by one, in their order; how many there are.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -95,21 +88,14 @@ pub(crate) struct Cluster {
     seen: Mutex<Seen>,
     /// Streams that were taken from this hub, whose rows are left out by now.
     purged: Mutex<Vec<Purged>>,
-    /// Ways to others for pieces of queries, by address.
-    channels: Mutex<HashMap<String, QueryChannel>>,
-    /// Pieces of others' queries that this hub was asked for.
-    pub(crate) pieces: AtomicU64,
 }
 
-/// The others, as of some moment.
+/// What the server said last.
 #[derive(Default)]
-struct Members {
-    peers: Vec<Peer>,
+struct Lease {
     /// When the lease was last renewed; before the first time there is none.
     renewed: Option<Instant>,
     trouble: Option<String>,
-    /// Hubs that could not be reached, and when that was last tried.
-    gone: HashMap<String, Instant>,
 }
 
 /// How far the view is.
@@ -130,91 +116,42 @@ pub(crate) struct Purged {
 }
 
 impl Cluster {
-    pub(crate) fn new(options: ClusterOptions, claims: Postgres) -> Self {
+    pub(crate) fn new(options: &ClusterOptions, claims: Postgres) -> Self {
         let seen = Seen { snapshot: 0, is_in_doubt: false };
+        let (address, peers) = (options.address.clone(), Arc::clone(&options.peers));
+        let peer_set = Arc::new(PeerSet::new(address, peers, options.spread_bytes));
         Self {
-            options,
             claims,
-            members: RwLock::default(),
+            peer_set,
+            lease: RwLock::default(),
             is_leader: AtomicBool::new(false),
             turn: tokio::sync::Mutex::default(),
             waiting: AtomicUsize::new(0),
             seen: Mutex::new(seen),
             purged: Mutex::default(),
-            channels: Mutex::default(),
-            pieces: AtomicU64::new(0),
         }
     }
 
     /// Whether this hub does what only one does: merging, deleting, rules.
     pub(crate) fn is_leader(&self) -> bool {
-        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = members.renewed.is_some_and(|at| at.elapsed() < LEASE / 2);
+        let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = lease.renewed.is_some_and(|at| at.elapsed() < LEASE / 2);
         self.is_leader.load(Ordering::Relaxed) && is_fresh
     }
 
     /// The hubs that are there.
     pub(crate) fn peers(&self) -> Vec<Peer> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).peers.clone()
-    }
-
-    /// Those that it makes sense to ask: not the ones that could not be reached a moment ago.
-    pub(crate) fn reachable(&self) -> Vec<Peer> {
-        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
-        let is_gone =
-            |peer: &&Peer| members.gone.get(&peer.name).is_some_and(|at| at.elapsed() < GONE);
-        members.peers.iter().filter(|peer| !is_gone(peer)).cloned().collect()
-    }
-
-    /// The way to a hub for pieces of queries.
-    pub(crate) fn channel(&self, peer: &Peer) -> QueryChannel {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || self.options.peers.channel(peer);
-        channels.entry(peer.address.clone()).or_insert_with(make).clone()
-    }
-
-    /// Ways to hubs that are not there any more are closed.
-    fn forget_channels(&self, peers: &[Peer]) {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        channels.retain(|address, _| peers.iter().any(|peer| peer.address == *address));
-    }
-
-    /// Whether a hub could be reached, and if not, why; said when it changes.
-    pub(crate) fn note_reached(&self, peer: &Peer, gone: Option<&str>) {
-        let is_known = |members: &Members| members.gone.contains_key(&peer.name);
-        if gone.is_none() && !is_known(&self.members.read().unwrap_or_else(PoisonError::into_inner))
-        {
-            return;
-        }
-        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
-        match gone {
-            Some(why) => {
-                if members.gone.insert(peer.name.clone(), Instant::now()).is_none() {
-                    tracing::warn!(
-                        "answers are without the newest rows of the hub `{}`: {why}",
-                        peer.name
-                    );
-                }
-            }
-            None => {
-                members.gone.remove(&peer.name);
-                tracing::info!("the hub `{}` can be reached again", peer.name);
-            }
-        }
+        self.peer_set.all()
     }
 
     /// What a person should know.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
         let gone = || {
-            let is_gone = |peer: &&Peer| members.gone.contains_key(&peer.name);
-            let peer = members.peers.iter().find(is_gone)?;
-            Some(format!(
-                "the hub `{}` cannot be reached: answers are without its newest rows",
-                peer.name
-            ))
+            let name = self.peer_set.unreachable()?;
+            Some(format!("the hub `{name}` cannot be reached: answers are without its newest rows"))
         };
-        members.trouble.clone().or_else(gone)
+        lease.trouble.clone().or_else(gone)
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -53,7 +53,7 @@ impl Entered {
             drop(std::fs::remove_file(directory.file(&path)));
         }
         let (claims, follows) = (manifest.again(options)?, manifest.again(options)?);
-        let cluster = Arc::new(Cluster::new(options.clone(), claims));
+        let cluster = Arc::new(Cluster::new(options, claims));
         Ok(Self { cluster, manifest: Manifest::Shared(Box::new(manifest)), follows })
     }
 }

@@ -22,10 +22,10 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utim
 use serde_json::Value;
 use weir_tables::TableSpec;
 
-use crate::slow::Places;
 use manifests::{About, Entry};
 use metadata::Snapshot;
 use weir_datafile::{DataFile, ErrorKind, StoreError, Tier};
+use weir_tier::{Places, file_url};
 
 /// A table's metadata.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Iceberg {
 
     fn entry(&self, file: &DataFile) -> Result<Entry, StoreError> {
         let location = match file.tier {
-            Tier::Local => url(&self.root.join(&file.path)),
+            Tier::Local => file_url(&self.root.join(&file.path)),
             Tier::Slow => self.places.slow()?.location(&file.path),
         };
         let ts = file.table.column("ts").map_or(0, |column| column.id);
@@ -120,7 +120,7 @@ impl Iceberg {
         let stem = self.stem(id);
         let location = match self.hub {
             Some(_) => self.places.slow()?.location(&format!("iceberg/{}", table.name)),
-            None => url(&dir),
+            None => file_url(&dir),
         };
         let list = format!("{stem}-list.avro");
         if !entries.is_empty() {
@@ -227,10 +227,6 @@ fn uuid(location: &str) -> String {
     let [first, second, third, fourth, fifth] =
         [&hash[..8], &hash[8..12], &hash[13..16], &hash[17..20], &hash[20..32]];
     format!("{first}-{second}-8{third}-8{fourth}-{fifth}")
-}
-
-pub(crate) fn url(path: &Path) -> String {
-    format!("file://{}", path.display())
 }
 
 fn unwritten(dir: &Path, error: &apache_avro::Error) -> StoreError {

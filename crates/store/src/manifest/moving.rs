@@ -10,12 +10,13 @@ use std::time::Duration;
 use postgres::Row;
 use rusqlite::Connection;
 use weir_datafile::{ErrorKind, StoreError};
+use weir_sql::Peer;
 use weir_tables::Micros;
 
 use super::Sqlite;
 use super::postgres::{LEASE, NOW, Postgres, SCHEMA, has_tables, micros, snapshot_transaction};
 use super::sqlite::fail;
-use crate::cluster::{ManifestOptions, Peer};
+use crate::cluster::ManifestOptions;
 use crate::postgres_client::Server;
 
 /// Who holds files says so again sooner than this.

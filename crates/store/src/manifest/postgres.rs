@@ -11,10 +11,11 @@ use std::time::Duration;
 use postgres::types::ToSql;
 use postgres::{Client, Row, Transaction};
 use weir_datafile::{ErrorKind, StoreError};
+use weir_sql::Peer;
 use weir_tables::{Micros, StreamId};
 
 use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
-use crate::cluster::{ClusterOptions, ManifestOptions, Peer, random};
+use crate::cluster::{ClusterOptions, ManifestOptions, random};
 use crate::postgres_client::Server;
 
 /// The schema's version.

@@ -20,12 +20,12 @@ use weir_tables::{Micros, TableSpec};
 use crate::directory::Directory;
 use crate::manifest::{Manifest, Sqlite};
 use crate::options::StoreOptions;
-use crate::slow::Places;
 use crate::store::Store;
 use salvage::{Salvaged, salvage};
 use weir_datafile::{
     DataFile, ErrorKind, Inspection, Look, StoreError, Tier, data_files, sync_dir,
 };
+use weir_tier::Places;
 
 pub use shared::repair_cluster;
 

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
-use datafusion::common::hash_utils::{RandomState, create_hashes};
 use tokio::runtime::Runtime;
 use weir_datafile::{ErrorKind, StoreError, read_undamaged, table_index, timestamps};
+use weir_sql::row_hashes;
 use weir_tables::{Batch, Micros, Parcel, TableSpec};
 
 use crate::store::Store;
@@ -50,7 +50,7 @@ pub(super) fn salvage(
     let mut counts = Counts::new();
     let mut times = (i64::MAX, i64::MIN);
     salvaged.broken = read_undamaged(&full, table, |rows| {
-        hashes(rows)?.into_iter().for_each(|hash| *counts.entry(hash).or_default() += 1);
+        row_hashes(rows)?.into_iter().for_each(|hash| *counts.entry(hash).or_default() += 1);
         times = timestamps(rows).iter().fold(times, |(min, max), ts| (min.min(*ts), max.max(*ts)));
         Ok(())
     })?;
@@ -82,7 +82,7 @@ fn take_away_known(
     let view = store.shared.view();
     let view = &view.tables[table_index(table)];
     let mut take_away = |rows: &RecordBatch| {
-        for hash in hashes(rows)? {
+        for hash in row_hashes(rows)? {
             if let Some(count) = counts.get_mut(&hash) {
                 *count = count.saturating_sub(1);
             }
@@ -108,21 +108,8 @@ fn still_missing(rows: &RecordBatch, counts: &mut Counts) -> Result<RecordBatch,
         *count -= 1;
         true
     };
-    let keep: BooleanArray = hashes(rows)?.into_iter().map(is_missing).map(Some).collect();
+    let keep: BooleanArray = row_hashes(rows)?.into_iter().map(is_missing).map(Some).collect();
     filter_record_batch(rows, &keep).map_err(|error| failed(&error))
-}
-
-/// 128 bits for each row.
-fn hashes(rows: &RecordBatch) -> Result<Vec<u128>, StoreError> {
-    let half = |seed| {
-        let mut buffer = vec![0; rows.num_rows()];
-        let state = RandomState::with_seed(seed);
-        create_hashes(rows.columns(), &state, &mut buffer).map_err(|error| failed(&error))?;
-        Ok::<_, StoreError>(buffer)
-    };
-    let (high, low) = (half(1)?, half(2)?);
-    let whole = |(high, low): (u64, u64)| u128::from(high) << 64 | u128::from(low);
-    Ok(high.into_iter().zip(low).map(whole).collect())
 }
 
 fn append(store: &Store, runtime: &Runtime, batch: Batch) -> Result<(), StoreError> {

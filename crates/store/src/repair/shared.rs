@@ -18,13 +18,12 @@ use weir_datafile::{
     sync_dir,
 };
 use weir_tables::{Clock, Micros};
+use weir_tier::{Places, SlowOptions};
 
 use super::{Mended, fetch, free_place, of_entry};
 use crate::cluster::{Hold, ManifestOptions, first_id};
 use crate::directory::lock_file;
 use crate::manifest::{Change, Postgres};
-use crate::options::SlowOptions;
-use crate::slow::Places;
 
 /// Below the data directory: new files, until they are where all hubs have theirs.
 const DRAFTS: &str = "mending";

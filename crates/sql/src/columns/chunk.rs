@@ -1,0 +1,243 @@
+//! Reads columns of a row group of a file: whole ones with one read, some rows by the pages that hold them.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use bytes::Bytes;
+use datafusion::common::{DataFusionError, Result};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+    RowSelector,
+};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::{ChunkReader, Length};
+use weir_datafile::{DataFile, FileOpener, Source, schema_with};
+use weir_tables::TableSpec;
+use weir_tier::Places;
+
+use super::column::Column;
+use crate::guard::{Usage, count_read};
+
+/// A column of a row group: file, row group, place in the table.
+pub(super) type Key = (i64, usize, usize);
+
+/// A column whose values take more than this is not read as a whole.
+const COLUMN_BYTES_MAX: i64 = 256 << 20;
+
+/// What is known of a file.
+#[derive(Debug)]
+pub(crate) struct Footer {
+    reading: ArrowReaderMetadata,
+    /// See [`Footer::estimate`].
+    sizes: Vec<Vec<u64>>,
+    pub(super) bytes: usize,
+}
+
+impl Footer {
+    /// The footer of a file of `table` whose columns are `stored` as dictionaries or not.
+    ///
+    /// # Errors
+    /// When the file has other columns than its table.
+    pub(super) fn new(
+        table: &'static TableSpec,
+        stored: &[bool],
+        footer: Arc<ParquetMetaData>,
+    ) -> Result<Self> {
+        let fields = table.schema();
+        let is_text = |place: &usize| *fields.field(*place).data_type() == DataType::Utf8;
+        let places = (0..stored.len()).filter(|place| stored[*place]);
+        let texts: Vec<usize> = places.filter(is_text).collect();
+        let bytes = footer.memory_size();
+        let options = ArrowReaderOptions::new().with_schema(schema_with(table, &texts));
+        let reading = ArrowReaderMetadata::try_new(footer, options)?;
+        let sizes = sizes(&reading);
+        Ok(Self { reading, sizes, bytes })
+    }
+
+    pub(crate) fn metadata(&self) -> &ParquetMetaData {
+        self.reading.metadata()
+    }
+
+    pub(crate) fn row_groups(&self) -> &[RowGroupMetaData] {
+        self.metadata().row_groups()
+    }
+
+    /// About so many bytes take these columns of a row group in memory.
+    pub(crate) fn estimate(&self, group: usize, columns: &[usize]) -> u64 {
+        columns.iter().map(|column| self.sizes[group][*column]).sum()
+    }
+}
+
+/// Bytes of each column of each row group: as they are in the file without compression, and no less than numbers take.
+fn sizes(reading: &ArrowReaderMetadata) -> Vec<Vec<u64>> {
+    let schema = reading.parquet_schema();
+    let of_group = |group: &RowGroupMetaData| {
+        let rows = group.num_rows().cast_unsigned();
+        let least = |kind: &DataType| if kind.is_temporal() { 8 * rows } else { rows / 4 };
+        let fields = reading.schema().fields().iter();
+        let mut sizes: Vec<u64> = fields.map(|field| least(field.data_type())).collect();
+        for (leaf, column) in group.columns().iter().enumerate() {
+            let size = &mut sizes[schema.get_column_root_idx(leaf)];
+            *size = (*size).max(column.uncompressed_size().cast_unsigned());
+        }
+        sizes
+    };
+    reading.metadata().row_groups().iter().map(of_group).collect()
+}
+
+/// A row group of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk<'a> {
+    pub(crate) places: &'a Places,
+    pub(crate) file: &'a Arc<DataFile>,
+    pub(crate) footer: &'a Footer,
+    pub(crate) group: usize,
+    /// Tells the scans of queries apart.
+    pub(crate) scan: usize,
+}
+
+impl Chunk<'_> {
+    pub(super) fn key(&self, column: usize) -> Key {
+        (self.file.id, self.group, column)
+    }
+
+    fn meta(&self) -> &RowGroupMetaData {
+        &self.footer.row_groups()[self.group]
+    }
+
+    pub(super) fn row_count(&self) -> usize {
+        usize::try_from(self.meta().num_rows()).unwrap_or(usize::MAX)
+    }
+
+    fn open(&self) -> Result<Source> {
+        Usage::note_opened(self.file);
+        Ok(self.places.open_file(self.file)?)
+    }
+
+    pub(super) fn read_whole(&self, column: usize) -> Result<Column> {
+        let schema = self.footer.reading.parquet_schema();
+        let leaves = (0..schema.num_columns())
+            .filter(|leaf| schema.get_column_root_idx(*leaf) == column)
+            .map(|leaf| self.meta().column(leaf));
+        let ranges: Vec<(u64, u64)> = leaves.clone().map(|leaf| leaf.byte_range()).collect();
+        if leaves.map(|leaf| leaf.uncompressed_size()).sum::<i64>() > COLUMN_BYTES_MAX {
+            let text = format!("a column of `{}` is too large", self.file.path);
+            return Err(DataFusionError::External(text.into()));
+        }
+        let start = ranges.iter().map(|range| range.0).min().unwrap_or_default();
+        let end = ranges.iter().map(|range| range.0 + range.1).max().unwrap_or_default();
+        count_read(end - start)?;
+        let length = usize::try_from(end - start).unwrap_or(usize::MAX);
+        let bytes = self.open()?.get_bytes(start, length)?;
+        let stretch = Stretch { start, bytes };
+        let mut arrays = self.decode(stretch, &[column], None)?;
+        Column::new(&arrays.pop().expect("a column was asked for"))
+    }
+
+    /// Texts are plain ones.
+    pub(super) fn read_rows(&self, columns: &[usize], rows: &[u32]) -> Result<Vec<ArrayRef>> {
+        let source = Counted(self.open()?);
+        let arrays = self.decode(source, columns, Some(rows))?;
+        let plain = |array: ArrayRef| match array.data_type() {
+            DataType::Dictionary(_, value) => Ok(cast(&array, value)?),
+            _ => Ok(array),
+        };
+        arrays.into_iter().map(plain).collect()
+    }
+
+    /// Columns in ascending order of their places; all rows, or some.
+    fn decode(
+        &self,
+        source: impl ChunkReader + 'static,
+        columns: &[usize],
+        rows: Option<&[u32]>,
+    ) -> Result<Vec<ArrayRef>> {
+        let reading = self.footer.reading.clone();
+        let mask = ProjectionMask::roots(reading.parquet_schema(), columns.iter().copied());
+        let count = rows.map_or(self.row_count(), <[u32]>::len);
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, reading)
+            .with_row_groups(vec![self.group])
+            .with_projection(mask)
+            .with_batch_size(count.max(1));
+        if let Some(rows) = rows {
+            builder = builder.with_row_selection(selection(rows, self.row_count()));
+        }
+        let mut reader = builder.build()?;
+        let batch = reader.next().transpose()?;
+        let batch = batch.filter(|batch| batch.num_rows() == count).ok_or_else(|| {
+            let text = format!("`{}` has fewer rows than its footer says", self.file.path);
+            DataFusionError::External(text.into())
+        })?;
+        Ok(batch.columns().to_vec())
+    }
+}
+
+/// `rows` ascend.
+pub(super) fn selection(rows: &[u32], total: usize) -> RowSelection {
+    let mut selectors = Vec::new();
+    let mut at = 0;
+    for run in rows.chunk_by(|one, next| one + 1 == *next) {
+        let start = run[0] as usize;
+        selectors.push(RowSelector::skip(start - at));
+        selectors.push(RowSelector::select(run.len()));
+        at = start + run.len();
+    }
+    selectors.push(RowSelector::skip(total - at));
+    selectors.into()
+}
+
+/// Bytes of a file from `start` on.
+struct Stretch {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Length for Stretch {
+    fn len(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+impl ChunkReader for Stretch {
+    type T = std::io::Cursor<Bytes>;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        let from = usize::try_from(start.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        Ok(std::io::Cursor::new(self.bytes.slice(from.min(self.bytes.len())..)))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        let from = start.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
+        let range = from.and_then(|from| Some(from..from.checked_add(length)?));
+        match range.filter(|range| range.end <= self.bytes.len()) {
+            Some(range) => Ok(self.bytes.slice(range)),
+            None => Err(parquet::errors::ParquetError::EOF("a page lies beyond its column".into())),
+        }
+    }
+}
+
+/// A file whose reads count for the query.
+struct Counted(Source);
+
+impl Length for Counted {
+    fn len(&self) -> u64 {
+        self.0.length()
+    }
+}
+
+impl ChunkReader for Counted {
+    type T = <Source as ChunkReader>::T;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        count_read(length as u64)
+            .map_err(|error| parquet::errors::ParquetError::External(Box::new(error)))?;
+        self.0.get_bytes(start, length)
+    }
+}

@@ -1,0 +1,89 @@
+//! A condition over the columns of one table, compiled once and asked of batch after batch, without a query.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::DataType;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, Volatility};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::prelude::SessionContext;
+use weir_datafile::{ErrorKind, StoreError};
+use weir_tables::TableSpec;
+
+use crate::explain::explain;
+
+/// True, false or NULL for each row.
+#[derive(Debug)]
+pub struct Condition(Arc<dyn PhysicalExpr>);
+
+impl Condition {
+    /// Compiles `sql`, which may name the columns of `table` and functions.
+    ///
+    /// # Errors
+    /// `BadQuery`: what is wrong, and the nearest right name.
+    pub fn new(
+        table: &'static TableSpec,
+        sql: &str,
+        context: &SessionContext,
+    ) -> Result<Self, StoreError> {
+        let schema = table.schema();
+        let compile = || {
+            let named = DFSchema::try_from_qualified_schema(table.name, &schema)?;
+            let expr = context.parse_sql_expr(sql, &named)?;
+            let unfit = unfit(&expr)?;
+            Ok((context.create_physical_expr(expr, &named), unfit))
+        };
+        let (compiled, unfit) =
+            compile().map_err(|error: DataFusionError| explain(&error, sql, context))?;
+        if let Some(what) = unfit {
+            let text = format!("a condition on single rows cannot have {what}");
+            return Err(StoreError::new(ErrorKind::BadQuery, text)
+                .with_hint("compare columns of the row with constants: severity = 'error'"));
+        }
+        let compiled = compiled.map_err(|error| explain(&error, sql, context))?;
+        match compiled.data_type(&schema) {
+            Ok(DataType::Boolean) => Ok(Self(compiled)),
+            _ => Err(StoreError::new(ErrorKind::BadQuery, format!("`{sql}` is no condition"))
+                .with_hint("a condition is true or false: severity = 'error'")),
+        }
+    }
+
+    /// Which rows it chooses.
+    ///
+    /// # Errors
+    /// `BadQuery` when it cannot be computed for these rows, such as a division by zero.
+    pub fn choose(&self, rows: &RecordBatch) -> Result<BooleanArray, StoreError> {
+        let chosen = self.0.evaluate(rows).and_then(|value| value.into_array(rows.num_rows()));
+        let chosen = chosen.map_err(|error| {
+            let text = format!("cannot compute the condition: {}", error.strip_backtrace());
+            StoreError::new(ErrorKind::BadQuery, text)
+        })?;
+        Ok(chosen.as_boolean().clone())
+    }
+}
+
+/// What does not depend on the row alone: subqueries, aggregates, the time of the query.
+fn unfit(expr: &Expr) -> Result<Option<String>, DataFusionError> {
+    let mut found = None;
+    expr.apply(|part| {
+        let what = match part {
+            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => "subqueries",
+            Expr::AggregateFunction(_) => "aggregate functions",
+            Expr::WindowFunction(_) => "window functions",
+            Expr::ScalarFunction(call)
+                if call.func.signature().volatility != Volatility::Immutable =>
+            {
+                found = Some(format!("`{}`, which changes by itself", call.name()));
+                return Ok(TreeNodeRecursion::Stop);
+            }
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        found = Some(what.to_owned());
+        Ok(TreeNodeRecursion::Stop)
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,720 @@
+//! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+use datafusion::catalog::{CatalogProvider, CatalogProviderList};
+use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList};
+use datafusion::error::DataFusionError;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{
+    SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
+};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::explain::ExplainExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue;
+use futures::StreamExt;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use weir_datafile::{
+    DataFile, ErrorKind, Horizon, Inspection, Look, Side, StoreError, Tier, View, row_bytes,
+};
+use weir_tables::{Clock, Micros, TableSpec};
+use weir_tier::{BucketStats, Places, RoutedStore};
+
+use crate::columns::{CodedGroups, ColumnCache, NewestUnits};
+use crate::condition::Condition;
+use crate::explain::explain;
+use crate::file_reader::CountingReaders;
+use crate::forecast::{Forecast, beside_plan, forecast};
+use crate::functions;
+use crate::guard::{
+    Classes, CountingStore, EndedQueries, EndedQuery, Guarded, Limit, Metered, Readers, Running,
+    SpillSpace, USAGE, Usage, watch_tasks,
+};
+use crate::joins_on_disk::{self, OtherConditions, all_given_back};
+use crate::kept_plans::{Asked, KeptPlans};
+use crate::newest_first::NewestFirst;
+use crate::options::{Asker, EngineOptions, QueryLimits};
+use crate::peer_set::PeerSet;
+use crate::peers::{OfPeers, Peer};
+use crate::postgres::{self, Described, Postgres};
+use crate::spread::{Counted, Failed, QueryWorker, Spread};
+use crate::table_provider::{FileAccess, Part, scan_files, sort_order};
+use crate::tables::{FUTURE_SCHEMA, SCHEMA, Tables};
+use crate::unordered_groups::UnorderedGroups;
+
+/// The answer to a query.
+#[derive(Clone, Debug)]
+pub struct QueryResult {
+    /// Names and types of the columns.
+    pub schema: SchemaRef,
+    /// The rows.
+    pub batches: Vec<RecordBatch>,
+    /// Whether rows were left out because of [`QueryLimits::rows`].
+    pub is_truncated: bool,
+    /// From the call to the last row.
+    pub elapsed: Duration,
+}
+
+impl QueryResult {
+    /// Rows of all batches together.
+    pub fn row_count(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+/// DataFusion with weir's settings and threads of its own.
+pub struct QueryEngine {
+    classes: Classes,
+    template: SessionState,
+    /// The same in one piece: rules' queries are small and many, and dealing them out costs more than it gives.
+    rules_template: SessionState,
+    postgres: Postgres,
+    pub(crate) kept: Arc<KeptPlans>,
+    files: Option<FileAccess>,
+    clock: Arc<dyn Clock>,
+    future: Duration,
+    ended: Arc<EndedQueries>,
+    readers: Readers,
+    /// Of several hubs, the way to the others.
+    pub peer_set: Option<Arc<PeerSet>>,
+    spread: Option<Arc<Spread>>,
+}
+
+impl QueryEngine {
+    /// An engine over the files at `places`, with room for what does not fit into memory.
+    pub fn new(
+        options: &EngineOptions,
+        places: Option<Places>,
+        spill: Option<Arc<SpillSpace>>,
+    ) -> Result<Self, StoreError> {
+        watch_tasks();
+        let classes = Classes::new(options, spill)?;
+        let template = session_state(options.query_threads, MERGE_MEMORY_BYTES);
+        let columns = Arc::new(ColumnCache::new(options.column_cache_bytes));
+        let files =
+            places.map(|places| file_access(places, template.runtime_env(), columns)).transpose();
+        let files = files.map_err(|error| {
+            StoreError::new(ErrorKind::Io, format!("cannot start the query engine: {error}"))
+        })?;
+        let (clock, ended) = (Arc::clone(&options.clock), EndedQueries::new(options.slow_query));
+        let mut rules_template = template.clone();
+        rules_template.config_mut().options_mut().execution.target_partitions = 1;
+        let future = options.future;
+        let (postgres, kept) = (Postgres::default(), Arc::default());
+        Ok(Self {
+            classes,
+            template,
+            rules_template,
+            postgres,
+            kept,
+            files,
+            clock,
+            future,
+            ended,
+            readers: Readers::new(options.user_read_bytes),
+            peer_set: None,
+            spread: None,
+        })
+    }
+
+    /// The same, with rows of other hubs, and their help.
+    pub fn in_cluster(self, peer_set: Option<Arc<PeerSet>>) -> Self {
+        let spread = peer_set.as_ref().zip(self.files.clone()).map(|(peer_set, access)| {
+            let usage = Usage::new(QueryLimits::default());
+            let Guarded { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
+            let template = self.rules_template.clone();
+            Arc::new(Spread::new(Arc::clone(peer_set), access, template, env))
+        });
+        Self { peer_set, spread, ..self }
+    }
+
+    /// What runs pieces of other hubs' queries; `None` for a hub alone.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn worker(&self) -> Result<Option<QueryWorker>, StoreError> {
+        let Some(spread) = &self.spread else { return Ok(None) };
+        Ok(Some(QueryWorker::new(spread, self.classes.users().handle()?.clone())))
+    }
+
+    /// Queries that were slow or stopped at a limit since the last call, and how many more there were than are kept.
+    pub fn take_ended(&self) -> (Vec<EndedQuery>, u64) {
+        self.ended.take()
+    }
+
+    /// Queries that go on have memory only.
+    pub fn close(&self) {
+        self.classes.close();
+    }
+
+    /// Requests to the cold tier's bucket so far; `None` without one.
+    pub fn bucket_stats(&self) -> Option<BucketStats> {
+        self.files.as_ref()?.places.slow.as_ref()?.stats()
+    }
+
+    /// What tables show now.
+    pub fn horizon(&self) -> Horizon {
+        let ahead = i64::try_from(self.future.as_micros()).unwrap_or(i64::MAX);
+        Horizon { ts: self.clock.now().0.saturating_add(ahead), side: Side::Past }
+    }
+
+    /// Hands the rows of sorted files, merged into one order, to `sink`. Blocks; not for threads of a runtime.
+    pub fn read_sorted(
+        &self,
+        table: &'static TableSpec,
+        files: &[Arc<DataFile>],
+        mut sink: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let runtime = self.classes.rules().handle()?;
+        let mut stream = self.merge_stream(table, files).map_err(|error| broken_files(&error))?;
+        while let Some(rows) = runtime.block_on(stream.next()) {
+            sink(&rows.map_err(|error| broken_files(&error))?)?;
+        }
+        Ok(())
+    }
+
+    fn merge_stream(
+        &self,
+        table: &'static TableSpec,
+        files: &[Arc<DataFile>],
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let access = self.files.as_ref().expect("only stores with files merge them");
+        let groups: Vec<_> = files.iter().map(|file| vec![Part::whole(file)]).collect();
+        let scan = scan_files(access, table, &groups, None, None)?;
+        let order = sort_order(table).expect("every table is sorted");
+        let merge = SortPreservingMergeExec::new(order, scan);
+        merge.execute(0, self.template.task_ctx())
+    }
+
+    /// Runs a question over `view` for `user`; for weir itself without one. Dropping the future stops the query.
+    pub async fn query(
+        &self,
+        view: View,
+        user: Option<&str>,
+        question: Question,
+        limits: QueryLimits,
+    ) -> Result<QueryResult, StoreError> {
+        let usage = Usage::for_reader(limits, user.and_then(|user| self.readers.of(user)));
+        let user = user.unwrap_or(OWN_USER);
+        let running = Running::start(&self.ended, &usage, self.clock.now(), user, &question.sql);
+        let outcome = self.answer(view, question, &running).await;
+        running.end(&outcome);
+        outcome
+    }
+
+    /// What a statement of PostgreSQL's clients wants and gives.
+    pub async fn describe(
+        &self,
+        view: View,
+        sql: &str,
+        known: &[Option<DataType>],
+        limits: QueryLimits,
+    ) -> Result<Described, StoreError> {
+        let usage = Usage::new(limits);
+        let Guarded { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
+        let session = self.session(view, env, &usage, Asking::Postgres(Vec::new()));
+        let described = postgres::describe(&session.state, sql, known).await;
+        described.map_err(|error| session.tell(&error, sql, &usage))
+    }
+
+    /// What a query will read, without running it.
+    pub async fn forecast(
+        &self,
+        view: View,
+        sql: &str,
+        limits: QueryLimits,
+    ) -> Result<Forecast, StoreError> {
+        let Some(access) = self.files.clone() else { return Ok(Forecast::default()) };
+        let usage = Usage::new(limits);
+        let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
+        let session = self.session(view, env, &usage, Asking::Once);
+        let (sql, own_usage) = (sql.to_owned(), Arc::clone(&usage));
+        let work = async move {
+            let told = |error: DataFusionError| session.tell(&error, &sql, &own_usage);
+            let plan = session.plan(&sql).await.map_err(told)?;
+            forecast(&plan, &access).await.map_err(told)
+        };
+        let work = tokio::time::timeout(usage.limits.timeout, work);
+        let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
+        let _stop_when_dropped = Stop(task.abort_handle());
+        match task.await.map_err(|error| crash(&error))? {
+            Ok(Err(error)) if error.kind == ErrorKind::Io => {
+                Err(self.damaged_file(&usage).await.unwrap_or(error))
+            }
+            Ok(outcome) => outcome,
+            Err(_) => Err(usage.explain(Limit::Time)),
+        }
+    }
+
+    async fn answer(
+        &self,
+        view: View,
+        question: Question,
+        running: &Running,
+    ) -> Result<QueryResult, StoreError> {
+        let usage = Arc::clone(&running.usage);
+        let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
+        let session = self.session(view, env, &usage, question.asking);
+        let (sql, own_usage) = (question.sql, Arc::clone(&usage));
+        let work = async move { session.run(&sql, &own_usage).await };
+        let work = tokio::time::timeout(usage.limits.timeout, work);
+        let work = Metered::new(work, Arc::clone(&usage));
+        let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
+        let _stop_when_dropped = Stop(task.abort_handle());
+        let outcome = match task.await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                return Err(self.damaged_file(&usage).await.unwrap_or_else(|| crash(&error)));
+            }
+        };
+        let outcome = outcome.map_err(|_| {
+            usage.meet(Limit::Time);
+            usage.explain(Limit::Time)
+        })?;
+        let (schema, batches, is_truncated) = match outcome {
+            Err(error) if error.kind == ErrorKind::Io => {
+                return Err(self.damaged_file(&usage).await.unwrap_or(error));
+            }
+            outcome => outcome?,
+        };
+        Ok(QueryResult { schema, batches, is_truncated, elapsed: running.elapsed() })
+    }
+
+    /// The damaged file that a failed query met, if there is one: decoders do not say which file they read.
+    async fn damaged_file(&self, usage: &Usage) -> Option<StoreError> {
+        let places = self.files.as_ref()?.places.clone();
+        let opened = usage.opened();
+        let look = move || {
+            if let Some(error) = places.missing(&opened) {
+                return Some(error);
+            }
+            let mut left = DAMAGE_BYTES_MAX;
+            opened.into_iter().rev().find_map(|file| {
+                left = left.checked_sub(file.byte_count)?;
+                let is_far = places.slow.as_ref().is_some_and(|slow| slow.is_far());
+                let is_thorough = file.tier == Tier::Local || !is_far;
+                let look = Look { places: &places, file: &file, is_thorough };
+                let why = look.look(&mut Inspection::default()).err()?;
+                let text = format!("cannot answer: `{}` {why}", file.path);
+                Some(StoreError::new(ErrorKind::Corrupt, text).with_hint(
+                    "queries that do not need this file go on; `weir store check` lists what is damaged, `weir store repair` sets it aside",
+                ))
+            })
+        };
+        self.classes.rules().handle().ok()?.spawn_blocking(look).await.ok()?
+    }
+
+    /// A condition on rows of `table`.
+    ///
+    /// # Errors
+    /// `BadQuery`.
+    pub fn condition(&self, table: &'static TableSpec, sql: &str) -> Result<Condition, StoreError> {
+        Condition::new(table, sql, &SessionContext::new_with_state(self.template.clone()))
+    }
+
+    /// Made by hand and not by DataFusion's builders, which register every function anew: a fifth of the time of a
+    /// rule's condition.
+    fn session(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage, asking: Asking) -> Session {
+        let snapshot = view.snapshot;
+        let peers = self.peer_set.clone().map(|peer_set| OfPeers { peer_set, snapshot });
+        let (files, horizon) = (self.files.clone(), self.horizon());
+        let tables = Tables { view, files, horizon, peers, spread: None };
+        let mut state = match (usage.limits.asker, &asking) {
+            (Asker::Rule, _) => self.rules_template.clone(),
+            (Asker::User, Asking::Once | Asking::At { .. }) => self.template.clone(),
+            (Asker::User, Asking::Postgres(_)) => self.postgres.state(&self.template),
+        };
+        state.register_catalog_list(catalogs(&tables, &asking));
+        state.mark_start_execution();
+        reserve_for_merging(&mut state, usage.limits.memory_bytes);
+        let is_users = usage.limits.asker == Asker::User && !matches!(asking, Asking::At { .. });
+        let spread = self.spread.clone().filter(|_| is_users);
+        Session { state, env, asking, kept: Arc::clone(&self.kept), tables, spread }
+    }
+}
+
+/// Names of tables, for a question that is asked so.
+fn catalogs(tables: &Tables, asking: &Asking) -> Arc<dyn CatalogProviderList> {
+    let catalog = MemoryCatalogProvider::new();
+    for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
+        let tables = tables.of(side);
+        catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
+    }
+    if let Asking::Postgres(_) = asking {
+        postgres::add_namespaces(&catalog);
+    }
+    let catalogs = MemoryCatalogProviderList::new();
+    catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
+    Arc::new(catalogs)
+}
+
+/// What is asked, and how.
+#[derive(Clone)]
+pub struct Question {
+    pub(crate) sql: String,
+    pub(crate) asking: Asking,
+}
+
+impl Question {
+    /// Asked once.
+    pub fn once(sql: &str) -> Self {
+        Self { sql: sql.to_owned(), asking: Asking::Once }
+    }
+
+    /// Asked again and again, with `$now` in it: planned once, as far as its plan is the same for all moments.
+    pub fn at(template: &str, now: Micros) -> Self {
+        let sql = Asked { template, now }.sql();
+        Self { sql, asking: Asking::At { template: template.to_owned(), now } }
+    }
+
+    /// Asked by a client of PostgreSQL, with `$1`, `$2`, … each from an array of one value.
+    ///
+    /// # Errors
+    /// `BadQuery`: a parameter cannot be used.
+    pub fn prepared(sql: &str, parameters: &[ArrayRef]) -> Result<Self, StoreError> {
+        let asking = Asking::Postgres(postgres::values(parameters)?);
+        Ok(Self { sql: sql.to_owned(), asking })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) enum Asking {
+    Once,
+    /// Again and again: the question with `$now` in it, and what that is this time.
+    At {
+        template: String,
+        now: Micros,
+    },
+    /// By a client of PostgreSQL, with parameters.
+    Postgres(Vec<ScalarValue>),
+}
+
+/// One query's view of the tables, with its memory and disk.
+struct Session {
+    state: SessionState,
+    env: Arc<RuntimeEnv>,
+    asking: Asking,
+    kept: Arc<KeptPlans>,
+    tables: Tables,
+    spread: Option<Arc<Spread>>,
+}
+
+/// Memory of merging: a batch of each of 64 files.
+const MERGE_MEMORY_BYTES: usize = 512 << 20;
+/// Files are looked at for damage up to so many bytes.
+const DAMAGE_BYTES_MAX: u64 = 2 << 30;
+
+/// A query begins again without hubs that are lost meanwhile, and after so many times alone.
+const SPREAD_TRIES: usize = 3;
+
+const CATALOG: &str = "weir";
+/// Who asks when weir itself does.
+const OWN_USER: &str = "weir";
+/// What a sort keeps for merging what it spilled: it must not be most of a small memory.
+fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
+    let execution = &state.config().options().execution;
+    let bytes = memory_bytes / (8 * execution.target_partitions.max(1));
+    if bytes < execution.sort_spill_reservation_bytes {
+        state.config_mut().options_mut().execution.sort_spill_reservation_bytes = bytes;
+    }
+}
+
+fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(threads.max(1))
+        .with_information_schema(true)
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
+        .with_create_default_catalog_and_schema(false)
+        .with_collect_statistics(true);
+    let options = config.options_mut();
+    options.execution.time_zone = Some("+00:00".into());
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.parquet.reorder_filters = true;
+    // It leaves out rows that another least or greatest value of the same query still needs: of an expression, or of a column
+    // of which no value was seen yet (DataFusion 55).
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+        .with_disk_manager_builder(
+            DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled),
+        )
+        .build_arc()
+        .expect("nothing here touches the disk");
+    let mut rules = PhysicalOptimizer::new().rules;
+    rules.insert(0, Arc::new(UnorderedGroups));
+    let distribution = rules.iter().position(|rule| rule.name() == "EnsureRequirements");
+    let before = distribution.unwrap_or(rules.len());
+    rules.splice(before..before, [Arc::new(NewestUnits) as _, Arc::new(CodedGroups) as _]);
+    rules.push(Arc::new(NewestFirst));
+    rules.push(Arc::new(OtherConditions));
+    let mut state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_physical_optimizer_rules(rules)
+        .build();
+    register_functions(&mut state);
+    let rewrite = Arc::new(functions::SearchRewrite);
+    state.register_function_rewrite(rewrite).expect("this registry takes rewrites");
+    state
+}
+
+/// weir's own functions.
+pub(crate) fn register_functions(state: &mut SessionState) {
+    for function in functions::all() {
+        state.register_udf(Arc::new(function)).expect("this registry takes functions");
+    }
+    for function in functions::aggregates() {
+        state.register_udaf(Arc::new(function)).expect("this registry takes functions");
+    }
+}
+
+fn file_access(
+    places: Places,
+    runtime: &RuntimeEnv,
+    columns: Arc<ColumnCache>,
+) -> Result<FileAccess, DataFusionError> {
+    let local = Arc::new(LocalFileSystem::new_with_prefix(&places.root)?);
+    let both = RoutedStore::new(local, places.slow.clone());
+    let store: Arc<dyn ObjectStore> = Arc::new(CountingStore::new(Arc::new(both)));
+    let url = ObjectStoreUrl::parse("weir://data")?;
+    runtime.register_object_store(url.as_ref(), Arc::clone(&store));
+    let footers = runtime.cache_manager.get_file_metadata_cache();
+    let reader = CountingReaders::new(Arc::clone(&store), Arc::clone(&footers));
+    Ok(FileAccess { places, url, store, footers, reader: Arc::new(reader), columns })
+}
+
+fn broken_files(error: &DataFusionError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot read files: {}", error.strip_backtrace()))
+}
+
+/// Aborts the task when the caller is gone.
+struct Stop(tokio::task::AbortHandle);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+type Answer = (SchemaRef, Vec<RecordBatch>, bool);
+
+impl Session {
+    async fn run(mut self, sql: &str, usage: &Arc<Usage>) -> Result<Answer, StoreError> {
+        let plan = self.plan(sql).await.map_err(|error| self.tell(&error, sql, usage))?;
+        let may_go_on = self.env.disk_manager.tmp_files_enabled() && joins_on_disk::has_any(&plan);
+        if plan.downcast_ref::<ExplainExec>().is_some() {
+            return self.run_explain(plan, sql, usage).await;
+        }
+        let outcome = self.run_plan(plan, sql, usage).await;
+        if !may_go_on || !outcome.as_ref().is_err_and(|error| usage.lacks_memory(error)) {
+            return outcome;
+        }
+        all_given_back(&self.env.memory_pool).await;
+        usage.share_evenly();
+        joins_on_disk::prefer(&mut self.state);
+        // Hubs that run pieces do not share memory evenly.
+        self.spread = None;
+        // What cannot be planned so has no memory.
+        let Ok(plan) = self.plan(sql).await else { return outcome };
+        joins_on_disk::reserve_for_sorts(&mut self.state, &plan, &self.env.memory_pool);
+        self.run_plan(plan, sql, usage).await
+    }
+
+    /// A plan in words, and what it would read.
+    async fn run_explain(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        sql: &str,
+        usage: &Arc<Usage>,
+    ) -> Result<Answer, StoreError> {
+        let (schema, mut batches, is_cut) = self.run_plan(plan, sql, usage).await?;
+        if let Some(access) = &self.tables.files {
+            let told = |error: DataFusionError| self.tell(&error, sql, usage);
+            let question = self.logical_plan(&self.state, sql).await.map_err(told)?;
+            let reads = beside_plan(&question, &self.state, access, &schema).await.map_err(told)?;
+            batches.extend(reads);
+        }
+        Ok((schema, batches, is_cut))
+    }
+
+    /// The whole answer of a plan.
+    async fn run_plan(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        sql: &str,
+        usage: &Arc<Usage>,
+    ) -> Result<Answer, StoreError> {
+        if let Some(answer) = self.run_spread(&plan, sql, usage).await? {
+            return Ok(answer);
+        }
+        let stream = self.stream(plan).map_err(|error| self.tell(&error, sql, usage))?;
+        self.collect(stream, sql, usage).await
+    }
+
+    /// With the help of other hubs, as long as there are some; `None`: it is to be run here.
+    async fn run_spread(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        sql: &str,
+        usage: &Arc<Usage>,
+    ) -> Result<Option<Answer>, StoreError> {
+        let spread = self.spread.as_ref().filter(|_| !joins_on_disk::reads_again(plan));
+        let Some(spread) = spread else { return Ok(None) };
+        for _ in 0..SPREAD_TRIES {
+            let hubs = spread.hubs_for(plan).await;
+            if hubs.is_empty() {
+                break;
+            }
+            let failed = Failed::default();
+            let mut counted = spread.count(&hubs, usage);
+            let stream = self.spread_stream(spread, &hubs, &counted, &failed, sql).await;
+            let outcome = match stream {
+                Ok(stream) => tokio::select! {
+                    answer = self.collect(stream, sql, usage) => answer,
+                    error = counted.watch() => Err(error),
+                },
+                Err(error) => Err(self.tell(&error, sql, usage)),
+            };
+            // Also when a hub ended its piece, for which the limit of all is behind it.
+            counted.take_in().await.map_err(|limit| usage.explain(limit))?;
+            let error = match outcome {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) if error.kind == ErrorKind::QueryLimit => return Err(error),
+                Err(error) => error,
+            };
+            if !spread.has_lost(&failed).await {
+                tracing::debug!("a query is not dealt out to other hubs: {error}");
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn spread_stream(
+        &self,
+        spread: &Spread,
+        hubs: &[Peer],
+        counted: &Counted<'_>,
+        failed: &Failed,
+        sql: &str,
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let mut state = spread.state(&self.state, hubs, counted, failed)?;
+        let tables = Tables { spread: Some(Arc::clone(&spread.files)), ..self.tables.clone() };
+        state.register_catalog_list(catalogs(&tables, &self.asking));
+        let plan = self.logical_plan(&state, sql).await?;
+        let plan = state.create_physical_plan(&plan).await?;
+        let context = TaskContext::from(&state).with_runtime(Arc::clone(&self.env));
+        execute_stream(plan, Arc::new(context))
+    }
+
+    async fn collect(
+        &self,
+        mut stream: SendableRecordBatchStream,
+        sql: &str,
+        usage: &Usage,
+    ) -> Result<Answer, StoreError> {
+        let told = |error: DataFusionError| self.tell(&error, sql, usage);
+        let schema = stream.schema();
+        let (mut batches, mut left, mut bytes) = (Vec::new(), usage.limits.rows, 0);
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(told)?;
+            let is_truncated = batch.num_rows() > left;
+            let batch = if is_truncated { batch.slice(0, left) } else { batch };
+            bytes += row_bytes(&batch);
+            if bytes > usage.limits.answer_bytes {
+                usage.meet(Limit::Answer);
+                return Err(usage.explain(Limit::Answer));
+            }
+            left -= batch.num_rows();
+            batches.push(batch);
+            if is_truncated {
+                return Ok((schema, batches, true));
+            }
+        }
+        Ok((schema, batches, false))
+    }
+
+    fn tell(&self, error: &DataFusionError, sql: &str, usage: &Usage) -> StoreError {
+        let context = || SessionContext::new_with_state(self.state.clone());
+        usage.limit_behind(error).unwrap_or_else(|| explain(error, sql, &context()))
+    }
+
+    fn stream(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        // Functions are named in plans that came from elsewhere only; these have them in themselves.
+        let (scalar, higher) = (HashMap::new(), HashMap::new());
+        let (aggregate, window) = (HashMap::new(), HashMap::new());
+        let id = self.state.session_id().to_owned();
+        let config = self.state.config().clone();
+        let env = Arc::clone(&self.env);
+        let task = TaskContext::new(None, id, config, scalar, higher, aggregate, window, env);
+        execute_stream(plan, Arc::new(task))
+    }
+
+    async fn plan(&self, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        if let Asking::At { template, now } = &self.asking {
+            let kept = self.kept.plan(&self.state, template, *now, &self.tables).await;
+            let physical = match kept {
+                Some(plan) => {
+                    let planner = self.state.query_planner();
+                    planner.create_physical_plan(&plan, &self.state).await.ok()
+                }
+                None => None,
+            };
+            if let Some(plan) = physical {
+                return Ok(plan);
+            }
+        }
+        self.state.create_physical_plan(&self.logical_plan(&self.state, sql).await?).await
+    }
+
+    /// The question as `state` understands it.
+    async fn logical_plan(
+        &self,
+        state: &SessionState,
+        sql: &str,
+    ) -> Result<LogicalPlan, DataFusionError> {
+        let Asking::Postgres(parameters) = &self.asking else {
+            return plan_query(state, sql).await;
+        };
+        let plan = postgres::plan(state, sql, parameters).await?;
+        verify(&plan)?;
+        Ok(plan)
+    }
+}
+
+/// A question in words, planned.
+pub(crate) async fn plan_query(
+    state: &SessionState,
+    sql: &str,
+) -> Result<LogicalPlan, DataFusionError> {
+    let plan = state.create_logical_plan(sql).await?;
+    verify(&plan)?;
+    Ok(plan)
+}
+
+fn verify(plan: &LogicalPlan) -> Result<(), DataFusionError> {
+    let reads_only =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    reads_only.verify_plan(plan)
+}
+
+fn crash(error: &tokio::task::JoinError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("the query broke off: {error}"))
+}

@@ -1,0 +1,77 @@
+//! All tables at one moment, as questions name them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::datasource::provider_as_source;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::TableSource;
+use weir_datafile::{Horizon, Side, View};
+use weir_tables::TABLES;
+
+use crate::peers::OfPeers;
+use crate::spread::Files;
+use crate::table_provider::{FileAccess, StoreTable};
+
+pub(crate) const SCHEMA: &str = "public";
+/// Has the same tables, with rows that are too far ahead of the clock.
+pub(crate) const FUTURE_SCHEMA: &str = "future";
+
+/// All tables of one view; what a query does not name costs nothing.
+#[derive(Clone)]
+pub(crate) struct Tables {
+    pub(crate) view: View,
+    pub(crate) files: Option<FileAccess>,
+    pub(crate) horizon: Horizon,
+    /// Of several hubs: the rows in memory of the others.
+    pub(crate) peers: Option<OfPeers>,
+    /// Files are read in pieces that may run elsewhere.
+    pub(crate) spread: Option<Arc<Files>>,
+}
+
+impl Tables {
+    pub(crate) fn of(&self, side: Side) -> Self {
+        Self { horizon: Horizon { side, ..self.horizon }, ..self.clone() }
+    }
+
+    fn provider(&self, name: &str) -> Option<Arc<StoreTable>> {
+        let at = TABLES.iter().position(|spec| spec.name == name)?;
+        let view = self.view.tables[at].clone();
+        let table = StoreTable::new(TABLES[at], view, self.files.clone(), self.horizon);
+        Some(Arc::new(table.with_peers(self.peers.clone()).with_spread(self.spread.clone())))
+    }
+
+    /// The table that a plan names so.
+    pub(crate) fn source(&self, name: &TableReference) -> Option<Arc<dyn TableSource>> {
+        let side = match name.schema() {
+            None | Some(SCHEMA) => Side::Past,
+            Some(FUTURE_SCHEMA) => Side::Future,
+            Some(_) => return None,
+        };
+        Some(provider_as_source(self.of(side).provider(name.table())?))
+    }
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        TABLES.iter().map(|spec| spec.name.to_owned()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        Ok(self.provider(name).map(|table| table as _))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        weir_tables::table(name).is_some()
+    }
+}

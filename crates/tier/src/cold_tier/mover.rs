@@ -1,0 +1,137 @@
+//! The thread that waits for the slow tier, so that nobody else has to. One job at a time.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use weir_datafile::{DataFile, ErrorKind, StoreError};
+
+use super::Slow;
+
+/// What the thread is to do.
+pub enum Job {
+    /// See whether the tier is there; with the paths that somebody names, delete all others.
+    Look {
+        /// Whether the manifest names a file in the tier.
+        is_used: bool,
+        /// Paths to keep; `None` deletes nothing.
+        known: Option<HashSet<String>>,
+    },
+    /// Copy a file from here to a new path in the tier.
+    Copy {
+        /// The file on the fast disk.
+        file: Arc<DataFile>,
+        /// Where it is.
+        from: PathBuf,
+        /// Number of the copy.
+        id: i64,
+        /// Path of the copy in the tier.
+        path: String,
+    },
+    /// Delete files by their paths.
+    Delete(Vec<String>),
+}
+
+/// What became of it.
+pub enum Done {
+    /// Whether the tier can be used.
+    Looked(Result<(), StoreError>),
+    /// A copy that ended.
+    Copied {
+        /// The file on the fast disk.
+        file: Arc<DataFile>,
+        /// Number of the copy.
+        id: i64,
+        /// Path of the copy in the tier.
+        path: String,
+        /// Whether the copy is durable.
+        outcome: Result<(), StoreError>,
+    },
+    /// Those that are gone.
+    Deleted(Result<Vec<String>, StoreError>),
+}
+
+/// The thread; it ends when this is dropped, in the middle of a copy if need be.
+pub struct Mover {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<Done>,
+    stop: Arc<AtomicBool>,
+    slow: Arc<Slow>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mover {
+    /// # Errors
+    /// `Io` when the system refuses to start a thread.
+    pub fn start(slow: Arc<Slow>) -> Result<Self, StoreError> {
+        let (jobs, waiting) = channel();
+        let (report, done) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (is_stopped, place) = (Arc::clone(&stop), Arc::clone(&slow));
+        let work = move || {
+            let _ = rustix::process::nice(5);
+            for job in waiting {
+                if report.send(run(&place, job, &is_stopped)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("weir-slow".into()).spawn(work);
+        let thread = thread.map_err(|error| {
+            StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+        })?;
+        Ok(Self { jobs: Some(jobs), done, stop, slow, thread: Some(thread) })
+    }
+
+    /// Queues a job.
+    pub fn send(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // A thread that is gone reports nothing either.
+            let _ = jobs.send(job);
+        }
+    }
+
+    /// What is done, if something is.
+    pub fn take(&self) -> Option<Done> {
+        self.done.try_recv().ok()
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.slow.place.stop();
+        self.jobs.take();
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+fn run(slow: &Slow, job: Job, stop: &AtomicBool) -> Done {
+    match job {
+        Job::Look { is_used, known } => Done::Looked(look(slow, is_used, known.as_ref())),
+        Job::Copy { file, from, id, path } => {
+            let outcome = match from.metadata() {
+                Ok(found) if found.len() == file.byte_count => slow.place.put(&from, &path, stop),
+                Ok(found) => Err(damaged(&file, &format!("has {} bytes", found.len()))),
+                Err(error) => Err(damaged(&file, &format!("cannot be read: {error}"))),
+            };
+            Done::Copied { file, id, path, outcome }
+        }
+        Job::Delete(paths) => Done::Deleted(slow.delete_each(paths, |path| path)),
+    }
+}
+
+fn look(slow: &Slow, is_used: bool, known: Option<&HashSet<String>>) -> Result<(), StoreError> {
+    slow.take(is_used)?;
+    let Some(known) = known else { return Ok(()) };
+    slow.place.keep_only(known);
+    slow.delete_each(slow.unknown(|path| known.contains(path))?, |path| path).map(drop)
+}
+
+fn damaged(file: &DataFile, why: &str) -> StoreError {
+    let text = format!("cannot move `{}` to the slow tier: it {why}", file.path);
+    StoreError::new(ErrorKind::Corrupt, text).with_hint("`weir store repair` sets it aside")
+}
