@@ -1,5 +1,4 @@
-//! A recorded host: rows of every second and the raw files they came from, in a directory that
-//! replays exactly.
+//! A recorded host: rows of every second and raw files, in a directory that replays exactly.
 //!
 //! Format: `docs/formats/recording.md`. Rows are stored as encoded parcels, so a replay gives the
 //! same batches however the collectors change; the raw files are for people, and for trying a new

@@ -2,8 +2,8 @@
 //!
 //! Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`. A hybrid machine (systemd in
 //! version 2, controllers in version 1) has both; each figure then comes from the hierarchy that
-//! has its controller. The root group is skipped: its figures are the host's. Version 1 writes "no
-//! limit" as a number near 2^63.
+//! has its controller. The root group is skipped. Version 1 writes "no limit" as a number near
+//! 2^63.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,6 @@ use super::mounts::read_mounts;
 use super::process::Cgroup;
 use super::{CollectResult, Collector, View, take, text};
 
-/// Maximum number of sampled control groups.
 pub(super) const CGROUP_LIMIT: usize = 256;
 /// Seconds between two searches for groups with limits.
 const WALK_EVERY_SECONDS: f64 = 60.0;
@@ -71,7 +70,7 @@ fn hierarchies(view: &View) -> BTreeMap<String, PathBuf> {
     found
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CgroupStatCollector {
     mounts: CgroupMounts,
     groups: BTreeMap<String, CgroupFiles>,
@@ -81,16 +80,6 @@ pub(super) struct CgroupStatCollector {
 }
 
 impl CgroupStatCollector {
-    pub(super) fn new(_view: &View) -> Self {
-        Self {
-            mounts: CgroupMounts::default(),
-            groups: BTreeMap::new(),
-            limited: Vec::new(),
-            last_walk: None,
-            rows: CgroupStatRows::default(),
-        }
-    }
-
     fn follow(&mut self, view: &View, now: Micros) {
         let age = self.last_walk.map(|last| now.seconds_since(last));
         if age.is_none_or(|age| !(0.0..WALK_EVERY_SECONDS).contains(&age)) {
@@ -111,10 +100,6 @@ impl CgroupStatCollector {
 }
 
 impl Collector for CgroupStatCollector {
-    fn name(&self) -> &'static str {
-        "cgroup_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         self.follow(view, now);
         for (name, group) in &mut self.groups {
@@ -261,8 +246,7 @@ impl MemoryFiles {
         row.memory_used_bytes = read_int(&mut self.used);
         row.memory_limit_bytes = read_int(&mut self.limit).filter(|limit| *limit < NO_LIMIT_BYTES);
         row.memory_inactive_file_bytes = self.stat.read_if_any().and_then(|stat| {
-            // Version 1 reports the group alone and, with the prefix total_, its whole subtree;
-            // usage covers the subtree.
+            // Version 1 reports the group and, as total_, its subtree; usage covers the subtree.
             let total = text::value_of(stat, b"total_inactive_file");
             total.or_else(|| text::value_of(stat, b"inactive_file"))
         });

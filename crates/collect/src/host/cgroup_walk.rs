@@ -1,5 +1,4 @@
-//! Control groups with a limit, found by walking the hierarchies: a worker without a listener can
-//! be throttled too.
+//! Control groups with a limit, found by walking the hierarchies.
 //!
 //! Both versions represent a group as a directory. Without a limit, version 2 has `max`; version 1
 //! has a number near 2^63 or, for CPU time, -1.
@@ -11,9 +10,7 @@ use std::path::{Path, PathBuf};
 use super::process::Cgroup;
 use super::text;
 
-/// Maximum number of directories per walk.
 const DIRECTORY_LIMIT: usize = 2048;
-/// Maximum depth of a walk.
 const DEPTH_LIMIT: usize = 8;
 /// Limits at or above this mean "none".
 pub(super) const NO_LIMIT_BYTES: i64 = 1 << 60;
@@ -37,7 +34,6 @@ pub(super) fn limited_cgroups(hierarchies: &BTreeMap<String, PathBuf>) -> Vec<Cg
     found.into_values().collect()
 }
 
-/// The group with this path in every hierarchy that contains it.
 fn group(hierarchies: &BTreeMap<String, PathBuf>, path: &str) -> Cgroup {
     let mut cgroup = Cgroup { name: path.to_owned(), ..Cgroup::default() };
     cgroup.unified = has_group(hierarchies.get(""), path).then(|| path.to_owned());

@@ -10,7 +10,6 @@ use super::run::seconds;
 use super::{CollectResult, Collector, View, take};
 use crate::CollectError;
 
-/// Seconds between rows.
 const EVERY_SECONDS: f64 = 10.0;
 /// A larger move of the wall clock against the monotonic one is a step.
 const STEP_SECONDS: f64 = 0.1;
@@ -23,10 +22,6 @@ pub(super) struct ClockStatCollector {
 }
 
 impl Collector for ClockStatCollector {
-    fn name(&self) -> &'static str {
-        "clock_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("read the clock")?;
         let difference = seconds(ClockId::Realtime) - seconds(ClockId::Boottime);

@@ -1,8 +1,7 @@
 //! Usage of the connection tracking table in each namespace: `/proc/net/stat/nf_conntrack`.
 //!
-//! One line of names, then one of hexadecimal numbers per CPU; `entries` is the same in each of
-//! them. Reading the count through its sysctl takes the kernel 200 times as long. The limit applies
-//! to the whole host.
+//! One line of names, then hexadecimal numbers per CPU; `entries` is the same in each. Reading the
+//! count through its sysctl takes 200 times as long. The limit applies to the whole host.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,14 +25,6 @@ struct ConntrackCounts {
 }
 
 impl Collector for ConntrackStatCollector {
-    fn name(&self) -> &'static str {
-        "conntrack_stat"
-    }
-
-    fn every_seconds(&self) -> f64 {
-        5.0
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let limit = std::fs::read(view.path("proc/sys/net/netfilter/nf_conntrack_max")).ok();
         let entries_limit = limit.and_then(|bytes| text::int(bytes.trim_ascii()));

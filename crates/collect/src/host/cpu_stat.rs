@@ -8,9 +8,7 @@ use weir_tables::{Batch, CpuStat, CpuStatRows, Micros};
 use super::file::KeptFile;
 use super::{CollectResult, Collector, View, take, text};
 
-/// Length of a tick in `/proc/stat`.
 const TICK_SECONDS: f64 = 0.01;
-/// Seconds between rows of single CPUs.
 const SINGLE_EVERY_SECONDS: f64 = 9.5;
 
 #[derive(Debug)]
@@ -28,10 +26,6 @@ impl CpuStatCollector {
 }
 
 impl Collector for CpuStatCollector {
-    fn name(&self) -> &'static str {
-        "cpu_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let bytes = self.file.read()?;
         let age = self.last_single.map(|last| now.seconds_since(last));

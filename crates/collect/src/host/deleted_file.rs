@@ -1,9 +1,7 @@
-//! Deleted files that still take up space because a process has them open: links in `/proc/PID/fd`
-//! that end in ` (deleted)`.
+//! Deleted files that still take up space: open links in `/proc/PID/fd` to ` (deleted)` files.
 //!
-//! Walking all descriptors of a busy host takes tens of milliseconds, so it happens at most every
-//! 10 s, and less often where it takes long. Memory files (`/memfd:`, `/dev/shm`) take no disk
-//! space.
+//! Walking all descriptors of a busy host takes tens of milliseconds, so it is rate-limited. Memory
+//! files (`/memfd:`, `/dev/shm`) take no disk space.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +14,12 @@ use super::process::{comm, process_ids};
 use super::run::{DutyCycle, Stopwatch};
 use super::{CollectResult, Collector, View, take};
 
-/// Minimum seconds between scans.
 const EVERY_SECONDS: f64 = 10.0;
 const DUTY_CYCLE: DutyCycle =
     DutyCycle { cost_ratio: 0.0005, pause_seconds: (EVERY_SECONDS - 1.0, 3600.0) };
 /// Smaller files are ignored.
 const SMALLEST_BYTES: u64 = 1 << 20;
-/// Maximum number of rows per scan.
 const ROW_LIMIT: usize = 100;
-/// Maximum number of descriptors per scan.
 const DESCRIPTOR_LIMIT: usize = 1_000_000;
 const MARK: &str = " (deleted)";
 
@@ -44,14 +39,6 @@ struct OpenDeletedFile {
 }
 
 impl Collector for DeletedFileCollector {
-    fn name(&self) -> &'static str {
-        "deleted_file"
-    }
-
-    fn every_seconds(&self) -> f64 {
-        EVERY_SECONDS
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         if !view.is_live || !DUTY_CYCLE.is_due(self.next, now) {
             return Ok(());
@@ -116,7 +103,6 @@ fn find(proc: &Path) -> Vec<OpenDeletedFile> {
     found.into_values().collect()
 }
 
-/// Former path of a deleted file on a disk.
 fn deleted(target: &Path) -> Option<String> {
     let target = target.to_str()?.strip_suffix(MARK)?;
     let is_memory = ["/memfd:", "/dev/", "/SYSV", "/[aio]", "/anon_"];

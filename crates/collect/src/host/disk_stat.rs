@@ -1,8 +1,7 @@
 //! Block device operations and their durations: `/proc/diskstats`.
 //!
 //! Sectors in this file are always 512 bytes, times are milliseconds. Discards (fields 15 to 18,
-//! since 4.18) come before flushes (19, 20, since 5.5). Devices without any I/O, such as unused
-//! loop devices, produce no rows.
+//! since 4.18) come before flushes (19, 20, since 5.5). Devices without any I/O produce no rows.
 
 use std::collections::HashMap;
 
@@ -32,10 +31,6 @@ impl DiskStatCollector {
 }
 
 impl Collector for DiskStatCollector {
-    fn name(&self) -> &'static str {
-        "disk_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         for line in text::lines(self.file.read()?).take(DEVICE_LIMIT) {
             let Some((name, numbers)) = parse(line) else { continue };

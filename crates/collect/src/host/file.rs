@@ -1,5 +1,4 @@
-//! A file that is read every second: opened once, then read from offset 0 with `pread` into the
-//! same buffer.
+//! A file that is read every second: opened once, then read with `pread` into one buffer.
 //!
 //! The kernel regenerates the text of a `/proc` file on each read from offset 0. A handle can
 //! outlive its subject: reading a removed cgroup fails with `ENODEV`, a dead process with `ESRCH`;
@@ -15,7 +14,6 @@ use crate::CollectError;
 /// Size limit; the remainder of a longer file is not read.
 const LIMIT_BYTES: usize = 4 << 20;
 
-/// A file kept open.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     path: PathBuf,
@@ -34,7 +32,6 @@ impl KeptFile {
         Self { path, file, buffer: Vec::new() }
     }
 
-    /// Reads the whole current content.
     pub(crate) fn read(&mut self) -> Result<&[u8], CollectError> {
         match self.fill() {
             Ok(()) => Ok(&self.buffer),

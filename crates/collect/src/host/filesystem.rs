@@ -1,5 +1,4 @@
-//! Free space of every file system that holds data: statvfs(3) for the mounts in
-//! `/proc/self/mounts`.
+//! Free space of file systems that hold data: statvfs(3) for the mounts in `/proc/self/mounts`.
 //!
 //! statvfs on a file system whose server is gone never returns, not even for a kill. So network and
 //! FUSE file systems, and anything mounted below one, are skipped.
@@ -23,55 +22,23 @@ const LOCAL: [&str; 20] = [
     "exfat", "ntfs3", "udf", "nilfs2", "ubifs", "overlay", "tmpfs", "ramfs", "hfsplus",
 ];
 /// File system types that depend on another machine or process; never touched.
-const REMOTE: [&str; 16] = [
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "ceph",
-    "glusterfs",
-    "9p",
-    "afs",
-    "lustre",
-    "beegfs",
-    "ocfs2",
-    "gfs2",
-    "gpfs",
-    "autofs",
-    "virtiofs",
-];
+const REMOTE: &str = "nfs nfs4 cifs smb3 smbfs ceph glusterfs 9p afs lustre beegfs ocfs2 gfs2 gpfs autofs \
+    virtiofs";
 /// Smaller temporary file systems hold no data.
 const SMALLEST_BYTES: i64 = 1 << 20;
 const FILESYSTEM_LIMIT: usize = 512;
 
-/// A row is due after this many seconds.
 const ROW_SECONDS: f64 = 9.5;
 /// A row is also due when free space or inodes changed by more than 1/`NEWS_SHARE` of the total.
 const NEWS_SHARE: i64 = 100;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FilesystemCollector {
     rows: FilesystemRows,
-    /// Last row of each device.
     reported: HashMap<u64, (Micros, FilesystemSpace)>,
 }
 
-impl FilesystemCollector {
-    pub(super) fn new(_view: &View) -> Self {
-        Self { rows: FilesystemRows::default(), reported: HashMap::new() }
-    }
-}
-
 impl Collector for FilesystemCollector {
-    fn name(&self) -> &'static str {
-        "filesystem"
-    }
-
-    fn every_seconds(&self) -> f64 {
-        2.0
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("measure file systems")?;
         let mut result = Ok(());
@@ -83,8 +50,7 @@ impl Collector for FilesystemCollector {
                     self.report(&mount, room, &view.host, now);
                 }
                 Ok(_) => {}
-                // Private mounts of other users, such as a user's run-time directory, are listed
-                // but not accessible.
+                // Private mounts of other users are listed but not accessible.
                 Err(rustix::io::Errno::ACCESS) => {}
                 Err(error) => result = Err(CollectError::reading(&path, &error.into())),
             }
@@ -164,11 +130,11 @@ fn measure(path: &Path) -> rustix::io::Result<FilesystemSpace> {
     })
 }
 
-/// Mounts that are safe to query, shortest path first; of two on one path, the later one hides the
-/// other.
+/// Mounts that are safe to query, shortest path first; later mounts hide earlier ones.
 fn local(mounts: Vec<Mount>) -> Vec<Mount> {
-    let is_remote =
-        |mount: &Mount| REMOTE.contains(&mount.kind.as_str()) || mount.kind.starts_with("fuse");
+    let is_remote = |mount: &Mount| {
+        REMOTE.split(' ').any(|kind| kind == mount.kind) || mount.kind.starts_with("fuse")
+    };
     let remote: Vec<PathBuf> =
         mounts.iter().filter(|mount| is_remote(mount)).map(|mount| mount.point.clone()).collect();
     let mut kept: Vec<Mount> = Vec::new();
@@ -233,8 +199,7 @@ mod tests {
             inodes_total: 1000,
             inodes_free,
         };
-        let mut collector =
-            FilesystemCollector { rows: FilesystemRows::default(), reported: HashMap::new() };
+        let mut collector = FilesystemCollector::default();
         let mut rows = |second: i64, room: FilesystemSpace| {
             collector.report(&mount("/data", "ext4"), room, "web1", Micros(second * 1_000_000));
             collector.rows.len()

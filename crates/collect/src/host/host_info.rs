@@ -8,7 +8,6 @@ use super::route_link::RouteLink;
 use super::{CollectResult, Collector, View, take, text};
 use crate::CollectError;
 
-/// Maximum number of reported addresses.
 const ADDRESS_LIMIT: usize = 256;
 
 #[derive(Debug, Default)]
@@ -17,14 +16,6 @@ pub(super) struct HostInfoCollector {
 }
 
 impl Collector for HostInfoCollector {
-    fn name(&self) -> &'static str {
-        "host_info"
-    }
-
-    fn every_seconds(&self) -> f64 {
-        3600.0
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let stat = read(view, "proc/stat")?;
         let memory = text::value_of(&read(view, "proc/meminfo")?, b"MemTotal").unwrap_or(0);
@@ -60,7 +51,6 @@ fn read(view: &View, path: &str) -> Result<Vec<u8>, CollectError> {
     std::fs::read(&path).map_err(|error| CollectError::reading(&path, &error))
 }
 
-/// Addresses of the agent's own network namespace.
 fn own_addresses() -> Option<String> {
     let found = RouteLink::open().and_then(|mut link| link.addresses()).ok()?;
     let shown: Vec<String> = found.iter().take(ADDRESS_LIMIT).map(ToString::to_string).collect();

@@ -5,7 +5,7 @@
 //! was idle in one sample and is in TIME_WAIT on the application's side later was closed by the
 //! application; the kernel's timer gives the moment. Nothing needs to be known about the
 //! application's language or configuration. Sampling walks the kernel's connection hash, so it is
-//! paced like the counts of states.
+//! paced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,14 +22,12 @@ use super::{CollectResult, Collector, View, take};
 const DUTY_CYCLE: DutyCycle = DutyCycle { cost_ratio: 0.0005, pause_seconds: (0.5, 600.0) };
 /// A shorter pause is part of an exchange.
 const IDLE_MILLISECONDS: u32 = 1000;
-/// Maximum number of tracked idle connections.
 const WATCH_LIMIT: usize = 2000;
 /// Maximum number of vanished connections queried one by one per sample.
 const GONE_LIMIT: usize = 100;
 /// Duration of TIME_WAIT, `TCP_TIMEWAIT_LEN`.
 const TIME_WAIT_MILLISECONDS: u32 = 60_000;
 
-/// Idle connections by network namespace.
 type IdleConnections = HashMap<(Arc<str>, SocketId), IdleConnection>;
 
 #[derive(Debug)]
@@ -53,10 +51,6 @@ pub(super) struct IdleCloseCollector {
 }
 
 impl Collector for IdleCloseCollector {
-    fn name(&self) -> &'static str {
-        "idle_close"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         if !view.is_live || !DUTY_CYCLE.is_due(self.next, now) {
             return Ok(());
@@ -125,8 +119,7 @@ fn apps(
     apps
 }
 
-/// Adds idle connections of these applications to `idle`, and removes those that still exist from
-/// `gone`.
+/// Adds idle connections of these applications to `idle`, and removes open ones from `gone`.
 fn sample(
     netns: &mut Netns,
     apps: &HashMap<u16, Arc<AppProcess>>,

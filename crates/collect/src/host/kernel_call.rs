@@ -1,8 +1,7 @@
 //! Two kernel calls that no crate here wraps: `ethtool -S` (ioctl `SIOCETHTOOL`) and adjtimex(2).
 //!
 //! Isolates the `unsafe` calls. Source: `linux/ethtool.h`, `linux/sockios.h`, adjtimex(2). The
-//! kernel writes as many counters as the driver has at that moment, whatever the request says;
-//! hence the spare buffer space.
+//! kernel writes as many counters as the driver has at that moment; hence the spare buffer space.
 
 #![expect(unsafe_code, reason = "neither std nor rustix has SIOCETHTOOL and adjtimex")]
 
@@ -16,12 +15,10 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETH_SS_STATS: u32 = 1;
-/// `struct ethtool_drvinfo`, in words of 4 bytes: command, five names of 32 bytes and one of 12,
-/// five counts.
+/// `struct ethtool_drvinfo` in words: command, five names of 32 bytes, one of 12, five counts.
 const DRIVER_INFO_WORDS: usize = 49;
 /// Index of `n_stats` in it.
 const COUNTER_COUNT_WORD: usize = 45;
-/// Length of a counter name.
 const NAME_BYTES: usize = 32;
 /// Drivers with more counters (hundreds of queues) are skipped.
 const COUNTER_LIMIT: usize = 8192;
@@ -33,7 +30,6 @@ pub(super) struct DriverCounters {
     pub(super) names: Vec<String>,
 }
 
-/// Opens a socket for the ioctls.
 pub(super) fn ethtool_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
@@ -48,7 +44,7 @@ pub(super) fn driver_counters(socket: &OwnedFd, device: &str) -> io::Result<Driv
     if count == 0 || count > COUNTER_LIMIT {
         return Ok(DriverCounters { driver, names: Vec::new() });
     }
-    let mut strings = counter_buffer(count, CounterWords(NAME_BYTES / 4));
+    let mut strings = reply_buffer(count * NAME_BYTES / 4);
     (strings[0], strings[1]) = (ETHTOOL_GSTRINGS, ETH_SS_STATS);
     ask(socket, device, &mut strings)?;
     let names =
@@ -58,7 +54,7 @@ pub(super) fn driver_counters(socket: &OwnedFd, device: &str) -> io::Result<Driv
 
 /// Queries the values of `count` counters.
 pub(super) fn driver_values(socket: &OwnedFd, device: &str, count: usize) -> io::Result<Vec<u64>> {
-    let mut words = counter_buffer(count, CounterWords(2));
+    let mut words = reply_buffer(count * 2);
     words[0] = ETHTOOL_GSTATS;
     ask(socket, device, &mut words)?;
     let count = count.min(words[1] as usize);
@@ -67,14 +63,10 @@ pub(super) fn driver_values(socket: &OwnedFd, device: &str, count: usize) -> io:
     Ok(values.collect())
 }
 
-/// Words per counter in a reply.
-struct CounterWords(usize);
-
-/// Allocates words for a header and `count` counters, doubled and with spare space: the driver may
-/// have got new queues since.
-fn counter_buffer(count: usize, counter_words: CounterWords) -> Vec<u32> {
+/// Allocates a reply buffer with spare space: the driver may have got new queues since.
+fn reply_buffer(body_words: usize) -> Vec<u32> {
     let header_words = 3;
-    vec![0; header_words + 2 * count * counter_words.0 + COUNTER_LIMIT * NAME_BYTES / 4]
+    vec![0; header_words + 2 * body_words + COUNTER_LIMIT * NAME_BYTES / 4]
 }
 
 fn name_at(words: &[u32], offset: usize) -> String {
@@ -113,8 +105,7 @@ pub(super) struct ClockState {
 /// Reads the kernel's clock state; changes nothing.
 #[expect(clippy::cast_precision_loss, reason = "errors and offsets are seconds, far below 2^53 ns")]
 pub(super) fn clock_state() -> io::Result<ClockState> {
-    // SAFETY: all zero bytes are a valid value of this struct of integers, and `modes` 0 requests
-    // no change.
+    // SAFETY: zero bytes are valid for this struct of integers, and `modes` 0 requests no change.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes one `timex` into the one that lives here.
     let result = unsafe { libc::adjtimex(&raw mut state) };

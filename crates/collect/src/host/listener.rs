@@ -3,8 +3,7 @@
 //! For a listening socket the kernel reports the accept queue's length as `rqueue` and its limit as
 //! `wqueue`; it refuses connections when length > limit, so a full queue shows limit + 1. Owners
 //! are searched when a socket appears or its owner dies, once more 5 s later (workers fork after
-//! the socket was created), and every minute; less often on a host with very many descriptors, to
-//! bound the cost.
+//! the socket was created), and every minute; less often on a host with very many descriptors.
 
 use weir_tables::{Batch, Listener, ListenerRows, Micros};
 
@@ -15,15 +14,11 @@ use super::sock_diag::ListenSocket;
 use super::{CollectResult, Collector, ListenerSummary, View, take};
 use crate::CollectError;
 
-/// Maximum number of listening sockets per network namespace.
 const LISTENER_LIMIT: usize = 10_000;
-/// Seconds between two searches for owners.
 const OWNERS_EVERY_SECONDS: f64 = 60.0;
-/// Seconds after a new socket until its workers have been forked.
 const WORKERS_AFTER_SECONDS: f64 = 5.0;
 /// Share of one CPU that the search for owners may use.
 const OWNERS_COST_RATIO: f64 = 0.002;
-/// Shortest and longest pause after a search.
 const OWNERS_PAUSE_SECONDS: (f64, f64) = (2.0, 300.0);
 
 /// A listening socket of the last round.
@@ -60,10 +55,6 @@ pub(super) struct ListenerCollector {
 }
 
 impl Collector for ListenerCollector {
-    fn name(&self) -> &'static str {
-        "listener"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("list sockets")?;
         let scanned = view.netns.scan(&mut view.processes);
@@ -165,8 +156,7 @@ impl ListenerCollector {
     }
 }
 
-/// Tier of a program by its process name; anything but a known proxy or database serves requests
-/// itself.
+/// Tier of a program by its process name; unknown programs serve requests themselves.
 pub(super) fn tier(process_name: &str) -> &'static str {
     match process_name {
         "nginx" | "haproxy" | "apache2" | "httpd" | "envoy" | "traefik" | "caddy" | "varnishd"

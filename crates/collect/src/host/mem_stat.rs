@@ -1,7 +1,6 @@
 //! Memory usage and reclaim activity: `/proc/meminfo` and `/proc/vmstat`.
 //!
-//! meminfo is in KiB, as are `pgpgin` and `pgpgout` despite their names; swap and refault counters
-//! are in pages.
+//! meminfo, `pgpgin` and `pgpgout` are in KiB; swap and refault counters are in pages.
 
 use weir_tables::{Batch, MemStat, MemStatRows, Micros};
 
@@ -26,10 +25,6 @@ impl MemStatCollector {
 }
 
 impl Collector for MemStatCollector {
-    fn name(&self) -> &'static str {
-        "mem_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let mut row = MemStat { ts: now, host: &view.host, ..MemStat::default() };
         read_meminfo(self.meminfo.read()?, &mut row);

@@ -2,9 +2,8 @@
 //!
 //! Each collector is one file and one line in `collectors`. They share what is expensive to find
 //! out (`View`: network namespaces, processes, owners of listeners), pace themselves, and cannot
-//! stop each other: a failed read becomes an `error` in the row of `collector_run`. The cost of
-//! each way of reading was measured first, which is why nothing here reads `/proc/net/tcp` or dumps
-//! TIME_WAIT.
+//! stop each other: a failed read becomes an `error` in the row of `collector_run`. Measured costs
+//! are why nothing here reads `/proc/net/tcp` or dumps TIME_WAIT.
 
 mod file;
 mod kernel_call;
@@ -82,7 +81,7 @@ impl Default for HostOptions {
 /// Reads one host's kernel, second by second.
 pub struct HostSampler {
     view: View,
-    collectors: Vec<Box<dyn Collector>>,
+    collectors: Vec<CollectorEntry>,
     log: RunLog,
 }
 
@@ -91,7 +90,7 @@ impl HostSampler {
     pub fn new(options: HostOptions) -> Self {
         let view = View::new(options);
         let collectors = collectors(&view);
-        let log = RunLog::new(collectors.iter().map(|collector| collector.name()));
+        let log = RunLog::new(collectors.iter().map(|entry| entry.name));
         Self { view, collectors, log }
     }
 
@@ -100,13 +99,13 @@ impl HostSampler {
     pub fn sample(&mut self, now: Micros) -> Vec<Batch> {
         let mut batches = Vec::with_capacity(16);
         self.view.round += 1;
-        for (index, collector) in self.collectors.iter_mut().enumerate() {
-            if !self.log.is_due(index, collector.every_seconds(), now) {
+        for (index, entry) in self.collectors.iter_mut().enumerate() {
+            if !self.log.is_due(index, entry.every_seconds, now) {
                 continue;
             }
             let started = run::Stopwatch::start();
             let count_before = batches.len();
-            let result = collector.collect(&mut self.view, now, &mut batches);
+            let result = entry.collector.collect(&mut self.view, now, &mut batches);
             let rows = batches[count_before..].iter().map(|batch| batch.rows.num_rows()).sum();
             self.log.note(index, now, started.stop(), rows, result.err());
         }
@@ -153,52 +152,57 @@ pub struct ListenerSummary {
     pub process_id: Option<u32>,
 }
 
-/// All collectors in run order. Adding one takes a file and a line here.
-fn collectors(view: &View) -> Vec<Box<dyn Collector>> {
+/// All collectors in run order, with the name of their table and the seconds between runs (1 means
+/// every round). Adding one takes a file and a line here.
+fn collectors(view: &View) -> Vec<CollectorEntry> {
     vec![
-        Box::new(listener::ListenerCollector::default()),
-        Box::new(tcp_stat::TcpStatCollector::default()),
-        Box::new(sock_stat::SockStatCollector::default()),
-        Box::new(net_dev::NetDevCollector::default()),
-        Box::new(softnet_stat::SoftnetStatCollector::new(view)),
-        Box::new(cpu_stat::CpuStatCollector::new(view)),
-        Box::new(pressure::PressureCollector::new(view)),
-        Box::new(mem_stat::MemStatCollector::new(view)),
-        Box::new(cgroup_stat::CgroupStatCollector::new(view)),
-        Box::new(disk_stat::DiskStatCollector::new(view)),
-        Box::new(filesystem::FilesystemCollector::new(view)),
-        Box::new(process_stat::ProcessStatCollector::default()),
-        Box::new(raid::RaidCollector::new(view)),
-        Box::new(qdisc::QdiscCollector::default()),
-        Box::new(nic_stat::NicStatCollector::default()),
-        Box::new(conntrack_stat::ConntrackStatCollector::default()),
-        Box::new(deleted_file::DeletedFileCollector::default()),
-        Box::new(idle_close::IdleCloseCollector::default()),
-        Box::new(clock_stat::ClockStatCollector::default()),
-        Box::new(kmsg::KmsgCollector::new(view)),
-        Box::new(sysctl::SysctlCollector::default()),
-        Box::new(host_info::HostInfoCollector::default()),
+        entry("listener", 1.0, listener::ListenerCollector::default()),
+        entry("tcp_stat", 1.0, tcp_stat::TcpStatCollector::default()),
+        entry("sock_stat", 1.0, sock_stat::SockStatCollector::default()),
+        entry("net_dev", 1.0, net_dev::NetDevCollector::default()),
+        entry("softnet_stat", 1.0, softnet_stat::SoftnetStatCollector::new(view)),
+        entry("cpu_stat", 1.0, cpu_stat::CpuStatCollector::new(view)),
+        entry("pressure", 1.0, pressure::PressureCollector::new(view)),
+        entry("mem_stat", 1.0, mem_stat::MemStatCollector::new(view)),
+        entry("cgroup_stat", 1.0, cgroup_stat::CgroupStatCollector::default()),
+        entry("disk_stat", 1.0, disk_stat::DiskStatCollector::new(view)),
+        entry("filesystem", 2.0, filesystem::FilesystemCollector::default()),
+        entry("process_stat", 1.0, process_stat::ProcessStatCollector::default()),
+        entry("raid", 10.0, raid::RaidCollector::new(view)),
+        entry("qdisc", 1.0, qdisc::QdiscCollector::default()),
+        entry("nic_stat", 10.0, nic_stat::NicStatCollector::default()),
+        entry("conntrack_stat", 5.0, conntrack_stat::ConntrackStatCollector::default()),
+        entry("deleted_file", 10.0, deleted_file::DeletedFileCollector::default()),
+        entry("idle_close", 1.0, idle_close::IdleCloseCollector::default()),
+        entry("clock_stat", 1.0, clock_stat::ClockStatCollector::default()),
+        entry("kmsg", 1.0, kmsg::KmsgCollector::new(view)),
+        entry("sysctl", 10.0, sysctl::SysctlCollector::default()),
+        entry("host_info", 3600.0, host_info::HostInfoCollector::default()),
     ]
 }
 
-/// Outcome of one run of a collector.
+struct CollectorEntry {
+    name: &'static str,
+    every_seconds: f64,
+    collector: Box<dyn Collector>,
+}
+
+fn entry(
+    name: &'static str,
+    every_seconds: f64,
+    collector: impl Collector + 'static,
+) -> CollectorEntry {
+    CollectorEntry { name, every_seconds, collector: Box::new(collector) }
+}
+
 type CollectResult = Result<(), CollectError>;
 
 /// Reads one kernel interface and turns it into rows.
 trait Collector: Send {
-    /// Value of the column `collector` in `collector_run`: the table name.
-    fn name(&self) -> &'static str;
-
-    /// Seconds between runs; 1 means every round.
-    fn every_seconds(&self) -> f64 {
-        1.0
-    }
-
     /// Appends the current rows. After an error, `out` still holds the rows that could be made.
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult;
 }
 
-/// State shared by the collectors.
 #[derive(Debug)]
 struct View {
     root: PathBuf,
@@ -211,7 +215,7 @@ struct View {
     processes: ProcessTable,
     netns: NetnsList,
     listeners: Vec<listener::NetnsListener>,
-    /// SocketOwner by inode of a listening socket; `None` if none was found.
+    /// Owner by inode of a listening socket; `None` if none was found.
     owners: HashMap<u32, Option<SocketOwner>>,
 }
 
@@ -254,8 +258,7 @@ impl View {
 struct FullRound(Option<Micros>);
 
 impl FullRound {
-    /// Whether everything is written now: the first time, every `seconds`, and after a clock step
-    /// back.
+    /// Whether a full round is due: the first time, every `seconds`, and after a clock step back.
     fn begin(&mut self, now: Micros, seconds: f64) -> bool {
         let age = self.0.map(|last| now.seconds_since(last));
         let is_due = age.is_none_or(|age| !(0.0..seconds).contains(&age));
@@ -282,7 +285,6 @@ fn native_word(bytes: &[u8]) -> usize {
     usize::from_ne_bytes(bytes.try_into().expect("the slice is one word"))
 }
 
-/// Moves the buffered rows into `out`.
 fn take<R: Rows>(rows: &mut R, out: &mut Vec<Batch>) {
     if !rows.is_empty() {
         out.push(Batch { table: R::SPEC, rows: rows.finish() });

@@ -1,7 +1,6 @@
 //! Mounted file systems: `/proc/self/mounts`.
 //!
-//! Blanks, tabs, line feeds and backslashes in a path are escaped as a backslash and three octal
-//! digits.
+//! Blanks, tabs, line feeds and backslashes are escaped as a backslash and three octal digits.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,10 +9,8 @@ use std::path::{Path, PathBuf};
 use super::{View, text};
 use crate::CollectError;
 
-/// Maximum number of mounts read.
 const MOUNT_LIMIT: usize = 4096;
 
-/// One line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
     pub(super) device: String,
@@ -23,7 +20,6 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// Whether the mount has the option.
     pub(super) fn has_option(&self, option: &str) -> bool {
         self.options.split(',').any(|found| found == option)
     }

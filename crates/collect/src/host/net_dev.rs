@@ -1,8 +1,6 @@
-//! Bytes, packets, errors and drops per network device: `/proc/net/dev` of every sampled network
-//! namespace.
+//! Bytes, packets, errors and drops per device: `/proc/net/dev` of every sampled namespace.
 //!
-//! The device name is directly followed by a colon, and the counters may directly follow that
-//! (`eth0:1234`).
+//! A colon follows the device name, and the counters may directly follow that (`eth0:1234`).
 
 use weir_tables::{Batch, Micros, NetDev, NetDevRows};
 
@@ -16,10 +14,6 @@ pub(super) struct NetDevCollector {
 }
 
 impl Collector for NetDevCollector {
-    fn name(&self) -> &'static str {
-        "net_dev"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let mut result = Ok(());
         for netns in view.netns.namespaces.iter_mut().filter(|netns| netns.is_sampled) {
@@ -58,7 +52,7 @@ fn push(bytes: &[u8], context: &NetDev<'_>, rows: &mut NetDevRows) {
             tx_packets_total: counters[9],
             tx_errors_total: counters[10],
             tx_drops_total: counters[11],
-            ..context.clone()
+            ..*context
         });
     }
 }

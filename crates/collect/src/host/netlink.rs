@@ -19,7 +19,6 @@ const NLM_F_DUMP: u16 = 0x300;
 pub(super) const HEADER_LENGTH: usize = 16;
 /// The kernel fills at most 32 KiB per reply.
 const BUFFER_LENGTH: usize = 32 << 10;
-/// Buffer for one message.
 const ANSWER_LENGTH: usize = 4 << 10;
 
 /// A netlink socket. It belongs to the network namespace in which it was created.
@@ -40,8 +39,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Requests all objects of `kind` and passes each message of at least `least` bytes, including
-    /// its header, to `take`.
+    /// Requests all objects of `kind`; passes messages of at least `least` bytes to `take`.
     pub(super) fn dump(
         &mut self,
         kind: u16,
@@ -55,8 +53,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Requests one object of `kind`: `None` when the kernel has none, or replies with fewer than
-    /// `least` bytes.
+    /// Requests one object of `kind`; `None` if there is none, or its reply is below `least` bytes.
     pub(super) fn ask(
         &mut self,
         kind: u16,

@@ -21,7 +21,6 @@ use crate::CollectError;
 
 /// File system type of namespaces, `linux/magic.h`.
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
-/// Maximum number of sampled namespaces.
 const NETNS_LIMIT: usize = 64;
 /// Rounds until a namespace that could not be entered is tried again.
 const RETRY_ROUNDS: u32 = 60;
@@ -52,12 +51,10 @@ impl NetFiles {
     }
 }
 
-/// One network namespace.
 #[derive(Debug)]
 pub(crate) struct Netns {
     /// Inode; 0 for the own namespace if unknown.
     pub(crate) inode: u64,
-    /// Name as in the tables.
     pub(crate) name: Arc<str>,
     /// Whether something listens in it; always true for the own namespace.
     pub(crate) is_sampled: bool,
@@ -71,7 +68,6 @@ pub(crate) struct Netns {
 }
 
 impl Netns {
-    /// Whether it is the agent's own namespace.
     pub(crate) fn is_own(&self) -> bool {
         &*self.name == "host"
     }
@@ -82,7 +78,6 @@ impl Netns {
         Ok(self.diag.as_mut().expect("was opened above"))
     }
 
-    /// Opens the diag socket if it is not open.
     pub(crate) fn open_diag(&mut self) -> Result<(), CollectError> {
         if let Some((error, rounds)) = &mut self.refused {
             *rounds = rounds.saturating_sub(1);
@@ -132,7 +127,6 @@ impl Netns {
     }
 }
 
-/// All sampled namespaces.
 #[derive(Debug)]
 pub(crate) struct NetnsList {
     root: PathBuf,
@@ -145,8 +139,7 @@ pub(crate) struct NetnsList {
 impl NetnsList {
     /// Creates the list with the own namespace; the others come with the first [`NetnsList::scan`].
     pub(crate) fn new(root: &Path, is_live: bool) -> Self {
-        // Another root has another `/proc`, in which `self` may not exist; process 1 represents the
-        // host.
+        // Another root has another `/proc`, without `self`; process 1 represents the host.
         let own = if is_live && root != Path::new("/") { "proc/1" } else { "proc" };
         let net = root.join(own).join("net");
         let entrance = root.join(if own == "proc" { "proc/self/ns/net" } else { "proc/1/ns/net" });
@@ -164,8 +157,7 @@ impl NetnsList {
         Self { root: root.into(), is_live, scan_age: 0, namespaces: vec![own] }
     }
 
-    /// Finds new namespaces and drops vanished ones; runs every few rounds because it reads every
-    /// process.
+    /// Finds new namespaces and drops vanished ones, every few rounds, since it is expensive.
     pub(crate) fn scan(&mut self, processes: &mut ProcessTable) -> Result<(), CollectError> {
         self.scan_age += 1;
         if !self.is_live || !(self.scan_age - 1).is_multiple_of(SCAN_EVERY_ROUNDS) {
@@ -245,7 +237,6 @@ pub(crate) fn inside<T: Send>(entrance: &Path, work: impl FnOnce() -> T + Send) 
     })
 }
 
-/// Error for a namespace that could not be entered or queried.
 pub(crate) fn entering(name: &str, error: &io::Error) -> CollectError {
     let failure =
         CollectError::new(format_args!("read sockets of network namespace `{name}`"), error);

@@ -9,7 +9,6 @@ use weir_tables::Micros;
 use super::is_procfs;
 use super::netns::{NetnsList, named};
 
-/// Seconds between two searches for new names.
 const REFRESH_EVERY_SECONDS: f64 = 10.0;
 
 /// Network namespace names as in the column `netns`.

@@ -16,28 +16,8 @@ use crate::CollectError;
 const ALL_EVERY_SECONDS: f64 = 600.0;
 const DEVICE_LIMIT: usize = 32;
 /// Parts of counter names that indicate loss, errors or limits.
-const RELEVANT_PARTS: [&str; 20] = [
-    "drop",
-    "err",
-    "fail",
-    "miss",
-    "fifo",
-    "no_buf",
-    "nobuf",
-    "discard",
-    "crc",
-    "exceeded",
-    "over",
-    "timeout",
-    "out_of",
-    "starve",
-    "full",
-    "abort",
-    "collision",
-    "allowance",
-    "kicks_lost",
-    "bad",
-];
+const RELEVANT_PARTS: &str = "drop err fail miss fifo no_buf nobuf discard crc exceeded over timeout out_of starve full \
+    abort collision allowance kicks_lost bad";
 
 #[derive(Debug, Default)]
 pub(super) struct NicStatCollector {
@@ -65,18 +45,10 @@ impl NicDevice {
 
 fn is_relevant(counter: &str) -> bool {
     let counter = counter.to_ascii_lowercase();
-    RELEVANT_PARTS.iter().any(|part| counter.contains(part))
+    RELEVANT_PARTS.split(' ').any(|part| counter.contains(part))
 }
 
 impl Collector for NicStatCollector {
-    fn name(&self) -> &'static str {
-        "nic_stat"
-    }
-
-    fn every_seconds(&self) -> f64 {
-        10.0
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("query network drivers")?;
         let socket = match self.socket.take() {

@@ -1,9 +1,8 @@
-//! Pressure stall information: `/proc/pressure/*` of the host, `*.pressure` of version 2 cgroups
-//! that own listeners.
+//! Pressure stall information: `/proc/pressure/*` and `*.pressure` of version 2 listener cgroups.
 //!
 //! Averages are percentages in the files and ratios in the table, totals are microseconds and
-//! seconds. A kernel built with PSI off by default has no files, or files that cannot be read,
-//! until it is booted with `psi=1`.
+//! seconds. A kernel built with PSI off by default has no readable files until it is booted with
+//! `psi=1`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +19,6 @@ const RESOURCES: [&str; 3] = ["cpu", "memory", "io"];
 pub(super) struct PressureCollector {
     host_files: [KeptFile; 3],
     mounts: CgroupMounts,
-    /// Open files by cgroup name.
     cgroup_files: BTreeMap<String, [KeptFile; 3]>,
     rows: PressureRows,
 }
@@ -52,10 +50,6 @@ impl PressureCollector {
 }
 
 impl Collector for PressureCollector {
-    fn name(&self) -> &'static str {
-        "pressure"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         self.follow_cgroups(view);
         let context = Pressure { ts: now, host: &view.host, ..Pressure::default() };
@@ -63,7 +57,7 @@ impl Collector for PressureCollector {
         for (resource, file) in RESOURCES.iter().zip(&mut self.host_files) {
             match file.read() {
                 Ok(bytes) => {
-                    let context = Pressure { cgroup: "/", resource, ..context.clone() };
+                    let context = Pressure { cgroup: "/", resource, ..context };
                     push(bytes, context, &mut self.rows);
                 }
                 Err(error) => {
@@ -75,7 +69,7 @@ impl Collector for PressureCollector {
         for (cgroup, files) in &mut self.cgroup_files {
             for (resource, file) in RESOURCES.iter().zip(files) {
                 if let Some(bytes) = file.read_if_any() {
-                    let context = Pressure { cgroup, resource, ..context.clone() };
+                    let context = Pressure { cgroup, resource, ..context };
                     push(bytes, context, &mut self.rows);
                 }
             }

@@ -3,8 +3,7 @@
 //! Source: `/proc/PID/ns/net`, `/proc/PID/fd`, `/proc/PID/comm`, `/proc/PID/cgroup`. A new process
 //! often changes its namespace right after it was created, so young ones are checked three times
 //! and all of them every half minute. Listening sockets are opened early and have low descriptors:
-//! checking the first ones of each process finds them without walking the twenty thousand
-//! connections of a proxy.
+//! checking the first ones of each process finds them without walking all connections of a proxy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -12,21 +11,16 @@ use std::path::{Path, PathBuf};
 
 use super::text;
 
-/// Maximum number of processes scanned.
 const PROCESS_LIMIT: usize = 32_768;
 /// Descriptors checked per process for the owner of a socket.
 const DESCRIPTOR_LIMIT: usize = 512;
-/// Holders kept per socket.
 const HOLDER_LIMIT: usize = 64;
 /// Every n-th scan checks all processes, the others only new ones.
 const FULL_SCAN_EVERY: u32 = 15;
-/// Number of checks of a young process.
 const YOUNG_CHECKS: u8 = 3;
 
-/// Processes that hold a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocketOwner {
-    /// Lowest process id among the holders.
     pub(crate) process_id: u32,
     pub(crate) name: String,
     pub(crate) process_count: i64,
@@ -38,10 +32,8 @@ pub(crate) struct SocketOwner {
 /// Position of a process in the control groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cgroup {
-    /// Path used in tables: version 2 unless that is the root, else the first path of version 1
-    /// that is not.
+    /// Path used in tables: the first of version 2 and version 1 that is not the root.
     pub(crate) name: String,
-    /// Path in the version 2 tree.
     pub(crate) unified: Option<String>,
     /// Paths in the version 1 trees by controller.
     pub(crate) controllers: BTreeMap<String, String>,
@@ -53,7 +45,6 @@ struct ProcessEntry {
     checks: u8,
 }
 
-/// All processes with their network namespaces.
 #[derive(Debug)]
 pub(crate) struct ProcessTable {
     proc: PathBuf,
@@ -100,7 +91,6 @@ impl ProcessTable {
         self.processes.contains_key(&process_id)
     }
 
-    /// Namespaces with processes, and one process of each.
     pub(crate) fn namespaces(&self) -> BTreeMap<u64, u32> {
         let mut found = BTreeMap::new();
         for (&process_id, process) in &self.processes {
@@ -128,8 +118,7 @@ impl ProcessTable {
                         continue;
                     }
                     let name = comm(&dir);
-                    // A child between fork and exec holds all sockets of its parent; after exec it
-                    // has closed them.
+                    // A child between fork and exec holds all sockets of its parent.
                     held.retain(|(inode, path)| socket_inode(path) == Some(*inode));
                     for (inode, _) in held {
                         if let Some(owner) = owners.get_mut(&inode) {
@@ -168,7 +157,6 @@ fn note_owner(owner: &mut Option<SocketOwner>, process_id: u32, name: &str, dir:
     }
 }
 
-/// All process ids, unordered.
 pub(crate) fn process_ids(proc: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(proc).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

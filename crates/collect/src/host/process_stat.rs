@@ -1,5 +1,4 @@
-//! Processes behind listening sockets: open descriptors and their limit, and the process state,
-//! sampled each second.
+//! Processes behind listening sockets: descriptors, their limit, and state, sampled each second.
 //!
 //! Source: proc_pid_stat(5), proc_pid_limits(5). Since kernel 6.2 the size of the directory
 //! `/proc/PID/fd` is the number of descriptors; before, its entries are counted once a minute.
@@ -15,14 +14,12 @@ use weir_tables::{Batch, Micros, ProcessStat, ProcessStatRows};
 use super::process::comm;
 use super::{CollectResult, Collector, View, take, text};
 
-/// Maximum number of sampled processes.
 const PROCESS_LIMIT: usize = 64;
 /// Seconds between rows of a process; one whose descriptor usage crosses a level has a row at once.
 const ROW_EVERY_SECONDS: f64 = 5.0;
 /// Levels of descriptor usage in percent of the limit; there is a rule for each.
 const LEVELS: [i64; 2] = [80, 98];
-/// Seconds between reads of what changes rarely: limits, and descriptors where they must be
-/// counted.
+/// Seconds between reads of limits, and of descriptors where they must be counted.
 const SLOW_READ_SECONDS: f64 = 60.0;
 /// USER_HZ, 100 on every current Linux architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -36,7 +33,6 @@ pub(super) struct ProcessStatCollector {
     last_row: Option<Micros>,
 }
 
-/// A sampled process.
 #[derive(Debug)]
 struct WatchedProcess {
     dir: PathBuf,
@@ -50,7 +46,6 @@ struct WatchedProcess {
     reported_level: usize,
 }
 
-/// Samples since the last row.
 #[derive(Debug, Default)]
 struct StateSamples {
     samples: i64,
@@ -70,10 +65,6 @@ struct StatLine {
 }
 
 impl Collector for ProcessStatCollector {
-    fn name(&self) -> &'static str {
-        "process_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         self.follow(view);
         let mut buffer = [0_u8; STAT_BYTES];
@@ -121,7 +112,6 @@ impl Collector for ProcessStatCollector {
     }
 }
 
-/// Processes that hold a listening socket, with their owner entry.
 fn owned(view: &View) -> impl Iterator<Item = (u32, &super::process::SocketOwner)> {
     view.owners
         .values()
@@ -217,8 +207,7 @@ fn wait_channel(dir: &Path) -> Option<String> {
     (!name.is_empty() && name != "0").then(|| name.into_owned())
 }
 
-/// The name in parentheses may contain anything, so fields are counted from the last `)`: the state
-/// comes next.
+/// The name may contain anything, so fields are counted from the last `)`: the state is next.
 #[expect(clippy::cast_precision_loss, reason = "ticks stay far below 2^53")]
 fn parse(bytes: &[u8]) -> Option<StatLine> {
     let end = bytes.iter().rposition(|&byte| byte == b')')?;
@@ -234,8 +223,7 @@ fn parse(bytes: &[u8]) -> Option<StatLine> {
     })
 }
 
-/// `Max open files            1024                 1048576              files`: the soft limit,
-/// none when unlimited.
+/// `Max open files  1024  1048576  files`: the soft limit, none when unlimited.
 fn parse_limit(bytes: &[u8]) -> Option<i64> {
     let line = text::lines(bytes).find(|line| line.starts_with(b"Max open files"))?;
     text::int(text::fields(&line[b"Max open files".len()..]).next()?)

@@ -1,8 +1,7 @@
 //! Queueing disciplines of network devices: drops and backlog, in each sampled namespace.
 //!
-//! Source: rtnetlink `RTM_GETQDISC`, the request of `tc -s qdisc`. A queue that only sends has no
-//! news each second, so rows are written when it drops, delays or holds packets, and for all queues
-//! once a minute.
+//! Source: rtnetlink `RTM_GETQDISC`, the request of `tc -s qdisc`. Rows are written when it drops,
+//! delays or holds packets, and for all queues once a minute.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,11 +13,9 @@ use super::route_link::QueueStats;
 use super::{CollectResult, Collector, FullRound, View, take};
 use crate::CollectError;
 
-/// Seconds between rows of an empty queue.
 const ALL_EVERY_SECONDS: f64 = 60.0;
 /// Maximum number of queues per namespace: a device with 64 queues has as many disciplines.
 const QUEUE_LIMIT: usize = 1024;
-/// Parent of the root discipline, TC_H_ROOT.
 const ROOT: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
@@ -28,7 +25,6 @@ pub(super) struct QdiscCollector {
     full_round: FullRound,
 }
 
-/// State of one namespace.
 #[derive(Debug, Default)]
 struct NetnsQueues {
     devices: HashMap<u32, String>,
@@ -37,10 +33,6 @@ struct NetnsQueues {
 }
 
 impl Collector for QdiscCollector {
-    fn name(&self) -> &'static str {
-        "qdisc"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         view.require_live("list queues")?;
         let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);

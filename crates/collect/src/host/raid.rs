@@ -41,14 +41,6 @@ impl RaidCollector {
 }
 
 impl Collector for RaidCollector {
-    fn name(&self) -> &'static str {
-        "raid"
-    }
-
-    fn every_seconds(&self) -> f64 {
-        10.0
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         // A kernel without md has no such file.
         let Some(bytes) = self.file.read_if_any() else { return Ok(()) };

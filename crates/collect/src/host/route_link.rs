@@ -2,7 +2,7 @@
 //!
 //! Source: rtnetlink(7), `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/gen_stats.h`. Attributes
 //! are (length u16, type u16, bytes), aligned to 4. The socket belongs to the namespace in which it
-//! was created and keeps it alive.
+//! was created.
 //!
 //! ```text
 //! after nlmsghdr (16 bytes):  tcmsg     16 family, pad   20 ifindex i32  24 handle u32  28 parent u32  32 info u32
@@ -34,10 +34,8 @@ const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
-/// The upper bits of the type are flags.
 const TYPE_MASK: u16 = 0x3fff;
 
-/// One queueing discipline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QueueStats {
     pub(super) device_number: u32,
@@ -54,7 +52,6 @@ pub(super) struct QueueStats {
     pub(super) rate_bytes_per_second: Option<u64>,
 }
 
-/// A netlink socket for routing information.
 #[derive(Debug)]
 pub(crate) struct RouteLink(Netlink);
 
@@ -65,7 +62,6 @@ impl RouteLink {
         Netlink::open(None).map(Self)
     }
 
-    /// Indices and names of all devices.
     pub(super) fn devices(&mut self) -> io::Result<Vec<(u32, String)>> {
         let mut found = Vec::new();
         self.dump(RTM_GETLINK, LINK_LENGTH, |message| {
@@ -83,8 +79,7 @@ impl RouteLink {
         self.dump(RTM_GETADDR, ADDRESS_LENGTH, |message| {
             let is_wide = message[HEADER_LENGTH + 3] < RT_SCOPE_LINK;
             let mut both = attributes(&message[ADDRESS_LENGTH..]);
-            // On a point-to-point device ADDRESS is the peer's and LOCAL the own one; IPv6 has only
-            // ADDRESS.
+            // On a point-to-point device ADDRESS is the peer; IPv6 has only ADDRESS.
             let local = both.find(|(kind, _)| *kind == IFA_LOCAL);
             let first =
                 attributes(&message[ADDRESS_LENGTH..]).find(|(kind, _)| *kind == IFA_ADDRESS);
@@ -94,7 +89,6 @@ impl RouteLink {
         Ok(found)
     }
 
-    /// All queueing disciplines.
     pub(super) fn queues(&mut self) -> io::Result<Vec<QueueStats>> {
         let mut found = Vec::new();
         self.dump(RTM_GETQDISC, QDISC_LENGTH, |message| found.push(queue(message)))?;
@@ -134,8 +128,7 @@ fn queue(message: &[u8]) -> QueueStats {
     if let Some((_, options)) = options.filter(|_| queue.kind == "tbf") {
         for (kind, value) in attributes(options) {
             match kind {
-                // tc_ratespec comes first in tc_tbf_qopt, its rate at byte 8; a rate of 2^32 or
-                // more is in RATE64.
+                // tc_ratespec comes first, its rate at byte 8; a rate of 2^32 or more is in RATE64.
                 TCA_TBF_PARMS if value.len() >= 12 && queue.rate_bytes_per_second.is_none() => {
                     queue.rate_bytes_per_second = Some(u32_at(value, 8).into());
                 }

@@ -1,7 +1,6 @@
 //! Results of collector runs: the rows of `collector_run`, and which collector is due.
 //!
-//! Rows are written every 10 s, and at once when a collector fails or recovers, so a broken one is
-//! neither hidden nor noisy.
+//! Rows are written every 10 s, and at once when a collector fails or recovers.
 
 use rustix::time::{ClockId, clock_gettime};
 use weir_tables::{Batch, CollectorRun, CollectorRunRows, Micros};
@@ -9,19 +8,16 @@ use weir_tables::{Batch, CollectorRun, CollectorRunRows, Micros};
 use super::{CollectorCost, take};
 use crate::CollectError;
 
-/// Seconds between rows of one collector.
 const REPORT_SECONDS: f64 = 10.0;
 /// A round may be this early and still count as on time.
 const SLACK_SECONDS: f64 = 0.5;
 
-/// Wall-clock and CPU time used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimeSpent {
     pub(super) duration_seconds: f64,
     pub(super) cpu_seconds: f64,
 }
 
-/// Measures one run.
 #[derive(Debug)]
 pub(super) struct Stopwatch(TimeSpent);
 
@@ -44,7 +40,6 @@ impl Stopwatch {
 pub(super) struct DutyCycle {
     /// Share of one CPU that the task may use.
     pub(super) cost_ratio: f64,
-    /// Shortest and longest pause between runs, in seconds.
     pub(super) pause_seconds: (f64, f64),
 }
 
@@ -135,7 +130,6 @@ impl RunLog {
         }
     }
 
-    /// Appends the due rows.
     pub(super) fn report(&mut self, host: &str, now: Micros, out: &mut Vec<Batch>) {
         for entry in &mut self.entries {
             if entry.runs == 0 || !entry.is_report_due(now) {

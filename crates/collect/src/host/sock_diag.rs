@@ -1,5 +1,4 @@
-//! Sockets of one network namespace by netlink: listeners, connections of given ports, and counts
-//! by state.
+//! Sockets of one network namespace: listeners, connections of ports, and counts by state.
 //!
 //! Source: sock_diag(7), `linux/inet_diag.h`, `net/ipv4/inet_diag.c`. The request is the older
 //! `TCPDIAG_GETSOCK`, which dumps IPv4 and IPv6 in one walk over the kernel's hash;
@@ -39,13 +38,11 @@ const INFO_BIT: u8 = 1 << (INFO - 1);
 const INFO_SENT_AT: usize = 44;
 /// Offset in `tcp_info` of the milliseconds since data was last received.
 const INFO_RECEIVED_AT: usize = 52;
-/// Operations of a filter.
 const JUMP: u8 = 1;
 const PORT_FROM: u8 = 2;
 const PORT_TO: u8 = 3;
 /// Bytes of the filter for one port: two comparisons with their operands, and a jump to the end.
 const PORT_FILTER_LENGTH: u16 = 20;
-/// Maximum number of ports in a filter.
 pub(crate) const PORT_LIMIT: usize = 64;
 
 const ESTABLISHED: u8 = 1;
@@ -60,7 +57,6 @@ const LISTEN: u8 = 10;
 const CLOSING: u8 = 11;
 const NEW_SYN_RECV: u8 = 12;
 
-/// One listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenSocket {
     pub(crate) address: IpAddr,
@@ -86,7 +82,6 @@ impl SocketId {
         Self { family: message[HEADER_LENGTH], id }
     }
 
-    /// Local port.
     pub(crate) fn port(&self) -> u16 {
         u16::from_be_bytes([self.id[0], self.id[1]])
     }
@@ -96,7 +91,6 @@ impl SocketId {
         self.address_at(4)
     }
 
-    /// Remote address.
     pub(crate) fn peer(&self) -> IpAddr {
         self.address_at(20)
     }
@@ -110,7 +104,6 @@ impl SocketId {
     }
 }
 
-/// Number of sockets by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StateCounts {
     pub(crate) syn_sent: i64,
@@ -120,7 +113,6 @@ pub(crate) struct StateCounts {
     pub(crate) last_ack: i64,
 }
 
-/// A netlink socket for socket diagnostics.
 #[derive(Debug)]
 pub(crate) struct SockDiag(Netlink);
 
@@ -146,21 +138,12 @@ impl SockDiag {
         Ok(count)
     }
 
-    /// Counts sockets by state, without ESTABLISHED, TIME_WAIT and LISTEN.
     pub(crate) fn count_states(&mut self) -> io::Result<StateCounts> {
-        let wanted = [
-            SYN_SENT,
-            SYN_RECV,
-            FIN_WAIT_1,
-            FIN_WAIT_2,
-            CLOSE_WAIT,
-            LAST_ACK,
-            CLOSING,
-            NEW_SYN_RECV,
-        ];
-        let mask = wanted.iter().fold(0, |mask, state| mask | 1_u32 << state);
+        let opening = 1_u32 << SYN_SENT | 1 << SYN_RECV | 1 << NEW_SYN_RECV;
+        let closing =
+            1 << FIN_WAIT_1 | 1 << FIN_WAIT_2 | 1 << CLOSE_WAIT | 1 << LAST_ACK | 1 << CLOSING;
         let mut counts = StateCounts::default();
-        self.dump(mask, |message| match message[HEADER_LENGTH + 1] {
+        self.dump(opening | closing, |message| match message[HEADER_LENGTH + 1] {
             SYN_SENT => counts.syn_sent += 1,
             SYN_RECV | NEW_SYN_RECV => counts.syn_recv += 1,
             FIN_WAIT_1 | FIN_WAIT_2 => counts.fin_wait += 1,
@@ -188,8 +171,7 @@ impl SockDiag {
         })
     }
 
-    /// Milliseconds that a connection stays in TIME_WAIT on this side; `None` when it is not in
-    /// that state.
+    /// Milliseconds that a connection stays in TIME_WAIT; `None` when it is in another state.
     pub(crate) fn time_wait(&mut self, ends: &SocketId) -> io::Result<Option<u32>> {
         let mut body = request(u32::MAX);
         body[0] = ends.family;

@@ -1,9 +1,7 @@
-//! Numbers of sockets: sums of `/proc/net/sockstat` each second, counts by state through sock_diag
-//! less often.
+//! Numbers of sockets: sums of `/proc/net/sockstat` each second, counts by state less often.
 //!
 //! Counting states walks the kernel's whole connection hash, whatever the filter. So the pause
-//! after a count is long enough that counting takes less than 1/1000 of one CPU, and never shorter
-//! than 2 s.
+//! after a count limits its cost to 1/1000 of one CPU, and is never shorter than 2 s.
 
 use weir_tables::{Batch, Micros, SockStat, SockStatRows};
 
@@ -13,7 +11,6 @@ use super::sock_diag::StateCounts;
 use super::{CollectResult, Collector, View, take, text};
 use crate::CollectError;
 
-/// Duty cycle of the counts by state.
 const DUTY_CYCLE: DutyCycle = DutyCycle { cost_ratio: 0.0008, pause_seconds: (2.0, 600.0) };
 
 #[derive(Debug, Default)]
@@ -23,10 +20,6 @@ pub(super) struct SockStatCollector {
 }
 
 impl Collector for SockStatCollector {
-    fn name(&self) -> &'static str {
-        "sock_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let is_counting = view.is_live && DUTY_CYCLE.is_due(self.next_count, now);
         let stopwatch = Stopwatch::start();

@@ -1,5 +1,4 @@
-//! Packets between interrupt and protocol per CPU: `/proc/net/softnet_stat`, the same in every
-//! namespace.
+//! Packets between interrupt and protocol per CPU, in all namespaces: `/proc/net/softnet_stat`.
 //!
 //! One line per online CPU, hexadecimal, without names; the columns differ by kernel. Column 13 is
 //! the CPU number since 5.10; before, the line number is used.
@@ -42,10 +41,6 @@ impl SoftnetStatCollector {
 }
 
 impl Collector for SoftnetStatCollector {
-    fn name(&self) -> &'static str {
-        "softnet_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let cpus = parse(self.file.read()?);
         let is_all = self.full_round.begin(now, ALL_EVERY_SECONDS);

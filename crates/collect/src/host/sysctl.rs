@@ -14,14 +14,12 @@ use super::netns::{Netns, entering, inside};
 use super::{CollectResult, Collector, FullRound, View, take, text};
 use crate::CollectError;
 
-/// Directories in order of precedence.
 const DIRECTORIES: [&str; 5] =
     ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
 /// Seconds between full rounds, which report unchanged settings too.
 const ALL_EVERY_SECONDS: f64 = 3599.0;
 /// Maximum length of a file; the rest is ignored.
 const FILE_BYTES: usize = 1 << 20;
-/// Maximum number of files per directory.
 const FILE_LIMIT: usize = 256;
 
 struct Setting {
@@ -38,8 +36,7 @@ const fn each(name: &'static str, default_value: Option<&'static str>) -> Settin
     Setting { name, default_value, is_per_netns: true }
 }
 
-/// Defaults are those of a current kernel; `None` where they depend on memory, processors or
-/// version.
+/// Defaults of a current kernel; `None` if they depend on memory, CPUs or version.
 const SETTINGS: [Setting; 59] = [
     each("net.core.somaxconn", Some("4096")),
     host("net.core.netdev_max_backlog", Some("1000")),
@@ -111,14 +108,6 @@ pub(super) struct SysctlCollector {
 }
 
 impl Collector for SysctlCollector {
-    fn name(&self) -> &'static str {
-        "sysctl"
-    }
-
-    fn every_seconds(&self) -> f64 {
-        10.0
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         if self.full_round.begin(now, ALL_EVERY_SECONDS) {
             self.reported.clear();
@@ -198,7 +187,6 @@ fn read_value(dir: &Path, name: &str) -> Option<String> {
     Some(fields.join(" "))
 }
 
-/// File and line that sets each key.
 fn read_files(root: &Path) -> HashMap<String, String> {
     let mut by_name: BTreeMap<std::ffi::OsString, PathBuf> = BTreeMap::new();
     for directory in DIRECTORIES {
@@ -233,8 +221,7 @@ fn assignments(bytes: &[u8]) -> impl Iterator<Item = (String, usize)> {
     })
 }
 
-/// `net/ipv4/conf/eth0.1/rp_filter` and `net.ipv4.conf.eth0/1.rp_filter` are the same key: the
-/// first separator decides.
+/// The first separator decides: `net/ipv4/conf/eth0.1/x` is `net.ipv4.conf.eth0/1.x`.
 fn dotted(key: &str) -> String {
     if key.find('/') < key.find('.').or(Some(usize::MAX)) && key.contains('/') {
         return key

@@ -1,5 +1,4 @@
-//! The kernel's protocol counters: `/proc/net/netstat` and `/proc/net/snmp` of every sampled
-//! network namespace.
+//! Protocol counters: `/proc/net/netstat` and `/proc/net/snmp` of every sampled namespace.
 //!
 //! Both files are pairs of lines, names and values, so counters of newer kernels appear without a
 //! change here. 250 counters a second would be 20 million rows a day, so a row is written when a
@@ -15,13 +14,11 @@ use crate::CollectError;
 
 /// Seconds between rows of an unchanged counter.
 const ALL_EVERY_SECONDS: f64 = 60.0;
-/// Maximum number of counters per group.
 const COUNTER_LIMIT: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct TcpStatCollector {
     rows: TcpStatRows,
-    /// State by network namespace inode.
     states: HashMap<u64, NetnsState>,
 }
 
@@ -33,7 +30,6 @@ struct NetnsState {
     snmp: Vec<CounterGroup>,
 }
 
-/// One pair of lines.
 #[derive(Debug, Default)]
 struct CounterGroup {
     header: Vec<u8>,
@@ -42,7 +38,6 @@ struct CounterGroup {
     previous: Vec<Option<i64>>,
 }
 
-/// Values shared by all rows of one sample.
 struct SampleContext<'a> {
     now: Micros,
     host: &'a str,
@@ -52,10 +47,6 @@ struct SampleContext<'a> {
 }
 
 impl Collector for TcpStatCollector {
-    fn name(&self) -> &'static str {
-        "tcp_stat"
-    }
-
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let mut result = Ok(());
         let namespaces = &mut view.netns.namespaces;
@@ -157,8 +148,7 @@ impl CounterGroup {
                 protocol: &self.protocol,
                 counter,
                 value,
-                // A decrease means that the counter was reset, or that it is a gauge: then there is
-                // no increase.
+                // A decrease means that the counter was reset, or is a gauge: there is no increase.
                 increase: before.and_then(|before| (value >= before).then(|| value - before)),
                 interval_seconds: before.and(sample.interval_seconds),
             });

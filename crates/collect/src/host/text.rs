@@ -15,7 +15,6 @@ pub(crate) fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b' ' || byte == b'\t').filter(|field| !field.is_empty())
 }
 
-/// Parses a decimal number.
 pub(crate) fn int(field: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match field {
         [b'-', rest @ ..] => (true, rest),
@@ -34,13 +33,11 @@ pub(crate) fn int(field: &[u8]) -> Option<i64> {
     Some(if is_negative { -value } else { value })
 }
 
-/// Parses a hexadecimal number.
 pub(crate) fn hex(field: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(field).ok()?;
     i64::from_str_radix(text, 16).ok()
 }
 
-/// Parses a float.
 pub(crate) fn float(field: &[u8]) -> Option<f64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }

@@ -1,22 +1,18 @@
 //! Paths with `*`, `?` and `[…]`, as in glob(7).
 //!
-//! Written here because it is just one matcher and one directory walk. A name that begins with a
-//! dot is matched only by a pattern that begins with one, and a walk returns at most
-//! [`MATCH_LIMIT`] paths.
+//! Written here because it is one matcher and one directory walk. A leading dot is matched only by
+//! a dot, and a walk returns at most [`MATCH_LIMIT`] paths.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// Maximum number of paths per pattern.
 pub(super) const MATCH_LIMIT: usize = 10_000;
 
-/// Whether `path` contains a wildcard.
 pub(super) fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// Existing paths that match `pattern`, sorted; a pattern without wildcards returns itself if it
-/// exists.
+/// Existing paths that match `pattern`, sorted; without wildcards, `pattern` if it exists.
 pub fn expand(pattern: &Path) -> Vec<PathBuf> {
     if !is_pattern(pattern) {
         return if pattern.exists() { vec![pattern.to_owned()] } else { Vec::new() };

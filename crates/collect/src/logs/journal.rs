@@ -21,7 +21,6 @@ use weir_tables::{LogFormat, LogSource, Micros, Program, StreamId};
 use super::tail::hash_of;
 use super::tail::{Chunk, StreamState, StreamStatus};
 
-/// Maximum number of distinct entries per microsecond.
 const ENTRIES_PER_MICROSECOND: u64 = 1 << 12;
 
 /// Longer entries are skipped; journalctl itself omits fields above 4 KiB.
@@ -43,8 +42,7 @@ pub struct JournalOptions {
     pub first_contact: Duration,
     /// Maximum bytes of a chunk: 1 MiB.
     pub chunk_bytes: usize,
-    /// Maximum bytes in unacknowledged chunks, counted separately because positions are not bytes:
-    /// 8 MiB.
+    /// Maximum bytes in unacknowledged chunks, since positions are not bytes: 8 MiB.
     pub max_in_flight_bytes: u64,
 }
 
@@ -76,7 +74,6 @@ pub struct Journal {
     in_flight: Vec<(u64, u64)>,
     in_flight_bytes: u64,
     skipped_bytes: u64,
-    /// Whether the hub knows the stream.
     is_known: bool,
     error: Option<String>,
 }
@@ -154,22 +151,17 @@ impl Journal {
         self.retry_after = FIRST_RETRY;
         self.in_flight.push((to, bytes.len() as u64));
         self.in_flight_bytes += bytes.len() as u64;
-        let (path, source) = (self.path.clone(), self.source.clone());
-        let is_first = !self.is_known;
-        let events = None;
-        let stream = self.stream;
-        let is_lost = false;
         Some(Chunk {
-            stream,
-            path,
-            source,
+            stream: self.stream,
+            path: self.path.clone(),
+            source: self.source.clone(),
             from,
             to,
             bytes,
             skipped_bytes,
-            is_lost,
-            events,
-            is_first,
+            is_lost: false,
+            events: None,
+            is_first: !self.is_known,
         })
     }
 
@@ -269,7 +261,6 @@ fn micros(time: Micros) -> u64 {
     u64::try_from(time.0).unwrap_or(0)
 }
 
-/// Read position in the journal.
 #[derive(Debug)]
 struct JournalCursor {
     /// Position after the last returned entry.
@@ -300,7 +291,6 @@ impl JournalCursor {
     }
 }
 
-/// The child process and its pending output.
 #[derive(Debug)]
 struct JournalctlChild {
     child: Child,
@@ -329,8 +319,7 @@ impl JournalctlChild {
         Ok(Self { child, output, pending: Vec::new(), is_skipping: false })
     }
 
-    /// Reads available output, up to `limit` pending bytes; `false` when the child has closed its
-    /// end.
+    /// Reads output, up to `limit` pending bytes; `false` when the child has closed its end.
     fn fill(&mut self, limit: usize) -> io::Result<bool> {
         while self.pending.len() < limit {
             self.pending.reserve(64 << 10);
@@ -376,8 +365,7 @@ impl Drop for JournalctlChild {
     }
 }
 
-/// `__REALTIME_TIMESTAMP` of an entry. Inside a JSON string the quotes around it would be escaped,
-/// so the match is unambiguous.
+/// `__REALTIME_TIMESTAMP` of an entry; unambiguous, as quotes in JSON strings are escaped.
 fn entry_time(line: &[u8]) -> Option<u64> {
     const KEY: &[u8] = b"\"__REALTIME_TIMESTAMP\":\"";
     let start = memmem::find(line, KEY)? + KEY.len();

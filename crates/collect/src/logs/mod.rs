@@ -1,5 +1,4 @@
-//! Log files: finding them in the configuration of servers, following them through every kind of
-//! rotation.
+//! Log files: finds them in the configuration of servers, and follows them through rotations.
 //!
 //! Nothing here parses a line. `discover` finds logs and their formats, `Tailer` and `Journal`
 //! return stretches of complete lines with their position in a stream. Sources: the manuals of

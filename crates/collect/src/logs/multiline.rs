@@ -43,8 +43,7 @@ impl Multiline {
         Self { rule, timeout, max_lines, max_bytes }
     }
 
-    /// Returns one of [`PRESETS`]; `indent`: lines that begin with a space or tab belong to the
-    /// line before.
+    /// Returns one of [`PRESETS`]; `indent` joins lines that begin with a space or tab.
     pub fn preset(name: &str) -> Option<Self> {
         Some(Self::new(match name {
             "java" => EventRule::Java,
@@ -125,13 +124,11 @@ fn pattern_of(pattern: &str) -> Result<Regex, String> {
         .map_err(|error| error.to_string().lines().last().unwrap_or_default().to_owned())
 }
 
-/// State of the current event.
 #[derive(Debug, Default)]
 struct EventState {
     lines: usize,
     /// Whether the first line mentions an error.
     is_error: bool,
-    /// Whether a stack trace has begun.
     is_trace: bool,
     /// Python: whether the line with the exception name has come.
     is_named: bool,

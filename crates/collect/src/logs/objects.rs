@@ -20,7 +20,6 @@ use super::tail::{Chunk, StreamState, StreamStatus, hash_of};
 /// Position of a completely durable object.
 const END: u64 = 1 << 62;
 
-/// Maximum bytes in unacknowledged chunks.
 const IN_FLIGHT_BYTES: u64 = 8 << 20;
 /// Maximum unpacked bytes of an object; a larger one is not a log.
 const UNPACKED_LIMIT: u64 = 16 << 30;
@@ -54,14 +53,12 @@ pub struct ObjectLog {
     error: Option<String>,
 }
 
-/// The object being read.
 struct OpenObject {
     object: Object,
     stream: StreamId,
     source: Arc<LogSource>,
     bytes: Bytes,
     reader: Box<dyn Read + Send>,
-    /// Bytes read but not yet returned.
     pending: Vec<u8>,
     /// Offset of `pending`; [`END`] when everything was returned.
     position: u64,
@@ -95,8 +92,7 @@ impl ObjectLog {
         &self.url
     }
 
-    /// Sets the current contents of the bucket, within the wanted time range. Older objects come
-    /// first.
+    /// Sets the current contents of the bucket, within the wanted time range.
     pub fn listed(&mut self, mut objects: Vec<Object>) {
         objects.sort_by(|one, other| (one.modified, &one.name).cmp(&(other.modified, &other.name)));
         let streams: Vec<StreamId> = objects.iter().map(|one| self.stream_of(one)).collect();
@@ -114,8 +110,7 @@ impl ObjectLog {
         self.error = None;
     }
 
-    /// Reports that the bucket could not be listed, or an object not be fetched; other objects are
-    /// then read first.
+    /// Reports a failed listing or fetch; other objects are read first then.
     pub fn failed(&mut self, object: Option<&str>, why: String) {
         self.error = Some(why);
         let index = object.and_then(|name| self.waiting.iter().position(|one| one.0.name == name));

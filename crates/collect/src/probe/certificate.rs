@@ -2,8 +2,8 @@
 //! `ssl_certificate` of nginx, `crt` of HAProxy.
 //!
 //! The date in the file is not what clients see: after a renewal the old certificate is served
-//! until the server reloads. So the server is queried, with each name that it is configured for,
-//! and the file is read as well.
+//! until the server reloads. So the server is queried with each configured name, and the file is
+//! read too.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -21,7 +21,6 @@ use super::CERTIFICATE_SECONDS;
 use super::tls::Handshaker;
 use crate::logs::FoundDirective;
 
-/// Maximum number of address and name pairs.
 const TARGET_LIMIT: usize = 256;
 /// Handshakes per round; the others follow in the next.
 const PER_ROUND: usize = 8;
@@ -40,7 +39,6 @@ pub(super) struct CertificateTarget {
     path: PathBuf,
 }
 
-/// Probes certificates and keeps the time of each probe.
 #[derive(Debug, Default)]
 pub(super) struct CertificateProber {
     handshaker: Option<Handshaker>,

@@ -41,8 +41,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Creates a prober. Files are read below `root`; network probes run only for the root `/`,
-    /// since a recorded host cannot reply.
+    /// Creates a prober of files below `root`; only the root `/` is probed over the network.
     pub fn new(root: PathBuf, host: String) -> Self {
         Self {
             root,

@@ -1,8 +1,7 @@
 //! Addresses of the names that this host serves, as resolvers see them, queried once a minute.
 //!
-//! RFC 1035 over UDP. All queries of a round go out on one socket and share one timeout, so that an
-//! unresponsive name server costs one timeout and not one per name. An address is local when a
-//! socket can be bound to it.
+//! RFC 1035 over UDP. All queries of a round go out on one socket and share one timeout. An address
+//! is local when a socket can be bound to it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,9 +14,7 @@ use weir_tables::{Micros, NameProbe, NameProbeRows, Program};
 use super::resolver::{self, HEADER_BYTES};
 use crate::logs::FoundDirective;
 
-/// Maximum number of queried names.
 const NAME_LIMIT: usize = 64;
-/// Timeout for all replies of a round.
 const WAIT: Duration = Duration::from_secs(2);
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
@@ -34,8 +31,7 @@ pub(super) fn names(directives: &[FoundDirective]) -> Vec<String> {
     names.into_iter().take(NAME_LIMIT).collect()
 }
 
-/// Whether this is a full name with a dot and no address: one that a public resolver can be queried
-/// for.
+/// Whether this is a full name with a dot and no address.
 fn is_public_name(name: &str) -> bool {
     name.contains('.')
         && name.len() < 254
@@ -78,12 +74,10 @@ pub(super) fn probe(root: &Path, host: &str, now: Micros, names: &[String]) -> N
     rows
 }
 
-/// Whether an interface of this host has the address.
 fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Reply to one query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct DnsAnswer {
     code: u8,

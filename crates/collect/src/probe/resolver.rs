@@ -14,13 +14,10 @@ use weir_tables::{Micros, ResolverProbe, ResolverProbeRows};
 
 /// Reply timeout; a lookup would wait 5 s.
 const WAIT: Duration = Duration::from_secs(2);
-/// Number of servers that the C library uses, MAXNS.
 const SERVER_LIMIT: usize = 3;
 const FILE_LIMIT_BYTES: usize = 64 << 10;
-/// Length of a message header.
 pub(super) const HEADER_BYTES: usize = 12;
 
-/// Contents of resolv.conf(5).
 #[derive(Debug, PartialEq, Eq)]
 struct ResolverConfig {
     servers: Vec<IpAddr>,
@@ -153,7 +150,6 @@ fn response_code(answer: &[u8], id: u16) -> Option<u8> {
     (is_ours && answer[2] & 0x80 != 0).then(|| answer[3] & 0x0f)
 }
 
-/// The name of a response code.
 pub(super) fn code_name(code: u8) -> &'static str {
     match code {
         0 => "NOERROR",

@@ -1,23 +1,23 @@
-//! One TLS handshake that accepts every certificate, to see which one is served: RFC 8446, RFC 6066
-//! §3 (SNI).
+//! One TLS handshake that accepts any certificate, to read it: RFC 8446, RFC 6066 §3 (SNI).
 //!
-//! Nothing is sent after the handshake and nothing is trusted: the connection is closed as soon as
-//! the certificates are known.
+//! Nothing is trusted: the connection is closed as soon as the certificates are known.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
+};
 
 /// Timeout for connecting, and for each read and write of the handshake.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Performs handshakes with any server.
 #[derive(Clone, Debug)]
 pub(super) struct Handshaker {
     config: Arc<ClientConfig>,
@@ -26,7 +26,7 @@ pub(super) struct Handshaker {
 impl Handshaker {
     pub(super) fn new() -> io::Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Arc::new(AcceptAnyCertificate(Arc::clone(&provider)));
+        let verifier = Arc::new(LenientVerifier::Any(Arc::clone(&provider)));
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
@@ -37,8 +37,7 @@ impl Handshaker {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// Certificates that the server at `address` sends for `server_name` (no SNI when it is empty),
-    /// its own first.
+    /// Certificates sent for `server_name` (no SNI when it is empty), the server's own first.
     pub(super) fn certificates(
         &self,
         address: SocketAddr,
@@ -66,41 +65,62 @@ impl Handshaker {
     }
 }
 
-/// Accepts every certificate: weir only reads it.
+/// Accepts certificates that rustls would reject.
 #[derive(Debug)]
-pub(super) struct AcceptAnyCertificate(pub(super) Arc<CryptoProvider>);
+pub(super) enum LenientVerifier {
+    /// Accepts every certificate: weir only reads it.
+    Any(Arc<CryptoProvider>),
+    /// Accepts certificates of an authority whatever server they name.
+    AnyName(Arc<WebPkiServerVerifier>),
+}
 
-impl ServerCertVerifier for AcceptAnyCertificate {
+impl ServerCertVerifier for LenientVerifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Self::AnyName(inner) = self else { return Ok(ServerCertVerified::assertion()) };
+        match inner.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+            // The name is checked last, when everything else is valid.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
     }
 
     fn verify_tls12_signature(
         &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self {
+            Self::Any(_) => Ok(HandshakeSignatureValid::assertion()),
+            Self::AnyName(inner) => inner.verify_tls12_signature(message, cert, dss),
+        }
     }
 
     fn verify_tls13_signature(
         &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self {
+            Self::Any(_) => Ok(HandshakeSignatureValid::assertion()),
+            Self::AnyName(inner) => inner.verify_tls13_signature(message, cert, dss),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        match self {
+            Self::Any(provider) => provider.signature_verification_algorithms.supported_schemes(),
+            Self::AnyName(inner) => inner.supported_verify_schemes(),
+        }
     }
 }

@@ -1,8 +1,6 @@
-//! Raw files of a recorded host: copies of what the collectors read, below `raw/`, with the same
-//! paths.
+//! Raw files of a recorded host: copies of what the collectors read, below `raw/`.
 //!
-//! Only the listed files are copied. Never `/proc/PID/cmdline` or `environ`: arguments contain
-//! passwords.
+//! Never copy `/proc/PID/cmdline` or `environ`: arguments contain passwords.
 
 use std::fs;
 use std::io::Read;
@@ -13,49 +11,16 @@ use crate::CollectError;
 /// Maximum length of a copy; the rest is cut.
 const FILE_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Single files to copy.
-const FILES: [&str; 27] = [
-    "proc/stat",
-    "proc/meminfo",
-    "proc/vmstat",
-    "proc/uptime",
-    "proc/loadavg",
-    "proc/diskstats",
-    "proc/mounts",
-    "proc/mdstat",
-    "proc/interrupts",
-    "proc/softirqs",
-    "proc/pressure/cpu",
-    "proc/pressure/memory",
-    "proc/pressure/io",
-    "proc/net/netstat",
-    "proc/net/snmp",
-    "proc/net/snmp6",
-    "proc/net/sockstat",
-    "proc/net/sockstat6",
-    "proc/net/softnet_stat",
-    "proc/net/dev",
-    "proc/net/stat/nf_conntrack",
-    "proc/self/cgroup",
-    "proc/sys/kernel/osrelease",
-    "proc/sys/kernel/arch",
-    "proc/sys/kernel/random/boot_id",
-    "etc/os-release",
-    "etc/sysctl.conf",
-];
+const FILES: &str = "proc/stat proc/meminfo proc/vmstat proc/uptime proc/loadavg proc/diskstats proc/mounts \
+    proc/mdstat proc/interrupts proc/softirqs proc/pressure/cpu proc/pressure/memory \
+    proc/pressure/io proc/net/netstat proc/net/snmp proc/net/snmp6 proc/net/sockstat \
+    proc/net/sockstat6 proc/net/softnet_stat proc/net/dev proc/net/stat/nf_conntrack \
+    proc/self/cgroup proc/sys/kernel/osrelease proc/sys/kernel/arch \
+    proc/sys/kernel/random/boot_id etc/os-release etc/sysctl.conf";
 
 /// Directories whose plain files are copied, without subdirectories.
-const DIRECTORIES: [&str; 9] = [
-    "proc/sys/net/core",
-    "proc/sys/net/ipv4",
-    "proc/sys/net/netfilter",
-    "proc/sys/vm",
-    "etc/sysctl.d",
-    "run/sysctl.d",
-    "usr/local/lib/sysctl.d",
-    "usr/lib/sysctl.d",
-    "lib/sysctl.d",
-];
+const DIRECTORIES: &str = "proc/sys/net/core proc/sys/net/ipv4 proc/sys/net/netfilter proc/sys/vm etc/sysctl.d \
+    run/sysctl.d usr/local/lib/sysctl.d usr/lib/sysctl.d lib/sysctl.d";
 
 /// Name parts of files with secrets, such as the keys of TCP fast open.
 const SECRET_NAMES: [&str; 3] = ["key", "secret", "seed"];
@@ -63,10 +28,10 @@ const SECRET_NAMES: [&str; 3] = ["key", "secret", "seed"];
 /// Copies readable files below `root` to `to`; returns their number. Missing ones are skipped.
 pub(super) fn copy(root: &Path, to: &Path) -> Result<u64, CollectError> {
     let mut count = 0;
-    for path in FILES {
+    for path in FILES.split(' ') {
         count += copy_file(root, to, Path::new(path))?;
     }
-    for directory in DIRECTORIES {
+    for directory in DIRECTORIES.split(' ') {
         let entries = fs::read_dir(root.join(directory)).into_iter().flatten().flatten();
         for entry in entries.take(1024) {
             if fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file()) {

@@ -2,7 +2,7 @@
 //!
 //! A configuration directive whose name, or whose first argument, mentions a password, secret,
 //! token, key or authorization keeps its row and loses its value. `auth_basic "Restricted"` is no
-//! secret: it names a realm.
+//! secret.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ const REDACTED: &str = "[redacted]";
 const SECRET_WORDS: [&str; 8] =
     ["password", "passwd", "secret", "token", "authorization", "api_key", "apikey", "credential"];
 
-/// Replaces secrets with `[redacted]`; batches of tables other than `config_directive` are
-/// unchanged.
+/// Replaces secrets in batches of `config_directive` with `[redacted]`.
 pub(super) fn redact(batch: Batch) -> Batch {
     if batch.table.name != "config_directive" {
         return batch;

@@ -25,30 +25,10 @@ const DEFAULT_PATHS: &[(&str, &str)] = &[
 ];
 
 /// Directives that become rows, in lower case.
-const RECORDED_DIRECTIVES: &[&str] = &[
-    "listen",
-    "listenbacklog",
-    "keepalive",
-    "keepalivetimeout",
-    "maxkeepaliverequests",
-    "maxrequestworkers",
-    "maxclients",
-    "serverlimit",
-    "threadsperchild",
-    "threadlimit",
-    "startservers",
-    "maxconnectionsperchild",
-    "timeout",
-    "requestreadtimeout",
-    "proxypass",
-    "proxytimeout",
-    "servername",
-    "customlog",
-    "errorlog",
-    "logformat",
-    "transferlog",
-    "enablesendfile",
-];
+const RECORDED_DIRECTIVES: &str = "listen listenbacklog keepalive keepalivetimeout maxkeepaliverequests maxrequestworkers \
+    maxclients serverlimit threadsperchild threadlimit startservers maxconnectionsperchild \
+    timeout requestreadtimeout proxypass proxytimeout servername customlog errorlog logformat \
+    transferlog enablesendfile";
 
 const COMMON: &str = "%h %l %u %t \"%r\" %>s %b";
 
@@ -152,10 +132,7 @@ impl ApacheConfigReader<'_> {
     fn file(&mut self, path: &Path, depth: usize) {
         self.files += 1;
         if depth > DEPTH_LIMIT || self.files > FILE_LIMIT {
-            let message =
-                format!("cannot follow `{}`: includes are nested too deep", path.display());
-            let location = path.display().to_string();
-            return self.found.problem(location, "look for a file that includes itself", message);
+            return self.found.too_deep(path);
         }
         let Some(text) = self.found.read(&below(&self.base, path), path) else { return };
         let open_before = self.blocks.len();
@@ -247,7 +224,7 @@ impl ApacheConfigReader<'_> {
             }),
             _ => {}
         }
-        if RECORDED_DIRECTIVES.contains(&lower.as_str()) {
+        if RECORDED_DIRECTIVES.split(' ').any(|recorded| recorded == lower) {
             self.record(path, line, name, arguments);
         }
     }

@@ -1,8 +1,7 @@
 //! HAProxy: its configuration, and the file in which a syslog daemon stores its log.
 //!
-//! Source: HAProxy's configuration manual §2 (format), §4 (keywords), Debian's `49-haproxy.conf`
-//! for rsyslog. The surprising thing: HAProxy writes no files itself, so the syslog daemon decides
-//! where its lines end up.
+//! Source: HAProxy's configuration manual §2 (format), §4 (keywords), Debian's `49-haproxy.conf`.
+//! The surprising thing: HAProxy writes no files; a syslog daemon decides where its lines go.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,53 +15,14 @@ use crate::logs::glob;
 const CONFIGURATION: &str = "/etc/haproxy/haproxy.cfg";
 const LOG: &str = "/var/log/haproxy.log";
 
-/// Maximum number of sockets per `bind`.
 const RANGE_LIMIT: usize = 64;
 
-const SECTIONS: &[&str] = &[
-    "global",
-    "defaults",
-    "frontend",
-    "backend",
-    "listen",
-    "peers",
-    "resolvers",
-    "userlist",
-    "mailers",
-    "cache",
-    "ring",
-    "program",
-    "http-errors",
-    "log-forward",
-    "fcgi-app",
-    "crt-store",
-    "traces",
-];
+const SECTIONS: &str = "global defaults frontend backend listen peers resolvers userlist mailers cache ring \
+    program http-errors log-forward fcgi-app crt-store traces";
 
-/// One-word keywords that become rows.
-const RECORDED_KEYWORDS: &[&str] = &[
-    "bind",
-    "maxconn",
-    "server",
-    "server-template",
-    "backlog",
-    "log",
-    "log-format",
-    "mode",
-    "balance",
-    "retries",
-    "nbthread",
-    "fullconn",
-    "default_backend",
-    "use_backend",
-    "http-reuse",
-    "default-server",
-    "maxconnrate",
-    "maxsslconn",
-    "ulimit-n",
-    "tune.bufsize",
-    "tune.maxaccept",
-];
+const RECORDED_KEYWORDS: &str = "bind maxconn server server-template backlog log log-format mode balance retries nbthread \
+    fullconn default_backend use_backend http-reuse default-server maxconnrate maxsslconn \
+    ulimit-n tune.bufsize tune.maxaccept";
 
 /// First words of two-word keywords that become rows.
 const RECORDED_PAIRS: &[&str] = &["timeout", "option", "stats"];
@@ -128,7 +88,7 @@ impl HaproxyConfigReader<'_> {
             let words = words(line);
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             if let Some((keyword, _)) = words.split_first() {
-                if SECTIONS.contains(keyword) {
+                if SECTIONS.split(' ').any(|section| section == *keyword) {
                     self.section = words.join(" ");
                 } else {
                     self.directive(path, number, &words);
@@ -142,7 +102,7 @@ impl HaproxyConfigReader<'_> {
         let start = usize::from(matches!(words[0], "no" | "default") && words.len() > 1);
         let is_pair = RECORDED_PAIRS.contains(&words[start]) && words.len() > start + 1;
         let end = start + if is_pair { 2 } else { 1 };
-        if !is_pair && !RECORDED_KEYWORDS.contains(&words[start]) {
+        if !is_pair && !RECORDED_KEYWORDS.split(' ').any(|keyword| keyword == words[start]) {
             return;
         }
         let (name, arguments) = (words[..end].join(" "), &words[end..]);

@@ -1,10 +1,8 @@
-//! Finds the logs of a host, and the configuration lines that define their formats, by reading
-//! files.
+//! Finds the logs of a host and the configuration of their formats by reading files.
 //!
 //! Running servers come first (their command lines show which configuration applies), then the
-//! default paths of distributions. Nothing is executed. Files of servers in other mount namespaces
-//! (containers) are read through `/proc/PID/root`, so their paths are valid as long as the process
-//! lives.
+//! default paths of distributions. Nothing is executed. Files in other mount namespaces
+//! (containers) are read through `/proc/PID/root`.
 
 mod apache;
 mod haproxy;
@@ -21,10 +19,8 @@ use std::sync::Arc;
 
 use weir_tables::{ConfigDirective, LogSource, Micros, Program};
 
-/// Maximum bytes of a configuration file.
 const CONFIG_LIMIT: u64 = 8 << 20;
 
-/// Maximum number of directives per discovery.
 const DIRECTIVE_LIMIT: usize = 100_000;
 
 /// Result of a discovery.
@@ -59,11 +55,9 @@ pub struct FoundDirective {
     pub server_address: Option<String>,
     /// For `listen` and `bind`: the port.
     pub server_port: Option<i64>,
-    /// Number of the enclosing `server { … }` of nginx: lines with the same number belong together.
-    /// `None` outside of one.
+    /// Number of the enclosing `server { … }` of nginx; `None` outside of one.
     pub server_block: Option<u32>,
-    /// Base of relative paths: for nginx the directory of its main file, also in included files;
-    /// for others that of `file`.
+    /// Base of relative paths: the directory of nginx's main file; for others, that of `file`.
     pub base: Arc<Path>,
 }
 
@@ -150,6 +144,13 @@ impl DiscoveryBuilder {
         self.found.sources.push(source);
     }
 
+    /// Records a file whose includes are nested too deep.
+    fn too_deep(&mut self, path: &Path) {
+        let location = path.display().to_string();
+        let message = format!("cannot follow `{location}`: includes are nested too deep");
+        self.problem(location, "look for a file that includes itself", message);
+    }
+
     fn problem(&mut self, path: String, hint: &str, message: String) {
         if self.found.problems.len() < 1000 {
             self.found.problems.push(Problem { path, message, hint: hint.to_owned() });
@@ -162,8 +163,7 @@ impl DiscoveryBuilder {
         }
     }
 
-    /// Reads a configuration file; a failure is recorded as a problem. `shown` is the path as the
-    /// server sees it.
+    /// Reads a configuration file; a failure is a problem. `shown` is the server's path of it.
     fn read(&mut self, path: &Path, shown: &Path) -> Option<Vec<u8>> {
         match read_limited(path, CONFIG_LIMIT) {
             Ok(bytes) => Some(bytes),

@@ -16,55 +16,19 @@ use super::process::ServerProcess;
 use super::{DiscoveryBuilder, FoundDirective, below};
 use crate::logs::glob;
 
-/// Maximum depth of includes.
 const DEPTH_LIMIT: usize = 16;
 
-/// Maximum number of files per configuration.
 const FILE_LIMIT: usize = 2000;
 
-/// Maximum bytes read of the program file.
 const PROGRAM_LIMIT: u64 = 64 << 20;
 
 /// Directives that become rows, besides `*_timeout`.
-const RECORDED_DIRECTIVES: &[&str] = &[
-    "listen",
-    "server_name",
-    "worker_connections",
-    "worker_rlimit_nofile",
-    "worker_processes",
-    "keepalive",
-    "keepalive_requests",
-    "keepalive_time",
-    "proxy_pass",
-    "server",
-    "access_log",
-    "root",
-    "error_log",
-    "log_format",
-    "proxy_buffering",
-    "proxy_http_version",
-    "proxy_next_upstream",
-    "proxy_next_upstream_tries",
-    "sendfile",
-    "multi_accept",
-    "accept_mutex",
-    "tcp_nodelay",
-    "tcp_nopush",
-    "limit_rate",
-    "limit_req",
-    "limit_conn",
-    "ssl_certificate",
-    "ssl_protocols",
-    "ssl_session_cache",
-    "client_max_body_size",
-    "zone",
-    "least_conn",
-    "ip_hash",
-    "resolver",
-    "user",
-    "auth_basic",
-    "auth_basic_user_file",
-];
+const RECORDED_DIRECTIVES: &str = "listen server_name worker_connections worker_rlimit_nofile worker_processes keepalive \
+    keepalive_requests keepalive_time proxy_pass server access_log root error_log log_format \
+    proxy_buffering proxy_http_version proxy_next_upstream proxy_next_upstream_tries sendfile \
+    multi_accept accept_mutex tcp_nodelay tcp_nopush limit_rate limit_req limit_conn \
+    ssl_certificate ssl_protocols ssl_session_cache client_max_body_size zone least_conn \
+    ip_hash resolver user auth_basic auth_basic_user_file";
 
 pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
     let masters: Vec<&ServerProcess> =
@@ -88,7 +52,6 @@ fn is_master(process: &ServerProcess) -> bool {
     process.name == "nginx" && (first != "nginx:" || second == "master")
 }
 
-/// Paths of an nginx, as it sees them.
 #[derive(Debug)]
 struct NginxPaths {
     base: PathBuf,
@@ -165,7 +128,6 @@ fn read_configuration(found: &mut DiscoveryBuilder, setup: NginxPaths, process_i
     reader.finish(&configuration);
 }
 
-/// An open block.
 #[derive(Debug)]
 struct OpenBlock {
     number: u32,
@@ -200,14 +162,7 @@ impl NginxConfigReader<'_> {
     fn file(&mut self, path: &Path, blocks: &mut Vec<OpenBlock>, depth: usize) {
         self.files += 1;
         if depth > DEPTH_LIMIT || self.files > FILE_LIMIT {
-            let message =
-                format!("cannot follow `{}`: includes are nested too deep", path.display());
-            self.found.problem(
-                path.display().to_string(),
-                "look for a file that includes itself",
-                message,
-            );
-            return;
+            return self.found.too_deep(path);
         }
         let Some(text) = self.found.read(&below(&self.setup.base, path), path) else { return };
         let list = match tokens(&text) {
@@ -440,7 +395,7 @@ impl OpenBlock {
 }
 
 fn is_recorded(name: &str) -> bool {
-    RECORDED_DIRECTIVES.contains(&name) || name.ends_with("_timeout")
+    RECORDED_DIRECTIVES.split(' ').any(|recorded| recorded == name) || name.ends_with("_timeout")
 }
 
 /// Address and port of `listen`; the default port is 80.

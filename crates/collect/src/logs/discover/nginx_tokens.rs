@@ -1,14 +1,11 @@
-//! nginx's configuration syntax: words, quotes, escapes, comments and blocks, each word with its
-//! line.
+//! nginx's configuration syntax: words, quotes, escapes, comments, blocks; words have lines.
 //!
 //! Source: `ngx_conf_read_token` of nginx. The surprising things: `\t`, `\n`, `\r`, `\"`, `\'` and
 //! `\\` are unescaped even outside quotes while other backslashes stay, `#` begins a comment only
 //! where a word could begin, and a `*_by_lua_block` contains Lua up to its closing brace.
 
-/// A token of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A word, unescaped.
     Word(String),
     /// `;`
     End,

@@ -1,27 +1,22 @@
 //! Running servers: command line, working directory, and their files as seen from here.
 //!
 //! Source: proc(5) (`cmdline`, `cwd`, `root`, `ns/mnt`). The surprising thing: nginx overwrites its
-//! command line with `nginx: master process …`, joined by spaces, so arguments with spaces cannot
-//! be separated.
+//! command line with `nginx: master process …`, so arguments with spaces cannot be separated.
 
 use std::path::{Path, PathBuf};
 
-/// A process that may be a server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerProcess {
     pub(super) id: i64,
     /// `comm`.
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
-    /// Working directory, as the process sees it.
     pub(super) directory: PathBuf,
     /// Path of its `/` as seen from here.
     pub(super) base: PathBuf,
-    /// Program file.
     pub(super) program: PathBuf,
 }
 
-/// Processes with one of the known names, by id.
 pub(super) fn running(root: &Path) -> Vec<ServerProcess> {
     let Ok(entries) = root.join("proc").read_dir() else { return Vec::new() };
     let own_namespace = root.join("proc/self/ns/mnt").read_link().ok();
@@ -63,7 +58,6 @@ impl ServerProcess {
         self.options(letter).next()
     }
 
-    /// All values of a repeatable option.
     pub(super) fn options(&self, letter: char) -> impl Iterator<Item = &str> {
         let pairs =
             self.arguments.iter().zip(self.arguments.iter().skip(1).map(Some).chain([None]));

@@ -1,8 +1,7 @@
 //! Files of syslog daemons, where they exist, and the journal.
 //!
 //! Source: Debian's `/etc/rsyslog.conf` and `50-default.conf`, Red Hat's `/etc/rsyslog.conf`. When
-//! both a file and the journal have the same messages, the file is read: it has offsets, so its
-//! position in the stream is exact.
+//! both a file and the journal have the same messages, the file is read: it has offsets.
 
 use std::path::Path;
 

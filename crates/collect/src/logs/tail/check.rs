@@ -1,5 +1,4 @@
-//! The [`Tailer`] checks paths and files: what is at each path, and whether a file has grown,
-//! moved, or was truncated.
+//! Checks of a [`Tailer`]: what is at each path, and whether files have grown or moved.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -14,9 +13,8 @@ use super::fingerprint::{FileIdentity, PartAge};
 use super::resolve_stream::{Candidate, StartPolicy, StreamLookup};
 use super::rotated::SIBLING_LIMIT;
 use super::scan::{Orphan, PathState, WatchedPath};
-use super::types::{Gap, GapReason, ReadFrom, TailEvent};
+use super::types::{GapReason, ReadFrom, TailEvent};
 
-/// Rotated parts of one log that are opened for a backfill.
 const BACKFILL_PARTS: usize = 200;
 
 impl Tailer {
@@ -58,17 +56,8 @@ impl Tailer {
             Ok(MetadataCheck::Moved) => self.hasten_path_of(key, now),
             Ok(MetadataCheck::Cut { lost_bytes: 0 }) => {}
             Ok(MetadataCheck::Cut { lost_bytes }) => {
-                let gap = Gap {
-                    path: file.path.clone(),
-                    stream: file.stream,
-                    from: was_size - lost_bytes,
-                    to: None,
-                    lost_bytes,
-                    is_exact: false,
-                    unwatched: None,
-                    reason: GapReason::Truncated,
-                };
-                self.report.gap(gap);
+                let from = was_size - lost_bytes;
+                self.report.gap(file.gap(from, GapReason::Truncated, lost_bytes));
             }
             Ok(MetadataCheck::Same) => {}
             Err(error) => return self.reopen(key, &error, now),
@@ -126,7 +115,6 @@ impl Tailer {
         self.look_up(path, watched, now);
     }
 
-    /// Handles the disappearance of the file that was at a path.
     fn leave(&mut self, watched: &mut WatchedPath, now: Micros) {
         match std::mem::replace(&mut watched.state, PathState::Absent) {
             PathState::Absent | PathState::Resolving(_) => {}
@@ -152,7 +140,6 @@ impl Tailer {
         }
     }
 
-    /// Handles a file that appeared at a path.
     fn enter(&mut self, path: &Path, watched: &mut WatchedPath, inode: (u64, u64), now: Micros) {
         if let Some(back) = self.files.readmit(inode, (&watched.label, &watched.at), now) {
             if let Some(key) = back {
@@ -171,8 +158,7 @@ impl Tailer {
         }
     }
 
-    /// Looks up the stream of a file whose first line is complete, and of older parts that came in
-    /// between.
+    /// Looks up the stream of a file with a complete first line, and of unseen older parts.
     fn look_up(&mut self, path: &Path, watched: &mut WatchedPath, now: Micros) {
         let mut orphans = self.scanner.orphans.iter();
         if self.resolver.is_looking_up(path)

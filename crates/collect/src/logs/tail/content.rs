@@ -21,12 +21,10 @@ const WINDOW_LOG_MAX: u32 = 27;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     Gzip,
-    /// Zstandard.
     Zstd,
 }
 
 impl Compression {
-    /// Detects the format by file name.
     pub(super) fn of_name(name: &[u8]) -> Option<Self> {
         split_compression(name).1
     }
@@ -52,7 +50,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// Opens a file; it is decompressed if both its name and its first bytes say so.
+    /// Opens a file; it is decompressed if both its name and its first bytes match a format.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let name = path.file_name().map_or(&b""[..], OsStr::as_encoded_bytes);
@@ -131,7 +129,6 @@ impl Content {
         }
     }
 
-    /// Drops the decompressor.
     pub(super) fn reset(&mut self) {
         if let Self::Compressed(compressed) = self {
             (compressed.reader, compressed.at) = (None, 0);
@@ -139,7 +136,6 @@ impl Content {
     }
 }
 
-/// A compressed file and the decompression progress.
 pub(super) struct CompressedContent {
     file: File,
     compression: Compression,
@@ -296,8 +292,7 @@ pub(super) fn recent_start(content: &mut Content, start: Option<u64>) -> io::Res
     Ok(memchr::memchr(b'\n', &block[..length]).map_or(start, |newline| start + newline as u64))
 }
 
-/// Whether `position` can be where a reader of these lines stopped: within the file, behind a line
-/// or a hole.
+/// Whether a reader of lines may have stopped at `position`: behind a line or a hole.
 pub(super) fn is_line_start(content: &mut Content, position: u64) -> io::Result<bool> {
     let mut byte = [0];
     Ok(position == 0

@@ -17,7 +17,6 @@ fn restart(bench: &mut TailBench) {
     bench.tailer.set_multiline(vec![(bench.path("*.log"), rule)]);
 }
 
-/// Events that arrive within some seconds.
 fn events(bench: &mut TailBench, seconds: u64) -> Vec<String> {
     let before = bench.hub.events.len();
     bench.run(seconds);

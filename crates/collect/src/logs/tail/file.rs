@@ -19,17 +19,15 @@ use super::content::Content;
 use super::fingerprint::{FileHead, FileIdentity};
 use super::remnant::RemnantCopy;
 use super::resolve_stream::Registration;
-use super::types::{Chunk, StreamState};
+use super::types::{Chunk, Gap, GapReason, StreamState};
 use crate::logs::multiline::Multiline;
 
-/// Bytes before the position that must not change: they detect content that was replaced and has
-/// grown beyond the position.
+/// Bytes before the position that must not change: they detect replaced content.
 pub(super) const LAST_BYTES: usize = 64;
 
 /// Maximum bytes per call that are searched for the end of an overlong line.
 const SKIP_LIMIT: u64 = 16 << 20;
 
-/// An open file with a known stream.
 #[derive(Debug)]
 pub(super) struct TailFile {
     pub(super) content: Content,
@@ -45,21 +43,17 @@ pub(super) struct TailFile {
     /// Size of the content; for compressed content, one more than was read until its end is known.
     pub(super) size: u64,
     pub(super) is_rotated: bool,
-    /// Rule for events of several lines, if any.
     pub(super) multiline: Option<Arc<Multiline>>,
-    /// Whether the hub knows the stream.
     pub(super) is_known: bool,
     /// Older parts of the same log that the hub must know before this one is read: otherwise an
     /// unknown older part could not be distinguished from one that was never wanted.
     pub(super) waits_for: Vec<StreamId>,
     /// Entry in the directory of its head, while the hub does not have it.
     pub(super) registration: Option<Registration>,
-    /// Whether it is read only for the backfill.
     pub(super) is_backfill: bool,
     pub(super) observed: ObservedState,
 }
 
-/// State of a file as observed by checks and reads.
 #[derive(Debug, Default)]
 pub(super) struct ObservedState {
     /// Size at which a read found no complete line; no read is tried until it changes.
@@ -68,7 +62,6 @@ pub(super) struct ObservedState {
     pub(super) scanned: u64,
     pub(super) grown_at: Micros,
     pub(super) checked_at: Micros,
-    /// Time of the next check.
     pub(super) due_at: Micros,
     pub(super) changed_ns: i64,
     pub(super) modified_ns: i64,
@@ -80,7 +73,6 @@ pub(super) struct ObservedState {
     pub(super) reopened_at: Option<Micros>,
     pub(super) is_deleted: bool,
     pub(super) is_queued: bool,
-    /// Whether it is left to inotify.
     pub(super) is_watched: bool,
     pub(super) error: Option<String>,
     pub(super) reported: Option<ReportedStatus>,
@@ -88,7 +80,6 @@ pub(super) struct ObservedState {
     pub(super) copy: RemnantCopy,
 }
 
-/// Fields by which a changed status is detected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReportedStatus {
     pub(super) path: Arc<str>,
@@ -109,7 +100,6 @@ impl ReportedStatus {
 }
 
 impl ObservedState {
-    /// Initial state for reading from `position`.
     pub(super) fn nothing(position: u64, now: Micros) -> Self {
         Self { scanned: position, grown_at: now, checked_at: now, due_at: now, ..Self::default() }
     }
@@ -118,8 +108,10 @@ impl ObservedState {
 #[derive(Debug)]
 pub(super) enum ReadOutcome {
     /// Lines; `is_more` when the file probably has further ones.
-    Lines { chunk: Chunk, is_more: bool },
-    /// No complete line at the moment.
+    Lines {
+        chunk: Chunk,
+        is_more: bool,
+    },
     Nothing,
     /// Stopped within an overlong line; call again.
     Again,
@@ -127,7 +119,6 @@ pub(super) enum ReadOutcome {
     Replaced,
 }
 
-/// How much of a log a read covered.
 struct ReadExtent {
     /// Whether its last event is complete.
     is_whole: bool,
@@ -136,7 +127,6 @@ struct ReadExtent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetadataCheck {
-    /// Unchanged, or grown.
     Same,
     /// Name or link count changed: check the path.
     Moved,
@@ -148,8 +138,7 @@ pub(super) enum MetadataCheck {
 }
 
 impl TailFile {
-    /// Checks the metadata. A file that is shorter than before, was not written, and has the same
-    /// head is left alone for `stale_for`.
+    /// Checks the metadata. A file that only became shorter is left alone for `stale_for`.
     pub(super) fn check_metadata(
         &mut self,
         now: Micros,
@@ -214,7 +203,6 @@ impl TailFile {
             && self.observed.shrunk_since.is_none()
     }
 
-    /// Whether a read may return something.
     pub(super) fn is_readable(&self, now: Micros, half_line_after: Duration) -> bool {
         self.may_be_read()
             && self.size > self.position
@@ -317,7 +305,6 @@ impl TailFile {
         Ok(buffer)
     }
 
-    /// Whether the content was replaced.
     pub(super) fn is_replaced(&mut self) -> io::Result<bool> {
         if self.content.is_immutable() {
             return Ok(false);
@@ -336,7 +323,6 @@ impl TailFile {
         is_begun_alike(other, &self.head, &self.observed.last_bytes, self.position).unwrap_or(false)
     }
 
-    /// Moves the position back to `to`.
     pub(super) fn rewind(&mut self, to: u64) {
         self.position = to.min(self.size);
         self.acknowledged = self.position;
@@ -354,12 +340,24 @@ impl TailFile {
         }
     }
 
-    /// Time of the last write, if known.
+    /// A gap from `from` on, where `lost_bytes` are known to be lost.
+    pub(super) fn gap(&self, from: u64, reason: GapReason, lost_bytes: u64) -> Gap {
+        Gap {
+            path: self.path.clone(),
+            stream: self.stream,
+            from,
+            to: None,
+            lost_bytes,
+            is_exact: false,
+            unwatched: None,
+            reason,
+        }
+    }
+
     pub(super) fn modified(&self) -> Option<Micros> {
         (self.observed.modified_ns != 0).then_some(Micros(self.observed.modified_ns / 1000))
     }
 
-    /// Unacknowledged bytes.
     pub(super) fn lag(&self) -> u64 {
         self.size.saturating_sub(self.acknowledged)
     }

@@ -5,8 +5,7 @@
 //! line the hub keeps the marks of the files that had it, so that a copy or a compressed part finds
 //! the stream of the file that it was made from, although that file is gone. Only the first line
 //! counts, at most [`HEAD_LIMIT`] bytes of it, so that the fingerprint is the same whenever it is
-//! computed while the file grows. A file without a complete first line (or that many bytes) has
-//! none yet.
+//! computed while the file grows. A shorter file has none yet.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -34,8 +33,7 @@ pub(super) struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Reads the attributes. A compressed file was born when it was compressed, and keeps the time
-    /// of the last write.
+    /// Reads the attributes. Compressing a file keeps the time of its last write only.
     pub(super) fn of(content: &Content) -> io::Result<Self> {
         let metadata = content.metadata()?;
         let birth_ns = if content.is_immutable() { 0 } else { nanoseconds(metadata.created()) };
@@ -68,8 +66,7 @@ impl FileIdentity {
         PartAge { birth_ns: self.birth_ns, modified_ns: self.modified_ns }
     }
 
-    /// Whether both are the same file now; births are ignored because they only matter over
-    /// restarts.
+    /// Whether both are the same file now; births only matter over restarts.
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         self.inode() == other.inode()
     }
@@ -116,14 +113,12 @@ fn nanoseconds(time: io::Result<SystemTime>) -> u64 {
 /// bytes, which a writer without append leaves after a truncation, is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileHead {
-    /// Length of the leading hole.
     at: u64,
     bytes: Vec<u8>,
 }
 
 impl FileHead {
-    /// Reads the head; `None` while the file is too short. With `is_final` any content is
-    /// sufficient, unless it is empty.
+    /// Reads the head; `None` while the file is too short, unless `is_final` and not empty.
     pub(super) fn read(content: &mut Content, is_final: bool) -> io::Result<Option<Self>> {
         let mut bytes = vec![0; HEAD_LIMIT];
         let mut length = content.read_at(&mut bytes, 0)?;
@@ -143,7 +138,6 @@ impl FileHead {
         Ok(is_complete.then_some(Self { at, bytes }))
     }
 
-    /// Whether `content` begins with this head.
     pub(super) fn is_head_of(&self, content: &mut Content) -> io::Result<bool> {
         let mut bytes = [0; HEAD_LIMIT];
         let bytes = &mut bytes[..self.bytes.len()];
@@ -240,8 +234,7 @@ pub(super) fn directory_id(host: &str, head: &FileHead, slot: u32) -> StreamId {
 
 const MARK_BITS: u32 = 40;
 
-/// Content of a slot in a head's directory, encoded as a position: it only grows, so a later file
-/// of the same slot continues the count.
+/// Content of a slot in a head's directory as a position, which only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotEntry {
     /// Number of files that began with the head, from 1.

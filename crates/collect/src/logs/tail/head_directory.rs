@@ -1,5 +1,5 @@
-//! Directory of a head: what the hub knows of the files that begin with one line, and of the
-//! position of each of their contents. `docs/formats/stream-identity.md`, the directory of a head.
+//! Directory of a head at the hub: the files that begin with one line, and the position of each of
+//! their contents. `docs/formats/stream-identity.md`, the directory of a head.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,7 @@ use super::fingerprint::{FileHead, SlotEntry, directory_id, stream_id};
 
 /// Maximum number of contents with the same first line in one file.
 const GENERATION_LIMIT: u32 = 1000;
-/// Number of files with the same first line that the hub remembers; the newest displaces the
-/// oldest.
+/// Number of files with the same first line that the hub remembers.
 pub(super) const SLOT_LIMIT: u32 = 32;
 /// Streams of one kind that are queried at once: first, and whenever all are known.
 const QUERIED: (u32, u32) = (2, 16);
@@ -51,12 +50,11 @@ impl NumberedStreams {
     }
 }
 
-/// What the hub knows of the files that begin with one line.
+/// Files at the hub that begin with one line.
 #[derive(Debug)]
 pub(super) struct HeadDirectory {
     pub(super) head: FileHead,
     pub(super) slots: NumberedStreams,
-    /// Streams by the mark of the file.
     files: Vec<(u64, NumberedStreams)>,
 }
 
@@ -110,7 +108,6 @@ impl HeadDirectory {
         entries.into_iter().flat_map(|entry| self.streams(entry.mark))
     }
 
-    /// First unused generation of a file.
     pub(super) fn free(
         &self,
         host: &str,

@@ -19,8 +19,7 @@ use weir_tables::Micros;
 
 /// How long the absence of events is trusted.
 pub(super) const TRUST: Duration = Duration::from_secs(60);
-/// Time since the last change after which a directory is quiet: time stamps of file systems are as
-/// coarse as 2 s.
+/// A directory is quiet after this time: time stamps of file systems are as coarse as 2 s.
 const QUIET_AFTER: Duration = Duration::from_secs(10);
 
 /// ext, XFS, Btrfs, F2FS, ZFS and tmpfs, by the magic numbers of statfs(2).
@@ -36,8 +35,7 @@ pub(super) struct InotifyWatches {
 }
 
 impl InotifyWatches {
-    /// Leaves a file to inotify until its next event; returns whether that is possible. Check the
-    /// file once more afterwards.
+    /// Leaves a file to inotify until its next event, if possible. Check it once more afterwards.
     pub(super) fn add(&mut self, key: u64, file: &File) -> bool {
         if self.watches.contains_key(&key) {
             return true;
@@ -72,7 +70,6 @@ impl InotifyWatches {
         }
     }
 
-    /// Removes the watch of a file that is closed.
     pub(super) fn remove(&mut self, key: u64) {
         if let (Some(watch), Some(inotify)) = (self.watches.remove(&key), &self.inotify) {
             self.keys.remove(&watch);
@@ -113,7 +110,6 @@ pub(super) struct DirectoryWatch {
 
 #[derive(Debug)]
 struct DirectoryState {
-    /// Device, inode, and time of the last write.
     stamp: Option<(u64, u64, i64, i64)>,
     checked_at: Micros,
     changed_at: Micros,

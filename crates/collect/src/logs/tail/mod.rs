@@ -1,11 +1,10 @@
-//! Follows log files through growth, rotation and truncation, and returns complete lines with their
-//! position in a stream.
+//! Follows log files through rotation and truncation; returns complete lines with positions.
 //!
 //! ```text
 //! path ──stat──► Waiting ──first line──► StreamLookup ──answers──► TailFile ──renamed──► rotated
-//!                (no identity yet)       (asks the hub for          (is read)   ▲     (read to its end)
-//!                   ▲                     positions)                   │        │
-//!                   └──────────────── truncated, starts over ──────────┘   copy found beside it
+//!             (no identity yet)          (queries the hub)         (is read)  ▲     (read to end)
+//!                   ▲                                                │        │
+//!                   └────────────── truncated, starts over ──────────┘  copy found beside it
 //! ```
 //! A [`Tailer`] composes four parts with their own state: `scan` (paths, globs, when each is
 //! checked), `resolve` (which stream a file is), `read` (open files) and `preserve` (remnants of
@@ -93,8 +92,7 @@ impl Tailer {
         }
     }
 
-    /// Sets the rules for events of several lines by path or glob; the first match applies. Affects
-    /// files that are opened from now on.
+    /// Sets the rules for events of several lines by path or glob; the first match applies.
     pub fn set_multiline(&mut self, rules: Vec<(PathBuf, Multiline)>) {
         self.scanner.set_multiline(rules);
     }
@@ -104,8 +102,7 @@ impl Tailer {
         self.scanner.set_sources(sources);
     }
 
-    /// Checks paths and files; returns the streams to look up at the hub. Cheap enough to be called
-    /// every 100 ms.
+    /// Checks paths and files, every 100 ms; returns the streams to look up at the hub.
     pub fn scan(&mut self, now: Micros) -> Vec<NewStream> {
         if self.scanned_at.replace(now).is_some_and(|at| now < at) {
             self.files.hasten_all(now);
@@ -130,8 +127,7 @@ impl Tailer {
         }
     }
 
-    /// Reads the next complete lines of any stream, in turn; `None` when there are none, or when
-    /// too much is in flight.
+    /// Reads the next lines of any stream, in turn; `None` if none, or if too much is in flight.
     pub fn read(&mut self, now: Micros) -> Option<Chunk> {
         if let Some(chunk) = self.next_registration() {
             return Some(chunk);

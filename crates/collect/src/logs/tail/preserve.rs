@@ -1,5 +1,4 @@
-//! Deleted logs whose lines the hub does not accept: their unread remnant is copied and their file
-//! closed.
+//! Deleted logs that the hub does not accept: copies the unread remnant, closes the file.
 //!
 //! The space of a deleted file is not free while it is open. A log that is deleted while the hub is
 //! unreachable would occupy its disk for as long, so after a while, or when the file system is
@@ -21,7 +20,6 @@ use super::status::TailReport;
 use super::types::{Gap, GapReason, NewStream, RestOptions, TailEvent};
 use super::{Tailer, label};
 
-/// Blocks that are copied per check of a file.
 const BLOCKS_AT_ONCE: usize = 16;
 /// Pause after a copy that found no space.
 const RETRY_EVERY: Duration = Duration::from_secs(60);
@@ -35,11 +33,9 @@ pub(super) struct RemnantStore {
     is_queried: bool,
 }
 
-/// Outcome of copying a few blocks.
 enum CopyStep {
     More,
     Done,
-    /// The remainder does not fit.
     NoSpace(io::Error),
 }
 
@@ -248,8 +244,7 @@ impl Tailer {
         }
     }
 
-    /// Handles a copy that does not fit: the file keeps its space, or, where that is short, the
-    /// remainder is lost.
+    /// Handles a copy that does not fit: keeps the file open, or, if space is short, loses lines.
     fn no_space(&mut self, key: u64, error: &io::Error, is_urgent: bool, now: Micros) {
         let Some(file) = self.files.get_mut(key) else { return };
         if is_urgent && file.observed.copy.is_under_way() {
@@ -257,15 +252,11 @@ impl Tailer {
         }
         if is_urgent {
             // Not even the header of a remnant could be written.
+            let lost_bytes = file.size.saturating_sub(file.position);
             let gap = Gap {
-                path: file.path.clone(),
-                stream: file.stream,
-                from: file.position,
                 to: Some(file.size),
-                lost_bytes: file.size.saturating_sub(file.position),
                 is_exact: true,
-                unwatched: None,
-                reason: GapReason::Gone,
+                ..file.gap(file.position, GapReason::Gone, lost_bytes)
             };
             self.forget(key);
             return self.report.gap(gap);

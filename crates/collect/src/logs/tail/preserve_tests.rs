@@ -1,5 +1,4 @@
-//! Deleted logs whose lines are not accepted: preserved, closed, shipped once; what does not fit is
-//! a gap.
+//! Deleted logs whose lines are not accepted: preserved, closed, and shipped once.
 
 use std::fs;
 use std::time::Duration;
@@ -8,8 +7,7 @@ use super::content::Content;
 use super::tests::{TailBench, tail};
 use super::*;
 
-/// A tailer that preserves remnants, with a deleted log of which the hub has one line and a few
-/// hundred wait.
+/// A tailer with a deleted log of which the hub has one line and a few hundred wait.
 fn waiting((limit_bytes, used_percent): (u64, u64)) -> (TailBench, Vec<String>) {
     let mut bench = tail();
     let dir = bench.path("rests");

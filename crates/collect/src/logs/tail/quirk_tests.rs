@@ -1,5 +1,4 @@
-//! Behaviour of file systems and writers besides appending: sizes that go back, reserved space,
-//! holes, bytes that are not text.
+//! Behaviour of file systems and writers besides appending: shrinking sizes, reserved space, holes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -286,8 +285,7 @@ fn backfill_does_not_starve_followed_files() {
     assert_eq!(bench.hub.lines.len(), 104);
 }
 
-/// Renames `a.log.1` to `a.log.2`, `a.log.2.gz` to `a.log.3.gz`, and so on; then the log, which may
-/// be compressed.
+/// Renames `a.log.1` to `a.log.2` and so on; then the log, which may be compressed.
 fn rotate(dir: &Path, next_line: &str, is_packed: bool) {
     let last = (1..).find(|number| part(dir, *number).is_none()).unwrap();
     for number in (1..last).rev() {
@@ -301,7 +299,6 @@ fn rotate(dir: &Path, next_line: &str, is_packed: bool) {
     }
 }
 
-/// Name and extension of the older part with this number.
 fn part(dir: &Path, number: u32) -> Option<(String, &'static str)> {
     let mut parts = ["", ".gz"].into_iter().map(|end| (format!("a.log.{number}{end}"), end));
     parts.find(|(name, _)| dir.join(name).exists())

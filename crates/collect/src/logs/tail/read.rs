@@ -1,9 +1,7 @@
-//! The open files of a [`Tailer`](super::Tailer): their indexes, when each is checked, and in which
-//! order they are read.
+//! The open files of a [`Tailer`](super::Tailer): indexes, checks, and the order of reads.
 //!
-//! A file is found by its key, its stream, its inode, or the path it is watched under. A file that
-//! grew in the last ten seconds is checked at each scan, others once a second or when inotify
-//! reports a change.
+//! A file is found by key, stream, inode, or the path it is watched under. A file that grew in the
+//! last ten seconds is checked at each scan, others once a second or on an inotify event.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -19,7 +17,6 @@ use super::schedule::{QUIET_AFTER, Schedule};
 use super::types::TailOptions;
 
 const QUIET_FILE_EVERY: Duration = Duration::from_secs(1);
-/// Turns of followed files between two backfill turns.
 const BACKFILL_TURN: u32 = 8;
 /// Backfill may use 1/`BACKFILL_SHARE` of the bytes in flight.
 const BACKFILL_SHARE: u64 = 4;
@@ -64,7 +61,6 @@ impl OpenFiles {
         self.by_inode.contains_key(&inode)
     }
 
-    /// Files that are watched under `path`.
     pub(super) fn at_path(&self, path: &str) -> impl Iterator<Item = &TailFile> {
         let keys = self.by_path.get(path).map_or(&[][..], Vec::as_slice);
         keys.iter().filter_map(|key| self.files.get(key))
@@ -144,7 +140,7 @@ impl OpenFiles {
         Some(Some(key))
     }
 
-    /// Files whose check is due, including those that inotify reports.
+    /// Files whose check is due, including files with inotify events.
     pub(super) fn take_due(&mut self, now: Micros) -> Vec<u64> {
         let mut due = self.watches.take();
         for key in &due {
@@ -163,7 +159,6 @@ impl OpenFiles {
         due
     }
 
-    /// Schedules the next check of a file.
     pub(super) fn plan(&mut self, key: u64, now: Micros) {
         let Some(file) = self.files.get_mut(&key) else { return };
         let is_busy =
@@ -179,7 +174,6 @@ impl OpenFiles {
         self.due.add(file.observed.due_at, key);
     }
 
-    /// Makes the check of a file due now.
     pub(super) fn hasten(&mut self, key: u64, now: Micros) {
         if let Some(file) = self.files.get_mut(&key) {
             file.observed.due_at = now;
@@ -196,8 +190,7 @@ impl OpenFiles {
         }
     }
 
-    /// Leaves a quiet file to inotify. A file at its end, completely acknowledged, changes only if
-    /// something is done to it.
+    /// Leaves a quiet file to inotify: completely acknowledged, it changes only by an event.
     pub(super) fn watch_if_idle(&mut self, key: u64, now: Micros) {
         let Some(file) = self.files.get_mut(&key) else { return };
         let is_at_end = file.acknowledged == file.size && !file.is_rotated;
@@ -206,7 +199,6 @@ impl OpenFiles {
         }
     }
 
-    /// Queues a followed file for reading.
     pub(super) fn queue(&mut self, key: u64) {
         if let Some(file) = self.files.get_mut(&key)
             && !file.is_backfill
@@ -217,9 +209,8 @@ impl OpenFiles {
         }
     }
 
-    /// The next file to read. Followed files come first. Backfill gets one turn in
-    /// [`BACKFILL_TURN`], or all idle turns, and a share of the bytes in flight; its oldest file
-    /// comes first.
+    /// The next file to read. Followed files come first; backfill gets one turn in
+    /// [`BACKFILL_TURN`], or all idle turns, and a share of the bytes in flight, oldest file first.
     pub(super) fn next_to_read(&mut self, now: Micros, options: &TailOptions) -> Option<u64> {
         if self.ready.is_empty() || self.turns >= BACKFILL_TURN {
             let has_space = self.in_flight[1] < options.max_in_flight_bytes / BACKFILL_SHARE;
@@ -239,8 +230,7 @@ impl OpenFiles {
         self.ready.pop_front()
     }
 
-    /// Reads the next lines of a file and queues it again if there may be more; `None` when it is
-    /// not open any more.
+    /// Reads the next lines of a file and queues it if there may be more; `None` if closed.
     pub(super) fn read(
         &mut self,
         key: u64,
@@ -304,7 +294,6 @@ impl OpenFiles {
         self.in_flight.iter().sum()
     }
 
-    /// Queues files of this path that waited for the hub to know another one.
     fn release_waiting(&mut self, path: &str) {
         for key in self.by_path.get(path).cloned().unwrap_or_default() {
             if self.files.get(&key).is_some_and(|file| !file.waits_for.is_empty()) {
@@ -331,8 +320,7 @@ impl OpenFiles {
         }
     }
 
-    /// Whether a rotated file is completely read and acknowledged, and its writer had time to
-    /// reopen its log.
+    /// Whether a rotated file is acknowledged, and its writer had time to reopen its log.
     pub(super) fn is_finished(&self, key: u64, now: Micros, options: &TailOptions) -> bool {
         let Some(file) = self.files.get(&key) else { return false };
         let keep = match (file.content.is_immutable(), file.observed.is_deleted) {

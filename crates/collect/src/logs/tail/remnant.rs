@@ -1,5 +1,5 @@
-//! Remnants: the unread lines of a deleted log, copied so that its file can be closed and its space
-//! freed. `docs/formats/rest.md`.
+//! Remnants: the unread lines of a deleted log, copied so that its space is freed.
+//! `docs/formats/rest.md`.
 //!
 //! A remnant is read like the file was: with the same stream and offsets. The surprising thing: a
 //! remnant may end before the log did, because it did not fit or because the agent was killed
@@ -23,17 +23,13 @@ const HEADER_BYTES_MAX: usize = 1 << 20;
 /// zstd level: logs shrink to a tenth, at hundreds of MB/s.
 const LEVEL: i32 = 1;
 
-/// Properties of a log with a remnant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemnantHeader {
     pub(super) stream: StreamId,
-    /// Position of the hub.
     pub(super) acknowledged: u64,
-    /// Length of the log.
     pub(super) size: u64,
     pub(super) identity: FileIdentity,
     pub(super) head: FileHead,
-    /// Path that it was watched under.
     pub(super) path: PathBuf,
     pub(super) source: LogSource,
 }
@@ -44,7 +40,6 @@ pub(super) struct RemnantWriter {
     file: File,
     header: RemnantHeader,
     blocks: Vec<BlockEntry>,
-    /// Offset in the log of the next block.
     pub(super) next: u64,
     pub(super) stored_bytes: u64,
 }
@@ -67,13 +62,8 @@ impl RemnantWriter {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let path = dir.join(format!("{}.rest", header.stream));
         let front = header.encode();
-        let options = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .clone();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&path)?;
         if let Err(error) = file.write_all(&front) {
             let _nothing_lost = fs::remove_file(&path);
@@ -88,7 +78,6 @@ impl RemnantWriter {
         self.header.size
     }
 
-    /// Compresses the next block of the log.
     pub(super) fn pack(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let packed = zstd::bulk::compress(bytes, LEVEL)?;
         let mut block = Vec::with_capacity(BLOCK_HEAD_BYTES + packed.len());
@@ -120,10 +109,9 @@ impl RemnantWriter {
     pub(super) fn finish(self) -> io::Result<RemnantContent> {
         self.file.sync_data()?;
         let Self { path, file, header, blocks, stored_bytes, .. } = self;
-        Ok(RemnantContent::new(path, file, blocks, header.size, stored_bytes))
+        Ok(RemnantContent::new((path, file), header.size, blocks, stored_bytes))
     }
 
-    /// Removes the remnant.
     pub(super) fn abandon(self) {
         let _nothing_lost = fs::remove_file(&self.path);
     }
@@ -152,7 +140,7 @@ impl RemnantHeader {
         let header = (checksum(0, &text) == sum).then(|| RemnantHeader::decode(&text)).flatten();
         let header = header.ok_or_else(|| io::Error::other("its header is damaged"))?;
         let at = (FRONT_BYTES + count) as u64;
-        let content = RemnantContent::open(path.to_owned(), file, at, header.size)?;
+        let content = RemnantContent::open(at, (path.to_owned(), file), header.size)?;
         Ok((header, content))
     }
 

@@ -1,5 +1,4 @@
-//! Content of a remnant: the blocks of a deleted log's unread lines, read by their offset in the
-//! log.
+//! Content of a remnant: blocks of unread lines, read by their offset in the log.
 //!
 //! ```text
 //! block  0 packed length u32, 4 checksum u32, 8 offset in the log u64, 16 length u32, 20 zstd bytes
@@ -27,7 +26,6 @@ pub(super) struct BlockEntry {
     pub(super) packed_length: usize,
 }
 
-/// Content of a log of which only a remnant is left.
 #[derive(Debug)]
 pub(super) struct RemnantContent {
     pub(super) path: PathBuf,
@@ -41,18 +39,17 @@ pub(super) struct RemnantContent {
 
 impl RemnantContent {
     pub(super) fn new(
-        path: PathBuf,
-        file: File,
-        blocks: Vec<BlockEntry>,
+        (path, file): (PathBuf, File),
         size: u64,
+        blocks: Vec<BlockEntry>,
         stored_bytes: u64,
     ) -> Self {
         Self { path, file, blocks, size, stored_bytes, unpacked: None }
     }
 
     /// Finds the consecutive blocks from `at` on, up to the first incomplete one.
-    pub(super) fn open(path: PathBuf, file: File, at: u64, size: u64) -> io::Result<Self> {
-        let (mut blocks, mut at) = (Vec::<BlockEntry>::new(), at);
+    pub(super) fn open(mut at: u64, (path, file): (PathBuf, File), size: u64) -> io::Result<Self> {
+        let mut blocks: Vec<BlockEntry> = Vec::new();
         while let Some(block) = next_block(&file, at)? {
             let end = blocks.last().map(|last| last.offset + last.length as u64);
             if end.is_some_and(|end| end != block.offset) {
@@ -61,16 +58,14 @@ impl RemnantContent {
             at = block.at + block.packed_length as u64;
             blocks.push(block);
         }
-        Ok(Self::new(path, file, blocks, size, at))
+        Ok(Self::new((path, file), size, blocks, at))
     }
 
-    /// Length of the log.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// End of the missing range that begins at `offset`; `None` when that byte is present, or
-    /// behind the end of the log.
+    /// End of the missing range at `offset`; `None` if that byte is present, or behind the log.
     pub(super) fn missing_until(&self, offset: u64) -> Option<u64> {
         let (Some(first), Some(last)) = (self.blocks.first(), self.blocks.last()) else {
             return (offset < self.size).then_some(self.size);

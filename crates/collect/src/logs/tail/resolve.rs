@@ -1,8 +1,7 @@
 //! The streams that a [`Tailer`](super::Tailer) is resolving: lookups under way, queries to the
 //! hub, and entries in head directories that the hub does not have yet.
 //!
-//! A file may be truncated or renamed between a query and its answer, so it is checked again before
-//! a byte of it is read (`start`).
+//! A file may be truncated or renamed between a query and its answer, so `start` checks it again.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -49,7 +48,6 @@ impl StreamResolver {
         self.looked_up_paths.contains(path)
     }
 
-    /// Drops lookups of paths that are not watched any more.
     pub(super) fn retain_paths(&mut self, paths: &BTreeMap<PathBuf, WatchedPath>) {
         self.lookups.retain(|_, lookup| paths.contains_key(&*lookup.path));
         self.looked_up_paths.retain(|path| paths.contains_key(&**path));
@@ -93,7 +91,6 @@ impl StreamResolver {
         }
     }
 
-    /// Takes the lookups that have all answers.
     pub(super) fn take_complete(&mut self, host: &str) -> Vec<(u64, StreamLookup)> {
         let complete =
             self.lookups.extract_if(.., |_, lookup| lookup.has_news && lookup.take_answers(host));
@@ -157,8 +154,7 @@ impl StreamResolver {
         self.given_up.remove(&stream);
     }
 
-    /// The next file's entry in its head's directory, as a chunk without lines: it must be durable
-    /// before the file's first line.
+    /// The next file's entry in its head's directory, which must be durable before its lines.
     pub(super) fn next_registration(&mut self, files: &OpenFiles) -> Option<Chunk> {
         while let Some(slot) = self.unsent.pop_front() {
             let file = self.registrations.get(&slot).and_then(|key| files.get(*key));

@@ -28,7 +28,6 @@ use super::head_directory::{HeadDirectory, SLOT_LIMIT};
 /// Number of oldest parts by which a running tailer decides whether there are older, unseen ones.
 const OLDEST_PARTS: usize = 4;
 
-/// A file whose stream is to be found.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) content: Content,
@@ -41,8 +40,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Opens a candidate; returns the content if the file is too short for an identity. With
-    /// `is_final` it will not grow any more.
+    /// Opens a candidate; returns the content if it is too short. `is_final`: it will not grow.
     pub(super) fn open(
         mut content: Content,
         identity: FileIdentity,
@@ -73,9 +71,7 @@ impl Candidate {
         position <= self.size
             && (position == self.size || is_line_start(&mut self.content, position).unwrap_or(true))
     }
-}
 
-impl Candidate {
     fn first_held(&mut self, known: &[(StreamId, u64)]) -> Option<(StreamId, u64)> {
         known.iter().copied().find(|(_, position)| self.holds(*position))
     }
@@ -86,18 +82,15 @@ impl Candidate {
 pub(super) struct Registration {
     pub(super) slot: StreamId,
     pub(super) from: u64,
-    /// New content of the slot.
     pub(super) to: u64,
 }
 
-/// Where an unknown live file is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartPolicy {
     Start,
     /// Within its last bytes, unless an older part of it is known.
     Recent(u64),
-    /// As a new stream even if the hub knows a similar one: its content was replaced under
-    /// observation.
+    /// As a new stream even if the hub knows a similar one: its content was replaced.
     Fresh,
 }
 
@@ -107,7 +100,6 @@ pub(super) struct StreamLookup {
     pub(super) live: Option<Candidate>,
     /// Rotated parts, newest first.
     pub(super) siblings: Vec<Candidate>,
-    /// Whether there may be older parts.
     pub(super) has_older: bool,
     pub(super) policy: StartPolicy,
     /// Whether unknown rotated parts are wanted too (the user's own glob matches them).
@@ -122,7 +114,6 @@ pub(super) struct StreamLookup {
     directories: Vec<HeadDirectory>,
 }
 
-/// A file to read, and from where.
 #[derive(Debug)]
 pub(super) struct StartPlan {
     pub(super) candidate: Candidate,
@@ -130,8 +121,7 @@ pub(super) struct StartPlan {
     pub(super) position: StartPosition,
     pub(super) is_live: bool,
     pub(super) registration: Option<Registration>,
-    /// Stream that the file had before it was replaced, and its position, if no copy has its
-    /// remainder.
+    /// Previous stream of a replaced file, and its position, if no copy has its remainder.
     pub(super) ended: Option<(StreamId, u64)>,
     /// Whether it is older than the followed files, and read only for the backfill.
     pub(super) is_backfill: bool,
@@ -140,7 +130,6 @@ pub(super) struct StartPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartPosition {
     Known(u64),
-    /// The beginning.
     Zero,
     /// Within the last bytes.
     Recent(u64),
@@ -149,7 +138,6 @@ pub(super) enum StartPosition {
 /// State of the tailer that a lookup depends on.
 pub(super) struct ResolveContext<'a> {
     pub(super) host: &'a str,
-    /// Whether a stream is being read.
     pub(super) is_open: &'a dyn Fn(StreamId) -> bool,
     /// Whether a stream is being read or was read.
     pub(super) is_taken: &'a dyn Fn(StreamId) -> bool,
@@ -224,7 +212,6 @@ impl StreamLookup {
         own.is_some_and(|(_, at)| !part.content.is_immutable() && at < part.size)
     }
 
-    /// Adds the parts that are older than the present ones.
     pub(super) fn add_older(&mut self, siblings: Vec<Candidate>) {
         let oldest = self.siblings.last().map(|oldest| oldest.identity.age());
         let mut older: Vec<Candidate> = siblings
@@ -255,8 +242,7 @@ impl StreamLookup {
         is_complete
     }
 
-    /// Takes out the live file if its first line has changed, and returns the old head: a part
-    /// beside it has that content.
+    /// Takes out the live file if its first line has changed, and returns the old head.
     pub(super) fn take_stale_live(&mut self) -> Option<FileHead> {
         let stale = self.live.take_if(|live| {
             !live.content.is_immutable() && !live.head.is_head_of(&mut live.content).unwrap_or(true)
@@ -292,9 +278,8 @@ impl StreamLookup {
         self.plans(all, stale, context)
     }
 
-    /// Returns the live file and its most probable stream: the newest of its own that fits its
-    /// content, else one of another file with the same head that ends where it ends, else one that
-    /// fits.
+    /// Returns the live file and its most probable stream: its newest one that fits, else one of
+    /// another file with the same head that ends where it ends, else one that fits.
     pub(super) fn into_identified(mut self) -> Option<(Content, Option<(StreamId, u64)>)> {
         let mut live = self.live.take()?;
         let directory = self.directory(&live.head);
@@ -456,7 +441,6 @@ impl StreamLookup {
     }
 }
 
-/// Candidate with the result of its lookup.
 #[derive(Debug)]
 struct ResolvedCandidate {
     candidate: Candidate,
@@ -467,9 +451,7 @@ struct ResolvedCandidate {
 
 #[derive(Clone, Copy, Debug)]
 enum StreamClaim {
-    /// A stream that the hub knows, and its position.
     Known(StreamId, u64),
-    /// The content is that of another file.
     Nothing,
 }
 
@@ -483,8 +465,7 @@ impl ResolvedCandidate {
     }
 }
 
-/// Whether candidate `at` has only content of candidate `other`. Of two unknown ones, the first
-/// counts.
+/// Whether `at` has only content of `other`. Of two unknown ones, the first counts.
 fn is_copy_of(all: &mut [ResolvedCandidate], [at, other]: [usize; 2]) -> bool {
     if all[at].candidate.head != all[other].candidate.head {
         return false;

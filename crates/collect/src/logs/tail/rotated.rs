@@ -23,7 +23,6 @@ const QUIET: Duration = Duration::from_millis(20);
 /// Maximum number of listings of a directory whose names change.
 const LISTING_TRIES: u32 = 20;
 
-/// Non-numeric suffixes of older parts.
 const WORDS: &[&[u8]] = &[b"old", b"bak", b"save", b"prev"];
 
 #[derive(Debug)]
@@ -32,7 +31,6 @@ pub(super) struct RotatedPart {
     pub(super) identity: FileIdentity,
 }
 
-/// Directory listings, valid during one scan.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryListings(HashMap<PathBuf, DirectoryListing>);
 
@@ -54,8 +52,7 @@ impl DirectoryListings {
         self.siblings_except(path, SIBLING_LIMIT, |_| false)
     }
 
-    /// Opens at most `limit` older parts of `path`, newest first, without paths for which
-    /// `is_excluded` holds.
+    /// Opens at most `limit` older parts of `path` that are not excluded, newest first.
     pub(super) fn siblings_except(
         &mut self,
         path: &Path,
@@ -63,9 +60,8 @@ impl DirectoryListings {
         is_excluded: impl Fn(&Path) -> bool,
     ) -> Vec<RotatedPart> {
         let mut found = self.open_parts(path, &is_excluded);
-        // While names are shifted (.1 to .2, .2.gz to .3.gz), a file can have one name when the
-        // directory is listed and another when it is opened. The result is complete once it is the
-        // same twice.
+        // While names are shifted, a file can have one name when the directory is listed and
+        // another when it is opened. The result is complete once it is the same twice.
         for _ in 0..LISTING_TRIES {
             if self.is_quiet(path) {
                 break;
@@ -172,8 +168,7 @@ pub(super) fn is_part_of_another(path: &Path, is_log: impl Fn(&Path) -> bool) ->
     bases.iter().any(|base| is_log(&path.with_file_name(OsStr::from_bytes(base))))
 }
 
-/// Whether `path` matches `pattern`, or is named like an older part, compressed or not, of a
-/// matching log.
+/// Whether `path` matches `pattern`, or is named like an older part of a matching log.
 pub fn is_log_or_part(pattern: &Path, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     path_matches(pattern, path)

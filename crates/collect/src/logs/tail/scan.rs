@@ -1,5 +1,4 @@
-//! The paths of a [`Tailer`](super::Tailer): which there are by sources and globs, what is at each,
-//! and when each is checked.
+//! The paths of a [`Tailer`](super::Tailer): by sources and globs, with the file at each.
 //!
 //! A path is checked every half second, or when a name in its directory has changed.
 
@@ -37,7 +36,6 @@ pub(super) struct PathScanner {
     expanded_at: Option<Micros>,
     /// Time of the last match of the globs without any change of names.
     matched_at: Option<Micros>,
-    /// Files without a complete first line.
     first_line_watches: InotifyWatches,
     watched_paths: HashMap<u64, Arc<Path>>,
     next_watch: u64,
@@ -74,7 +72,6 @@ pub(super) struct WatchedPath {
     pub(super) newest_age: Option<PartAge>,
     pub(super) state: PathState,
     pub(super) error: Option<String>,
-    /// Last reported status, if any.
     pub(super) reported: Option<(StreamState, u64)>,
 }
 
@@ -83,9 +80,7 @@ pub(super) enum PathState {
     Absent,
     /// Without a complete first line.
     Waiting(Content, FileIdentity),
-    /// With a lookup under way.
     Resolving(FileIdentity),
-    /// Open, with its key.
     Following(u64),
 }
 
@@ -112,7 +107,6 @@ impl WatchedPath {
         self.retry_at = Some(now + RETRY_EVERY);
     }
 
-    /// Whether the file with this inode is the one that was at the path.
     pub(super) fn is_still_there(&self, inode: (u64, u64), files: &OpenFiles) -> bool {
         match &self.state {
             PathState::Absent => false,
@@ -309,8 +303,7 @@ impl PathScanner {
         self.paths.insert(path, watched);
     }
 
-    /// Time of the next check. A path whose file has not changed is left alone as long as no name
-    /// in its directory changes.
+    /// Time of the next check; an unchanged path waits for a change of names in its directory.
     fn next_check(
         &mut self,
         path: &Path,
@@ -355,7 +348,6 @@ impl PathScanner {
         }
     }
 
-    /// Makes the check of a path due now.
     pub(super) fn hasten(&mut self, path: &Path, now: Micros) {
         if let Some(watched) = self.paths.get_mut(path) {
             watched.checked_at = None;

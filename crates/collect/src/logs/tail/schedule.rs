@@ -1,5 +1,4 @@
-//! When each of many items is checked next, so that thousands of idle ones cost nothing until they
-//! are due.
+//! Times of the next checks, so that thousands of idle items cost nothing until they are due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,8 +8,8 @@ use weir_tables::Micros;
 /// A file or path without growth for this long is quiet.
 pub(super) const QUIET_AFTER: Duration = Duration::from_secs(10);
 
-/// Keys by due time. A key that was rescheduled has several entries, so whoever takes one must
-/// check that its time is still the current one.
+/// Keys by due time. A rescheduled key has several entries, so check that the time of a taken one
+/// is still current.
 #[derive(Debug)]
 pub(super) struct Schedule<K>(BTreeMap<Micros, Vec<K>>);
 

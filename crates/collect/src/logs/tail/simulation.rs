@@ -31,7 +31,6 @@ impl TestRandom {
     }
 }
 
-/// Layout of a log and its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogShape {
     /// A file whose lines are all different.
@@ -51,7 +50,6 @@ struct SimulatedWriter {
     /// Whether workers write to a renamed part, as they may where parts are not compressed at once.
     has_late: bool,
     writer: File,
-    /// Offset of a writer that does not append.
     offset: Option<u64>,
     /// File before the last rename, unless it was compressed or removed.
     old_writer: Option<File>,

@@ -1,5 +1,4 @@
-//! The [`Tailer`] starts reading files whose stream is resolved, and drops files whose content was
-//! replaced.
+//! Starts reading files whose stream is resolved, and drops files that were replaced.
 //!
 //! The surprising thing: between a query to the hub and its answer a file may be truncated or
 //! renamed, so it is checked again before a byte of it is read.
@@ -27,7 +26,6 @@ const REOPEN_EVERY: Duration = Duration::from_secs(5);
 const ESTALE: i32 = 116;
 
 impl Tailer {
-    /// Finishes lookups that have all answers.
     pub(super) fn resolve(&mut self, now: Micros) {
         for (id, mut lookup) in self.resolver.take_complete(&self.options.host) {
             if self.needs_more(&mut lookup) {
@@ -236,8 +234,7 @@ impl Tailer {
         })
     }
 
-    /// Reports a truncation. Bytes that were seen, but neither read nor copied, are lost; bytes
-    /// written after the last check may be.
+    /// Reports a truncation: bytes that were seen, but neither read nor copied, are lost.
     fn note_truncation(&mut self, old: &TailFile, copy_size: Option<u64>, now: Micros) {
         self.report.event(TailEvent::Truncated {
             path: old.path.clone(),
@@ -245,20 +242,14 @@ impl Tailer {
             is_copy_found: copy_size.is_some(),
         });
         let from = copy_size.unwrap_or(0).max(old.position);
+        let lost_bytes = old.size.saturating_sub(from);
         self.report.gap(Gap {
-            path: old.path.clone(),
-            stream: old.stream,
-            from,
-            to: None,
-            lost_bytes: old.size.saturating_sub(from),
-            is_exact: false,
             unwatched: Some(elapsed(old.observed.checked_at, now)),
-            reason: GapReason::Truncated,
+            ..old.gap(from, GapReason::Truncated, lost_bytes)
         });
     }
 
-    /// Reopens an unreadable file: it may have another handle by now (network file systems), or be
-    /// gone.
+    /// Reopens an unreadable file: it may have another handle (network file systems), or be gone.
     pub(super) fn reopen(&mut self, key: u64, error: &io::Error, now: Micros) {
         let Some(file) = self.files.get_mut(key) else { return };
         if file.observed.reopened_at.is_some_and(|at| now < at + REOPEN_EVERY && now >= at) {
@@ -282,15 +273,10 @@ impl Tailer {
             file.observed.error = None;
             self.files.queue(key);
         } else if error.raw_os_error() == Some(ESTALE) {
+            let lost_bytes = file.size.saturating_sub(file.position);
             let gap = Gap {
-                path: file.path.clone(),
-                stream: file.stream,
-                from: file.position,
-                to: None,
-                lost_bytes: file.size.saturating_sub(file.position),
-                is_exact: false,
                 unwatched: Some(elapsed(file.observed.checked_at, now)),
-                reason: GapReason::Gone,
+                ..file.gap(file.position, GapReason::Gone, lost_bytes)
             };
             self.forget(key);
             self.report.gap(gap);

@@ -1,7 +1,6 @@
 //! Status of every file: all of it, or the changes since the last report.
 //!
-//! Thousands of logs are idle while a few are written, so what is reported every second must not
-//! cover each of them.
+//! Thousands of logs are idle while a few are written, so idle ones are not reported again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -117,7 +116,6 @@ impl Tailer {
     }
 }
 
-/// Status of a path without a stream (yet).
 fn path_status(watched: &WatchedPath) -> Option<StreamStatus> {
     let (state, size) = match (&watched.state, &watched.error) {
         (_, Some(_)) => (StreamState::Failed, 0),

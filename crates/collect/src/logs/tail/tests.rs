@@ -1,5 +1,4 @@
-//! Real files in real directories, a hub that keeps lines and positions, and a clock that the test
-//! controls.
+//! Real files, a hub that keeps lines and positions, and a clock that the test controls.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -22,7 +21,6 @@ pub(super) struct TestHub {
     pub(super) skipped: u64,
     pub(super) events: Vec<String>,
     pub(super) streams: HashSet<StreamId>,
-    /// Steps, to explain a failure.
     pub(super) trace: Vec<String>,
 }
 
@@ -62,7 +60,6 @@ pub(super) struct TailBench {
     pub(super) tailer: Tailer,
     pub(super) hub: TestHub,
     pub(super) now: Micros,
-    /// Delayed acknowledgements.
     pub(super) late: Vec<(StreamId, u64)>,
 }
 

@@ -22,24 +22,19 @@ pub enum ReadFrom {
 /// Options of a tailer.
 #[derive(Clone, Debug)]
 pub struct TailOptions {
-    /// Host name; part of every stream's identity, so that machines cloned from one image are
-    /// distinguished.
+    /// Host name; part of every stream's identity, so that cloned machines are distinguished.
     pub host: String,
-    /// How much is read of logs that were discovered, not named by the user (those are read from
-    /// the start).
+    /// How much is read of discovered logs; named ones are read from the start.
     pub first_contact: ReadFrom,
-    /// Maximum bytes of a chunk, unless one line is longer: 256 KiB. A chunk is in memory several
-    /// times: as bytes, as rows, encoded.
+    /// Maximum bytes of a chunk, unless one line is longer: 256 KiB.
     pub chunk_bytes: usize,
     /// Maximum bytes of a line, or of an event of several lines: 1 MiB.
     pub line_bytes: usize,
     /// Maximum unacknowledged bytes over all streams: 32 MiB. One chunk may exceed it.
     pub max_in_flight_bytes: u64,
-    /// Time without growth after which the unfinished last line of a rotated file counts as a line:
-    /// 5 s.
+    /// Time without growth until the unfinished last line of a rotated file counts: 5 s.
     pub half_line_after: Duration,
-    /// Time that a completely read rotated file stays open for a writer that has not reopened yet:
-    /// 300 s.
+    /// Time that a finished rotated file stays open for a writer that has not reopened: 300 s.
     pub keep_rotated: Duration,
     /// Time that a completely read deleted file stays open, while its space is not free: 30 s.
     pub keep_deleted: Duration,
@@ -113,11 +108,9 @@ pub struct Chunk {
     pub from: u64,
     /// Position of the stream once this chunk is durable.
     pub to: u64,
-    /// Lines, each ending in a newline; the last may lack it at the end of a file, or when it was
-    /// cut at the limit.
+    /// Lines, each ending in a newline; the last may lack it at the end of a file or limit.
     pub bytes: Vec<u8>,
-    /// Bytes of `[from, to)` that are not in `bytes`: the remainder of an overlong line, or a hole.
-    /// They come last.
+    /// Bytes of `[from, to)` not in `bytes`, at the end: of an overlong line, or a hole.
     pub skipped_bytes: u64,
     /// Whether the skipped bytes were lines that are lost.
     pub is_lost: bool,
@@ -283,8 +276,7 @@ pub enum TailEvent {
         /// Unread bytes of it.
         unread_bytes: u64,
     },
-    /// The file was cut or overwritten from its start (copytruncate, `>`); it is read from 0 as a
-    /// new stream.
+    /// The file was truncated (copytruncate, `>`); it is read from 0 as a new stream.
     Truncated {
         /// Watched path.
         path: Arc<str>,
@@ -310,8 +302,7 @@ pub enum TailEvent {
         bytes: u64,
         /// Bytes of the copy.
         stored_bytes: u64,
-        /// Lost bytes that did not fit into the copy; the gap is reported when the stream reaches
-        /// it.
+        /// Bytes that did not fit; the gap is reported when the stream reaches it.
         lost_bytes: u64,
     },
     /// The remnant of a deleted file could not be copied; the file stays open.

@@ -2,8 +2,7 @@
 //!
 //! A server is probed only if the configuration names it. Each protocol is a file: a login, and
 //! queries whose results are text. Connections stay open between probes; a server that does not
-//! reply within the timeout gives a row with the error. No statements of users are read, nothing is
-//! written.
+//! reply within the timeout gives a row with the error. Nothing is written.
 
 mod mysql;
 mod postgresql;
@@ -34,7 +33,6 @@ trait DatabaseProtocol: Sync {
     /// Value of the column `system`, and of the key `system` in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Port used when the address has none.
     fn default_port(&self) -> u16;
 
     /// User used when the configuration names none.
@@ -60,13 +58,10 @@ trait DatabaseProtocol: Sync {
     ) -> Result<Box<dyn DatabaseSession>, ProbeError>;
 }
 
-/// A logged-in connection.
 trait DatabaseSession: Send {
-    /// Queries the current state of the server.
     fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError>;
 }
 
-/// All protocols.
 const PROTOCOLS: [&dyn DatabaseProtocol; 3] =
     [&postgresql::Postgresql, &mysql::Mysql, &redis::Redis];
 
@@ -128,19 +123,16 @@ pub struct DatabaseTarget {
     pub tls: Option<DatabaseTls>,
 }
 
-/// Probes one server. Each needs its own prober and thread: one that does not reply must not delay
-/// the others.
+/// Probes one server, on its own thread: an unresponsive one must not delay the others.
 pub struct DatabaseProber {
     host: String,
     server: MonitoredServer,
 }
 
-/// A server with its state between probes.
 struct MonitoredServer {
     target: DatabaseTarget,
     session: Option<Box<dyn DatabaseSession>>,
     probed_at: Option<Micros>,
-    /// Seconds from the last probe to the next.
     pause_seconds: f64,
     totals: CounterTotals,
 }
@@ -162,7 +154,6 @@ struct ServerSnapshot {
     links: Vec<ReplicaLink>,
 }
 
-/// Counters whose increase is a column.
 #[derive(Clone, Copy, Debug, Default)]
 struct CounterTotals {
     connections_refused: Option<i64>,
@@ -196,7 +187,6 @@ struct QueryResult {
 }
 
 impl QueryResult {
-    /// Iterates over the rows as maps by column name, without NULLs.
     fn by_name(&self) -> impl Iterator<Item = HashMap<&str, &str>> {
         self.rows.iter().map(|row| {
             let pairs = self.columns.iter().zip(row);
@@ -204,7 +194,6 @@ impl QueryResult {
         })
     }
 
-    /// The first cell.
     fn first(&self) -> Option<&str> {
         self.rows.first()?.first()?.as_deref()
     }
@@ -220,8 +209,7 @@ impl DatabaseProber {
         }
     }
 
-    /// Probes if it is due, to be called once a second. Takes up to 4 s when the server does not
-    /// reply.
+    /// Probes if due, to be called once a second. Takes up to 4 s without a reply.
     pub fn probe(&mut self, clock: &dyn Fn() -> Micros) -> Vec<Batch> {
         let (now, before) = (clock(), self.server.probed_at);
         let mut batches = Vec::new();

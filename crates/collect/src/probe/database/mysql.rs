@@ -26,7 +26,6 @@ const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connec
 const SETTINGS: &str =
     "SELECT @@version AS version, @@max_connections AS max_connections, @@datadir AS datadir";
 
-/// A logged-in connection.
 struct MysqlSession {
     stream: ServerStream,
     sequence: u8,
@@ -34,7 +33,6 @@ struct MysqlSession {
     heartbeat: Option<String>,
 }
 
-/// MySQL and MariaDB.
 pub(super) struct Mysql;
 
 impl DatabaseProtocol for Mysql {
@@ -61,7 +59,34 @@ impl DatabaseProtocol for Mysql {
 
 impl DatabaseSession for MysqlSession {
     fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
-        self.take_snapshot()
+        let status = self.query(STATUS)?;
+        let [connections, connections_refused] =
+            ["Threads_connected", "Connection_errors_max_connections"]
+                .map(|name| status_counter(&status, name));
+        let settings = self.query(SETTINGS)?;
+        let settings = settings.by_name().next().unwrap_or_default();
+        // MySQL dropped the old keyword, MariaDB before 10.5 lacks the new one.
+        let replicas = match self.query("SHOW REPLICA STATUS") {
+            Err(ProbeError::Refused(words)) if words.contains("syntax") => {
+                self.query("SHOW SLAVE STATUS")?
+            }
+            other => other?,
+        };
+        let heartbeat = self.heartbeat.clone().filter(|_| !replicas.rows.is_empty());
+        let heartbeat_seconds = match heartbeat {
+            Some(sql) => self.query(&sql)?.first().and_then(|cell| cell.parse::<f64>().ok()),
+            None => None,
+        };
+        Ok(ServerSnapshot {
+            version: settings.get("version").map(|text| (*text).to_owned()),
+            is_replica: Some(!replicas.rows.is_empty()),
+            connections,
+            connection_limit: settings.get("max_connections").and_then(|text| text.parse().ok()),
+            data_directory: settings.get("datadir").map(|text| (*text).to_owned()),
+            totals: CounterTotals { connections_refused, ..CounterTotals::default() },
+            links: replicas.by_name().map(|row| link(&row, heartbeat_seconds)).collect(),
+            ..ServerSnapshot::default()
+        })
     }
 }
 
@@ -163,48 +188,15 @@ impl MysqlSession {
             }
         }
     }
-
-    fn take_snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
-        let status = self.query(STATUS)?;
-        let [connections, connections_refused] =
-            ["Threads_connected", "Connection_errors_max_connections"]
-                .map(|name| status_counter(&status, name));
-        let settings = self.query(SETTINGS)?;
-        let settings = settings.by_name().next().unwrap_or_default();
-        // MySQL dropped the old keyword, MariaDB before 10.5 lacks the new one.
-        let replicas = match self.query("SHOW REPLICA STATUS") {
-            Err(ProbeError::Refused(words)) if words.contains("syntax") => {
-                self.query("SHOW SLAVE STATUS")?
-            }
-            other => other?,
-        };
-        let heartbeat = self.heartbeat.clone().filter(|_| !replicas.rows.is_empty());
-        let heartbeat_seconds = match heartbeat {
-            Some(sql) => self.query(&sql)?.first().and_then(|cell| cell.parse::<f64>().ok()),
-            None => None,
-        };
-        Ok(ServerSnapshot {
-            version: settings.get("version").map(|text| (*text).to_owned()),
-            is_replica: Some(!replicas.rows.is_empty()),
-            connections,
-            connection_limit: settings.get("max_connections").and_then(|text| text.parse().ok()),
-            data_directory: settings.get("datadir").map(|text| (*text).to_owned()),
-            totals: CounterTotals { connections_refused, ..CounterTotals::default() },
-            links: replicas.by_name().map(|row| link(&row, heartbeat_seconds)).collect(),
-            ..ServerSnapshot::default()
-        })
-    }
 }
 
-/// A counter of SHOW GLOBAL STATUS.
 fn status_counter(status: &QueryResult, name: &str) -> Option<i64> {
     let mut rows = status.rows.iter();
     let row = rows.find(|row| row.first().is_some_and(|cell| cell.as_deref() == Some(name)))?;
     row.get(1)?.as_deref()?.parse().ok()
 }
 
-/// Converts a row of SHOW REPLICA STATUS, with the column names of MySQL 8.0.22 and later or of all
-/// others.
+/// Converts a row of SHOW REPLICA STATUS, with column names of MySQL 8.0.22 or older ones.
 fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> ReplicaLink {
     let get =
         |new: &str, old: &str| row.get(new).or_else(|| row.get(old)).copied().unwrap_or_default();
@@ -241,7 +233,6 @@ fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> ReplicaLin
 struct HandshakePacket {
     plugin: String,
     salt: Vec<u8>,
-    /// Lower half of the capability flags.
     capabilities: u16,
 }
 
@@ -307,7 +298,6 @@ fn text(fields: &mut MessageFields<'_>) -> Result<Option<String>, ProbeError> {
     Ok(Some(String::from_utf8_lossy(fields.take(length)?).into_owned()))
 }
 
-/// The fifth string of a column definition.
 fn column_name(packet: &[u8]) -> Result<String, ProbeError> {
     let mut fields = MessageFields(packet);
     for _ in 0..4 {

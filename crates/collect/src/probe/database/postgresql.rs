@@ -1,8 +1,6 @@
-//! PostgreSQL: frontend/backend protocol 3.0 (documentation, chapter 55), simple queries,
-//! SCRAM-SHA-256 (RFC 7677).
+//! PostgreSQL: protocol 3.0 (documentation, chapter 55), SCRAM-SHA-256 (RFC 7677).
 //!
-//! A user with `pg_monitor` sees everything that is queried; without it the state of other users'
-//! sessions is missing.
+//! A user with `pg_monitor` sees everything; without it other users' sessions have no state.
 
 use std::collections::HashMap;
 
@@ -45,10 +43,8 @@ const SOURCE: &str = "select coalesce(sender_host || ':' || sender_port, '') as 
     pg_is_wal_replay_paused() as paused, pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::bigint as unapplied, \
     extract(epoch from now() - pg_last_xact_replay_timestamp()) as lag from (select 1) one left join pg_stat_wal_receiver on true";
 
-/// A logged-in connection.
 struct PostgresqlSession(ServerStream);
 
-/// PostgreSQL.
 pub(super) struct Postgresql;
 
 impl DatabaseProtocol for Postgresql {
@@ -75,7 +71,34 @@ impl DatabaseProtocol for Postgresql {
 
 impl DatabaseSession for PostgresqlSession {
     fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
-        self.take_snapshot()
+        let result = self.query(SERVER)?;
+        let Some([version, recovery, connections, limit, waiting, directory]) =
+            result.rows.first().map(Vec::as_slice)
+        else {
+            return Err(ProbeError::Protocol("an unexpected number of columns"));
+        };
+        let [connections, limit, waiting] =
+            [connections, limit, waiting].map(|cell| cell.as_deref()?.parse::<i64>().ok());
+        let mut snapshot = ServerSnapshot {
+            version: version.clone(),
+            is_replica: recovery.as_deref().map(|flag| flag == "t"),
+            connections,
+            connection_limit: limit,
+            waiting_on_lock: waiting,
+            data_directory: directory.clone(),
+            ..ServerSnapshot::default()
+        };
+        if snapshot.waiting_on_lock > Some(0) {
+            snapshot.blocker = self.query(BLOCKER)?.first().map(str::to_owned);
+        }
+        let queries: &[(&'static str, &str)] = match snapshot.is_replica {
+            Some(true) => &[("source", SOURCE)],
+            _ => &[("replica", REPLICAS), ("slot", SLOTS)],
+        };
+        for (role, sql) in queries {
+            snapshot.links.extend(links(role, &self.query(sql)?));
+        }
+        Ok(snapshot)
     }
 }
 
@@ -200,37 +223,6 @@ impl PostgresqlSession {
             }
         }
     }
-
-    fn take_snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
-        let result = self.query(SERVER)?;
-        let Some([version, recovery, connections, limit, waiting, directory]) =
-            result.rows.first().map(Vec::as_slice)
-        else {
-            return Err(ProbeError::Protocol("an unexpected number of columns"));
-        };
-        let [connections, limit, waiting] =
-            [connections, limit, waiting].map(|cell| cell.as_deref()?.parse::<i64>().ok());
-        let mut snapshot = ServerSnapshot {
-            version: version.clone(),
-            is_replica: recovery.as_deref().map(|flag| flag == "t"),
-            connections,
-            connection_limit: limit,
-            waiting_on_lock: waiting,
-            data_directory: directory.clone(),
-            ..ServerSnapshot::default()
-        };
-        if snapshot.waiting_on_lock > Some(0) {
-            snapshot.blocker = self.query(BLOCKER)?.first().map(str::to_owned);
-        }
-        let queries: &[(&'static str, &str)] = match snapshot.is_replica {
-            Some(true) => &[("source", SOURCE)],
-            _ => &[("replica", REPLICAS), ("slot", SLOTS)],
-        };
-        for (role, sql) in queries {
-            snapshot.links.extend(links(role, &self.query(sql)?));
-        }
-        Ok(snapshot)
-    }
 }
 
 fn links(role: &'static str, result: &QueryResult) -> Vec<ReplicaLink> {
@@ -267,7 +259,6 @@ fn framed(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Field M of an error.
 fn error_message(body: &[u8]) -> String {
     let mut fields = MessageFields(body);
     while let Ok([kind]) = fields.take(1).map(|kind| <[u8; 1]>::try_from(kind).unwrap_or_default())

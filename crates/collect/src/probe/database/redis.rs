@@ -1,5 +1,4 @@
-//! Redis and compatible servers (Valkey, KeyDB): RESP2 (redis.io, "Redis serialization protocol"),
-//! `AUTH` and `INFO`.
+//! Redis and compatible servers: RESP2 (redis.io, "Redis serialization protocol"), `AUTH`, `INFO`.
 
 use std::collections::HashMap;
 
@@ -8,13 +7,10 @@ use super::{
     CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, ReplicaLink, ServerSnapshot,
 };
 
-/// Maximum length of the first line of a reply.
 const LINE_LIMIT: usize = 4096;
 
-/// A logged-in connection.
 struct RedisSession(ServerStream);
 
-/// Redis and compatible servers.
 pub(super) struct Redis;
 
 impl DatabaseProtocol for Redis {
@@ -124,8 +120,7 @@ fn read(info: &str) -> ServerSnapshot {
     }
 }
 
-/// `errorstat_OOM:count=3`; present after the first such error, in servers that count errors at all
-/// (6.2).
+/// `errorstat_OOM:count=3`; present after the first error, in servers that count errors (6.2).
 fn refused(values: &HashMap<&str, &str>) -> Option<i64> {
     match values.get("errorstat_OOM") {
         Some(count) => count.strip_prefix("count=")?.parse().ok(),

@@ -7,22 +7,19 @@ use std::io;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
 
-use super::super::tls::AcceptAnyCertificate;
+use super::super::tls::LenientVerifier;
 use super::stream::ProbeError;
 
 /// How a server's certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseVerify {
-    /// Not at all: the connection is only encrypted.
+    /// No verification: the connection is only encrypted.
     Require,
     /// A trusted authority has signed it.
     VerifyCa,
@@ -60,10 +57,10 @@ impl DatabaseTls {
     ) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = match verify {
-            DatabaseVerify::Require => Arc::new(AcceptAnyCertificate(Arc::clone(&provider))),
+            DatabaseVerify::Require => Arc::new(LenientVerifier::Any(Arc::clone(&provider))),
             DatabaseVerify::VerifyFull => authority(&provider, pem.authorities)?,
             DatabaseVerify::VerifyCa => {
-                Arc::new(AcceptAnyName(authority(&provider, pem.authorities)?))
+                Arc::new(LenientVerifier::AnyName(authority(&provider, pem.authorities)?))
             }
         };
         let builder = ClientConfig::builder_with_provider(provider)
@@ -84,12 +81,10 @@ impl DatabaseTls {
         Ok(Self { config: Arc::new(config), verify, server_name })
     }
 
-    /// Whether the identity of the server is verified.
     pub(super) fn is_verified(&self) -> bool {
         self.verify != DatabaseVerify::Require
     }
 
-    /// Starts a TLS connection to `host`.
     pub(super) fn begin(&self, host: &str) -> Result<ClientConnection, ProbeError> {
         let name = self.server_name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(|_| {
@@ -101,7 +96,6 @@ impl DatabaseTls {
     }
 }
 
-/// Converts an I/O error, which may carry a TLS error.
 pub(super) fn fault(error: io::Error) -> ProbeError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(inner) => refusal(inner),
@@ -143,51 +137,4 @@ fn authority(
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|error| error.to_string())
-}
-
-/// Accepts certificates of an authority whatever server they name.
-#[derive(Debug)]
-struct AcceptAnyName(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for AcceptAnyName {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let verified =
-            self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        match verified {
-            // The name is checked last, when everything else is valid.
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            other => other,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
 }

@@ -16,20 +16,16 @@ const WAIT: Duration = Duration::from_secs(2);
 /// Maximum length of a message; replies to weir's queries have a few kilobytes.
 pub(super) const MESSAGE_LIMIT: usize = 4 << 20;
 
-/// Reason for not sending a password in cleartext.
 pub(super) const CLEARTEXT_REFUSED: &str = "it requires the password in cleartext, which weir sends \
     only over a unix socket, the loopback or verified TLS";
 
-/// Why a probe failed.
 #[derive(Debug)]
 pub(super) enum ProbeError {
-    /// The connection failed.
     Io(io::Error),
-    /// The server refused, with its message.
     Refused(String),
     /// The server violated its protocol.
     Protocol(&'static str),
-    /// The server requires what weir does not support; says what to do instead.
+    /// The server requires an unsupported method; the text names an alternative.
     Unsupported(String),
 }
 
@@ -40,7 +36,6 @@ impl From<io::Error> for ProbeError {
 }
 
 impl ProbeError {
-    /// Text for the column `error`.
     pub(super) fn message(&self, target: &DatabaseTarget) -> String {
         let reason = match self {
             Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -57,7 +52,6 @@ impl ProbeError {
     }
 }
 
-/// Address of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServerAddress {
     Socket(PathBuf),
@@ -113,22 +107,18 @@ impl ServerAddress {
     }
 }
 
-/// A bidirectional byte stream.
 trait DuplexSocket: Read + Write + Send {}
 
 impl<S: Read + Write + Send> DuplexSocket for S {}
 
-/// An open connection to a server.
 pub(super) struct ServerStream {
     socket: Box<dyn DuplexSocket>,
     host: String,
-    /// Whether eavesdropping and impersonation are ruled out: a unix socket, the loopback, or TLS
-    /// with a verified server.
+    /// Whether nothing can be intercepted: a unix socket, the loopback, or verified TLS.
     pub(super) is_private: bool,
 }
 
 impl ServerStream {
-    /// Upgrades the connection to TLS.
     pub(super) fn secured(mut self, tls: &DatabaseTls) -> Result<Self, ProbeError> {
         let mut connection: ClientConnection = tls.begin(&self.host)?;
         while connection.is_handshaking() {
@@ -159,7 +149,6 @@ impl ServerStream {
     }
 }
 
-/// Reads fields from the front of a message.
 pub(super) struct MessageFields<'a>(pub(super) &'a [u8]);
 
 impl<'a> MessageFields<'a> {
