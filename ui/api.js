@@ -45,7 +45,7 @@ async function request(path, init = {}, timeout = TIMEOUT_MS) {
   } catch (cause) {
     if (init.signal?.aborted) throw cause;
     if (path !== '/api/status') check();
-    throw new ApiError('weir does not answer', 'is `weir up` still running on this address?');
+    throw new ApiError('weir is not responding', 'is `weir up` still running on this address?');
   }
   if (response.ok) return response;
   const body = await response.json().catch(() => ({}));

@@ -91,9 +91,9 @@ function Banners() {
   const store = c.status?.store;
   return html`
     <div class="banners" role="status">
-      ${c.is_lost && html`<p class="banner banner-lost"><${Icon} name="lost" /><span><b>weir does not answer.</b> ${c.last_ok ? html`What you see is from ${time(new Date(c.last_ok).toISOString(), { digits: 0 })} UTC, ${ago(c.last_ok, now)}.` : 'Nothing could be read yet.'}
+      ${c.is_lost && html`<p class="banner banner-lost"><${Icon} name="lost" /><span><b>weir is not responding.</b> ${c.last_ok ? html`What you see is from ${time(new Date(c.last_ok).toISOString(), { digits: 0 })} UTC, ${ago(c.last_ok, now)}.` : 'No data yet.'}
         ${c.retry_at && c.retry_at > now ? ` Asking again in ${Math.ceil((c.retry_at - now) / 1000)} s.` : ' Asking again …'}</span><button type="button" onClick=${check}>Try now</button></p>`}
-      ${c.problem && html`<p class="banner banner-old"><${Icon} name="mail" /><span><b>weir is in trouble:</b> ${c.problem}</span></p>`}
+      ${c.problem && html`<p class="banner banner-old"><${Icon} name="mail" /><span><b>weir has problems:</b> ${c.problem}</span></p>`}
       ${!c.is_lost && old.map(h => html`<p key=${h.host} class="banner banner-old"><${Icon} name="pending" /><span><b>${h.host} is silent:</b> its newest row is ${duration(Math.round((Date.parse(c.status.now) - Date.parse(h.last_ts)) / 1000))} old.</span></p>`)}
       ${store?.is_full && html`<p class="banner banner-lost"><${Icon} name="page" /><span><b>The disk is full:</b> new rows wait. ${store.message ?? ''}</span></p>`}
       ${!store?.is_full && store?.message && html`<p class="banner banner-old"><${Icon} name="mail" /><span>${store.message}</span></p>`}

@@ -69,7 +69,7 @@ export function Chart({ answer, height = 220, unit, marks = [], group, span }) {
     if (isZoomed) u.setScale('x', { min, max });
     else if (!(u.cursor.left >= 0)) u.setLegend({ idx: times.length - 1 }, false);
   }, [times]);
-  return html`<div class="chart" ref=${ref} role="img" aria-label="chart over time; the table has the same figures"></div>`;
+  return html`<div class="chart" ref=${ref} role="img" aria-label="time series; the table has the same figures"></div>`;
 }
 
 function options(width, height, series, unit, look, group) {

@@ -126,7 +126,7 @@ test('who_visits_is_there_within_seconds_and_his_request_goes_from_the_browser_d
       await shot(page, 'edge-waterfall');
     });
     await page.locator('.visitors').waitFor({ state: 'detached', ...PATIENT });
-    await page.getByText('no beacon came in the last 15 s').waitFor(PATIENT);
+    await page.getByText('no beacon in the last 15 s').waitFor(PATIENT);
   }, { login: LOGIN, allows: /401/ });
 });
 
@@ -167,7 +167,7 @@ test('a_certificate_that_the_authority_does_not_give_is_missing_with_the_reason'
     const row = page.locator('tr', { hasText: 'shop.example' }).filter({ hasText: 'missing' });
     await row.waitFor(PATIENT);
     assert.match(await row.innerText(), /127\.0\.0\.1:9/);
-    await row.getByText('tried again at').waitFor(PATIENT);
+    await row.getByText('next attempt at').waitFor(PATIENT);
     await shot(page, 'edge-certificates');
   }, { login: LOGIN, allows: /401/ });
 });

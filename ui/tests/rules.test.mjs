@@ -38,7 +38,7 @@ test('a_threshold_is_proposed_accepted_with_a_second_yes_and_the_rule_replayed',
       await rule.locator('summary').click();
       const threshold = rule.getByLabel('threshold', { exact: true });
       await threshold.locator('[data-proposed]').waitFor();
-      await threshold.getByLabel('no longer seen').locator('li').first().waitFor();
+      await threshold.getByLabel('no longer found').locator('li').first().waitFor();
       await shot(page, 'rules-threshold');
       await threshold.getByRole('button', { name: /^Accept/ }).click();
       await threshold.getByRole('button', { name: 'No' }).click();
@@ -70,10 +70,10 @@ test('a_finding_is_judged_and_the_newest_judgement_holds', { skip }, async () =>
       await row.getByRole('link').click();
       const judge = page.getByRole('group', { name: 'Was it real?' });
       await judge.getByRole('button', { name: 'Wrong' }).click();
-      await judge.getByText("kept; 0 of the rule's last 1 judged were real").waitFor();
+      await judge.getByText("kept; 0 of the rule's last 1 judged findings were real").waitFor();
       await judge.getByLabel('what was done').fill('restarted the program');
       await judge.getByRole('button', { name: 'Real', exact: true }).click();
-      await judge.getByText("kept; 1 of the rule's last 1 judged were real").waitFor();
+      await judge.getByText("kept; 1 of the rule's last 1 judged findings were real").waitFor();
       assert.equal(await judge.getByRole('button', { name: 'Real', exact: true }).getAttribute('aria-pressed'), 'true');
       await page.reload();
       await judge.locator('button[aria-pressed=true]', { hasText: 'Real' }).waitFor();
@@ -82,7 +82,7 @@ test('a_finding_is_judged_and_the_newest_judgement_holds', { skip }, async () =>
       const answer = await (await fetch(`${server.url}/api/sql`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ sql, limit: 10 }) })).json();
       assert.deepEqual(answer.rows, [['wrong', null], ['real', 'restarted the program']]);
       await page.goto('/#/findings?show=rules');
-      await page.locator('.rules li', { hasText: '1 of 1 judged were real' }).first().waitFor();
+      await page.locator('.rules li', { hasText: '1 of 1 judged findings were real' }).first().waitFor();
       await shot(page, 'rules-judged');
     });
   } finally {

@@ -61,7 +61,7 @@ const count = async () => {
 test('a_dropped_capture_is_read_down_to_the_stamps_of_one_request', { skip }, async () => {
   await withPage(server.url, async page => {
     await page.goto('/#/wire');
-    await page.getByText('No tap is on.').waitFor();
+    await page.getByText('No tap is active.').waitFor();
     await page.getByLabel('capture file').setInputFiles(join(dir, 'shop.pcap'));
     await page.locator('.wire-port', { hasText: 'port 8080' }).waitFor();
     await page.locator('.wire .uplot canvas').waitFor();

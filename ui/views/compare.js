@@ -43,13 +43,13 @@ export function Compare() {
 }
 
 function Result({ result, isRunning, onTake }) {
-  if (!result) return html`<section class="panel">${isRunning ? html`<${Skeleton} lines=${5} />` : html`<${Empty}>Two times are compared only where the same clock answered the same kind of peer: a balancer in front makes a server's own times fall, and no page quicker.<//>`}</section>`;
+  if (!result) return html`<section class="panel">${isRunning ? html`<${Skeleton} lines=${5} />` : html`<${Empty}>Times are compared only if the same clock served the same kind of peer: a balancer in front lowers a server's own times without making any page faster.<//>`}</section>`;
   if (result.error) return html`<section class="panel"><${Problem} error=${result.error} title="cannot compare" /></section>`;
   const { compared, refused, offered } = result.answer;
   return html`
-    ${compared.length > 0 && html`<section class="panel" aria-label="compared"><header><h2>Measured at the same place</h2></header><${Times} rows=${compared} /></section>`}
+    ${compared.length > 0 && html`<section class="panel" aria-label="compared"><header><h2>Measured at the same point</h2></header><${Times} rows=${compared} /></section>`}
     ${refused.length > 0 && html`<section class="panel" aria-label="not compared"><header><h2>Not compared</h2></header>${refused.map((r, i) => html`<p key=${i}><b>${r.measure}</b>: ${prose(r.why)}.</p>`)}
-      ${offered.length === 0 && compared.length === 0 && html`<p>Nothing else was measured at the same place on both sides. A beacon of the visitors' own browsers would have been (<code>weir edge --beacon</code>).</p>`}</section>`}
+      ${offered.length === 0 && compared.length === 0 && html`<p>Nothing else was measured at the same point on both sides. A client beacon would be (<code>weir edge --beacon</code>).</p>`}</section>`}
     ${offered.length > 0 && html`<section class="panel" aria-label="offered"><header><h2>These can be compared instead</h2></header><${Times} rows=${offered} onTake=${onTake} /></section>`}`;
 }
 

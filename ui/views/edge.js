@@ -18,7 +18,7 @@ const EVERY = 5_000;
 const perSecond = x => (x === null ? '–' : `${count(Number(x.toPrecision(3)))}/s`);
 const bytes = x => `${size(x ?? 0)}/s`;
 const WORDS = { up: 'up', slow_start: 'starts slowly', check_failed: 'fails checks', ejected: 'out: failures', stalled: 'out: hangs', draining: 'draining', out: 'out' };
-const NO_EDGE = html`<p>No edge reported in the last minute. Start one: <code>weir edge --listen 0.0.0.0:80 --backend 10.0.0.5:8080</code>, or set <code>edge.listen</code> in <code>weir.toml</code>.</p>`;
+const NO_EDGE = html`<p>No edge reported in last minute. Start one: <code>weir edge --listen 0.0.0.0:80 --backend 10.0.0.5:8080</code>, or set <code>edge.listen</code> in <code>weir.toml</code>.</p>`;
 
 export function Edge() {
   const { params } = useRoute();
@@ -33,11 +33,11 @@ export function Edge() {
       <${Backends} host=${host} here=${here} />
       <${Haproxies} />
       <${Certificates} host=${host} />
-      <${Panel} title="Listeners" sql=${ask(questions.LISTENERS)} aside=${html`<span class="aside">the last minute</span>`}>
+      <${Panel} title="Listeners" sql=${ask(questions.LISTENERS)} aside=${html`<span class="aside">last minute</span>`}>
         <${States} loaded=${listeners} isEmpty=${d => !d.rows.length} empty=${NO_EDGE}>${data => html`<${Listeners} rows=${objects(data)} />`}<//>
       <//>
       <${Panel} title="Bandwidth" sql=${ask(questions.BANDWIDTH)} isChart=${true} aside=${html`<span class="aside">all listeners, with what became no request; TLS as what it carried</span>`}>
-        <${States} loaded=${bandwidth} lines=${4} isEmpty=${d => d.rows.length < 2} empty="Not enough rows yet: listeners report every ten seconds.">${data => html`<${Chart} answer=${data} height=${160} />`}<//>
+        <${States} loaded=${bandwidth} lines=${4} isEmpty=${d => d.rows.length < 2} empty="Not enough rows yet: listeners report every 10 s.">${data => html`<${Chart} answer=${data} height=${160} />`}<//>
       <//>
       <${Visitors} ask=${ask} />
       <${Requests} ask=${ask} chosen=${params.request} />
@@ -63,7 +63,7 @@ function Backends({ host, here }) {
   const fresh = b => (own && b.host === own.host ? own.backends.find(o => o.backend === b.backend && o.pool === b.pool) : null);
   const history = objects(health.data);
   return html`
-    <${Panel} title="Backends" sql=${sql} aside=${html`<span class="aside">rates of the last minute; health of the last half hour, newest at the right</span>`}>
+    <${Panel} title="Backends" sql=${sql} aside=${html`<span class="aside">rates of last minute; health of the last half hour, newest at the right</span>`}>
       <${States} loaded=${loaded} lines=${5} isEmpty=${d => !d.rows.length} empty=${NO_EDGE}>${data => html`
         <div class="scroll"><table class="list">
           <thead><tr><th scope="col">backend</th><th scope="col">state</th><th scope="col">share</th><th scope="col" class="number">requests</th><th scope="col" class="number">in flight</th><th scope="col" class="number">latency</th><th scope="col" class="number">failures</th><th scope="col" class="number">bytes</th><th scope="col">health</th><th scope="col">weight</th></tr></thead>
@@ -78,7 +78,7 @@ function Backend({ row: b, history, control, reload }) {
   const isOut = ['ejected', 'stalled', 'check_failed'].includes(b.state);
   return html`<tr data-row data-backend=${b.backend} tabindex="-1">
     <td class="mono"><b>${b.backend}</b><span class="aside">${b.pool ? ` ${b.pool}` : ''} ${b.host}</span></td>
-    <td><span class=${`edge-state is-${isOut ? 'out' : b.state}`} title=${b.reason ?? ''}>${WORDS[b.state] ?? b.state}</span>${!b.is_believed && html` <span class="aside" title="so many look ill that all get requests">panic</span>`}</td>
+    <td><span class=${`edge-state is-${isOut ? 'out' : b.state}`} title=${b.reason ?? ''}>${WORDS[b.state] ?? b.state}</span>${!b.is_believed && html` <span class="aside" title="panic mode: too many unhealthy backends, so all get requests">panic</span>`}</td>
     <td><span class="edge-share"><meter min="0" max="1" value=${b.share_ratio ?? 0} aria-label="share" /> ${b.share_ratio === null ? '–' : ratio(b.share_ratio)}</span></td>
     <td class="number">${perSecond(b.requests_per_second)}</td><td class="number">${b.in_flight}${b.queued > 0 ? html` <span class="aside">+${b.queued} wait</span>` : ''}</td>
     <td class="number">${b.latency_seconds === null ? '–' : duration(b.latency_seconds)}</td><td class="number">${perSecond(b.failures_per_second)}</td><td class="number">${bytes(b.bytes_per_second)}</td>
@@ -113,8 +113,8 @@ function Visitors({ ask }) {
   const over = useSql(ask(questions.VISITORS_OVER_TIME), { every: EVERY * 3 });
   const all = objects(loaded.data).reduce((sum, v) => sum + v.visitors, 0);
   return html`
-    <${Panel} title="Visitors now" sql=${sql} aside=${html`<span class="aside">each beacon counts 15 s; programs that call themselves so are left out</span>`}>
-      <${States} loaded=${loaded} isEmpty=${d => !d.rows.length} empty="Nobody: no beacon came in the last 15 s.">${data => html`
+    <${Panel} title="Clients now" sql=${sql} aside=${html`<span class="aside">each beacon counts 15 s; programs that call themselves so are left out</span>`}>
+      <${States} loaded=${loaded} isEmpty=${d => !d.rows.length} empty="None: no beacon in the last 15 s.">${data => html`
         <p class="edge-now"><b>${count(all)}</b> ${all === 1 ? 'page is open' : 'pages are open'}</p>
         <div class="scroll"><table class="list visitors"><thead><tr><th scope="col">site</th><th scope="col">page</th><th scope="col" class="number">visitors</th><th scope="col" class="number">networks</th></tr></thead>
           <tbody>${objects(data).map(v => html`<tr key=${`${v.site} ${v.page}`} data-row tabindex="-1"><td>${v.site ?? '–'}</td><td class="mono">${v.page ?? '–'}</td><td class="number">${count(v.visitors)}</td><td class="number">${count(v.networks)}</td></tr>`)}</tbody></table></div>`}
@@ -128,7 +128,7 @@ function Requests({ ask, chosen }) {
   const loaded = useSql(sql, { every: EVERY * 2 });
   const cell = seconds => (seconds === null ? '–' : duration(seconds));
   return html`
-    <${Panel} title="Requests from the browser down" sql=${sql} aside=${html`<span class="aside">those that more than one tier measured, joined by their id; the last 5 minutes</span>`}>
+    <${Panel} title="Requests from the browser down" sql=${sql} aside=${html`<span class="aside">requests measured by more than one tier, joined by id; last 5 minutes</span>`}>
       <form class="edge-find" onSubmit=${e => { e.preventDefault(); setParams({ request: new FormData(e.currentTarget).get('id') }); }}>
         <label>id of a request <input name="id" value=${chosen ?? ''} size="34" spellcheck=${false} /></label> <button type="submit">Show</button></form>
       ${chosen && html`<${Waterfall} id=${chosen} />`}

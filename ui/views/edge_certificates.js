@@ -10,7 +10,7 @@ import { CERTIFICATES } from './edge_sql.js';
 import { scoped } from './tier_sql.js';
 
 const STATES = { valid: 'up', due: 'slow_start', old: 'draining', missing: 'out', ended: 'out', failed: 'out' };
-const TITLES = { due: 'it is time to renew it', old: 'the file holds another one: the server has to read it again' };
+const TITLES = { due: 'renewal is due', old: 'the file has a newer certificate: reload the server' };
 
 /** One row per certificate; nothing when there is none. @param {{host: string}} props */
 export function Certificates({ host }) {
@@ -26,7 +26,7 @@ export function Certificates({ host }) {
             <td class="mono"><b>${c.names}</b></td><td>${c.host}</td>
             <td><span class=${`edge-state is-${STATES[c.state]}`} title=${TITLES[c.state] ?? ''}>${c.state}</span></td>
             <td title=${c.not_after ?? ''}>${c.not_after ? ends(c.not_after) : '–'}</td><td class="mono">${c.origin}</td>
-            <td>${c.failure && html`<span class="row-error"><${Icon} name="mail" />${c.failure}</span>`}${c.next_attempt_ts && c.failure ? html` <span class="aside">tried again at ${time(c.next_attempt_ts, { digits: 0 })} UTC</span>` : ''}</td></tr>`)}</tbody>
+            <td>${c.failure && html`<span class="row-error"><${Icon} name="mail" />${c.failure}</span>`}${c.next_attempt_ts && c.failure ? html` <span class="aside">next attempt at ${time(c.next_attempt_ts, { digits: 0 })} UTC</span>` : ''}</td></tr>`)}</tbody>
         </table></div>`}
       <//>
     <//>`;

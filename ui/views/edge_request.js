@@ -15,7 +15,7 @@ export function parts(row) {
     ['read', 'reading the request', row.request_read_seconds],
     ['queue', 'waiting for a backend', row.queue_seconds],
     ['connect', 'connecting', row.upstream_connect_seconds],
-    ['app', row.tier === 'client' ? 'until the first byte' : 'first byte of the backend', row.upstream_header_seconds === null ? null : row.upstream_header_seconds - (row.upstream_connect_seconds ?? 0)],
+    ['app', row.tier === 'client' ? 'until first byte' : 'first byte of the backend', row.upstream_header_seconds === null ? null : row.upstream_header_seconds - (row.upstream_connect_seconds ?? 0)],
     ['body', 'rest of its answer', row.upstream_response_seconds === null || row.upstream_header_seconds === null ? null : row.upstream_response_seconds - row.upstream_header_seconds],
   ].filter(([, , seconds]) => seconds !== null && seconds > 0);
   const spent = known.reduce((sum, [, , seconds]) => sum + seconds, 0);
@@ -39,7 +39,7 @@ export function Waterfall({ id }) {
           <span class="number">${duration(row.duration_seconds)}</span>
           <p class="aside">${parts(row).map(([, label, seconds]) => `${label} ${duration(seconds)}`).join(' · ')}${row.upstream_address ? ` · ${row.upstream_address}` : ''}${row.failure ? ` · failed: ${row.failure}` : ''}</p>
         </div>`)}
-        <p class="foot">Each bar is measured by a clock of its own: what is longer above than below was spent between the two.</p>`;
+        <p class="foot">Each bar uses its own clock: the difference between two bars was spent between the tiers.</p>`;
     }}<//>
   </section>`;
 }

@@ -43,7 +43,7 @@ function Page({ f }) {
         </div>
         <div>
           <section class="panel fix" aria-label="fix"><header><h2>What to change</h2><${CopyButton} text=${f.fix} label="Copy" /></header>${f.fix.includes('\n') ? html`<pre data-fix tabindex="0">${f.fix}</pre>` : html`<p data-fix>${prose(f.fix)}</p>`}</section>
-          <${Text} title="Why it hurts" text=${f.why} /><${Text} title="Look at" text=${f.look_at} /><${Text} title="Stays silent when" text=${f.silent_when} /><${Text} title="Source" text=${f.source} isSmall />
+          <${Text} title="Why it matters" text=${f.why} /><${Text} title="Look at" text=${f.look_at} /><${Text} title="Silent when" text=${f.silent_when} /><${Text} title="Source" text=${f.source} isSmall />
         </div>
       </div>
       <${AllTiers} f=${f} />
@@ -67,8 +67,8 @@ function Judge({ f }) {
   return html`
     <div class="judge" role="group" aria-label="Was it real?"><span>Was it real?</span>
       ${VERDICTS.map(([name, label]) => html`<button key=${name} type="button" aria-pressed=${verdict === name} onClick=${() => judge(name)}>${label}</button>`)}
-      <input aria-label="what was done" placeholder="what was done, in a few words" maxlength="500" value=${action} onInput=${e => setAction(e.currentTarget.value)} />
-      <span class="aside" role="status">${said?.error ? said.error : said ? `kept; ${said.real} of the rule's last ${said.judged} judged were real${said.may_page ? '' : ': it pages no more'}` : f.judgement?.user_name ? `by ${f.judgement.user_name}, ${ago(f.judgement.ts)}` : ''}</span>
+      <input aria-label="what was done" placeholder="action taken, in a few words" maxlength="500" value=${action} onInput=${e => setAction(e.currentTarget.value)} />
+      <span class="aside" role="status">${said?.error ? said.error : said ? `kept; ${said.real} of the rule's last ${said.judged} judged findings were real${said.may_page ? '' : ': it no longer pages'}` : f.judgement?.user_name ? `by ${f.judgement.user_name}, ${ago(f.judgement.ts)}` : ''}</span>
     </div>`;
 }
 
@@ -82,7 +82,7 @@ function EvidenceChart({ f }) {
   const marks = (f.history ?? []).filter((h, i, all) => h.state !== all[i - 1]?.state).map(h => ({ ts: h.ts, label: h.state })).concat(objects(tried.data));
   return html`
     <${Panel} title=${f.chart.title || 'Evidence over time'} sql=${f.chart.sql} isChart>
-      <${States} loaded=${loaded} isEmpty=${d => !d.rows.length || !canChart(d)} empty="No row for the chart in its time range; the rows below are kept with the finding.">
+      <${States} loaded=${loaded} isEmpty=${d => !d.rows.length || !canChart(d)} empty="No rows for the chart in its time range; the rows below are stored with the finding.">
         ${answer => html`<${Chart} answer=${answer} unit=${unitName(f.chart.unit)} marks=${marks} />`}
       <//>
     <//>`;
@@ -110,7 +110,7 @@ function Evidence({ f }) {
   const first = rows.length === 1;
   return html`
     <section class="panel" aria-label="evidence" data-evidence>
-      <header><h2>Evidence</h2><span class="aside">the rule's last answer, kept with the finding</span>${f.sql && html`<${OpenSql} sql=${f.sql} />`}</header>
+      <header><h2>Evidence</h2><span class="aside">the rule's last result, stored with the finding</span>${f.sql && html`<${OpenSql} sql=${f.sql} />`}</header>
       ${!rows.length ? html`<${Empty}>This finding has no evidence rows.<//>` : first ? html`<dl class="evidence">${names.map((name, i) => html`<div key=${name}><dt>${name}</dt><dd title=${exact(answer.rows[0][i], answer.columns[i])}>${value(answer.rows[0][i], answer.columns[i])}</dd></div>`)}</dl>`
         : html`<${Grid} answer=${answer} label="evidence rows" />`}
     </section>`;

@@ -26,8 +26,8 @@ function List({ state, host }) {
   useTick(5_000);
   const loaded = useApi(`/api/findings?state=${state}&limit=500`, 3_000);
   const empty = state === 'open'
-    ? html`<p class="calm"><${Icon} name="ok" /><b>No finding is open.</b></p><p>The <a href=${link('findings', { show: 'rules' })}>rules</a> look every few seconds. What was found before is under <a href=${link('findings', { show: 'all' })}>past and open</a>.</p>`
-    : html`<p><b>Nothing was found yet.</b></p><p>See the <a href=${link('findings', { show: 'rules' })}>rules</a> that look for it.</p>`;
+    ? html`<p class="calm"><${Icon} name="ok" /><b>No open findings.</b></p><p>The <a href=${link('findings', { show: 'rules' })}>rules</a> run every few seconds. Earlier findings are under <a href=${link('findings', { show: 'all' })}>past and open</a>.</p>`
+    : html`<p><b>No findings yet.</b></p><p>See the <a href=${link('findings', { show: 'rules' })}>rules</a> that look for it.</p>`;
   const shown = data => data.findings.filter(f => !host || !f.host || f.host === host);
   return html`
     <${Panel} title=${state === 'open' ? 'Open findings' : 'Past and open findings'} sql=${SQL} aside=${html`<span class="aside">${state === 'open' ? 'worst first' : 'newest first'}</span>`}>

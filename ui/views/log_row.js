@@ -28,7 +28,7 @@ export const LogRow = ({ row, isOpen, onToggle, onPick }) => html`
 function Detail({ row, onPick }) {
   const sql = rowSql(row);
   const loaded = useSql(sql);
-  return html`<div class="row-detail"><${States} loaded=${loaded} lines=${6} isEmpty=${d => !d.rows.length} empty="The row is gone: its time is past retention.">
+  return html`<div class="row-detail"><${States} loaded=${loaded} lines=${6} isEmpty=${d => !d.rows.length} empty="The row is past retention.">
     ${answer => html`
       <dl>${answer.columns.map((column, i) => ({ column, cell: answer.rows[0][i] })).filter(({ cell }) => cell !== null && JSON.stringify(cell) !== '{}').flatMap(({ column, cell }) =>
         column.kind === 'map' ? Object.entries(cell).map(([name, part]) => ({ name: `attrs.${name}`, cell: part, column: { ...column, kind: 'text' } })) : [{ name: column.name, cell, column }])

@@ -102,12 +102,12 @@ function SearchBar({ q, params, isLive, isFixed, catalog }) {
 function Tail({ isLive, isPaused, rows, onTop }) {
   const age = rows.at ? ago(rows.at) : '';
   if (isLive && isPaused) return html`<h2><${Icon} name="pause" />Paused while you read</h2><button type="button" class="resume" onClick=${onTop}>Newest rows</button>`;
-  if (isLive) return html`<h2><i class="pulse" />Live</h2><span class="aside">newest first, asked each second</span>`;
+  if (isLive) return html`<h2><i class="pulse" />Live</h2><span class="aside">newest first, live</span>`;
   return html`<h2>Rows</h2><span class="aside">newest first, as of ${age}</span>`;
 }
 
 const NoRows = ({ q, params }) => html`
   <p><b>No row ${q ? 'matches' : 'was read'} in this time range.</b></p>
   ${q && html`<p><button type="button" onClick=${() => setParams({ q: '' })}>Clear the search</button></p>`}
-  ${!params.from && params.range !== '24h' && html`<p><button type="button" onClick=${() => setParams({ range: '24h' })}>Look at the last 24 hours</button></p>`}
-  ${!q && html`<p>Which files weir reads is under <a href="#/overview">Overview, Log files</a>; name more with <code>weir up --tail GLOB</code>.</p>`}`;
+  ${!params.from && params.range !== '24h' && html`<p><button type="button" onClick=${() => setParams({ range: '24h' })}>Show the last 24 hours</button></p>`}
+  ${!q && html`<p>The files that weir reads are under <a href="#/overview">Overview, Log files</a>; name more with <code>weir up --tail GLOB</code>.</p>`}`;

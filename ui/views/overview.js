@@ -31,7 +31,7 @@ export function Overview() {
       <${Verdict} findings=${findings} open=${open} words=${host ? null : findings.data?.verdict} />
       <${TimeBar} host=${host} />
       <div class="flow" role="list" aria-label="tiers, from the visitor to the disk">${TIERS.map(card)}</div>
-      <div class="below" role="list" aria-label="what lies below all tiers">${TIERS_BELOW.map(card)}</div>
+      <div class="below" role="list" aria-label="infrastructure below all tiers">${TIERS_BELOW.map(card)}</div>
       <${Listeners} loaded=${listeners} sql=${scoped(LISTENER_SQL, host)} />
       <${Watched} sources=${status?.log_sources} />
     </div>`;
@@ -43,13 +43,13 @@ function Verdict({ findings, open, words }) {
   const firing = open.filter(f => f.state === 'firing').sort((a, b) => rank(a) - rank(b));
   const serious = firing.filter(f => f.class !== 'note');
   if (!serious.length) {
-    if (findings.error) return html`<p class="verdict verdict-ok is-old"><${Icon} name="pending" /><span><b>Nothing hurt</b> when weir last answered, ${ago(findings.at)}.</span></p>`;
-    return html`<p class="verdict verdict-ok"><${Icon} name="ok" /><span><b>Nothing hurts.</b> No rule pages or mails${firing.length ? html`; <a href=${link('findings')}>${firing.length} ${firing.length === 1 ? 'note' : 'notes'}</a>` : ''}.</span></p>`;
+    if (findings.error) return html`<p class="verdict verdict-ok is-old"><${Icon} name="pending" /><span><b>All clear</b> at the last response, ${ago(findings.at)}.</span></p>`;
+    return html`<p class="verdict verdict-ok"><${Icon} name="ok" /><span><b>All clear.</b> No page or mail${firing.length ? html`; <a href=${link('findings')}>${firing.length} ${firing.length === 1 ? 'note' : 'notes'}</a>` : ''}.</span></p>`;
   }
   const worst = serious[0];
   return html`
     <p class=${`verdict verdict-${worst.class}${findings.error ? ' is-old' : ''}`} role="status"><${Icon} name=${worst.class} />
-      <span><b>${titleOf(worst.tier)} hurts:</b> <a href=${link('findings', {}, worst.finding_id)}>${worst.summary}</a>
+      <span><b>${titleOf(worst.tier)}:</b> <a href=${link('findings', {}, worst.finding_id)}>${worst.summary}</a>
       ${serious.length > 1 && html` <a class="more" href=${link('findings')}>and ${serious.length - 1} more</a>`}</span></p>
     ${words && html`<p class="verdict-words">${words}</p>`}`;
 }
@@ -74,7 +74,7 @@ function TimeBar({ host }) {
   const place = loaded.data?.rows.length ? `, measured at the ${objects(loaded.data)[0].tier}` : '';
   return html`
     <${Panel} title="Where a request's time goes" sql=${sql} aside=${html`<span class="aside">mean per request, last minute${place}</span>`}>
-      <${States} loaded=${loaded} lines=${1} isEmpty=${d => !d.rows.length} empty="No request was logged in the last minute. Requests appear as soon as nginx, HAProxy or Apache write one, or weir edge answers one.">
+      <${States} loaded=${loaded} lines=${1} isEmpty=${d => !d.rows.length} empty="No requests in the last minute. They appear as soon as nginx, HAProxy or Apache log one, or weir edge serves one.">
         ${answer => {
           const row = objects(answer)[0];
           const parts = PARTS.filter(([name]) => row[`${name}_seconds`] > 0);
@@ -137,12 +137,12 @@ const Queue = ({ queue: q }) => html`
 function Listeners({ loaded, sql }) {
   return html`
     <${Panel} id="listeners" title="Listeners" sql=${sql} aside=${html`<span class="aside">every listening TCP socket, its accept queue now and at its longest in 15 min</span>`}>
-      <${States} loaded=${loaded} isEmpty=${d => !d.rows.length} empty="Nothing listens on this host, or the listener collector does not run.">
+      <${States} loaded=${loaded} isEmpty=${d => !d.rows.length} empty="No listeners on this host, or the listener collector is not running.">
         ${answer => html`<div class="scroll"><table class="list">
           <thead><tr><th scope="col">address</th><th scope="col">process</th><th scope="col">tier</th><th scope="col">host, namespace</th><th scope="col" class="number">workers</th><th scope="col">accept queue now</th><th scope="col" class="number">longest</th></tr></thead>
           <tbody>${objects(answer).map(q => html`<tr key=${key(q)} data-row tabindex="-1">
             <td class="mono">${q.server_address.includes(':') ? `[${q.server_address}]` : q.server_address}:<b>${q.server_port}</b></td>
-            <td>${q.process_name ?? html`<span class="null" title="NULL: no process could be read; run weir as root">unknown</span>`}</td><td>${q.tier}</td>
+            <td>${q.process_name ?? html`<span class="null" title="unknown: run weir as root to see processes">unknown</span>`}</td><td>${q.tier}</td>
             <td>${q.host}${q.netns === 'host' ? '' : `, ${q.netns}`}</td><td class="number">${q.process_count ?? '–'}</td>
             <td><${Queue} queue=${q} /></td>
             <td class="number">${q.fullest_ratio >= 1 ? html`<span class="badge badge-page"><${Icon} name="page" />was full</span> ` : ''}${q.accept_queue_length_max}</td></tr>`)}</tbody>

@@ -61,7 +61,7 @@ function Forecast({ sql }) {
   useEffect(() => setSaid(null), [sql]);
   const ask = () => forecastSql(sql).then(({ tiers }) => setSaid({ text: tiers.map(reads).join('; ') }), error => setSaid({ text: error.message, hint: error.hint }));
   return html`
-    <button type="button" onClick=${ask} disabled=${!sql.trim()}>What it reads</button>
+    <button type="button" onClick=${ask} disabled=${!sql.trim()}>Tables it reads</button>
     ${said && html`<span class="aside" role="status" title=${said.hint}>${said.text}</span>`}`;
 }
 
@@ -88,9 +88,9 @@ function Result({ result, isRunning, isChart }) {
           <button type="button" title="all rows, for pandas, DuckDB and Spark" onClick=${() => download('parquet')}><${Icon} name="down" />Parquet</button>
         </span>
       </header>
-      ${fileError && html`<${Problem} error=${fileError} title="cannot make the file" />`}
+      ${fileError && html`<${Problem} error=${fileError} title="cannot create the file" />`}
       ${isChart && hasChart && answer.rows.length > 0 && html`<${Chart} answer=${answer} height=${260} />`}
-      ${isPlan(answer) ? html`<${Plan} rows=${answer.rows} />` : answer.rows.length ? html`<${Grid} answer=${answer} label="answer" />` : html`<${Empty}>The query ran and gave no row.<//>`}
+      ${isPlan(answer) ? html`<${Plan} rows=${answer.rows} />` : answer.rows.length ? html`<${Grid} answer=${answer} label="answer" />` : html`<${Empty}>The query returned no rows.<//>`}
     </section>`;
 }
 

@@ -19,7 +19,7 @@ export function Tier() {
   const tier = ALL.find(t => t.id === argument);
   const findings = useApi('/api/findings?state=all&limit=200', 10_000);
   const nav = html`<nav class="tabs" aria-label="tiers">${ALL.map(t => html`<a key=${t.id} href=${link('tier', { host: params.host }, t.id)} aria-current=${t === tier ? 'page' : undefined}>${t.title}</a>`)}</nav>`;
-  if (!tier) return html`${nav}<section class="panel"><${Empty}>No tier is called <code>${argument}</code>.<//></section>`;
+  if (!tier) return html`${nav}<section class="panel"><${Empty}>Unknown tier <code>${argument}</code>.<//></section>`;
   const mine = (findings.data?.findings ?? []).filter(f => tier.tiers.includes(f.tier)).slice(0, 8);
   return html`
     ${nav}
@@ -35,7 +35,7 @@ export function Detail({ detail, host }) {
   const loaded = useSql(sql, { every: 10_000, limit: 5000 });
   return html`
     <${Panel} title=${detail.title} sql=${sql} isChart=${detail.isChart} aside=${html`<span class="aside">${detail.over ?? 'last 15 min'}</span>`}>
-      <${States} loaded=${loaded} lines=${6} isEmpty=${d => !d.rows.length} empty=${detail.empty ?? 'No row in this time.'}>
+      <${States} loaded=${loaded} lines=${6} isEmpty=${d => !d.rows.length} empty=${detail.empty ?? 'No rows in this period.'}>
         ${answer => (detail.isChart && canChart(answer) ? html`<${Chart} answer=${answer} height=${190} />` : html`<${Grid} answer=${answer} label=${detail.title} />`)}
       <//>
     <//>`;

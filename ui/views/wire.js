@@ -13,8 +13,8 @@ import * as questions from './wire_sql.js';
 
 const MINUTES = [5, 15, 60];
 const WORDS = {
-  smooth: 'nothing stands out', accept_queue: 'the accept queue of this host', keepalive_race: 'requests cross a closing', path_loss: 'loss on the way', upstream_network_jitter: 'the network above holds packets',
-  sender_bursts: 'senders come in bursts', client_reader: 'clients read slowly', edge_stall: 'the server itself keeps requests', slow_app: 'the application', unknown: 'not to be told',
+  smooth: 'nothing stands out', accept_queue: 'the accept queue of this host', keepalive_race: 'keep-alive race', path_loss: 'loss on the way', upstream_network_jitter: 'upstream network delays packets',
+  sender_bursts: 'bursty senders', client_reader: 'slow clients', edge_stall: 'the server is slow', slow_app: 'the application', unknown: 'not to be told',
 };
 
 export function Wire() {
@@ -52,7 +52,7 @@ function Drop({ read, onFile, onKeep, onClose }) {
 
 function Live() {
   const sources = useSql(questions.SOURCES, { every: 10_000 });
-  const empty = html`<p>No tap is on. Name an interface in <code>weir.toml</code>, <code>[wire] interfaces = ["eth0"]</code>, or watch once with <code>weir wire -i eth0</code>. A capture can be dropped above at any time.</p>`;
+  const empty = html`<p>No tap is active. Name an interface in <code>weir.toml</code>, <code>[wire] interfaces = ["eth0"]</code>, or watch once with <code>weir wire -i eth0</code>. A capture can be dropped above at any time.</p>`;
   return html`<${States} loaded=${sources} lines=${6} isEmpty=${d => d.rows.length === 0} empty=${empty}>${data => html`<${Tap} sources=${objects(data)} />`}<//>`;
 }
 
@@ -76,11 +76,11 @@ function Tap({ sources }) {
     </section>
     <${States} loaded=${numbers} lines=${4}>${data => html`<${LiveVerdict} n=${objects(data)[0]} sql=${questions.numbers(place)} />`}<//>
     <${Panel} title="Arrivals, completions and concurrency" sql=${axis} isChart=${true} aside=${html`<span class="aside">packets, each second; dashed beside them what proxies' logs say</span>`}>
-      <${States} loaded=${loaded} lines=${6} isEmpty=${d => d.rows.length === 0} empty="Nothing was seen in this window.">${data => html`<${Chart} answer=${data} height=${260} />`}<//>
+      <${States} loaded=${loaded} lines=${6} isEmpty=${d => d.rows.length === 0} empty="No traffic in this window.">${data => html`<${Chart} answer=${data} height=${260} />`}<//>
     <//>
     <${Panel} title="Seconds" sql=${questions.seconds(place)}>
       ${params.second && html`<${LiveRequests} place=${place} ts=${params.second} chosen=${params.request} />`}
-      <${States} loaded=${seconds} lines=${6} isEmpty=${d => d.rows.length === 0} empty="Nothing was seen in this window.">${data => html`<${Seconds} rows=${objects(data)} chosen=${params.second} />`}<//>
+      <${States} loaded=${seconds} lines=${6} isEmpty=${d => d.rows.length === 0} empty="No traffic in this window.">${data => html`<${Seconds} rows=${objects(data)} chosen=${params.second} />`}<//>
     <//>`;
 }
 
@@ -90,11 +90,11 @@ function LiveVerdict({ n, sql }) {
   const enough = Math.max(3, n.seconds / 20);
   const worst = found.find(v => v !== 'unknown' && n[v] >= enough) ?? (n.unknown > n.smooth ? 'unknown' : 'smooth');
   const reasons = [
-    ['think p95, usual and worst second', `${duration(n.think_p95_seconds ?? 0)}, ${duration(n.think_worst_seconds ?? 0)}`], ['late SYNs', `${count(n.late_syns)} of ${count(n.syns)}`],
-    ['segments sent again, and what had arrived', `${count(n.retransmits)}, ${count(n.spurious_retransmits)}`], ['lost before the host', `${count(n.missing)} of ${count(n.packets)} packets`],
-    ['held on the way (p95 of the worst second)', n.delay_variation_seconds === null ? 'no TCP timestamps' : duration(n.delay_variation_seconds)], ['arrivals vary, worst second', `${n.dispersion_100ms?.toFixed(1) ?? '–'} times chance`],
-    ['windows shut by clients', count(n.zero_windows)], ['requests that crossed a closing', count(n.closing_races)],
-    ['lost by the tap, by the kernel', `${count(n.tap_drops ?? 0)}, ${count(n.softnet_drops ?? 0)} in ${count(n.lossy_seconds)} s`], ['share of connections seen', ratio(n.sampled_ratio ?? 1)],
+    ['think time p95, typical and worst second', `${duration(n.think_p95_seconds ?? 0)}, ${duration(n.think_worst_seconds ?? 0)}`], ['late SYNs', `${count(n.late_syns)} of ${count(n.syns)}`],
+    ['retransmitted segments, and spurious ones', `${count(n.retransmits)}, ${count(n.spurious_retransmits)}`], ['lost before the host', `${count(n.missing)} of ${count(n.packets)} packets`],
+    ['network delay (p95 of the worst second)', n.delay_variation_seconds === null ? 'no TCP timestamps' : duration(n.delay_variation_seconds)], ['arrival dispersion, worst second', `${n.dispersion_100ms?.toFixed(1) ?? '–'} times chance`],
+    ['zero windows of clients', count(n.zero_windows)], ['keep-alive races', count(n.closing_races)],
+    ['packets lost by the tap, by the kernel', `${count(n.tap_drops ?? 0)}, ${count(n.softnet_drops ?? 0)} in ${count(n.lossy_seconds)} s`], ['share of connections seen', ratio(n.sampled_ratio ?? 1)],
   ];
   return html`
     <${Panel} title="Was it us?" sql=${sql}>
