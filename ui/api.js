@@ -11,7 +11,7 @@ const CAPTURE_TIMEOUT_MS = 120_000;
 const REPLAY_TIMEOUT_MS = 90_000;
 const STATUS_EVERY_MS = 5_000;
 
-/** An answer of the API that is not a success; `hint` says what to do. */
+/** An error response of the API; `hint` is the remedy. */
 export class ApiError extends Error {
   /** @param {string} message @param {string} [hint] @param {number} [status] */
   constructor(message, hint, status = 0) {
@@ -45,7 +45,7 @@ async function request(path, init = {}, timeout = TIMEOUT_MS) {
   } catch (cause) {
     if (init.signal?.aborted) throw cause;
     if (path !== '/api/status') check();
-    throw new ApiError('weir does not answer', 'is `weir up` still running on this address?');
+    throw new ApiError('weir is not responding', 'is `weir up` still running on this address?');
   }
   if (response.ok) return response;
   const body = await response.json().catch(() => ({}));
@@ -85,7 +85,8 @@ export const judgeFinding = async (id, said) => (await postJson(`/api/findings/$
 export const acceptThreshold = async (rule, yes) => (await postJson(`/api/thresholds/${encodeURIComponent(rule)}`, yes)).json();
 
 /** When a rule would have fired. @param {string} rule @param {number} seconds @returns {Promise<any>} */
-export const replayRule = async (rule, seconds) => (await request(`/api/rules/${encodeURIComponent(rule)}/replay?since_seconds=${seconds}`, {}, REPLAY_TIMEOUT_MS)).json();
+export const replayRule = async (rule, seconds) => (await request(`/api/rules/${encodeURIComponent(rule)}/replay?since_seconds=${seconds}`,
+  {}, REPLAY_TIMEOUT_MS)).json();
 
 /** A capture, understood; its rows are kept only when asked. @param {File} file @param {boolean} keep @returns {Promise<any>} */
 export async function readCapture(file, keep) {

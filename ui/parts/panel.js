@@ -35,7 +35,8 @@ export function States({ loaded, isEmpty, empty = 'Nothing here yet.', lines = 3
   }
   const isOld = loaded.error !== null;
   return html`
-    ${isOld && html`<p class="old" title=${loaded.error.message}><${Icon} name="pending" />from ${ago(loaded.at)}: ${loaded.error.message}</p>`}
+    ${isOld && html`<p class="old" title=${loaded.error.message}><${Icon} name="pending" />from ${ago(loaded.at)}: ${loaded.error.message}
+      </p>`}
     <div class=${isOld ? 'is-old' : undefined}>
       ${isEmpty?.(loaded.data) ? html`<${Empty}>${empty}<//>` : draw(loaded.data)}
     </div>`;
@@ -51,7 +52,7 @@ export const Panel = ({ title, sql, isChart, aside, id, children }) => html`
 /** Text with its `code` set apart. @param {string} text */
 export const prose = text => text.split('`').map((part, i) => (i % 2 ? html`<code key=${i}>${part}</code>` : part));
 
-/** A button that copies text and says so. */
+/** A button that copies text and confirms it. */
 export function CopyButton({ text, label = 'Copy' }) {
   const copy = async event => {
     const button = event.currentTarget;

@@ -24,7 +24,7 @@ test('overview_shows_the_listeners_of_this_host', { skip }, async () => {
       await row.waitFor({ timeout: 30_000 });
       assert.match((await row.innerText()).replace(/\s+/g, ' '), /node.* 0\/77 /);
       for (const tier of ['client', 'proxy', 'app', 'db', 'disk', 'kernel', 'host', 'weir']) await page.locator(`[data-tier=${tier}]`).waitFor();
-      await page.locator('[data-tier=host]').getByText('processor busy').waitFor();
+      await page.locator('[data-tier=host]').getByText('CPU busy').waitFor();
       assert.equal(await page.locator('.state-error').count(), 0, 'no panel failed');
       await shot(page, 'overview-light');
       await page.getByRole('button', { name: 'dark or light' }).click();
@@ -61,8 +61,10 @@ test('a_line_written_to_a_tailed_file_appears_live', { skip }, async () => {
 
 test('a_balancer_in_front_is_no_gain_and_what_can_be_compared_is_offered', { skip }, async () => {
   const line = (path, address, seconds) => JSON.stringify({
-    time_iso8601: new Date().toISOString(), remote_addr: address, request: `GET ${path} HTTP/1.1`, status: '200', request_time: String(seconds),
-    upstream_addr: '127.0.0.1:9001', upstream_status: '200', upstream_connect_time: '0.001', upstream_header_time: '0.020', upstream_response_time: '0.020',
+    time_iso8601: new Date().toISOString(), remote_addr: address, request: `GET ${path} HTTP/1.1`, status: '200',
+      request_time: String(seconds),
+    upstream_addr: '127.0.0.1:9001', upstream_status: '200', upstream_connect_time: '0.001', upstream_header_time: '0.020',
+      upstream_response_time: '0.020',
   });
   const lines = Array.from({ length: 60 }, (_, i) => [line('/before', `10.1.0.${i}`, 0.2), line('/after', '10.9.9.9', 0.03)]).flat();
   await appendFile(join(server.logs, 'nginx.log'), `${lines.join('\n')}\n`);
@@ -79,7 +81,7 @@ test('a_balancer_in_front_is_no_gain_and_what_can_be_compared_is_offered', { ski
     await page.getByRole('region', { name: 'offered' }).getByText('upstream_header_seconds').first().waitFor();
     await shot(page, 'compare');
     await page.getByRole('button', { name: 'Compare upstream_header_seconds' }).click();
-    await page.getByRole('heading', { name: 'Measured at the same place' }).waitFor();
+    await page.getByRole('heading', { name: 'Measured at the same point' }).waitFor();
     await page.getByLabel('A', { exact: true }).fill("url_path = '/nowhere'");
     await page.getByLabel('A', { exact: true }).press('Enter');
     await page.getByRole('alert').getByText('A has no request').waitFor();
@@ -146,7 +148,8 @@ test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, asy
       await charts.evaluateAll(all => all.forEach(e => { e.dataset.isOld = ''; }));
       await page.waitForResponse(r => r.url().includes('/api/sql') && r.request().postData()?.includes('pressure'));
       await page.waitForTimeout(500);
-      assert.notEqual(await page.locator('[data-all-tiers] .u-over[data-is-old]').count(), 0, 'charts whose series stay are not drawn anew');
+      assert.notEqual(await page.locator('[data-all-tiers] .u-over[data-is-old]').count(),
+        0, 'charts whose series stay are not drawn anew');
       await shot(page, 'finding');
       await page.locator('[data-evidence] .open-sql').click();
       await page.locator('.result h2').waitFor();
@@ -156,7 +159,7 @@ test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, asy
       await page.locator('.top-right .host').click();
       await page.locator('[data-host]').getByText('kernel version').waitFor();
       await page.getByRole('region', { name: 'findings of this host' }).getByText(String(stalled.port)).first().waitFor();
-      await page.getByText('Settings that somebody set').waitFor();
+      await page.getByText('Non-default settings').waitFor();
       await page.locator('[data-host] .details .chart canvas').first().waitFor();
       assert.equal(await page.locator('.state-error').count(), 0, 'no panel failed');
       await shot(page, 'host');
@@ -174,7 +177,7 @@ test('lines_are_parsed_with_a_pattern_that_is_mended_on_the_page', { skip }, asy
     await pattern.fill('%{IP:client_address} %{INT:verb} %{NOTSPACE:path}');
     await page.getByRole('button', { name: 'Parse' }).click();
     const first = page.locator('.parse-line').first();
-    await first.getByText('not understood').or(first.getByText('reject')).first().waitFor();
+    await first.getByText('unparsed').or(first.getByText('reject')).first().waitFor();
     await first.getByText('expected at byte 9').first().waitFor();
     await pattern.fill('%{IP:client_address} %{WORD:verb} %{NOTSPACE:path} %{INT:status}');
     await pattern.press('Control+Enter');

@@ -15,7 +15,9 @@ function log() {
   for (let slot = 3 * 288 + 12; slot >= 1; slot -= 1) {
     const at = new Date(Date.now() - slot * 300_000).toISOString();
     const took = slot % 36 === 0 ? 0.31 : 0.09;
-    const line = JSON.stringify({ time_iso8601: at, remote_addr: '192.0.2.7', request_method: 'GET', request_uri: '/', status: 200, request_time: took, upstream_addr: '10.0.0.5:8080', upstream_status: '200', upstream_response_time: String(took), upstream_header_time: String(took), upstream_connect_time: '0.001' });
+    const line = JSON.stringify({ time_iso8601: at, remote_addr: '192.0.2.7', request_method: 'GET', request_uri: '/', status: 200,
+      request_time: took, upstream_addr: '10.0.0.5:8080', upstream_status: '200', upstream_response_time: String(took),
+        upstream_header_time: String(took), upstream_connect_time: '0.001' });
     for (let i = 0; i < 24 + (slot % 3); i += 1) lines.push(line);
   }
   return `${lines.join('\n')}\n`;
@@ -38,7 +40,7 @@ test('a_threshold_is_proposed_accepted_with_a_second_yes_and_the_rule_replayed',
       await rule.locator('summary').click();
       const threshold = rule.getByLabel('threshold', { exact: true });
       await threshold.locator('[data-proposed]').waitFor();
-      await threshold.getByLabel('no longer seen').locator('li').first().waitFor();
+      await threshold.getByLabel('no longer found').locator('li').first().waitFor();
       await shot(page, 'rules-threshold');
       await threshold.getByRole('button', { name: /^Accept/ }).click();
       await threshold.getByRole('button', { name: 'No' }).click();
@@ -70,19 +72,20 @@ test('a_finding_is_judged_and_the_newest_judgement_holds', { skip }, async () =>
       await row.getByRole('link').click();
       const judge = page.getByRole('group', { name: 'Was it real?' });
       await judge.getByRole('button', { name: 'Wrong' }).click();
-      await judge.getByText("kept; 0 of the rule's last 1 judged were real").waitFor();
+      await judge.getByText("kept; 0 of the rule's last 1 judged findings were real").waitFor();
       await judge.getByLabel('what was done').fill('restarted the program');
       await judge.getByRole('button', { name: 'Real', exact: true }).click();
-      await judge.getByText("kept; 1 of the rule's last 1 judged were real").waitFor();
+      await judge.getByText("kept; 1 of the rule's last 1 judged findings were real").waitFor();
       assert.equal(await judge.getByRole('button', { name: 'Real', exact: true }).getAttribute('aria-pressed'), 'true');
       await page.reload();
       await judge.locator('button[aria-pressed=true]', { hasText: 'Real' }).waitFor();
       const id = page.url().split('/').at(-1);
       const sql = `select verdict, action from judgement where finding_id = '${id}' order by ts`;
-      const answer = await (await fetch(`${server.url}/api/sql`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ sql, limit: 10 }) })).json();
+      const answer = await (await fetch(`${server.url}/api/sql`,
+        { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ sql, limit: 10 }) })).json();
       assert.deepEqual(answer.rows, [['wrong', null], ['real', 'restarted the program']]);
       await page.goto('/#/findings?show=rules');
-      await page.locator('.rules li', { hasText: '1 of 1 judged were real' }).first().waitFor();
+      await page.locator('.rules li', { hasText: '1 of 1 judged findings were real' }).first().waitFor();
       await shot(page, 'rules-judged');
     });
   } finally {

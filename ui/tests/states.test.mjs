@@ -15,23 +15,23 @@ const textOf = async (page, selector) => (await page.locator(selector).innerText
 test('an_empty_weir_says_what_to_do_on_every_view', { skip }, async () => {
   server.state = 'empty';
   await withPage(server.url, async page => {
-    await page.getByText('Nothing hurts.').waitFor();
-    await page.getByText('No log file was found').waitFor();
+    await page.getByText('All clear.').waitFor();
+    await page.getByText('No log files found').waitFor();
     await page.locator('[data-tier=db]').getByText('No database listens on this host.').waitFor();
     await shot(page, 'empty-overview');
     await page.goto('/#/findings');
-    await page.getByText('No finding is open.').waitFor();
+    await page.getByText('No open findings.').waitFor();
     await page.goto('/#/findings?show=rules');
-    await page.getByText('No rule is loaded.').waitFor();
+    await page.getByText('No rules loaded.').waitFor();
     await page.goto('/#/logs?q=nothing');
     await page.getByText('No row matches in this time range.').waitFor();
     await page.getByRole('button', { name: 'Clear the search' }).click();
     await page.getByText('No row was read in this time range.').waitFor();
     await page.goto('/#/wire');
-    await page.getByText('No tap is on.').waitFor();
+    await page.getByText('No tap is active.').waitFor();
     await shot(page, 'empty-wire');
     await page.goto('/#/sql?q=select%201');
-    await page.getByText('The query ran and gave no row.').waitFor();
+    await page.getByText('The query returned no rows.').waitFor();
   });
 });
 
@@ -48,7 +48,7 @@ test('a_failing_query_is_told_with_its_hint_and_can_be_tried_again', { skip }, a
     await shot(page, 'error-overview');
     server.state = 'empty';
     await page.locator('[data-tier=app]').getByRole('button', { name: 'Try again' }).click();
-    await page.locator('[data-tier=app]').getByText('No request was passed on').waitFor();
+    await page.locator('[data-tier=app]').getByText('No proxied requests').waitFor();
   }, { allows: /status of 400/ });
 });
 
@@ -63,18 +63,18 @@ test('when_weir_dies_the_page_says_how_old_it_is_and_recovers_by_itself', { skip
   const mortal = await start();
   const port = Number(new URL(mortal.url).port);
   await withPage(mortal.url, async page => {
-    await page.getByText('Nothing hurts.').waitFor();
+    await page.getByText('All clear.').waitFor();
     await mortal.close();
     const banner = page.locator('.banner-lost');
-    await banner.getByText('weir does not answer.').waitFor();
+    await banner.getByText('weir is not responding.').waitFor();
     assert.match(await textOf(page, '.banner-lost'), /What you see is from \d\d:\d\d:\d\d UTC, (now|.* ago)\./);
-    await page.getByText('when weir last answered').waitFor(); // the last answer stays
-    await page.getByText(/^from .* ago: weir does not answer/).first().waitFor(); // and each panel says that it is old
+    await page.getByText('at the last response').waitFor(); // the last answer stays
+    await page.getByText(/^from .* ago: weir is not responding/).first().waitFor(); // and each panel says that it is old
     await shot(page, 'stale-overview');
     await banner.getByRole('button', { name: 'Try now' }).click();
     const risen = await start({ port });
     await banner.waitFor({ state: 'detached', timeout: 20_000 });
-    await page.getByText(/^from .* ago: weir does not answer/).first().waitFor({ state: 'detached' });
+    await page.getByText(/^from .* ago: weir is not responding/).first().waitFor({ state: 'detached' });
     await risen.close();
   }, { allows: /ERR_CONNECTION|ERR_EMPTY_RESPONSE|ERR_SOCKET/ });
 });
@@ -82,14 +82,15 @@ test('when_weir_dies_the_page_says_how_old_it_is_and_recovers_by_itself', { skip
 test('the_page_is_usable_by_keyboard', { skip }, async () => {
   server.state = 'empty';
   await withPage(server.url, async page => {
-    await page.getByText('Nothing hurts.').waitFor();
-    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'], ['c', 'compare'], ['o', 'overview']]) {
+    await page.getByText('All clear.').waitFor();
+    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'], ['c', 'compare'],
+      ['o', 'overview']]) {
       await page.keyboard.press('g');
       await page.keyboard.press(key);
       await page.waitForFunction(name => location.hash.startsWith(`#/${name}`), view);
     }
     // The address changes before the page hears of it, and the card closes when the page goes elsewhere.
-    await page.getByText('Nothing hurts.').waitFor();
+    await page.getByText('All clear.').waitFor();
     await page.keyboard.press('?');
     await page.getByRole('heading', { name: 'Keyboard and search' }).waitFor();
     await page.keyboard.press('Escape');

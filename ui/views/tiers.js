@@ -10,7 +10,7 @@ import { BIN, IN_APP, LAST_MINUTE, LAST_QUARTER, TO_CLIENT, p, rise } from './ti
 /** @type {Tier[]} */
 export const TIERS = [
   {
-    id: 'client', title: 'Client', of: 'the visitor and the way to him', tiers: ['client'],
+    id: 'client', title: 'Client', of: 'clients and the network to them', tiers: ['client'],
     sql: `select ${p(0.95, TO_CLIENT)} as p95_seconds,
   ${p(0.5, TO_CLIENT)} as p50_seconds,
   count(distinct client_address) as clients,
@@ -18,12 +18,13 @@ export const TIERS = [
   avg(case when http_response_status_code between 400 and 498 then 1.0 else 0.0 end) as refused_ratio
 from request where tier in ('edge', 'proxy') and ${LAST_MINUTE}
 having count(*) > 0`,
-    figures: [{ column: 'p95_seconds', label: 'sending to clients, p95' }, { column: 'p50_seconds', label: 'p50' }, { column: 'clients', label: 'addresses' },
-      { column: 'aborted_ratio', label: 'given up by the client' }, { column: 'refused_ratio', label: 'answered 4xx' }],
-    spark: { label: 'sending to clients, p95', sql: `select ${BIN} as ts, ${p(0.95, TO_CLIENT)} as p95_seconds
+    figures: [{ column: 'p95_seconds', label: 'send time to clients, p95' }, { column: 'p50_seconds', label: 'p50' },
+      { column: 'clients', label: 'addresses' },
+      { column: 'aborted_ratio', label: 'aborted by clients' }, { column: 'refused_ratio', label: '4xx responses' }],
+    spark: { label: 'send time to clients, p95', sql: `select ${BIN} as ts, ${p(0.95, TO_CLIENT)} as p95_seconds
 from request where tier in ('edge', 'proxy') and ${LAST_QUARTER}
 group by 1 order by 1` },
-    empty: 'No request was logged in the last minute.',
+    empty: 'No requests in the last minute.',
   },
   {
     id: 'proxy', title: 'Edge and proxy', of: 'nginx, HAProxy, Apache', tiers: ['edge', 'proxy'], queues: 'proxy',
@@ -35,16 +36,18 @@ group by 1 order by 1` },
   sum(coalesce(response_bytes, response_body_bytes)) / 60.0 as sent_bytes_per_second
 from request where tier in ('edge', 'proxy') and ${LAST_MINUTE}
 having count(*) > 0`,
-    figures: [{ column: 'requests_per_second', label: 'requests' }, { column: 'p50_seconds', label: 'whole request, p50' }, { column: 'p95_seconds', label: 'p95' },
-      { column: 'queue_seconds_p95', label: 'own queue, p95' }, { column: 'error_ratio', label: 'answered 5xx' }, { column: 'sent_bytes_per_second', label: 'sent' }],
+    figures: [{ column: 'requests_per_second', label: 'requests' }, { column: 'p50_seconds', label: 'total time, p50' },
+      { column: 'p95_seconds', label: 'p95' },
+      { column: 'queue_seconds_p95', label: 'own queue, p95' }, { column: 'error_ratio', label: '5xx responses' },
+        { column: 'sent_bytes_per_second', label: 'sent' }],
     spark: { label: 'requests and 5xx', sql: `select ${BIN} as ts, count(*) / 15.0 as requests_per_second,
   count(*) filter (where http_response_status_code >= 500) / 15.0 as errors_per_second
 from request where tier in ('edge', 'proxy') and ${LAST_QUARTER}
 group by 1 order by 1` },
-    empty: 'No request was logged in the last minute.',
+    empty: 'No requests in the last minute.',
   },
   {
-    id: 'app', title: 'Application', of: 'what the proxy waits for', tiers: ['app'], queues: 'app',
+    id: 'app', title: 'Application', of: 'upstreams of the proxy', tiers: ['app'], queues: 'app',
     sql: `select ${p(0.95, IN_APP)} as p95_seconds,
   ${p(0.5, IN_APP)} as p50_seconds,
   ${p(0.95, 'upstream_connect_seconds')} as connect_seconds_p95,
@@ -53,12 +56,14 @@ group by 1 order by 1` },
   count(distinct upstream_address) as upstreams
 from request where tier in ('edge', 'proxy') and upstream_header_seconds is not null and ${LAST_MINUTE}
 having count(*) > 0`,
-    figures: [{ column: 'p95_seconds', label: 'first byte, p95' }, { column: 'p50_seconds', label: 'p50' }, { column: 'connect_seconds_p95', label: 'connecting, p95' },
-      { column: 'requests_per_second', label: 'passed on' }, { column: 'error_ratio', label: 'failed with 5xx' }, { column: 'upstreams', label: 'upstreams' }],
+    figures: [{ column: 'p95_seconds', label: 'first byte, p95' }, { column: 'p50_seconds', label: 'p50' },
+      { column: 'connect_seconds_p95', label: 'connect, p95' },
+      { column: 'requests_per_second', label: 'passed on' }, { column: 'error_ratio', label: '5xx errors' },
+        { column: 'upstreams', label: 'upstreams' }],
     spark: { label: 'first byte, p95', sql: `select ${BIN} as ts, ${p(0.95, IN_APP)} as p95_seconds
 from request where tier in ('edge', 'proxy') and upstream_header_seconds is not null and ${LAST_QUARTER}
 group by 1 order by 1` },
-    empty: 'No request was passed on to an application in the last minute.',
+    empty: 'No proxied requests in the last minute.',
   },
   {
     id: 'db', title: 'Database', of: 'PostgreSQL, MySQL, Redis, …', tiers: ['db'], queues: 'db',
@@ -90,11 +95,14 @@ group by 1 order by 1` },
 select busy / span as busy_ratio, device, spent / nullif(operations, 0) as await_seconds, operations / span as operations_per_second,
   read / span as read_bytes_per_second, written / span as written_bytes_per_second, fullest_ratio
 from device cross join space where span > 0 order by busy desc limit 1`,
-    figures: [{ column: 'busy_ratio', label: 'busy' }, { column: 'device', label: 'device' }, { column: 'await_seconds', label: 'per operation' },
-      { column: 'operations_per_second', label: 'operations' }, { column: 'read_bytes_per_second', label: 'read' }, { column: 'written_bytes_per_second', label: 'written' },
+    figures: [{ column: 'busy_ratio', label: 'busy' }, { column: 'device', label: 'device' },
+      { column: 'await_seconds', label: 'per operation' },
+      { column: 'operations_per_second', label: 'operations' }, { column: 'read_bytes_per_second', label: 'read' },
+        { column: 'written_bytes_per_second', label: 'written' },
       { column: 'fullest_ratio', label: 'fullest file system' }],
-    spark: { label: 'read and written', sql: rise('disk_stat', 'device', [['written_bytes_total', 'written_bytes_per_second'], ['read_bytes_total', 'read_bytes_per_second']], ' and not is_partition') },
-    empty: 'No disk did anything in the last minute.',
+    spark: { label: 'read and written', sql: rise('disk_stat', 'device',
+      [['written_bytes_total', 'written_bytes_per_second'], ['read_bytes_total', 'read_bytes_per_second']], ' and not is_partition') },
+    empty: 'No disk activity in the last minute.',
   },
 ];
 
@@ -106,7 +114,8 @@ export const TIME_SQL = `with part as (
   from request where tier in ('edge', 'proxy') and duration_seconds is not null and ${LAST_MINUTE}
 )
 select tier, count(*) as requests,
-${['client', 'queue', 'connect', 'app', 'body'].map(c => `  avg(coalesce(${c}, 0)) as ${c}_seconds, ${p(0.95, c)} as ${c}_seconds_p95`).join(',\n')}
+${['client', 'queue', 'connect', 'app', 'body'].map(c => `  avg(coalesce(${c}, 0)) as ${c}_seconds, ${p(0.95,
+  c)} as ${c}_seconds_p95`).join(',\n')}
 from part
 -- Never two clocks in one mean: the edge's where there is one, for it sees all that the proxies behind it do.
 where tier = (select min(tier) from part)

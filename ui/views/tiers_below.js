@@ -26,14 +26,18 @@ export const TIERS_BELOW = [
     from net_dev where ${LAST_MINUTE} group by host, netns, device)
 )
 select * from rise cross join socket cross join packet cross join device`,
-    figures: [{ column: 'overflows', label: 'accept queue overflows' }, { column: 'drops', label: 'SYNs dropped at listeners' }, { column: 'cookies', label: 'SYN cookies sent' },
-      { column: 'resent_ratio', label: 'segments sent again' }, { column: 'softnet_drops', label: 'packets dropped before TCP' }, { column: 'established', label: 'established' },
-      { column: 'time_wait', label: 'in TIME_WAIT' }, { column: 'received_bytes_per_second', label: 'received' }, { column: 'sent_bytes_per_second', label: 'sent' }],
-    spark: { label: 'received and sent, all devices', sql: rise('net_dev', 'netns, device', [['rx_bytes_total', 'received_bytes_per_second'], ['tx_bytes_total', 'sent_bytes_per_second']]) },
+    figures: [{ column: 'overflows', label: 'accept queue overflows' }, { column: 'drops', label: 'SYNs dropped at listeners' },
+      { column: 'cookies', label: 'SYN cookies sent' },
+      { column: 'resent_ratio', label: 'segments retransmitted' }, { column: 'softnet_drops', label: 'packets dropped before TCP' },
+        { column: 'established', label: 'established' },
+      { column: 'time_wait', label: 'in TIME_WAIT' }, { column: 'received_bytes_per_second', label: 'received' },
+        { column: 'sent_bytes_per_second', label: 'sent' }],
+    spark: { label: 'received and sent, all devices', sql: rise('net_dev', 'netns, device',
+      [['rx_bytes_total', 'received_bytes_per_second'], ['tx_bytes_total', 'sent_bytes_per_second']]) },
     empty: 'No kernel counters in the last minute.',
   },
   {
-    id: 'host', title: 'Host', of: 'processor and memory', tiers: ['host'],
+    id: 'host', title: 'Host', of: 'CPU and memory', tiers: ['host'],
     sql: `with cpu as (
   select max(user_seconds_total) - min(user_seconds_total) as user, max(system_seconds_total) - min(system_seconds_total) as system,
     max(iowait_seconds_total) - min(iowait_seconds_total) as iowait, max(steal_seconds_total) - min(steal_seconds_total) as steal,
@@ -55,14 +59,19 @@ select * from rise cross join socket cross join packet cross join device`,
   from pressure where cgroup = '/' and ${LAST_MINUTE}
 )
 select * from share cross join memory cross join stall`,
-    figures: [{ column: 'busy_ratio', label: 'processor busy' }, { column: 'steal_ratio', label: 'stolen by the hypervisor' }, { column: 'iowait_ratio', label: 'waiting for I/O' },
-      { column: 'runnable_max', label: 'most runnable threads' }, { column: 'processors', label: 'processors' }, { column: 'available_bytes', label: 'memory available' },
-      { column: 'cpu_stall_ratio', label: 'stalled on processor' }, { column: 'memory_stall_ratio', label: 'stalled on memory' }, { column: 'io_stall_ratio', label: 'stalled on I/O' }],
-    spark: { label: 'busy and stolen processors', sql: rise('cpu_stat', 'cpu', [['user_seconds_total + system_seconds_total', 'busy_processors'], ['steal_seconds_total', 'stolen_processors']], " and cpu = 'all'") },
-    empty: 'No processor sample in the last minute.',
+    figures: [{ column: 'busy_ratio', label: 'CPU busy' }, { column: 'steal_ratio', label: 'CPU stolen' },
+      { column: 'iowait_ratio', label: 'waiting for I/O' },
+      { column: 'runnable_max', label: 'most runnable threads' }, { column: 'processors', label: 'processors' },
+        { column: 'available_bytes', label: 'available memory' },
+      { column: 'cpu_stall_ratio', label: 'stalled on CPU' }, { column: 'memory_stall_ratio', label: 'stalled on memory' },
+        { column: 'io_stall_ratio', label: 'stalled on I/O' }],
+    spark: { label: 'busy and stolen CPUs', sql: rise('cpu_stat', 'cpu',
+      [['user_seconds_total + system_seconds_total', 'busy_processors'],
+        ['steal_seconds_total', 'stolen_processors']], " and cpu = 'all'") },
+    empty: 'No CPU samples in the last minute.',
   },
   {
-    id: 'weir', title: 'Logs and weir', of: 'what is read, and how well', tiers: ['log', 'weir'],
+    id: 'weir', title: 'Logs and weir', of: 'what weir reads', tiers: ['log', 'weir'],
     sql: `with line as (
   select 'request' as kind, ts from request where ${LAST_MINUTE}
   union all select 'log', ts from log where ${LAST_MINUTE}
@@ -73,13 +82,15 @@ select * from share cross join memory cross join stall`,
 select count(*) / 60.0 as lines_per_second, count(*) filter (where kind = 'request') as requests, count(*) filter (where kind = 'log') as logs,
   count(*) filter (where kind = 'reject') as rejects, max(collectors) as collectors, max(failures) as failures, max(cpu_ratio) as cpu_ratio
 from line cross join run`,
-    figures: [{ column: 'lines_per_second', label: 'lines' }, { column: 'requests', label: 'requests' }, { column: 'logs', label: 'log rows' }, { column: 'rejects', label: 'not understood' },
-      { column: 'collectors', label: 'collectors' }, { column: 'failures', label: 'failed runs' }, { column: 'cpu_ratio', label: "collectors' processor" }],
+    figures: [{ column: 'lines_per_second', label: 'lines' }, { column: 'requests', label: 'requests' },
+      { column: 'logs', label: 'log rows' }, { column: 'rejects', label: 'unparsed' },
+      { column: 'collectors', label: 'collectors' }, { column: 'failures', label: 'failed runs' },
+        { column: 'cpu_ratio', label: "collectors' processor" }],
     spark: { label: 'lines read', sql: `select ts, sum(n) / 15.0 as lines_per_second from (
   select ${BIN} as ts, count(*) as n from request where ${LAST_QUARTER} group by 1
   union all select ${BIN}, count(*) from log where ${LAST_QUARTER} group by 1
   union all select ${BIN}, count(*) from reject where ${LAST_QUARTER} group by 1)
 group by ts order by ts` },
-    empty: 'No log line was read in the last minute.',
+    empty: 'No log lines in the last minute.',
   },
 ];

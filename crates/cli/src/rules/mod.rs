@@ -14,8 +14,8 @@ use weir_agent_core::client::Client;
 use weir_hub::rule_runner::read_rule_files;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, complain, say};
-use weir_rules::test_file::{NOW, Query, TestFile};
-use weir_rules::{Rule, RuleSet};
+use weir_rules::test_file::{NOW, TestFile, TestQuery};
+use weir_rules::{Rule, RuleSet, SourceFile};
 use weir_store::{QueryLimits, Store};
 use weir_tables::nearest;
 use weir_tables::{Batch, Clock, FixedClock, Parcel};
@@ -175,7 +175,10 @@ fn test_one(
     let beside = file.with_extension("sql");
     let rule: Arc<Rule> = if beside.is_file() {
         let text = read(&beside)?;
-        Arc::new(Rule::parse(&beside.display().to_string(), &text).map_err(broken)?)
+        Arc::new(
+            Rule::parse(SourceFile { origin: &beside.display().to_string(), text: &text })
+                .map_err(broken)?,
+        )
     } else {
         let id = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let found = rules.get(&id.unwrap_or_default()).cloned();
@@ -184,7 +187,8 @@ fn test_one(
                 .hint(format!("write it beside: `{}`", beside.display()))
         })?
     };
-    let cases = TestFile::parse(&origin, &read(file)?).map_err(broken)?;
+    let cases =
+        TestFile::parse(SourceFile { origin: &origin, text: &read(file)? }).map_err(broken)?;
     Ok(cases.run(&rule, runner))
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_process::terminal::Paint;
-use weir_rules::{MYTHS, NEVER, Setting};
+use weir_rules::{MYTHS, NEVER, SettingNotes};
 
 use super::Proposal;
 
@@ -48,7 +48,7 @@ pub(super) fn text(proposals: &[Proposal], paint: Paint) -> String {
 
 /// Risk and interaction.
 fn setting(proposal: &Proposal) -> (&str, &str) {
-    let setting: Option<&Setting> = proposal.rule.setting.as_ref();
+    let setting: Option<&SettingNotes> = proposal.rule.setting.as_ref();
     setting.map_or(("", ""), |setting| (&setting.risk, &setting.interaction))
 }
 

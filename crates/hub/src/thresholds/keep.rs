@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_rules::mine::{Mined, Point, Side, mine};
-use weir_rules::{Mining, Rule, rows_of};
+use weir_rules::mine::{Point, SeriesModel, Side, mine};
+use weir_rules::{Rule, ThresholdSpec, rows_of};
 use weir_store::{QueryLimits, Store, StoreError};
 use weir_tables::{
     Batch, Clock, Measure, MeasureRows, Micros, Parcel, Rows, ThresholdProposalRows,
@@ -92,7 +92,7 @@ pub(crate) async fn keep_always(
 /// One rule's values.
 struct RuleValues {
     rule: Arc<Rule>,
-    mining: Mining,
+    mining: ThresholdSpec,
     /// Begin of the five minutes that come next, seconds since 1970.
     next: i64,
     /// Spans of the past in which values are missing, oldest last,
@@ -320,7 +320,7 @@ impl SubjectModel {
 }
 
 /// Points of the longest mean.
-fn longest(mined: &Mined) -> usize {
+fn longest(mined: &SeriesModel) -> usize {
     mined.bounds.iter().map(|bound| bound.points).max().unwrap_or(1)
 }
 

@@ -2,8 +2,8 @@
 //! give.
 
 use serde_json::{Value, json};
-use weir_rules::mine::{Replayed, mine, mine_constant, replay_constant};
-use weir_rules::{Mining, Rule};
+use weir_rules::mine::{ReplayedEvent, mine, mine_constant, replay_constant};
+use weir_rules::{Rule, ThresholdSpec};
 use weir_store::{Store, StoreError};
 use weir_tables::{Micros, ThresholdProposal};
 
@@ -34,8 +34,8 @@ enum ReportKind {
         value: f64,
         /// The number that should be, or why there is none.
         proposed: Result<f64, String>,
-        now: Vec<Replayed>,
-        then: Vec<Replayed>,
+        now: Vec<ReplayedEvent>,
+        then: Vec<ReplayedEvent>,
     },
     /// The week of each subject.
     Season(Vec<Value>),
@@ -47,7 +47,7 @@ impl ThresholdReport {
     pub(crate) async fn of(
         store: &Store,
         rule: &Rule,
-        mining: &Mining,
+        mining: &ThresholdSpec,
         per_week: Option<f64>,
         now: Micros,
     ) -> Result<Self, StoreError> {
@@ -139,7 +139,7 @@ impl ThresholdReport {
 /// The current model of a subject.
 fn season(
     name: &str,
-    mined: Result<weir_rules::mine::Mined, weir_rules::mine::TooLittle>,
+    mined: Result<weir_rules::mine::SeriesModel, weir_rules::mine::TooLittle>,
     now: Micros,
 ) -> Value {
     match mined {
@@ -161,8 +161,8 @@ fn season(
 }
 
 /// Events of one replay during which the other has none.
-fn difference(events: &[Replayed], others: &[Replayed]) -> Value {
-    let is_in = |event: &Replayed| {
+fn difference(events: &[ReplayedEvent], others: &[ReplayedEvent]) -> Value {
+    let is_in = |event: &ReplayedEvent| {
         others.iter().any(|other| {
             other.subject == event.subject
                 && other.event.from <= event.event.to

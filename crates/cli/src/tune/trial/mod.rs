@@ -25,7 +25,7 @@ use weir_hub::hooks::is_tryable;
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, complain, say};
-use weir_rules::{GUARDS, TRYABLE, Tryable, never};
+use weir_rules::{GUARDS, TRIAL_SETTINGS, TrialSetting, never};
 use weir_tables::{Clock, Micros};
 
 use crate::doctor::source::{HostSource, LiveHost};
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &TuneArgs, values: &Values) -> Result<ExitCode, Failure>
 }
 
 /// The setting and the value of `KEY=VALUE`, if that may be tried.
-fn asked(wish: &str) -> Result<(&'static Tryable, String), Failure> {
+fn asked(wish: &str) -> Result<(&'static TrialSetting, String), Failure> {
     let Some((name, value)) = wish.split_once('=') else {
         return Err(Failure::new(format!("cannot try `{wish}`: it is not KEY=VALUE"))
             .hint("weir tune --try net.core.somaxconn=8192 --for 10m")
@@ -89,8 +89,8 @@ fn asked(wish: &str) -> Result<(&'static Tryable, String), Failure> {
     let fail = |why: String| {
         Failure::new(format!("cannot try `{name} = {value}`: {why}")).code(EXIT_USAGE)
     };
-    let Some(tryable) = Tryable::named(name) else {
-        let names: Vec<&str> = TRYABLE.iter().map(|tryable| tryable.name).collect();
+    let Some(tryable) = TrialSetting::named(name) else {
+        let names: Vec<&str> = TRIAL_SETTINGS.iter().map(|tryable| tryable.name).collect();
         return Err(fail("no counter of this host would tell whether it helps".into())
             .hint(format!("what can be tried: {}", names.join(", "))));
     };
