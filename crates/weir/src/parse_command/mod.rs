@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_parse::{Parsers, Pipeline};
+use weir_parse::{ParserFile, Parsers, Pipeline};
 use weir_tables::Clock;
 
 use crate::cli::ParseArgs;
@@ -80,7 +80,7 @@ fn explain(args: &ParseArgs, reading: &Reading, lines: &[String]) {
 /// The pipeline that the flags ask for.
 fn chosen(args: &ParseArgs, parsers: &Parsers) -> Result<Option<Arc<Pipeline>>, Failure> {
     let of_text = |origin: &str, text: &str| {
-        parsers.pipeline_of(origin, text).map(Some).map_err(parsers::refused)
+        parsers.pipeline_of(ParserFile { origin, text }).map(Some).map_err(parsers::refused)
     };
     if let Some(pattern) = &args.grok {
         let pattern = toml::Value::String(pattern.clone());
