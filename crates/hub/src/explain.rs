@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use weir_parse::{LineParser, ParsedRows, Parsers, Pipeline, Progress, RowText};
+use weir_parse::{LineParser, ParsedRows, Parsers, Pipeline, Progress, RowText, StreamName};
 use weir_tables::{LogFormat, LogSource, Micros, Program};
 
 /// Readings of one line whose fastest counts.
@@ -53,7 +53,8 @@ impl LineReader {
     /// A parser as a stream of the log would have it.
     pub fn parser(&self) -> LineParser {
         let pipeline = self.pipeline.as_ref();
-        self.parsers.line_parser_with(pipeline, &self.source, &self.path, &self.host)
+        let stream = StreamName { path: &self.path, host: &self.host };
+        self.parsers.line_parser_with(pipeline, &self.source, stream)
     }
 
     /// Rows of lines, without explanations.

@@ -1,16 +1,19 @@
-//! How many lines a second one core turns into rows: `cargo run -p weir-parse --example rate [--] [format] [lines]`.
+//! How many lines a second one core turns into rows: `cargo run -p weir-parse --example rate [--]
+//! [format] [lines]`.
 //!
-//! Formats: `json` (keys as they come), `json-template`, `combined`, `combined-template`, `haproxy`, `auto`; through
-//! pipelines `grok` (`%{COMBINEDAPACHELOG}`), `grok-classic` (the same lines by a pattern in which a byte may go several
-//! ways), `grok-redacted`, `key-value`. `hostile` tells what the lines cost that are made to cost most. The lines are of the 15-field nginx format of `docs/bench`, 589 bytes on average, made here from a fixed seed. The
-//! same lines are read by sonic-rs into its lazy members, as a measure of what the row building costs. Times are
-//! those on the CPU (`/proc/self/schedstat`), so that a busy machine does not change them much.
+//! Formats: `json` (keys as they come), `json-template`, `combined`, `combined-template`,
+//! `haproxy`, `auto`; through pipelines `grok` (`%{COMBINEDAPACHELOG}`), `grok-classic` (the same
+//! lines by a pattern in which a byte may go several ways), `grok-redacted`, `key-value`. `hostile`
+//! tells what the lines cost that are made to cost most. The lines are of the 15-field nginx format
+//! of `docs/bench`, 589 bytes on average, made here from a fixed seed. The same lines are read by
+//! sonic-rs into its lazy members, as a measure of what the row building costs. Times are those on
+//! the CPU (`/proc/self/schedstat`), so that a busy machine does not change them much.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
 #![expect(clippy::cast_possible_truncation, reason = "indexes below the number of agents")]
 
 use std::fmt::Write as _;
 
-use weir_parse::{LineParser, ParsedRows, Parsers, Redaction};
+use weir_parse::{LineParser, ParsedRows, ParserFile, Parsers, Redaction, StreamName};
 use weir_tables::{JsonEscape, LogFormat, LogSource, Micros, Program, Rows};
 
 /// As in weir itself.
@@ -108,11 +111,12 @@ fn parser(name: &str) -> LineParser {
         format: format_of(name),
         found_in: "example".into(),
     };
-    let path = "/var/log/nginx/access.log";
-    let Some(text) = pipeline_of(name) else { return LineParser::new(&source, path, "web1") };
+    let stream = StreamName { path: "/var/log/nginx/access.log", host: "web1" };
+    let Some(text) = pipeline_of(name) else { return LineParser::new(&source, stream) };
     let parsers = Parsers::built_in();
-    let pipeline = parsers.pipeline_of(name, &text).expect("a good pipeline");
-    let parser = parsers.line_parser_with(Some(&pipeline), &source, path, "web1");
+    let file = ParserFile { origin: name, text: &text };
+    let pipeline = parsers.pipeline_of(file).expect("a good pipeline");
+    let parser = parsers.line_parser_with(Some(&pipeline), &source, stream);
     if name != "grok-redacted" {
         return parser;
     }
@@ -120,10 +124,10 @@ fn parser(name: &str) -> LineParser {
     parser.with_redaction(all.expect("known kinds"))
 }
 
-/// The kernel counts a thread's time in steps of milliseconds, so that many lines are needed for one figure.
+/// Lines per measurement: the kernel counts a thread's time in milliseconds.
 const HOSTILE_ROUNDS: u32 = 1_000;
 
-/// Patterns and lines that are made to cost most: what one line costs on the CPU.
+/// Patterns and lines with the highest cost: CPU time per line.
 fn hostile() {
     let many = |text: &str, bytes: usize| text.repeat(bytes / text.len());
     for (pattern, line) in [
@@ -144,14 +148,16 @@ fn hostile() {
     ] {
         let parsers = Parsers::built_in();
         let text = format!("[parse]\nformat = \"grok\"\npattern = '{pattern}'\n");
-        let pipeline = parsers.pipeline_of("hostile", &text).expect("a good pipeline");
+        let file = ParserFile { origin: "hostile", text: &text };
+        let pipeline = parsers.pipeline_of(file).expect("a good pipeline");
         let source = LogSource {
             path: "/a".into(),
             program: Program::Other,
             format: LogFormat::Auto,
             found_in: "example".into(),
         };
-        let mut parser = parsers.line_parser_with(Some(&pipeline), &source, "/a", "web1");
+        let stream = StreamName { path: "/a", host: "web1" };
+        let mut parser = parsers.line_parser_with(Some(&pipeline), &source, stream);
         let mut out = ParsedRows::default();
         let start = cpu_seconds();
         for _ in 0..HOSTILE_ROUNDS {

@@ -1,20 +1,29 @@
 //! Apache's `ErrorLog` (core, default `ErrorLogFormat` of 2.4, and that of 2.2).
 //!
-//! `[Fri Nov 20 12:00:00.123456 2026] [core:error] [pid 12:tid 34] (2)No such file: [client 1.2.3.4:5] AH00128: …`
+//! `[Fri Nov 20 12:00:00.123456 2026] [core:error] [pid 12:tid 34] (2)No such file: [client
+//! 1.2.3.4:5] AH00128: …`
 
+use crate::format::{LineFormat, NamedFormat};
 use crate::log_text;
-use crate::record::{Kind, Record};
+use crate::record::{Record, RowKind};
 use crate::{number, severity};
 
+pub(crate) const FORMAT: NamedFormat = NamedFormat {
+    name: "apache_error",
+    new: || {
+        Box::new(LineFormat { name: "apache_error", parse: |line, record| Ok(parse(line, record)) })
+    },
+};
+
 /// Reads a line.
-pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
     if head(line, record).is_none() {
         log_text::parse(line, record);
     }
-    Kind::Log
+    RowKind::Log
 }
 
-/// Whether a line has the head of the format.
+/// Whether a line starts with the header of the format.
 pub(crate) fn is_likely(line: &str) -> bool {
     let bytes = line.as_bytes();
     bytes.first() == Some(&b'[') && bytes.get(4) == Some(&b' ') && line.contains("] [")
@@ -45,36 +54,36 @@ fn head_value<'a>(inner: &'a str, record: &mut Record<'a>) {
     if let Some(process) = inner.strip_prefix("pid ") {
         let (process_id, thread_id) = process.split_once(":tid ").unwrap_or((process, ""));
         record.log.process_id = number::integer(process_id);
-        record.attr("thread_id", thread_id);
+        record.attr(["thread_id", thread_id]);
     } else if let Some(client) = inner.strip_prefix("client ") {
-        record.attr("client", client);
+        record.attr(["client", client]);
     } else {
         let (module, level) = inner.rsplit_once(':').unwrap_or(("", inner));
-        record.attr("module", module);
+        record.attr(["module", module]);
         record.log.severity = severity::of_word(level);
     }
 }
 
-/// The message without the client in its middle, the error code in front of it and the referer behind it.
+/// The message without the client in its middle, the error code before it and the referer after it.
 fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
     let mut body = rest;
     if let Some((system_error, behind)) = rest.split_once(": [client ")
         && let Some((client, message)) = behind.split_once("] ")
         && system_error.starts_with('(')
     {
-        record.attr("system_error", system_error);
-        record.attr("client", client);
+        record.attr(["system_error", system_error]);
+        record.attr(["client", client]);
         body = message;
     }
     if let Some((code, _)) = body.split_once(": ")
         && code.starts_with("AH")
         && number::integer(&code[2..]).is_some()
     {
-        record.attr("error_code", code);
+        record.attr(["error_code", code]);
     }
     match body.rsplit_once(", referer: ") {
         Some((message, referer)) => {
-            record.attr("referer", referer);
+            record.attr(["referer", referer]);
             message
         }
         None => body,

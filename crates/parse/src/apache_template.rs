@@ -1,54 +1,63 @@
-//! Apache's `LogFormat` (mod_log_config, mod_logio): its text to a matcher of lines.
+//! Apache's `LogFormat` (mod_log_config, mod_logio), compiled to a line matcher.
 //!
-//! What surprises: `%b` writes `-` for zero bytes, `%D` is microseconds, `%k` counts the requests *before* this one.
+//! Pitfalls: `%b` writes `-` for zero bytes, `%D` is microseconds, `%k` counts *earlier* requests.
 
 use std::collections::HashMap;
 
 use crate::field::{self, Field};
-use crate::json_lines::JsonLines;
-use crate::template::{Inside, Part, Template};
+use crate::format::Format;
+use crate::json_lines::{JsonLines, JsonTemplate};
+use crate::template::{Template, TemplateFormat, TemplatePart, ValueSyntax};
+
+/// A reader for the text of a `LogFormat`.
+pub(crate) fn format(template: &str) -> Box<dyn Format> {
+    if template.trim_start().starts_with('{') {
+        return Box::new(JsonTemplate(json(template)));
+    }
+    Box::new(TemplateFormat { name: "apache_template", template: text(template) })
+}
 
 /// The matcher of a text format.
-pub(crate) fn text(template: &str) -> Template {
+fn text(template: &str) -> Template {
     Template::new(parts(&template.replace("\\\"", "\"")), true)
 }
 
-/// The reader of a JSON format: keys are asked for the directive in their value.
-pub(crate) fn json(template: &str) -> JsonLines {
+/// The reader of a JSON format: the directive in a value gives the key's meaning.
+fn json(template: &str) -> JsonLines {
     let template = template.replace("\\\"", "\"");
     let mut fields = HashMap::new();
     for member in template.trim().trim_start_matches('{').trim_end_matches('}').split(',') {
         let Some((key, value)) = member.split_once(':') else { continue };
-        let unquoted = |text: &str| text.trim().trim_matches('"').to_owned();
-        let field = match parts(&unquoted(value)).as_slice() {
-            [Part::Value { field, .. }] => *field,
+        let [key, value] = [key, value].map(|text| text.trim().trim_matches('"'));
+        let field = match parts(value).as_slice() {
+            [TemplatePart::Value { field, .. }] => *field,
             _ => Field::Attr,
         };
-        fields.insert(unquoted(key), field);
+        fields.insert(key.to_owned(), field);
     }
     JsonLines::new(move |key| fields.get(key).copied().unwrap_or_else(|| field::of_key(key)))
 }
 
-fn parts(template: &str) -> Vec<Part> {
+fn parts(template: &str) -> Vec<TemplatePart> {
     let mut parts = Vec::new();
     let mut rest = template;
     while let Some(percent) = rest.find('%') {
         let (before, behind) = rest.split_at(percent);
         if !before.is_empty() {
-            parts.push(Part::Literal(before.to_owned()));
+            parts.push(TemplatePart::Literal(before.to_owned()));
         }
         let (part, length) = directive(&behind[1..]);
         parts.push(part);
         rest = &behind[1 + length..];
     }
     if !rest.is_empty() {
-        parts.push(Part::Literal(rest.to_owned()));
+        parts.push(TemplatePart::Literal(rest.to_owned()));
     }
     parts
 }
 
-/// The directive behind a `%`, and the bytes it takes: `>s`, `{Referer}i`, `400,501{User-Agent}i`.
-fn directive(text: &str) -> (Part, usize) {
+/// The directive after a `%`, and its length: `>s`, `{Referer}i`, `400,501{User-Agent}i`.
+fn directive(text: &str) -> (TemplatePart, usize) {
     let modifiers = text.find(|c: char| !matches!(c, '<' | '>' | '!' | ',' | '0'..='9'));
     let start = modifiers.unwrap_or(text.len());
     let (argument, letters) =
@@ -58,82 +67,88 @@ fn directive(text: &str) -> (Part, usize) {
         };
     let name_length = if text[letters..].starts_with('^') { 3 } else { 1 };
     let Some(name) = text.get(letters..letters + name_length) else {
-        return (Part::Literal("%".into()), 0);
+        return (TemplatePart::Literal("%".into()), 0);
     };
     let part = match name {
-        "%" => Part::Literal("%".into()),
+        "%" => TemplatePart::Literal("%".into()),
         "t" if argument.is_empty() => return (bracketed_time(), letters + 1),
-        _ => Part::Value {
-            name: attr_name(name, argument),
-            field: meaning(name, argument),
-            inside: inside(name, argument),
+        _ => TemplatePart::Value {
+            name: Directive { name, argument }.attr_name(),
+            field: Directive { name, argument }.meaning(),
+            inside: match name {
+                "t" => ValueSyntax::ZoneSpace,
+                _ => ValueSyntax::EscapedQuote,
+            },
         },
     };
     (part, letters + name_length)
 }
 
-/// `%t` writes `[20/Nov/2026:12:00:00 +0000]`; the brackets are cut off when the time is read.
-fn bracketed_time() -> Part {
-    Part::Value { name: "time".into(), field: Field::Time, inside: Inside::ZoneSpace }
+/// `%t` writes `[20/Nov/2026:12:00:00 +0000]`; the brackets are stripped when the time is read.
+fn bracketed_time() -> TemplatePart {
+    TemplatePart::Value { name: "time".into(), field: Field::Time, inside: ValueSyntax::ZoneSpace }
 }
 
-fn inside(name: &str, argument: &str) -> Inside {
-    match (name, argument) {
-        ("t", _) => Inside::ZoneSpace,
-        _ => Inside::EscapedQuote,
+/// A directive: `%{argument}name`.
+#[derive(Clone, Copy)]
+struct Directive<'t> {
+    name: &'t str,
+    argument: &'t str,
+}
+
+impl Directive<'_> {
+    /// The meaning (mod_log_config's table of format strings).
+    fn meaning(self) -> Field {
+        let header = self.argument.to_ascii_lowercase();
+        match (self.name, header.as_str()) {
+            ("h" | "a", _) => Field::ClientAddress,
+            ("A", _) => Field::ServerAddress,
+            ("b", _) => Field::ResponseBodyBytesOrDash,
+            ("B", _) => Field::ResponseBodyBytes,
+            ("D", _) | ("T", "us") => Field::DurationMicros,
+            ("T", "ms") => Field::DurationMillis,
+            ("T", _) => Field::DurationSeconds,
+            ("H", _) => Field::Protocol,
+            ("I", _) => Field::RequestBytes,
+            ("O", _) => Field::ResponseBytes,
+            ("k", _) => Field::EarlierRequests,
+            ("L", _) | ("i", "x-request-id") | ("e", "unique_id") => Field::RequestId,
+            ("m", _) => Field::Method,
+            ("p", "remote") => Field::ClientPort,
+            ("p", _) => Field::ServerPort,
+            ("q", _) => Field::Query,
+            ("r", _) => Field::RequestLine,
+            ("s", _) => Field::Status,
+            ("t", "sec" | "msec" | "usec") => Field::Time,
+            ("U", _) => Field::Target,
+            ("v" | "V", _) => Field::ServerName,
+            ("i", "host") => Field::Host,
+            ("i", "referer") => Field::Referer,
+            ("i", "user-agent") => Field::UserAgent,
+            _ => Field::Attr,
+        }
     }
-}
 
-/// What a directive means (mod_log_config's table of format strings).
-fn meaning(name: &str, argument: &str) -> Field {
-    let header = argument.to_ascii_lowercase();
-    match (name, header.as_str()) {
-        ("h" | "a", _) => Field::ClientAddress,
-        ("A", _) => Field::ServerAddress,
-        ("b", _) => Field::ResponseBodyBytesOrDash,
-        ("B", _) => Field::ResponseBodyBytes,
-        ("D", _) | ("T", "us") => Field::DurationMicros,
-        ("T", "ms") => Field::DurationMillis,
-        ("T", _) => Field::DurationSeconds,
-        ("H", _) => Field::Protocol,
-        ("I", _) => Field::RequestBytes,
-        ("O", _) => Field::ResponseBytes,
-        ("k", _) => Field::EarlierRequests,
-        ("L", _) | ("i", "x-request-id") | ("e", "unique_id") => Field::RequestId,
-        ("m", _) => Field::Method,
-        ("p", "remote") => Field::ClientPort,
-        ("p", _) => Field::ServerPort,
-        ("q", _) => Field::Query,
-        ("r", _) => Field::RequestLine,
-        ("s", _) => Field::Status,
-        ("t", "sec" | "msec" | "usec") => Field::Time,
-        ("U", _) => Field::Target,
-        ("v" | "V", _) => Field::ServerName,
-        ("i", "host") => Field::Host,
-        ("i", "referer") => Field::Referer,
-        ("i", "user-agent") => Field::UserAgent,
-        _ => Field::Attr,
-    }
-}
-
-/// The attribute's name where a directive has no column.
-fn attr_name(name: &str, argument: &str) -> String {
-    let header = argument.to_ascii_lowercase().replace('-', "_");
-    match name {
-        "l" => "remote_logname".into(),
-        "u" => "remote_user".into(),
-        "P" => "process_id".into(),
-        "X" => "connection_status".into(),
-        "S" => "transferred_bytes".into(),
-        "f" => "filename".into(),
-        "R" => "handler".into(),
-        "i" => format!("http_{header}"),
-        "o" => format!("sent_http_{header}"),
-        "C" => format!("cookie_{argument}"),
-        "e" | "n" | "x" | "c" if !argument.is_empty() => argument.to_owned(),
-        "t" => "time".into(),
-        _ if argument.is_empty() => name.to_owned(),
-        _ => format!("{name}_{header}"),
+    /// The attribute's name for a directive without a column.
+    fn attr_name(self) -> String {
+        let Self { name, argument } = self;
+        let header = argument.to_ascii_lowercase().replace('-', "_");
+        match name {
+            "l" => "remote_logname".into(),
+            "u" => "remote_user".into(),
+            "P" => "process_id".into(),
+            "X" => "connection_status".into(),
+            "S" => "transferred_bytes".into(),
+            "f" => "filename".into(),
+            "R" => "handler".into(),
+            "i" => format!("http_{header}"),
+            "o" => format!("sent_http_{header}"),
+            "C" => format!("cookie_{argument}"),
+            "e" | "n" | "x" | "c" if !argument.is_empty() => argument.to_owned(),
+            "t" => "time".into(),
+            _ if argument.is_empty() => name.to_owned(),
+            _ => format!("{name}_{header}"),
+        }
     }
 }
 

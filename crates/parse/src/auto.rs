@@ -1,78 +1,72 @@
-//! Lines of a file of which nothing is known: each line is looked at on its own.
+//! Logs of unknown format: the format of each line is detected.
 //!
-//! Only JSON can be rejected here: a line that begins like an object and is none was torn or made by hand. All
-//! others are at least plain text.
+//! Only JSON lines can be rejected here: a line that starts like an object and is malformed was
+//! truncated or written by hand. Every other line is at least plain text. A format that can be
+//! detected has one line in [`DETECTORS`].
 
+use crate::format::{Format, JSON_ESCAPE, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
-use crate::record::{Fault, Kind, Record};
+use crate::record::{LineFault, Record, RowKind};
 use crate::{apache_error, combined, haproxy, klog, log_text, logfmt, nginx_error, syslog};
 
+pub(crate) const FORMAT: NamedFormat =
+    NamedFormat { name: "auto", new: || Box::new(AutoFormat { json: JsonLines::free() }) };
+
 /// Reads lines of any known format.
-pub(crate) struct Auto {
+struct AutoFormat {
     json: JsonLines,
 }
 
-impl Default for Auto {
-    fn default() -> Self {
-        Self { json: JsonLines::free() }
-    }
-}
+/// Reads a line if it is in a format; `None`, with the record unchanged, if it is not.
+type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind, LineFault>>;
 
-impl Auto {
-    /// Whether a line is taken for JSON.
-    pub(crate) fn is_json(line: &[u8]) -> bool {
-        let line = line.trim_ascii_start();
-        line.strip_prefix(b"{")
-            .is_some_and(|rest| matches!(rest.trim_ascii_start(), [b'"' | b'}', ..]))
+/// Formats that are detected, in this order.
+const DETECTORS: &[(&str, DetectLine)] = &[
+    ("combined", combined::detect),
+    ("haproxy_http", |line, record| haproxy::is_access(line).then(|| haproxy::parse(line, record))),
+    ("syslog", |line, record| {
+        syslog::is_likely(line, record).then(|| Ok(syslog::parse(line, record)))
+    }),
+    ("nginx_error", |line, record| {
+        nginx_error::is_likely(line).then(|| Ok(nginx_error::parse(line, record)))
+    }),
+    ("apache_error", |line, record| {
+        apache_error::is_likely(line).then(|| Ok(apache_error::parse(line, record)))
+    }),
+    ("klog", |line, record| klog::parse(line, record).map(|()| Ok(RowKind::Log))),
+    ("logfmt", |line, record| logfmt::parse(line, record).map(Ok)),
+];
+
+impl Format for AutoFormat {
+    fn name(&self) -> &'static str {
+        FORMAT.name
     }
 
-    /// Reads a line.
-    pub(crate) fn parse<'a>(
-        &mut self,
-        line: &'a str,
-        record: &mut Record<'a>,
-    ) -> Result<Kind, Fault> {
-        if Self::is_json(line.as_bytes()) {
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        if is_json(line.as_bytes()) {
             record.taken_for = "json";
             return self.json.parse(line, record);
         }
-        if combined::is_likely(line) && combined::parse(line, record).is_ok() {
-            record.taken_for = "combined";
-            return Ok(Kind::Request);
-        }
-        record.clear_texts();
-        if haproxy::is_access(line) {
-            record.taken_for = "haproxy_http";
-            return haproxy::parse(line, record);
-        }
-        Ok(Self::parse_log(line, record))
-    }
-
-    fn parse_log<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
-        if syslog::is_likely(line, record) {
-            record.taken_for = "syslog";
-            return syslog::parse(line, record);
-        }
-        if nginx_error::is_likely(line) {
-            record.taken_for = "nginx_error";
-            return nginx_error::parse(line, record);
-        }
-        if apache_error::is_likely(line) {
-            record.taken_for = "apache_error";
-            return apache_error::parse(line, record);
-        }
-        if klog::parse(line, record).is_some() {
-            record.taken_for = "klog";
-            return Kind::Log;
-        }
-        if let Some(kind) = logfmt::parse(line, record) {
-            record.taken_for = "logfmt";
-            return kind;
+        for (name, detect) in DETECTORS {
+            if let Some(outcome) = detect(line, record) {
+                record.taken_for = name;
+                return outcome;
+            }
         }
         record.taken_for = "text";
         log_text::parse(line, record);
-        Kind::Log
+        Ok(RowKind::Log)
     }
+
+    fn byte_escape(&self, line: &[u8]) -> &'static str {
+        if is_json(line) { JSON_ESCAPE } else { TEXT_ESCAPE }
+    }
+}
+
+/// Whether a line starts like a JSON object.
+fn is_json(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    line.strip_prefix(b"{").is_some_and(|rest| matches!(rest.trim_ascii_start(), [b'"' | b'}', ..]))
 }
 
 #[cfg(test)]
@@ -83,7 +77,7 @@ mod tests {
     use crate::check::check_format;
 
     #[test]
-    fn each_line_is_told_by_its_looks() {
+    fn the_format_of_each_line_is_detected() {
         check_format(
             LogFormat::Auto,
             r#"{"level":"info","msg":"json"}

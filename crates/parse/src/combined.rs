@@ -1,22 +1,38 @@
 //! The combined log format of nginx and Apache, and `common`, which lacks its last two values.
 //!
-//! `addr - user [time] "request" status bytes "referer" "user agent"`; what stands behind is kept as `rest`, and
-//! a `host:port` in front (Apache's `vhost_combined`) is taken.
+//! `addr - user [time] "request" status bytes "referer" "user agent"`; the rest is kept as `rest`,
+//! and a leading `host:port` (Apache's `vhost_combined`) is accepted.
 
 use crate::field::Field;
-use crate::record::{Fault, Kind, Record};
+use crate::format::{LineFormat, NamedFormat};
+use crate::record::{LineFault, Record, RowKind};
 use crate::{number, text};
 
+pub(crate) const FORMAT: NamedFormat =
+    NamedFormat { name: "combined", new: || Box::new(LineFormat { name: "combined", parse }) };
+
 /// Reads a line.
-pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
+fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
     match fields(line, record) {
-        Some(()) => Ok(Kind::Request),
-        None => Err(Fault::no_match("not `address - user [time] \"request\" status bytes`")),
+        Some(()) => Ok(RowKind::Request),
+        None => Err(LineFault::no_match("not `address - user [time] \"request\" status bytes`")),
     }
 }
 
+/// Reads a line that is in this format; leaves the record empty if it is not.
+pub(crate) fn detect<'a>(
+    line: &'a str,
+    record: &mut Record<'a>,
+) -> Option<Result<RowKind, LineFault>> {
+    if is_likely(line) && parse(line, record).is_ok() {
+        return Some(Ok(RowKind::Request));
+    }
+    record.clear_texts();
+    None
+}
+
 /// Whether a line has the bracketed time and the quoted request of the format.
-pub(crate) fn is_likely(line: &str) -> bool {
+fn is_likely(line: &str) -> bool {
     let Some((head, behind)) = line.split_once(" [") else { return false };
     let is_time = behind.as_bytes().get(2) == Some(&b'/') && behind.contains("] \"");
     is_time && head.split(' ').count() <= 5
@@ -31,29 +47,30 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.ts = Some(record.times.read(time)?);
     number::integer(status).filter(|_| !bytes.is_empty())?;
     head_fields(head, record)?;
-    record.put("request", text::unescape(request, record.arena), Field::RequestLine);
-    record.put("status", status, Field::Status);
-    record.put("body_bytes_sent", bytes, Field::ResponseBodyBytesOrDash);
+    record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
+    record.put(["status", status], Field::Status);
+    record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
     tail_fields(rest, record);
     Some(())
 }
 
-/// `[vhost:port] address logname user`; a user's name may hold spaces, a logname is nearly always `-`.
+/// `[vhost:port] address logname user`; a user name may hold spaces, a logname is nearly always
+/// `-`.
 fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (first, behind) = head.split_once(' ')?;
     let (second, _) = behind.split_once(' ')?;
     let has_port = first.rsplit_once(':').is_some_and(|(_, port)| number::integer(port).is_some());
     let rest = if has_port && second != "-" {
-        record.put("vhost", first, Field::Host);
+        record.put(["vhost", first], Field::Host);
         behind
     } else {
         head
     };
     let (address, rest) = rest.split_once(' ')?;
     let (logname, user) = rest.split_once(' ')?;
-    record.put("remote_addr", address, Field::ClientAddress);
-    record.attr("remote_logname", logname);
-    record.attr("remote_user", text::unescape(user, record.arena));
+    record.put(["remote_addr", address], Field::ClientAddress);
+    record.attr(["remote_logname", logname]);
+    record.attr(["remote_user", text::unescape(user, record.arena)]);
     Some(())
 }
 
@@ -61,13 +78,13 @@ fn tail_fields<'a>(rest: &'a str, record: &mut Record<'a>) {
     let mut rest = rest;
     for (name, field) in [("http_referer", Field::Referer), ("http_user_agent", Field::UserAgent)] {
         let Some((value, behind)) = rest.strip_prefix('"').and_then(quoted_end) else { break };
-        record.put(name, text::unescape(value, record.arena), field);
+        record.put([name, text::unescape(value, record.arena)], field);
         rest = behind.strip_prefix(' ').unwrap_or(behind);
     }
-    record.attr("rest", rest);
+    record.attr(["rest", rest]);
 }
 
-/// The value up to its closing quote, and what follows; `\"` does not close.
+/// Splits at the closing quote; `\"` does not close.
 pub(crate) fn quoted_end(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let mut from = 0;

@@ -1,31 +1,31 @@
-//! What a named text of a line means, and the names that programs give to it.
+//! Meanings of named texts in lines, and the names that programs use.
 //!
-//! Sources: nginx's variable index, OpenTelemetry semantic conventions, common loggers. A name that is in no list
-//! is an attribute under that name.
+//! Sources: nginx's variable index, OpenTelemetry semantic conventions, common loggers. A name that
+//! is not listed is an attribute under that name.
 
-/// The meaning of a text, independent of the format that it came in.
+/// The meaning of a text, independent of its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
-    /// No column of its own.
+    /// An attribute.
     Attr,
-    /// No column, and not on the user's list of keys.
+    /// An attribute that is not on the user's list of keys.
     Unlisted,
-    /// The column that has its name.
+    /// The column with the same name.
     Column,
     Time,
     ClientAddress,
     ClientPort,
-    /// The host that was asked for, perhaps with a port.
+    /// The requested host, optionally with a port.
     Host,
-    /// The configured name of the server, used when no host was asked for.
+    /// The configured name of the server, used without a requested host.
     ServerName,
-    /// The address that took the connection, used when there is no name.
+    /// The address that accepted the connection, used without a name.
     ServerAddress,
     ServerPort,
     Scheme,
     RequestLine,
     Method,
-    /// A path, perhaps with a query.
+    /// A path, optionally with a query.
     Target,
     Query,
     Protocol,
@@ -51,7 +51,7 @@ pub(crate) enum Field {
     /// Apache's `%k`: requests on the connection before this one.
     EarlierRequests,
     Message,
-    /// A message when the line has none of that name.
+    /// A message, if the line has no `Message`.
     MessageOtherwise,
     Severity,
     Program,
@@ -101,7 +101,7 @@ pub(crate) fn of_nginx(variable: &str) -> Field {
     }
 }
 
-/// The meaning of a key of a JSON line or of a `key=value` pair whose writer is not known.
+/// The meaning of a key of a JSON line or a `key=value` pair of an unknown program.
 pub(crate) fn of_key(key: &str) -> Field {
     match key {
         "@timestamp" | "timestamp" | "time" | "ts" | "datetime" | "date" | "eventTime" => {
@@ -147,8 +147,8 @@ pub(crate) fn of_key(key: &str) -> Field {
     }
 }
 
-/// The meaning of a name that a user or a pattern gave to a value: names of columns, those of the Elastic Common Schema,
-/// and those of the classic grok patterns.
+/// The meaning of a name that a user or a pattern gave to a value: names of columns, of the Elastic
+/// Common Schema, and of the classic grok patterns.
 pub(crate) fn of_capture(name: &str) -> Field {
     match name {
         "source.address" | "source.ip" | "client.ip" => Field::ClientAddress,

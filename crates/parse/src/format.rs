@@ -1,129 +1,90 @@
-//! The list of formats: a new one is a file and a line in each of these matches.
+//! The trait that every log format implements.
+//!
+//! A new format is one file and one line in `formats.rs`.
+
+use std::fmt;
 
 use bumpalo::Bump;
-use weir_tables::LogFormat;
 
-use crate::auto::Auto;
-use crate::grok::PatternReader;
-use crate::json_lines::JsonLines;
-use crate::key_value::KeyValue;
-use crate::record::{Fault, Kind, Record};
-use crate::separated::SeparatedReader;
-use crate::template::Template;
-use crate::{
-    apache_error, apache_template, combined, haproxy, journal, log_text, nginx_error,
-    nginx_template, syslog,
-};
+use crate::grok::Pattern;
+use crate::record::{LineFault, Record, RowKind};
 
-/// A way to read lines, and what it has learnt of them.
-pub(crate) enum Format {
-    Template { name: &'static str, template: Template },
-    JsonTemplate(JsonLines),
-    Combined,
-    Json(JsonLines),
-    HaproxyHttp,
-    Syslog,
-    Journal(JsonLines),
-    NginxError,
-    ApacheError,
-    Auto(Box<Auto>),
-    Text,
-    Patterns { name: &'static str, reader: PatternReader },
-    Separated(SeparatedReader),
-    KeyValue(KeyValue),
+/// Reads the lines of one stream, and keeps what it learns about them.
+pub(crate) trait Format: Send {
+    /// The column `reject.parser`.
+    fn name(&self) -> &'static str;
+
+    /// Reads a line into a record.
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault>;
+
+    /// Names of the values, copied into the arena of a chunk.
+    fn names<'a>(&self, _arena: &'a Bump) -> &'a [&'a str] {
+        &[]
+    }
+
+    /// How a byte that is not UTF-8 is written.
+    fn byte_escape(&self, _line: &[u8]) -> &'static str {
+        TEXT_ESCAPE
+    }
+
+    /// Whether the first line of the file names the values and was not read yet.
+    fn needs_header(&self) -> bool {
+        false
+    }
+
+    /// Sets the first line of the file, which names the values.
+    fn set_header(&mut self, _line: &str) {}
 }
 
-impl Format {
-    pub(crate) fn new(format: &LogFormat) -> Self {
-        match format {
-            LogFormat::NginxTemplate { template, .. } if template.trim_start().starts_with('{') => {
-                Self::JsonTemplate(nginx_template::json(template))
-            }
-            LogFormat::NginxTemplate { template, escape } => Self::Template {
-                name: "nginx_template",
-                template: nginx_template::text(template, *escape),
-            },
-            LogFormat::ApacheTemplate { template } => Self::apache(template),
-            LogFormat::Combined => Self::Combined,
-            LogFormat::Json => Self::Json(JsonLines::free()),
-            LogFormat::HaproxyHttp => Self::HaproxyHttp,
-            LogFormat::Syslog => Self::Syslog,
-            LogFormat::Journal => Self::Journal(journal::lines()),
-            LogFormat::NginxError => Self::NginxError,
-            LogFormat::ApacheError => Self::ApacheError,
-            LogFormat::Auto => Self::Auto(Box::default()),
-        }
+/// Escape of bytes in text.
+pub(crate) const TEXT_ESCAPE: &str = "\\x";
+/// Escape of bytes in JSON, whose strings drop one backslash.
+pub(crate) const JSON_ESCAPE: &str = "\\\\x";
+
+/// A format that needs no settings.
+pub(crate) struct NamedFormat {
+    pub(crate) name: &'static str,
+    pub(crate) new: fn() -> Box<dyn Format>,
+}
+
+/// Reads one line.
+pub(crate) type ParseLine = for<'a> fn(&'a str, &mut Record<'a>) -> Result<RowKind, LineFault>;
+
+/// A format that keeps nothing between lines.
+pub(crate) struct LineFormat {
+    pub(crate) name: &'static str,
+    pub(crate) parse: ParseLine,
+}
+
+impl Format for LineFormat {
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    fn apache(template: &str) -> Self {
-        if template.trim_start().starts_with('{') {
-            return Self::JsonTemplate(apache_template::json(template));
-        }
-        Self::Template { name: "apache_template", template: apache_template::text(template) }
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        (self.parse)(line, record)
     }
+}
 
-    /// The column `reject.parser`.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Template { name, .. } => name,
-            Self::JsonTemplate(_) => "json_template",
-            Self::Combined => "combined",
-            Self::Json(_) => "json",
-            Self::HaproxyHttp => "haproxy_http",
-            Self::Syslog => "syslog",
-            Self::Journal(_) => "journal",
-            Self::NginxError => "nginx_error",
-            Self::ApacheError => "apache_error",
-            Self::Auto(_) => "auto",
-            Self::Text => "text",
-            Self::Patterns { name, .. } => name,
-            Self::Separated(_) => "separated",
-            Self::KeyValue(_) => "key_value",
-        }
+/// A format with its settings, shared by all streams of a pipeline.
+pub(crate) trait FormatSpec: fmt::Debug + Send + Sync {
+    /// A reader for one stream.
+    fn new_format(&self) -> Box<dyn Format>;
+
+    /// The patterns that lines are tried with; empty for formats without patterns.
+    fn patterns(&self) -> &[Pattern] {
+        &[]
     }
+}
 
-    pub(crate) fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
-        match self {
-            Self::Template { template, .. } => template.names(arena),
-            Self::Patterns { reader, .. } => reader.names(arena),
-            Self::Separated(reader) => reader.names(arena),
-            _ => &[],
-        }
+impl fmt::Debug for NamedFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
+}
 
-    /// How a byte that is not UTF-8 is written: JSON strings take a backslash away again.
-    pub(crate) fn byte_escape(&self, line: &[u8]) -> &'static str {
-        let is_json = match self {
-            Self::JsonTemplate(_) | Self::Json(_) | Self::Journal(_) => true,
-            Self::Auto(_) => Auto::is_json(line),
-            _ => false,
-        };
-        if is_json { "\\\\x" } else { "\\x" }
-    }
-
-    pub(crate) fn parse<'a>(
-        &mut self,
-        line: &'a str,
-        record: &mut Record<'a>,
-    ) -> Result<Kind, Fault> {
-        match self {
-            Self::Template { template, .. } => template.parse(line, record).map(|()| Kind::Request),
-            Self::JsonTemplate(lines) => lines.read(line, record).map(|()| Kind::Request),
-            Self::Combined => combined::parse(line, record),
-            Self::Json(lines) => lines.parse(line, record),
-            Self::HaproxyHttp => haproxy::parse(line, record),
-            Self::Syslog => Ok(syslog::parse(line, record)),
-            Self::Journal(lines) => journal::parse(lines, line, record),
-            Self::NginxError => Ok(nginx_error::parse(line, record)),
-            Self::ApacheError => Ok(apache_error::parse(line, record)),
-            Self::Auto(auto) => auto.parse(line, record),
-            Self::Text => {
-                log_text::parse(line, record);
-                Ok(Kind::Log)
-            }
-            Self::Patterns { reader, .. } => reader.parse(line, record),
-            Self::Separated(reader) => reader.parse(line, record),
-            Self::KeyValue(spec) => spec.parse(line, record),
-        }
+impl FormatSpec for NamedFormat {
+    fn new_format(&self) -> Box<dyn Format> {
+        (self.new)()
     }
 }

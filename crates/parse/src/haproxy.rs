@@ -1,41 +1,52 @@
-//! HAProxy's `option httplog` and `option tcplog` (configuration manual §8.2.3 and §8.2.2), with or without a syslog
-//! header; 1.8 to 3.x.
+//! HAProxy's `option httplog` and `option tcplog` (configuration manual §8.2.3 and §8.2.2), with or
+//! without a syslog header; 1.8 to 3.x.
 //!
 //! `client:port [accept] frontend backend/server TR/Tw/Tc/Tr/Ta status bytes cookie cookie flags
-//! active/frontend/backend/server/retries serverqueue/backendqueue {request headers} {response headers} "request"`
+//! active/frontend/backend/server/retries serverqueue/backendqueue {request headers} {response
+//! headers} "request"`
 //!
-//! `client:port [accept] frontend backend/server Tw/Tc/Tt bytes flags active/frontend/backend/server/retries
-//! serverqueue/backendqueue`
+//! `client:port [accept] frontend backend/server Tw/Tc/Tt bytes flags
+//! active/frontend/backend/server/retries serverqueue/backendqueue`
 //!
-//! A record of `option tcplog` is a row of `log`, since a session is no request: it may last for days and carry
-//! anything. What it says stands in attributes named as the columns of `request`.
+//! A record of `option tcplog` is a row of `log`, because a session is not a request: it may last
+//! for days and carry anything. Its values are attributes named as the columns of `request`.
 //!
-//! What surprises: the time is the *start* of the request, so Ta is added to get its end; -1 means "not reached";
-//! a file holds other messages of HAProxy too, and those are rows of `log`.
+//! Pitfalls: the time is the *start* of the request, so Ta is added to get its end; -1 means "not
+//! reached"; a file also holds other messages of HAProxy, which are rows of `log`.
 
 use weir_tables::Micros;
 
 use crate::field::Field;
-use crate::record::{Fault, Kind, Record};
+use crate::format::{LineFormat, NamedFormat};
+use crate::record::{LineFault, Record, RowKind};
 use crate::{log_text, number, request_line, syslog, text};
 
+pub(crate) const FORMAT: NamedFormat = NamedFormat {
+    name: "haproxy_http",
+    new: || Box::new(LineFormat { name: "haproxy_http", parse }),
+};
+
 /// Reads a line: an access record, or a message.
-pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
     let header = syslog::header(line, record);
     let message = header.unwrap_or(line);
     if has_timers(message, SESSION_TIMERS) {
         record.ts = None;
         record.log.body = message;
         return match session(message, record) {
-            Some(()) => Ok(Kind::Log),
-            None => Err(Fault::no_match("begins like a TCP record and does not go on like one")),
+            Some(()) => Ok(RowKind::Log),
+            None => {
+                Err(LineFault::no_match("looks like a TCP record, but is truncated or malformed"))
+            }
         };
     }
     if is_likely(message) {
         record.ts = None;
         return match access(message, record) {
-            Some(()) => Ok(Kind::Request),
-            None => Err(Fault::no_match("begins like an HTTP record and does not go on like one")),
+            Some(()) => Ok(RowKind::Request),
+            None => {
+                Err(LineFault::no_match("looks like an HTTP record, but is truncated or malformed"))
+            }
         };
     }
     match header {
@@ -45,10 +56,10 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<Kind, 
             record.ts = record.ts.or_else(|| bracketed_time(line, record));
         }
     }
-    Ok(Kind::Log)
+    Ok(RowKind::Log)
 }
 
-/// The time of messages that begin as records do: `client:port [time] …`.
+/// The time of messages that start like records: `client:port [time] …`.
 fn bracketed_time(line: &str, record: &Record<'_>) -> Option<Micros> {
     let (_, behind) = line.split_once(" [")?;
     record.times.read_front(behind).map(|(ts, _)| ts)
@@ -61,7 +72,7 @@ pub(crate) fn is_access(line: &str) -> bool {
     is_likely(&line[start..]) && has_timers(&line[start..], REQUEST_TIMERS)
 }
 
-/// Whether a message is `address:port [time] frontend backend/server timers…`, or the torn begin of one.
+/// Whether a message is `address:port [time] frontend backend/server timers…`, or a truncated one.
 fn is_likely(message: &str) -> bool {
     let Some((peer, behind)) = message.split_once(" [") else { return false };
     let is_peer = !peer.contains(' ') && peer.contains(':');
@@ -73,7 +84,7 @@ const REQUEST_TIMERS: usize = 5;
 /// `Tw/Tc/Tt`.
 const SESSION_TIMERS: usize = 3;
 
-/// Whether a message is `address:port [time] frontend backend/server` and so many timers.
+/// Whether a message is `address:port [time] frontend backend/server` and `count` timers.
 fn has_timers(message: &str, count: usize) -> bool {
     let Some((peer, behind)) = message.split_once(" [") else { return false };
     let mut words = behind.split_once("] ").map_or("", |(_, behind)| behind).split(' ').skip(1);
@@ -86,7 +97,7 @@ fn has_timers(message: &str, count: usize) -> bool {
 fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (peer, rest) = message.split_once(" [")?;
     let (start, rest) = rest.split_once("] ")?;
-    let mut words = Words { rest };
+    let mut words = WordIter { rest };
     let frontend = words.next()?;
     let (backend, server) = words.next()?.split_once('/')?;
     let spans = words.next()?;
@@ -95,7 +106,7 @@ fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
         let timer = timers.next()?;
         let Some(span) = milliseconds(timer)? else { continue };
         let seconds = record.arena.alloc_str(&(span / 1000.0).to_string());
-        record.put(name, seconds, Field::Attr);
+        record.put([name, seconds], Field::Attr);
     }
     let total = milliseconds(spans.rsplit('/').next()?)?.unwrap_or(0.0);
     let start = record.times.read(start)?;
@@ -110,19 +121,19 @@ fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
         ("response_bytes", bytes.strip_prefix('+').unwrap_or(bytes)),
         ("termination_state", state),
     ] {
-        record.put(name, value, Field::Attr);
+        record.put([name, value], Field::Attr);
     }
     record.request.proxy_server = Some(server).filter(|name| !name.starts_with('<'));
     if let Some(server) = record.request.proxy_server {
-        record.put("proxy_server", server, Field::Attr);
+        record.put(["proxy_server", server], Field::Attr);
     }
-    counters(words.next()?, words.next()?, record)?;
+    counters([words.next()?, words.next()?], record)?;
     if let Some(tries) = record.request.upstream_tries {
         let tries = record.arena.alloc_str(&tries.to_string());
-        record.put("upstream_tries", tries, Field::Attr);
+        record.put(["upstream_tries", tries], Field::Attr);
     }
     record.ts = Some(Micros(start.0.saturating_add(Micros::from_unix_seconds(total / 1000.0).0)));
-    // A session that both sides ended as they should ends with `--`.
+    // `--` marks a session that both sides ended normally.
     record.log.severity = Some(if state == "--" { "info" } else { "warn" });
     Some(())
 }
@@ -130,17 +141,18 @@ fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
 fn access<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (peer, rest) = message.split_once(" [")?;
     let (start, rest) = rest.split_once("] ")?;
-    let mut words = Words { rest };
-    proxy_names(words.next()?, words.next()?, record)?;
+    let mut words = WordIter { rest };
+    proxy_names([words.next()?, words.next()?], record)?;
     let total = timers(words.next()?, record)?;
     let start = record.times.read(start)?;
     let end =
         start.0.saturating_add(total.map_or(0, |seconds| Micros::from_unix_seconds(seconds).0));
     record.ts = Some(Micros(end));
-    status(words.next()?, words.next()?, record)?;
-    cookies(words.next()?, words.next()?, record);
+    status([words.next()?, words.next()?], record)?;
+    record.put(["captured_request_cookie", words.next()?], Field::Attr);
+    record.put(["captured_response_cookie", words.next()?], Field::Attr);
     record.request.termination_state = Some(words.next()?);
-    counters(words.next()?, words.next()?, record)?;
+    counters([words.next()?, words.next()?], record)?;
     request(words.rest, record)?;
     if let Some((address, port)) = peer.rsplit_once(':') {
         record.request.client_address = Some(address);
@@ -149,11 +161,11 @@ fn access<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
     Some(())
 }
 
-struct Words<'a> {
+struct WordIter<'a> {
     rest: &'a str,
 }
 
-impl<'a> Words<'a> {
+impl<'a> WordIter<'a> {
     fn next(&mut self) -> Option<&'a str> {
         let (word, rest) = text::word(self.rest);
         self.rest = rest;
@@ -161,10 +173,9 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A `~` behind the frontend's name says that the connection was TLS.
+/// A `~` after the frontend's name marks a TLS connection.
 fn proxy_names<'a>(
-    frontend: &'a str,
-    backend_server: &'a str,
+    [frontend, backend_server]: [&'a str; 2],
     record: &mut Record<'a>,
 ) -> Option<()> {
     let (backend, server) = backend_server.split_once('/')?;
@@ -176,10 +187,10 @@ fn proxy_names<'a>(
     Some(())
 }
 
-/// `TR/Tw/Tc/Tr/Ta` in milliseconds; the answer is Ta in seconds.
+/// Reads `TR/Tw/Tc/Tr/Ta` in milliseconds; returns Ta in seconds.
 ///
-/// HAProxy does not say when the server's last byte came: from the start of connecting to the end of the request
-/// is the nearest it tells, and that includes a slow reader.
+/// HAProxy does not log when the server's last byte arrived. The closest measure is from the start
+/// of connecting to the end of the request, which includes a slow reader.
 fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
     let mut spans = [None; 5];
     let mut parts = timers.split('/');
@@ -187,10 +198,9 @@ fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
         *span = milliseconds(parts.next()?)?;
     }
     let [read, queue, connect, header, total] = spans;
-    let seconds = |span: Option<f64>| span.map(|span| span / 1000.0);
     let until_header = connect.zip(header).map(|(connect, header)| connect + header);
     let before = read.unwrap_or(0.0) + queue.unwrap_or(0.0);
-    // As nginx does, time spent on a server that never answered counts.
+    // As in nginx, time spent on a server that never answered counts.
     let is_asked = queue.is_some() && record.request.proxy_server.is_some();
     let response = total.filter(|_| is_asked).map(|total| total - before);
     let response = response.map(|span| span.max(until_header.unwrap_or(0.0)));
@@ -204,44 +214,46 @@ fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
     parts.next().is_none().then(|| seconds(total))
 }
 
+fn seconds(milliseconds: Option<f64>) -> Option<f64> {
+    milliseconds.map(|value| value / 1000.0)
+}
+
 /// Outer `None`: not a number. Inner: -1, the phase was not reached.
 fn milliseconds(text: &str) -> Option<Option<f64>> {
     let value = number::float(text.strip_prefix('+').unwrap_or(text))?;
     Some((value >= 0.0).then_some(value))
 }
 
-fn status<'a>(status: &'a str, bytes: &'a str, record: &mut Record<'a>) -> Option<()> {
+/// `status bytes`.
+fn status(words: [&str; 2], record: &mut Record<'_>) -> Option<()> {
+    let [status, bytes] = words;
     let code = number::integer(status)?;
     let row = &mut record.request;
     row.http_response_status_code = Some(code).filter(|code| *code > 0);
-    // A header that came from the server carried the status; without one HAProxy made it up itself.
+    // The status is the server's if it sent a header; else HAProxy generated it.
     row.upstream_status_code =
         row.http_response_status_code.filter(|_| row.upstream_header_seconds.is_some());
     row.response_bytes = Some(number::integer(bytes.strip_prefix('+').unwrap_or(bytes))?);
     Some(())
 }
 
-fn cookies<'a>(request: &'a str, response: &'a str, record: &mut Record<'a>) {
-    record.put("captured_request_cookie", request, Field::Attr);
-    record.put("captured_response_cookie", response, Field::Attr);
-}
-
-/// `actconn/feconn/beconn/srv_conn/retries srv_queue/backend_queue`; a `+` at the retries is a redispatch.
-fn counters<'a>(connections: &'a str, queues: &'a str, record: &mut Record<'a>) -> Option<()> {
+/// `actconn/feconn/beconn/srv_conn/retries srv_queue/backend_queue`; a `+` at the retries is a
+/// redispatch.
+fn counters<'a>([connections, queues]: [&'a str; 2], record: &mut Record<'a>) -> Option<()> {
     let mut parts = connections.split('/');
     for name in ["actconn", "feconn", "beconn", "srv_conn"] {
-        record.put(name, parts.next()?, Field::Attr);
+        record.put([name, parts.next()?], Field::Attr);
     }
     let retries = parts.next()?;
     if let Some(redispatched) = retries.strip_prefix('+') {
-        record.put("is_redispatched", "true", Field::Attr);
+        record.put(["is_redispatched", "true"], Field::Attr);
         tries(redispatched, record)?;
     } else {
         tries(retries, record)?;
     }
     let (server_queue, backend_queue) = queues.split_once('/')?;
-    record.put("srv_queue", server_queue, Field::Attr);
-    record.put("backend_queue", backend_queue, Field::Attr);
+    record.put(["srv_queue", server_queue], Field::Attr);
+    record.put(["backend_queue", backend_queue], Field::Attr);
     Some(())
 }
 
@@ -252,24 +264,24 @@ fn tries(retries: &str, record: &mut Record<'_>) -> Option<()> {
     Some(())
 }
 
-/// `{request headers} {response headers} "request"`, the braces only when something is captured.
+/// `{request headers} {response headers} "request"`; braces only when headers are captured.
 fn request<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
     let mut rest = rest;
     for name in ["captured_request_headers", "captured_response_headers"] {
         if let Some((headers, behind)) =
             rest.strip_prefix('{').and_then(|rest| rest.split_once("} "))
         {
-            record.put(name, headers, Field::Attr);
+            record.put([name, headers], Field::Attr);
             rest = behind;
         }
     }
-    // The request is written up to 1024 bytes; its closing quote is lost when it was longer.
+    // The request is cut at 1024 bytes, and then its closing quote is missing.
     let quoted = rest.strip_prefix('"')?;
     let (line, tail) = quoted.rsplit_once('"').unwrap_or((quoted, ""));
-    record.attr("tls", tail.trim_ascii());
+    record.attr(["tls", tail.trim_ascii()]);
     match request_line::parse(line) {
-        Some(_) => record.put("request", line, Field::RequestLine),
-        None => record.put("request", line, Field::Attr),
+        Some(_) => record.put(["request", line], Field::RequestLine),
+        None => record.put(["request", line], Field::Attr),
     }
     Some(())
 }
@@ -382,7 +394,7 @@ mod tests {
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: no_match
-                  detail: begins like a TCP record and does not go on like one
+                  detail: looks like a TCP record, but is truncated or malformed
                   raw: 10.1.2.3:33318 [20/Nov/2026:12:00:00.000] db postgres/pg1 1/4/x 9301 -- 3/2/1/0/0 0/0
             "#]],
         );
@@ -413,12 +425,12 @@ Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web 
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: no_match
-                  detail: begins like an HTTP record and does not go on like one
+                  detail: looks like an HTTP record, but is truncated or malformed
                   raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web ap
                 reject
                   ts: 2026-11-20T12:00:00Z
                   reason: no_match
-                  detail: begins like an HTTP record and does not go on like one
+                  detail: looks like an HTTP record, but is truncated or malformed
                   raw: Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web app/a 0/0/x/1/2 200 1 - - ---- 1/1/1/1/0 0/0 "GET / HTTP/1.1"
             "#]],
         );

@@ -1,14 +1,16 @@
-//! The journal as `journalctl -o json` prints it (systemd.journal-fields(7), "Journal JSON Format").
+//! The journal as `journalctl -o json` prints it (systemd.journal-fields(7), "Journal JSON
+//! Format").
 //!
-//! A message that is not UTF-8 is an array of byte values. Ids that only the journal itself needs (cursor, boot,
-//! machine, sequence numbers) are left out: they differ on every row and answer no question.
+//! A message that is not UTF-8 is an array of byte values. Internal ids of the journal (cursor,
+//! boot, machine, sequence numbers) are dropped: they differ on every row and are of no use.
 
 use crate::field::Field;
+use crate::format::{Format, JSON_ESCAPE};
 use crate::json_lines::JsonLines;
-use crate::record::{Fault, Kind, Record};
+use crate::record::{LineFault, Record, RowKind};
 use crate::{number, severity, text};
 
-/// Keys that only the journal itself needs.
+/// Internal keys of the journal.
 const OWN_KEYS: [&str; 8] = [
     "__CURSOR",
     "__MONOTONIC_TIMESTAMP",
@@ -20,42 +22,58 @@ const OWN_KEYS: [&str; 8] = [
     "_SOURCE_BOOTTIME_TIMESTAMP",
 ];
 
-/// The reader of journal lines.
-pub(crate) fn lines() -> JsonLines {
-    JsonLines::new(|_| Field::Attr)
+/// A reader of journal lines.
+pub(crate) fn format() -> Box<dyn Format> {
+    Box::new(JournalFormat(JsonLines::new(|_| Field::Attr)))
+}
+
+struct JournalFormat(JsonLines);
+
+impl Format for JournalFormat {
+    fn name(&self) -> &'static str {
+        "journal"
+    }
+
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        parse(&mut self.0, line, record)
+    }
+
+    fn byte_escape(&self, _line: &[u8]) -> &'static str {
+        JSON_ESCAPE
+    }
 }
 
 /// Reads a line.
-pub(crate) fn parse<'a>(
+fn parse<'a>(
     lines: &mut JsonLines,
     line: &'a str,
     record: &mut Record<'a>,
-) -> Result<Kind, Fault> {
+) -> Result<RowKind, LineFault> {
     lines.read(line, record)?;
-    for (key, value) in record.take_pairs() {
-        take(key, value, record);
+    for pair in record.take_pairs() {
+        take(pair, record);
     }
     record.log.program = record.log.program.or(record.request.program);
-    Ok(Kind::Log)
+    Ok(RowKind::Log)
 }
 
-fn take<'a>(key: &'a str, value: &'a str, record: &mut Record<'a>) {
+fn take<'a>((key, value): (&'a str, &'a str), record: &mut Record<'a>) {
     let log = &mut record.log;
     match key {
-        "__REALTIME_TIMESTAMP" => record.put(key, value, Field::Time),
+        "__REALTIME_TIMESTAMP" => record.put([key, value], Field::Time),
         "MESSAGE" => record.log.body = body(value, record),
         "PRIORITY" => log.severity = number::integer(value).and_then(severity::of_syslog),
         "SYSLOG_FACILITY" => log.facility = number::integer(value).and_then(severity::facility),
         "SYSLOG_IDENTIFIER" => log.program = Some(value),
-        // The name of the process counts when it gave itself none; kept here until all keys are read.
+        // Used without an identifier; kept here until all keys are read.
         "_COMM" => record.request.program = Some(value),
         "_PID" => log.process_id = number::integer(value),
         _ if OWN_KEYS.contains(&key) => {}
-        _ => record.attr(key, value),
+        _ => record.attr([key, value]),
     }
 }
 
-/// `[104,105]` to text; anything else is the text itself.
+/// Decodes `[104,105]`; anything else is the text itself.
 fn body<'a>(value: &'a str, record: &mut Record<'a>) -> &'a str {
     let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return value;

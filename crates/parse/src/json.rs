@@ -1,51 +1,52 @@
-//! A scanner of JSON text that forgives what hand-made log formats get wrong.
+//! A JSON scanner that tolerates the errors of hand-written log formats.
 //!
-//! Strict JSON (RFC 8259) is read as any reader does. Beyond it: nginx's `\xNN` inside strings, control characters
-//! inside strings, values without quotes (`-`, empty, `0.1, 0.2`), a comma before `}`. Torn lines are faults.
+//! Accepts strict JSON (RFC 8259), and also nginx's `\xNN` and control characters inside strings,
+//! values without quotes (`-`, empty, `0.1, 0.2`), and a comma before `}`. Truncated lines are
+//! faults.
 
 use bumpalo::Bump;
 
-use crate::record::{Fault, Repair};
+use crate::record::{LineFault, LineRepair};
 
 mod bare;
 mod string;
 
-/// Objects and arrays may be this deep in each other.
+/// Deepest nesting of objects and arrays.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A value; texts borrow from the line, or from the arena when they had escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum JsonValue<'a> {
     Text(&'a str),
     /// A number, `true` or `false`, as written.
     Bare(&'a str),
     Null,
     /// An array as written.
     Array(&'a str),
-    /// The scanner stands behind the `{`.
+    /// The scanner is after the `{`.
     Object,
 }
 
-/// A place in JSON text.
+/// A scanner at a position in JSON text.
 #[derive(Debug)]
-pub(crate) struct Scanner<'a> {
+pub(crate) struct JsonScanner<'a> {
     text: &'a str,
     at: usize,
     arena: &'a Bump,
-    pub(crate) repair: Repair,
+    pub(crate) repair: LineRepair,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> JsonScanner<'a> {
     pub(crate) fn new(text: &'a str, arena: &'a Bump) -> Self {
-        Self { text, at: 0, arena, repair: Repair::default() }
+        Self { text, at: 0, arena, repair: LineRepair::default() }
     }
 
     fn rest(&self) -> &'a [u8] {
         &self.text.as_bytes()[self.at..]
     }
 
-    fn fault(&self, cause: &str) -> Fault {
-        Fault { reason: "invalid_json", detail: format!("{cause} at byte {}", self.at) }
+    fn fault(&self, cause: &str) -> LineFault {
+        LineFault { reason: "invalid_json", detail: format!("{cause} at byte {}", self.at) }
     }
 
     fn skip_space(&mut self) {
@@ -71,20 +72,20 @@ impl<'a> Scanner<'a> {
         is_next
     }
 
-    /// Steps into the object that the text is.
-    pub(crate) fn open(&mut self) -> Result<(), Fault> {
+    /// Enters the root object.
+    pub(crate) fn open(&mut self) -> Result<(), LineFault> {
         if self.next_is(b'{') { Ok(()) } else { Err(self.fault("no `{`")) }
     }
 
-    /// Nothing but space may follow the object.
-    pub(crate) fn close(&mut self) -> Result<(), Fault> {
+    /// Checks that only space follows the object.
+    pub(crate) fn close(&mut self) -> Result<(), LineFault> {
         self.skip_space();
         if self.at == self.text.len() { Ok(()) } else { Err(self.fault("text behind the object")) }
     }
 
-    /// The next key of the object, its quotes and colon taken; `None` behind the `}`.
+    /// The next key of the object, with quotes and colon consumed; `None` after the `}`.
     #[inline]
-    pub(crate) fn key(&mut self, is_first: bool) -> Result<Option<&'a str>, Fault> {
+    pub(crate) fn key(&mut self, is_first: bool) -> Result<Option<&'a str>, LineFault> {
         if !is_first && !self.next_is(b',') {
             return if self.next_is(b'}') { Ok(None) } else { Err(self.fault("no `,` or `}`")) };
         }
@@ -99,7 +100,7 @@ impl<'a> Scanner<'a> {
         if self.next_is(b':') { Ok(Some(key)) } else { Err(self.fault("no `:`")) }
     }
 
-    /// Takes the key `quoted` (`"key":`) if it is the next one, and gives it without quotes.
+    /// Consumes the key `quoted` (`"key":`) if it is the next one, and returns it without quotes.
     #[inline]
     pub(crate) fn take_key(&mut self, quoted: &[u8], is_first: bool) -> Option<&'a str> {
         let start = self.at + usize::from(!is_first);
@@ -112,16 +113,16 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// The value behind a key.
+    /// The value after a key.
     #[inline]
-    pub(crate) fn value(&mut self) -> Result<Value<'a>, Fault> {
+    pub(crate) fn value(&mut self) -> Result<JsonValue<'a>, LineFault> {
         if self.next_is(b'"') {
-            return Ok(Value::Text(self.string()?));
+            return Ok(JsonValue::Text(self.string()?));
         }
         match self.rest().first() {
             Some(b'{') => {
                 self.at += 1;
-                Ok(Value::Object)
+                Ok(JsonValue::Object)
             }
             Some(b'[') => self.array(),
             Some(_) => self.bare(),
@@ -129,8 +130,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// An array as written; only strings and brackets inside are looked at.
-    fn array(&mut self) -> Result<Value<'a>, Fault> {
+    /// An array as written; checks only strings and brackets inside.
+    fn array(&mut self) -> Result<JsonValue<'a>, LineFault> {
         let start = self.at;
         let mut closers: Vec<u8> = Vec::new();
         loop {
@@ -151,7 +152,7 @@ impl<'a> Scanner<'a> {
                         return Err(self.fault("a bracket that closes nothing"));
                     }
                     if closers.is_empty() {
-                        return Ok(Value::Array(&self.text[start..self.at]));
+                        return Ok(JsonValue::Array(&self.text[start..self.at]));
                     }
                 }
                 _ => {}
@@ -159,7 +160,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    pub(crate) fn too_deep(&self) -> Fault {
+    pub(crate) fn too_deep(&self) -> LineFault {
         self.fault(&format!("nested deeper than {MAX_DEPTH}"))
     }
 }

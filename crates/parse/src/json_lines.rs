@@ -1,64 +1,106 @@
-//! One JSON object a line to named texts; objects inside become dotted keys (`http.status`).
+//! JSON lines to named texts; nested objects become dotted keys (`http.status`).
 //!
-//! A program writes its keys in one order, so each key is first compared with the one that followed last time:
-//! fifteen comparisons of known bytes instead of fifteen look-ups.
+//! A program writes its keys in a fixed order, so each key is first compared with the one that
+//! followed last time: a comparison of known bytes instead of a lookup.
 
 use std::fmt::Write as _;
 
 use crate::field::{self, Field};
-use crate::json::{MAX_DEPTH, Scanner, Value};
-use crate::record::{Fault, Kind, Record};
+use crate::format::{Format, JSON_ESCAPE, NamedFormat};
+use crate::json::{JsonScanner, JsonValue, MAX_DEPTH};
+use crate::record::{LineFault, Record, RowKind};
 
-/// What is kept of the path in front of a nested key: a long key with many members would otherwise be copied into
-/// each of them.
+/// Longest prefix of a nested key that is kept: a long key would be copied into each of its
+/// members.
 const MAX_PREFIX_BYTES: usize = 128;
 
-/// Keys that are kept for comparison.
+/// Known keys per stream.
 const MAX_STEPS: usize = 128;
+
+pub(crate) const FORMAT: NamedFormat =
+    NamedFormat { name: "json", new: || Box::new(FreeJson(JsonLines::free())) };
+
+/// JSON lines with any keys.
+struct FreeJson(JsonLines);
+
+impl Format for FreeJson {
+    fn name(&self) -> &'static str {
+        FORMAT.name
+    }
+
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        self.0.parse(line, record)
+    }
+
+    fn byte_escape(&self, _line: &[u8]) -> &'static str {
+        JSON_ESCAPE
+    }
+}
+
+/// Requests as JSON whose keys a template explains.
+pub(crate) struct JsonTemplate(pub(crate) JsonLines);
+
+impl Format for JsonTemplate {
+    fn name(&self) -> &'static str {
+        "json_template"
+    }
+
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        self.0.read(line, record).map(|()| RowKind::Request)
+    }
+
+    fn byte_escape(&self, _line: &[u8]) -> &'static str {
+        JSON_ESCAPE
+    }
+}
 
 /// Reads JSON lines of one program.
 pub(crate) struct JsonLines {
     classify: Box<dyn Fn(&str) -> Field + Send>,
-    steps: Vec<Step>,
+    steps: Vec<KnownKey>,
 }
 
-/// A key in the form that it has in the line (`"key":`), and what it means.
-struct Step {
+/// A key as it is written in the line (`"key":`), and its meaning.
+struct KnownKey {
     quoted: Box<[u8]>,
     field: Field,
 }
 
 impl JsonLines {
-    /// Keys mean what `classify` says.
+    /// A reader whose keys are classified by `classify`.
     pub(crate) fn new(classify: impl Fn(&str) -> Field + Send + 'static) -> Self {
         Self { classify: Box::new(classify), steps: Vec::new() }
     }
 
-    /// Keys mean what they mean to most programs.
+    /// A reader for any program: keys have their usual meanings.
     pub(crate) fn free() -> Self {
         Self::new(field::of_key)
     }
 
-    /// Reads a line and tells by its keys whether it is a request.
+    /// Reads a line and decides by its keys whether it is a request.
     pub(crate) fn parse<'a>(
         &mut self,
         line: &'a str,
         record: &mut Record<'a>,
-    ) -> Result<Kind, Fault> {
+    ) -> Result<RowKind, LineFault> {
         self.read(line, record)?;
         Ok(record.guess_kind())
     }
 
     /// Reads a line.
-    pub(crate) fn read<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<(), Fault> {
-        let mut scanner = Scanner::new(line, record.arena);
+    pub(crate) fn read<'a>(
+        &mut self,
+        line: &'a str,
+        record: &mut Record<'a>,
+    ) -> Result<(), LineFault> {
+        let mut scanner = JsonScanner::new(line, record.arena);
         scanner.open()?;
         let mut next_step = 0;
         let mut is_first = true;
         while let Some((key, field)) = self.next_key(&mut scanner, &mut next_step, is_first)? {
             is_first = false;
             match scanner.value()? {
-                Value::Object => self.nested(&mut scanner, key, 1, record)?,
+                JsonValue::Object => self.nested(&mut scanner, key, 1, record)?,
                 value => put(record, key, value, field),
             }
         }
@@ -73,10 +115,10 @@ impl JsonLines {
     #[inline]
     fn next_key<'a>(
         &mut self,
-        scanner: &mut Scanner<'a>,
+        scanner: &mut JsonScanner<'a>,
         next_step: &mut usize,
         is_first: bool,
-    ) -> Result<Option<(&'a str, Field)>, Fault> {
+    ) -> Result<Option<(&'a str, Field)>, LineFault> {
         if let Some(step) = self.steps.get(*next_step)
             && let Some(key) = scanner.take_key(&step.quoted, is_first)
         {
@@ -90,9 +132,9 @@ impl JsonLines {
         Ok(Some((key, field)))
     }
 
-    /// The place of a key among the known ones; a new one is learnt while there is room.
+    /// The index of a known key; new keys are added up to the limit.
     fn step_of(&mut self, key: &str) -> Option<usize> {
-        let is_key = |step: &Step| step.quoted[1..step.quoted.len() - 2] == *key.as_bytes();
+        let is_key = |step: &KnownKey| step.quoted[1..step.quoted.len() - 2] == *key.as_bytes();
         if let Some(at) = self.steps.iter().position(is_key) {
             return Some(at);
         }
@@ -100,17 +142,17 @@ impl JsonLines {
             return None;
         }
         let quoted = format!("\"{key}\":").into_bytes().into_boxed_slice();
-        self.steps.push(Step { quoted, field: (self.classify)(key) });
+        self.steps.push(KnownKey { quoted, field: (self.classify)(key) });
         Some(self.steps.len() - 1)
     }
 
     fn nested<'a>(
         &self,
-        scanner: &mut Scanner<'a>,
+        scanner: &mut JsonScanner<'a>,
         prefix: &'a str,
         depth: usize,
         record: &mut Record<'a>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), LineFault> {
         if depth >= MAX_DEPTH {
             return Err(scanner.too_deep());
         }
@@ -123,23 +165,23 @@ impl JsonLines {
             write!(path, "{short}.{key}").expect("writing to a String does not fail");
             let path: &'a str = record.arena.alloc_str(&path);
             match scanner.value()? {
-                Value::Object => self.nested(scanner, path, depth + 1, record)?,
+                JsonValue::Object => self.nested(scanner, path, depth + 1, record)?,
                 value => put(record, path, value, (self.classify)(path)),
             }
         }
         if is_first {
-            record.put(prefix, "{}", Field::Attr);
+            record.put([prefix, "{}"], Field::Attr);
         }
         Ok(())
     }
 }
 
 #[inline]
-fn put<'a>(record: &mut Record<'a>, key: &'a str, value: Value<'a>, field: Field) {
+fn put<'a>(record: &mut Record<'a>, key: &'a str, value: JsonValue<'a>, field: Field) {
     match value {
-        Value::Text(text) | Value::Bare(text) => record.put(key, text, field),
-        Value::Array(text) => record.put(key, text, Field::Attr),
-        Value::Null | Value::Object => {}
+        JsonValue::Text(text) | JsonValue::Bare(text) => record.put([key, text], field),
+        JsonValue::Array(text) => record.put([key, text], Field::Attr),
+        JsonValue::Null | JsonValue::Object => {}
     }
 }
 

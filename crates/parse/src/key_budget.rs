@@ -1,44 +1,45 @@
-//! How many distinct names of attributes one stream may bring.
+//! Limits the distinct attribute names of a stream.
 //!
-//! Data that others control can invent names without end; a store that makes a column or an index of each dies of it.
-//! Names above the budget are kept with their values in one attribute (`weir.more`), counted, and reported.
+//! Untrusted data can contain unlimited names, which overload a store that makes a column or an
+//! index of each. Names over the limit are kept with their values in one attribute (`weir.more`),
+//! counted, and reported.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Distinct names of one source, when nothing else is configured.
+/// Default limit of distinct names per stream.
 pub const DEFAULT_KEY_BUDGET: usize = 1_000;
 
-/// The names that one stream has used.
+/// Names used by one stream.
 #[derive(Debug, Default)]
 pub(crate) struct KeyBudget {
     limit: usize,
-    /// Hashes with a secret of this process: nobody can choose names that collide.
+    /// Hashes keyed with a secret of this process, so that names cannot be chosen to collide.
     known: HashSet<u64>,
     hasher: RandomState,
-    /// Admitted names, each at its [`place`]: lines of one program bring the same names again and again, and comparing
-    /// bytes is far cheaper than a hash that nobody can foresee.
+    /// Admitted names, each at its [`slot`]: lines of one program repeat the same names, and
+    /// comparing bytes is far cheaper than a keyed hash.
     recent: Vec<Box<str>>,
     over_count: u64,
     examples: Vec<String>,
 }
 
-/// What went over the budget since the last report.
+/// Names over the limit since the last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyReport {
-    /// The budget.
+    /// The limit.
     pub limit: usize,
-    /// Values whose name was over it.
+    /// Values whose name was over the limit.
     pub over_count: u64,
     /// Some of the names, shortened.
     pub examples: Vec<String>,
 }
 
-/// Names that are compared before they are hashed.
+/// Recent names that are compared before hashing.
 const RECENT: usize = 128;
-/// Names of a report.
+/// Names in a report.
 const EXAMPLES: usize = 3;
-/// Characters of a name in a report.
+/// Longest name in a report, in characters.
 const EXAMPLE_CHARS: usize = 64;
 
 impl KeyBudget {
@@ -53,21 +54,21 @@ impl KeyBudget {
         }
     }
 
-    /// Whether a name may have an attribute of its own.
+    /// Whether a name may become an attribute.
     #[inline]
     pub(crate) fn admits(&mut self, name: &str) -> bool {
-        let place = place(name);
-        if self.recent.get(place).is_some_and(|known| **known == *name && !name.is_empty()) {
+        let slot = slot(name);
+        if self.recent.get(slot).is_some_and(|known| **known == *name && !name.is_empty()) {
             return true;
         }
-        let is_admitted = self.admits_anew(name);
-        if is_admitted && let Some(known) = self.recent.get_mut(place) {
+        let is_admitted = self.admits_hashed(name);
+        if is_admitted && let Some(known) = self.recent.get_mut(slot) {
             *known = name.into();
         }
         is_admitted
     }
 
-    fn admits_anew(&mut self, name: &str) -> bool {
+    fn admits_hashed(&mut self, name: &str) -> bool {
         let hash = self.hasher.hash_one(name);
         if self.known.contains(&hash) {
             return true;
@@ -82,7 +83,7 @@ impl KeyBudget {
         false
     }
 
-    /// What went over since the last call; `None` when nothing did.
+    /// Names over the limit since the last call; `None` without any.
     pub(crate) fn take_report(&mut self) -> Option<KeyReport> {
         let over_count = std::mem::take(&mut self.over_count);
         let examples = std::mem::take(&mut self.examples);
@@ -90,9 +91,9 @@ impl KeyBudget {
     }
 }
 
-/// Where a name is kept among the recent ones; two names at one place only cost time.
+/// Slot of a name among the recent ones; collisions only cost time.
 #[inline]
-fn place(name: &str) -> usize {
+fn slot(name: &str) -> usize {
     let bytes = name.as_bytes();
     let byte = |at: usize| bytes.get(at).map_or(0, |byte| usize::from(*byte));
     let (first, middle, last) = (byte(0), byte(bytes.len() / 2), byte(bytes.len().wrapping_sub(1)));

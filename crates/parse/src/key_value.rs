@@ -1,21 +1,27 @@
-//! `key=value` text, as firewalls, mail servers and programs write it, with the separators that the user names.
+//! `key=value` text of firewalls, mail servers and programs, with configurable separators.
 //!
-//! Reading pairs out of a text makes keys of data that others control: with an allow-list only its keys become values
-//! of their own, and without one the budget of distinct keys holds (`key_budget.rs`). Nothing is lost by either.
+//! Keys come from untrusted data: with an allow-list only its keys become attributes, and without
+//! one the number of distinct keys is limited (`key_budget.rs`). Neither loses data.
+
+use std::sync::Arc;
 
 use crate::field::{self, Field};
-use crate::record::{Fault, Kind, Record};
+use crate::format::{Format, FormatSpec};
+use crate::grok::PatternLibrary;
+use crate::pipeline::document::Section;
+use crate::problem::ParserProblem;
+use crate::record::{LineFault, Record, RowKind};
 use crate::text;
 
-/// How pairs are written.
+/// Syntax of the pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyValue {
-    /// Between pairs; a space stands for any number of spaces and tabs.
-    pub(crate) pair_separator: String,
+struct KeyValue {
+    /// Between pairs; a space matches any number of spaces and tabs.
+    pair_separator: String,
     /// Between key and value.
-    pub(crate) value_separator: String,
-    /// The only keys that become values of their own; empty: all within the budget.
-    pub(crate) keys: Vec<String>,
+    value_separator: String,
+    /// The only keys that become attributes; empty for all within the limit.
+    keys: Vec<String>,
 }
 
 impl Default for KeyValue {
@@ -24,16 +30,49 @@ impl Default for KeyValue {
     }
 }
 
-impl KeyValue {
-    /// Reads a line. Words that are no pairs become the message.
-    pub(crate) fn parse<'a>(&self, line: &'a str, record: &mut Record<'a>) -> Result<Kind, Fault> {
+/// Keys in `[parse]`.
+pub(crate) const KEYS: &[&str] = &["keys", "pair_separator", "value_separator"];
+
+pub(crate) fn read(
+    _library: &PatternLibrary,
+    section: &Section<'_>,
+) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
+    let mut spec = KeyValue::default();
+    for (key, separator) in [
+        ("pair_separator", &mut spec.pair_separator),
+        ("value_separator", &mut spec.value_separator),
+    ] {
+        if let Some(text) = section.text(key)? {
+            if text.is_empty() {
+                return Err(section.problem(key, format!("`{key}` must not be empty"), ""));
+            }
+            text.clone_into(separator);
+        }
+    }
+    spec.keys = section.texts("keys")?.into_iter().map(str::to_owned).collect();
+    Ok(Arc::new(spec))
+}
+
+impl FormatSpec for KeyValue {
+    fn new_format(&self) -> Box<dyn Format> {
+        Box::new(self.clone())
+    }
+}
+
+impl Format for KeyValue {
+    fn name(&self) -> &'static str {
+        "key_value"
+    }
+
+    /// Words that are not pairs become the message.
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
         let (mut rest, mut words, mut pair_count) = (line, Vec::new(), 0);
         while let Some(start) = self.skip_separators(rest) {
             let (part, behind) = self.part(start);
             match self.pair(part) {
                 Some((key, value)) => {
                     pair_count += 1;
-                    self.put(key, value, record);
+                    self.put_pair([key, value], record);
                 }
                 None => words.push(part),
             }
@@ -41,15 +80,17 @@ impl KeyValue {
         }
         if pair_count == 0 {
             let separator = &self.value_separator;
-            return Err(Fault::no_match(format!("no `key{separator}value` in the line")));
+            return Err(LineFault::no_match(format!("no `key{separator}value` in the line")));
         }
         if !words.is_empty() && record.is_free(Field::Message) {
             let message = record.arena.alloc_str(&words.join(&self.pair_separator));
-            record.put("message", message, Field::Message);
+            record.put(["message", message], Field::Message);
         }
         Ok(record.guess_kind())
     }
+}
 
+impl KeyValue {
     fn is_spaced(&self) -> bool {
         self.pair_separator == " "
     }
@@ -64,7 +105,7 @@ impl KeyValue {
         (!rest.is_empty()).then_some(rest)
     }
 
-    /// The text up to the next separator that is not inside of quotes, and what is behind it.
+    /// Splits at the next separator that is not inside quotes.
     fn part<'l>(&self, text: &'l str) -> (&'l str, &'l str) {
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -91,7 +132,7 @@ impl KeyValue {
         is_key.then_some((key, value))
     }
 
-    fn put<'a>(&self, key: &'a str, value: &'a str, record: &mut Record<'a>) {
+    fn put_pair<'a>(&self, [key, value]: [&'a str; 2], record: &mut Record<'a>) {
         let value = match unquoted(value) {
             Some((inner, '\'')) if inner.contains("\\'") => {
                 record.arena.alloc_str(&inner.replace("\\'", "'"))
@@ -100,20 +141,20 @@ impl KeyValue {
             None => value,
         };
         if self.keys.is_empty() || self.keys.iter().any(|known| known == key) {
-            record.put(key, value, field::of_capture(key));
+            record.put([key, value], field::of_capture(key));
         } else {
-            record.put(key, value, Field::Unlisted);
+            record.put([key, value], Field::Unlisted);
         }
     }
 }
 
-/// What stands between a value's quotes, and which these are.
+/// The text between a value's quotes, and the quote character.
 fn unquoted(value: &str) -> Option<(&str, char)> {
     let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''))?;
     Some((value[1..].strip_suffix(quote)?, quote))
 }
 
-/// The bytes of a quoted text with its quotes; `None` when it has no end.
+/// Length of a quoted text including its quotes; `None` if it is not closed.
 fn quoted_length(bytes: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {

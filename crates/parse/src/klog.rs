@@ -1,9 +1,10 @@
-//! Lines of klog and glog (Kubernetes, many Go and C++ services): `I1120 12:00:00.123456    12 file.go:34] message`.
+//! Lines of klog and glog (Kubernetes, many Go and C++ services): `I1120 12:00:00.123456    12
+//! file.go:34] message`.
 
 use crate::number;
 use crate::record::Record;
 
-/// Reads a line, or gives `None` and changes nothing.
+/// Reads a line; `None`, with the record unchanged, if it is not in this format.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let severity = match line.as_bytes().first()? {
         b'I' => "info",
@@ -19,12 +20,12 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     if day.len() != 4 || words.next().is_some() {
         return None;
     }
-    let ts = record.times.read_month_day(day, clock)?;
+    let ts = record.times.read_month_day([day, clock])?;
     record.log.process_id = Some(number::integer(thread_id)?);
     record.ts = Some(ts);
     record.log.severity = Some(severity);
     record.log.body = message;
-    record.attr("code_location", place);
+    record.attr(["code_location", place]);
     Some(())
 }
 

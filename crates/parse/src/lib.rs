@@ -1,9 +1,11 @@
-//! Bytes of a log line to fields; pure: no files, no clock, no network.
+//! Parses log lines into rows; pure: no files, no clock, no network.
 //!
-//! Every line gives exactly one row in exactly one of `request`, `log` and `reject`; a line that cannot be
-//! understood is kept raw, never dropped. [`LineParser`] is the way in, one per stream; [`Parsers`] makes it, with the
-//! pipeline that is for the stream's log. Each format is one file: it fills a `Record` with named texts, and `record.rs`
-//! alone decides which columns they become.
+//! Every line becomes exactly one row in one of `request`, `log` and `reject`; a line that cannot
+//! be parsed is kept raw, never dropped. [`LineParser`] is the entry point, one per stream;
+//! [`Parsers`] creates it with the pipeline that applies to the log.
+//!
+//! A format is one file and one line in `formats.rs`. It fills a `Record` with named texts, and
+//! only `record.rs` decides which columns they become.
 
 mod apache_error;
 mod apache_template;
@@ -11,6 +13,7 @@ mod auto;
 mod combined;
 mod field;
 mod format;
+mod formats;
 mod grok;
 mod haproxy;
 mod journal;
@@ -50,10 +53,10 @@ mod check;
 
 pub use grok::Progress;
 pub use key_budget::{DEFAULT_KEY_BUDGET, KeyReport};
-pub use line_parser::LineParser;
+pub use line_parser::{LineParser, StreamName};
 pub use parsers::Parsers;
 pub use pipeline::{Pipeline, PipelineCase};
-pub use problem::ParserProblem;
+pub use problem::{ParserFile, ParserProblem};
 pub use redact::{Redaction, is_of_the_fleet};
 pub use rows::{ParsedRows, RowText};
 pub use suggest::Suggestion;

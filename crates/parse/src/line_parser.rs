@@ -1,7 +1,8 @@
-//! Lines of one stream to rows: cuts the chunk into lines, hands each to its format, writes the row.
+//! Parses the lines of one stream: splits a chunk into lines, passes each to its format, writes
+//! rows.
 //!
-//! A format gives a filled `Record` or a `Fault`; the fault's line is kept raw in `reject`. Nothing here or below
-//! panics on input.
+//! A format returns a filled `Record` or a `LineFault`; a faulty line is kept raw in `reject`.
+//! Nothing here or below panics on input.
 
 use std::sync::Arc;
 
@@ -9,35 +10,47 @@ use memchr::memchr;
 use weir_tables::{LogSource, Micros, Program, Reject};
 
 use crate::format::Format;
+use crate::formats;
 use crate::key_budget::{DEFAULT_KEY_BUDGET, KeyBudget};
-use crate::pipeline::{Pipeline, redact};
-use crate::record::{Fault, Kind, Record};
+use crate::pipeline::{Pipeline, PipelineRow, redact};
+use crate::record::{LineFault, Record, RowKind};
 use crate::redact::Redaction;
 use crate::time::TimeReader;
 use crate::zone::Zone;
 use crate::{KeyReport, ParsedRows, text};
 
-/// Longer lines are rejected.
+/// Longest line; longer ones are rejected.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// What is kept of a line that is too long.
+/// Bytes that are kept of an overlong line.
 const KEPT_BYTES: usize = 4096;
-/// Arena memory that is kept for the next chunk.
+/// Arena memory that is reused for the next chunk.
 const ARENA_BYTES: usize = 4 << 20;
 
-/// Turns the lines of one stream into rows. Keeps what it learns of the lines' layout from chunk to chunk.
+/// Name of a stream, for its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamName<'a> {
+    /// The column `source`.
+    pub path: &'a str,
+    /// The column `host`.
+    pub host: &'a str,
+}
+
+/// Parses the lines of one stream into rows, and keeps what it learns about their layout.
 ///
-/// Tier: access logs of nginx, HAProxy and Apache, and lines of any other log that say method and target or
-/// status, are requests of tier `proxy`, because the clock stood in the program that talks to the peer. An Apache
-/// that runs the application itself is still the place where the bytes leave, so it is `proxy` too.
+/// Tier: access logs of nginx, HAProxy and Apache, and lines of any other log with method and
+/// target or status, are requests of tier `proxy`, because the clock is in the program that talks
+/// to the peer. An Apache that runs the application itself is still where the bytes leave, so it is
+/// `proxy` too.
 ///
-/// Times without a zone are UTC unless [`LineParser::with_zone`] or the pipeline says otherwise. Times without a year
-/// get the year that puts them nearest to the time of reading, but never more than a day behind it. Times that cannot
-/// be (before 1990, more than a day ahead) are not believed: the row has the time of reading and says so in `repair`.
+/// Times without a zone are UTC unless [`LineParser::with_zone`] or the pipeline sets one. Times
+/// without a year get the year that is closest to the time of reading, but at most a day after it.
+/// Impossible times (before 1990, more than a day ahead) are replaced by the time of reading, and
+/// `repair` records that.
 pub struct LineParser {
     path: String,
     host: String,
     program: Option<&'static str>,
-    format: Format,
+    format: Box<dyn Format>,
     pipeline: Option<Arc<Pipeline>>,
     zone: Zone,
     redaction: Redaction,
@@ -46,20 +59,20 @@ pub struct LineParser {
 }
 
 impl LineParser {
-    /// A parser for one stream: `source` says program and format, `path` and `host` go into the rows.
-    pub fn new(source: &LogSource, path: &str, host: &str) -> Self {
+    /// A parser for one stream of a source.
+    pub fn new(source: &LogSource, stream: StreamName<'_>) -> Self {
         let program = match source.program {
             Program::Nginx => Some("nginx"),
             Program::Haproxy => Some("haproxy"),
             Program::Apache => Some("apache"),
             Program::Syslog | Program::Journal | Program::Other => None,
         };
-        let path = if source.program == Program::Journal { "journal" } else { path };
+        let path = if source.program == Program::Journal { "journal" } else { stream.path };
         Self {
             path: path.to_owned(),
-            host: host.to_owned(),
+            host: stream.host.to_owned(),
             program,
-            format: Format::new(&source.format),
+            format: formats::new(&source.format),
             pipeline: None,
             zone: Zone::default(),
             redaction: Redaction::default(),
@@ -68,14 +81,14 @@ impl LineParser {
         }
     }
 
-    /// Reads times without a zone as those of a clock in `zone`.
+    /// Reads times without a zone as in `zone`.
     #[must_use]
     pub fn with_zone(mut self, zone: Zone) -> Self {
         self.zone = zone;
         self
     }
 
-    /// Reads lines and treats rows as a pipeline says; its zone goes over that of [`LineParser::with_zone`].
+    /// Applies a pipeline; its zone overrides [`LineParser::with_zone`].
     #[must_use]
     pub fn with_pipeline(mut self, pipeline: Arc<Pipeline>, source: &LogSource) -> Self {
         self.format = pipeline.format(&source.format);
@@ -93,46 +106,46 @@ impl LineParser {
         self
     }
 
-    /// Lets the stream bring so many distinct names of attributes.
+    /// Limits the distinct attribute names of the stream.
     #[must_use]
     pub fn with_key_budget(mut self, names: usize) -> Self {
         self.keys = KeyBudget::new(names);
         self
     }
 
-    /// The format that the last line was read in; where each line is looked at on its own, what it was taken for.
+    /// The format of the last line; for unknown logs, the detected one.
     pub fn format_name(&self) -> &'static str {
         if self.taken_for.is_empty() { self.format.name() } else { self.taken_for }
     }
 
-    /// What went over the budget of names since the last call.
+    /// Attribute names over the limit since the last call.
     pub fn take_key_report(&mut self) -> Option<KeyReport> {
         self.keys.take_report()
     }
 
-    /// Whether the first line of the file names the values and was not read, because reading began behind it.
+    /// Whether the first line of the file names the values and was not read, because reading
+    /// started after it.
     pub fn needs_header(&self) -> bool {
-        matches!(&self.format, Format::Separated(reader) if reader.needs_header())
+        self.format.needs_header()
     }
 
-    /// Takes the first line of the file, which names the values.
+    /// Sets the first line of the file, which names the values.
     pub fn set_header(&mut self, line: &str) {
-        if let Format::Separated(reader) = &mut self.format {
-            reader.set_header(line);
-        }
+        self.format.set_header(line);
     }
 
     /// Appends one row for each line of `bytes` that is not blank.
     ///
-    /// `bytes` are whole lines, each ending in `\n`; the last one may lack it when the file ended for good.
-    /// `offset` is the stream offset of `bytes[0]`, `observed` the time of reading.
+    /// `bytes` are whole lines, each ending in `\n`; the last one may lack it at the final end of a
+    /// file. `offset` is the stream offset of `bytes[0]`, `observed` the time of reading.
     pub fn parse(&mut self, bytes: &[u8], offset: u64, observed: Micros, out: &mut ParsedRows) {
-        let line = |at: usize| memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1);
-        self.parse_cut(bytes, offset, observed, out, line);
+        self.parse_cut(bytes, offset, observed, out, |at| {
+            memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1)
+        });
     }
 
-    /// Appends one row for each event of `bytes` that is not blank: like [`LineParser::parse`], but what ends at `ends` can
-    /// be several lines.
+    /// Appends one row for each event of `bytes` that is not blank. Like [`LineParser::parse`], but
+    /// events end at `ends` and can span several lines.
     pub fn parse_events(
         &mut self,
         bytes: &[u8],
@@ -142,14 +155,13 @@ impl LineParser {
         out: &mut ParsedRows,
     ) {
         let mut ends = ends.iter().copied();
-        let event = |at: usize| {
+        self.parse_cut(bytes, offset, observed, out, |at| {
             let end = ends.find(|end| *end > at).unwrap_or(bytes.len());
             end.min(bytes.len())
-        };
-        self.parse_cut(bytes, offset, observed, out, event);
+        });
     }
 
-    /// `end_of` gives where what begins at an offset ends.
+    /// `end_of` returns the end of the line or event that starts at an offset.
     fn parse_cut(
         &mut self,
         bytes: &[u8],
@@ -159,7 +171,7 @@ impl LineParser {
         mut end_of: impl FnMut(usize) -> usize,
     ) {
         let arena = std::mem::take(&mut out.arena);
-        let place = Place {
+        let place = ChunkContext {
             path: &self.path,
             host: &self.host,
             program: self.program,
@@ -180,7 +192,7 @@ impl LineParser {
             let line = trim_end(&bytes[at..end]);
             if !line.is_empty() {
                 let line_offset = i64::try_from(offset.saturating_add(at as u64)).ok();
-                parse_line(&mut self.format, &place, line, line_offset, &mut record, out);
+                parse_line(&mut *self.format, &place, line, line_offset, &mut record, out);
             }
             at = end;
         }
@@ -192,8 +204,8 @@ impl LineParser {
     }
 }
 
-/// What all rows of a chunk share.
-struct Place<'a> {
+/// Context shared by all rows of a chunk.
+struct ChunkContext<'a> {
     path: &'a str,
     host: &'a str,
     program: Option<&'static str>,
@@ -203,8 +215,8 @@ struct Place<'a> {
     redaction: &'a Redaction,
 }
 
-impl Place<'_> {
-    /// A text of a line that was not taken apart, without what pipeline and configuration redact.
+impl ChunkContext<'_> {
+    /// Redacts a text of a line that was not parsed.
     fn redacted(&self, text: &str) -> String {
         let text = self.redaction.apply(text);
         self.pipeline.map_or_else(|| text.to_string(), |p| p.redact_raw(&text).into_owned())
@@ -215,7 +227,7 @@ impl Place<'_> {
 fn trim_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut line = line.strip_suffix(b"\r").unwrap_or(line);
-    // Blank lines at the end of an event are not its text.
+    // Blank lines at the end of an event are not part of it.
     while let Some(rest) = line.strip_suffix(b"\n") {
         line = rest.strip_suffix(b"\r").unwrap_or(rest);
     }
@@ -226,8 +238,8 @@ fn trim_end(line: &[u8]) -> &[u8] {
 }
 
 fn parse_line<'a>(
-    format: &mut Format,
-    place: &Place<'a>,
+    format: &mut dyn Format,
+    place: &ChunkContext<'a>,
     line: &'a [u8],
     offset: Option<i64>,
     record: &mut Record<'a>,
@@ -235,7 +247,7 @@ fn parse_line<'a>(
 ) {
     if line.len() > MAX_LINE_BYTES {
         let detail = format!("{} bytes, more than {MAX_LINE_BYTES}", line.len());
-        let fault = Fault { reason: "too_long", detail };
+        let fault = LineFault { reason: "too_long", detail };
         return reject(place, &line[..KEPT_BYTES], offset, &fault, out);
     }
     record.clear();
@@ -251,22 +263,22 @@ fn parse_line<'a>(
     }
 }
 
-/// Texts to columns, then what the pipeline and the redaction do to them.
+/// Fills the columns, then applies pipeline and redaction.
 fn settle<'a>(
-    place: &Place<'a>,
-    kind: Kind,
+    place: &ChunkContext<'a>,
+    kind: RowKind,
     line: &'a str,
     record: &mut Record<'a>,
-) -> Result<Kind, Fault> {
+) -> Result<RowKind, LineFault> {
     record.settle(kind);
     if record.log.body.is_empty() {
-        // Without a message the line itself is what a reader wants to see and to search.
+        // Without a message, show and search the line itself.
         record.log.body = line;
     }
     record.settle_time();
     let mut kind = kind;
     if let Some(pipeline) = place.pipeline {
-        kind = pipeline.run(record, kind, line, place.path)?;
+        kind = pipeline.run(PipelineRow { record, kind, line, source: place.path })?;
     }
     record.settle_budget();
     if !place.redaction.is_empty() {
@@ -276,8 +288,8 @@ fn settle<'a>(
 }
 
 fn accept<'a>(
-    place: &Place<'a>,
-    kind: Kind,
+    place: &ChunkContext<'a>,
+    kind: RowKind,
     source_offset: Option<i64>,
     record: &mut Record<'a>,
     out: &mut ParsedRows,
@@ -286,7 +298,7 @@ fn accept<'a>(
     out.repaired += u64::from(repair.is_some());
     let ts = record.ts.unwrap_or(place.observed);
     match kind {
-        Kind::Request => out.request.push(&weir_tables::Request {
+        RowKind::Request => out.request.push(&weir_tables::Request {
             ts,
             host: place.host,
             tier: if record.request.tier.is_empty() { "proxy" } else { record.request.tier },
@@ -298,7 +310,7 @@ fn accept<'a>(
             attrs: record.attrs(),
             ..record.request
         }),
-        Kind::Log => out.log.push(&weir_tables::Log {
+        RowKind::Log => out.log.push(&weir_tables::Log {
             ts,
             host: place.host,
             observed_ts: place.observed,
@@ -313,10 +325,10 @@ fn accept<'a>(
 }
 
 fn reject(
-    place: &Place<'_>,
+    place: &ChunkContext<'_>,
     line: &[u8],
     source_offset: Option<i64>,
-    fault: &Fault,
+    fault: &LineFault,
     out: &mut ParsedRows,
 ) {
     out.reject.push(&Reject {
@@ -324,7 +336,7 @@ fn reject(
         host: place.host,
         source: place.path,
         source_offset,
-        // Of the formats that an unknown file can have, only JSON rejects.
+        // In logs of unknown format, only JSON lines are rejected.
         parser: if fault.reason == "invalid_json" && place.parser == "auto" {
             "json"
         } else {

@@ -1,10 +1,25 @@
-//! A line of no known format: the body is the whole line; a time at its front and a word for its severity are read.
+//! Lines of unknown format: the body is the whole line; a leading time and a severity word are
+//! read.
 
-use crate::record::Record;
+use crate::format::{LineFormat, NamedFormat};
+use crate::record::{Record, RowKind};
 use crate::severity;
 
-/// Words at the front of a line that are looked at for a severity.
+/// Leading words that are checked for a severity.
 const FRONT_WORDS: usize = 3;
+
+pub(crate) const FORMAT: NamedFormat = NamedFormat {
+    name: "text",
+    new: || {
+        Box::new(LineFormat {
+            name: "text",
+            parse: |line, record| {
+                parse(line, record);
+                Ok(RowKind::Log)
+            },
+        })
+    },
+};
 
 /// Reads a line.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
@@ -18,7 +33,7 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
     }
 }
 
-/// A severity in capitals (`WARN`, `[ERROR]`, `INFO:`): in small letters such words are prose.
+/// A severity in capitals (`WARN`, `[ERROR]`, `INFO:`); in lower case such words are prose.
 fn severity_at_front(text: &str) -> Option<&'static str> {
     let words = text.split_ascii_whitespace().take(FRONT_WORDS);
     words

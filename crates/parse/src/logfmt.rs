@@ -1,19 +1,19 @@
 //! `key=value` lines (logfmt): `ts=… level=warn msg="request done" path=/x`.
 //!
-//! Taken only when the whole line is pairs and one of them is a message or a level: reading pairs out of any text
-//! would make keys of data that visitors control.
+//! Accepted only if the whole line is pairs and one of them is a message or a level: reading pairs
+//! from any text would turn untrusted data into keys.
 
 use crate::field::{self, Field};
-use crate::record::{Kind, Record};
+use crate::record::{Record, RowKind};
 use crate::{combined, text};
 
-/// Fewer pairs do not make a line logfmt.
+/// Fewest pairs of a logfmt line.
 const MIN_PAIRS: usize = 3;
 
-/// Reads a line, or gives `None` and puts nothing in.
-pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<Kind> {
+/// Reads a line; `None`, with the record unchanged, if it is not in this format.
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKind> {
     let (mut count, mut is_log) = (0, false);
-    let mut pairs = Pairs { rest: line };
+    let mut pairs = PairIter { rest: line };
     for pair in &mut pairs {
         is_log |= matches!(field::of_key(pair.0), Field::Message | Field::Severity);
         count += 1;
@@ -21,24 +21,23 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<Kind> 
     if !pairs.rest.is_empty() || count < MIN_PAIRS || !is_log {
         return None;
     }
-    for (key, value) in (Pairs { rest: line }) {
-        record.put(key, text::unescape(value, record.arena), field::of_key(key));
+    for (key, value) in (PairIter { rest: line }) {
+        record.put([key, text::unescape(value, record.arena)], field::of_key(key));
     }
     Some(record.guess_kind())
 }
 
-/// The pairs from the front; stops at what is no pair and leaves it in `rest`.
-struct Pairs<'a> {
+/// Iterates over leading pairs; stops at the first text that is not a pair and leaves it in `rest`.
+struct PairIter<'a> {
     rest: &'a str,
 }
 
-impl<'a> Iterator for Pairs<'a> {
+impl<'a> Iterator for PairIter<'a> {
     type Item = (&'a str, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, behind) = self.rest.trim_ascii_start().split_once('=')?;
-        let is_key = |b: u8| b.is_ascii_alphanumeric() || b"_-.@/".contains(&b);
-        if key.is_empty() || key.len() > 128 || !key.bytes().all(is_key) {
+        if key.is_empty() || key.len() > 128 || !key.bytes().all(is_key_byte) {
             return None;
         }
         let (value, rest) = match behind.strip_prefix('"') {
@@ -51,6 +50,10 @@ impl<'a> Iterator for Pairs<'a> {
         self.rest = rest.trim_ascii_start();
         Some((key, value))
     }
+}
+
+fn is_key_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-.@/".contains(&byte)
 }
 
 #[cfg(test)]

@@ -1,25 +1,35 @@
-//! nginx's `error_log` (ngx_log.c): `2026/11/20 12:00:00 [error] 12#34: *5 message, client: …, server: …`.
+//! nginx's `error_log` (ngx_log.c): `2026/11/20 12:00:00 [error] 12#34: *5 message, client: …,
+//! server: …`.
 //!
-//! The named values at the end become attributes, the body is the message in front of them. A line without the
-//! head continues the one before (stack traces of FastCGI applications) and is a row with the line as its body.
+//! The named values at the end become attributes; the body is the message before them. A line
+//! without the header continues the previous one (stack traces of FastCGI applications) and is a
+//! row with the line as its body.
 
+use crate::format::{LineFormat, NamedFormat};
 use crate::log_text;
-use crate::record::{Kind, Record};
+use crate::record::{Record, RowKind};
 use crate::{number, severity};
 
-/// Names that nginx puts behind a message, in its order.
+/// Names that nginx appends to a message, in this order.
 const NAMES: [&str; 8] =
     ["client", "server", "request", "subrequest", "upstream", "host", "referrer", "login"];
 
+pub(crate) const FORMAT: NamedFormat = NamedFormat {
+    name: "nginx_error",
+    new: || {
+        Box::new(LineFormat { name: "nginx_error", parse: |line, record| Ok(parse(line, record)) })
+    },
+};
+
 /// Reads a line.
-pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
     if head(line, record).is_none() {
         log_text::parse(line, record);
     }
-    Kind::Log
+    RowKind::Log
 }
 
-/// Whether a line has the head of the format.
+/// Whether a line starts with the header of the format.
 pub(crate) fn is_likely(line: &str) -> bool {
     matches!(line.as_bytes(), [_, _, _, _, b'/', _, _, b'/', _, _, b' ', ..])
         && line.get(19..).is_some_and(|rest| rest.starts_with(" ["))
@@ -33,27 +43,27 @@ fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.log.process_id = Some(number::integer(process_id)?);
     record.log.severity = severity::of_word(level);
     record.ts = Some(ts);
-    record.attr("thread_id", thread_id);
+    record.attr(["thread_id", thread_id]);
     let message = connection(message, record);
     record.log.body = named_values(message, record);
     Some(())
 }
 
-/// `*5 ` in front of a message is the number of the connection.
+/// A leading `*5 ` is the number of the connection.
 fn connection<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
     let cut = message.strip_prefix('*').and_then(|rest| rest.split_once(' '));
     match cut.filter(|(number, _)| number::integer(number).is_some()) {
         Some((number, message)) => {
-            record.attr("connection", number);
+            record.attr(["connection", number]);
             message
         }
         None => message,
     }
 }
 
-/// Takes `, name: value` off the end and gives what is in front of the first.
+/// Reads `, name: value` at the end and returns the text before the first.
 ///
-/// The names come in one order, so a `, client: ` inside of a request changes nothing.
+/// The names have a fixed order, so a `, client: ` inside a request has no effect.
 fn named_values<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
     let client = first_mark(message, &NAMES[..1]);
     let Some((start, mut name)) = client.or_else(|| first_mark(message, &NAMES)) else {
@@ -63,7 +73,7 @@ fn named_values<'a>(message: &'a str, record: &mut Record<'a>) -> &'a str {
     loop {
         let later = NAMES.iter().position(|other| *other == name).map_or(0, |at| at + 1);
         let next = first_mark(rest, &NAMES[later..]);
-        record.attr(name, unquoted(next.map_or(rest, |(at, _)| &rest[..at])));
+        record.attr([name, unquoted(next.map_or(rest, |(at, _)| &rest[..at]))]);
         let Some((at, next_name)) = next else { break };
         rest = &rest[at + next_name.len() + 4..];
         name = next_name;

@@ -1,61 +1,70 @@
-//! nginx's `log_format` (ngx_http_log_module): its text to a matcher of lines.
+//! nginx's `log_format` (ngx_http_log_module), compiled to a line matcher.
 //!
-//! A text that begins with `{` describes JSON: there the lines are read as JSON and the text only tells what each
-//! key means, since a hand-made format is often not quite JSON and lines of an older format may stand in the file.
+//! A text that starts with `{` describes JSON: the lines are read as JSON and the text only gives
+//! the meaning of the keys, because hand-written formats are often not quite JSON and a file may
+//! hold lines of an older format.
 
 use std::collections::HashMap;
 
 use weir_tables::JsonEscape;
 
 use crate::field::{self, Field};
-use crate::json_lines::JsonLines;
-use crate::template::{Inside, Part, Template};
+use crate::format::Format;
+use crate::json_lines::{JsonLines, JsonTemplate};
+use crate::template::{Template, TemplateFormat, TemplatePart, ValueSyntax};
 
 /// A piece of the format text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'t> {
+enum TemplateToken<'t> {
     Text(&'t str),
     Variable(&'t str),
 }
 
-/// Cuts `$name` and `${name}` out of a text.
-fn tokens(template: &str) -> Vec<Token<'_>> {
+/// Splits a text at `$name` and `${name}`.
+fn tokens(template: &str) -> Vec<TemplateToken<'_>> {
     let mut tokens = Vec::new();
     let mut rest = template;
     while let Some(dollar) = rest.find('$') {
         let (before, behind) = rest.split_at(dollar);
         if !before.is_empty() {
-            tokens.push(Token::Text(before));
+            tokens.push(TemplateToken::Text(before));
         }
         let (name, length) = variable(&behind[1..]);
         if name.is_empty() {
-            tokens.push(Token::Text("$"));
+            tokens.push(TemplateToken::Text("$"));
         } else {
-            tokens.push(Token::Variable(name));
+            tokens.push(TemplateToken::Variable(name));
         }
         rest = &behind[1 + length..];
     }
     if !rest.is_empty() {
-        tokens.push(Token::Text(rest));
+        tokens.push(TemplateToken::Text(rest));
     }
     tokens
 }
 
-/// The variable's name at the front, and the bytes it takes.
+/// The leading variable's name, and its length.
 fn variable(text: &str) -> (&str, usize) {
     if let Some((name, _)) = text.strip_prefix('{').and_then(|braced| braced.split_once('}')) {
         return (name, name.len() + 2);
     }
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let length = text.find(|c| !is_name(c)).unwrap_or(text.len());
+    let length = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     (&text[..length], length)
 }
 
+/// A reader for the text of a `log_format`.
+pub(crate) fn format(template: &str, escape: JsonEscape) -> Box<dyn Format> {
+    if template.trim_start().starts_with('{') {
+        return Box::new(JsonTemplate(json(template)));
+    }
+    Box::new(TemplateFormat { name: "nginx_template", template: text(template, escape) })
+}
+
 /// The matcher of a text format.
-pub(crate) fn text(template: &str, escape: JsonEscape) -> Template {
+fn text(template: &str, escape: JsonEscape) -> Template {
     let parts = tokens(template).into_iter().map(|token| match token {
-        Token::Text(text) => Part::Literal(text.to_owned()),
-        Token::Variable(name) => Part::Value {
+        TemplateToken::Text(text) => TemplatePart::Literal(text.to_owned()),
+        TemplateToken::Variable(name) => TemplatePart::Value {
             name: name.to_owned(),
             field: field::of_nginx(name),
             inside: inside(name),
@@ -64,21 +73,21 @@ pub(crate) fn text(template: &str, escape: JsonEscape) -> Template {
     Template::new(parts.collect(), escape != JsonEscape::None)
 }
 
-fn inside(variable: &str) -> Inside {
+fn inside(variable: &str) -> ValueSyntax {
     match variable {
-        "time_local" => Inside::ZoneSpace,
-        _ if variable.starts_with("upstream_") => Inside::List,
-        _ => Inside::Nothing,
+        "time_local" => ValueSyntax::ZoneSpace,
+        _ if variable.starts_with("upstream_") => ValueSyntax::List,
+        _ => ValueSyntax::Nothing,
     }
 }
 
 /// The reader of a JSON format.
-pub(crate) fn json(template: &str) -> JsonLines {
+fn json(template: &str) -> JsonLines {
     let fields = json_fields(template);
     JsonLines::new(move |key| fields.get(key).copied().unwrap_or_else(|| field::of_key(key)))
 }
 
-/// What each key of a JSON format means; a value made of more than one variable is an attribute.
+/// The meaning of each key of a JSON format; a value with more than one variable is an attribute.
 fn json_fields(template: &str) -> HashMap<String, Field> {
     let mut fields = HashMap::new();
     let mut path: Vec<String> = Vec::new();
@@ -110,7 +119,7 @@ fn json_fields(template: &str) -> HashMap<String, Field> {
     fields
 }
 
-/// The text between quotes, and the bytes it takes with them.
+/// The text between quotes, and its length including them.
 fn quoted(rest: &str) -> (&str, usize) {
     let inner = &rest[1..];
     let mut is_escaped = false;
@@ -129,10 +138,12 @@ fn dotted(path: &[String], key: &str) -> String {
 
 fn value_field(value: &str) -> Field {
     match tokens(value).as_slice() {
-        [Token::Variable(name)] => field::of_nginx(name),
-        [Token::Variable("uri"), Token::Variable("is_args"), Token::Variable("args")] => {
-            Field::Target
-        }
+        [TemplateToken::Variable(name)] => field::of_nginx(name),
+        [
+            TemplateToken::Variable("uri"),
+            TemplateToken::Variable("is_args"),
+            TemplateToken::Variable("args"),
+        ] => Field::Target,
         _ => Field::Attr,
     }
 }
@@ -147,7 +158,7 @@ mod tests {
 
     #[test]
     fn variables_are_cut_out_of_a_text() {
-        use Token::{Text, Variable};
+        use TemplateToken::{Text, Variable};
         assert_eq!(
             tokens("a${b}c $d_1-$"),
             [Text("a"), Variable("b"), Text("c "), Variable("d_1"), Text("-"), Text("$")]
@@ -160,11 +171,10 @@ mod tests {
             r#"{ "rt":"$request_time", "st": $status, "u":{"addr":"$upstream_addr"},
                 "where":"$scheme://$host", "v":"1" }"#,
         );
-        let get = |key: &str| fields.get(key).copied();
-        assert_eq!(get("rt"), Some(Field::DurationSeconds));
-        assert_eq!(get("st"), Some(Field::Status));
-        assert_eq!(get("u.addr"), Some(Field::UpstreamAddress));
-        assert_eq!((get("where"), get("v")), (Some(Field::Attr), Some(Field::Attr)));
+        assert_eq!(fields["rt"], Field::DurationSeconds);
+        assert_eq!(fields["st"], Field::Status);
+        assert_eq!(fields["u.addr"], Field::UpstreamAddress);
+        assert_eq!((fields["where"], fields["v"]), (Field::Attr, Field::Attr));
         assert_eq!(fields.len(), 5);
     }
 

@@ -1,6 +1,6 @@
-//! Texts to numbers, exact and without allocation; what is not a number is `None`, never zero.
+//! Parses numbers exactly and without allocation; other text is `None`, never zero.
 
-/// Powers of ten that a float holds exactly.
+/// Powers of ten that are exact as floats.
 const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
@@ -15,8 +15,8 @@ pub(crate) fn integer(text: &str) -> Option<i64> {
 
 /// A finite number of decimal digits.
 ///
-/// Up to 15 digits the mantissa and the power of ten are exact, so one division rounds once, as the standard
-/// library does; the rest is left to it.
+/// Up to 15 digits, the mantissa and the power of ten are exact, so one division rounds once, like
+/// the standard library, which handles longer numbers.
 pub(crate) fn float(text: &str) -> Option<f64> {
     short_float(text.as_bytes()).or_else(|| {
         let is_decimal = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
@@ -51,16 +51,14 @@ pub(crate) fn seconds(text: &str) -> Option<f64> {
     float(text).filter(|value| *value >= 0.0)
 }
 
-/// `true` or `false` for the words that mean them.
+/// Normalizes words for true and false.
 pub(crate) fn boolean(text: &str) -> Option<&'static str> {
-    let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    if is(&["true", "yes", "on", "t", "y", "1"]) {
-        Some("true")
-    } else if is(&["false", "no", "off", "f", "n", "0"]) {
-        Some("false")
-    } else {
-        None
-    }
+    const WORDS: [(&str, [&str; 6]); 2] = [
+        ("true", ["true", "yes", "on", "t", "y", "1"]),
+        ("false", ["false", "no", "off", "f", "n", "0"]),
+    ];
+    let found = WORDS.iter().find(|(_, words)| words.iter().any(|w| w.eq_ignore_ascii_case(text)));
+    found.map(|(value, _)| *value)
 }
 
 #[cfg(test)]

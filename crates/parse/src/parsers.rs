@@ -1,16 +1,16 @@
-//! All parsers of a weir: the built-in pipelines and patterns, and those of the user laid over them.
+//! All parsers: the built-in pipelines and patterns, overridden by the user's.
 //!
-//! A new built-in pipeline is `parsers/NAME.toml`, `parsers/NAME.test` and its name in this list.
+//! A new built-in pipeline is `parsers/NAME.toml`, `parsers/NAME.test` and one line in this list.
 
 use std::sync::Arc;
 
 use weir_tables::LogSource;
 
-use crate::grok::{Library, Pattern, Progress};
+use crate::grok::{Pattern, PatternLibrary, Progress};
 use crate::key_budget::DEFAULT_KEY_BUDGET;
-use crate::line_parser::LineParser;
+use crate::line_parser::{LineParser, StreamName};
 use crate::pipeline::{Pipeline, PipelineCase, test_file};
-use crate::problem::ParserProblem;
+use crate::problem::{ParserFile, ParserProblem};
 use crate::redact::Redaction;
 use crate::suggest::{self, Suggestion};
 use crate::zone::Zone;
@@ -40,7 +40,7 @@ built_in! {
     "w3c",
 }
 
-/// Patterns that describe whole lines; what is nearly one of them is worth telling.
+/// Patterns that describe whole lines, to suggest when a line nearly matches.
 const LINE_PATTERNS: &[&str] = &[
     "COMBINEDAPACHELOG",
     "COMMONAPACHELOG",
@@ -68,14 +68,14 @@ const LINE_PATTERNS: &[&str] = &[
     "PHPFPM",
     "RAILS3HEAD",
 ];
-/// Near patterns that are told.
+/// Close matches to suggest.
 const MAX_NEAR: usize = 3;
 
-/// What makes a parser for each log.
+/// Creates the parser for each log.
 #[derive(Clone, Debug)]
 pub struct Parsers {
-    library: Arc<Library>,
-    /// The user's first; the first that is for a log counts.
+    library: Arc<PatternLibrary>,
+    /// The user's first; the first that applies to a log is used.
     pipelines: Vec<Arc<Pipeline>>,
     zone: Zone,
     redaction: Redaction,
@@ -88,17 +88,17 @@ impl Parsers {
         Self::with_files(&[]).0
     }
 
-    /// The built-in ones under those of `files` (path and text; `.toml` pipelines, `.grok` patterns). A file that cannot
-    /// be used is left out and told; the others go on.
+    /// The built-in ones, overridden by `files` (path and text; `.toml` pipelines, `.grok`
+    /// patterns). A file that cannot be used is skipped and reported.
     pub fn with_files(files: &[(String, String)]) -> (Self, Vec<ParserProblem>) {
-        let mut library = Library::built_in();
+        let mut library = PatternLibrary::built_in();
         let mut problems = Vec::new();
         for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".grok")) {
-            problems.extend(library.add_file(path, text).err());
+            problems.extend(library.add_file(ParserFile { origin: path, text }).err());
         }
         let mut pipelines: Vec<Arc<Pipeline>> = Vec::new();
         for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".toml")) {
-            match Pipeline::read(&library, path, text) {
+            match Pipeline::read(&library, ParserFile { origin: path, text }) {
                 Ok(pipeline) => pipelines.push(Arc::new(pipeline)),
                 Err(problem) => problems.push(problem),
             }
@@ -106,7 +106,8 @@ impl Parsers {
         for (name, text, _) in BUILT_IN {
             if !pipelines.iter().any(|own| own.name() == *name) {
                 let origin = format!("parsers/{name}.toml");
-                let pipeline = Pipeline::read(&Library::built_in(), &origin, text)
+                let file = ParserFile { origin: &origin, text };
+                let pipeline = Pipeline::read(&PatternLibrary::built_in(), file)
                     .expect("a test reads every built-in pipeline");
                 pipelines.push(Arc::new(pipeline));
             }
@@ -121,7 +122,7 @@ impl Parsers {
         (parsers, problems)
     }
 
-    /// Reads times without a zone as those of a clock in `zone`, where no pipeline says otherwise.
+    /// Reads times without a zone as in `zone`, unless a pipeline sets another.
     #[must_use]
     pub fn with_zone(mut self, zone: Zone) -> Self {
         self.zone = zone;
@@ -135,7 +136,7 @@ impl Parsers {
         self
     }
 
-    /// Lets each stream bring so many distinct names of attributes.
+    /// Limits the distinct attribute names of each stream.
     #[must_use]
     pub fn with_key_budget(mut self, names: usize) -> Self {
         self.key_budget = names;
@@ -157,31 +158,29 @@ impl Parsers {
         BUILT_IN.iter().find(|(known, _, _)| *known == name).map(|(_, _, test)| *test)
     }
 
-    /// A pipeline of a text that is in no directory, with the patterns that are known here.
-    pub fn pipeline_of(&self, origin: &str, text: &str) -> Result<Arc<Pipeline>, ParserProblem> {
-        Pipeline::read(&self.library, origin, text).map(Arc::new)
+    /// Reads a pipeline that is not installed, with the known patterns.
+    pub fn pipeline_of(&self, file: ParserFile<'_>) -> Result<Arc<Pipeline>, ParserProblem> {
+        Pipeline::read(&self.library, file).map(Arc::new)
     }
 
-    /// The pipeline that is for a log, if any.
+    /// The pipeline that applies to a log, if any.
     pub fn find(&self, source: &LogSource, path: &str) -> Option<&Arc<Pipeline>> {
-        let program = source.program.as_str();
-        self.pipelines.iter().find(|pipeline| pipeline.is_for(path, program))
+        self.pipelines.iter().find(|pipeline| pipeline.is_for(path, source.program))
     }
 
     /// The parser for one stream of a log.
-    pub fn line_parser(&self, source: &LogSource, path: &str, host: &str) -> LineParser {
-        self.line_parser_with(self.find(source, path), source, path, host)
+    pub fn line_parser(&self, source: &LogSource, stream: StreamName<'_>) -> LineParser {
+        self.line_parser_with(self.find(source, stream.path), source, stream)
     }
 
-    /// The parser for one stream with a pipeline that was chosen for it.
+    /// The parser for one stream with a given pipeline.
     pub fn line_parser_with(
         &self,
         pipeline: Option<&Arc<Pipeline>>,
         source: &LogSource,
-        path: &str,
-        host: &str,
+        stream: StreamName<'_>,
     ) -> LineParser {
-        let parser = LineParser::new(source, path, host)
+        let parser = LineParser::new(source, stream)
             .with_zone(self.zone.clone())
             .with_redaction(self.redaction.clone())
             .with_key_budget(self.key_budget);
@@ -196,8 +195,8 @@ impl Parsers {
         !self.redaction.is_empty() || self.pipelines.iter().any(|pipeline| pipeline.redacts())
     }
 
-    /// A text of a log that no line parser reads, without what the configuration and the log's pipeline redact.
-    pub fn redacted(&self, source: &LogSource, path: &str, text: &str) -> String {
+    /// Redacts a text of a log that no line parser reads.
+    pub fn redacted(&self, text: &str, source: &LogSource, path: &str) -> String {
         let text = self.redaction.apply(text);
         match self.find(source, path) {
             Some(pipeline) => pipeline.redact_raw(&text).into_owned(),
@@ -209,18 +208,17 @@ impl Parsers {
     pub fn run_tests(
         &self,
         pipeline: &Arc<Pipeline>,
-        origin: &str,
-        text: &str,
+        file: ParserFile<'_>,
     ) -> Result<Vec<PipelineCase>, ParserProblem> {
-        test_file::run(self, pipeline, origin, text)
+        test_file::run(self, pipeline, file)
     }
 
-    /// How far each pattern of a pipeline fits a line; empty when its format has no patterns.
+    /// How far each pattern of a pipeline matches a line; empty without patterns.
     pub fn progress(&self, pipeline: &Pipeline, line: &str) -> Vec<Progress> {
         pipeline.patterns().iter().map(|pattern| pattern.progress(line)).collect()
     }
 
-    /// Patterns for whole lines that fit a line, or nearly do, the nearest first.
+    /// Patterns for whole lines that match a line or nearly do, the closest first.
     pub fn near(&self, line: &str) -> Vec<Progress> {
         let patterns = LINE_PATTERNS.iter().filter(|name| self.library.get(name).is_some());
         let written = patterns.map(|name| format!("%{{{name}}}"));
@@ -239,12 +237,12 @@ impl Parsers {
         suggest::suggest(&self.library, LINE_PATTERNS, lines)
     }
 
-    /// Names of all patterns that pipelines can use.
+    /// Names of all known patterns.
     pub fn pattern_names(&self) -> impl Iterator<Item = &str> {
         self.library.names()
     }
 
-    /// What a name of a pattern stands for.
+    /// The expression of a named pattern.
     pub fn pattern(&self, name: &str) -> Option<&str> {
         self.library.get(name)
     }
@@ -261,8 +259,10 @@ mod tests {
         let mut failures = Vec::new();
         for (name, _, test) in BUILT_IN {
             let pipeline = parsers.get(name).unwrap();
-            assert!(!pipeline.description().is_empty(), "{name} says what it is for");
-            for case in parsers.run_tests(pipeline, name, test).unwrap() {
+            assert!(!pipeline.description().is_empty(), "{name} has no description");
+            for case in
+                parsers.run_tests(pipeline, ParserFile { origin: name, text: test }).unwrap()
+            {
                 if let Some(failure) = case.failure {
                     failures.push(format!("{name}.test:{} {}\n{failure}", case.line, case.name));
                 }

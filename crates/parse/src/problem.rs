@@ -1,6 +1,15 @@
-//! What is wrong with a pipeline, a pattern or a condition that a user wrote: place, what, and what to do instead.
+//! Problems of a user's pipeline, pattern or condition: position, problem, and what to do.
 
 use std::fmt;
+
+/// A file of the user: a pipeline, patterns or tests.
+#[derive(Clone, Copy, Debug)]
+pub struct ParserFile<'a> {
+    /// The path, or what messages name instead.
+    pub origin: &'a str,
+    /// The content.
+    pub text: &'a str,
+}
 
 /// Why a file of the user cannot be used; printed as `cannot use FILE:LINE: …` and `hint: …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,19 +18,19 @@ pub struct ParserProblem {
     pub origin: String,
     /// The line in the file, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do; empty when that is plain.
+    /// What to do; empty when it is obvious.
     pub hint: String,
 }
 
 impl ParserProblem {
-    /// A problem at no place yet: whoever knows the place adds it with [`ParserProblem::at`].
+    /// A problem without a position, which [`ParserProblem::at`] adds.
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { origin: String::new(), line: 1, message: message.into(), hint: hint.into() }
     }
 
-    /// The same at a place.
+    /// Adds the position.
     pub(crate) fn at(mut self, origin: &str, line: usize) -> Self {
         origin.clone_into(&mut self.origin);
         self.line = line;

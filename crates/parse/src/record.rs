@@ -1,7 +1,7 @@
-//! One line in pieces: formats put named texts into a [`Record`], and it alone decides which columns they become.
+//! One parsed line: formats put named texts into a [`Record`], which decides the columns.
 //!
-//! Nothing is lost on the way: a text that does not fit its column (a status that is no number, a column already
-//! taken by another text) stays an attribute under its own name. All texts live as long as the chunk of lines.
+//! Nothing is lost: a text that does not fit its column (a status that is not a number, a column
+//! that is already set) stays an attribute under its own name. All texts live as long as the chunk.
 
 use bumpalo::Bump;
 use weir_tables::{Log, Request};
@@ -14,39 +14,39 @@ mod access;
 mod attrs;
 mod columns;
 
-pub(crate) use access::{Value, is_column};
+pub(crate) use access::{FieldValue, is_column};
 
-/// The table that a line belongs to.
+/// The table of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RowKind {
     Request,
     Log,
 }
 
-/// Why a line was not understood.
+/// Why a line was rejected.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct LineFault {
     pub(crate) reason: &'static str,
     pub(crate) detail: String,
 }
 
-impl Fault {
+impl LineFault {
     pub(crate) fn no_match(detail: impl Into<String>) -> Self {
         Self { reason: "no_match", detail: detail.into() }
     }
 }
 
-/// What was mended to read a line.
+/// Repairs that were needed to read a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Repair {
+pub(crate) struct LineRepair {
     pub(crate) hex_escape: bool,
     pub(crate) invalid_utf8: bool,
     pub(crate) loose_json: bool,
-    /// Not mended but replaced: the time in the line cannot be, so that of reading stands in `ts`.
+    /// The time in the line is impossible, so `ts` is the time of reading.
     pub(crate) implausible_time: bool,
 }
 
-impl Repair {
+impl LineRepair {
     /// The column `repair`.
     pub(crate) fn as_str(self) -> Option<&'static str> {
         const WORDS: [&str; 16] = [
@@ -77,34 +77,34 @@ impl Repair {
 
 /// A text with its name and meaning.
 #[derive(Clone, Copy, Debug)]
-struct Pair<'a> {
+struct NamedText<'a> {
     key: &'a str,
     value: &'a str,
     field: Field,
 }
 
-/// The pieces of one line; used again for the next.
+/// The texts and columns of one line; reused for the next.
 #[derive(Debug)]
 pub(crate) struct Record<'a> {
     pub(crate) times: TimeReader,
     pub(crate) arena: &'a Bump,
-    pub(crate) repair: Repair,
-    /// The format that a line of an unknown log was taken for.
+    pub(crate) repair: LineRepair,
+    /// The detected format of a line of an unknown log.
     pub(crate) taken_for: &'static str,
-    /// When the line says it happened.
+    /// The time in the line.
     pub(crate) ts: Option<weir_tables::Micros>,
     pub(crate) request: Request<'a>,
     pub(crate) log: Log<'a>,
-    /// Names of the template's values, in their order.
+    /// Names of the format's values, in order.
     pub(crate) names: &'a [&'a str],
-    /// Which names of attributes the stream may still bring.
+    /// Limit of the stream's attribute names.
     pub(crate) keys: KeyBudget,
-    pairs: Vec<Pair<'a>>,
+    pairs: Vec<NamedText<'a>>,
     attrs: Vec<(&'a str, &'a str)>,
-    /// Attributes over a budget.
+    /// Attributes over a limit.
     more: Vec<(&'a str, &'a str)>,
     seen: u64,
-    /// Address and configured name of the server, for when no host was asked for.
+    /// Configured name of the server, used without a requested host.
     server_name: Option<&'a str>,
     server_address: Option<&'a str>,
 }
@@ -115,7 +115,7 @@ impl<'a> Record<'a> {
             times,
             arena,
             keys,
-            repair: Repair::default(),
+            repair: LineRepair::default(),
             taken_for: "",
             ts: None,
             request: Request::default(),
@@ -130,13 +130,13 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Forgets the line before.
+    /// Clears the previous line.
     pub(crate) fn clear(&mut self) {
-        self.repair = Repair::default();
+        self.repair = LineRepair::default();
         self.clear_texts();
     }
 
-    /// Forgets what a format put in that turned out to be the wrong one.
+    /// Clears the texts of a format that did not match.
     pub(crate) fn clear_texts(&mut self) {
         self.ts = None;
         self.request = Request::default();
@@ -148,57 +148,53 @@ impl<'a> Record<'a> {
         (self.server_name, self.server_address) = (None, None);
     }
 
-    /// Takes the names and texts out again, for a format that gives them a meaning of its own.
+    /// Removes and returns the names and texts, for a format that interprets them itself.
     pub(crate) fn take_pairs(&mut self) -> Vec<(&'a str, &'a str)> {
         self.seen = 0;
         self.pairs.drain(..).map(|pair| (pair.key, pair.value)).collect()
     }
 
-    /// Puts in a text with its name and meaning.
+    /// Adds a text with its name and meaning.
     #[inline]
-    pub(crate) fn put(&mut self, key: &'a str, value: &'a str, field: Field) {
+    pub(crate) fn put(&mut self, [key, value]: [&'a str; 2], field: Field) {
         self.seen |= field.bit();
-        self.pairs.push(Pair { key, value, field });
+        self.pairs.push(NamedText { key, value, field });
     }
 
-    /// Puts in an attribute; empty texts are left out.
-    pub(crate) fn attr(&mut self, key: &'a str, value: &'a str) {
+    /// Adds an attribute; empty texts are dropped.
+    pub(crate) fn attr(&mut self, [key, value]: [&'a str; 2]) {
         if !value.is_empty() {
-            self.put(key, value, Field::Attr);
+            self.put([key, value], Field::Attr);
         }
     }
 
-    /// Whether no text of this meaning was put in.
+    /// Whether no text with this meaning was added.
     pub(crate) fn is_free(&self, field: Field) -> bool {
         self.seen & field.bit() == 0
     }
 
-    /// Whether the line is a request, told by the meanings of its texts alone.
+    /// Decides by the meanings of the texts whether the line is a request.
     ///
-    /// A line with a message is a program's own account and needs method, target and status to count as one.
-    pub(crate) fn guess_kind(&self) -> Kind {
-        let has = |fields: &[Field]| fields.iter().any(|field| self.seen & field.bit() != 0);
-        let groups = [
-            has(&[Field::Method, Field::RequestLine]),
-            has(&[Field::Target, Field::RequestLine]),
-            has(&[Field::Status]),
-        ];
-        let needed = if has(&[Field::Message]) { 3 } else { 2 };
-        let found = groups.iter().filter(|group| **group).count();
-        if found >= needed { Kind::Request } else { Kind::Log }
+    /// A line with a message must also have method, target and status to be a request.
+    pub(crate) fn guess_kind(&self) -> RowKind {
+        let line = Field::RequestLine.bit();
+        let groups = [Field::Method.bit() | line, Field::Target.bit() | line, Field::Status.bit()];
+        let needed = if self.is_free(Field::Message) { 2 } else { 3 };
+        let found = groups.iter().filter(|fields| self.seen & **fields != 0).count();
+        if found >= needed { RowKind::Request } else { RowKind::Log }
     }
 
-    /// A time that cannot be is kept as an attribute, and the row says so.
+    /// Keeps an impossible time as an attribute and records the repair.
     pub(crate) fn settle_time(&mut self) {
         if let Some(ts) = self.ts.filter(|ts| !self.times.is_plausible(*ts)) {
             self.ts = None;
             self.repair.implausible_time = true;
             let text = self.arena.alloc_str(&ts.to_string());
-            self.keep_attr("weir.time", text);
+            self.keep_attr(["weir.time", text]);
         }
     }
 
-    /// The attributes, at most [`attrs::MAX_ATTRS`] and two that tell of those over a budget.
+    /// The attributes: at most [`attrs::MAX_ATTRS`], and two for attributes over a limit.
     pub(crate) fn attrs(&self) -> &[(&'a str, &'a str)] {
         &self.attrs
     }

@@ -1,7 +1,8 @@
-//! What must not leave a host: addresses of mail, numbers of cards, tokens, whole addresses of clients.
+//! Redaction of data that must not leave a host: emails, card numbers, tokens, client addresses.
 //!
-//! Runs over every text of a row and over the raw text of rejects, before either is handed on. Each kind first looks for a
-//! byte that it cannot do without, so that a text without any costs a scan and no copy.
+//! Applied to every text of a row and to the raw text of rejects before they are passed on. Each
+//! kind first searches for a byte that it requires, so a text without it costs one scan and no
+//! copy.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -12,26 +13,26 @@ use regex::{Captures, Regex};
 
 use crate::problem::{ParserProblem, did_you_mean};
 
-/// What can be redacted, and the names that configurations use.
-const KINDS: [(&str, Kind); 4] = [
-    ("email", Kind::Email),
-    ("card", Kind::Card),
-    ("token", Kind::Token),
-    ("client_address", Kind::ClientAddress),
+/// Kinds of data that can be redacted, by their names in the configuration.
+const KINDS: [(&str, RedactionKind); 4] = [
+    ("email", RedactionKind::Email),
+    ("card", RedactionKind::Card),
+    ("token", RedactionKind::Token),
+    ("client_address", RedactionKind::ClientAddress),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RedactionKind {
     Email,
     Card,
     Token,
     ClientAddress,
 }
 
-/// What one source redacts.
+/// Redactions of one source.
 #[derive(Clone, Debug, Default)]
 pub struct Redaction {
-    kinds: Vec<Kind>,
+    kinds: Vec<RedactionKind>,
     /// The user's own expressions; what they match becomes `[redacted]`.
     patterns: Vec<Regex>,
 }
@@ -43,7 +44,7 @@ impl Redaction {
         for name in names {
             let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == name) else {
                 return Err(ParserProblem::new(
-                    format!("`{name}` is nothing that can be redacted"),
+                    format!("`{name}` cannot be redacted"),
                     did_you_mean(
                         name,
                         KINDS.iter().map(|(known, _)| *known),
@@ -79,10 +80,10 @@ impl Redaction {
         let mut out = Cow::Borrowed(text);
         for kind in &self.kinds {
             let changed = match kind {
-                Kind::Email => emails(&out),
-                Kind::Card => cards(&out),
-                Kind::Token => tokens(&out),
-                Kind::ClientAddress => addresses(&out),
+                RedactionKind::Email => emails(&out),
+                RedactionKind::Card => cards(&out),
+                RedactionKind::Token => tokens(&out),
+                RedactionKind::ClientAddress => addresses(&out),
             };
             if let Some(changed) = changed {
                 out = Cow::Owned(changed);
@@ -128,7 +129,7 @@ fn owned(text: Cow<'_, str>) -> Option<String> {
 static CARD: LazyLock<Regex> =
     LazyLock::new(|| built(r"(?-u)\b[2-6][0-9](?:[ -]?[0-9]){10,16}[0-9]\b"));
 
-/// Numbers of cards: the issuers' first digits, their lengths, and the check digit (ISO/IEC 7812-1).
+/// Redacts card numbers: issuer prefixes, their lengths, and the check digit (ISO/IEC 7812-1).
 fn cards(text: &str) -> Option<String> {
     let digit_count = text.bytes().filter(u8::is_ascii_digit).count();
     if digit_count < 13 {
@@ -169,7 +170,7 @@ fn is_card(digits: &[u8]) -> bool {
     is_issued && sum.is_multiple_of(10)
 }
 
-/// A word that says what follows, or the prefix that an issuer gives to its tokens.
+/// A keyword before a secret, or an issuer's token prefix.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     built(concat!(
         r"(?i)(?P<bare>(?-u:\b)(?:bearer|basic)(?:\s+|%20|\+))[a-z0-9._~+/=-]{16,}",
@@ -181,7 +182,7 @@ static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// What every token has in it or in front of it; far cheaper to look for than the whole.
+/// Words in or before every token; far cheaper to search than the whole expression.
 static TOKEN_WORD: LazyLock<Regex> = LazyLock::new(|| {
     built(concat!(
         "(?i-u)bearer|basic|token|secret|passw|key|authorization|session|signature|credential|eyJ|AKIA|ASIA",
@@ -206,7 +207,7 @@ static ADDRESS: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// Three points between digits, or the colons that an IPv6 address has at least: eight groups, or a gap.
+/// Whether there are three dots between digits, or the colons of an IPv6 address: seven, or `::`.
 fn may_hold_address(text: &[u8]) -> bool {
     let is_between_digits = |window: &&[u8]| matches!(window, [left, b'.', right] if left.is_ascii_digit() && right.is_ascii_digit());
     text.windows(3).filter(is_between_digits).nth(2).is_some()
@@ -214,7 +215,7 @@ fn may_hold_address(text: &[u8]) -> bool {
         || memchr::memchr_iter(b':', text).nth(6).is_some()
 }
 
-/// The last byte of IPv4 addresses and all but the first 48 bits of IPv6 ones become zero.
+/// Zeroes the last byte of IPv4 addresses and all but the first 48 bits of IPv6 addresses.
 fn addresses(text: &str) -> Option<String> {
     if !may_hold_address(text.as_bytes()) {
         return None;

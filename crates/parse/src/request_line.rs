@@ -1,22 +1,22 @@
-//! `GET /path?query HTTP/1.1` to its parts (RFC 9112 §3).
+//! Splits request lines: `GET /path?query HTTP/1.1` (RFC 9112 §3).
 
 /// The parts of a request line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestLine<'a> {
     pub(crate) method: &'a str,
-    pub(crate) target: Target<'a>,
+    pub(crate) target: RequestTarget<'a>,
     pub(crate) version: Option<&'a str>,
 }
 
-/// A request target: path, query, and the host when it was in absolute form.
+/// A request target: path, query, and the host of the absolute form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Target<'a> {
+pub(crate) struct RequestTarget<'a> {
     pub(crate) authority: Option<&'a str>,
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
 }
 
-/// Reads a request line; `None` for what is none, such as a TLS greeting on a plain port.
+/// Parses a request line; `None` for anything else, such as a TLS handshake on a plaintext port.
 pub(crate) fn parse(line: &str) -> Option<RequestLine<'_>> {
     let (method, rest) = line.split_once(' ')?;
     if !is_method(method) {
@@ -30,8 +30,8 @@ pub(crate) fn parse(line: &str) -> Option<RequestLine<'_>> {
 }
 
 fn is_method(text: &str) -> bool {
-    let is_token = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    (1..=32).contains(&text.len()) && text.bytes().all(is_token)
+    (1..=32).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// `HTTP/1.1` to `1.1`, `HTTP/2.0` and `h2` to `2`.
@@ -45,8 +45,8 @@ pub(crate) fn version(protocol: &str) -> Option<&str> {
     }
 }
 
-/// Splits a request target at its query; the host of an absolute target is told apart.
-pub(crate) fn split_target(target: &str) -> Target<'_> {
+/// Splits a request target into host (of the absolute form), path and query.
+pub(crate) fn split_target(target: &str) -> RequestTarget<'_> {
     let absolute = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
     let (authority, target) = match absolute {
         Some(rest) => {
@@ -59,7 +59,7 @@ pub(crate) fn split_target(target: &str) -> Target<'_> {
         Some(at) => (&target[..at], Some(&target[at + 1..]).filter(|query| !query.is_empty())),
         None => (target, None),
     };
-    Target { authority, path, query }
+    RequestTarget { authority, path, query }
 }
 
 #[cfg(test)]

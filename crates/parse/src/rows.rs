@@ -1,4 +1,4 @@
-//! What parsing gives: builders of rows for the three tables a line can end in, and counts.
+//! Results of parsing: row builders for the three tables of lines, and counts.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
@@ -6,27 +6,27 @@ use arrow_array::{Array, RecordBatch};
 use bumpalo::Bump;
 use weir_tables::{Batch, DataKind, LogRows, Micros, RejectRows, RequestRows, Rows};
 
-/// Rows made of lines, not yet record batches. Each line that is not blank is one row in one of the three.
+/// Rows of lines, before they become record batches. Each line that is not blank is one row.
 ///
-/// Text columns count with 31 bits, so call [`ParsedRows::finish`] well before 1 GiB of lines.
+/// Text columns have 31-bit offsets, so call [`ParsedRows::finish`] well before 1 GiB of lines.
 #[derive(Debug, Default)]
 pub struct ParsedRows {
-    /// Lines that are no requests.
+    /// Lines that are not requests.
     pub log: LogRows,
     /// Requests as a proxy recorded them.
     pub request: RequestRows,
-    /// Lines that were not understood, raw.
+    /// Lines that could not be parsed, raw.
     pub reject: RejectRows,
     /// Lines seen since the last [`ParsedRows::finish`], blank ones included.
     pub lines: u64,
-    /// Lines that had to be mended to be read (column `repair`).
+    /// Lines that needed a repair (column `repair`).
     pub repaired: u64,
-    /// What parsers write texts to while they work on a chunk: here, because there are many parsers and few of these.
+    /// Arena for texts of a chunk; here, because there are many parsers and few of these.
     pub(crate) arena: Bump,
 }
 
 impl ParsedRows {
-    /// The rows as batches, tables without rows left out; rows and counts start again from nothing.
+    /// The rows as batches, without empty tables; resets rows and counts.
     pub fn finish(&mut self) -> Vec<Batch> {
         (self.lines, self.repaired) = (0, 0);
         let mut batches = Vec::with_capacity(3);
@@ -48,7 +48,7 @@ fn take<R: Rows>(rows: &mut R, batches: &mut Vec<Batch>) {
     }
 }
 
-/// One row as names and texts, for tests of pipelines and for those who look at what a line becomes.
+/// One row as names and texts, for tests of pipelines and for `weir parse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowText {
     /// The table.
@@ -103,12 +103,11 @@ impl RowText {
 
     /// The text of a column, or of an attribute as `attrs.NAME`.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let column = self.columns.iter().find(|(column, _, _)| *column == name);
-        let attr = || {
-            let name = name.strip_prefix("attrs.")?;
-            self.attrs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
-        };
-        column.map(|(_, _, text)| text.as_str()).or_else(attr)
+        if let Some((_, _, text)) = self.columns.iter().find(|(column, _, _)| *column == name) {
+            return Some(text);
+        }
+        let name = name.strip_prefix("attrs.")?;
+        self.attrs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 

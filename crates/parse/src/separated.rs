@@ -1,121 +1,177 @@
-//! Values between separators: CSV (RFC 4180), TSV, and the like, with columns named by the user or by the first line.
+//! Delimited values: CSV (RFC 4180), TSV and W3C, with columns named by the user or the first line.
 //!
-//! A quoted value that goes on in the next line cannot be read, because a line is the unit here; it is rejected. The
-//! header itself is a line too, and is kept as a `log` row. W3C extended logs are the same with lines of `#` between, of
-//! which `#Fields:` names the values (<https://www.w3.org/TR/WD-logfile.html>).
+//! A quoted value that spans lines is rejected, because lines are parsed one by one. The header is
+//! a line too, and is kept as a `log` row. W3C extended logs are separated by spaces, with comment
+//! lines of which `#Fields:` names the values (<https://www.w3.org/TR/WD-logfile.html>).
+
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use bumpalo::Bump;
 
 use crate::field::{self, Field};
-use crate::record::{Fault, Kind, Record};
+use crate::format::{Format, FormatSpec};
+use crate::grok::PatternLibrary;
+use crate::pipeline::document::Section;
+use crate::problem::ParserProblem;
+use crate::record::{LineFault, Record, RowKind};
 
-/// Values that one line may have.
+/// Most values of one line.
 const MAX_VALUES: usize = 1_000;
 
-/// How values are separated.
+/// Syntax of the values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Separated {
-    pub(crate) delimiter: u8,
-    /// `"` around values, doubled inside. Without it `\t`, `\n` and `\\` are escapes, as in TSV files.
-    pub(crate) is_quoted: bool,
-    /// Lines of `#` are remarks, date and clock are two values.
-    pub(crate) is_w3c: bool,
-    /// Empty when the first line names them.
-    pub(crate) columns: Vec<String>,
+struct SeparatedSpec {
+    delimiter: u8,
+    /// Whether values may be quoted with `"`, doubled inside. Else `\t`, `\n` and `\\` are escapes,
+    /// as in TSV files.
+    is_quoted: bool,
+    /// Whether lines with `#` are comments, and date and time are two values.
+    is_w3c: bool,
+    /// Names of the values; empty if the first line names them.
+    columns: Vec<String>,
 }
 
-/// What IIS writes when nobody chose.
+/// Default columns of IIS.
 const W3C_COLUMNS: &str = "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) \
      cs(Referer) sc-status sc-substatus sc-win32-status time-taken";
 
-impl Separated {
-    /// W3C extended logs.
-    pub(crate) fn w3c() -> Self {
-        let columns = W3C_COLUMNS.split_whitespace().map(str::to_owned).collect();
-        Self { delimiter: b' ', is_quoted: false, is_w3c: true, columns }
+/// Keys in `[parse]`.
+pub(crate) const KEYS: &[&str] = &["columns", "delimiter"];
+
+pub(crate) fn read_csv(
+    _library: &PatternLibrary,
+    section: &Section<'_>,
+) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
+    Ok(Arc::new(SeparatedSpec::read(section, false)?))
+}
+
+pub(crate) fn read_tsv(
+    _library: &PatternLibrary,
+    section: &Section<'_>,
+) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
+    Ok(Arc::new(SeparatedSpec::read(section, true)?))
+}
+
+/// W3C extended logs.
+pub(crate) fn read_w3c(
+    _library: &PatternLibrary,
+    _section: &Section<'_>,
+) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
+    let columns = W3C_COLUMNS.split_whitespace().map(str::to_owned).collect();
+    Ok(Arc::new(SeparatedSpec { delimiter: b' ', is_quoted: false, is_w3c: true, columns }))
+}
+
+impl SeparatedSpec {
+    fn read(section: &Section<'_>, is_tsv: bool) -> Result<Self, ParserProblem> {
+        let delimiter = section.text("delimiter")?.unwrap_or(if is_tsv { "\t" } else { "," });
+        let [delimiter] = delimiter.as_bytes() else {
+            return Err(section.problem(
+                "delimiter",
+                "`delimiter` must be one ASCII character",
+                "",
+            ));
+        };
+        let columns: Vec<String> =
+            section.texts("columns")?.into_iter().map(str::to_owned).collect();
+        let mut seen = HashSet::new();
+        if let Some(twice) = columns.iter().find(|name| !seen.insert(*name)) {
+            let message = format!("the column `{twice}` is listed twice");
+            return Err(section.problem("columns", message, ""));
+        }
+        Ok(Self { delimiter: *delimiter, is_quoted: !is_tsv, is_w3c: false, columns })
+    }
+}
+
+impl FormatSpec for SeparatedSpec {
+    fn new_format(&self) -> Box<dyn Format> {
+        Box::new(SeparatedReader { spec: self.clone(), columns: self.columns.clone() })
     }
 }
 
 /// Reads the lines of one stream.
-pub(crate) struct SeparatedReader {
-    spec: Separated,
+struct SeparatedReader {
+    spec: SeparatedSpec,
     columns: Vec<String>,
 }
 
-impl SeparatedReader {
-    /// A reader that knows the names when the user gave them.
-    pub(crate) fn new(spec: &Separated) -> Self {
-        Self { spec: spec.clone(), columns: spec.columns.clone() }
+impl Format for SeparatedReader {
+    fn name(&self) -> &'static str {
+        "separated"
     }
 
-    /// Whether names come from the first line and it was not seen yet.
-    pub(crate) fn needs_header(&self) -> bool {
-        self.columns.is_empty()
-    }
-
-    /// Takes the first line of the file.
-    pub(crate) fn set_header(&mut self, line: &str) {
-        let arena = Bump::new();
-        if let Ok(values) = self.split(line.trim_end(), &arena) {
-            self.columns = values.iter().map(|name| name.trim().to_owned()).collect();
-        }
-    }
-
-    /// The names, copied to where the rows of a chunk borrow from.
-    pub(crate) fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
-        let names: Vec<&'a str> = self.columns.iter().map(|name| &*arena.alloc_str(name)).collect();
-        arena.alloc_slice_copy(&names)
-    }
-
-    /// Reads a line.
-    pub(crate) fn parse<'a>(
-        &mut self,
-        line: &'a str,
-        record: &mut Record<'a>,
-    ) -> Result<Kind, Fault> {
-        if self.spec.is_w3c && line.starts_with('#') {
-            if let Some(names) = line.strip_prefix("#Fields:") {
-                self.columns = names.split_whitespace().map(str::to_owned).collect();
-                record.names = self.names(record.arena);
-            }
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        let Some(values) = self.values(line, record)? else {
             record.log.body = line;
-            return Ok(Kind::Log);
-        }
-        let values = self.split(line, record.arena)?;
-        if self.columns.is_empty() && self.spec.columns.is_empty() {
-            self.set_header(line);
-            record.names = self.names(record.arena);
-            record.log.body = line;
-            return Ok(Kind::Log);
-        }
-        if values.iter().eq(self.columns.iter()) {
-            record.log.body = line;
-            return Ok(Kind::Log);
-        }
-        if values.len() != self.columns.len() {
-            return Err(Fault::no_match(format!(
-                "{} values, but {} columns",
-                values.len(),
-                self.columns.len()
-            )));
-        }
+            return Ok(RowKind::Log);
+        };
         let names = record.names;
         if self.spec.is_w3c {
-            let value = |name: &str| names.iter().position(|n| *n == name).map(|at| values[at]);
-            if let (Some(date), Some(clock)) = (value("date"), value("time")) {
-                let moment = record.arena.alloc_str(&format!("{date} {clock}"));
-                record.put("timestamp", moment, Field::Time);
+            let [date, clock] = ["date", "time"].map(|name| names.iter().position(|n| *n == name));
+            if let (Some(date), Some(clock)) = (date, clock) {
+                let moment = format!("{} {}", values[date], values[clock]);
+                record.put(["timestamp", record.arena.alloc_str(&moment)], Field::Time);
             }
         }
         for (name, value) in names.iter().zip(values) {
             if !(self.spec.is_w3c && matches!(*name, "date" | "time")) {
-                record.put(name, value, field::of_capture(name));
+                record.put([name, value], field::of_capture(name));
             }
         }
         Ok(record.guess_kind())
     }
 
-    fn split<'a>(&self, line: &'a str, arena: &'a Bump) -> Result<Vec<&'a str>, Fault> {
+    fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
+        let names: Vec<&'a str> = self.columns.iter().map(|name| &*arena.alloc_str(name)).collect();
+        arena.alloc_slice_copy(&names)
+    }
+
+    fn needs_header(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    fn set_header(&mut self, line: &str) {
+        let arena = Bump::new();
+        if let Ok(values) = self.split(line.trim_end(), &arena) {
+            self.columns = values.iter().map(|name| name.trim().to_owned()).collect();
+        }
+    }
+}
+
+impl SeparatedReader {
+    /// The values of a line; `None` for headers and comments.
+    fn values<'a>(
+        &mut self,
+        line: &'a str,
+        record: &mut Record<'a>,
+    ) -> Result<Option<Vec<&'a str>>, LineFault> {
+        if self.spec.is_w3c && line.starts_with('#') {
+            if let Some(names) = line.strip_prefix("#Fields:") {
+                self.columns = names.split_whitespace().map(str::to_owned).collect();
+                record.names = self.names(record.arena);
+            }
+            return Ok(None);
+        }
+        let values = self.split(line, record.arena)?;
+        if self.columns.is_empty() && self.spec.columns.is_empty() {
+            self.set_header(line);
+            record.names = self.names(record.arena);
+            return Ok(None);
+        }
+        if values.iter().eq(self.columns.iter()) {
+            return Ok(None);
+        }
+        if values.len() != self.columns.len() {
+            return Err(LineFault::no_match(format!(
+                "{} values, but {} columns",
+                values.len(),
+                self.columns.len()
+            )));
+        }
+        Ok(Some(values))
+    }
+
+    fn split<'a>(&self, line: &'a str, arena: &'a Bump) -> Result<Vec<&'a str>, LineFault> {
         let mut values = Vec::with_capacity(self.columns.len());
         let mut rest = line;
         loop {
@@ -124,7 +180,7 @@ impl SeparatedReader {
                 None => self.plain(rest, arena),
             };
             if values.len() == MAX_VALUES {
-                return Err(Fault::no_match(format!("more than {MAX_VALUES} values")));
+                return Err(LineFault::no_match(format!("more than {MAX_VALUES} values")));
             }
             values.push(value);
             match behind {
@@ -134,7 +190,7 @@ impl SeparatedReader {
         }
     }
 
-    /// A value up to the next delimiter, and what is behind it; `None` at the line's end.
+    /// Splits off a value at the next delimiter; the rest is `None` at the end of the line.
     fn plain<'a>(&self, rest: &'a str, arena: &'a Bump) -> (&'a str, Option<&'a str>) {
         let end = memchr::memchr(self.spec.delimiter, rest.as_bytes());
         let value = end.map_or(rest, |end| &rest[..end]);
@@ -148,13 +204,13 @@ impl SeparatedReader {
         quoted: &'a str,
         start: usize,
         arena: &'a Bump,
-    ) -> Result<(&'a str, Option<&'a str>), Fault> {
+    ) -> Result<(&'a str, Option<&'a str>), LineFault> {
         let bytes = quoted.as_bytes();
         let (mut at, mut is_doubled) = (0, false);
         loop {
             let Some(found) = memchr::memchr(b'"', &bytes[at..]) else {
                 let detail = format!("the quote at byte {} has no end in this line", start - 1);
-                return Err(Fault::no_match(detail));
+                return Err(LineFault::no_match(detail));
             };
             at += found + 1;
             match bytes.get(at) {
@@ -163,7 +219,7 @@ impl SeparatedReader {
                 None => break,
                 Some(_) => {
                     let detail = format!("text behind the quote's end at byte {}", start + at);
-                    return Err(Fault::no_match(detail));
+                    return Err(LineFault::no_match(detail));
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The many names of severities to the nine of the column `severity`; facilities of syslog (RFC 5424 §6.2.1).
+//! Maps severity names to the nine values of the column `severity`; syslog facilities (RFC 5424
+//! §6.2.1).
 
 /// The severity of a syslog number, 0 to 7.
 pub(crate) fn of_syslog(number: i64) -> Option<&'static str> {
@@ -38,9 +39,9 @@ pub(crate) fn facility(number: i64) -> Option<&'static str> {
     usize::try_from(number).ok().and_then(|index| NAMES.get(index).copied())
 }
 
-/// The severity that a word or a number means.
+/// The severity for a word or a number.
 ///
-/// Numbers below 10 are syslog's; 10, 20, … 60 are those of pino and bunyan.
+/// Numbers below 10 are syslog's; 10, 20, … 60 are from pino and bunyan.
 pub(crate) fn of_word(word: &str) -> Option<&'static str> {
     let mut lower = [0u8; 12];
     let target = lower.get_mut(..word.len())?;
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_many_houses_are_known() {
+    fn words_of_many_loggers_are_known() {
         let known = ["WARN", "Warning", "err", "FATAL", "INF", "7", "40", "trace8"].map(of_word);
         let expected = ["warn", "warn", "error", "critical", "info", "debug", "warn", "trace"];
         assert_eq!(known, expected.map(Some));

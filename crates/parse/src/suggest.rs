@@ -1,16 +1,22 @@
-//! A pattern for a sample of lines: known ones first, else one that is put together from what the lines share.
+//! Suggests a pattern for a sample of lines: a known one, else one built from what the lines share.
 //!
-//! Lines are cut into values and the marks between them. As long as all lines go on with the same kind of piece, it
-//! becomes a part of the pattern; where they part ways the message begins.
+//! Lines are split into values and the marks between them. While all lines continue with the same
+//! kind of piece, it becomes part of the pattern; where they differ, the message starts.
+//!
+//! ```text
+//!  10.0.0.1 GET /a 200        address  space  word  space  path  space  integer
+//!  10.0.0.2 POST /b 404   ─►  %{IPORHOST:client_address} %{WORD:http_request_method}
+//!                             %{NOTSPACE:path} %{INT:http_response_status_code}
+//! ```
 
-use crate::grok::engine::{MAX_STEPS, Outcome};
-use crate::grok::{Library, Pattern};
+use crate::grok::engine::{MAX_STEPS, SearchOutcome};
+use crate::grok::{Pattern, PatternLibrary};
 
-/// Lines of a sample that are looked at.
+/// Most lines of a sample.
 const MAX_LINES: usize = 1_000;
-/// Pieces of one line.
+/// Most pieces of one line.
 const MAX_PIECES: usize = 120;
-/// Times that are told by a pattern, the most exact first.
+/// Patterns of times, the most specific first.
 const TIMES: [&str; 5] =
     ["TIMESTAMP_ISO8601", "HTTPDATE", "HTTPDERROR_DATE", "CATALINA_DATESTAMP", "SYSLOGTIMESTAMP"];
 
@@ -27,12 +33,12 @@ pub struct Suggestion {
     pub is_known: bool,
 }
 
-/// Known patterns that fit any line with a time in front.
+/// Known patterns that match any line with a leading time.
 const TOO_WIDE: [&str; 1] = ["GOLOG"];
 
-/// What a piece of a line is.
+/// Kind of a piece of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
+enum PieceKind {
     Mark,
     Space,
     Time(usize),
@@ -49,13 +55,17 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece<'l> {
-    kind: Kind,
+struct LinePiece<'l> {
+    kind: PieceKind,
     text: &'l str,
 }
 
-/// Proposes a pattern; `None` for a sample without a line.
-pub(crate) fn suggest(library: &Library, known: &[&str], lines: &[String]) -> Option<Suggestion> {
+/// Suggests a pattern; `None` for a sample without lines.
+pub(crate) fn suggest(
+    library: &PatternLibrary,
+    known: &[&str],
+    lines: &[String],
+) -> Option<Suggestion> {
     let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
     let lines: Vec<&str> =
         lines.into_iter().filter(|line| !line.is_empty()).take(MAX_LINES).collect();
@@ -75,7 +85,7 @@ pub(crate) fn suggest(library: &Library, known: &[&str], lines: &[String]) -> Op
     if lines.is_empty() {
         return None;
     }
-    let written = Builder::new(library, &lines).written();
+    let written = PatternBuilder::new(library, &lines).written();
     let matched = Pattern::grok(library, &written).map_or(0, |pattern| count(&pattern, true));
     Some(Suggestion { pattern: written, matched, lines: lines.len(), is_known: false })
 }
@@ -83,20 +93,20 @@ pub(crate) fn suggest(library: &Library, known: &[&str], lines: &[String]) -> Op
 fn matches(pattern: &Pattern, line: &str, is_whole: bool) -> bool {
     let mut steps_left = MAX_STEPS;
     match pattern.search(line, &mut pattern.scratch(), &mut steps_left) {
-        Outcome::Match(end) => !is_whole || end == line.len(),
+        SearchOutcome::Match(end) => !is_whole || end == line.len(),
         _ => false,
     }
 }
 
-/// Puts a pattern together.
-struct Builder<'l> {
-    lines: Vec<Vec<Piece<'l>>>,
+/// Builds a pattern.
+struct PatternBuilder<'l> {
+    lines: Vec<Vec<LinePiece<'l>>>,
     names: Vec<String>,
     out: String,
 }
 
-impl<'l> Builder<'l> {
-    fn new(library: &Library, lines: &[&'l str]) -> Self {
+impl<'l> PatternBuilder<'l> {
+    fn new(library: &PatternLibrary, lines: &[&'l str]) -> Self {
         let times: Vec<Pattern> = TIMES
             .iter()
             .map(|name| Pattern::grok(library, &format!("%{{{name}}}")))
@@ -107,7 +117,8 @@ impl<'l> Builder<'l> {
     }
 
     fn written(mut self) -> String {
-        // The commonest beginning counts: a stack trace between must not spoil the rest.
+        // Keep only the most common start, so that a stack trace in between does not spoil the
+        // rest.
         self.keep_commonest();
         let shortest = self.lines.iter().map(Vec::len).min().unwrap_or_default();
         for at in 0..shortest {
@@ -123,21 +134,18 @@ impl<'l> Builder<'l> {
     }
 
     fn keep_commonest(&mut self) {
-        let start = |line: &Vec<Piece<'_>>| -> Vec<Kind> {
-            line.iter().take(3).map(|piece| piece.kind).collect()
-        };
         let mut counts = std::collections::HashMap::new();
         for line in &self.lines {
-            *counts.entry(start(line)).or_insert(0usize) += 1;
+            *counts.entry(start_of(line)).or_insert(0usize) += 1;
         }
         if let Some((commonest, _)) =
             counts.into_iter().max_by_key(|(kinds, count)| (*count, kinds.len()))
         {
-            self.lines.retain(|line| start(line) == commonest);
+            self.lines.retain(|line| start_of(line) == commonest);
         }
     }
 
-    fn kinds(&self, at: usize) -> impl Iterator<Item = Kind> {
+    fn kinds(&self, at: usize) -> impl Iterator<Item = PieceKind> {
         self.lines.iter().map(move |line| line[at].kind)
     }
 
@@ -146,52 +154,55 @@ impl<'l> Builder<'l> {
         self.lines.iter().all(|line| line[at].text == first)
     }
 
-    /// Whether all lines go on with the same mark, or all with a value.
+    /// Whether all lines continue with the same mark, or all with a value.
     fn is_shared(&self, at: usize) -> bool {
-        let is_between = |kind: Kind| matches!(kind, Kind::Mark | Kind::Space);
-        match self.kinds(at).any(is_between) {
-            true => self.kinds(at).all(|kind| kind == Kind::Space) || self.is_constant(at),
+        match self.kinds(at).any(|kind| matches!(kind, PieceKind::Mark | PieceKind::Space)) {
+            true => self.kinds(at).all(|kind| kind == PieceKind::Space) || self.is_constant(at),
             false => true,
         }
     }
 
-    /// Prose begins where two words that differ from line to line follow each other.
+    /// Prose starts where two consecutive words differ between lines.
     fn is_message(&self, at: usize) -> bool {
         let is_prose = |at: usize| {
             let is_there = self.lines.iter().all(|line| line.len() > at);
-            !is_there || (self.kinds(at).any(|kind| kind == Kind::Word) && !self.is_constant(at))
+            !is_there
+                || (self.kinds(at).any(|kind| kind == PieceKind::Word) && !self.is_constant(at))
         };
-        let is_word = self.kinds(at).all(|kind| kind == Kind::Word) && !self.is_constant(at);
-        let is_spaced =
-            self.lines.iter().all(|line| line.get(at + 1).is_none_or(|p| p.kind == Kind::Space));
+        let is_word = self.kinds(at).all(|kind| kind == PieceKind::Word) && !self.is_constant(at);
+        let is_spaced = self
+            .lines
+            .iter()
+            .all(|line| line.get(at + 1).is_none_or(|p| p.kind == PieceKind::Space));
         is_word && is_spaced && self.key_before(at).is_none() && is_prose(at + 2)
     }
 
     fn push(&mut self, at: usize) {
         let first = self.lines[0][at];
-        let kind = self.kinds(at).reduce(joined).unwrap_or(Kind::Other);
-        let is_literal = matches!(kind, Kind::Mark)
-            || (self.is_constant(at) && matches!(kind, Kind::Word | Kind::Space | Kind::Other));
+        let kind = self.kinds(at).reduce(joined).unwrap_or(PieceKind::Other);
+        let is_literal = matches!(kind, PieceKind::Mark)
+            || (self.is_constant(at)
+                && matches!(kind, PieceKind::Word | PieceKind::Space | PieceKind::Other));
         if is_literal {
             self.out += &regex_syntax::escape(first.text);
             return;
         }
         let (pattern, name) = match kind {
-            Kind::Space => return self.out.push_str(" +"),
-            Kind::Time(index) => (TIMES[index], "timestamp"),
-            Kind::Integer => ("INT", self.number_name(at)),
-            Kind::Number => ("NUMBER", "number"),
-            Kind::Address => ("IPORHOST", "client_address"),
-            Kind::Uuid => ("UUID", "request_id"),
-            Kind::Level => ("LOGLEVEL", "severity"),
-            Kind::Quoted => ("QUOTEDVALUE", "text"),
-            Kind::RequestLine => ("QUOTEDVALUE", "request_line"),
-            Kind::Path => ("NOTSPACE", "path"),
-            Kind::Word if self.is_method(at) => ("WORD", "http_request_method"),
-            Kind::Word => ("WORD", "word"),
+            PieceKind::Space => return self.out.push_str(" +"),
+            PieceKind::Time(index) => (TIMES[index], "timestamp"),
+            PieceKind::Integer => ("INT", self.number_name(at)),
+            PieceKind::Number => ("NUMBER", "number"),
+            PieceKind::Address => ("IPORHOST", "client_address"),
+            PieceKind::Uuid => ("UUID", "request_id"),
+            PieceKind::Level => ("LOGLEVEL", "severity"),
+            PieceKind::Quoted => ("QUOTEDVALUE", "text"),
+            PieceKind::RequestLine => ("QUOTEDVALUE", "request_line"),
+            PieceKind::Path => ("NOTSPACE", "path"),
+            PieceKind::Word if self.is_method(at) => ("WORD", "http_request_method"),
+            PieceKind::Word => ("WORD", "word"),
             _ => ("NOTSPACE", "value"),
         };
-        let is_in_quotes = matches!(kind, Kind::Quoted | Kind::RequestLine);
+        let is_in_quotes = matches!(kind, PieceKind::Quoted | PieceKind::RequestLine);
         let name = self.key_before(at).unwrap_or_else(|| name.to_owned());
         let name = self.unique(name);
         let quote = if is_in_quotes { "\"" } else { "" };
@@ -203,7 +214,7 @@ impl<'l> Builder<'l> {
         self.lines.iter().all(|line| METHODS.contains(&line[at].text))
     }
 
-    /// The status of an access log follows the request; a number in brackets is a process.
+    /// The status of an access log follows the request; a number in brackets is a process id.
     fn number_name(&self, at: usize) -> &'static str {
         let is_status = self.lines.iter().all(|line| line[at].text.len() == 3)
             && self
@@ -219,21 +230,21 @@ impl<'l> Builder<'l> {
         }
     }
 
-    /// `took=5`: the word in front of the mark is the name.
+    /// `took=5`: the word before the mark is the name.
     fn key_before(&self, at: usize) -> Option<String> {
         let line = &self.lines[0];
         let mark = line.get(at.checked_sub(1)?)?;
         let key = line.get(at.checked_sub(2)?)?;
-        let is_key =
-            matches!(mark.text, "=" | ":") && key.kind == Kind::Word && self.is_constant(at - 2);
+        let is_key = matches!(mark.text, "=" | ":")
+            && key.kind == PieceKind::Word
+            && self.is_constant(at - 2);
         is_key.then(|| key.text.to_owned())
     }
 
     fn unique(&mut self, name: String) -> String {
-        let taken = |names: &[String], name: &str| names.iter().any(|known| known == name);
         let mut unique = name.clone();
         let mut number = 2;
-        while taken(&self.names, &unique) {
+        while self.names.contains(&unique) {
             unique = format!("{name}{number}");
             number += 1;
         }
@@ -242,17 +253,22 @@ impl<'l> Builder<'l> {
     }
 }
 
-/// The kind that holds both.
-fn joined(left: Kind, right: Kind) -> Kind {
+/// The kinds of the first pieces.
+fn start_of(line: &[LinePiece<'_>]) -> Vec<PieceKind> {
+    line.iter().take(3).map(|piece| piece.kind).collect()
+}
+
+/// The kind that covers both.
+fn joined(left: PieceKind, right: PieceKind) -> PieceKind {
     match (left.min(right), left.max(right)) {
         (left, right) if left == right => left,
-        (Kind::Integer, Kind::Number) => Kind::Number,
-        (Kind::Quoted, Kind::RequestLine) => Kind::Quoted,
-        _ => Kind::Other,
+        (PieceKind::Integer, PieceKind::Number) => PieceKind::Number,
+        (PieceKind::Quoted, PieceKind::RequestLine) => PieceKind::Quoted,
+        _ => PieceKind::Other,
     }
 }
 
-fn pieces<'l>(line: &'l str, times: &[Pattern]) -> Vec<Piece<'l>> {
+fn pieces<'l>(line: &'l str, times: &[Pattern]) -> Vec<LinePiece<'l>> {
     let mut pieces = Vec::new();
     let mut rest = line;
     while let Some(first) = rest.chars().next() {
@@ -260,65 +276,68 @@ fn pieces<'l>(line: &'l str, times: &[Pattern]) -> Vec<Piece<'l>> {
             break;
         }
         let (kind, length) = piece(rest, first, times);
-        let is_quoted = matches!(kind, Kind::Quoted | Kind::RequestLine);
+        let is_quoted = matches!(kind, PieceKind::Quoted | PieceKind::RequestLine);
         let text = if is_quoted { &rest[1..length - 1] } else { &rest[..length] };
-        pieces.push(Piece { kind, text });
+        pieces.push(LinePiece { kind, text });
         rest = &rest[length..];
     }
     pieces
 }
 
-fn piece(rest: &str, first: char, times: &[Pattern]) -> (Kind, usize) {
+fn piece(rest: &str, first: char, times: &[Pattern]) -> (PieceKind, usize) {
     if first.is_whitespace() {
-        return (Kind::Space, rest.len() - rest.trim_start().len());
+        return (PieceKind::Space, rest.len() - rest.trim_start().len());
     }
     if first == '"'
         && let Some((inner, _)) = crate::combined::quoted_end(&rest[1..])
     {
         let is_request =
             crate::request_line::parse(inner).is_some_and(|line| line.version.is_some());
-        return (if is_request { Kind::RequestLine } else { Kind::Quoted }, inner.len() + 2);
+        return (
+            if is_request { PieceKind::RequestLine } else { PieceKind::Quoted },
+            inner.len() + 2,
+        );
     }
     for (index, time) in times.iter().enumerate() {
         let mut steps_left = MAX_STEPS;
         let found = time.search(rest, &mut time.scratch(), &mut steps_left);
-        if let Outcome::Match(end) = found {
-            return (Kind::Time(index), end);
+        if let SearchOutcome::Match(end) = found {
+            return (PieceKind::Time(index), end);
         }
     }
     let is_path = first == '/';
     let is_end = |c: char| c.is_whitespace() || (!is_path && "[](){}<>\"'|,;=".contains(c));
     let end = rest.find(is_end).unwrap_or(rest.len());
     if end == 0 {
-        return (Kind::Mark, first.len_utf8());
+        return (PieceKind::Mark, first.len_utf8());
     }
-    // A colon at the end belongs to what comes next (`sshd: `), and one between may separate a key.
+    // A trailing colon belongs to the next piece (`sshd: `); an inner one may separate a key.
     let word = rest[..end].trim_end_matches([':', '.']);
     match word.is_empty() {
-        true => (Kind::Mark, first.len_utf8()),
+        true => (PieceKind::Mark, first.len_utf8()),
         false => (kind_of(word), word.len()),
     }
 }
 
-fn kind_of(word: &str) -> Kind {
+fn kind_of(word: &str) -> PieceKind {
     let digits = word.strip_prefix(['-', '+']).unwrap_or(word);
     let is = |test: fn(&u8) -> bool| !digits.is_empty() && digits.bytes().all(|byte| test(&byte));
     if is(u8::is_ascii_digit) {
-        Kind::Integer
+        PieceKind::Integer
     } else if crate::number::float(word).is_some() {
-        Kind::Number
+        PieceKind::Number
     } else if word.parse::<std::net::IpAddr>().is_ok() {
-        Kind::Address
+        PieceKind::Address
     } else if is_uuid(word) {
-        Kind::Uuid
+        PieceKind::Uuid
     } else if word.len() > 2 && crate::severity::of_word(word).is_some() {
-        Kind::Level
+        PieceKind::Level
     } else if word.starts_with('/') {
-        Kind::Path
+        PieceKind::Path
     } else if word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        Kind::Word
+        PieceKind::Word
     } else {
-        Kind::Other
+        PieceKind::Other
     }
 }
 
@@ -385,13 +404,13 @@ mod tests {
             if let Some(found) = parsers.suggest(&lines) {
                 assert!(
                     parsers
-                        .pipeline_of(
-                            "x",
-                            &format!(
+                        .pipeline_of(crate::ParserFile {
+                            origin: "x",
+                            text: &format!(
                                 "[parse]\nformat = \"grok\"\npattern = {}\n",
                                 toml::Value::from(found.pattern.as_str())
                             )
-                        )
+                        })
                         .is_ok(),
                     "{found:?}"
                 );

@@ -1,25 +1,32 @@
-//! Syslog lines: RFC 3164 and RFC 5424, on the wire (`<34>…`) and as daemons write files (no priority, a classic or
-//! an RFC 3339 stamp).
+//! Syslog lines: RFC 3164 and RFC 5424, as sent (`<34>…`) and as daemons write files (no priority,
+//! a classic or an RFC 3339 timestamp).
 //!
-//! The line's host stays an attribute: a relay's file names hosts, and `host` must join with the other tables.
-//! What has no header is a line that continues another; it is a row with the whole line as its body.
+//! The line's host stays an attribute: a relay's file names other hosts, and `host` must join with
+//! the other tables. A line without a header continues another; it is a row with the whole line as
+//! its body.
 
 use crate::field::Field;
+use crate::format::{LineFormat, NamedFormat};
 use crate::log_text;
-use crate::record::{Kind, Record};
+use crate::record::{Record, RowKind};
 use crate::{number, severity, text};
 
+pub(crate) const FORMAT: NamedFormat = NamedFormat {
+    name: "syslog",
+    new: || Box::new(LineFormat { name: "syslog", parse: |line, record| Ok(parse(line, record)) }),
+};
+
 /// Reads a line.
-pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Kind {
+pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
     match header(line, record) {
         Some(message) => record.log.body = message,
         None => log_text::parse(line, record),
     }
     kernel_uptime(record);
-    Kind::Log
+    RowKind::Log
 }
 
-/// Reads the header and gives the message; `None`, and nothing read, when there is no header.
+/// Reads the header and returns the message; `None`, with the record unchanged, without a header.
 pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
     let (priority, rest) = priority(line);
     let message = match rest.strip_prefix("1 ").filter(|_| priority.is_some()) {
@@ -33,7 +40,7 @@ pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
     Some(message)
 }
 
-/// Whether a line begins with a priority or a stamp and a host.
+/// Whether a line starts with a priority, or with a timestamp and a host.
 pub(crate) fn is_likely(line: &str, record: &Record<'_>) -> bool {
     let (priority, rest) = priority(line);
     let rest = rest.strip_prefix("1 ").filter(|_| priority.is_some()).unwrap_or(rest);
@@ -54,18 +61,19 @@ fn priority(line: &str) -> (Option<i64>, &str) {
 }
 
 fn is_host(word: &str) -> bool {
-    let is_name = |b: u8| b.is_ascii_alphanumeric() || b".-_:[]%".contains(&b);
-    !word.is_empty() && word.len() <= 255 && word.bytes().all(is_name) && !word.ends_with(':')
+    (1..=255).contains(&word.len())
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]%".contains(&byte))
+        && !word.ends_with(':')
 }
 
-/// `stamp host tag[pid]: message`; the host may be missing, as in the lines that programs send to `/dev/log`.
+/// `timestamp host tag[pid]: message`; lines that programs send to `/dev/log` have no host.
 fn classic<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
     let (ts, used) = record.times.read_front(rest)?;
     let behind = rest[used..].strip_prefix(' ')?;
     record.ts = Some(ts);
     let (host, message) = text::word(behind);
     let message = if is_host(host) {
-        record.attr("syslog_hostname", host);
+        record.attr(["syslog_hostname", host]);
         message
     } else {
         behind
@@ -83,12 +91,12 @@ fn tag(text: &str) -> Option<(&str, Option<i64>, &str)> {
         Some((program, pid)) => (program, Some(number::integer(pid)?)),
         None => (tag, None),
     };
-    let is_tag = |b: u8| b.is_ascii_graphic() && b != b'[' && b != b'=' && b != b'"';
-    let fits = !program.is_empty() && program.len() <= 64 && program.bytes().all(is_tag);
+    let fits = (1..=64).contains(&program.len())
+        && program.bytes().all(|byte| byte.is_ascii_graphic() && !b"[=\"".contains(&byte));
     fits.then(|| (program, pid, message.strip_prefix(' ').unwrap_or(message)))
 }
 
-/// `stamp host app procid msgid [structured data] message` (RFC 5424 §6).
+/// `timestamp host app procid msgid [structured data] message` (RFC 5424 §6).
 fn modern<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
     let (stamp, rest) = rest.split_once(' ')?;
     let (host, rest) = rest.split_once(' ')?;
@@ -99,10 +107,10 @@ fn modern<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
     let known = |word: &'a str| Some(word).filter(|word| *word != "-");
     record.log.program = known(program);
     record.log.process_id = number::integer(process_id);
-    record.attr("syslog_hostname", known(host).unwrap_or(""));
-    record.attr("syslog_message_id", known(message_id).unwrap_or(""));
+    record.attr(["syslog_hostname", known(host).unwrap_or("")]);
+    record.attr(["syslog_message_id", known(message_id).unwrap_or("")]);
     if record.log.process_id.is_none() {
-        record.attr("syslog_process_id", known(process_id).unwrap_or(""));
+        record.attr(["syslog_process_id", known(process_id).unwrap_or("")]);
     }
     let message = structured_data(rest, record);
     Some(message.strip_prefix('\u{feff}').unwrap_or(message))
@@ -129,13 +137,13 @@ fn element_params<'a>(element: &'a str, record: &mut Record<'a>) -> Option<&'a s
         let (value, behind) = crate::combined::quoted_end(quoted)?;
         let key = record.arena.alloc_str(&format!("{id}.{name}"));
         let value = text::unescape(value, record.arena);
-        record.put(key, value, Field::Attr);
+        record.put([key, value], Field::Attr);
         rest = behind;
     }
     rest.strip_prefix(']')
 }
 
-/// The kernel's own stamp, `[12345.678901] `, leaves the body.
+/// Moves the kernel's own timestamp, `[12345.678901] `, out of the body.
 fn kernel_uptime(record: &mut Record<'_>) {
     if record.log.program != Some("kernel") {
         return;
@@ -145,7 +153,7 @@ fn kernel_uptime(record: &mut Record<'_>) {
     if let Some((uptime, message)) =
         stamp.filter(|(uptime, _)| number::seconds(uptime.trim_ascii()).is_some())
     {
-        record.attr("kernel_uptime_seconds", uptime.trim_ascii());
+        record.attr(["kernel_uptime_seconds", uptime.trim_ascii()]);
         record.log.body = message;
     }
 }

@@ -1,11 +1,11 @@
-//! TAI64N labels, `@` and 24 hexadecimal digits, as daemontools and runit put in front of lines.
+//! TAI64N labels, `@` and 24 hexadecimal digits, which daemontools and runit prepend to lines.
 //!
-//! Source: <https://cr.yp.to/libtai/tai64.html>. The label counts TAI seconds; since 2017 these are 37 ahead of UTC, and
-//! as all readers of logs do, that number is taken for every label. The writers start at 2^62 + 10.
+//! Source: <https://cr.yp.to/libtai/tai64.html>. The label counts TAI seconds from 2^62 + 10, the
+//! offset of 1970, which the programs use for every label.
 
 use weir_tables::Micros;
 
-/// TAI was 10 s ahead in 1970, and that is what the programs that write labels add.
+/// 1970 in TAI64: TAI was 10 s ahead then, and the writers keep that offset.
 const START: i64 = (1 << 62) + 10;
 
 /// The instant of a label.

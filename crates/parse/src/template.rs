@@ -1,19 +1,21 @@
-//! A format text made of literals and named values, matched against a line from left to right without backtracking.
+//! Format texts of literals and named values, matched from left to right without backtracking.
 //!
-//! nginx's `log_format` and Apache's `LogFormat` compile to it. A value ends where the literal behind it begins;
-//! what programs write inside values (lists with spaces, escaped quotes) is told to the matcher per value.
+//! nginx's `log_format` and Apache's `LogFormat` compile to it. A value ends where the next literal
+//! starts; [`ValueSyntax`] describes what programs write inside values (lists with spaces, escaped
+//! quotes).
 
 use bumpalo::Bump;
 use memchr::memmem;
 
 use crate::field::Field;
-use crate::record::{Fault, Record};
+use crate::format::Format;
+use crate::record::{LineFault, Record, RowKind};
 use crate::text;
 
-/// What a value may contain although the literal behind it begins with the same character.
+/// Text inside a value that looks like the literal after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inside {
-    /// Nothing: the first place where the literal fits ends the value.
+pub(crate) enum ValueSyntax {
+    /// None: the first match of the literal ends the value.
     Nothing,
     /// `, ` and ` : ` of nginx's lists over tries.
     List,
@@ -25,34 +27,54 @@ pub(crate) enum Inside {
 
 /// A part of a format text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum TemplatePart {
     Literal(String),
-    Value { name: String, field: Field, inside: Inside },
+    Value { name: String, field: Field, inside: ValueSyntax },
 }
 
-/// A value of a compiled format text and the literal behind it.
+/// A value of a compiled format text and the literal after it.
 #[derive(Debug)]
-struct Slot {
+struct TemplateSlot {
     name: String,
     field: Field,
-    inside: Inside,
-    /// `None` when the value goes on to the end of the line.
+    inside: ValueSyntax,
+    /// `None` if the value extends to the end of the line.
     end: Option<memmem::Finder<'static>>,
+}
+
+/// Requests in a text format.
+pub(crate) struct TemplateFormat {
+    pub(crate) name: &'static str,
+    pub(crate) template: Template,
+}
+
+impl Format for TemplateFormat {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        self.template.parse(line, record).map(|()| RowKind::Request)
+    }
+
+    fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
+        self.template.names(arena)
+    }
 }
 
 /// A compiled format text.
 #[derive(Debug)]
 pub(crate) struct Template {
     start: String,
-    slots: Vec<Slot>,
+    slots: Vec<TemplateSlot>,
     is_escaped: bool,
 }
 
 impl Template {
     /// Compiles parts; values without a literal between them become one attribute.
     ///
-    /// `is_escaped` says whether the program escapes what would end a value (`\x22`).
-    pub(crate) fn new(parts: Vec<Part>, is_escaped: bool) -> Self {
+    /// `is_escaped`: whether the program escapes characters that would end a value (`\x22`).
+    pub(crate) fn new(parts: Vec<TemplatePart>, is_escaped: bool) -> Self {
         let mut template = Self { start: String::new(), slots: Vec::new(), is_escaped };
         for part in parts {
             template.push(part);
@@ -60,34 +82,41 @@ impl Template {
         template
     }
 
-    fn push(&mut self, part: Part) {
+    fn push(&mut self, part: TemplatePart) {
         match (part, self.slots.last_mut()) {
-            (Part::Literal(text), None) => self.start.push_str(&text),
-            (Part::Literal(text), Some(slot)) => {
+            (TemplatePart::Literal(text), None) => self.start.push_str(&text),
+            (TemplatePart::Literal(text), Some(slot)) => {
                 let before = slot.end.as_ref().map_or(&b""[..], |end| end.needle());
                 let needle = [before, text.as_bytes()].concat();
                 slot.end = Some(memmem::Finder::new(&needle).into_owned());
             }
-            (Part::Value { name, .. }, Some(slot)) if slot.end.is_none() => {
+            (TemplatePart::Value { name, .. }, Some(slot)) if slot.end.is_none() => {
                 slot.field = joined(&slot.name, slot.field, &name);
                 slot.name = format!("{}+{name}", slot.name);
             }
-            (Part::Value { name, field, inside }, _) => {
-                self.slots.push(Slot { name, field, inside, end: None });
+            (TemplatePart::Value { name, field, inside }, _) => {
+                self.slots.push(TemplateSlot { name, field, inside, end: None });
             }
         }
     }
 
-    /// The values' names, copied to where the rows of a chunk borrow from.
+    /// Names of the values, copied into the arena of a chunk.
     pub(crate) fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {
         let names = self.slots.iter().map(|slot| &*arena.alloc_str(&slot.name));
         arena.alloc_slice_fill_iter(names.collect::<Vec<_>>())
     }
 
-    /// Matches a line; `record.names` are those of this template.
-    pub(crate) fn parse<'a>(&self, line: &'a str, record: &mut Record<'a>) -> Result<(), Fault> {
+    /// Matches a line; `record.names` holds the names of this template.
+    pub(crate) fn parse<'a>(
+        &self,
+        line: &'a str,
+        record: &mut Record<'a>,
+    ) -> Result<(), LineFault> {
         let Some(mut rest) = line.strip_prefix(&*self.start) else {
-            return Err(Fault::no_match(format!("the line does not begin with `{}`", self.start)));
+            return Err(LineFault::no_match(format!(
+                "the line does not begin with `{}`",
+                self.start
+            )));
         };
         for (index, slot) in self.slots.iter().enumerate() {
             let is_last = index + 1 == self.slots.len();
@@ -97,22 +126,26 @@ impl Template {
                 return Err(slot.fault(line.len() - rest.len()));
             };
             let value = if self.is_escaped { text::unescape(value, record.arena) } else { value };
-            record.put(record.names[index], value, slot.field);
+            record.put([record.names[index], value], slot.field);
             rest = behind;
         }
-        if rest.is_empty() { Ok(()) } else { Err(Fault::no_match("text behind the format's end")) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(LineFault::no_match("text behind the format's end"))
+        }
     }
 }
 
-/// The meaning of two values written without anything between them.
+/// The meaning of two adjacent values.
 fn joined(first: &str, field: Field, second: &str) -> Field {
     let is_target = matches!(first, "uri" | "uri+is_args" | "U")
         && matches!(second, "is_args" | "args" | "query_string" | "q");
     if is_target { field } else { Field::Attr }
 }
 
-impl Slot {
-    /// The last value goes up to the literal at the line's end, whatever it holds.
+impl TemplateSlot {
+    /// The last value extends to the literal at the end of the line.
     fn cut_last<'l>(&self, rest: &'l str) -> Option<(&'l str, &'l str)> {
         match &self.end {
             None => Some((rest, "")),
@@ -128,34 +161,37 @@ impl Slot {
         let mut from = 0;
         loop {
             let at = from + end.find(&rest.as_bytes()[from..])?;
-            if !self.is_inside(&rest.as_bytes()[..at], &rest.as_bytes()[at..]) {
+            if !self.is_inside(rest.as_bytes().split_at(at)) {
                 return Some((&rest[..at], &rest[at + end.needle().len()..]));
             }
             from = at + 1;
         }
     }
 
-    /// Whether the place where the literal fits still belongs to the value.
-    fn is_inside(&self, before: &[u8], behind: &[u8]) -> bool {
+    /// Whether a match of the literal is still inside the value.
+    fn is_inside(&self, (before, behind): (&[u8], &[u8])) -> bool {
         match self.inside {
-            Inside::Nothing => false,
-            Inside::List => {
+            ValueSyntax::Nothing => false,
+            ValueSyntax::List => {
                 let is_space = behind.first() == Some(&b' ');
                 is_space && (matches!(before, [.., b',' | b':']) || behind.starts_with(b" : "))
             }
-            Inside::EscapedQuote => {
+            ValueSyntax::EscapedQuote => {
                 let slash_count = before.iter().rev().take_while(|byte| **byte == b'\\').count();
                 behind.first() == Some(&b'"') && slash_count % 2 == 1
             }
-            Inside::ZoneSpace => {
+            ValueSyntax::ZoneSpace => {
                 behind.first() == Some(&b' ') && matches!(behind.get(1), Some(b'+' | b'-'))
             }
         }
     }
 
-    fn fault(&self, at: usize) -> Fault {
+    fn fault(&self, at: usize) -> LineFault {
         let literal =
             self.end.as_ref().map_or("".into(), |end| String::from_utf8_lossy(end.needle()));
-        Fault::no_match(format!("no `{literal}` behind `{}`, which begins at byte {at}", self.name))
+        LineFault::no_match(format!(
+            "no `{literal}` behind `{}`, which begins at byte {at}",
+            self.name
+        ))
     }
 }

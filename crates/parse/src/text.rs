@@ -1,11 +1,12 @@
-//! Bytes that are not quite text: invalid UTF-8 and the escapes that nginx and Apache write.
+//! Invalid UTF-8, and the escapes of nginx and Apache.
 //!
-//! A byte that belongs to no character is written as `\xNN`, so that nothing of the line is lost.
+//! Invalid bytes are written as `\xNN`, so that nothing of the line is lost.
 
 use bumpalo::Bump;
 use memchr::memchr;
 
-/// `bytes` as text; bytes that are not UTF-8 become `escape` and two hex digits (`\xff`). True when there were any.
+/// `bytes` as text; invalid bytes become `escape` and two hex digits (`\xff`). True if there were
+/// any.
 pub(crate) fn lossless<'a>(bytes: &'a [u8], escape: &str, arena: &'a Bump) -> (&'a str, bool) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text, false),
@@ -13,7 +14,7 @@ pub(crate) fn lossless<'a>(bytes: &'a [u8], escape: &str, arena: &'a Bump) -> (&
     }
 }
 
-/// The owned form of [`lossless`] for what is written down raw.
+/// The owned form of [`lossless`], for raw text.
 pub(crate) fn raw(bytes: &[u8]) -> String {
     escaped(bytes, "\\x")
 }
@@ -30,13 +31,13 @@ fn escaped(bytes: &[u8], escape: &str) -> String {
     text
 }
 
-/// The byte that two hex digits at the start of `bytes` mean.
+/// The byte of two leading hex digits.
 pub(crate) fn hex_byte(bytes: &[u8]) -> Option<u8> {
-    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
-    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+    let [high, low] = [0, 1].map(|at| char::from(*bytes.get(at)?).to_digit(16));
+    u8::try_from(high? * 16 + low?).ok()
 }
 
-/// Takes back what nginx (`\xNN`) and Apache (`\"`, `\\`, `\n`, `\xNN` …) escape in text formats.
+/// Decodes the escapes of nginx (`\xNN`) and Apache (`\"`, `\\`, `\n`, `\xNN` …) in text formats.
 pub(crate) fn unescape<'a>(text: &'a str, arena: &'a Bump) -> &'a str {
     if memchr(b'\\', text.as_bytes()).is_none() {
         return text;
@@ -54,7 +55,8 @@ pub(crate) fn unescape<'a>(text: &'a str, arena: &'a Bump) -> &'a str {
 
 fn unescape_one(bytes: &[u8]) -> (u8, usize) {
     match bytes {
-        // Control characters stay as they are written: a TLS greeting on a plain port is then still seen.
+        // Control characters stay escaped, so that a TLS handshake on a plaintext port stays
+        // visible.
         [b'\\', b'x', rest @ ..] => match hex_byte(rest).filter(|byte| !byte.is_ascii_control()) {
             Some(byte) => (byte, 4),
             None => (b'\\', 1),
@@ -67,7 +69,7 @@ fn unescape_one(bytes: &[u8]) -> (u8, usize) {
     }
 }
 
-/// The first word and what follows its space; the rest is empty when there is no space.
+/// Splits at the first space; the rest is empty without one.
 pub(crate) fn word(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
 }
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_outside_utf8_are_written_down() {
+    fn invalid_bytes_are_escaped() {
         let arena = Bump::new();
         assert_eq!(lossless(b"caf\xc3\xa9", "\\x", &arena), ("café", false));
         assert_eq!(lossless(b"a\xff\xfeb", "\\x", &arena), ("a\\xFF\\xFEb", true));
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_nginx_and_apache_are_taken_back() {
+    fn escapes_of_nginx_and_apache_are_decoded() {
         let arena = Bump::new();
         assert_eq!(unescape(r#"a\x22b\"c\\d\te"#, &arena), "a\"b\"c\\d\te");
         assert_eq!(unescape(r"caf\xC3\xA9 \xFF \q \x \x16", &arena), r"café \xFF \q \x \x16");

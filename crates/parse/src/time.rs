@@ -1,24 +1,24 @@
-//! A text to an instant: which form it is, which year and zone it meant; the last answer is kept, because the
+//! Parses times: detects the form, and infers year and zone. The last result is cached, because the
 //! lines of one second carry the same text.
 //!
-//! A year that is left out is the one that puts the time nearest to the time of reading, but never more than a day
-//! behind it; a zone that is left out is UTC unless the parser was told otherwise.
+//! A missing year is the one closest to the time of reading, but at most a day after it; a missing
+//! zone is UTC unless another is configured.
 
 use std::sync::Arc;
 
 use weir_tables::Micros;
 
 use crate::number;
-use crate::time_forms::{self, Read, Reading, days_of_civil};
+use crate::time_forms::{self, ClockReading, TimeMatch, days_of_civil};
 use crate::zone::Zone;
 use crate::{tai64, time_written};
 
 pub(crate) use crate::time_written::TimeForm;
 
-/// Longest text whose answer is kept.
+/// Longest text whose result is cached.
 const MEMO_BYTES: usize = 32;
 const DAY: i64 = 86_400_000_000;
-/// Times before 1990 are those of clocks that were never set.
+/// Times before 1990 come from clocks that were never set.
 const EARLIEST: Micros = Micros(631_152_000_000_000);
 
 /// Reads times for one stream.
@@ -26,7 +26,7 @@ const EARLIEST: Micros = Micros(631_152_000_000_000);
 pub(crate) struct TimeReader {
     observed: Micros,
     zone: Zone,
-    /// Forms that the user named; tried before all others.
+    /// Forms named by the user, tried before all others.
     forms: Arc<[TimeForm]>,
     memo_text: [u8; MEMO_BYTES],
     memo_length: usize,
@@ -34,25 +34,24 @@ pub(crate) struct TimeReader {
 }
 
 impl TimeReader {
-    /// A reader for lines that are read at `observed` and were written by a clock in `zone`.
+    /// A reader for lines read at `observed` and written in `zone`.
     pub(crate) fn new(observed: Micros, zone: Zone, forms: Arc<[TimeForm]>) -> Self {
         Self { observed, zone, forms, ..Self::default() }
     }
 
-    /// Whether a line that is read now can have been written at `time`: not before clocks of servers were kept, and at
-    /// most a day ahead.
+    /// Whether `time` is plausible: not before 1990, and at most a day ahead.
     pub(crate) fn is_plausible(&self, time: Micros) -> bool {
         time >= EARLIEST && time.0 <= self.observed.0.saturating_add(DAY)
     }
 
-    /// The instant that the whole text means, or `None`.
+    /// The time of the whole text, or `None`.
     #[inline]
     pub(crate) fn read(&mut self, text: &str) -> Option<Micros> {
         let bytes = text.as_bytes();
         if !bytes.is_empty() && self.memo_text[..self.memo_length] == *bytes {
             return Some(self.memo_time);
         }
-        let time = self.read_anew(text)?;
+        let time = self.read_uncached(text)?;
         if bytes.len() <= MEMO_BYTES {
             self.memo_text[..bytes.len()].copy_from_slice(bytes);
             (self.memo_length, self.memo_time) = (bytes.len(), time);
@@ -60,18 +59,18 @@ impl TimeReader {
         Some(time)
     }
 
-    /// The instant at the front of a text and the bytes it takes; epochs are not taken for times here.
+    /// The leading time of a text and its length; epoch numbers are not accepted here.
     pub(crate) fn read_front(&self, text: &str) -> Option<(Micros, usize)> {
         let (reading, used) = front(text.as_bytes())?;
         Some((self.settle(reading)?, used))
     }
 
-    /// The instant of `1120` and `12:00:00.123456` (klog).
-    pub(crate) fn read_month_day(&self, month_day: &str, clock: &str) -> Option<Micros> {
-        self.settle(time_forms::month_day(month_day.as_bytes(), clock.as_bytes())?)
+    /// The time of `1120` and `12:00:00.123456` (klog).
+    pub(crate) fn read_month_day(&self, day_and_clock: [&str; 2]) -> Option<Micros> {
+        self.settle(time_forms::month_day(day_and_clock.map(str::as_bytes))?)
     }
 
-    fn read_anew(&self, text: &str) -> Option<Micros> {
+    fn read_uncached(&self, text: &str) -> Option<Micros> {
         let text = text.trim_ascii();
         for form in self.forms.iter() {
             if let Some(reading) = form.read(text) {
@@ -86,7 +85,7 @@ impl TimeReader {
         }
     }
 
-    /// Forms that are too rare to be read by hand, and those that are put together in other orders.
+    /// Rare forms, which have no hand-written reader.
     fn rare(&self, text: &str) -> Option<Micros> {
         if !(10..=64).contains(&text.len()) {
             return None;
@@ -100,12 +99,12 @@ impl TimeReader {
         }
     }
 
-    fn settle(&self, reading: Reading) -> Option<Micros> {
+    fn settle(&self, reading: ClockReading) -> Option<Micros> {
         let at = |year: i64| {
-            let days = days_of_civil(year, reading.month, reading.day);
+            let days = days_of_civil([year, reading.month, reading.day]);
             let (next_year, next_month) =
                 if reading.month == 12 { (year + 1, 1) } else { (year, reading.month + 1) };
-            if days >= days_of_civil(next_year, next_month, 1) {
+            if days >= days_of_civil([next_year, next_month, 1]) {
                 return None;
             }
             let offset =
@@ -121,15 +120,15 @@ impl TimeReader {
                     .filter_map(at)
                     .filter(|time| time.0 <= self.observed.0.saturating_add(DAY))
                     .min_by_key(|time| (time.0 - self.observed.0).abs());
-                // Eight years hold a 29th of February, also around 2100.
+                // Any eight years contain a 29th of February, also around 2100.
                 near.or_else(|| (year - 8..year - 1).rev().find_map(at))
             }
         }
     }
 }
 
-/// The form at the front, told by its first bytes.
-fn front(bytes: &[u8]) -> Read {
+/// The leading form, detected by its first bytes.
+fn front(bytes: &[u8]) -> TimeMatch {
     match bytes.get(..5)? {
         [b'0'..=b'9', _, _, _, b'-' | b'/'] => time_forms::iso(bytes),
         [b'0'..=b'9', _, b'/', ..] => time_forms::common_log(bytes),
@@ -139,7 +138,7 @@ fn front(bytes: &[u8]) -> Read {
     }
 }
 
-/// Seconds, milli-, micro- or nanoseconds since 1970, told by their size: 10, 13, 16 or 19 digits.
+/// Seconds, milli-, micro- or nanoseconds since 1970, detected by length: 10, 13, 16 or 19 digits.
 fn epoch(text: &str) -> Option<Micros> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if !(9..=19).contains(&whole.len()) || !fraction.bytes().all(|b| b.is_ascii_digit()) {
@@ -162,7 +161,7 @@ fn six_digits(fraction: &str) -> i64 {
 fn year_of(time: Micros) -> i64 {
     let days = time.day();
     let guess = 1970 + days.div_euclid(366);
-    (guess..).find(|year| days_of_civil(year + 1, 1, 1) > days).expect("years go on")
+    (guess..).find(|year| days_of_civil([year + 1, 1, 1]) > days).expect("the range is unbounded")
 }
 
 #[cfg(test)]
@@ -278,7 +277,8 @@ mod tests {
         for (observed, text, expected) in [
             (1_798_761_600_000_000, "Dec 31 23:59:59", "2026-12-31T23:59:59.000000Z"),
             (1_798_761_590_000_000, "Jan  1 00:00:00", "2027-01-01T00:00:00.000000Z"),
-            // Two days ahead is a year ago, 90 s and 23 hours ahead are clocks and zones that differ.
+            // Two days ahead is a year ago, 90 s and 23 hours ahead are clocks and zones that
+            // differ.
             (1_795_176_000_000_000, "Nov 22 12:00:00", "2025-11-22T12:00:00.000000Z"),
             (1_795_176_000_000_000, "Nov 20 12:01:30", "2026-11-20T12:01:30.000000Z"),
             (1_795_176_000_000_000, "Nov 21 11:00:00", "2026-11-21T11:00:00.000000Z"),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn other_text_is_none() {
         for text in [
             "",
             "-",

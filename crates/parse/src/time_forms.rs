@@ -1,33 +1,33 @@
-//! The ways in which logs write a time, each read from the front of a text.
+//! Common time forms of logs, read from the start of a text.
 //!
-//! Read by hand: every line has one, and these run an order of magnitude faster than a general reader. The form
-//! that surprises is syslog's: no year and no zone.
+//! Hand-written, because every line has a time and this is an order of magnitude faster than a
+//! general parser. Syslog's form has neither year nor zone.
 
 use crate::zone;
 
 /// A wall clock reading before year and zone are settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
-    /// `None` when the form leaves it out (RFC 3164).
+pub(crate) struct ClockReading {
+    /// `None` if the form has no year (RFC 3164).
     pub(crate) year: Option<i64>,
     pub(crate) month: i64,
     pub(crate) day: i64,
     pub(crate) second_of_day: i64,
     pub(crate) micros: i64,
-    /// Seconds east of UTC; `None` when the form has no zone.
+    /// Seconds east of UTC; `None` if the form has no zone.
     pub(crate) offset_seconds: Option<i64>,
 }
 
-/// A reading and the number of bytes it took.
-pub(crate) type Read = Option<(Reading, usize)>;
+/// A reading and its length in bytes.
+pub(crate) type TimeMatch = Option<(ClockReading, usize)>;
 
-/// Reads digits and marks from the front of bytes.
-struct Cursor<'a> {
+/// Reads digits and marks from bytes.
+struct ByteCursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Cursor<'_> {
+impl ByteCursor<'_> {
     fn digits(&mut self, count: usize) -> Option<i64> {
         let digits = self.bytes.get(self.at..self.at + count)?;
         let mut value = 0;
@@ -63,7 +63,7 @@ impl Cursor<'_> {
         i64::try_from(index + 1).ok()
     }
 
-    /// `HH:MM:SS`; a leap second counts as the one before it.
+    /// `HH:MM:SS`; a leap second is clamped to 59.
     fn clock(&mut self) -> Option<i64> {
         let hour = self.digits(2)?;
         self.skip(b':')?;
@@ -74,7 +74,7 @@ impl Cursor<'_> {
             .then(|| hour * 3600 + minute * 60 + second.min(59))
     }
 
-    /// `.123`, `,123` to microseconds; 0 when there is none. Digits past the sixth are cut.
+    /// `.123` or `,123` in microseconds; 0 without a fraction. Digits after the sixth are dropped.
     fn fraction(&mut self) -> i64 {
         let is_fraction = matches!(self.peek(), Some(b'.' | b','))
             && self.bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit);
@@ -91,7 +91,7 @@ impl Cursor<'_> {
         micros
     }
 
-    /// `Z`, `+00:00`, `+0000`, `+00`; `None` when there is no zone, and then nothing is taken.
+    /// `Z`, `+00:00`, `+0000`, `+00`; `None`, with nothing consumed, without a zone.
     fn zone(&mut self) -> Option<i64> {
         if self.skip_any(b"Zz").is_some() {
             return Some(0);
@@ -126,14 +126,15 @@ impl Cursor<'_> {
     }
 }
 
-fn day(reading: Reading, used: usize) -> Read {
+fn day(reading: ClockReading, used: usize) -> TimeMatch {
     let is_day = (1..=12).contains(&reading.month) && (1..=31).contains(&reading.day);
     is_day.then_some((reading, used))
 }
 
-/// `2026-11-20T12:00:00.123456+00:00`, also with a space, a comma or slashes, and without fraction or zone.
-pub(crate) fn iso(bytes: &[u8]) -> Read {
-    let mut cursor = Cursor { bytes, at: 0 };
+/// `2026-11-20T12:00:00.123456+00:00`, also with space, comma or slashes, and without fraction or
+/// zone.
+pub(crate) fn iso(bytes: &[u8]) -> TimeMatch {
+    let mut cursor = ByteCursor { bytes, at: 0 };
     let year = cursor.digits(4)?;
     let dash = cursor.skip_any(b"-/")?;
     let month = cursor.digits(2)?;
@@ -147,7 +148,7 @@ pub(crate) fn iso(bytes: &[u8]) -> Read {
     if offset_seconds.is_none() {
         cursor.at = end;
     }
-    let reading = Reading {
+    let reading = ClockReading {
         year: Some(year),
         month,
         day: day_of_month,
@@ -159,8 +160,8 @@ pub(crate) fn iso(bytes: &[u8]) -> Read {
 }
 
 /// `20/Nov/2026:12:00:00 +0000` (common log format), `20/Nov/2026:12:00:00.123` (HAProxy, no zone).
-pub(crate) fn common_log(bytes: &[u8]) -> Read {
-    let mut cursor = Cursor { bytes, at: 0 };
+pub(crate) fn common_log(bytes: &[u8]) -> TimeMatch {
+    let mut cursor = ByteCursor { bytes, at: 0 };
     let day_of_month = cursor.digits(2)?;
     cursor.skip(b'/')?;
     let month = cursor.month()?;
@@ -172,12 +173,15 @@ pub(crate) fn common_log(bytes: &[u8]) -> Read {
     let end = cursor.at;
     let offset_seconds = cursor.skip(b' ').and_then(|()| cursor.zone());
     let used = if offset_seconds.is_some() { cursor.at } else { end };
-    day(Reading { year, month, day: day_of_month, second_of_day, micros, offset_seconds }, used)
+    day(
+        ClockReading { year, month, day: day_of_month, second_of_day, micros, offset_seconds },
+        used,
+    )
 }
 
 /// `Nov 20 12:00:00`, `Nov  2 12:00:00.123`, `Nov 20 2026 12:00:00`.
-pub(crate) fn syslog(bytes: &[u8]) -> Read {
-    let mut cursor = Cursor { bytes, at: 0 };
+pub(crate) fn syslog(bytes: &[u8]) -> TimeMatch {
+    let mut cursor = ByteCursor { bytes, at: 0 };
     let month = cursor.month()?;
     cursor.skip(b' ')?;
     let has_pad = cursor.skip(b' ').is_some();
@@ -191,29 +195,29 @@ pub(crate) fn syslog(bytes: &[u8]) -> Read {
     let micros = cursor.fraction();
     let offset_seconds = None;
     day(
-        Reading { year, month, day: day_of_month, second_of_day, micros, offset_seconds },
+        ClockReading { year, month, day: day_of_month, second_of_day, micros, offset_seconds },
         cursor.at,
     )
 }
 
 /// `Fri Nov 20 12:00:00.123456 2026` (Apache's error log, `ctime`).
-pub(crate) fn ctime(bytes: &[u8]) -> Read {
+pub(crate) fn ctime(bytes: &[u8]) -> TimeMatch {
     let rest = bytes.get(4..).filter(|_| bytes[3] == b' ')?;
     let (mut reading, used) = syslog(rest)?;
-    let mut cursor = Cursor { bytes: rest, at: used };
+    let mut cursor = ByteCursor { bytes: rest, at: used };
     cursor.skip(b' ')?;
     reading.year = Some(cursor.digits(4)?);
     Some((reading, cursor.at + 4))
 }
 
 /// `1120` and `12:00:00.123456` (klog).
-pub(crate) fn month_day(digits: &[u8], clock: &[u8]) -> Option<Reading> {
-    let mut cursor = Cursor { bytes: digits, at: 0 };
+pub(crate) fn month_day([digits, clock]: [&[u8]; 2]) -> Option<ClockReading> {
+    let mut cursor = ByteCursor { bytes: digits, at: 0 };
     let (month, day_of_month) = (cursor.digits(2)?, cursor.digits(2)?);
-    let mut cursor = Cursor { bytes: clock, at: 0 };
+    let mut cursor = ByteCursor { bytes: clock, at: 0 };
     let second_of_day = cursor.clock()?;
     let micros = cursor.fraction();
-    let reading = Reading {
+    let reading = ClockReading {
         year: None,
         month,
         day: day_of_month,
@@ -224,15 +228,15 @@ pub(crate) fn month_day(digits: &[u8], clock: &[u8]) -> Option<Reading> {
     day(reading, 0).map(|(reading, _)| reading)
 }
 
-/// Seconds east of UTC that `+02:00`, `-0330` or `Z` mean.
+/// Seconds east of UTC of `+02:00`, `-0330` or `Z`.
 pub(crate) fn offset(text: &str) -> Option<i64> {
-    let mut cursor = Cursor { bytes: text.as_bytes(), at: 0 };
+    let mut cursor = ByteCursor { bytes: text.as_bytes(), at: 0 };
     let seconds = cursor.zone()?;
     (cursor.at == text.len()).then_some(seconds)
 }
 
 /// Days since 1970-01-01 of a day of the proleptic Gregorian calendar.
-pub(crate) fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) fn days_of_civil([year, month, day]: [i64; 3]) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);

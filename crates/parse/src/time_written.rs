@@ -1,20 +1,21 @@
-//! Times that are written out in many orders: `Fri Nov 20 12:00:00 CET 2026`, `20.11.2026 12:00`, `Nov 20, 2026 1:00 PM`.
+//! Times in free order: `Fri Nov 20 12:00:00 CET 2026`, `20.11.2026 12:00`, `Nov 20, 2026 1:00 PM`.
 //!
-//! The text is cut into numbers and words, and each says by its looks what it is: a clock has colons, a year four digits,
-//! a month may have a name. A word that is none of these means that the text is no time. Also the forms that users name.
+//! The text is split into numbers and words, which are classified by their form: a clock has
+//! colons, a year four digits, a month may be a name. Any other word means that the text is not a
+//! time. Also the forms named by users.
 
 use jiff::fmt::strtime::BrokenDownTime;
 
 use crate::problem::ParserProblem;
-use crate::time_forms::Reading;
+use crate::time_forms::ClockReading;
 use crate::zone;
 
-/// Numbers of a date.
+/// Most numbers of a date.
 const MAX_NUMBERS: usize = 3;
 
-/// What was found of a time so far.
+/// Parts of a time found so far.
 #[derive(Debug, Default)]
-struct Found<'t> {
+struct TimeParts<'t> {
     numbers: Vec<(&'t str, u8)>,
     month: Option<i64>,
     clock: Option<(i64, i64)>,
@@ -23,9 +24,9 @@ struct Found<'t> {
 }
 
 /// Reads a whole text.
-pub(crate) fn read(text: &str) -> Option<Reading> {
+pub(crate) fn read(text: &str) -> Option<ClockReading> {
     let text = text.split(" m=").next()?;
-    let mut found = Found::default();
+    let mut found = TimeParts::default();
     let (mut at, bytes) = (0, text.as_bytes());
     while let Some(byte) = bytes.get(at) {
         at += match byte {
@@ -48,8 +49,8 @@ fn leading(text: &str, is_part: impl Fn(u8) -> bool) -> &str {
     &text[..end]
 }
 
-impl<'t> Found<'t> {
-    /// A clock, or a number of the date; the bytes that it takes.
+impl<'t> TimeParts<'t> {
+    /// Reads a clock or a number of the date; returns its length.
     fn number(&mut self, text: &'t str, before: u8) -> Option<usize> {
         let digits = leading(text, |byte| byte.is_ascii_digit());
         if text.as_bytes().get(digits.len()) == Some(&b':') && digits.len() <= 2 {
@@ -65,7 +66,7 @@ impl<'t> Found<'t> {
         if !clock.is_empty() {
             let part = |from: usize| clock.get(from..from + 2)?.parse::<i64>().ok();
             let (hour, minute, second) = (part(0)?, part(2)?, part(4)?);
-            self.set_clock(hour, minute, second, 0)?;
+            self.set_clock([hour, minute, second], 0)?;
         }
         if !date.is_empty() {
             if self.numbers.len() == MAX_NUMBERS || date.len() > 8 {
@@ -91,11 +92,11 @@ impl<'t> Found<'t> {
         };
         let micros = fraction.bytes().chain(std::iter::repeat(b'0')).take(6);
         let micros = micros.fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-        self.set_clock(hour, minute, second, micros)?;
+        self.set_clock([hour, minute, second], micros)?;
         Some(clock.len() + if fraction.is_empty() { 0 } else { fraction.len() + 1 })
     }
 
-    fn set_clock(&mut self, hour: i64, minute: i64, second: i64, micros: i64) -> Option<()> {
+    fn set_clock(&mut self, [hour, minute, second]: [i64; 3], micros: i64) -> Option<()> {
         let is_clock = hour < 24 && minute < 60 && second <= 60 && self.clock.is_none();
         is_clock.then(|| {
             self.clock = Some((hour * 3600 + minute * 60 + second.min(59), micros));
@@ -109,7 +110,7 @@ impl<'t> Found<'t> {
         Some(length)
     }
 
-    /// A month, a day of the week, a zone, half of the day.
+    /// Reads a month, a weekday, a zone, AM or PM; returns its length.
     fn word(&mut self, text: &str) -> Option<usize> {
         const MONTHS: [&str; 12] = [
             "january",
@@ -139,7 +140,7 @@ impl<'t> Found<'t> {
         } else if lower == "z" && self.clock.is_some() {
             self.offset_seconds = Some(0);
         } else if let Some(offset) = zone::of_abbreviation(word.as_bytes()) {
-            // `+0100 CET`: the number is exact.
+            // `+0100 CET`: the number takes precedence.
             self.offset_seconds.get_or_insert(offset);
         } else if !(DAYS.iter().any(|day| begins(day)) || word == "T" || lower == "at") {
             return None;
@@ -147,7 +148,7 @@ impl<'t> Found<'t> {
         Some(word.len())
     }
 
-    fn reading(&self) -> Option<Reading> {
+    fn reading(&self) -> Option<ClockReading> {
         let (mut second_of_day, micros) = self.clock?;
         match self.is_afternoon {
             Some(_) if !(3600..13 * 3600).contains(&second_of_day) => return None,
@@ -157,7 +158,7 @@ impl<'t> Found<'t> {
         }
         let (year, month, day) = self.date()?;
         let is_date = (1..=12).contains(&month) && (1..=31).contains(&day);
-        is_date.then_some(Reading {
+        is_date.then_some(ClockReading {
             year,
             month,
             day,
@@ -197,7 +198,7 @@ impl<'t> Found<'t> {
     }
 }
 
-/// Years of two digits are those from 1970 to 2069.
+/// Two-digit years are 1970 to 2069.
 fn full_year(text: &str) -> Option<i64> {
     let year: i64 = text.parse().ok()?;
     match (text.len(), year) {
@@ -208,14 +209,14 @@ fn full_year(text: &str) -> Option<i64> {
     }
 }
 
-/// A form that a user named, in `strptime` (`%d/%m/%Y`) or Java letters (`dd/MM/yyyy`).
+/// A time form of the user, as `strptime` (`%d/%m/%Y`) or Java letters (`dd/MM/yyyy`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimeForm {
     format: String,
 }
 
 impl TimeForm {
-    /// Checks a form by writing a time with it and reading that back.
+    /// Parses a form and checks it by a round trip.
     pub(crate) fn parse(written: &str) -> Result<Self, ParserProblem> {
         let format =
             if written.contains('%') { Some(written.to_owned()) } else { of_java(written) };
@@ -229,22 +230,22 @@ impl TimeForm {
         };
         let result = match &format {
             Some(format) => works(format),
-            None => Err("it has a letter that means nothing".to_owned()),
+            None => Err("it has an unknown letter".to_owned()),
         };
         result.map_err(|why| {
             ParserProblem::new(
-                format!("`{written}` is no form of a time: {why}"),
-                "as strptime (`%d/%m/%Y %H:%M:%S`) or Java (`dd/MM/yyyy HH:mm:ss`) write it; the usual forms need none",
+                format!("`{written}` is not a time format: {why}"),
+                "use strptime (`%d/%m/%Y %H:%M:%S`) or Java (`dd/MM/yyyy HH:mm:ss`); common formats need none",
             )
         })
     }
 
     /// Reads a whole text in this form.
-    pub(crate) fn read(&self, text: &str) -> Option<Reading> {
+    pub(crate) fn read(&self, text: &str) -> Option<ClockReading> {
         let parts = BrokenDownTime::parse(&self.format, text).ok()?;
         let clock = |part: Option<i8>| i64::from(part.unwrap_or_default());
         let hour = parts.to_time().map_or(clock(parts.hour()), |time| i64::from(time.hour()));
-        Some(Reading {
+        Some(ClockReading {
             year: parts.year().map(i64::from),
             month: i64::from(parts.month()?),
             day: i64::from(parts.day()?),
@@ -255,7 +256,7 @@ impl TimeForm {
     }
 }
 
-/// `dd/MMM/yyyy:HH:mm:ss Z` to `%d/%b/%Y:%H:%M:%S %z`; `None` when a letter means nothing.
+/// Converts `dd/MMM/yyyy:HH:mm:ss Z` to `%d/%b/%Y:%H:%M:%S %z`; `None` for an unknown letter.
 fn of_java(written: &str) -> Option<String> {
     let (mut out, mut rest) = (String::new(), written);
     while let Some(first) = rest.chars().next() {

@@ -1,7 +1,7 @@
-//! nginx's lists over tries: `0.010, 0.020 : -` has one entry per upstream asked.
+//! nginx's lists of upstream tries: `0.010, 0.020 : -` has one entry per try.
 //!
-//! `, ` parts servers of one group, ` : ` parts groups after an internal redirect
-//! (ngx_http_upstream_module, `$upstream_addr`). A `-` stands for a try that got no answer.
+//! `, ` separates servers of one group, ` : ` separates groups after an internal redirect
+//! (ngx_http_upstream_module, `$upstream_addr`). A `-` is a try without a response.
 
 /// The entries of a list.
 pub(crate) fn entries(text: &str) -> impl Iterator<Item = &str> {
@@ -20,7 +20,7 @@ pub(crate) fn last(text: &str) -> Option<&str> {
     entries(text).filter(|entry| *entry != "-").last()
 }
 
-/// How many upstreams were tried.
+/// Number of tries.
 pub(crate) fn count(text: &str) -> i64 {
     if is_single(text) {
         return 1;
@@ -28,9 +28,9 @@ pub(crate) fn count(text: &str) -> i64 {
     i64::try_from(entries(text).count()).unwrap_or(i64::MAX)
 }
 
-/// The sum of the entries that are numbers; `None` when there is none or one is neither number nor `-`.
+/// Sum of the entries that are numbers; `None` without any, or if one is neither a number nor `-`.
 ///
-/// Entries are milliseconds in decimal, so the sum is rounded back to what decimal digits can say.
+/// Entries are decimal milliseconds, so the sum is rounded to their precision.
 pub(crate) fn sum_seconds(text: &str) -> Option<f64> {
     if is_single(text) {
         return crate::number::seconds(text);

@@ -1,20 +1,20 @@
-//! The zone of clocks whose lines do not name one: an offset, a name of the IANA database, or a host's `/etc/localtime`.
+//! Time zones for lines without one: an offset, an IANA name, or a host's `/etc/localtime`.
 //!
-//! The database is built in, so that a recorded host replays the same everywhere. An hour that a clock shows twice in
-//! autumn is the first of the two; an hour that it skips in spring is read as if it had not been put forward.
+//! The database is built in, so that a recorded host replays the same everywhere. A repeated hour
+//! in autumn is the first of the two; a skipped hour in spring is read with the earlier offset.
 
 use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::problem::ParserProblem;
-use crate::time_forms::{Reading, days_of_civil};
+use crate::time_forms::{ClockReading, days_of_civil};
 
-/// A zone.
+/// A time zone.
 #[derive(Clone, Debug)]
-pub struct Zone(Kind);
+pub struct Zone(ZoneKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ZoneKind {
     Fixed(i64),
     Named(TimeZone),
 }
@@ -22,35 +22,35 @@ enum Kind {
 impl Default for Zone {
     /// UTC.
     fn default() -> Self {
-        Self(Kind::Fixed(0))
+        Self(ZoneKind::Fixed(0))
     }
 }
 
 impl Zone {
-    /// `Europe/Berlin`, `UTC`, `+02:00`.
+    /// Parses `Europe/Berlin`, `UTC` or `+02:00`.
     pub fn parse(name: &str) -> Result<Self, ParserProblem> {
         if let Some(seconds) = crate::time_forms::offset(name) {
-            return Ok(Self(Kind::Fixed(seconds)));
+            return Ok(Self(ZoneKind::Fixed(seconds)));
         }
-        let found = TimeZoneDatabase::bundled().get(name).map(|zone| Self(Kind::Named(zone)));
+        let found = TimeZoneDatabase::bundled().get(name).map(|zone| Self(ZoneKind::Named(zone)));
         found.map_err(|_| {
             ParserProblem::new(
-                format!("`{name}` is no time zone"),
+                format!("`{name}` is not a time zone"),
                 "a name of the IANA database such as `Europe/Berlin`, `UTC`, or an offset such as `+02:00`",
             )
         })
     }
 
-    /// From the bytes of a TZif file (RFC 9636), such as `/etc/localtime`; `None` when they are none.
+    /// Reads a TZif file (RFC 9636), such as `/etc/localtime`; `None` if it is not one.
     pub fn of_file(bytes: &[u8]) -> Option<Self> {
-        TimeZone::tzif("local", bytes).ok().map(|zone| Self(Kind::Named(zone)))
+        TimeZone::tzif("local", bytes).ok().map(|zone| Self(ZoneKind::Named(zone)))
     }
 
-    /// Seconds east of UTC at the moment when a clock of this zone showed `reading` in `year`.
-    pub(crate) fn offset_seconds(&self, year: i64, reading: &Reading) -> i64 {
+    /// Seconds east of UTC when a clock of this zone showed `reading` in `year`.
+    pub(crate) fn offset_seconds(&self, year: i64, reading: &ClockReading) -> i64 {
         let zone = match &self.0 {
-            Kind::Fixed(seconds) => return *seconds,
-            Kind::Named(zone) => zone,
+            ZoneKind::Fixed(seconds) => return *seconds,
+            ZoneKind::Named(zone) => zone,
         };
         let shown = || -> Option<i64> {
             let clock = reading.second_of_day;
@@ -65,14 +65,14 @@ impl Zone {
                 0,
             );
             let moment = zone.to_ambiguous_timestamp(shown.ok()?).compatible().ok()?;
-            let days = days_of_civil(year, reading.month, reading.day);
+            let days = days_of_civil([year, reading.month, reading.day]);
             Some(days * 86_400 + clock - moment.as_second())
         };
         shown().unwrap_or_default()
     }
 }
 
-/// Offsets that abbreviations mean in logs; of several meanings that of Europe and North America.
+/// Offsets of abbreviations in logs; ambiguous ones are European or North American.
 pub(crate) fn of_abbreviation(name: &[u8]) -> Option<i64> {
     const HALF_HOURS: [(&[u8], i64); 36] = [
         (b"UTC", 0),

@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use weir_collect::logs::Chunk;
-use weir_parse::{LineParser, ParsedRows, Parsers};
+use weir_parse::{LineParser, ParsedRows, Parsers, StreamName};
 use weir_process::meter::{Stage, StageRun};
 use weir_tables::{Batch, Log, LogGapRows, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
 
@@ -88,7 +88,11 @@ impl ParsedStream {
         // An object's name determines its format; its rows belong to the bucket.
         let named = chunk.source.path.to_str().filter(|path| path.starts_with("s3://"));
         let pipeline = parsers.find(&chunk.source, named.unwrap_or(&chunk.path));
-        let mut parser = parsers.line_parser_with(pipeline, &chunk.source, &chunk.path, host);
+        let mut parser = parsers.line_parser_with(
+            pipeline,
+            &chunk.source,
+            StreamName { path: &chunk.path, host },
+        );
         if chunk.from > 0
             && parser.needs_header()
             && let Some(line) = crate::parsers::first_line(&chunk.path)

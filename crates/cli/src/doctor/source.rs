@@ -11,7 +11,7 @@ use weir_collect::host::{HostOptions, HostSampler};
 use weir_collect::logs::{Problem, ReadFrom, TailOptions, Tailer, discover};
 use weir_collect::probe::{Prober, Targets};
 use weir_collect::recording::{Replay, replay};
-use weir_parse::{LineParser, ParsedRows, Parsers};
+use weir_parse::{LineParser, ParsedRows, Parsers, StreamName};
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_tables::{Batch, Clock, LogFormat, Micros, StreamId};
@@ -102,7 +102,8 @@ impl LiveHost {
         {
             read_bytes += chunk.bytes.len();
             let parser = self.line_parsers.entry(chunk.stream).or_insert_with(|| {
-                self.parsers.line_parser(&chunk.source, &chunk.path, &self.host)
+                let stream = StreamName { path: &chunk.path, host: &self.host };
+                self.parsers.line_parser(&chunk.source, stream)
             });
             parser.parse(&chunk.bytes, chunk.from, now, &mut rows);
             self.tailer.acknowledge(chunk.stream, chunk.to);

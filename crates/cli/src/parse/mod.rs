@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weir_agent_core::parsers;
 use weir_config::Config;
 use weir_hub::explain::LineReader;
-use weir_parse::{Parsers, Pipeline};
+use weir_parse::{ParserFile, Parsers, Pipeline};
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, say};
@@ -82,7 +82,7 @@ fn explain(args: &ParseArgs, reading: &LineReader, lines: &[String]) {
 /// The pipeline that the flags ask for.
 fn chosen(args: &ParseArgs, parsers: &Parsers) -> Result<Option<Arc<Pipeline>>, Failure> {
     let of_text = |origin: &str, text: &str| {
-        parsers.pipeline_of(origin, text).map(Some).map_err(parsers::refused)
+        parsers.pipeline_of(ParserFile { origin, text }).map(Some).map_err(parsers::refused)
     };
     if let Some(pattern) = &args.grok {
         let pattern = toml::Value::String(pattern.clone());

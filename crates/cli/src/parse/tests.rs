@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_agent_core::parsers::refused;
-use weir_parse::{Parsers, Pipeline, PipelineCase};
+use weir_parse::{ParserFile, Parsers, Pipeline, PipelineCase};
 use weir_process::failure::{Failure, read_failure};
 use weir_process::terminal::say;
 
@@ -55,7 +55,9 @@ fn of_built_in(parsers: &Parsers, results: &mut Results) -> Result<(), Failure> 
         let is_own = Path::new(pipeline.origin()).is_absolute();
         if let Some(text) = Parsers::built_in_test(pipeline.name()).filter(|_| !is_own) {
             let origin = format!("parsers/{}.test", pipeline.name());
-            let cases = parsers.run_tests(pipeline, &origin, text).map_err(refused)?;
+            let cases = parsers
+                .run_tests(pipeline, ParserFile { origin: &origin, text })
+                .map_err(refused)?;
             results.push((origin, cases));
         }
     }
@@ -81,7 +83,9 @@ fn of_file(parsers: &Parsers, file: &Path) -> Result<(String, Vec<PipelineCase>)
     let beside = file.with_extension("toml");
     let pipeline: Arc<Pipeline> = if beside.is_file() {
         let text = read(&beside)?;
-        parsers.pipeline_of(&beside.display().to_string(), &text).map_err(refused)?
+        parsers
+            .pipeline_of(ParserFile { origin: &beside.display().to_string(), text: &text })
+            .map_err(refused)?
     } else {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         parsers.get(&name).cloned().ok_or_else(|| {
@@ -89,6 +93,8 @@ fn of_file(parsers: &Parsers, file: &Path) -> Result<(String, Vec<PipelineCase>)
                 .hint(format!("write it beside: `{}`", beside.display()))
         })?
     };
-    let cases = parsers.run_tests(&pipeline, &origin, &read(file)?).map_err(refused)?;
+    let cases = parsers
+        .run_tests(&pipeline, ParserFile { origin: &origin, text: &read(file)? })
+        .map_err(refused)?;
     Ok((origin, cases))
 }

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch, new_null_array};
 use weir_intake::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};
-use weir_parse::{ParsedRows, Parsers};
+use weir_parse::{ParsedRows, Parsers, StreamName};
 use weir_process::meter::{Meter, Stage};
 use weir_store::{ErrorKind, Store, StoreError};
 use weir_tables::{Batch, Clock, Micros, Parcel, Rows};
@@ -34,7 +34,9 @@ impl Hub for StoreHub {
 
     fn parse(&self, lines: &LineGroup, observed: Micros) -> ParsedLines {
         let source = redact::source(&lines.source);
-        let mut parser = self.parsers.line_parser(&source, &lines.source, &lines.host);
+        let mut parser = self
+            .parsers
+            .line_parser(&source, StreamName { path: &lines.source, host: &lines.host });
         let mut rows = ParsedRows::default();
         parser.parse(&lines.bytes, 0, observed, &mut rows);
         let (line_count, reject_count) = (rows.lines, rows.reject.len() as u64);

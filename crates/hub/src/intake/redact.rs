@@ -67,7 +67,7 @@ struct Cleaner<'a> {
 impl Cleaner<'_> {
     fn clean(&self, row: usize, text: &str, out: &mut StringBuilder) {
         let name = self.sources.as_ref().map_or("", |sources| sources.value(row));
-        out.append_value(self.parsers.redacted(&source(name), name, text));
+        out.append_value(self.parsers.redacted(text, &source(name), name));
     }
 
     fn texts(&self, cells: &StringArray) -> ArrayRef {

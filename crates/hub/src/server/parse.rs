@@ -83,10 +83,14 @@ fn reading(app: &SharedApp, question: &ParseRequest) -> Result<LineReader, Refus
         (None, text) => text.clone(),
     };
     let pipeline = match (text, &question.pipeline) {
-        (Some(text), _) => Some(parsers.pipeline_of("pipeline", &text).map_err(|problem| {
-            let message = format!("cannot use line {}: {}", problem.line, problem.message);
-            Refusal::new(StatusCode::BAD_REQUEST, message).hint(problem.hint)
-        })?),
+        (Some(text), _) => Some(
+            parsers
+                .pipeline_of(weir_parse::ParserFile { origin: "pipeline", text: &text })
+                .map_err(|problem| {
+                    let message = format!("cannot use line {}: {}", problem.line, problem.message);
+                    Refusal::new(StatusCode::BAD_REQUEST, message).hint(problem.hint)
+                })?,
+        ),
         (None, Some(name)) => parsers.get(name).cloned(),
         (None, None) => None,
     };

@@ -1,32 +1,37 @@
-//! One compiled expression over one line, with a cost that is known before: linear in the line, or so many steps.
+//! Matches one compiled expression against one line with bounded cost: linear, or a step limit.
 //!
-//! Where each byte of a line allows one way only (`regex_automata::dfa::onepass`), an automaton goes through it once.
-//! All other expressions are run by a backtracker over the same NFA that never takes one branch twice at the same place
-//! and counts its steps: a line that would take more is not matched, and the answer says so. So neither an expression
-//! nor a line can hold up the lines behind it.
+//! If each byte determines the next state (`regex_automata::dfa::onepass`), an automaton scans the
+//! line once. All other expressions run on a backtracker over the same NFA that never takes a
+//! branch twice at the same position and counts its steps. A line that needs more steps is reported
+//! as too costly. So neither an expression nor a line can delay the lines after it.
+//!
+//! ```text
+//!  (a|ab)c on "abc":  branch 0 at 0 ─► a ─► c? no, "b"     furthest = 1
+//!                     branch 1 at 0 ─► a b ─► c ─► match   a second visit of (branch, position) is dead
+//! ```
 
 use regex_automata::dfa::onepass;
 use regex_automata::nfa::thompson::{NFA, State};
 use regex_automata::util::primitives::{NonMaxUsize, StateID};
 use regex_automata::{Anchored, Input};
 
-/// Longer lines are not given to expressions.
+/// Longest line that is matched.
 pub(crate) const MAX_LINE_BYTES: usize = 64 << 10;
-/// Steps that all expressions together may take on one line; 100,000 take well below a millisecond.
+/// Step limit of all expressions together on one line; 100,000 steps take well below a millisecond.
 pub(crate) const MAX_STEPS: usize = 100_000;
-/// Bits that remember which branch was taken where; 1 MiB. Clearing them costs time too.
+/// Bits for visited branches, 1 MiB: clearing them costs time too.
 const MAX_VISITED_BITS: usize = 8 << 20;
-/// The automaton of an expression that is larger than this is not built.
+/// Largest one-pass automaton.
 const ONE_PASS_BYTES: usize = 2 << 20;
 
-/// What came of a line.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It matched, up to this byte.
+pub(crate) enum SearchOutcome {
+    /// A match up to this byte.
     Match(usize),
-    /// It did not match; no way went on past this byte.
+    /// No match; no branch got past this byte.
     NoMatch(usize),
-    /// It took more steps than are left for this line.
+    /// The step limit of the line was reached.
     TooCostly,
 }
 
@@ -35,29 +40,29 @@ pub(crate) enum Outcome {
 pub(crate) struct Engine {
     nfa: NFA,
     one_pass: Option<onepass::DFA>,
-    /// The number of each state among those that branch; `u32::MAX` for the others.
+    /// Number of each branching state; `u32::MAX` for the others.
     branches: Box<[u32]>,
     branch_count: usize,
 }
 
-/// Memory that a search needs; one per thread of lines.
+/// Memory of searches; one per stream.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    /// Where each group begins and ends, two of the implicit whole match first.
+pub(crate) struct SearchScratch {
+    /// Start and end of each group; the first two are the whole match.
     pub(crate) slots: Vec<Option<NonMaxUsize>>,
     cache: Option<onepass::Cache>,
     visited: Vec<u64>,
-    stack: Vec<Frame>,
+    stack: Vec<StackFrame>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Frame {
+enum StackFrame {
     Go { state: StateID, at: usize },
     Restore { slot: usize, old: Option<NonMaxUsize> },
 }
 
 impl Engine {
-    /// Prepares an expression.
+    /// Compiles an expression.
     pub(crate) fn new(nfa: NFA) -> Self {
         let config = onepass::Config::new().size_limit(Some(ONE_PASS_BYTES));
         let one_pass = onepass::Builder::new().configure(config).build_from_nfa(nfa.clone()).ok();
@@ -76,95 +81,95 @@ impl Engine {
         Self { nfa, one_pass, branches, branch_count: branch_count as usize }
     }
 
-    /// Whether each byte is looked at once.
+    /// Whether each byte is read once.
     pub(crate) fn is_one_pass(&self) -> bool {
         self.one_pass.is_some()
     }
 
     /// Memory for this expression.
-    pub(crate) fn scratch(&self) -> Scratch {
-        Scratch {
+    pub(crate) fn scratch(&self) -> SearchScratch {
+        SearchScratch {
             slots: vec![None; self.nfa.group_info().slot_len()],
             cache: self.one_pass.as_ref().map(onepass::DFA::create_cache),
-            ..Scratch::default()
+            ..SearchScratch::default()
         }
     }
 
-    /// Matches the front of `line`; takes what it costs off `steps_left`.
+    /// Matches the start of `line`; subtracts its cost from `steps_left`.
     pub(crate) fn search(
         &self,
         line: &str,
-        scratch: &mut Scratch,
+        scratch: &mut SearchScratch,
         steps_left: &mut usize,
-    ) -> Outcome {
+    ) -> SearchOutcome {
         if let (Some(automaton), Some(cache)) = (&self.one_pass, &mut scratch.cache) {
             let input = Input::new(line).anchored(Anchored::Yes);
             let found = automaton.try_search_slots(cache, &input, &mut scratch.slots);
             if matches!(found, Ok(Some(_))) {
                 let end = scratch.slots[1].map_or(0, NonMaxUsize::get);
-                return Outcome::Match(end);
+                return SearchOutcome::Match(end);
             }
         }
-        // A line that the automaton refused is gone through once more, to say how far it fits.
-        Search { engine: self, line: line.as_bytes(), furthest: 0 }.run(scratch, steps_left)
+        // Without a match, search again to report how far the line matches.
+        Backtracker { engine: self, line: line.as_bytes(), furthest: 0 }.run(scratch, steps_left)
     }
 }
 
 /// One search by the backtracker.
-struct Search<'s> {
+struct Backtracker<'s> {
     engine: &'s Engine,
     line: &'s [u8],
     furthest: usize,
 }
 
-/// What became of one way through the expression.
-enum Way {
+/// Result of one branch.
+enum BranchOutcome {
     Dead,
     Matched(usize),
     TooCostly,
 }
 
-impl Search<'_> {
-    fn run(&mut self, scratch: &mut Scratch, steps_left: &mut usize) -> Outcome {
+impl Backtracker<'_> {
+    fn run(&mut self, scratch: &mut SearchScratch, steps_left: &mut usize) -> SearchOutcome {
         let bits = self.engine.branch_count * (self.line.len() + 1);
         if bits > MAX_VISITED_BITS {
-            return Outcome::TooCostly;
+            return SearchOutcome::TooCostly;
         }
         scratch.slots.fill(None);
         scratch.visited.clear();
         scratch.visited.resize(bits.div_ceil(64), 0);
         scratch.stack.clear();
-        scratch.stack.push(Frame::Go { state: self.engine.nfa.start_anchored(), at: 0 });
+        scratch.stack.push(StackFrame::Go { state: self.engine.nfa.start_anchored(), at: 0 });
         while let Some(frame) = scratch.stack.pop() {
             match frame {
-                Frame::Restore { slot, old } => scratch.slots[slot] = old,
-                Frame::Go { state, at } => match self.go(state, at, scratch, steps_left) {
-                    Way::Dead => {}
-                    Way::Matched(end) => return Outcome::Match(end),
-                    Way::TooCostly => return Outcome::TooCostly,
+                StackFrame::Restore { slot, old } => scratch.slots[slot] = old,
+                StackFrame::Go { state, at } => match self.go(state, at, scratch, steps_left) {
+                    BranchOutcome::Dead => {}
+                    BranchOutcome::Matched(end) => return SearchOutcome::Match(end),
+                    BranchOutcome::TooCostly => return SearchOutcome::TooCostly,
                 },
             }
         }
-        Outcome::NoMatch(self.furthest)
+        SearchOutcome::NoMatch(self.furthest)
     }
 
-    /// Follows the preferred way from a state; the others wait on the stack.
+    /// Follows the preferred branch from a state; the others are pushed on the stack.
     fn go(
         &mut self,
         state: StateID,
         at: usize,
-        scratch: &mut Scratch,
+        scratch: &mut SearchScratch,
         steps_left: &mut usize,
-    ) -> Way {
+    ) -> BranchOutcome {
         let (mut state, mut at) = (state, at);
         loop {
             if *steps_left == 0 {
-                return Way::TooCostly;
+                return BranchOutcome::TooCostly;
             }
             *steps_left -= 1;
             let branch = self.engine.branches[state.as_usize()];
             if branch != u32::MAX && !self.is_first_visit(branch, at, &mut scratch.visited) {
-                return Way::Dead;
+                return BranchOutcome::Dead;
             }
             let next = match self.engine.nfa.state(state) {
                 State::ByteRange { trans } => {
@@ -178,25 +183,25 @@ impl Search<'_> {
                 }
                 State::Union { alternates } => {
                     let others = alternates.iter().skip(1).rev();
-                    scratch.stack.extend(others.map(|state| Frame::Go { state: *state, at }));
+                    scratch.stack.extend(others.map(|state| StackFrame::Go { state: *state, at }));
                     alternates.first().map(|first| (*first, 0))
                 }
                 State::BinaryUnion { alt1, alt2 } => {
-                    scratch.stack.push(Frame::Go { state: *alt2, at });
+                    scratch.stack.push(StackFrame::Go { state: *alt2, at });
                     Some((*alt1, 0))
                 }
                 State::Capture { next, slot, .. } => {
                     let slot = slot.as_usize();
-                    scratch.stack.push(Frame::Restore { slot, old: scratch.slots[slot] });
+                    scratch.stack.push(StackFrame::Restore { slot, old: scratch.slots[slot] });
                     scratch.slots[slot] = NonMaxUsize::new(at);
                     Some((*next, 0))
                 }
                 State::Fail => None,
-                State::Match { .. } => return Way::Matched(at),
+                State::Match { .. } => return BranchOutcome::Matched(at),
             };
             let Some((then, length)) = next else {
                 self.furthest = self.furthest.max(at);
-                return Way::Dead;
+                return BranchOutcome::Dead;
             };
             (state, at) = (then, at + length);
         }

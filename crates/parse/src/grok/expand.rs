@@ -1,15 +1,15 @@
-//! `%{NAME:field:type}` to a regular expression: names become what they stand for, fields become groups.
+//! Expands `%{NAME:field:type}` to a regular expression: names are replaced, fields become groups.
 //!
-//! What was written for each group is kept, so that a debugger can speak of names and not of what they stand for.
+//! Keeps the written form of each group, so that a debugger can show names instead of expansions.
 
 use std::collections::HashMap;
 
-use super::library::Library;
+use super::library::PatternLibrary;
 use crate::problem::{ParserProblem, did_you_mean};
 
-/// Names inside of names inside of names: more are a mistake.
+/// Deepest nesting of names.
 const MAX_DEPTH: usize = 24;
-/// Bytes that an expression may grow to.
+/// Largest expanded expression.
 const MAX_EXPANDED_BYTES: usize = 128 << 10;
 
 /// The type of a captured value (`%{NUMBER:took:int}`).
@@ -26,32 +26,35 @@ pub(crate) enum CaptureType {
 pub(crate) struct Capture {
     /// The name of the group in the regular expression.
     pub(crate) group: String,
-    /// The name that the user gave.
+    /// The name given by the user.
     pub(crate) field: String,
     pub(crate) capture_type: CaptureType,
 }
 
-/// A regular expression made of a written one.
+/// An expanded expression.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expanded {
+pub(crate) struct ExpandedRegex {
     pub(crate) regex: String,
     pub(crate) captures: Vec<Capture>,
-    /// What was written for the group that begins at a place of `regex`: `%{NUMBER:took}`.
+    /// Written form of the group that starts at a position of `regex`: `%{NUMBER:took}`.
     pub(crate) labels: HashMap<usize, String>,
 }
 
 /// Expands a written expression.
-pub(crate) fn expand(library: &Library, written: &str) -> Result<Expanded, ParserProblem> {
-    let mut expanded = Expanded::default();
+pub(crate) fn expand(
+    library: &PatternLibrary,
+    written: &str,
+) -> Result<ExpandedRegex, ParserProblem> {
+    let mut expanded = ExpandedRegex::default();
     piece(library, written, &mut Vec::new(), &mut expanded)?;
     Ok(expanded)
 }
 
 fn piece(
-    library: &Library,
+    library: &PatternLibrary,
     written: &str,
     within: &mut Vec<String>,
-    out: &mut Expanded,
+    out: &mut ExpandedRegex,
 ) -> Result<(), ParserProblem> {
     let mut at = 0;
     while at < written.len() {
@@ -84,7 +87,7 @@ fn piece(
     Ok(())
 }
 
-/// The length of the text up to the next `%{`; a backslash keeps what follows it.
+/// Length of the text up to the next `%{`; a backslash escapes the next character.
 fn next_piece(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -98,9 +101,9 @@ fn next_piece(text: &str) -> usize {
     text.len()
 }
 
-/// Text between references. Named groups are noted; atomic groups become plain ones, since nothing here backtracks
-/// without end.
-fn text(text: &str, out: &mut Expanded) {
+/// Appends text between references. Records named groups; atomic groups become plain ones, because
+/// backtracking is bounded here.
+fn text(text: &str, out: &mut ExpandedRegex) {
     let mut rest = text;
     while let Some(at) = rest.find("(?") {
         let (before, group) = rest.split_at(at);
@@ -128,7 +131,7 @@ fn is_escaped(before: &str) -> bool {
     before.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-fn begin_group(field: &str, capture_type: CaptureType, out: &mut Expanded) {
+fn begin_group(field: &str, capture_type: CaptureType, out: &mut ExpandedRegex) {
     let group = format!("f{}", out.captures.len());
     out.regex.push_str("(?<");
     out.regex.push_str(&group);
@@ -145,10 +148,10 @@ fn plain_field(field: &str) -> String {
 }
 
 fn reference(
-    library: &Library,
+    library: &PatternLibrary,
     inner: &str,
     within: &mut Vec<String>,
-    out: &mut Expanded,
+    out: &mut ExpandedRegex,
 ) -> Result<(), ParserProblem> {
     let mut parts = inner.splitn(3, ':');
     let name = parts.next().unwrap_or_default();
@@ -184,7 +187,7 @@ fn capture_type(name: Option<&str>) -> Result<CaptureType, ParserProblem> {
         Some("bool" | "boolean") => CaptureType::Boolean,
         Some(other) => {
             return Err(ParserProblem::new(
-                format!("`{other}` is no type of a value"),
+                format!("`{other}` is not a type of a value"),
                 "int, float, boolean or text",
             ));
         }

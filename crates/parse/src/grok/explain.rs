@@ -1,64 +1,64 @@
-//! How far a pattern fits a line, and what was expected where it stopped: what a person needs to mend it.
+//! How far a pattern matches a line, and what was expected where it stopped, to help fix it.
 //!
-//! A pattern is taken apart into the pieces that follow each other; the longest run of pieces from the front that still
-//! matches is found by halving, because a run that matches has only shorter runs that match.
+//! A pattern is split into consecutive pieces. The longest leading run of pieces that still matches
+//! is found by binary search, because every prefix of a matching run matches too.
 
 use regex_syntax::ast::{Ast, GroupKind, parse::Parser};
 
-use super::engine::{MAX_LINE_BYTES, MAX_STEPS, Outcome};
+use super::engine::{MAX_LINE_BYTES, MAX_STEPS, SearchOutcome};
 use super::pattern::{Pattern, compile};
 
-/// How far one pattern fits one line.
+/// How far one pattern matches one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The pattern as written.
     pub pattern: String,
     /// Whether it matches.
     pub is_match: bool,
-    /// The byte of the line that it matched up to, or could not get past.
+    /// The byte of the line where the match ended or failed.
     pub stopped_at: usize,
     /// The part of the pattern that still matches.
     pub matched: String,
-    /// The piece that should have come next; empty when it matches.
+    /// The piece that was expected next; empty on a match.
     pub expected: String,
-    /// Pieces that match, and all pieces.
+    /// Pieces that match.
     pub pieces_matched: usize,
     /// All pieces.
     pub pieces: usize,
-    /// Whether an automaton runs it that looks at each byte once.
+    /// Whether each byte of a line is read once.
     pub is_one_pass: bool,
-    /// Whether the line is too long, or took more steps than a line may.
+    /// Whether the line is too long, or exceeded the step limit.
     pub is_too_costly: bool,
 }
 
-/// A part of a pattern: its expression, and how it was written.
-struct Piece {
+/// A part of a pattern: its expression, and its written form.
+struct PatternPiece {
     regex: String,
     written: String,
 }
 
 impl Pattern {
-    /// How far this pattern fits `line`.
+    /// How far this pattern matches `line`.
     pub(crate) fn progress(&self, line: &str) -> Progress {
         let mut steps_left = MAX_STEPS;
         let outcome = match line.len() > MAX_LINE_BYTES {
-            true => Outcome::TooCostly,
+            true => SearchOutcome::TooCostly,
             false => self.search(line, &mut self.scratch(), &mut steps_left),
         };
         let pieces = self.pieces();
         let (is_match, stopped_at) = match outcome {
-            Outcome::Match(end) => (true, end),
-            Outcome::NoMatch(at) => (false, at),
-            Outcome::TooCostly => (false, 0),
+            SearchOutcome::Match(end) => (true, end),
+            SearchOutcome::NoMatch(at) => (false, at),
+            SearchOutcome::TooCostly => (false, 0),
         };
-        let is_too_costly = outcome == Outcome::TooCostly;
+        let is_too_costly = outcome == SearchOutcome::TooCostly;
         let count = match (is_match, is_too_costly) {
             (true, _) => pieces.len(),
             (_, true) => 0,
             _ => longest_run(&pieces, line),
         };
         let written =
-            |pieces: &[Piece]| pieces.iter().map(|piece| piece.written.as_str()).collect();
+            |pieces: &[PatternPiece]| pieces.iter().map(|piece| piece.written.as_str()).collect();
         Progress {
             pattern: self.written.clone(),
             is_match,
@@ -72,7 +72,7 @@ impl Pattern {
         }
     }
 
-    fn pieces(&self) -> Vec<Piece> {
+    fn pieces(&self) -> Vec<PatternPiece> {
         let mut pieces = Vec::new();
         if let Ok(tree) = Parser::new().parse(&self.expanded.regex) {
             self.take_apart(&tree, &mut pieces);
@@ -80,8 +80,8 @@ impl Pattern {
         pieces
     }
 
-    /// Follows sequences and groups that only hold one; everything else is a piece.
-    fn take_apart(&self, tree: &Ast, pieces: &mut Vec<Piece>) {
+    /// Descends into sequences and groups of a single sequence; everything else is a piece.
+    fn take_apart(&self, tree: &Ast, pieces: &mut Vec<PatternPiece>) {
         match tree {
             Ast::Concat(sequence) => {
                 sequence.asts.iter().for_each(|part| self.take_apart(part, pieces));
@@ -96,20 +96,20 @@ impl Pattern {
                 let label = self.expanded.labels.get(&span.start.offset);
                 let is_group = matches!(tree, Ast::Group(_));
                 let written = label.filter(|_| is_group).unwrap_or(&regex).clone();
-                pieces.push(Piece { regex, written });
+                pieces.push(PatternPiece { regex, written });
             }
         }
     }
 }
 
-/// A group without a name and flags, that holds a sequence.
+/// A group without name and flags that holds a sequence.
 fn is_plain(kind: &GroupKind, inner: &Ast) -> bool {
     let is_unnamed = matches!(kind, GroupKind::NonCapturing(flags) if flags.items.is_empty());
     is_unnamed && !matches!(inner, Ast::Alternation(_))
 }
 
-/// How many pieces from the front match the front of the line together.
-fn longest_run(pieces: &[Piece], line: &str) -> usize {
+/// Number of leading pieces that together match the start of the line.
+fn longest_run(pieces: &[PatternPiece], line: &str) -> usize {
     let (mut fits, mut fails) = (0, pieces.len() + 1);
     while fails - fits > 1 {
         let middle = fits.midpoint(fails);
@@ -117,7 +117,10 @@ fn longest_run(pieces: &[Piece], line: &str) -> usize {
         let is_match = compile(&regex).is_ok_and(|nfa| {
             let engine = super::engine::Engine::new(nfa);
             let mut steps_left = MAX_STEPS;
-            matches!(engine.search(line, &mut engine.scratch(), &mut steps_left), Outcome::Match(_))
+            matches!(
+                engine.search(line, &mut engine.scratch(), &mut steps_left),
+                SearchOutcome::Match(_)
+            )
         });
         if is_match {
             fits = middle;
@@ -128,29 +131,27 @@ fn longest_run(pieces: &[Piece], line: &str) -> usize {
     fits
 }
 
-/// The next piece; single characters are told together up to the next name.
-fn expected(pieces: &[Piece]) -> String {
-    let is_short = |piece: &&Piece| piece.written.len() <= 2;
+/// The next piece; single characters are joined up to the next name.
+fn expected(pieces: &[PatternPiece]) -> String {
+    let short = pieces.iter().take_while(|piece| piece.written.len() <= 2);
+    let short: String = short.map(|piece| piece.written.as_str()).collect();
     match pieces.first() {
-        Some(first) if is_short(&first) => {
-            pieces.iter().take_while(is_short).map(|piece| piece.written.as_str()).collect()
-        }
-        Some(first) => first.written.clone(),
-        None => String::new(),
+        Some(first) if short.is_empty() => first.written.clone(),
+        _ => short,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grok::Library;
+    use crate::grok::PatternLibrary;
 
     fn progress(written: &str, line: &str) -> Progress {
-        Pattern::grok(&Library::built_in(), written).unwrap().progress(line)
+        Pattern::grok(&PatternLibrary::built_in(), written).unwrap().progress(line)
     }
 
     #[test]
-    fn progress_names_the_piece_that_did_not_come() {
+    fn progress_names_the_missing_piece() {
         let found = progress(
             "%{COMBINEDAPACHELOG}",
             r#"1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" OK 5 "-" "-""#,
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_are_told_together_and_matches_are_whole() {
+    fn literals_are_joined_and_matches_are_complete() {
         let found = progress("took %{NUMBER:ms} ms total", "took 5 s");
         assert_eq!((found.stopped_at, found.expected.as_str()), (7, "ms total"));
         assert_eq!(found.matched, "took %{NUMBER:ms} ");

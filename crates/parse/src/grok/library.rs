@@ -1,8 +1,8 @@
-//! Named expressions (`NAME expression`, one a line): those that are built in, and those of users laid over them.
+//! Named expressions (`NAME expression`, one per line): built-in ones, overridden by the user's.
 
 use std::collections::BTreeMap;
 
-use crate::problem::ParserProblem;
+use crate::problem::{ParserFile, ParserProblem};
 
 macro_rules! pattern_files {
     ($($file:literal,)+) => {
@@ -18,43 +18,46 @@ pattern_files! { "core.grok", "time.grok", "syslog.grok", "web.grok", "app.grok"
 
 /// Named expressions.
 #[derive(Clone, Debug)]
-pub(crate) struct Library {
+pub(crate) struct PatternLibrary {
     expressions: BTreeMap<String, String>,
 }
 
-impl Library {
+impl PatternLibrary {
     /// The built-in names.
     pub(crate) fn built_in() -> Self {
         let mut library = Self { expressions: BTreeMap::new() };
         for (origin, text) in BUILT_IN {
-            library.add_file(origin, text).expect("the built-in files are read by a test");
+            library
+                .add_file(ParserFile { origin, text })
+                .expect("a test reads every built-in file");
         }
         library
     }
 
     /// Adds the names of a file; a name that is known already gets the new meaning.
-    pub(crate) fn add_file(&mut self, origin: &str, text: &str) -> Result<(), ParserProblem> {
-        for (index, line) in text.lines().enumerate() {
+    pub(crate) fn add_file(&mut self, file: ParserFile<'_>) -> Result<(), ParserProblem> {
+        for (index, line) in file.text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let place = |problem: ParserProblem| problem.at(origin, index + 1);
-            let Some((name, expression)) = line.split_once(char::is_whitespace) else {
-                return Err(place(ParserProblem::new(
+            let added = match line.split_once(char::is_whitespace) {
+                Some((name, expression)) => self.add((name, expression.trim())),
+                None => Err(ParserProblem::new(
                     format!("`{line}` has a name and no expression"),
-                    "write `NAME expression`, one a line",
-                )));
+                    "write `NAME expression`, one per line",
+                )),
             };
-            self.add(name, expression.trim()).map_err(place)?;
+            added.map_err(|problem| problem.at(file.origin, index + 1))?;
         }
         Ok(())
     }
 
-    /// Adds one name.
-    pub(crate) fn add(&mut self, name: &str, expression: &str) -> Result<(), ParserProblem> {
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
+    /// Adds a name with its expression.
+    pub(crate) fn add(&mut self, (name, expression): (&str, &str)) -> Result<(), ParserProblem> {
+        let is_name = (1..=64).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_name {
             return Err(ParserProblem::new(
                 format!("`{name}` cannot be the name of a pattern"),
                 "letters, digits and `_`, at most 64",
@@ -79,9 +82,9 @@ mod tests {
 
     #[test]
     fn every_built_in_file_is_read_and_every_name_compiles() {
-        let mut library = Library { expressions: BTreeMap::new() };
+        let mut library = PatternLibrary { expressions: BTreeMap::new() };
         for (origin, text) in BUILT_IN {
-            library.add_file(origin, text).unwrap();
+            library.add_file(ParserFile { origin, text }).unwrap();
         }
         for name in library.names() {
             let grok = crate::grok::Pattern::grok(&library, &format!("%{{{name}}}"));
@@ -91,13 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_patterns_are_refused() {
-        let mut library = Library::built_in();
-        let refused = |result: Result<(), ParserProblem>| result.unwrap_err().to_string();
+    fn lines_that_are_not_patterns_are_refused() {
+        let mut library = PatternLibrary::built_in();
+        let file = ParserFile { origin: "my.grok", text: "# mine\n\nALONE\n" };
         assert_eq!(
-            refused(library.add_file("my.grok", "# mine\n\nALONE\n")),
-            "cannot use my.grok:3: `ALONE` has a name and no expression\nhint: write `NAME expression`, one a line"
+            library.add_file(file).unwrap_err().to_string(),
+            "cannot use my.grok:3: `ALONE` has a name and no expression\nhint: write `NAME expression`, one per line"
         );
-        assert!(refused(library.add_file("my.grok", "A-B x")).contains("cannot be the name"));
+        let file = ParserFile { text: "A-B x", ..file };
+        assert!(library.add_file(file).unwrap_err().message.contains("cannot be the name"));
     }
 }

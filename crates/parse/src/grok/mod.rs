@@ -1,4 +1,4 @@
-//! Grok: named expressions put together to patterns, run with a bounded cost, and explained.
+//! Grok: patterns of named expressions, matched with bounded cost, and explained.
 
 pub(crate) mod engine;
 pub(crate) mod expand;
@@ -11,6 +11,6 @@ mod reader;
 mod tests;
 
 pub use explain::Progress;
-pub(crate) use library::Library;
+pub(crate) use library::PatternLibrary;
 pub(crate) use pattern::Pattern;
-pub(crate) use reader::PatternReader;
+pub(crate) use reader::{KEYS, read_grok, read_regex};

@@ -1,18 +1,18 @@
-//! A pattern that is ready to run: expanded, compiled with limits, its groups joined with the names of fields.
+//! Compiled patterns: expanded, compiled with limits, and their groups mapped to fields.
 
 use regex_automata::nfa::thompson;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::util::syntax;
 
-use super::engine::{Engine, Outcome, Scratch};
-use super::expand::{self, CaptureType, Expanded};
-use super::library::Library;
+use super::engine::{Engine, SearchOutcome, SearchScratch};
+use super::expand::{self, CaptureType, ExpandedRegex};
+use super::library::PatternLibrary;
 use crate::field::{self, Field};
 use crate::number;
 use crate::problem::ParserProblem;
 use crate::record::Record;
 
-/// Memory that a compiled expression may take; a repetition of a repetition is refused, not built.
+/// Largest compiled expression; nested repetitions beyond it are refused.
 const NFA_BYTES: usize = 2 << 20;
 
 /// A compiled pattern.
@@ -20,14 +20,14 @@ const NFA_BYTES: usize = 2 << 20;
 pub(crate) struct Pattern {
     /// As the user wrote it.
     pub(crate) written: String,
-    pub(crate) expanded: Expanded,
+    pub(crate) expanded: ExpandedRegex,
     engine: Engine,
-    groups: Vec<Group>,
+    groups: Vec<CaptureGroup>,
 }
 
-/// A group that holds a value.
+/// A group with a value.
 #[derive(Debug)]
-struct Group {
+struct CaptureGroup {
     index: usize,
     name: String,
     field: Field,
@@ -36,33 +36,33 @@ struct Group {
 
 impl Pattern {
     /// A grok expression.
-    pub(crate) fn grok(library: &Library, written: &str) -> Result<Self, ParserProblem> {
+    pub(crate) fn grok(library: &PatternLibrary, written: &str) -> Result<Self, ParserProblem> {
         Self::new(written, expand::expand(library, written)?)
     }
 
-    fn new(written: &str, expanded: Expanded) -> Result<Self, ParserProblem> {
+    fn new(written: &str, expanded: ExpandedRegex) -> Result<Self, ParserProblem> {
         let nfa = compile(&expanded.regex)?;
-        let group = |capture: &expand::Capture| {
+        let groups = expanded.captures.iter().filter_map(|capture| {
             let index =
                 nfa.group_info().to_index(regex_automata::PatternID::ZERO, &capture.group)?;
-            Some(Group {
+            Some(CaptureGroup {
                 index,
                 name: capture.field.clone(),
                 field: field::of_capture(&capture.field),
                 capture_type: capture.capture_type,
             })
-        };
-        let groups = expanded.captures.iter().filter_map(group).collect();
+        });
+        let groups = groups.collect();
         Ok(Self { written: written.to_owned(), engine: Engine::new(nfa), groups, expanded })
     }
 
-    /// Whether each byte of a line is looked at once.
+    /// Whether each byte of a line is read once.
     pub(crate) fn is_one_pass(&self) -> bool {
         self.engine.is_one_pass()
     }
 
     /// Memory for searches.
-    pub(crate) fn scratch(&self) -> Scratch {
+    pub(crate) fn scratch(&self) -> SearchScratch {
         self.engine.scratch()
     }
 
@@ -71,21 +71,21 @@ impl Pattern {
         self.groups.iter().map(|group| group.name.as_str())
     }
 
-    /// Searches; on a match the places of the values are in `scratch`.
+    /// Searches; on a match, `scratch` holds the positions of the values.
     pub(crate) fn search(
         &self,
         line: &str,
-        scratch: &mut Scratch,
+        scratch: &mut SearchScratch,
         steps_left: &mut usize,
-    ) -> Outcome {
+    ) -> SearchOutcome {
         self.engine.search(line, scratch, steps_left)
     }
 
-    /// Puts the values of a match into the record. A name that stands twice gets the first value that is there.
+    /// Adds the values of a match to the record. A repeated name gets the first value.
     pub(crate) fn put<'a>(
         &self,
         line: &'a str,
-        scratch: &Scratch,
+        scratch: &SearchScratch,
         names: &[&'a str],
         record: &mut Record<'a>,
     ) {
@@ -96,21 +96,24 @@ impl Pattern {
             });
             if !is_second {
                 let value = typed(value, group.capture_type, record);
-                record.put(names[position], value, group.field);
+                record.put([names[position], value], group.field);
             }
         }
     }
 }
 
-/// The text of a group; `None` when the group took no part. Places are moved out of the middle of characters.
-fn captured<'a>(line: &'a str, scratch: &Scratch, index: usize) -> Option<&'a str> {
-    let place = |slot: usize| scratch.slots.get(slot).copied().flatten().map(NonMaxUsize::get);
-    let (start, end) = (place(2 * index)?, place(2 * index + 1)?);
-    let (start, end) = (line.floor_char_boundary(start), line.floor_char_boundary(end));
+/// The text of a group; `None` if the group did not match. Positions are moved to character
+/// boundaries.
+fn captured<'a>(line: &'a str, scratch: &SearchScratch, index: usize) -> Option<&'a str> {
+    let [start, end] = [2 * index, 2 * index + 1].map(|slot| {
+        let position = scratch.slots.get(slot).copied().flatten().map(NonMaxUsize::get);
+        position.map(|position| line.floor_char_boundary(position))
+    });
+    let (start, end) = (start?, end?);
     line.get(start..end.max(start))
 }
 
-/// A value in the one spelling of its type; a text that is none of its type stays as it is.
+/// A value in the canonical form of its type; other text is unchanged.
 fn typed<'a>(value: &'a str, capture_type: CaptureType, record: &Record<'a>) -> &'a str {
     match capture_type {
         CaptureType::Text => value,
@@ -125,7 +128,8 @@ fn typed<'a>(value: &'a str, capture_type: CaptureType, record: &Record<'a>) -> 
     }
 }
 
-/// Compiles an expression, first over bytes, then, when it names characters outside of ASCII, over characters.
+/// Compiles an expression, first over bytes, then, when it names characters outside of ASCII, over
+/// characters.
 pub(super) fn compile(regex: &str) -> Result<thompson::NFA, ParserProblem> {
     let build = |is_unicode: bool| {
         thompson::Compiler::new()

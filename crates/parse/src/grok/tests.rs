@@ -2,21 +2,21 @@
 
 use expect_test::{Expect, expect};
 
-use super::engine::{MAX_STEPS, Outcome};
-use super::{Library, Pattern};
+use super::engine::{MAX_STEPS, SearchOutcome};
+use super::{Pattern, PatternLibrary};
 use crate::check::check_pipeline;
 
 fn grok(written: &str) -> Pattern {
-    Pattern::grok(&Library::built_in(), written).unwrap_or_else(|error| panic!("{error}"))
+    Pattern::grok(&PatternLibrary::built_in(), written).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(written: &str, expected: &Expect) {
-    let error = Pattern::grok(&Library::built_in(), written).unwrap_err();
+    let error = Pattern::grok(&PatternLibrary::built_in(), written).unwrap_err();
     expected.assert_eq(&format!("{}\nhint: {}", error.message, error.hint));
 }
 
 /// How far a pattern matches, and the steps that it took besides those of the automaton.
-fn search(written: &str, line: &str) -> (Outcome, usize) {
+fn search(written: &str, line: &str) -> (SearchOutcome, usize) {
     let pattern = grok(written);
     let mut steps_left = MAX_STEPS;
     let outcome = pattern.search(line, &mut pattern.scratch(), &mut steps_left);
@@ -138,7 +138,7 @@ fn wrong_patterns_are_refused_with_a_hint() {
     refused(
         "%{NUMBER:x:decimal}",
         &expect![[r#"
-            `decimal` is no type of a value
+            `decimal` is not a type of a value
             hint: int, float, boolean or text"#]],
     );
     refused(
@@ -159,9 +159,9 @@ fn wrong_patterns_are_refused_with_a_hint() {
             the expression is too large: it takes more than 2097152 bytes when compiled
             hint: counted repetitions multiply (`(x{1,500}){1,500}`); use `*` or `+`"#]],
     );
-    let mut library = Library::built_in();
-    library.add("A", "x%{B}").unwrap();
-    library.add("B", "%{A}").unwrap();
+    let mut library = PatternLibrary::built_in();
+    library.add(("A", "x%{B}")).unwrap();
+    library.add(("B", "%{A}")).unwrap();
     let error = Pattern::grok(&library, "%{A}").unwrap_err();
     assert_eq!(error.message, "the pattern `A` contains itself: A > B > A");
 }
@@ -187,11 +187,11 @@ fn no_line_takes_more_than_its_steps() {
         ("(?<before>(?s:.*?))(?:%{IP:ip} end)", "1.".repeat(30_000)),
     ] {
         let (outcome, steps) = search(written, &line);
-        assert!(!matches!(outcome, Outcome::Match(end) if end > line.len()), "{written}");
+        assert!(!matches!(outcome, SearchOutcome::Match(end) if end > line.len()), "{written}");
         assert!(steps <= MAX_STEPS, "{written}: {steps}");
     }
     let (outcome, _) = search("(a+)+$", &format!("{}b", "a".repeat(5_000)));
-    assert_eq!(outcome, Outcome::NoMatch(5_000), "what takes few steps is answered");
+    assert_eq!(outcome, SearchOutcome::NoMatch(5_000), "what takes few steps is answered");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn searches_agree_with_the_regex_crate() {
         let expected =
             regex::Regex::new(&format!("^(?:{written})")).unwrap().find(&line).map(|m| m.end());
         let found = match search(&written, &line).0 {
-            Outcome::Match(end) => Some(end),
+            SearchOutcome::Match(end) => Some(end),
             _ => None,
         };
         assert_eq!(found, expected, "{written} on {line:?}");

@@ -2,25 +2,25 @@
 
 use memchr::memchr3;
 
-use super::{Scanner, Value};
-use crate::record::Fault;
+use super::{JsonScanner, JsonValue};
+use crate::record::LineFault;
 
-impl<'a> Scanner<'a> {
+impl<'a> JsonScanner<'a> {
     /// A value without quotes. Numbers, `true`, `false` and `null` are JSON; the rest is forgiven.
     #[inline]
-    pub(super) fn bare(&mut self) -> Result<Value<'a>, Fault> {
+    pub(super) fn bare(&mut self) -> Result<JsonValue<'a>, LineFault> {
         let rest = self.rest();
         let length = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
         let is_end = matches!(&rest[length..], [b',', b'"', ..] | [b'}', ..]);
         if is_end && is_number(&rest[..length]) {
             let start = self.at;
             self.at += length;
-            return Ok(Value::Bare(&self.text[start..self.at]));
+            return Ok(JsonValue::Bare(&self.text[start..self.at]));
         }
         self.any_bare()
     }
 
-    fn any_bare(&mut self) -> Result<Value<'a>, Fault> {
+    fn any_bare(&mut self) -> Result<JsonValue<'a>, LineFault> {
         let start = self.at;
         let mut end = start;
         loop {
@@ -43,20 +43,21 @@ impl<'a> Scanner<'a> {
         Ok(self.bare_value(self.text[start..end].trim_ascii_end()))
     }
 
-    /// Whether the comma parts a list (`0.1, 0.2`) rather than two members: no key and no end follows.
+    /// Whether the comma parts a list (`0.1, 0.2`) rather than two members: no key and no end
+    /// follows.
     fn is_list_comma(&self, at: usize) -> bool {
         let rest = self.text[at + 1..].trim_ascii_start();
         !rest.starts_with(['"', '}']) && !rest.is_empty()
     }
 
-    fn bare_value(&mut self, value: &'a str) -> Value<'a> {
+    fn bare_value(&mut self, value: &'a str) -> JsonValue<'a> {
         match value {
-            "null" => Value::Null,
-            "true" | "false" => Value::Bare(value),
-            _ if is_number(value.as_bytes()) => Value::Bare(value),
+            "null" => JsonValue::Null,
+            "true" | "false" => JsonValue::Bare(value),
+            _ if is_number(value.as_bytes()) => JsonValue::Bare(value),
             _ => {
                 self.repair.loose_json = true;
-                if value.is_empty() { Value::Null } else { Value::Bare(value) }
+                if value.is_empty() { JsonValue::Null } else { JsonValue::Bare(value) }
             }
         }
     }

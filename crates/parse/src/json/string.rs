@@ -2,14 +2,14 @@
 
 use memchr::memchr2;
 
-use super::Scanner;
-use crate::record::Fault;
+use super::JsonScanner;
+use crate::record::LineFault;
 use crate::text;
 
-impl<'a> Scanner<'a> {
+impl<'a> JsonScanner<'a> {
     /// A string whose first quote is taken.
     #[inline]
-    pub(super) fn string(&mut self) -> Result<&'a str, Fault> {
+    pub(super) fn string(&mut self) -> Result<&'a str, LineFault> {
         let start = self.at;
         match find_string_mark(self.rest()) {
             Some(length) if self.rest()[length] == b'"' => {
@@ -21,13 +21,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn unended(&mut self, start: usize) -> Fault {
+    fn unended(&mut self, start: usize) -> LineFault {
         self.at = start.saturating_sub(1);
         self.fault("a string without end begins")
     }
 
     #[cold]
-    fn escaped_string(&mut self) -> Result<&'a str, Fault> {
+    fn escaped_string(&mut self) -> Result<&'a str, LineFault> {
         let start = self.at;
         let mut out = Vec::new();
         let mut has_hex = false;
@@ -51,7 +51,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Decodes what follows a backslash; true when it was nginx's `xNN`.
-    fn escape(&mut self, out: &mut Vec<u8>) -> Result<bool, Fault> {
+    fn escape(&mut self, out: &mut Vec<u8>) -> Result<bool, LineFault> {
         let Some(mark) = self.rest().first().copied() else {
             return Err(self.fault("an escape is cut off"));
         };
@@ -81,7 +81,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// `\u` and four hexadecimal digits; half a surrogate pair becomes U+FFFD.
-    fn unicode(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn unicode(&mut self, out: &mut Vec<u8>) -> Result<(), LineFault> {
         let mut code = self.four_hex()?;
         if (0xd800..0xdc00).contains(&code) && self.rest().starts_with(b"\\u") {
             let back = self.at;
@@ -101,7 +101,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn four_hex(&mut self) -> Result<u32, Fault> {
+    fn four_hex(&mut self) -> Result<u32, LineFault> {
         let high = text::hex_byte(self.rest());
         let low = self.rest().get(2..).and_then(text::hex_byte);
         match (high, low) {
@@ -113,7 +113,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    pub(super) fn skip_string(&mut self) -> Result<(), Fault> {
+    pub(super) fn skip_string(&mut self) -> Result<(), LineFault> {
         let start = self.at;
         loop {
             let Some(length) = memchr2(b'"', b'\\', self.rest()) else {
@@ -134,8 +134,9 @@ impl<'a> Scanner<'a> {
 
 /// The place of the first `"` or `\`.
 ///
-/// Most strings of logs are shorter than what a call of a vector search costs, so the first bytes are looked at
-/// eight at a time: a byte that equals the mark is zero after xor, and borrows in the subtraction.
+/// Most strings of logs are shorter than what a call of a vector search costs, so the first bytes
+/// are checked eight at a time: a byte that equals the mark is zero after xor, and borrows in the
+/// subtraction.
 #[inline]
 fn find_string_mark(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;

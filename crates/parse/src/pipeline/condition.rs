@@ -15,11 +15,11 @@ use regex::Regex;
 
 use crate::number;
 use crate::problem::ParserProblem;
-use crate::record::{Kind, Record, Value};
+use crate::record::{FieldValue, Record, RowKind};
 
-/// Conditions inside of conditions.
+/// Deepest nesting of conditions.
 const MAX_DEPTH: usize = 32;
-/// Memory of one compiled expression.
+/// Largest compiled expression.
 const REGEX_BYTES: usize = 1 << 20;
 
 /// A condition on a row.
@@ -28,12 +28,12 @@ pub(crate) enum Condition {
     Or(Vec<Condition>),
     And(Vec<Condition>),
     Not(Box<Condition>),
-    Test { field: String, test: Test },
+    Test { field: String, test: FieldTest },
 }
 
-/// What is asked of one field.
+/// A test of one field.
 #[derive(Debug)]
-pub(crate) enum Test {
+pub(crate) enum FieldTest {
     Exists,
     Equal(Constant),
     Unequal(Constant),
@@ -61,9 +61,9 @@ pub(crate) struct Network {
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     pub(crate) fn parse(text: &str) -> Result<Self, ParserProblem> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = ConditionReader { text, at: 0 };
         let condition = reader.condition(0)?;
         reader.skip_space();
         match reader.at < text.len() {
@@ -72,20 +72,20 @@ impl Condition {
         }
     }
 
-    /// Whether the row fulfils it; `source` is the path of its log.
-    pub(crate) fn holds(&self, record: &mut Record<'_>, kind: Kind, source: &str) -> bool {
+    /// Whether the row satisfies it; `source` is the path of its log.
+    pub(crate) fn holds(&self, record: &mut Record<'_>, kind: RowKind, source: &str) -> bool {
         match self {
             Self::Or(any) => any.iter().any(|one| one.holds(record, kind, source)),
             Self::And(all) => all.iter().all(|one| one.holds(record, kind, source)),
             Self::Not(inner) => !inner.holds(record, kind, source),
             Self::Test { field, test } => match field.as_str() {
-                "source" => test.holds(Value::Text(source)),
+                "source" => test.holds(FieldValue::Text(source)),
                 _ => record.value(kind, field).is_some_and(|value| test.holds(value)),
             },
         }
     }
 
-    /// The names of fields that it asks for.
+    /// Names of the tested fields.
     #[cfg(test)]
     fn fields(&self) -> Vec<&str> {
         match self {
@@ -96,14 +96,14 @@ impl Condition {
     }
 }
 
-impl Test {
-    fn holds(&self, value: Value<'_>) -> bool {
+impl FieldTest {
+    fn holds(&self, value: FieldValue<'_>) -> bool {
         let text = match value {
-            Value::Text(text) => text,
-            Value::Integer(_) | Value::Float(_) => "",
+            FieldValue::Text(text) => text,
+            FieldValue::Integer(_) | FieldValue::Float(_) => "",
         };
         match self {
-            Self::Exists => value != Value::Text(""),
+            Self::Exists => value != FieldValue::Text(""),
             Self::Equal(constant) => constant.equals(value),
             Self::Unequal(constant) => !constant.equals(value),
             Self::In(constants) => constants.iter().any(|constant| constant.equals(value)),
@@ -128,9 +128,9 @@ impl Constant {
         Self { text, number }
     }
 
-    fn equals(&self, value: Value<'_>) -> bool {
+    fn equals(&self, value: FieldValue<'_>) -> bool {
         match (value, self.number) {
-            (Value::Text(text), _) => text == self.text,
+            (FieldValue::Text(text), _) => text == self.text,
             (value, Some(number)) => number_of(value) == Some(number),
             _ => false,
         }
@@ -138,11 +138,11 @@ impl Constant {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a bound written by a person is far below 2^53")]
-fn number_of(value: Value<'_>) -> Option<f64> {
+fn number_of(value: FieldValue<'_>) -> Option<f64> {
     match value {
-        Value::Text(text) => number::float(text),
-        Value::Integer(integer) => Some(integer as f64),
-        Value::Float(float) => Some(float),
+        FieldValue::Text(text) => number::float(text),
+        FieldValue::Integer(integer) => Some(integer as f64),
+        FieldValue::Float(float) => Some(float),
     }
 }
 
@@ -170,13 +170,13 @@ impl Network {
     }
 }
 
-/// Reads a condition from left to right.
-struct Reader<'t> {
+/// Parser of a condition.
+struct ConditionReader<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> ConditionReader<'t> {
     fn problem(&self, what: &str) -> ParserProblem {
         let near: String = self.text[self.at..].trim_start().chars().take(30).collect();
         let near = if near.is_empty() { "the end".to_owned() } else { format!("`{near}`") };
@@ -204,7 +204,7 @@ impl<'t> Reader<'t> {
         is_there
     }
 
-    /// A name of letters, digits and `_ . - @ ( )`-free marks; backquotes hold any other name.
+    /// A name of letters, digits and `_ . - @ #`; backquotes hold any other name.
     fn word(&mut self) -> Option<&'t str> {
         let rest = self.rest();
         if let Some(quoted) = rest.strip_prefix('`') {
@@ -212,8 +212,8 @@ impl<'t> Reader<'t> {
             self.at += end + 2;
             return Some(&quoted[..end]);
         }
-        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '@' | '#');
-        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let end = rest.find(|c: char| !c.is_alphanumeric() && !"_.-@#".contains(c));
+        let end = end.unwrap_or(rest.len());
         self.at += end;
         (end > 0).then(|| &rest[..end])
     }
@@ -235,7 +235,7 @@ impl<'t> Reader<'t> {
 
     fn condition(&mut self, depth: usize) -> Result<Condition, ParserProblem> {
         if depth > MAX_DEPTH {
-            return Err(self.problem("more parentheses than can be needed"));
+            return Err(self.problem("too many nested parentheses"));
         }
         let mut any = vec![self.all(depth)?];
         while self.keyword("or") {
@@ -254,7 +254,7 @@ impl<'t> Reader<'t> {
 
     fn one(&mut self, depth: usize) -> Result<Condition, ParserProblem> {
         if depth > MAX_DEPTH {
-            return Err(self.problem("more `not` than can be needed"));
+            return Err(self.problem("too many nested `not`"));
         }
         if self.keyword("not") {
             return Ok(Condition::Not(Box::new(self.one(depth + 1)?)));
@@ -267,34 +267,34 @@ impl<'t> Reader<'t> {
         Ok(Condition::Test { field, test: self.test()? })
     }
 
-    fn test(&mut self) -> Result<Test, ParserProblem> {
+    fn test(&mut self) -> Result<FieldTest, ParserProblem> {
         for (mark, is_less, is_equal_too) in
             [("<=", true, true), (">=", false, true), ("<", true, false), (">", false, false)]
         {
             if self.take(mark) {
                 let bound = self.value()?.number;
                 let bound = bound.ok_or_else(|| self.problem("a number is expected"))?;
-                return Ok(Test::Ordered { is_less, is_equal_too, bound });
+                return Ok(FieldTest::Ordered { is_less, is_equal_too, bound });
             }
         }
         if self.take("!=") {
-            return self.value().map(Test::Unequal);
+            return self.value().map(FieldTest::Unequal);
         }
         if self.take("==") || self.take("=") {
-            return self.value().map(Test::Equal);
+            return self.value().map(FieldTest::Equal);
         }
         match self.word().unwrap_or_default() {
-            "exists" => Ok(Test::Exists),
-            "in" => self.list().map(Test::In),
-            "contains" => Ok(Test::Contains(self.value()?.text)),
-            "starts_with" => Ok(Test::StartsWith(self.value()?.text)),
-            "ends_with" => Ok(Test::EndsWith(self.value()?.text)),
+            "exists" => Ok(FieldTest::Exists),
+            "in" => self.list().map(FieldTest::In),
+            "contains" => Ok(FieldTest::Contains(self.value()?.text)),
+            "starts_with" => Ok(FieldTest::StartsWith(self.value()?.text)),
+            "ends_with" => Ok(FieldTest::EndsWith(self.value()?.text)),
             "matches" => self.regex(),
             "in_network" => {
                 let text = self.value()?.text;
                 Network::parse(&text)
-                    .map(Test::InNetwork)
-                    .ok_or_else(|| self.problem(&format!("`{text}` is no network such as 10.0.0.0/8")))
+                    .map(FieldTest::InNetwork)
+                    .ok_or_else(|| self.problem(&format!("`{text}` is not a network such as 10.0.0.0/8")))
             }
             _ => Err(self.problem(
                 "a test is expected: =, !=, <, <=, >, >=, exists, in, contains, starts_with, ends_with, matches, in_network",
@@ -302,11 +302,11 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn regex(&mut self) -> Result<Test, ParserProblem> {
+    fn regex(&mut self) -> Result<FieldTest, ParserProblem> {
         let text = self.value()?.text;
         let built = regex::RegexBuilder::new(&text).size_limit(REGEX_BYTES).build();
         built
-            .map(|regex| Test::Matches(Box::new(regex)))
+            .map(|regex| FieldTest::Matches(Box::new(regex)))
             .map_err(|error| self.problem(&format!("the expression `{text}`: {error}")))
     }
 
@@ -375,7 +375,7 @@ mod tests {
         assert!(problem("status > high").contains("wrong at `high`"));
         assert!(problem("a = \"b").contains("no closing quote"));
         assert!(problem("a = 1 b = 2").contains("wrong at `b = 2`"));
-        assert!(problem("a in_network \"10.0.0.0/40\"").contains("is no network"));
+        assert!(problem("a in_network \"10.0.0.0/40\"").contains("is not a network"));
         assert!(problem("a matches \"(\"").contains("unclosed group"));
         assert!(problem(&"(".repeat(100)).contains("parentheses"));
         assert!(problem(&"not ".repeat(100)).contains("`not`"));
@@ -383,12 +383,18 @@ mod tests {
 
     #[test]
     fn networks_hold_their_addresses() {
-        let holds = |network: &str, address: &str| {
-            Network::parse(network).unwrap().holds(address.parse().unwrap())
-        };
-        assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
-        assert!(holds("0.0.0.0/0", "1.2.3.4") && holds("::/0", "::1"));
-        assert!(holds("1.2.3.4", "::ffff:1.2.3.4") && !holds("1.2.3.4", "1.2.3.5"));
-        assert!(holds("2001:db8::/32", "2001:db8:1::1") && !holds("2001:db8::/32", "1.2.3.4"));
+        for (network, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("0.0.0.0/0", "1.2.3.4", true),
+            ("::/0", "::1", true),
+            ("1.2.3.4", "::ffff:1.2.3.4", true),
+            ("1.2.3.4", "1.2.3.5", false),
+            ("2001:db8::/32", "2001:db8:1::1", true),
+            ("2001:db8::/32", "1.2.3.4", false),
+        ] {
+            let is_held = Network::parse(network).unwrap().holds(address.parse().unwrap());
+            assert_eq!(is_held, expected, "{address} in {network}");
+        }
     }
 }

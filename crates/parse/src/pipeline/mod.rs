@@ -1,10 +1,10 @@
-//! Pipelines: what a log's lines look like and what is done to them, written down as data.
+//! Pipelines: the format of a log's lines and the steps applied to its rows, as data.
 //!
-//! A file says for which logs it is (`[match]`), how their lines are read (`[parse]`), and what happens to each row
-//! (`[[step]]`). `docs/parsers.md` is its page.
+//! A file defines which logs it applies to (`[match]`), how their lines are parsed (`[parse]`), and
+//! the steps for each row (`[[step]]`). See `docs/parsers.md`.
 
 mod condition;
-mod document;
+pub(crate) mod document;
 mod read;
 mod step;
 pub(crate) mod test_file;
@@ -14,112 +14,80 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use weir_tables::LogFormat;
+use weir_tables::{LogFormat, Program};
 
-use crate::format::Format;
-use crate::grok::{Library, Pattern, PatternReader};
-use crate::key_value::KeyValue;
-use crate::problem::ParserProblem;
-use crate::record::{Fault, Kind, Record};
-use crate::separated::{Separated, SeparatedReader};
+use crate::format::{Format, FormatSpec};
+use crate::formats;
+use crate::grok::{Pattern, PatternLibrary};
+use crate::problem::{ParserFile, ParserProblem};
+use crate::record::{LineFault, RowKind};
 use crate::time::TimeForm;
 use crate::zone::Zone;
 
-pub(crate) use step::redact;
-use step::{Action, Row, Step};
+pub(crate) use step::{PipelineRow, redact};
+use step::{PipelineStep, StepAction};
 pub use test_file::PipelineCase;
 
-/// A pipeline that is ready to run; shared by all streams that it is for.
+/// A pipeline that is ready to run; shared by all streams that use it.
 #[derive(Debug)]
 pub struct Pipeline {
     name: String,
     origin: String,
     description: String,
-    matches: Option<Match>,
-    parse: Parse,
+    matches: Option<LogMatcher>,
+    /// `None` for the format that discovery found.
+    format: Option<Arc<dyn FormatSpec>>,
     zone: Option<Zone>,
     times: Arc<[TimeForm]>,
-    steps: Vec<Step>,
+    steps: Vec<PipelineStep>,
 }
 
-/// For which logs a pipeline is.
+/// Logs that a pipeline applies to.
 #[derive(Debug, Default)]
-struct Match {
+struct LogMatcher {
     paths: Vec<String>,
     programs: Vec<String>,
 }
 
-/// How lines are read.
-#[derive(Debug)]
-enum Parse {
-    /// In the format that discovery found.
-    AsFound,
-    Named(LogFormat),
-    Text,
-    Patterns {
-        name: &'static str,
-        patterns: Arc<[Pattern]>,
-    },
-    Separated(Separated),
-    KeyValue(KeyValue),
-}
-
-impl Parse {
-    /// The formats that need no more than their name.
-    fn named(name: &str) -> Option<Self> {
-        Some(Self::Named(match name {
-            "auto" => LogFormat::Auto,
-            "json" => LogFormat::Json,
-            "combined" => LogFormat::Combined,
-            "haproxy_http" => LogFormat::HaproxyHttp,
-            "syslog" => LogFormat::Syslog,
-            "nginx_error" => LogFormat::NginxError,
-            "apache_error" => LogFormat::ApacheError,
-            "text" => return Some(Self::Text),
-            _ => return None,
-        }))
-    }
-}
-
 impl Pipeline {
-    /// Reads a pipeline file; `origin` is its path for messages.
-    pub(crate) fn read(library: &Library, origin: &str, text: &str) -> Result<Self, ParserProblem> {
-        let file = origin.rsplit('/').next().unwrap_or(origin);
-        let name = file.strip_suffix(".toml").unwrap_or(file);
-        read::pipeline(library, name, origin, text)
+    /// Reads a pipeline file.
+    pub(crate) fn read(
+        library: &PatternLibrary,
+        file: ParserFile<'_>,
+    ) -> Result<Self, ParserProblem> {
+        let name = file.origin.rsplit('/').next().unwrap_or(file.origin);
+        let name = name.strip_suffix(".toml").unwrap_or(name);
+        read::pipeline(library, name, file)
     }
 
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is from: `built in`, or the file.
+    /// The origin: `built in`, or the file.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// What it is for, in the words of its author.
+    /// The author's description.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Whether it is for the log at `path` that `program` writes. A pipeline without `[match]` is for none by itself.
-    pub(crate) fn is_for(&self, path: &str, program: &str) -> bool {
+    /// Whether it applies to the log at `path`, written by `program`. Without `[match]` it applies
+    /// to none.
+    pub(crate) fn is_for(&self, path: &str, program: Program) -> bool {
         let Some(matches) = &self.matches else { return false };
-        let is_path = matches.paths.is_empty()
-            || matches.paths.iter().any(|glob| fits(glob.as_bytes(), path.as_bytes()));
-        let is_program =
-            matches.programs.is_empty() || matches.programs.iter().any(|name| name == program);
-        is_path && is_program && !(matches.paths.is_empty() && matches.programs.is_empty())
+        let is_program = matches.programs.is_empty()
+            || matches.programs.iter().any(|name| name == program.as_str());
+        let is_empty = matches.paths.is_empty() && matches.programs.is_empty();
+        matches.has_path(path) && is_program && !is_empty
     }
 
-    /// Whether its `[match]` takes a path, whatever program writes it; without `[match]` it takes all.
+    /// Whether its `[match]` accepts a path, from any program; without `[match]` it accepts all.
     pub fn takes(&self, path: &str) -> bool {
-        self.matches.as_ref().is_none_or(|matches| {
-            matches.paths.is_empty()
-                || matches.paths.iter().any(|glob| fits(glob.as_bytes(), path.as_bytes()))
-        })
+        self.matches.as_ref().is_none_or(|matches| matches.has_path(path))
     }
 
     pub(crate) fn zone(&self) -> Option<&Zone> {
@@ -130,63 +98,59 @@ impl Pipeline {
         Arc::clone(&self.times)
     }
 
-    /// The patterns that lines are tried with; empty when the format is another.
+    /// The patterns that lines are tried with; empty for formats without patterns.
     pub(crate) fn patterns(&self) -> &[Pattern] {
-        match &self.parse {
-            Parse::Patterns { patterns, .. } => patterns,
-            _ => &[],
-        }
+        self.format.as_ref().map_or(&[], |format| format.patterns())
     }
 
-    /// The reader for one stream whose lines were found to be in format `found`.
-    pub(crate) fn format(&self, found: &LogFormat) -> Format {
-        match &self.parse {
-            Parse::AsFound => Format::new(found),
-            Parse::Named(format) => Format::new(format),
-            Parse::Text => Format::Text,
-            Parse::Patterns { name, patterns } => {
-                Format::Patterns { name, reader: PatternReader::new(Arc::clone(patterns)) }
-            }
-            Parse::Separated(spec) => Format::Separated(SeparatedReader::new(spec)),
-            Parse::KeyValue(spec) => Format::KeyValue(spec.clone()),
+    /// The reader for one stream in which discovery found the format `found`.
+    pub(crate) fn format(&self, found: &LogFormat) -> Box<dyn Format> {
+        match &self.format {
+            Some(format) => format.new_format(),
+            None => formats::new(found),
         }
     }
 
     /// Whether a step redacts.
     pub(crate) fn redacts(&self) -> bool {
         let mut actions = self.steps.iter().flat_map(|step| &step.actions);
-        actions.any(|action| matches!(action, Action::Redact(_)))
+        actions.any(|action| matches!(action, StepAction::Redact(_)))
     }
 
-    /// A raw line as it may leave the host: a reject was not taken apart, so all that its pipeline redacts anywhere is
-    /// taken out of the whole.
+    /// Redacts a raw line. A reject was not parsed, so everything that the pipeline redacts in any
+    /// field is redacted in the whole line.
     pub(crate) fn redact_raw<'t>(&self, raw: &'t str) -> Cow<'t, str> {
         let actions = self.steps.iter().flat_map(|step| &step.actions);
         actions.fold(Cow::Borrowed(raw), |text, action| match action {
-            Action::Redact(redaction) => Cow::Owned(redaction.apply(&text).into_owned()),
+            StepAction::Redact(redaction) => Cow::Owned(redaction.apply(&text).into_owned()),
             _ => text,
         })
     }
 
-    /// Runs the steps over a row; gives the table that it ends in.
-    pub(crate) fn run<'a>(
-        &self,
-        record: &mut Record<'a>,
-        kind: Kind,
-        line: &'a str,
-        source: &'a str,
-    ) -> Result<Kind, Fault> {
-        let mut row = Row { record, kind, line, source };
+    /// Runs the steps over a row; returns its final table.
+    pub(crate) fn run(&self, mut row: PipelineRow<'_, '_>) -> Result<RowKind, LineFault> {
         row.run(&self.steps)?;
         Ok(row.kind)
     }
 }
 
-/// Whether a path fits a glob: `*` within a component, `**` across them, `?` one character.
+impl LogMatcher {
+    fn has_path(&self, path: &str) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|glob| is_match(glob, path.as_bytes()))
+    }
+}
+
+/// Whether a path matches a glob: `*` within a component, `**` across components, `?` one
+/// character.
 ///
-/// The last `*` and the last `**` that were met are where a failed try goes on, so nothing is tried more often than
-/// glob times path.
-fn fits(glob: &[u8], path: &[u8]) -> bool {
+/// A failed attempt resumes at the last `*` or the last `**`, so the cost is at most glob × path.
+///
+/// ```text
+///  glob /var/**/a*.log    path /var/log/b/ab.log
+///       ** takes "log"  → a* fails at "b/"  → ** takes "log/b" → a* takes "ab" → match
+/// ```
+fn is_match(glob: &str, path: &[u8]) -> bool {
+    let glob = glob.as_bytes();
     let (mut g, mut p) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     let mut deep_star: Option<(usize, usize)> = None;

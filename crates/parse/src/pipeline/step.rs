@@ -1,46 +1,46 @@
-//! Steps of a pipeline: what is done to a row that was understood, in the order of the file.
+//! Steps of a pipeline, applied to parsed rows in the order of the file.
 
 use super::condition::Condition;
 use crate::number;
 use crate::problem::{ParserProblem, did_you_mean};
-use crate::record::{Fault, Kind, Record};
+use crate::record::{LineFault, Record, RowKind};
 use crate::redact::{Redaction, is_of_the_fleet};
 
-/// Attribute that holds the tags, joined by commas.
+/// Attribute with the tags, joined by commas.
 const TAGS: &str = "tags";
 
 /// Actions under one condition.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct PipelineStep {
     pub(crate) when: Option<Condition>,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<StepAction>,
 }
 
-/// One thing to do.
+/// One action of a step.
 #[derive(Debug)]
-pub(crate) enum Action {
+pub(crate) enum StepAction {
     Set { field: String, text: String },
     Rename { from: String, to: String },
     Drop { field: String },
     Convert { field: String, conversion: Conversion },
     Tag(String),
     Redact(Redaction),
-    Route(Target),
+    Route(RouteTarget),
 }
 
-/// Where a line goes.
+/// Destination of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    Table(Kind),
-    /// With the detail that the user wrote.
+pub(crate) enum RouteTarget {
+    Table(RowKind),
+    /// With the user's detail.
     Reject(String),
 }
 
-impl Target {
+impl RouteTarget {
     pub(crate) fn parse(table: &str) -> Result<Self, ParserProblem> {
         match table {
-            "request" => Ok(Self::Table(Kind::Request)),
-            "log" => Ok(Self::Table(Kind::Log)),
+            "request" => Ok(Self::Table(RowKind::Request)),
+            "log" => Ok(Self::Table(RowKind::Log)),
             "reject" => Ok(Self::Reject("routed to `reject` by the pipeline".to_owned())),
             other => Err(ParserProblem::new(
                 format!("lines cannot go to `{other}`"),
@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// A change of a value's spelling or unit.
+/// A conversion of a value's format or unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conversion {
     Integer,
@@ -91,7 +91,7 @@ impl Conversion {
         })
     }
 
-    /// The new text; `None` when the old one is not what is converted.
+    /// The converted text; `None` if the text cannot be converted.
     fn apply(self, text: &str) -> Option<String> {
         match self {
             Self::Integer => integer(text).map(|value| value.to_string()),
@@ -120,7 +120,7 @@ fn scaled(text: &str, per_second: f64) -> Option<String> {
     number::float(text.trim_ascii()).map(|value| (value / per_second).to_string())
 }
 
-/// `12`, `12K`, `1.5 MiB`, `3 GB`: letters without `i` are powers of 1,000 only when a `B` follows them.
+/// `12`, `12K`, `1.5 MiB`, `3 GB`: prefixes without `i` are powers of 1,000 only before a `B`.
 #[expect(clippy::cast_possible_truncation, reason = "a size of more than 2^63 bytes is cut there")]
 fn bytes(text: &str) -> Option<String> {
     let text = text.trim_ascii();
@@ -139,17 +139,17 @@ fn bytes(text: &str) -> Option<String> {
     Some(((value * base.powi(power)) as i64).to_string())
 }
 
-/// A row on its way through the steps.
-pub(crate) struct Row<'r, 'a> {
+/// A row while the steps are applied.
+pub(crate) struct PipelineRow<'r, 'a> {
     pub(crate) record: &'r mut Record<'a>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RowKind,
     pub(crate) line: &'a str,
     pub(crate) source: &'a str,
 }
 
-impl<'a> Row<'_, 'a> {
-    /// Does all steps; a fault rejects the line.
-    pub(crate) fn run(&mut self, steps: &[Step]) -> Result<(), Fault> {
+impl<'a> PipelineRow<'_, 'a> {
+    /// Runs all steps; a fault rejects the line.
+    pub(crate) fn run(&mut self, steps: &[PipelineStep]) -> Result<(), LineFault> {
         for step in steps {
             let is_wanted = step
                 .when
@@ -164,31 +164,31 @@ impl<'a> Row<'_, 'a> {
         Ok(())
     }
 
-    fn act(&mut self, action: &Action) -> Result<(), Fault> {
+    fn act(&mut self, action: &StepAction) -> Result<(), LineFault> {
         match action {
-            Action::Set { field, text } => self.set(field, text),
-            Action::Rename { from, to } => {
+            StepAction::Set { field, text } => self.set([field, text]),
+            StepAction::Rename { from, to } => {
                 if let Some(value) = self.text(from) {
                     self.record.clear_value(self.kind, from);
-                    self.set(to, value);
+                    self.set([to, value]);
                 }
             }
-            Action::Drop { field } => self.record.clear_value(self.kind, field),
-            Action::Convert { field, conversion } => {
+            StepAction::Drop { field } => self.record.clear_value(self.kind, field),
+            StepAction::Convert { field, conversion } => {
                 if let Some(text) = self.text(field).and_then(|text| conversion.apply(text)) {
-                    self.set(field, &text);
+                    self.set([field, &text]);
                 }
             }
-            Action::Tag(tag) => self.tag(tag),
-            Action::Redact(redaction) => redact(self.record, self.kind, redaction),
-            Action::Route(Target::Table(kind)) => {
+            StepAction::Tag(tag) => self.tag(tag),
+            StepAction::Redact(redaction) => redact(self.record, self.kind, redaction),
+            StepAction::Route(RouteTarget::Table(kind)) => {
                 if *kind != self.kind {
                     self.record.move_to(self.kind, *kind, self.line);
                     self.kind = *kind;
                 }
             }
-            Action::Route(Target::Reject(detail)) => {
-                return Err(Fault { reason: "routed", detail: detail.clone() });
+            StepAction::Route(RouteTarget::Reject(detail)) => {
+                return Err(LineFault { reason: "routed", detail: detail.clone() });
             }
         }
         Ok(())
@@ -199,12 +199,12 @@ impl<'a> Row<'_, 'a> {
         Some(self.record.text_of(value)).filter(|text| !text.is_empty())
     }
 
-    /// Sets a field; `%{other}` in the text is the value of another field.
-    fn set(&mut self, field: &str, text: &str) {
+    /// Sets a field; `%{other}` in the text is replaced by the value of another field.
+    fn set(&mut self, [field, text]: [&str; 2]) {
         let text = if text.contains("%{") { self.filled(text) } else { text.to_owned() };
         let (field, text) =
             (self.record.arena.alloc_str(field), self.record.arena.alloc_str(&text));
-        self.record.set_value(self.kind, field, text);
+        self.record.set_value(self.kind, [field, text]);
     }
 
     fn filled(&mut self, template: &str) -> String {
@@ -229,12 +229,12 @@ impl<'a> Row<'_, 'a> {
             None => tag.to_owned(),
         };
         let tags = self.record.arena.alloc_str(&tags);
-        self.record.set_value(self.kind, TAGS, tags);
+        self.record.set_value(self.kind, [TAGS, tags]);
     }
 }
 
-/// Redacts every text of a row that may hold what visitors sent.
-pub(crate) fn redact(record: &mut Record<'_>, kind: Kind, redaction: &Redaction) {
+/// Redacts every text of a row that may hold client data.
+pub(crate) fn redact(record: &mut Record<'_>, kind: RowKind, redaction: &Redaction) {
     let arena = record.arena;
     record.each_text(kind, |name, text| match redaction.apply(text) {
         _ if is_of_the_fleet(name) => text,

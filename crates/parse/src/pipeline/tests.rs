@@ -6,7 +6,8 @@ use crate::Parsers;
 use crate::check::{check_pipeline, pipeline_rows};
 
 fn refused(text: &str, expected: &Expect) {
-    let problem = Parsers::built_in().pipeline_of("my.toml", text).unwrap_err();
+    let problem =
+        Parsers::built_in().pipeline_of(crate::ParserFile { origin: "my.toml", text }).unwrap_err();
     expected.assert_eq(&problem.to_string());
 }
 
@@ -204,7 +205,9 @@ fn redaction_reaches_columns_attributes_and_rejects() {
 fn budget_of_names_holds_over_lines_and_is_reported() {
     use weir_tables::{LogFormat, Micros, Program};
     let source = crate::check::source(Program::Other, LogFormat::Json);
-    let mut parser = crate::LineParser::new(&source, "/a", "web1").with_key_budget(10);
+    let mut parser =
+        crate::LineParser::new(&source, crate::StreamName { path: "/a", host: "web1" })
+            .with_key_budget(10);
     let mut out = crate::ParsedRows::default();
     for chunk in 0..100 {
         let lines: String = (0..10)
@@ -272,8 +275,8 @@ fn wrong_files_are_refused_with_line_and_hint() {
     refused(
         "[parse]\nformat = \"grok\"\n",
         &expect![[r#"
-        cannot use my.toml:1: 0 patterns; 1 to 100 are possible
-        hint: pattern = "%{COMBINEDAPACHELOG}", or a list that is tried from the first to the last"#]],
+            cannot use my.toml:1: 0 patterns; 1 to 100 are allowed
+            hint: pattern = "%{COMBINEDAPACHELOG}", or a list that is tried from first to last"#]],
     );
     refused(
         "\n[parse]\nformat = \"grok\"\npattern = \"%{NUMBR}\"\n",
@@ -284,25 +287,25 @@ fn wrong_files_are_refused_with_line_and_hint() {
     refused(
         "[parse]\nformat = \"json\"\ncolumns = [\"a\"]\n",
         &expect![[r#"
-        cannot use my.toml:3: `columns` does nothing in this format
-        hint: `pattern` goes with grok and regex, `columns` with csv and tsv, `keys` with key_value"#]],
+        cannot use my.toml:3: `columns` has no effect in this format
+        hint: `pattern` is for grok and regex, `columns` for csv and tsv, `keys` for key_value"#]],
     );
     refused(
         "[parse]\ntime_zone = \"Berlin\"\n",
         &expect![[r#"
-        cannot use my.toml:2: `Berlin` is no time zone
+        cannot use my.toml:2: `Berlin` is not a time zone
         hint: a name of the IANA database such as `Europe/Berlin`, `UTC`, or an offset such as `+02:00`"#]],
     );
     refused(
         "[parse]\ntime = \"%J\"\n",
         &expect![[r#"
-        cannot use my.toml:2: `%J` is no form of a time: strftime formatting failed: found unrecognized specifier directive `J`
-        hint: as strptime (`%d/%m/%Y %H:%M:%S`) or Java (`dd/MM/yyyy HH:mm:ss`) write it; the usual forms need none"#]],
+        cannot use my.toml:2: `%J` is not a time format: strftime formatting failed: found unrecognized specifier directive `J`
+        hint: use strptime (`%d/%m/%Y %H:%M:%S`) or Java (`dd/MM/yyyy HH:mm:ss`); common formats need none"#]],
     );
     refused(
         "[match]\nprogram = \"ngnix\"\n",
         &expect![[r#"
-        cannot use my.toml:2: `ngnix` is no program of a log
+        cannot use my.toml:2: `ngnix` is not a program that writes logs
         hint: did you mean `nginx`?"#]],
     );
     refused(
@@ -332,7 +335,7 @@ fn wrong_files_are_refused_with_line_and_hint() {
     refused(
         "[[step]]\nredact = [\"mail\"]\n",
         &expect![[r#"
-        cannot use my.toml:2: `mail` is nothing that can be redacted
+        cannot use my.toml:2: `mail` cannot be redacted
         hint: did you mean `email`?"#]],
     );
     refused(
@@ -349,10 +352,17 @@ fn wrong_files_are_refused_with_line_and_hint() {
 
 #[test]
 fn globs_fit_paths() {
-    let fits = |glob: &str, path: &str| super::fits(glob.as_bytes(), path.as_bytes());
-    assert!(fits("/var/log/*.log", "/var/log/a.log") && fits("/a", "/a") && fits("**", "/a/b"));
-    assert!(!fits("/var/log/*.log", "/var/log/x/a.log") && !fits("/a", "/ab") && !fits("/?", "//"));
-    assert!(fits("/srv/**/x/*.log", "/srv/a/x/b/x/c.log"));
-    assert!(fits("/var/log/auth.log*", "/var/log/auth.log.1"));
-    assert!(!fits("/srv/**/x/*.log", "/srv/a/y/c.log"));
+    assert!(
+        super::is_match("/var/log/*.log", b"/var/log/a.log")
+            && super::is_match("/a", b"/a")
+            && super::is_match("**", b"/a/b")
+    );
+    assert!(
+        !super::is_match("/var/log/*.log", b"/var/log/x/a.log")
+            && !super::is_match("/a", b"/ab")
+            && !super::is_match("/?", b"//")
+    );
+    assert!(super::is_match("/srv/**/x/*.log", b"/srv/a/x/b/x/c.log"));
+    assert!(super::is_match("/var/log/auth.log*", b"/var/log/auth.log.1"));
+    assert!(!super::is_match("/srv/**/x/*.log", b"/srv/a/y/c.log"));
 }

@@ -1,26 +1,26 @@
-//! Columns by their names, for pipelines: read, set, cleared, moved between tables.
+//! Access to columns by name, for pipelines: get, set, clear, and move between tables.
 
 use std::fmt::Write as _;
 
 use weir_tables::{Log, Request};
 
-use super::{Kind, Record};
+use super::{Record, RowKind};
 use crate::field::{self, Field};
 use crate::{number, severity};
 
 /// A column of a row.
-enum Cell<'r, 'a> {
+enum ColumnCell<'r, 'a> {
     Text(&'r mut Option<&'a str>),
     Integer(&'r mut Option<i64>),
     Float(&'r mut Option<f64>),
 }
 
-/// Where a program that writes a log can have its clock: what the column `tier` may be set to. A key of a line cannot set it.
+/// Values that a pipeline may set the column `tier` to. A key in a line cannot set it.
 const TIERS: [&str; 4] = ["client", "edge", "proxy", "app"];
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum FieldValue<'a> {
     Text(&'a str),
     Integer(i64),
     Float(f64),
@@ -32,10 +32,10 @@ macro_rules! columns {
         const $names: &[&str] =
             &[$(stringify!($text),)* $(stringify!($integer),)* $(stringify!($float),)*];
 
-        fn $cell<'r, 'a>(row: &'r mut $Row<'a>, name: &str) -> Option<Cell<'r, 'a>> {
-            $(if name == stringify!($text) { return Some(Cell::Text(&mut row.$text)); })*
-            $(if name == stringify!($integer) { return Some(Cell::Integer(&mut row.$integer)); })*
-            $(if name == stringify!($float) { return Some(Cell::Float(&mut row.$float)); })*
+        fn $cell<'r, 'a>(row: &'r mut $Row<'a>, name: &str) -> Option<ColumnCell<'r, 'a>> {
+            $(if name == stringify!($text) { return Some(ColumnCell::Text(&mut row.$text)); })*
+            $(if name == stringify!($integer) { return Some(ColumnCell::Integer(&mut row.$integer)); })*
+            $(if name == stringify!($float) { return Some(ColumnCell::Float(&mut row.$float)); })*
             None
         }
     };
@@ -60,34 +60,34 @@ columns! {
     float: ;
 }
 
-/// Whether a name is that of a column that pipelines can set, in any table of lines.
+/// Whether pipelines can set a column of this name in `request` or `log`.
 pub(crate) fn is_column(name: &str) -> bool {
     name == "body" || REQUEST_COLUMNS.contains(&name) || LOG_COLUMNS.contains(&name)
 }
 
 impl<'a> Record<'a> {
-    fn cell(&mut self, kind: Kind, name: &str) -> Option<Cell<'_, 'a>> {
+    fn cell(&mut self, kind: RowKind, name: &str) -> Option<ColumnCell<'_, 'a>> {
         match kind {
-            Kind::Request => request_cell(&mut self.request, name),
-            Kind::Log => log_cell(&mut self.log, name),
+            RowKind::Request => request_cell(&mut self.request, name),
+            RowKind::Log => log_cell(&mut self.log, name),
         }
     }
 
-    /// Whether the table of this kind has a column of this name that pipelines can set.
-    pub(crate) fn has_column(&mut self, kind: Kind, name: &str) -> bool {
-        (kind == Kind::Log && name == "body") || self.cell(kind, name).is_some()
+    /// Whether pipelines can set a column of this name in the table.
+    pub(crate) fn has_column(&mut self, kind: RowKind, name: &str) -> bool {
+        (kind == RowKind::Log && name == "body") || self.cell(kind, name).is_some()
     }
 
     /// The value of a column or an attribute; `None` when it is NULL or absent.
-    pub(crate) fn value(&mut self, kind: Kind, name: &str) -> Option<Value<'a>> {
-        if kind == Kind::Log && name == "body" {
-            return Some(Value::Text(self.log.body));
+    pub(crate) fn value(&mut self, kind: RowKind, name: &str) -> Option<FieldValue<'a>> {
+        if kind == RowKind::Log && name == "body" {
+            return Some(FieldValue::Text(self.log.body));
         }
         match self.cell(kind, name) {
-            Some(Cell::Text(text)) => text.map(Value::Text),
-            Some(Cell::Integer(integer)) => integer.map(Value::Integer),
-            Some(Cell::Float(float)) => float.map(Value::Float),
-            None => self.attr_value(name).map(Value::Text),
+            Some(ColumnCell::Text(text)) => text.map(FieldValue::Text),
+            Some(ColumnCell::Integer(integer)) => integer.map(FieldValue::Integer),
+            Some(ColumnCell::Float(float)) => float.map(FieldValue::Float),
+            None => self.attr_value(name).map(FieldValue::Text),
         }
     }
 
@@ -96,10 +96,10 @@ impl<'a> Record<'a> {
         self.attrs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// Sets a column or an attribute, over what it was. A text that does not fit the column's kind becomes an
-    /// attribute of the column's name.
-    pub(crate) fn set_value(&mut self, kind: Kind, name: &'a str, value: &'a str) {
-        if kind == Kind::Log && name == "body" {
+    /// Sets or overwrites a column or an attribute. A text that does not fit the column's type
+    /// becomes an attribute with the column's name.
+    pub(crate) fn set_value(&mut self, kind: RowKind, [name, value]: [&'a str; 2]) {
+        if kind == RowKind::Log && name == "body" {
             self.log.body = value;
             return;
         }
@@ -109,30 +109,32 @@ impl<'a> Record<'a> {
             self.ts = Some(ts);
             return self.settle_time();
         }
-        if name == "tier" && kind == Kind::Request && TIERS.contains(&value) {
+        if name == "tier" && kind == RowKind::Request && TIERS.contains(&value) {
             self.request.tier = value;
             return;
         }
         let is_set = match self.cell(kind, name) {
-            Some(Cell::Text(column)) if name == "severity" => put(column, severity::of_word(value)),
-            Some(Cell::Text(column)) => put(column, Some(value)),
-            Some(Cell::Integer(column)) => put(column, number::integer(value)),
-            Some(Cell::Float(column)) => put(column, number::float(value)),
+            Some(ColumnCell::Text(column)) if name == "severity" => {
+                put(column, severity::of_word(value))
+            }
+            Some(ColumnCell::Text(column)) => put(column, Some(value)),
+            Some(ColumnCell::Integer(column)) => put(column, number::integer(value)),
+            Some(ColumnCell::Float(column)) => put(column, number::float(value)),
             None => false,
         };
         if !is_set {
             self.remove_attr(name);
-            self.keep_attr(name, value);
+            self.keep_attr([name, value]);
         }
     }
 
-    /// Makes a column NULL, or takes an attribute away.
-    pub(crate) fn clear_value(&mut self, kind: Kind, name: &str) {
+    /// Sets a column to NULL, or removes an attribute.
+    pub(crate) fn clear_value(&mut self, kind: RowKind, name: &str) {
         match self.cell(kind, name) {
-            Some(Cell::Text(column)) => *column = None,
-            Some(Cell::Integer(column)) => *column = None,
-            Some(Cell::Float(column)) => *column = None,
-            None if kind == Kind::Log && name == "body" => self.log.body = "",
+            Some(ColumnCell::Text(column)) => *column = None,
+            Some(ColumnCell::Integer(column)) => *column = None,
+            Some(ColumnCell::Float(column)) => *column = None,
+            None if kind == RowKind::Log && name == "body" => self.log.body = "",
             None => self.remove_attr(name),
         }
     }
@@ -141,59 +143,60 @@ impl<'a> Record<'a> {
         self.attrs.retain(|(key, _)| *key != name);
     }
 
-    /// The text of a value as it would stand in a line.
-    pub(crate) fn text_of(&self, value: Value<'a>) -> &'a str {
+    /// A value as text.
+    pub(crate) fn text_of(&self, value: FieldValue<'a>) -> &'a str {
         let mut text = String::new();
         match value {
-            Value::Text(text) => return text,
-            Value::Integer(integer) => write!(text, "{integer}"),
-            Value::Float(float) => write!(text, "{float}"),
+            FieldValue::Text(text) => return text,
+            FieldValue::Integer(integer) => write!(text, "{integer}"),
+            FieldValue::Float(float) => write!(text, "{float}"),
         }
         .expect("writing to a String does not fail");
         self.arena.alloc_str(&text)
     }
 
-    /// Moves the row to the other table; columns that it does not have become attributes.
-    pub(crate) fn move_to(&mut self, from: Kind, to: Kind, line: &'a str) {
-        let names = if from == Kind::Request { REQUEST_COLUMNS } else { LOG_COLUMNS };
+    /// Moves the row to the other table; columns that do not exist there become attributes.
+    pub(crate) fn move_to(&mut self, from: RowKind, to: RowKind, line: &'a str) {
+        let names = if from == RowKind::Request { REQUEST_COLUMNS } else { LOG_COLUMNS };
         let mut values = Vec::new();
         for name in names {
             if let Some(value) = self.value(from, name) {
                 values.push((*name, self.text_of(value)));
             }
         }
-        if from == Kind::Log && self.log.body != line {
+        if from == RowKind::Log && self.log.body != line {
             values.push(("message", self.log.body));
         }
         let attrs = std::mem::take(&mut self.attrs);
         self.request = Request::default();
         self.log = Log { body: line, ..Log::default() };
         for (key, value) in values {
-            self.set_value(to, key, value);
+            self.set_value(to, [key, value]);
         }
         for (key, value) in attrs {
             let field = field::of_capture(key);
-            let pair = super::Pair { key, value, field };
-            let is_taken = to == Kind::Request && field != Field::Attr && self.take_request(&pair);
+            let pair = super::NamedText { key, value, field };
+            let is_taken =
+                to == RowKind::Request && field != Field::Attr && self.take_request(&pair);
             if !is_taken {
-                self.keep_attr(key, value);
+                self.keep_attr([key, value]);
             }
         }
     }
 
-    /// All texts that hold what visitors sent: columns of text and attributes.
+    /// Visits all texts that may hold client data: text columns and attributes.
     pub(crate) fn each_text(
         &mut self,
-        kind: Kind,
+        kind: RowKind,
         mut change: impl FnMut(&str, &'a str) -> &'a str,
     ) {
-        let names = if kind == Kind::Request { REQUEST_COLUMNS } else { LOG_COLUMNS };
+        let names = if kind == RowKind::Request { REQUEST_COLUMNS } else { LOG_COLUMNS };
         for name in names {
-            if let Some(Cell::Text(Some(text))) = self.cell(kind, name) {
+            if let Some(ColumnCell::Text(Some(text))) = self.cell(kind, name) {
                 *text = change(name, text);
             }
         }
-        if kind == Kind::Log {
+        if kind == RowKind::Log {
             self.log.body = change("body", self.log.body);
         }
         for (key, value) in &mut self.attrs {

@@ -1,13 +1,14 @@
-//! What has no column: attributes with unique keys, and budgets for lines and streams that bring too many.
+//! Attributes, for texts without a column: unique keys, and limits per line and stream.
 
 use super::Record;
 
-/// Most attributes of one row; what is above goes into one attribute as JSON.
+/// Most attributes of one row; the rest goes into one attribute as JSON.
 pub(super) const MAX_ATTRS: usize = 256;
 
 impl<'a> Record<'a> {
-    /// Attribute keys stay unique: the second `a` becomes `a#2`, since readers of maps refuse equal keys.
-    pub(super) fn keep_attr(&mut self, key: &'a str, value: &'a str) {
+    /// Adds an attribute with a unique key: the second `a` becomes `a#2`, because map readers
+    /// refuse
+    pub(super) fn keep_attr(&mut self, [key, value]: [&'a str; 2]) {
         if self.attrs.len() >= MAX_ATTRS || !self.keys.admits(key) {
             return self.more.push((key, value));
         }
@@ -19,16 +20,16 @@ impl<'a> Record<'a> {
             |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('#'));
         let earlier = self.attrs.iter().filter(|(other, _)| is_numbered(other)).count();
         let mut names = (earlier + 2..).map(|number| format!("{key}#{number}"));
-        let name = names.find(|name| !is_known(name)).expect("numbers go on");
+        let name = names.find(|name| !is_known(name)).expect("the range is unbounded");
         self.attrs.push((self.arena.alloc_str(&name), value));
     }
 
     /// Keeps an attribute whose name is not on the user's list.
-    pub(super) fn keep_unlisted(&mut self, key: &'a str, value: &'a str) {
+    pub(super) fn keep_unlisted(&mut self, [key, value]: [&'a str; 2]) {
         self.more.push((key, value));
     }
 
-    /// Attributes over a budget become one JSON text and a count.
+    /// Converts attributes over a limit to one JSON text and a count.
     pub(crate) fn settle_budget(&mut self) {
         if self.more.is_empty() {
             return;

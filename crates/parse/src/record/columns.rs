@@ -1,33 +1,34 @@
-//! Named texts to columns: which field goes where, and when a text does not fit.
+//! Assigns named texts to columns, and detects texts that do not fit.
 //!
-//! The first text that fits a column gets it. `-` and the empty text are NULL, as proxies write them.
+//! The first text that fits a column is used. `-` and the empty text are NULL, as proxies write
+//! them.
 
-use super::{Kind, Pair, Record, Value};
+use super::{FieldValue, NamedText, Record, RowKind};
 use crate::field::Field;
 use crate::{number, request_line, severity, upstream_list};
 
 impl<'a> Record<'a> {
-    /// Turns the texts into columns; what has no column becomes an attribute.
-    pub(crate) fn settle(&mut self, kind: Kind) {
+    /// Assigns the texts to columns; the others become attributes.
+    pub(crate) fn settle(&mut self, kind: RowKind) {
         let pairs = std::mem::take(&mut self.pairs);
         for pair in &pairs {
             let is_taken = match kind {
-                Kind::Request => self.take_request(pair),
-                Kind::Log => self.take_log(pair),
+                RowKind::Request => self.take_request(pair),
+                RowKind::Log => self.take_log(pair),
             };
             if pair.field == Field::Unlisted {
-                self.keep_unlisted(pair.key, pair.value);
+                self.keep_unlisted([pair.key, pair.value]);
             } else if !is_taken {
-                self.keep_attr(pair.key, pair.value);
+                self.keep_attr([pair.key, pair.value]);
             }
         }
         self.pairs = pairs;
-        if kind == Kind::Request {
+        if kind == RowKind::Request {
             self.settle_server();
         }
     }
 
-    fn take_log(&mut self, pair: &Pair<'a>) -> bool {
+    fn take_log(&mut self, pair: &NamedText<'a>) -> bool {
         let value = pair.value;
         match pair.field {
             Field::Time => self.take_time(value),
@@ -39,12 +40,12 @@ impl<'a> Record<'a> {
             Field::Program => set(&mut self.log.program, Some(value)),
             Field::ProcessId => set(&mut self.log.process_id, number::integer(value)),
             Field::Facility => set(&mut self.log.facility, Some(value)),
-            Field::Column => self.take_column(Kind::Log, pair.key, value),
+            Field::Column => self.take_column(RowKind::Log, pair),
             _ => false,
         }
     }
 
-    /// Containers' logs keep the line's end in the message.
+    /// Strips the newline that container logs keep in the message.
     fn take_message(&mut self, value: &'a str) -> bool {
         let is_free = self.log.body.is_empty();
         if is_free {
@@ -53,8 +54,8 @@ impl<'a> Record<'a> {
         is_free
     }
 
-    /// True when the text is in a column now, or says nothing (`-` or empty).
-    pub(super) fn take_request(&mut self, pair: &Pair<'a>) -> bool {
+    /// True if the text is now in a column, or is NULL (`-` or empty).
+    pub(super) fn take_request(&mut self, pair: &NamedText<'a>) -> bool {
         let value = pair.value;
         if value.is_empty() || value == "-" {
             return self.take_nothing(pair.field);
@@ -92,7 +93,7 @@ impl<'a> Record<'a> {
             Field::RequestId => set(&mut row.request_id, Some(value)),
             Field::Program => set(&mut row.program, Some(value)),
             Field::UpstreamName => set(&mut row.proxy_backend, Some(value)),
-            Field::Column => self.take_column(Kind::Request, pair.key, value),
+            Field::Column => self.take_column(RowKind::Request, pair),
             _ => self.take_measure(pair.field, value),
         }
     }
@@ -132,7 +133,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// A `-` is NULL, but two of them are measured zeros: no byte of body, no upstream tried.
+    /// A `-` is NULL, except for two measured zeros: no body bytes, no upstream tried.
     fn take_nothing(&mut self, field: Field) -> bool {
         match field {
             Field::UpstreamAddress => set(&mut self.request.upstream_tries, Some(0)),
@@ -164,7 +165,7 @@ impl<'a> Record<'a> {
         is_method && is_target
     }
 
-    fn take_target(&mut self, target: &request_line::Target<'a>) -> bool {
+    fn take_target(&mut self, target: &request_line::RequestTarget<'a>) -> bool {
         if let Some(host) = target.authority {
             self.take_host(host);
         }
@@ -173,7 +174,7 @@ impl<'a> Record<'a> {
         is_path && is_query
     }
 
-    /// `example.com:8080`: the port is kept when the line has no better one.
+    /// Splits `example.com:8080`; the port is used if the line has no other.
     fn take_host(&mut self, host: &'a str) -> bool {
         match host.rsplit_once(':') {
             Some((name, port)) if !name.ends_with(':') && number::integer(port).is_some() => {
@@ -184,14 +185,15 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// A text whose name is that of a column; the first one counts.
-    fn take_column(&mut self, kind: Kind, name: &'a str, value: &'a str) -> bool {
-        if self.value(kind, name).is_some_and(|held| held != Value::Text("")) {
+    /// Sets the column of the same name; the first text is used.
+    fn take_column(&mut self, kind: RowKind, pair: &NamedText<'a>) -> bool {
+        let name = pair.key;
+        if self.value(kind, name).is_some_and(|held| held != FieldValue::Text("")) {
             return false;
         }
         let is_column = self.has_column(kind, name);
         if is_column {
-            self.set_value(kind, name, value);
+            self.set_value(kind, [name, pair.value]);
         }
         is_column
     }
@@ -203,13 +205,13 @@ impl<'a> Record<'a> {
             if let Some(value) = value
                 && !set(&mut self.request.server_address, Some(value))
             {
-                self.keep_attr(key, value);
+                self.keep_attr([key, value]);
             }
         }
     }
 }
 
-/// Sets a column that is free; true when the column holds `value` now.
+/// Sets a column that is NULL; true if the column now holds `value`.
 #[inline]
 fn set<T: PartialEq + Copy>(column: &mut Option<T>, value: Option<T>) -> bool {
     if value.is_some() && column.is_none() {

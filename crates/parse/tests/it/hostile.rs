@@ -1,13 +1,17 @@
-//! The hostile corpus: what visitors, torn writers and bad clocks put into logs, through every format and pipeline.
+//! The hostile corpus: what visitors, torn writers and bad clocks put into logs, through every
+//! format and pipeline.
 //!
-//! `WEIR_FUZZ_SECONDS` sets how long each reader of bytes is fed with random lines (2 s without it).
+//! `WEIR_FUZZ_SECONDS` sets how long each reader of bytes is fed with random lines (2 s without
+//! it).
 
 use std::time::Duration;
 
-use weir_parse::{ParsedRows, Parsers, RowText};
+use weir_parse::{ParsedRows, ParserFile, Parsers, RowText, StreamName};
 use weir_tables::{Batch, LogFormat, LogSource, Program};
 
 use crate::{OBSERVED, expected_offsets, hostile_bytes, row_offsets};
+
+const STREAM: StreamName<'_> = StreamName { path: "/a", host: "web1" };
 
 /// One pipeline for each reader that is not reached by a found format.
 const PIPELINES: [&str; 8] = [
@@ -54,9 +58,10 @@ fn source(format: LogFormat) -> LogSource {
 
 fn read(pipeline: &str, bytes: &[u8]) -> Vec<Batch> {
     let parsers = Parsers::built_in();
-    let pipeline = parsers.pipeline_of("my.toml", pipeline).expect("a good pipeline");
+    let file = ParserFile { origin: "my.toml", text: pipeline };
+    let pipeline = parsers.pipeline_of(file).expect("a good pipeline");
     let source = source(LogFormat::Auto);
-    let mut parser = parsers.line_parser_with(Some(&pipeline), &source, "/a", "web1");
+    let mut parser = parsers.line_parser_with(Some(&pipeline), &source, STREAM);
     let mut out = ParsedRows::default();
     parser.parse(bytes, 1000, OBSERVED, &mut out);
     out.finish()
@@ -67,14 +72,16 @@ fn any_bytes_give_one_row_a_line_in_every_pipeline() {
     let parsers = Parsers::built_in();
     let read: Vec<_> = PIPELINES
         .iter()
-        .map(|text| parsers.pipeline_of("my.toml", text).expect("a good pipeline"))
+        .map(|text| {
+            parsers.pipeline_of(ParserFile { origin: "my.toml", text }).expect("a good pipeline")
+        })
         .chain(parsers.pipelines().cloned())
         .collect();
     arbtest::arbtest(move |u| {
         let bytes = hostile_bytes(u)?;
         for pipeline in &read {
             let source = source(LogFormat::Auto);
-            let mut parser = parsers.line_parser_with(Some(pipeline), &source, "/a", "web1");
+            let mut parser = parsers.line_parser_with(Some(pipeline), &source, STREAM);
             let mut out = ParsedRows::default();
             // In two parts, as chunks come.
             let cut = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -121,8 +128,8 @@ fn any_text_is_a_pipeline_or_refused_with_its_line() {
         for _ in 0..u.int_in_range(0..=12)? {
             text += u.choose(&PARTS)?;
         }
-        if let Err(problem) = parsers.pipeline_of("my.toml", &text) {
-            // The end of the text may be a line of its own.
+        if let Err(problem) = parsers.pipeline_of(ParserFile { origin: "my.toml", text: &text }) {
+            // The end of the text may be a separate line.
             assert!(problem.line <= text.lines().count() + 1, "{problem}\n{text}");
             assert!(problem.to_string().starts_with("cannot use my.toml:"), "{problem}");
         }

@@ -1,4 +1,5 @@
-//! What holds for every format and any bytes: one row a line, no panic, JSON read as other readers do.
+//! What holds for every format and any bytes: one row a line, no panic, JSON read as other readers
+//! do.
 
 mod hostile;
 mod recorded;
@@ -10,7 +11,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch, StringArray};
 use serde_json::Value;
-use weir_parse::{LineParser, ParsedRows, Zone};
+use weir_parse::{LineParser, ParsedRows, StreamName, Zone};
 use weir_tables::{Batch, JsonEscape, LogFormat, LogSource, Micros, Program};
 
 const OBSERVED: Micros = Micros(1_795_176_000_000_000);
@@ -38,7 +39,7 @@ fn formats() -> Vec<LogFormat> {
 fn parser(format: LogFormat) -> LineParser {
     let source =
         LogSource { path: "/a".into(), program: Program::Other, format, found_in: "test".into() };
-    LineParser::new(&source, "/a", "web1")
+    LineParser::new(&source, StreamName { path: "/a", host: "web1" })
 }
 
 fn parse(format: LogFormat, bytes: &[u8]) -> (Vec<Batch>, u64) {
@@ -208,7 +209,7 @@ fn json_object(
     Ok(object)
 }
 
-/// What weir says of an object: dotted keys to texts, arrays as JSON, no nulls.
+/// Expected fields of an object: dotted keys to texts, arrays as JSON, no nulls.
 fn flat(prefix: &str, object: &serde_json::Map<String, Value>, out: &mut BTreeMap<String, String>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -371,7 +372,7 @@ fn zone_moves_times_without_zone_only() {
     };
     let mut out = ParsedRows::default();
     let lines = b"Nov 20 12:00:00 h a: b\n2026-11-20T12:00:00+00:00 h a: b\n";
-    LineParser::new(&source, "/a", "h")
+    LineParser::new(&source, StreamName { path: "/a", host: "h" })
         .with_zone(Zone::parse("+01:00").expect("a zone"))
         .parse(lines, 0, OBSERVED, &mut out);
     let batches = out.finish();

@@ -1,9 +1,9 @@
-//! Lines that real servers wrote, read back: nginx 1.22.1 and HAProxy 2.6 of Debian 12, on 2026-11-20.
+//! Recorded lines of real servers: nginx 1.22.1 and HAProxy 2.6 of Debian 12, on 2026-11-20.
 //!
-//! nginx was asked with the user agents of [`AGENTS`], then three times through an upstream of which two of three
-//! members were down, then with a TLS greeting. HAProxy was asked for a page, an encoded quote, a dead and a slow
-//! backend, a denied path, an agent with quotes and braces, then by TCP, with a TLS greeting, with half a request
-//! and with 2,000 bytes of path.
+//! nginx received requests with the user agents of [`AGENTS`], then three requests through an
+//! upstream with two of three members down, then a TLS handshake. HAProxy received requests for a
+//! page, an encoded quote, a dead and a slow backend, a denied path, a user agent with quotes and
+//! braces, then TCP connections with a TLS handshake, half a request, and 2,000 bytes of path.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;

@@ -71,7 +71,7 @@ fn tests_of_pipelines_run_and_fail_with_their_line() {
     let test = write(dir.path(), "mine.test", "# a pair\nline: a=1\nattrs.a: 2\n");
     let output = weir(&["parse", "--test", &test]);
     assert_eq!(output.status.code(), Some(1));
-    has_all(&text(&output.stdout), &["mine.test:1 a pair", "`2` is expected, `1` is found"]);
+    has_all(&text(&output.stdout), &["mine.test:1 a pair", "expected `2`, found `1`"]);
 }
 
 #[test]
