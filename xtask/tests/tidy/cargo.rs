@@ -6,17 +6,63 @@ use serde_json::Value;
 
 use crate::{no_breach, output, text};
 
-/// May depend on rooms; a room itself may depend on `weir-tables` only.
-const WIRING: &[&str] = &[
-    "weir",
-    "weir-agent",
-    "weir-agent-core",
-    "weir-bench",
-    "weir-cli",
-    "weir-config",
-    "weir-hub",
-    "xtask",
+/// Crates of the workspace that each crate may depend on: arrows point down. `weir-tables` is allowed everywhere, so a
+/// crate without a row may depend on nothing else.
+const EDGES: &[(&str, &[&str])] = &[
+    ("weir-tier", &["weir-datafile"]),
+    ("weir-sql", &["weir-datafile", "weir-tier"]),
+    ("weir-store", &["weir-datafile", "weir-sql", "weir-tier"]),
+    ("weir-config", &["weir-collect", "weir-process"]),
+    ("weir-agent-core", AGENT),
+    ("weir-hub", HUB),
+    ("weir-cli", CLI),
+    ("weir-agent", &["weir-agent-core", "weir-config", "weir-process"]),
 ];
+
+const AGENT: &[&str] = &[
+    "weir-collect",
+    "weir-config",
+    "weir-ebpf",
+    "weir-edge",
+    "weir-link",
+    "weir-parse",
+    "weir-process",
+    "weir-wire",
+];
+
+const HUB: &[&str] = &[
+    "weir-agent-core",
+    "weir-collect",
+    "weir-config",
+    "weir-edge",
+    "weir-intake",
+    "weir-link",
+    "weir-outputs",
+    "weir-parse",
+    "weir-pg",
+    "weir-process",
+    "weir-rules",
+    "weir-store",
+    "weir-wire",
+];
+
+const CLI: &[&str] = &[
+    "weir-agent-core",
+    "weir-collect",
+    "weir-config",
+    "weir-drill",
+    "weir-edge",
+    "weir-hub",
+    "weir-link",
+    "weir-parse",
+    "weir-process",
+    "weir-rules",
+    "weir-store",
+    "weir-wire",
+];
+
+/// Programs, tests and benchmarks may use any crate.
+const WIRING: &[&str] = &["weir", "weir-bench", "xtask"];
 
 /// Heavy crates and those that alone may name them, also for tests.
 const HEAVY: &[(&str, &[&str])] = &[
