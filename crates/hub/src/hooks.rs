@@ -6,7 +6,7 @@ use weir_agent_core::hooks::AgentHooks;
 use weir_agent_core::watch::{BucketOptions, ObjectReply, ObjectSource};
 use weir_collect::logs::Object;
 use weir_process::failure::Failure;
-use weir_rules::Tryable;
+use weir_rules::TrialSetting;
 use weir_store::Bucket;
 
 /// For every agent that runs in `weir`.
@@ -14,7 +14,7 @@ pub const AGENT_HOOKS: AgentHooks = AgentHooks { open_bucket, is_tryable: Some(i
 
 /// Whether `weir tune --try` may set a setting.
 pub fn is_tryable(name: &str) -> bool {
-    Tryable::named(name).is_some()
+    TrialSetting::named(name).is_some()
 }
 
 struct StoreBucket(Bucket);

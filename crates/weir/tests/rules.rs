@@ -83,7 +83,7 @@ impl RuleStore {
 /// By rule, the conditions that the store watches.
 type WatchedStore = BTreeMap<String, Vec<Option<Recent>>>;
 
-impl Query for RuleStore {
+impl TestQuery for RuleStore {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
         let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
         self.append(&store, tables);

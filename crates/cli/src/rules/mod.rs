@@ -225,7 +225,7 @@ impl CaseRunner {
     }
 }
 
-impl Query for CaseRunner {
+impl TestQuery for CaseRunner {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
         self.runtime.block_on(async {
             let store = Store::in_memory(Arc::clone(&self.clock));

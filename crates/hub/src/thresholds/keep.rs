@@ -114,12 +114,12 @@ struct RuleValues {
 
 /// The model of a subject, and the residuals of its newest values.
 struct SubjectModel {
-    mined: Mined,
+    mined: SeriesModel,
     left: VecDeque<f64>,
 }
 
 impl RuleValues {
-    async fn new(store: &Store, rule: Arc<Rule>, mining: Mining, now: Micros) -> Self {
+    async fn new(store: &Store, rule: Arc<Rule>, mining: ThresholdSpec, now: Micros) -> Self {
         let due = proposed_at(store, &rule, &mining, now).await.unwrap_or(now);
         Self {
             next: complete(now),
@@ -326,7 +326,7 @@ fn longest(mined: &SeriesModel) -> usize {
 
 /// When the next proposal is due: a week after the last one, at once when the value has changed
 /// since.
-async fn proposed_at(store: &Store, rule: &Rule, mining: &Mining, now: Micros) -> Option<Micros> {
+async fn proposed_at(store: &Store, rule: &Rule, mining: &ThresholdSpec, now: Micros) -> Option<Micros> {
     let since = time(now - Duration::from_secs(8 * 86_400));
     let sql = format!(
         "select ts, value from threshold_proposal where rule = '{}' and ts > {since} \

@@ -1,4 +1,4 @@
-//! Mined thresholds: values are kept every five minutes, normal is mined every night, proposals are
+//! SeriesModel thresholds: values are kept every five minutes, normal is mined every night, proposals are
 //! made every week.
 //!
 //! The method is `weir_rules::mine`; here are the table `measure` that it learns from, the report
@@ -27,9 +27,9 @@ pub fn accepted_per_week(class: Class) -> f64 {
     }
 }
 
-/// Options of the miner for one of `subjects` subjects of a rule.
-fn options(rule: &Rule, per_week: f64, subjects: usize) -> Options {
-    let defaults = Options::default();
+/// MiningOptions of the miner for one of `subjects` subjects of a rule.
+fn options(rule: &Rule, per_week: f64, subjects: usize) -> MiningOptions {
+    let defaults = MiningOptions::default();
     let Some(mining) = &rule.mining else { return defaults };
     let subjects = u32::try_from(subjects.max(1)).unwrap_or(u32::MAX);
     let options = MiningOptions { scale: mining.scale, side: mining.side, ..defaults };

@@ -117,7 +117,7 @@ impl ThresholdReport {
         let ReportKind::Constant { value, proposed, now: passed, then } = &self.kind else {
             return None;
         };
-        let count = |events: &[Replayed]| i64::try_from(events.len()).unwrap_or(i64::MAX);
+        let count = |events: &[ReplayedEvent]| i64::try_from(events.len()).unwrap_or(i64::MAX);
         Some(ThresholdProposal {
             ts: now,
             host,

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use weir_process::failure::{Failure, read_failure};
-use weir_rules::{Rule, RuleSet};
+use weir_rules::{Rule, RuleSet, SourceFile};
 
 /// Writes a copy of the rule with another value of its threshold into a directory of rules; where
 /// it is.
@@ -57,7 +57,7 @@ fn with_value(text: &str, value: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use weir_rules::{Rule, RuleSet};
+    use weir_rules::{Rule, RuleSet, SourceFile};
 
     use super::with_value;
 
@@ -65,7 +65,7 @@ mod tests {
     fn only_the_value_of_the_threshold_changes() {
         let text = RuleSet::built_in_text("app.slow").unwrap();
         let changed = with_value(text, 0.41).unwrap();
-        let rule = Rule::parse("x", &changed).unwrap();
+        let rule = Rule::parse(SourceFile { origin: "x", text: &changed }).unwrap();
         assert_eq!(rule.mining.unwrap().value, Some(0.41));
         assert!(rule.sql.contains(">= 0.41") && !rule.sql.contains("$threshold"));
         let differing = text.lines().zip(changed.lines()).filter(|(old, new)| old != new).count();

@@ -157,7 +157,7 @@ fn pause(span: Duration) {
 
 /// The setting to try.
 struct TrialPlan {
-    tryable: &'static Tryable,
+    tryable: &'static TrialSetting,
     before: String,
     value: String,
     /// Before, and with it.
