@@ -216,7 +216,7 @@ fn verify(place: &SlowPlace) -> Result<ExitCode, Failure> {
     ));
     if !problems.is_empty() {
         say(
-            "delete damaged files of `objects`: the next `weir backup` copies anew what is still in the data directory",
+            "delete damaged files of `objects`: the next `weir backup` copies again what is still in the data directory",
         );
     }
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -31,7 +31,7 @@ use crate::wire::args::WireArgs;
 #[command(name = "weir", version, disable_help_subcommand = true, max_term_width = 110)]
 #[command(after_help = "Examples:
   weir up                                        watch this host; the page is on http://127.0.0.1:4770
-  weir doctor                                    look at this host for five seconds, say what hurts
+  weir doctor                                    check this host for five seconds, report problems
   weir query 'select * from finding limit 5'     ask the running weir
   weir parse /var/log/app.log                    see what its lines become
   weir tables request                            what the columns mean")]

@@ -248,7 +248,7 @@ fn cost_of<'a>(found: &'a Inspection, name: &str) -> Result<&'a TableCost, Failu
             || "`weir store stats` lists the tables that have files".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
-        Failure::new(format!("cannot say what `{name}` costs: it has no files"))
+        Failure::new(format!("cannot show the size of `{name}`: it has no files"))
             .hint(hint)
             .code(EXIT_USAGE)
     })

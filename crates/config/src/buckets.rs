@@ -44,17 +44,12 @@ pub const BUCKETS: EntryList = EntryList {
             "*the system's*",
             "an authority (PEM) that the service's certificate may be of",
         ),
-        key(
-            "interval_seconds",
-            EntryKind::Number,
-            "`60`",
-            "how often it is looked for new objects",
-        ),
+        key("interval_seconds", EntryKind::Number, "`60`", "how often the bucket is listed"),
         key(
             "hours",
             EntryKind::Number,
             "`24`",
-            "objects that were written within so many hours are read; what came while weir was away longer is not",
+            "the greatest age of objects that are read; older objects that arrived while weir was down are skipped",
         ),
     ],
 };

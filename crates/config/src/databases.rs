@@ -12,7 +12,7 @@ use super::entries::{Entry, EntryKind, EntryList, key};
 /// Every key.
 pub const DATABASES: EntryList = EntryList {
     section: "databases",
-    doc: "Database servers that are asked every second how they and their copies are (docs/databases.md).",
+    doc: "Database servers whose state and replicas are monitored every second (docs/databases.md).",
     keys: &[
         key("system", EntryKind::Text, "", "`postgresql`, `mysql` (MariaDB too) or `redis`"),
         key(
@@ -142,7 +142,7 @@ fn tls(entry: &Entry) -> Result<Option<NamedTls>, Failure> {
     if entry.text("address").is_some_and(|address| address.starts_with('/')) {
         return Err(entry
             .wrong("tls", "a server's socket has no TLS")
-            .hint("leave `tls` away: nobody else can listen there"));
+            .hint("remove `tls`: a local socket needs no encryption"));
     }
     let identity = match (entry.path("cert_file"), entry.path("key_file")) {
         (None, None) => None,

@@ -83,19 +83,19 @@ impl Config {
     pub fn apply_serve(&mut self, args: &ServeArgs) {
         if let Some(dir) = &args.data {
             self.values.store.dir.clone_from(dir);
-            self.note_flag("store", "dir", "--data");
+            self.note_flag(("store", "dir"), "--data");
         }
         if let Some(listen) = &args.listen {
             self.values.api.listen.clone_from(listen);
-            self.note_flag("api", "listen", "--listen");
+            self.note_flag(("api", "listen"), "--listen");
         }
         if let Some(listen) = &args.pg {
             self.values.pg.listen.clone_from(listen);
-            self.note_flag("pg", "listen", "--pg");
+            self.note_flag(("pg", "listen"), "--pg");
         }
         if args.ui_dir.is_some() {
             self.values.api.ui_dir.clone_from(&args.ui_dir);
-            self.note_flag("api", "ui_dir", "--ui-dir");
+            self.note_flag(("api", "ui_dir"), "--ui-dir");
         }
         self.apply_rules(args.rules.as_ref());
     }
@@ -104,7 +104,7 @@ impl Config {
     pub fn apply_rules(&mut self, dir: Option<&PathBuf>) {
         if dir.is_some() {
             self.values.rules.dir = dir.cloned();
-            self.note_flag("rules", "dir", "--rules");
+            self.note_flag(("rules", "dir"), "--rules");
         }
     }
 
@@ -112,15 +112,15 @@ impl Config {
     pub fn apply_watch(&mut self, args: &WatchArgs) {
         if !args.tail.is_empty() {
             self.values.collect.tail.extend(args.tail.iter().cloned());
-            self.note_flag("collect", "tail", "--tail");
+            self.note_flag(("collect", "tail"), "--tail");
         }
         if let Some(root) = &args.root {
             self.values.collect.root.clone_from(root);
-            self.note_flag("collect", "root", "--root");
+            self.note_flag(("collect", "root"), "--root");
         }
         if let Some(host) = &args.host {
             self.values.collect.host.clone_from(host);
-            self.note_flag("collect", "host", "--host");
+            self.note_flag(("collect", "host"), "--host");
         }
     }
 
@@ -128,23 +128,23 @@ impl Config {
     pub fn apply_edge(&mut self, args: &EdgeFlags) {
         if !args.listen.is_empty() {
             self.values.edge.listen.clone_from(&args.listen);
-            self.note_flag("edge", "listen", "--listen");
+            self.note_flag(("edge", "listen"), "--listen");
         }
         if !args.backend.is_empty() {
             self.values.edge.backends.clone_from(&args.backend);
-            self.note_flag("edge", "backends", "--backend");
+            self.note_flag(("edge", "backends"), "--backend");
         }
         if let Some(path) = &args.beacon {
             self.values.edge.beacon.clone_from(path);
-            self.note_flag("edge", "beacon", "--beacon");
+            self.note_flag(("edge", "beacon"), "--beacon");
         }
         if let Some(path) = &args.check {
             self.values.edge.check.clone_from(path);
-            self.note_flag("edge", "check", "--check");
+            self.note_flag(("edge", "check"), "--check");
         }
         if let Some(listen) = &args.page {
             self.values.api.listen.clone_from(listen);
-            self.note_flag("api", "listen", "--page");
+            self.note_flag(("api", "listen"), "--page");
         }
         self.apply_data(args.data.as_ref());
         self.apply_host(args.host.as_ref());
@@ -155,7 +155,7 @@ impl Config {
     pub fn apply_hubs(&mut self, hubs: &[String]) {
         if !hubs.is_empty() {
             self.values.agent.hubs = hubs.to_vec();
-            self.note_flag("agent", "hubs", "--hub");
+            self.note_flag(("agent", "hubs"), "--hub");
         }
     }
 
@@ -163,7 +163,7 @@ impl Config {
     pub fn apply_cluster(&mut self, manifest: Option<&String>) {
         if let Some(manifest) = manifest {
             self.values.cluster.manifest.clone_from(manifest);
-            self.note_flag("cluster", "manifest", "--cluster");
+            self.note_flag(("cluster", "manifest"), "--cluster");
         }
     }
 
@@ -171,7 +171,7 @@ impl Config {
     pub fn apply_agents(&mut self, address: Option<&String>) {
         if let Some(address) = address {
             self.values.link.listen.clone_from(address);
-            self.note_flag("link", "listen", "--agents");
+            self.note_flag(("link", "listen"), "--agents");
         }
     }
 
@@ -179,7 +179,7 @@ impl Config {
     pub fn apply_data(&mut self, dir: Option<&PathBuf>) {
         if let Some(dir) = dir {
             self.values.store.dir.clone_from(dir);
-            self.note_flag("store", "dir", "--data");
+            self.note_flag(("store", "dir"), "--data");
         }
     }
 
@@ -187,7 +187,7 @@ impl Config {
     pub fn apply_host(&mut self, host: Option<&String>) {
         if let Some(host) = host {
             self.values.collect.host.clone_from(host);
-            self.note_flag("collect", "host", "--host");
+            self.note_flag(("collect", "host"), "--host");
         }
     }
 
@@ -195,7 +195,7 @@ impl Config {
     pub fn apply_log_level(&mut self, level: Option<&String>) {
         if let Some(level) = level {
             self.values.log.level.clone_from(level);
-            self.note_flag("log", "level", "--log-level");
+            self.note_flag(("log", "level"), "--log-level");
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Key {
     pub kind: &'static str,
     /// Unit of the value; empty when it has none.
     pub unit: &'static str,
-    /// Its effect, and the reason for the default.
+    /// The effect, and the reason for the default.
     pub doc: &'static str,
 }
 
@@ -74,8 +74,8 @@ macro_rules! keys {
 
         impl Values {
             /// Sets a key from the file; `false` when the value is of another kind.
-            pub fn set_toml(&mut self, section: &str, key: &str, value: &Value) -> bool {
-                $($(if (section, key) == (stringify!($section), stringify!($key)) {
+            pub fn set_toml(&mut self, key: &Key, value: &Value) -> bool {
+                $($(if (key.section, key.name) == (stringify!($section), stringify!($key)) {
                     let Some(value) = Setting::from_toml(value) else { return false };
                     self.$section.$key = value;
                     return true;
@@ -84,8 +84,8 @@ macro_rules! keys {
             }
 
             /// Sets a key from text; `false` when the text does not read as the key's kind.
-            pub fn set_text(&mut self, section: &str, key: &str, text: &str) -> bool {
-                $($(if (section, key) == (stringify!($section), stringify!($key)) {
+            pub fn set_text(&mut self, key: &Key, text: &str) -> bool {
+                $($(if (key.section, key.name) == (stringify!($section), stringify!($key)) {
                     let Some(value) = Setting::from_text(text) else { return false };
                     self.$section.$key = value;
                     return true;
@@ -94,8 +94,8 @@ macro_rules! keys {
             }
 
             /// The value of a key as TOML; `None` when it is not set.
-            pub fn get(&self, section: &str, key: &str) -> Option<Value> {
-                $($(if (section, key) == (stringify!($section), stringify!($key)) {
+            pub fn get(&self, key: &Key) -> Option<Value> {
+                $($(if (key.section, key.name) == (stringify!($section), stringify!($key)) {
                     return self.$section.$key.to_toml();
                 })+)+
                 None

@@ -25,12 +25,15 @@ use weir_tables::nearest;
 use entries::ShownEntry;
 pub use keys::{Api, KEYS, Key, SECTIONS, Store, Values};
 
+/// Section and name of a key.
+pub type KeyName = (&'static str, &'static str);
+
 /// Effective values and the origin of each that is not a default.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The values.
     pub values: Values,
-    origins: BTreeMap<(&'static str, &'static str), String>,
+    origins: BTreeMap<KeyName, String>,
     /// Entries of lists such as `[[logs]]`, for `weir config`.
     pub entries: Vec<ShownEntry>,
 }
@@ -70,13 +73,13 @@ impl Config {
     }
 
     /// Whether the value of a key is not the default.
-    pub fn is_set(&self, section: &'static str, name: &'static str) -> bool {
-        self.origins.contains_key(&(section, name))
+    pub fn is_set(&self, key: KeyName) -> bool {
+        self.origins.contains_key(&key)
     }
 
     /// Takes a value from a flag, already of the right kind in `values`.
-    pub fn note_flag(&mut self, section: &'static str, name: &'static str, flag: &str) {
-        self.origins.insert((section, name), format!("flag {flag}"));
+    pub fn note_flag(&mut self, key: KeyName, flag: &str) {
+        self.origins.insert(key, format!("flag {flag}"));
     }
 
     fn apply_file(&mut self, path: &Path, text: &str) -> Result<(), Failure> {
@@ -102,7 +105,7 @@ impl Config {
                 let place = at(name.span().start);
                 let key = find(section.get_ref(), name.get_ref(), &place)?;
                 let value = to_value(value.get_ref());
-                if !self.values.set_toml(key.section, key.name, &value) {
+                if !self.values.set_toml(key, &value) {
                     return Err(wrong_kind(&place, key));
                 }
                 self.origins.insert((key.section, key.name), place);
@@ -143,7 +146,7 @@ impl Config {
                         return Err(output
                             .entry
                             .wrong("name", &what)
-                            .hint("each has a position of its own under its name"));
+                            .hint("the position of an output is kept under its name"));
                     }
                     self.values.outputs.push(output);
                 }
@@ -159,7 +162,7 @@ impl Config {
             let Some(key) = KEYS.iter().find(|key| variable_of(key) == *variable) else {
                 continue;
             };
-            if !self.values.set_text(key.section, key.name, text) {
+            if !self.values.set_text(key, text) {
                 return Err(wrong_kind(&format!("environment {variable}"), key));
             }
             self.origins.insert((key.section, key.name), format!("environment {variable}"));
@@ -273,7 +276,7 @@ mod tests {
                 .iter()
                 .filter(|key| config.origin(key) != "default")
                 .map(|key| {
-                    let value = config.values.get(key.section, key.name);
+                    let value = config.values.get(key);
                     format!(
                         "{}.{} = {} ({})\n",
                         key.section,

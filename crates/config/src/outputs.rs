@@ -80,9 +80,9 @@ pub const OUTPUTS: EntryList = EntryList {
             "batch_rows",
             EntryKind::Number,
             "`5000`, S3 `1000000`",
-            "a batch is sent at so many rows,",
+            "a batch is sent at this many rows,",
         ),
-        key("batch_bytes", EntryKind::Number, "`5242880`, S3 `67108864`", "at so many bytes,"),
+        key("batch_bytes", EntryKind::Number, "`5242880`, S3 `67108864`", "at this many bytes,"),
         key("batch_seconds", EntryKind::Number, "`1`, S3 `60`", "or so long after its first row"),
         key(
             "timeout_seconds",
@@ -102,9 +102,9 @@ pub const OUTPUTS: EntryList = EntryList {
 /// One output: its name is checked here, its target's settings by the hub, which knows the targets.
 #[derive(Clone, Debug)]
 pub struct OutputEntry {
-    /// Its name, under which its position is kept.
+    /// The output's name, under which the position is kept.
     pub name: String,
-    /// Its keys.
+    /// The keys of the entry.
     pub entry: Entry,
 }
 

@@ -14,7 +14,7 @@ pub const SCRAPE: EntryList = EntryList {
     keys: &[
         key("name", EntryKind::Text, "", "what it is called: the label `job`"),
         key("url", EntryKind::Text, "", "`http://web1:9100/metrics`; `https://` too"),
-        key("interval_seconds", EntryKind::Number, "`15`", "how often it is asked"),
+        key("interval_seconds", EntryKind::Number, "`15`", "how often it is scraped"),
         key(
             "timeout_seconds",
             EntryKind::Number,

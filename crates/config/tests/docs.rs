@@ -27,7 +27,7 @@ fn page() -> String {
             let default = match (key.section, key.name) {
                 ("store" | "agent", "dir") | ("collect", "host") => "*by the machine*".to_owned(),
                 _ => values
-                    .get(key.section, key.name)
+                    .get(key)
                     .map_or_else(|| "*not set*".to_owned(), |value| format!("`{value}`")),
             };
             let variable = variable_of(key);

@@ -52,7 +52,7 @@ pub(crate) fn text(
             |one: &NamedBucket| format!("{}  (every {} s)", one.url(), one.interval.as_secs());
         out += &listed("buckets", values.buckets.iter().map(every).collect(), "");
     }
-    out += &listed("listen", listeners(watch), "nobody listens, or nobody could be seen");
+    out += &listed("listen", listeners(watch), "no listener, or none visible");
     out += &format!("\n  kernel  {}", kernel());
     if !is_root() {
         out += "\n  note    not root: owners of other users' sockets, kernel messages and some logs cannot be read";

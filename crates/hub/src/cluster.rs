@@ -27,7 +27,7 @@ use crate::store_failure;
 
 /// How often files of the fleet are compared.
 const LOOK: Duration = Duration::from_secs(1);
-/// Prefix of the fleet's files among those that hubs share.
+/// Prefix of the fleet's files among the files that hubs share.
 const FLEET: &str = "link/";
 /// The parts of `link/` that all hubs have; the rest is a hub's own.
 const AUTHORITY: &str = "authority.pem";

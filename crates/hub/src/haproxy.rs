@@ -76,7 +76,7 @@ pub(crate) async fn order(
     apart(move || {
         let told = Haproxy::new(&asked.socket).order(&asked.server, order);
         let change = told.map_err(edge_failure)?;
-        tracing::info!("the HAProxy at `{}` was asked for a change: {change}", asked.socket);
+        tracing::info!("the HAProxy at `{}` has changed by request: {change}", asked.socket);
         Ok(Json(json!({"change": change.to_string(), "server": server(&change.after)})))
     })
     .await

@@ -191,7 +191,7 @@ impl Meter {
             ("weir_rejects_total", "Log lines that could not be understood.", value(&self.rejects)),
             (
                 "weir_samples_dropped_total",
-                "Samples of the host that were dropped because nobody took them.",
+                "Samples of the host that were dropped because the destination was unavailable.",
                 value(&self.samples_dropped),
             ),
         ]

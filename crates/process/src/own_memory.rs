@@ -51,7 +51,7 @@ pub fn start_lean(freed: FreedMemory) {
     if let Ok(program) = std::env::current_exe() {
         let arguments = std::env::args_os().skip(1);
         let error = Command::new(program).args(arguments).env(PURGE_DELAY, delay).exec();
-        tracing::debug!("cannot start anew: {error}");
+        tracing::debug!("cannot restart: {error}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! How a process is asked to end: Ctrl-C and SIGTERM for a long-running process, a flag for
-//! commands that must undo something first.
+//! How a process is told to end: Ctrl-C and SIGTERM for a long-running process, a flag for commands
+//! that must undo something first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -40,7 +40,7 @@ impl RuleStore {
         self.runtime.block_on(store.append(parcel)).expect("a store in memory takes rows");
     }
 
-    /// The answer of the rule's queries at `now`, without those that weir leaves out.
+    /// The answer of the rule's queries at `now`, without the ones that weir leaves out.
     fn answer(
         &self,
         store: &Store,

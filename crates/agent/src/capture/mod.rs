@@ -51,7 +51,7 @@ impl TapPlace {
         let path = format!("/run/netns/{name}");
         let file = File::open(&path).map_err(|error| {
             Failure::new(format!("cannot enter network namespace `{name}`: {error}"))
-                .hint("`ip netns` lists those that have a name")
+                .hint("`ip netns` lists the named ones")
         })?;
         let entered = move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network));
         entered.map_err(|error| {

@@ -105,7 +105,7 @@ impl EdgeControl {
         let changing = tokio::task::spawn_blocking(move || work(&control)).await;
         let changes = changing.map_err(|_| Failure::new("the change panicked"))??;
         if !changes.is_empty() && !is_dry_run {
-            tracing::info!("the edge was asked for a change:\n{}", changes.join("\n"));
+            tracing::info!("the edge has changed by request:\n{}", changes.join("\n"));
         }
         Ok(changes)
     }
@@ -154,7 +154,7 @@ impl EdgeControl {
         self.with(|inner| Ok(export::config(&inner.values)))
     }
 
-    /// Its current state, as JSON.
+    /// The current state, as JSON.
     pub fn state(&self) -> Result<Value, Failure> {
         self.with(|inner| {
             let state = inner.edge.state();

@@ -46,10 +46,8 @@ pub(super) fn config(values: &Values) -> String {
     let defaults = Values::default();
     let mut out = "[edge]\n".to_owned();
     for key in KEYS.iter().filter(|key| key.section == "edge") {
-        let value = values.get(key.section, key.name);
-        if let Some(value) =
-            value.filter(|value| defaults.get(key.section, key.name).as_ref() != Some(value))
-        {
+        let value = values.get(key);
+        if let Some(value) = value.filter(|value| defaults.get(key).as_ref() != Some(value)) {
             out += &format!("{} = {value}\n", key.name);
         }
     }

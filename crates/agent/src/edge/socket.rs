@@ -136,7 +136,7 @@ async fn hand_over(stream: tokio::net::UnixStream, control: Arc<EdgeControl>) {
         control.hand_over(stream)
     });
     if let Ok(Err(failure)) = handing.await {
-        tracing::error!("the edge goes on: {failure}");
+        tracing::error!("the edge keeps serving: {failure}");
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) async fn upgrade_always() {
     };
     while signals.recv().await.is_some() {
         if let Err(failure) = upgrade().await {
-            tracing::error!("the edge goes on: {failure}");
+            tracing::error!("the edge keeps serving: {failure}");
         }
     }
 }

@@ -155,7 +155,7 @@ impl TrialJournal {
             return Ok(None);
         }
         let reason = if setting::boot_id() != trial.boot_id {
-            "the host was started anew, which put it back".to_owned()
+            "the host was rebooted, which restored it".to_owned()
         } else if setting::netns_id() == trial.netns_id {
             undo(&trial, is_tryable)?
         } else if setting::has_netns(&trial.netns_id) {
@@ -196,7 +196,7 @@ fn undo(trial: &Trial, is_tryable: IsTryable) -> Result<String, Failure> {
             Ok(format!("put back to {}", trial.value_before))
         }
         Ok(now) if now == trial.value_before => Ok(format!("it was {now} already")),
-        Ok(now) => Ok(format!("somebody set it to {now} meanwhile, so it was left")),
+        Ok(now) => Ok(format!("it was set to {now} meanwhile, so it was left")),
         Err(error) => Err(error),
     }
 }
@@ -286,7 +286,7 @@ mod tests {
         let journal = open(dir.path());
         let rebooted = Trial { boot_id: "another".into(), ..trial("a") };
         let gone = Trial { netns_id: "0:1".into(), ..trial("b") };
-        for (trial, why) in [(rebooted, "started anew"), (gone, "namespace is gone")] {
+        for (trial, why) in [(rebooted, "rebooted"), (gone, "namespace is gone")] {
             journal.begin(&trial).expect("it can be written");
             let found = journal.put_back(Micros(7), |_| true).expect("it can be ended");
             let Some(DeadTrial::Ended(ended)) = found else { panic!("it is over") };

@@ -116,7 +116,7 @@ impl ShipLog {
     }
 }
 
-/// What one row reports of a log since the row before.
+/// The figures of a log since the row before.
 struct ShipReport {
     lost_bytes: u64,
     deleted_bytes: u64,

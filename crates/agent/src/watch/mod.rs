@@ -60,7 +60,7 @@ pub struct WatchContext {
     pub destination: Arc<dyn Destination>,
     /// What the threads cost.
     pub meter: Arc<Meter>,
-    /// Their current state, for the page.
+    /// State and progress, for the page.
     pub status: Arc<WatchStatus>,
     /// Ends all of them.
     pub stop: Arc<StopFlag>,

@@ -1,4 +1,4 @@
-//! A stop flag for threads that also wakes those that wait for their next round.
+//! A stop flag for threads that also wakes sleeping ones.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -25,7 +25,7 @@ use weir_wire::live::{FrameTruncation, PcapngWriter, Tap, TapCounts, TapOptions}
 #[command(after_help = "Examples:
   weir capture                                   ten seconds of all interfaces
   weir capture 30s -i eth0 --port 80,443 --out web.pcapng
-  weir capture 10s -i shop/lo --payload          in the network namespace `shop`, with what is said
+  weir capture 10s -i shop/lo --payload          in the network namespace `shop`, with payload
   weir wire weir-*.pcapng                        was it us?")]
 pub(crate) struct CaptureArgs {
     /// How long: 10s, 1m.
@@ -79,10 +79,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let CaptureSummary { packets, counts, is_full } = done;
     say(&format!("{packets} packets in `{}`", path.display()));
     if is_full {
-        say(&format!(
-            "ended early: the file is {} MiB, `--size` says how large it may be",
-            args.size
-        ));
+        say(&format!("ended early: the file is {} MiB; `--size` raises the limit", args.size));
     }
     if counts.drops > 0 {
         say(&format!("the tap lost {} packets: name the ports with `--port`", counts.drops));

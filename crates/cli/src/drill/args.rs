@@ -23,10 +23,10 @@ use crate::rules::args::ReplayFormat;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir drill list                                faults, with their parameters
-  weir drill run application slow                beside a weir of its own
+  weir drill run application slow                beside a temporary weir
   weir drill run disk-full --param mebibytes=32 --seed 7
   weir drill run application slow --url http://127.0.0.1:4770     the weir that watches this host must find it
-  weir drill run none healthy-and-busy --for 8h  whether nobody is woken for nothing
+  weir drill run none healthy-and-busy --for 8h  whether a healthy fleet stays silent
   weir drill host listener --yes staging1        on this host itself, undone after a minute at the latest
   weir drill clean                               take away what a killed drill left")]
 pub(crate) struct DrillArgs {

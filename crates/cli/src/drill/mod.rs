@@ -113,7 +113,7 @@ fn drill(args: &RunArgs) -> Result<ExitCode, Failure> {
         TestBed::build(fault, args.seed, given, program()?).map_err(|error| failure(&error))?;
     if client.is_some() && scene.needs_own_weir() {
         return Err(Failure::new(format!(
-            "cannot make `{}` for another weir: it needs a configuration of its own",
+            "cannot make `{}` for another weir: it needs its own configuration",
             fault.name
         ))
         .hint("leave --url out (and `WEIR_URL` unset)")

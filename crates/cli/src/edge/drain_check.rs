@@ -239,7 +239,8 @@ fn counts(
     let elsewhere = if args.name.is_some() { count(2) } else { 0.0 };
     // A host that is young served fewer windows before.
     let served = ((count(4) - withdrawn) / seconds).clamp(1.0, f64::from(WINDOWS));
-    let seen = WindowCounts { here: count(1), elsewhere, before: count(3) / served, past: Vec::new() };
+    let seen =
+        WindowCounts { here: count(1), elsewhere, before: count(3) / served, past: Vec::new() };
     Ok((row[0].as_str().unwrap_or("edge").to_owned(), seen))
 }
 

@@ -10,8 +10,8 @@ use weir_agent_core::client::WeirArgs;
 /// pointed out.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weir findings                                  those that are open
-  weir findings --all                            and those that are over
+  weir findings                                  open findings
+  weir findings --all                            resolved ones as well
   weir findings judge 3f2a wrong                 the first letters of an id are enough
   weir findings judge 3f2a real --did 'restarted the app'")]
 pub(crate) struct FindingsArgs {

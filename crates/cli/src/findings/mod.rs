@@ -61,7 +61,7 @@ fn list(client: &Client, is_all: bool) -> Result<(), Failure> {
         say(&format!("{id}  {class}  {:<8}  {}: {}", word("state"), word("rule"), word("summary")));
     }
     if findings.is_empty() {
-        say("no finding is open; --all shows those that are over");
+        say("no open findings (--all includes resolved ones)");
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::edge::args::EdgeFormat;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir haproxy show                              servers, states, weights, what waits
-  weir haproxy drain app/web1                    no new clients; those that are there go on
+  weir haproxy drain app/web1                    no new clients; open sessions continue
   weir haproxy weight app/web1 50 --dry-run      what would change; changes nothing
   weir haproxy ready app/web1                    full service again
   weir haproxy show --socket 10.0.0.2:9999       a socket over TCP")]
@@ -75,7 +75,7 @@ pub(crate) struct OrderOptions {
 /// The HAProxy to control.
 #[derive(Args, Debug)]
 pub(crate) struct SocketTarget {
-    /// Its runtime socket instead of `haproxy.sockets`.
+    /// A runtime socket instead of `haproxy.sockets`.
     #[arg(long, value_name = "PATH|HOST:PORT")]
     pub(crate) socket: Option<String>,
 }

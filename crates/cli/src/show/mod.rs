@@ -108,7 +108,7 @@ fn config_text(config: &Config) -> String {
     let mut cells: Vec<[String; 3]> = KEYS
         .iter()
         .map(|key| {
-            let value = config.values.get(key.section, key.name);
+            let value = config.values.get(key);
             let value = value.map_or_else(|| "(not set)".to_owned(), |value| value.to_string());
             [format!("{}.{}", key.section, key.name), value, config.origin(key).to_owned()]
         })
@@ -132,7 +132,7 @@ fn config_toml(config: &Config) -> String {
         for key in KEYS.iter().filter(|key| key.section == *section) {
             let unit = if key.unit.is_empty() { String::new() } else { format!(" ({})", key.unit) };
             out += &format!("# {}{unit}\n", key.doc.trim());
-            out += &match config.values.get(key.section, key.name) {
+            out += &match config.values.get(key) {
                 Some(value) if config.origin(key) != "default" => {
                     format!("{} = {value}\n", key.name)
                 }
@@ -167,7 +167,7 @@ fn config_json(config: &Config) -> String {
         .map(|key| {
             serde_json::json!({
                 "key": format!("{}.{}", key.section, key.name),
-                "value": config.values.get(key.section, key.name),
+                "value": config.values.get(key),
                 "origin": config.origin(key),
                 "kind": key.kind,
                 "unit": key.unit,

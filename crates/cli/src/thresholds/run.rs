@@ -90,7 +90,7 @@ fn text(report: &Value, rules: &RuleSet, args: &ThresholdsArgs, paint: Paint) ->
     let word = |name: &str| report[name].as_str().unwrap_or_default();
     let number = |name: &str| report[name].as_f64().unwrap_or_default();
     let mut out = format!(
-        "{}  {}; {:.1} days of {} subjects are known, at most {} false findings a week are asked\n",
+        "{}  {}; {:.1} days of {} subjects are known, at most {} false findings a week are accepted\n",
         paint.bold(word("rule")),
         paint.class(word("class"), word("class")),
         number("known_days"),

@@ -166,7 +166,7 @@ fn cannot_go_on(name: &str, error: CompatError) -> Failure {
         CompatError::TooManySessions => "split the capture by time, or by client with a filter",
         CompatError::TooManyRequests => "shorten the slices with `--run-time`",
     };
-    Failure::new(format!("cannot go on reading `{name}`: {error}")).hint(hint)
+    Failure::new(format!("cannot continue reading `{name}`: {error}")).hint(hint)
 }
 
 /// What the old tool kept to itself.

@@ -27,7 +27,7 @@ fn put(out: &mut String, report: &Report, files: &[PathBuf], paint: Paint) -> st
     let requests: u64 = report.tiers.iter().map(|tier| tier.requests).sum();
     let names = names.join(", ");
     match report.span_ns {
-        None => writeln!(out, "{names}: no TCP packet that was asked for")?,
+        None => writeln!(out, "{names}: no matching TCP packet")?,
         Some([first, last]) => writeln!(
             out,
             "{names}: {} TCP packets from {} in {}, {} requests, {} server ports",

@@ -66,7 +66,7 @@ impl AgentListener {
     /// Binds the address when it is time to.
     pub(crate) fn new(config: &Config, is_hub: bool) -> Result<Self, Failure> {
         let values = &config.values;
-        let is_asked = config.is_set("link", "listen");
+        let is_asked = config.is_set(("link", "listen"));
         let is_invited = Authority::path(&link_dir(values)).exists();
         match (is_asked, is_hub) {
             (true, _) => bind(&values.link.listen).map(Self::Now),

@@ -155,7 +155,7 @@ fn tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
             let tls = TlsServer::load(certificate, key, intake.tls_client_ca_file.as_deref());
             let refused = |why| {
                 Failure::new(why)
-                    .hint("the files are PEM: the certificate first, then those that signed it; the key apart")
+                    .hint("the files are PEM: the certificate first, then its chain; the key in a separate file")
                     .code(EXIT_CONFIG)
             };
             tls.map(Some).map_err(refused)
@@ -185,7 +185,7 @@ fn resolve(key: &str, text: &str, is_guarded: bool) -> Result<SocketAddr, Failur
     })?;
     if !address.ip().to_canonical().is_loopback() && !is_guarded {
         return Err(Failure::new(format!(
-            "cannot listen on `{address}` (`intake.{key}`): it can be reached from other machines and nothing says who may send"
+            "cannot listen on `{address}` (`intake.{key}`): it can be reached from other machines and access is not restricted"
         ))
         .hint("set `intake.token_file`, or name networks in `intake.allow`")
         .code(EXIT_CONFIG));

@@ -15,7 +15,7 @@ use weir_tables::{TABLES, TableSpec, nearest};
 pub(crate) struct NamedOutput {
     /// The line that it begins at, for messages.
     pub(crate) place: String,
-    /// Its name, under which its position is kept.
+    /// The output's name, under which the position is kept.
     pub(crate) name: String,
     /// The table that is copied.
     pub(crate) table: &'static TableSpec,

@@ -123,7 +123,6 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{ArrayRef, Int64Array};
-
     use weir_rules::SourceFile;
 
     use super::*;

@@ -86,7 +86,7 @@ pub(crate) async fn pieces(
         return Err(Refusal::new(StatusCode::NOT_FOUND, "this hub is not one of several"));
     };
     if request.headers().get(header::UPGRADE) != Some(&PROTOCOL) {
-        let why = "pieces of queries come over a protocol of their own";
+        let why = "parts of queries use a separate protocol";
         return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, why)
             .hint("hubs of one cluster ask this of each other; ask `/api/sql`"));
     }

@@ -104,7 +104,11 @@ impl QueryEngine for Rows {
     }
 }
 
-async fn answer(app: &SharedApp, sql: &str, parameters: &[ArrayRef]) -> Result<QueryResult, PgError> {
+async fn answer(
+    app: &SharedApp,
+    sql: &str,
+    parameters: &[ArrayRef],
+) -> Result<QueryResult, PgError> {
     let _turn = app.turn().await.map_err(|_| {
         PgError::new("53400", "cannot query: too many queries are running")
             .hint("try again, or raise `api.concurrent_queries` or `api.user_queries`")

@@ -26,7 +26,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Value>, Refusal> {
     let bad = |message: String| Refusal::new(StatusCode::BAD_REQUEST, message);
     if let Some(per_week) = options.per_week.filter(|number| !(0.0..=1e6).contains(number)) {
-        return Err(bad(format!("cannot mine thresholds: {per_week} findings a week are asked"))
+        return Err(bad(format!("cannot mine thresholds: `per_week` is {per_week}"))
             .hint("per_week is how many false findings of a rule are accepted, such as 0.25"));
     }
     let is_asked = |id: &str| options.rule.as_deref().is_none_or(|rule| rule == id);
@@ -42,7 +42,7 @@ pub(crate) async fn list(
     match options.rule {
         Some(rule) if reports.is_empty() => {
             Err(bad(format!("cannot mine `{rule}`: there is no such rule with a threshold"))
-                .hint("GET /api/thresholds lists those that have one"))
+                .hint("GET /api/thresholds lists the rules with one"))
         }
         _ => Ok(Json(json!({"thresholds": reports}))),
     }
@@ -69,7 +69,7 @@ pub(crate) async fn accept(
     let rule = app.judge.rules.get(&id);
     let Some((rule, mining)) = rule.and_then(|rule| Some((rule, rule.mining.as_ref()?))) else {
         return Err(fail(StatusCode::NOT_FOUND, "there is no such rule with a threshold")
-            .hint("GET /api/thresholds lists those that have one"));
+            .hint("GET /api/thresholds lists the rules with one"));
     };
     if mining.value != Some(yes.value) {
         return Err(bad("another value is in force than the one that was shown")

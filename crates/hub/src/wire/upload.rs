@@ -44,7 +44,8 @@ pub(crate) fn answer(
 ) -> Result<UploadAnswer, Failure> {
     let begun = Instant::now();
     let UploadRequest { name, slice_ns, limit, keep_as } = question;
-    let input = CaptureInput::from_stream(&name, Box::new(Cursor::new(bytes))).map_err(wire_failure)?;
+    let input =
+        CaptureInput::from_stream(&name, Box::new(Cursor::new(bytes))).map_err(wire_failure)?;
     if input.format() == CaptureFormat::Text {
         return Err(Failure::new(format!("cannot read `{name}`: it is neither pcap nor pcapng"))
             .hint("make one with `weir capture 10s --payload`, or `tcpdump -i any -s 512 -w FILE tcp`"));

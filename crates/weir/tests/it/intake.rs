@@ -514,12 +514,8 @@ fn refused(settings: &[(&str, &str)]) -> Output {
 #[test]
 fn sockets_that_anybody_could_reach_are_refused_with_a_hint() {
     for (settings, part, hint) in [
-        (
-            &[("WEIR_INTAKE_HTTP", "0.0.0.0:0")][..],
-            "nothing says who may send",
-            "intake.token_file",
-        ),
-        (&[("WEIR_INTAKE_SYSLOG_UDP", "[::]:0")], "nothing says who may send", "intake.allow"),
+        (&[("WEIR_INTAKE_HTTP", "0.0.0.0:0")][..], "access is not restricted", "intake.token_file"),
+        (&[("WEIR_INTAKE_SYSLOG_UDP", "[::]:0")], "access is not restricted", "intake.allow"),
         (&[("WEIR_INTAKE_SYSLOG_TCP", "nonsense")], "not an address and a port", "127.0.0.1"),
         (&[("WEIR_INTAKE_HTTPS", "127.0.0.1:0")], "tls_certificate_file", "tls_key_file"),
         (&[("WEIR_INTAKE_ALLOW", "10.0.0.0/40")], "`10.0.0.0/40` is not a network", "10.0.0.0/8"),

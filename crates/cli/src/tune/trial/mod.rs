@@ -62,7 +62,7 @@ pub(crate) fn run(args: &TuneArgs, values: &Values) -> Result<ExitCode, Failure>
         return Err(never_set(tryable.name, &value, why));
     }
     if before == value {
-        return Err(fail("it has that value").hint("`weir tune` says what this host asks for"));
+        return Err(fail("it has that value").hint("`weir tune` lists the proposals for this host"));
     }
     let is_quiet = args.format == TuneFormat::Json;
     let plan = TrialPlan { tryable, before, value, spans: spans(trial)?, is_quiet };
@@ -136,7 +136,7 @@ fn open(values: &Values, fail: &impl Fn(&str) -> Failure) -> Result<TrialJournal
                     },
                 );
                 return Err(fail(&running)
-                    .hint("one at a time, or nobody could say which of them helped; wait for it, or end it with Ctrl-C"));
+                    .hint("one at a time, so that the effect of each is known; wait for it, or end it with Ctrl-C"));
             }
         }
     };
