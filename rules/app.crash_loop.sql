@@ -7,9 +7,12 @@ for = "0s"
 every = "10s"
 clear = "5m"
 key = ["netns", "server_port"]
-explained_by = ["mem.oom_kill", "app.segfault"]
 needs = ["listener"]
 when = "select host from listener where ts > $now - interval '10 minutes' and ts <= $now and process_id is not null group by host, netns, server_port having min(process_id) < max(process_id) limit 1"
+explains = [
+  "app.down", "app.error_outlier", "app.errors", "lb.health_flapping", "lb.too_few_healthy",
+  "proxy.down",
+]
 subject = "{process} on port {server_port} of {host}"
 summary = "{process} on port {server_port} of {host} (netns {netns}) restarted {starts} times in 10 minutes; the port was closed for {gap_seconds} of the last {span_seconds} s"
 why = "The process listens, exits and is started again. Each restart costs clients seconds of refused connections, and its caches never get warm. The service manager's restart limit will eventually leave it stopped (systemd: 5 starts in 10 s)."

@@ -12,7 +12,11 @@ when = """
 select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
-explained_by = ["mem.oom_kill", "app.crash_loop", "app.segfault", "proxy.down"]
+explains = [
+  "app.error_outlier", "app.throughput_drop", "client.aborts_499", "edge.ramp_too_fast",
+  "lb.canary_oscillation", "lb.too_few_healthy", "lb.uneven", "proxy.haproxy_queue",
+  "proxy.masked_errors", "proxy.retry_amplification", "traffic.unusual",
+]
 subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is missing): host and network are fine, but no process listens there. It crashed, was stopped, listens on another port, or is not ready yet."
@@ -104,9 +108,9 @@ select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as error
   case when c.file is not null then concat(c.file, ':', c.line, ' (', c.arguments, ')') else concat('the address in the configuration of ', r.program) end as place,
   case when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then 'note'
        when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class,
-  case when l.process_name is not null then concat('app.crash_loop, proxy.down',
-    case when e.kills > 0 and k.process_name is null then '' else ', mem.oom_kill' end,
-    case when e.crashes > 0 and s.process_name is null then '' else ', app.segfault' end) end as explained_by
+  case when l.process_name is not null then concat_ws(', ',
+    case when e.kills > 0 and k.process_name is null then 'mem.oom_kill' end,
+    case when e.crashes > 0 and s.process_name is null then 'app.segfault' end) end as not_explained_by
 from refused r
 left join answers a on a.host = r.host
 left join listening l on l.host = r.host and (r.upstream like '127.%' or r.upstream like '[::1]:%') and cast(l.server_port as varchar) = regexp_match(r.upstream, ':([0-9]+)$')[1]

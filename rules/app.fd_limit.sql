@@ -13,6 +13,11 @@ select 1 from log where body like '%oo many open files%' and ts > $now - interva
 union all
 select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $now - interval '30 seconds' and ts <= $now
 limit 1"""
+explains = [
+  "app.error_outlier", "app.errors", "app.slow", "app.throughput_drop", "client.aborts_499",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "wire.mtu_blackhole",
+]
 subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"
 why = "Every connection is an open file. At its limit the process cannot accept another one: new clients wait in the accept queue until it overflows, and the process cannot open files or connections of its own either. Existing connections keep working, so it looks alive."

@@ -22,7 +22,10 @@ having count(upstream_response_seconds) > 0
       >= greatest(count(upstream_response_seconds) filter (where ts > $now - interval '3 seconds'), 8))
 limit 1""",
 ]
-explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow", "app.fd_limit", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "redis.evictions", "app.blocked_on_store", "tcp.listen_overflow", "tcp.accept_queue_high"]
+explains = [
+  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "proxy.worker_connections", "tcp.close_wait_leak",
+]
 subject = "{upstream}"
 summary = "{upstream} is slow: p95 {app_p95:duration}, p50 {app_p50:duration} over {window_seconds} s ({requests} requests); {app_share:%} of the time is in the application, connect p95 {connect_p95:duration}; {past_text}"
 why = "The proxy measures the time between the connection to the application and the first byte of its response. Connecting is fast, so neither the network nor a full accept queue is to blame, and clients read responses as fast as before: the application itself, or something it waits for, is slow."
@@ -140,7 +143,7 @@ select n.host, n.upstream, n.window_seconds, n.requests, n.errors, n.app_p95, n.
   -- Page only once a deeper cause had time to show: it needs some seconds more to be detected.
   case when n.app_p95 >= 1.0 and n.early_p95 >= 1.0 then 'page' else 'mail' end as class,
   -- A process that accepts nothing answers nothing; a slow one fills its accept queue.
-  case when n.answered > 0 then 'disk.stuck, disk.member_outlier, disk.slow, mem.thrash, cpu.steal, cpu.cgroup_throttled, proxy.worker_blocked, dns.resolver_slow, app.fd_limit, pg.lock_pileup, db.not_answering, db.connections_exhausted, redis.evictions, app.blocked_on_store' end as explained_by,
+  case when n.answered > 0 then 'tcp.listen_overflow, tcp.accept_queue_high' end as not_explained_by,
   p.past_p95 is null or n.app_p95 >= 2 * p.past_p95 as opens
 from now_ n
 left join past p on p.host = n.host and p.upstream = n.upstream

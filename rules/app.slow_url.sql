@@ -7,7 +7,6 @@ for = "1s"
 every = "1s"
 clear = "15s"
 key = ["server_port", "url_template"]
-explained_by = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled"]
 needs = ["wire_request", "wire_slice", "request"]
 when = "select 1 from wire_request where think_seconds >= $threshold and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{url_template} on port {server_port} of {host}"

@@ -7,9 +7,9 @@ for = "2m"
 every = "60s"
 clear = "5m"
 key = ["tier_seen", "source"]
-explained_by = ["app.down", "tcp.listen_overflow", "wire.syn_blackhole", "wire.host_unreachable", "lb.too_few_healthy", "log.ship_lag", "weir.agent_silent", "app.fd_limit", "conntrack.full"]
 needs = ["request"]
 when = "select 1 from request where ts > $now - interval '1 day' - interval '10 minutes' and ts <= $now - interval '1 day' limit 1"
+explains = ["traffic.unusual"]
 subject = "requests in {source} of {host}"
 summary = "{source} on {host}: {requests} requests in 10 minutes, against {least} to {most} at this time of the last {days} days"
 why = "Requests can stay away without anything failing: a name that points elsewhere, a balancer that sends the traffic to others, a broken feed, a form whose button does nothing. Requests that do arrive are served well, so no other rule fires."

@@ -7,7 +7,6 @@ for = "10s"
 every = "20s"
 clear = "60s"
 key = ["server"]
-explained_by = ["app.down", "app.slow", "tcp.listen_overflow", "wire.loss", "app.fd_limit", "wire.bandwidth_cap"]
 needs = ["request"]
 when = [
   """

@@ -7,7 +7,6 @@ for = "1s"
 every = "1s"
 clear = "10s"
 key = ["server", "server_port"]
-explained_by = ["wire.bandwidth_cap"]
 needs = ["request"]
 when = [
   "select 1 from request where duration_seconds - coalesce(upstream_response_seconds, 0.0) >= $threshold and ts > $now - interval '30 seconds' and ts <= $now limit 1",

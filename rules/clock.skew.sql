@@ -7,7 +7,6 @@ for = "10s"
 every = "10s"
 clear = "3m"
 key = ["source"]
-explained_by = ["log.ship_lag"]
 needs = ["request", "log", "ship"]
 when = """
 select 1 from request where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds'

@@ -14,6 +14,10 @@ union all
 select 1 from conntrack_stat where (drops_increase > 0 or early_drops_increase > 0 or entries > 0.8 * entries_limit)
   and ts > $now - interval '60 seconds' and ts <= $now
 limit 1"""
+explains = [
+  "app.throughput_drop", "wire.loss", "wire.mtu_blackhole", "wire.path_loss",
+  "wire.syn_blackhole", "wire.syn_retries",
+]
 subject = "connection tracking of {host}"
 summary = "the conntrack table of {host} {state_text} (net.netfilter.nf_conntrack_max = {limit_text}){told_text}"
 why = "The firewall or NAT tracks every connection. When the table is full, the first packet of each new connection is dropped: clients see timeouts and no process logs anything, while existing connections keep working."

@@ -9,7 +9,6 @@ clear = "30s"
 key = []
 needs = ["pressure", "cpu_stat", "request", "listener"]
 when = "select 1 from pressure where resource = 'cpu' and some_avg10_ratio > 0.3 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
-explained_by = ["cpu.steal"]
 subject = "CPUs of {host}"
 summary = "{host}: tasks wait for a CPU {waiting_ratio:%} of the time, {running:.1} runnable threads on {cpu_count} CPUs (before: {past_waiting_ratio:%}, {past_running:.1}); {suffers}"
 why = "More threads want to run than there are CPUs, so work waits its turn, and at the same time clients wait longer or connections queue. A busy CPU alone is no fault."

@@ -9,6 +9,7 @@ clear = "3m"
 key = ["mount_point"]
 needs = ["deleted_file", "filesystem"]
 when = "select 1 from deleted_file where mount_point is not null and ts > $now - interval '3 minutes' and ts <= $now limit 1"
+explains = ["disk.full"]
 subject = "{mount_point} of {host}"
 summary = "deleted files hold {used_bytes:bytes} of {mount_point} on {host} ({used_ratio:%}): {files} open, most of it {path} of {process_name} (process {process_id}, descriptor {descriptor}); {available_bytes:bytes} free"
 why = "A deleted file's space is freed only when the last process closes it. `du` does not count it, `df` does. If it is a log, it keeps growing: deleting it freed nothing, and its lines can no longer be read."

@@ -7,7 +7,6 @@ for = "5m"
 every = "60s"
 clear = "5m"
 key = ["mount_point"]
-explained_by = ["disk.full"]
 needs = ["filesystem"]
 when = "select host from filesystem where ts > $now - interval '1 hour' and ts <= $now and size_bytes > 0 group by host, mount_point having max(available_bytes) - min(available_bytes) > 0.05 * max(size_bytes) limit 1"
 subject = "{mount_point} on {device}"

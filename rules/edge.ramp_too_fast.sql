@@ -7,7 +7,6 @@ for = "0s"
 every = "30s"
 clear = "5m"
 key = []
-explained_by = ["app.down", "edge.backend_out"]
 needs = ["request"]
 when = "select host from request where tier = 'edge' and upstream_address is not null and ts > $now - interval '1 minute' and ts <= $now group by host having count(*) >= 300 limit 1"
 subject = "requests of {host}"

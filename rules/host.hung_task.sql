@@ -7,7 +7,6 @@ for = "0s"
 every = "10s"
 clear = "5m"
 key = []
-explained_by = ["disk.stuck", "disk.slow", "disk.io_error"]
 needs = ["kmsg", "cpu_stat", "listener"]
 when = "select 1 from kmsg where kind = 'hung_task' and ts > $now - interval '5 minutes' and ts <= $now limit 1"
 subject = "{tasks} on {host}"

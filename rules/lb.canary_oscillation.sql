@@ -7,7 +7,6 @@ for = "30s"
 every = "60s"
 clear = "2m"
 key = ["pool", "member"]
-explained_by = ["app.down", "lb.health_flapping", "edge.backend_out", "wire.host_unreachable"]
 needs = ["request"]
 when = """
 select 1

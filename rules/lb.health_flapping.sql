@@ -7,9 +7,9 @@ for = "0s"
 every = "4s"
 clear = "5m"
 key = ["server"]
-explained_by = ["app.crash_loop"]
 needs = ["log"]
 when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+explains = ["lb.canary_oscillation"]
 subject = "server {server} of {host}"
 summary = "server {server} is flapping on {host}: {transitions} transitions between up and down in 10 minutes ({flapping} of {servers} changed servers flap, at least 3 each); last reason: {reason}"
 why = "Each time it goes down its connections move to the others, each time it comes back it is cold: clients of both get slow responses. Either the server is at its limit, or the health check is stricter than the real work."

@@ -7,7 +7,6 @@ for = "0s"
 every = "6s"
 clear = "3m"
 key = ["pool"]
-explained_by = ["lb.too_few_healthy", "app.down", "wire.host_unreachable", "wire.syn_blackhole", "app.error_outlier"]
 needs = ["request", "config_directive"]
 when = [
   """

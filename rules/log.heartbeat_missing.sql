@@ -8,7 +8,6 @@ every = "10s"
 clear = "0s"
 key = []
 needs = ["log", "host_info"]
-explained_by = ["weir.agent_silent", "clock.hub_skew"]
 subject = "logs of {host}"
 summary = "{host}: no heartbeat for more than 2 minutes (last one {last_text}); {missing} of {hosts} hosts miss theirs"
 why = "Each agent writes its own line every 60 s through the same path as every other log line. If it does not arrive, the others do not arrive either, however quiet or busy the host is, and its logs are unknown from then on."

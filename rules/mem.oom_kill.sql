@@ -12,6 +12,10 @@ when = """
 select max(oom_kills_total) as n from mem_stat where ts > $now - interval '5 minutes' and ts <= $now group by host having max(oom_kills_total) > min(oom_kills_total)
 union all select 1 as n from kmsg where kind = 'oom_kill' and ts > $now - interval '5 minutes' and ts <= $now
 union all select max(oom_kills_total) as n from cgroup_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cgroup having max(oom_kills_total) > min(oom_kills_total)"""
+explains = [
+  "app.crash_loop", "app.down", "app.errors", "db.not_answering", "mem.cgroup_near_limit",
+  "proxy.down",
+]
 subject = "{victims} on {host}"
 summary = "{host}: {kills} processes OOM-killed in 5 minutes: {victims}{where_text}"
 why = "The machine or, if it has a limit, the cgroup ran out of memory, so the kernel chose a process and killed it. What it served is down until something restarts it; work in progress is lost."

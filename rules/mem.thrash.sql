@@ -9,6 +9,10 @@ clear = "60s"
 key = []
 needs = ["mem_stat", "pressure", "cgroup_stat"]
 when = "select 1 from pressure where resource = 'memory' and some_avg10_ratio > 0.05 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+explains = [
+  "app.slow", "app.slow_url", "disk.slow", "mem.cgroup_near_limit", "proxy.haproxy_queue",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow",
+]
 subject = "memory of {host}"
 summary = "{host}: tasks stall on memory {waiting_ratio:%} of the time{where_text}; {refaults_per_second:.0} refaults/s{past_text}, {swap_ins_per_second:.0} swap-ins/s, {read_bytes_per_second:bytes}/s read from disk"
 why = "The working set exceeds memory, so each page that is loaded evicts one that is needed next. The disk is busy reading and appears guilty, but memory is the cause: of the host, or of one cgroup whose limit is below its working set."

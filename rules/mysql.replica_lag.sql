@@ -7,7 +7,6 @@ for = "5s"
 every = "5s"
 clear = "30s"
 key = ["server_address", "peer"]
-explained_by = ["mysql.replica_broken", "disk.stuck", "disk.slow", "wire.loss", "wire.syn_blackhole"]
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'mysql' and (heartbeat_seconds > $threshold or lag_seconds > $threshold or applier like 'Waiting for%lock') and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 subject = "replica {server_address}"

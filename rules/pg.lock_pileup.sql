@@ -9,6 +9,10 @@ clear = "20s"
 key = ["server_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where waiting_on_lock >= 5 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
+explains = [
+  "app.blocked_on_store", "app.errors", "app.slow", "db.connections_exhausted",
+  "proxy.worker_connections",
+]
 subject = "PostgreSQL at {server_address}"
 summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s, most of them for {blocker_text}; {connections} of {connection_limit} connections in use"
 why = "One session holds a lock that others need, and each new one queues behind them with its connection: the connection pool runs out and the whole site stalls, although the database is idle."

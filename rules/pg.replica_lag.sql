@@ -7,7 +7,6 @@ for = "1s"
 every = "5s"
 clear = "30s"
 key = ["server_address", "peer"]
-explained_by = ["disk.stuck", "disk.slow", "wire.loss", "wire.bandwidth_cap", "wire.syn_blackhole"]
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'postgresql' and role in ('replica', 'source') and (is_running = false or is_paused or unsent_bytes >= 67108864 or unapplied_bytes >= 67108864 or lag_seconds > 30) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 subject = "{link}"

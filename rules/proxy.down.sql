@@ -7,12 +7,12 @@ for = "4s"
 every = "2s"
 clear = "6s"
 key = ["netns", "process", "ports"]
-explained_by = ["mem.oom_kill", "app.segfault", "app.crash_loop"]
 needs = ["listener", "edge_listener", "tcp_stat", "finding", "kmsg"]
 when = """
 select 1 from (select max(ts) as last_ts from listener where tier in ('proxy', 'edge') and ts > $now - interval '2 minutes' and ts <= $now
   group by host, netns, server_port) gone where last_ts < $now - interval '4 seconds'
 union all select 1 from finding where rule = 'proxy.down' and state <> 'resolved' and ts > $now - interval '24 hours' and ts <= $now limit 1"""
+explains = ["app.down"]
 subject = "{process} on port {ports} of {host}"
 summary = "{process} on {host} (netns {netns}) is not listening on port {ports} since {since_text}; {resets} connections refused, {rate:.1}/s"
 why = "The kernel answers each new connection with a reset: clients see \"connection refused\" at once, however healthy the backends are. A load balancer in front removes the host after its next checks; without one the site is down."
@@ -95,14 +95,15 @@ refused as (
   having sum(s.increase) >= 3
 ),
 ended as (
-  select host, subject as process, string_agg(distinct case when kind = 'oom_kill' then 'mem.oom_kill' else 'app.segfault' end, ', ') as rules
+  select host, subject as process, string_agg(distinct kind, ', ') as kinds
   from kmsg
   where kind in ('oom_kill', 'segfault') and ts > $now - interval '10 minutes' and ts <= $now
   group by host, subject
 )
 select d.host, d.netns, d.process, d.ports, d.tier, cast(date_trunc('second', d.since_ts) as varchar) as since_text,
   r.resets, r.resets / r.span_seconds as rate,
-  case when e.rules is null then 'app.crash_loop' else concat('app.crash_loop, ', e.rules) end as explained_by,
+  concat_ws(', ', case when coalesce(e.kinds, '') not like '%oom_kill%' then 'mem.oom_kill' end,
+    case when coalesce(e.kinds, '') not like '%segfault%' then 'app.segfault' end) as not_explained_by,
   case when r.resets / r.span_seconds >= 3 then 'page' when r.resets / r.span_seconds >= 1.5 then 'mail' else 'note' end as class
 from down d
 join looked_at l on l.host = d.host

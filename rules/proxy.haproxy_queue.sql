@@ -7,7 +7,6 @@ for = "1s"
 every = "5s"
 clear = "20s"
 key = ["backend"]
-explained_by = ["app.slow", "app.down", "lb.too_few_healthy", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where (queue_seconds > $threshold or termination_state like 'sQ%' or termination_state like 'CQ%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "backend {backend} on {host}"

@@ -7,7 +7,6 @@ for = "3s"
 every = "5s"
 clear = "2m"
 key = ["upstream"]
-explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "proxy.retry_amplification"]
 needs = ["request", "log"]
 when = "select 1 from request where upstream_tries > 1 and http_response_status_code < 500 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "upstreams of {upstream} on {host}"

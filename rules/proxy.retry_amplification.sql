@@ -7,9 +7,9 @@ for = "3s"
 every = "5s"
 clear = "30s"
 key = ["upstream"]
-explained_by = ["app.down", "wire.host_unreachable", "wire.syn_blackhole", "app.slow"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+explains = ["proxy.masked_errors"]
 subject = "retries to {upstream} on {host}"
 summary = "requests to {upstream} on {host} take {tries_mean:.2} tries on average (last minute: {retried} of {requests} retried, {failed} failed anyway); {past_text}"
 why = "When an upstream fails or is too slow, the proxy sends the request to the next. With one bad member that saves the client; when all are slow for the same reason (a database, the CPU), each request becomes two or three, and the retries prevent recovery."

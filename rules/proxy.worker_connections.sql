@@ -7,7 +7,6 @@ for = "0s"
 every = "2s"
 clear = "30s"
 key = []
-explained_by = ["app.slow", "app.fd_limit", "app.blocked_on_store", "tcp.listen_overflow", "wire.syn_blackhole", "wire.host_unreachable", "disk.stuck", "disk.slow", "pg.lock_pileup", "db.not_answering"]
 needs = ["log", "config_directive"]
 when = "select 1 from log where program = 'nginx' and body like '%worker\\_connections%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "nginx on {host}"

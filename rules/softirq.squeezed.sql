@@ -7,7 +7,6 @@ for = "60s"
 every = "30s"
 clear = "3m"
 key = []
-explained_by = ["softirq.backlog_drop"]
 needs = ["softnet_stat", "sysctl"]
 when = "select host from softnet_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cpu having max(time_squeezes_total) > min(time_squeezes_total) + 240 limit 1"
 subject = "packet budget of {host}"

@@ -7,7 +7,6 @@ for = "0s"
 every = "5s"
 clear = "3m"
 key = ["netns"]
-explained_by = ["app.fd_limit", "app.blocked_on_store", "tcp.listen_overflow", "tcp.accept_queue_high", "tcp.accept_wait", "app.slow"]
 needs = ["sock_stat"]
 when = "select 1 from sock_stat where tcp_close_wait >= 20 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "CLOSE_WAIT in netns {netns} of {host}"

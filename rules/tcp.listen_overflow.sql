@@ -8,8 +8,12 @@ every = "2s"
 clear = "6s"
 key = ["netns", "server_address", "server_port"]
 needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
-explained_by = ["app.fd_limit", "disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.cgroup_throttled", "app.blocked_on_store"]
 when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
+explains = [
+  "app.slow", "app.throughput_drop", "client.aborts_499", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.syn_flood_false",
+  "wire.loss", "wire.mtu_blackhole", "wire.syn_blackhole", "wire.syn_retries",
+]
 subject = "{process} on {endpoint}"
 summary = "accept queue of {process} on {endpoint} (netns {netns}) overflows: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} in {full_samples} of {samples} samples ({found_by}); limit {queue_limit}: {limit_from}"
 why = "A client's final handshake packet found the accept queue full, so the kernel dropped it. The client believes it is connected, or resends its SYN after 1, 1, 1, 1, 2, 4 … seconds: clients see a site that hangs, and no log has a line about it. The queue fills up if the process does not call accept() fast enough, or if a burst exceeds the limit min(backlog of listen(), net.core.somaxconn)."

@@ -7,7 +7,6 @@ for = "0s"
 every = "5s"
 clear = "60s"
 key = ["netns"]
-explained_by = ["tcp.mem_pressure"]
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where counter in ('TCPToZeroWindowAdv', 'TCPRcvQDrop', 'RcvPruned') and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "receivers in netns {netns} of {host}"

@@ -7,7 +7,6 @@ for = "2s"
 every = "2s"
 clear = "60s"
 key = ["netns"]
-explained_by = ["tcp.listen_overflow"]
 needs = ["tcp_stat", "listener", "kmsg"]
 when = "select 1 from tcp_stat where counter in ('SyncookiesSent', 'ListenOverflows') and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "{listener_text}"

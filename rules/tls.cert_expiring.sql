@@ -7,7 +7,6 @@ for = "0s"
 every = "5s"
 clear = "1m"
 key = ["server_address", "server_port", "server_name", "path"]
-explained_by = ["tls.cert_not_reloaded"]
 needs = ["certificate"]
 when = "select 1 from certificate where (served_not_after < $now + interval '21 days' or chain_not_after < $now + interval '21 days') and ts > $now - interval '3 minutes' and ts <= $now limit 1"
 subject = "{shown_name} on port {server_port}"

@@ -9,6 +9,7 @@ clear = "1m"
 key = ["server_address", "server_port", "server_name", "path"]
 needs = ["certificate"]
 when = "select 1 from certificate where served_digest <> file_digest and ts > $now - interval '3 minutes' and ts <= $now limit 1"
+explains = ["tls.cert_expiring"]
 subject = "{shown_name} on port {server_port}"
 summary = "{program} on {host} serves an old certificate for {shown_name} on port {server_port}: it expires in {served_days} days, {path} (written {age_text} ago) in {file_days} days"
 why = "A server reads its certificates when it starts or reloads. The renewal wrote the file without a reload, so clients get the old certificate until it expires, and then a warning."

@@ -9,7 +9,6 @@ clear = "0s"
 key = ["subject"]
 needs = ["measure", "request"]
 when = "select 1 from measure where rule = 'traffic.unusual' and abs(nearness_ratio) >= 0.8 and ts > $now - interval '11 minutes' and ts <= $now limit 1"
-explained_by = ["app.down", "app.throughput_drop", "lb.too_few_healthy", "weir.agent_silent", "log.ship_lag"]
 subject = "{subject}"
 summary = "{subject} on {host}: {requests} requests in 5 minutes, normal is {expected:.0} ({low:.0} to {high:.0}) at this time, so {what}"
 why = "The count is compared with the same half hour of the weeks before, at the level of the last seven days, so neither night nor growth explains it. Less: clients cannot reach the site, or cannot proceed. More: a campaign, a crawler, retries of a failing client."

@@ -7,8 +7,11 @@ for = "30s"
 every = "5s"
 clear = "0s"
 key = []
-explained_by = ["clock.hub_skew"]
 needs = ["collector_run", "host_info"]
+explains = [
+  "app.throughput_drop", "log.heartbeat_missing", "log.rotated_unfinished", "log.ship_lag",
+  "traffic.unusual",
+]
 subject = "agent of {host}"
 summary = "no data from {host} for more than half a minute (last: {last_text}); {missing} of {hosts} hosts are silent"
 why = "weir is blind there: no rule can evaluate this host, and the absence of findings means nothing. A dead host and a stopped agent look the same from here."

@@ -9,6 +9,10 @@ clear = "20s"
 key = ["netns", "device", "handle"]
 needs = ["qdisc"]
 when = "select 1 from qdisc where (drops_total > 0 or rate_bytes_per_second is not null) and ts > $now - interval '20 seconds' and ts <= $now limit 1"
+explains = [
+  "client.aborts_499", "client.slow_reader", "pg.replica_lag", "wire.loss",
+  "wire.mtu_blackhole", "wire.path_loss", "wire.slow_reader",
+]
 subject = "{device} of {host}"
 summary = "queue {handle} ({kind}{rate_text}) of {device} on {host} (netns {netns}) {what_text} in {span_seconds:.0} s at {mebits_per_second:.1} Mbit/s{full_text}"
 why = "Outgoing packets wait in this queue until the device or its rate limit releases them; if it is full they are dropped. TCP retransmits and slows down: responses arrive late, large ones most, while CPU, disk and application are idle."

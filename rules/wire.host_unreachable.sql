@@ -9,6 +9,11 @@ clear = "20s"
 key = ["upstream"]
 needs = ["log", "request"]
 when = "select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+explains = [
+  "app.throughput_drop", "db.not_answering", "lb.canary_oscillation", "lb.too_few_healthy",
+  "lb.uneven", "mysql.replica_broken", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",
+]
 subject = "{upstream}"
 summary = "nginx on {host} cannot reach {upstream}: \"{reason}\" {failures} times in 30 s; {errors} requests got 502, 503 or 504"
 why = "ARP for the address got no answer (after about 3 s), or a router reported that there is no route. The host is off, its link is down, or a route is missing. A stopped application answers with a reset instead (app.down), and a firewall that drops causes timeouts (wire.syn_blackhole)."

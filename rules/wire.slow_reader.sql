@@ -7,7 +7,6 @@ for = "2s"
 every = "5s"
 clear = "20s"
 key = ["server_port"]
-explained_by = ["wire.bandwidth_cap"]
 needs = ["wire_slice", "wire_request"]
 when = "select 1 from wire_slice where zero_windows > 0 and not is_lossy and ts > $now - interval '35 seconds' and ts <= $now limit 1"
 subject = "clients of port {server_port} of {host}"

@@ -7,9 +7,13 @@ for = "1s"
 every = "5s"
 clear = "20s"
 key = ["upstream"]
-explained_by = ["tcp.listen_overflow", "conntrack.full"]
 needs = ["log", "tcp_stat", "listener"]
 when = "select 1 from log where program = 'nginx' and body like '%timed out) while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+explains = [
+  "app.throughput_drop", "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken",
+  "mysql.replica_lag", "pg.replica_lag", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",
+]
 subject = "{upstream}"
 summary = "connecting from {host} to {upstream} times out: {failures} times in 30 s, {syn_retries} SYNs retransmitted; no reset, no reply, and no known listener on that port drops connections"
 why = "The first packet of the connection, or its reply, is dropped silently: a firewall, a security group, a missing return route. The application never sees the connection, so it is not at fault and its log is empty. A stopped application answers with a reset (app.down), a host that is gone causes \"no route to host\" (wire.host_unreachable)."

@@ -1,4 +1,5 @@
-//! Answers of SQL as plain rows: a finding keeps a few of them, so they are copied out of Arrow once.
+//! Answers of SQL as plain rows: a finding keeps a few of them, so they are copied out of Arrow
+//! once.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// As it stands in JSON; floats that are not finite are `null`, times are RFC 3339.
+    /// The value as JSON; non-finite floats are `null`, times are RFC 3339.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Null => serde_json::Value::Null,
@@ -100,7 +101,8 @@ impl Row {
         out
     }
 
-    /// Reads what [`Row::to_json`] wrote; times come back as text. `None` for anything but a JSON object.
+    /// Reads what [`Row::to_json`] wrote; times come back as text. `None` for anything but a JSON
+    /// object.
     pub fn from_json(value: &serde_json::Value) -> Option<Self> {
         let (names, cells): (Vec<_>, Vec<_>) = value
             .as_object()?

@@ -1,11 +1,12 @@
-//! Which rules are due, and what their answers change. Alert words and `for` are those of Prometheus.
+//! Schedules rules and applies the results of their queries. States and `for` are those of
+//! Prometheus.
 //!
-//! The surprising thing: an answer may have a column `opens`. A row with `opens = false` keeps a finding open that is
-//! open already, but opens none; so a rule can have a lower bound for going on than for beginning, and a fault that
-//! has become its own baseline does not resolve by itself.
+//! The surprising thing: a result may have a column `opens`. A row with `opens = false` keeps an
+//! open finding open, but opens none. So a rule can resolve at a lower bound than it opens at, and
+//! a fault that has become its own baseline does not resolve.
 
-mod answer;
-mod turn;
+mod evaluation;
+mod result_rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,67 +15,70 @@ use arrow_array::RecordBatch;
 use weir_tables::Micros;
 
 use crate::{Class, OpenFinding, Rule, RuleSet, State, Transition};
-use answer::group;
-pub(crate) use answer::key_values;
-use turn::Turn;
+use evaluation::Evaluation;
+pub(crate) use result_rows::key_values;
+use result_rows::rows_by_subject;
 
-/// Beyond this (or three times `every`) between two answers, nobody knows what was in between.
+/// A longer pause between two results (or than three times `every`) is a gap: the state in between
+/// is unknown.
 const GAP_SECONDS: f64 = 30.0;
 
-/// A rule may take one part in so many of the time (more while something may begin, and more still while a finding is pending);
-/// one that takes longer runs less often,
-const TIME_PARTS: f64 = 200.0;
-const QUICK_TIME_PARTS: f64 = 40.0;
-const PENDING_TIME_PARTS: f64 = 10.0;
-/// but never less often than after this many times `every`, which is below what counts as a gap.
+/// Time budget: a rule pauses at least this many times as long as its queries take.
+const PAUSE_FACTOR: f64 = 200.0;
+/// Time budget just after a rule's condition became true.
+const AWAKE_PAUSE_FACTOR: f64 = 40.0;
+/// Time budget while a finding is pending.
+const PENDING_PAUSE_FACTOR: f64 = 10.0;
+/// Longest pause, in multiples of `every`; must stay below a gap.
 const STRETCH_MAX: f64 = 2.5;
-/// For so long after a rule's condition became true, and while a finding is pending, it runs this often, when that is more
-/// often than `every`.
-const QUICK_FOR_SECONDS: f64 = 30.0;
-const QUICK_SECONDS: f64 = 1.0;
-/// A timer that comes a little early must not cost a whole turn.
+/// A rule is awake for this long after its condition became true.
+const AWAKE_SECONDS: f64 = 30.0;
+/// Interval of a rule that is awake or has a pending finding, unless `every` is shorter.
+const AWAKE_EVERY_SECONDS: f64 = 1.0;
+/// Tolerance for a timer that fires slightly early.
 const SLACK_SECONDS: f64 = 0.1;
 
-/// What a finding of a rule is about: host and key columns as JSON.
+/// The subject of a finding: host, and key columns as JSON.
 pub(crate) type Subject = (String, String);
 
-/// Holds every rule's findings and says what changes.
+/// The findings of all rules, and the changes of their state.
 #[derive(Debug, Default)]
 pub struct Engine {
     pub(crate) rules: Vec<Arc<Rule>>,
     pub(crate) states: BTreeMap<String, RuleState>,
-    /// When findings began to fire, newest last.
+    /// Times at which findings began to fire, newest last.
     pub(crate) fires: BTreeMap<(String, Subject), Vec<Micros>>,
-    /// Which host has which address.
+    /// Host by address.
     hosts: BTreeMap<String, String>,
-    /// What people judged of rules.
+    /// Judgements by rule.
     precision: BTreeMap<String, Precision>,
 }
 
-/// How many of a rule's newest judged findings were real.
+/// The share of real findings among a rule's newest judged ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Precision {
-    /// Findings that were judged, at most the newest ten.
+    /// Judged findings, at most the newest ten.
     pub judged: u64,
-    /// Those that were real.
+    /// Real findings among them.
     pub real: u64,
 }
 
 impl Precision {
-    /// Whether a rule of this precision may page: not when fewer than half of at least five were real.
+    /// Whether a rule of this precision may page: not if fewer than half of at least five were
+    /// real.
     pub fn may_page(self) -> bool {
         self.judged < 5 || 2 * self.real >= self.judged
     }
 }
 
-/// How one rule fares.
+/// The state of one rule.
 #[derive(Debug, Default)]
 pub(crate) struct RuleState {
     pub(crate) last_run: Option<Micros>,
-    /// When its condition became true, if that was seen.
-    pub(crate) stirred: Option<Micros>,
+    /// When its condition became true, if the store watches it.
+    pub(crate) woken: Option<Micros>,
     pub(crate) last_answer: Option<Micros>,
-    /// How long its queries took the last time, and the time before.
+    /// Durations of its last two runs.
     pub(crate) took: [Option<f64>; 2],
     pub(crate) error: Option<String>,
     pub(crate) uncounted: usize,
@@ -82,23 +86,23 @@ pub(crate) struct RuleState {
 }
 
 impl RuleState {
-    /// The parts of the time that the rule may take while something begins, or may; else `None`.
-    fn quick_parts(&self, now: Micros) -> Option<f64> {
+    /// The pause factor of a rule that is awake or has a pending finding, else `None`.
+    fn awake_pause_factor(&self, now: Micros) -> Option<f64> {
         if self.open.values().any(|finding| finding.state == State::Pending) {
-            return Some(PENDING_TIME_PARTS);
+            return Some(PENDING_PAUSE_FACTOR);
         }
-        let is_stirred = |at: Micros| now >= at && now.seconds_since(at) < QUICK_FOR_SECONDS;
-        self.stirred.is_some_and(is_stirred).then_some(QUICK_TIME_PARTS)
+        let woken = self.woken.filter(|at| now >= *at && now.seconds_since(*at) < AWAKE_SECONDS);
+        woken.map(|_| AWAKE_PAUSE_FACTOR)
     }
 
-    /// How long it takes, in seconds. The first time is dear, since plans are made then, and one that was dear for once says
-    /// little: so the less of the last two counts.
+    /// The usual duration in seconds: the shorter of the last two. The first run is slow, because
+    /// it plans, and a single slow run is no evidence.
     fn usual_seconds(&self) -> f64 {
         self.took.into_iter().map(Option::unwrap_or_default).fold(f64::INFINITY, f64::min)
     }
 }
 
-/// How one rule fares, for the API.
+/// The status of one rule, for the API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleStatus {
     /// The worst state of its findings.
@@ -107,11 +111,11 @@ pub struct RuleStatus {
     pub open_findings: usize,
     /// Subjects beyond the limit of 1,000 open findings.
     pub findings_over_limit: usize,
-    /// When it last ran, well or not.
+    /// Time of the last run, successful or not.
     pub last_run_ts: Option<Micros>,
-    /// How long its queries took when they were last asked.
+    /// Duration of its last run.
     pub last_run_seconds: Option<f64>,
-    /// Why it failed the last time; `None` when it did not.
+    /// The error of its last run.
     pub error: Option<String>,
 }
 
@@ -121,7 +125,7 @@ impl Engine {
         Self { rules: rules.iter().cloned().collect(), ..Self::default() }
     }
 
-    /// The rules that should run now.
+    /// Rules that should run now.
     pub fn due(&self, now: Micros) -> Vec<Arc<Rule>> {
         self.rules.iter().filter(|rule| self.is_due(rule, now)).cloned().collect()
     }
@@ -130,48 +134,49 @@ impl Engine {
         let state = self.states.get(&rule.id);
         let Some(last) = state.and_then(|state| state.last_run) else { return true };
         let every = span(rule.every_seconds);
-        let (least, parts) = match state.and_then(|state| state.quick_parts(now)) {
-            Some(parts) => (every.min(QUICK_SECONDS), parts),
-            None => (every, TIME_PARTS),
+        let (least, factor) = match state.and_then(|state| state.awake_pause_factor(now)) {
+            Some(factor) => (every.min(AWAKE_EVERY_SECONDS), factor),
+            None => (every, PAUSE_FACTOR),
         };
         let took = state.map_or(0.0, RuleState::usual_seconds);
-        let pause = (took * parts).clamp(least, every * STRETCH_MAX);
+        let pause = (took * factor).clamp(least, every * STRETCH_MAX);
         now < last || now.seconds_since(last) + SLACK_SECONDS >= pause
     }
 
-    /// Says that a rule's condition, which was false, became true: the rule is looked at more closely for a while.
-    pub fn stir(&mut self, rule: &Rule, now: Micros) {
-        self.states.entry(rule.id.clone()).or_default().stirred = Some(now);
+    /// Wakes a rule whose watched condition became true: it runs every second for a while.
+    pub fn wake(&mut self, rule: &Rule, now: Micros) {
+        self.states.entry(rule.id.clone()).or_default().woken = Some(now);
     }
 
-    /// Takes in how long a rule's queries took, when any were asked.
-    pub fn took(&mut self, rule: &Rule, seconds: f64) {
+    /// Records the duration of a rule's queries.
+    pub fn record_duration(&mut self, rule: &Rule, seconds: f64) {
         let took = &mut self.states.entry(rule.id.clone()).or_default().took;
         *took = [Some(seconds), took[0]];
     }
 
-    /// Says which host has which address, so that what one host says of its upstream can be explained by what that
-    /// upstream's host says of itself.
+    /// Sets the host of each address, so that a finding about an upstream can be explained by a
+    /// finding about the upstream's host.
     pub fn set_hosts(&mut self, hosts: BTreeMap<String, String>) {
         self.hosts = hosts;
     }
 
-    /// Says what people judged of each rule's findings: what is mostly not real pages no more.
+    /// Sets the judgements of each rule's findings: a rule whose findings are mostly not real no
+    /// longer pages.
     pub fn set_precision(&mut self, precision: BTreeMap<String, Precision>) {
         self.precision = precision;
     }
 
-    /// What people judged of a rule's findings; `None` when nobody judged one.
+    /// The judgements of a rule's findings; `None` without any.
     pub fn precision(&self, rule_id: &str) -> Option<Precision> {
         self.precision.get(rule_id).copied()
     }
 
-    /// Every rule, in the order of the set.
+    /// Every rule, in the order of evaluation.
     pub fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
     }
 
-    /// How a rule fares; a rule that has never run is inactive.
+    /// The status of a rule; a rule that has never run is inactive.
     pub fn status(&self, rule_id: &str) -> RuleStatus {
         let unrun = RuleState::default();
         let state = self.states.get(rule_id).unwrap_or(&unrun);
@@ -195,19 +200,20 @@ impl Engine {
         self.states.values().flat_map(|state| state.open.values())
     }
 
-    /// Takes in that a rule's query failed: its findings stay as they are.
-    pub fn failed(&mut self, rule: &Rule, now: Micros, error: &str) {
+    /// Records a failed query: the rule's findings stay as they are.
+    pub fn record_failure(&mut self, rule: &Rule, now: Micros, error: &str) {
         let state = self.states.entry(rule.id.clone()).or_default();
         state.last_run = Some(now);
         state.error = Some(error.to_owned());
     }
 
-    /// Takes in a rule's answer: one row per subject (rows of one key are one subject).
+    /// Applies the result of a rule's queries: one row per subject (rows of one key are one
+    /// subject).
     pub fn observe(&mut self, rule: &Rule, now: Micros, answer: &[RecordBatch]) -> Vec<Transition> {
-        let groups = match group(rule, answer) {
-            Ok(groups) => groups,
+        let subjects = match rows_by_subject(rule, answer) {
+            Ok(subjects) => subjects,
             Err(error) => {
-                self.failed(rule, now, &error);
+                self.record_failure(rule, now, &error);
                 return Vec::new();
             }
         };
@@ -219,7 +225,7 @@ impl Engine {
             now < last || now.seconds_since(last) > GAP_SECONDS.max(3.0 * span(rule.every_seconds))
         });
         (state.last_run, state.last_answer, state.error) = (Some(now), Some(now), None);
-        let mut turn = Turn {
+        let mut evaluation = Evaluation {
             rule,
             now,
             is_gap,
@@ -230,13 +236,13 @@ impl Engine {
             fires: &mut self.fires,
             out: Vec::new(),
         };
-        turn.present(state, &groups);
-        turn.absent(state, &groups);
-        turn.out
+        evaluation.update_present(state, &subjects);
+        evaluation.resolve_absent(state, &subjects);
+        evaluation.out
     }
 
-    /// What the symptoms of each of the rule's findings would be by themselves: a root matters as much as what it causes,
-    /// else a page would be lowered to a note behind a root that only mails.
+    /// The highest class of each finding's symptoms: a root is as urgent as what it causes,
+    /// otherwise a page would become a note behind a root that only mails.
     fn burdens(&self, rule: &Rule) -> BTreeMap<String, Class> {
         let mut burdens = BTreeMap::new();
         for symptom in self.open().filter(|finding| finding.state == State::Firing) {
@@ -249,9 +255,9 @@ impl Engine {
         burdens
     }
 
-    /// Findings of the rules that explain `rule`: those that fire, and those that may within seconds.
+    /// Open findings of the rules that explain `rule`, firing and pending.
     fn causes(&self, rule: &Rule) -> Vec<OpenFinding> {
-        rule.explained_by
+        rule.causes
             .iter()
             .filter_map(|id| self.states.get(id))
             .flat_map(|state| state.open.values())

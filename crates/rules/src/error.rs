@@ -1,17 +1,27 @@
-//! What can be wrong with a rule or a test file: always a place, a reason and, where there is one, a way out.
+//! Errors of rule and test files: a place, a reason and, where there is one, a hint.
 
 use std::fmt;
 
-/// A rule or test file that cannot be used. The fault is the author's; other files are not affected.
+/// The text of a rule or test file, and its name for errors.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceFile<'a> {
+    /// The file, or `built in`.
+    pub origin: &'a str,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// A rule or test file that cannot be used. The fault is the author's; other files are not
+/// affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     /// The file, or `built in`.
     pub origin: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 

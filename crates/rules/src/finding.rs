@@ -1,7 +1,7 @@
-//! A finding from its first second to its last, and the row that each change of it makes.
+//! The life of a finding, and the row that each change of its state writes.
 //!
 //! ```text
-//!              true              for how long `for` says           gone for `clear`
+//!              true              holds for `for`                    gone for `clear`
 //!  inactive ─────────► pending ─────────────────────────► firing ──────────────────► resolved
 //!                         │ gone                                                        ▲
 //!                         └──────────────────────────────────────────────────────────────┘
@@ -12,16 +12,16 @@ use weir_tables::{Finding, Micros};
 
 use crate::{Class, Row};
 
-/// Where a finding stands.
+/// The state of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// The condition is not true.
     Inactive,
-    /// It was true and is not any more.
+    /// The condition was true and is no longer.
     Resolved,
-    /// It is true, but not yet for long enough.
+    /// The condition is true, but not yet for long enough.
     Pending,
-    /// It is true.
+    /// The condition is true.
     Firing,
 }
 
@@ -37,31 +37,31 @@ impl State {
     }
 }
 
-/// What a rule says of one subject: the texts and the evidence made of the rows of an answer.
+/// Texts and evidence of one subject, from the rows of a result.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Details {
+pub(crate) struct FindingDetails {
     pub(crate) tier: String,
     pub(crate) subject: String,
     pub(crate) summary: String,
     pub(crate) why: String,
     pub(crate) fix: String,
     pub(crate) evidence: String,
-    /// The row that the texts were made of; `None` after a restart, until the rule has run again.
+    /// The source row of the texts; `None` after a restart, until the rule has run again.
     pub(crate) row: Option<Row>,
 }
 
 /// A finding that is pending or firing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenFinding {
-    /// Stays the same until it is resolved.
+    /// Identity until it is resolved.
     pub finding_id: String,
     /// The rule's id.
     pub rule: String,
-    /// The host, empty when it is about more than one.
+    /// The host; empty if it concerns more than one.
     pub host: String,
     /// The key columns as a JSON object.
     pub key: String,
-    /// Page, mail or note: the highest since it opened, a note while another finding explains it.
+    /// The highest class since it opened; a note while another finding explains it.
     pub class: Class,
     /// Pending, firing, or resolved in its last transition.
     pub state: State,
@@ -71,28 +71,28 @@ pub struct OpenFinding {
     pub fired_ts: Option<Micros>,
     /// When it was resolved.
     pub resolved_ts: Option<Micros>,
-    /// The finding at the root of this one, while that fires.
+    /// The root finding, while it fires.
     pub cause: Option<Cause>,
-    pub(crate) details: Details,
+    pub(crate) details: FindingDetails,
     pub(crate) key_values: Vec<(String, serde_json::Value)>,
     pub(crate) highest_class: Class,
     pub(crate) is_flapping: bool,
     pub(crate) absent_since: Option<Micros>,
-    pub(crate) written: Written,
+    pub(crate) written: WrittenRow,
 }
 
 /// The root of a symptom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// Its finding.
+    /// The root finding's id.
     pub finding_id: String,
-    /// Its rule.
+    /// The root finding's rule.
     pub rule: String,
 }
 
-/// What the newest row in the table says.
+/// The newest row in the table.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenRow {
     pub(crate) ts: Micros,
     pub(crate) class: Class,
     pub(crate) row: Option<Row>,
@@ -101,17 +101,17 @@ pub(crate) struct Written {
 }
 
 impl OpenFinding {
-    /// Whether it fires and nothing that fires explains it.
+    /// Whether it fires and no other firing finding explains it.
     pub fn is_root(&self) -> bool {
         self.state == State::Firing && self.cause.is_none()
     }
 
-    /// Where it hurts.
+    /// The tier at fault.
     pub fn tier(&self) -> &str {
         &self.details.tier
     }
 
-    /// What it is about, for a person.
+    /// The subject, for display.
     pub fn subject(&self) -> &str {
         &self.details.subject
     }
@@ -121,27 +121,27 @@ impl OpenFinding {
         &self.details.summary
     }
 
-    /// What it means.
+    /// The reason why it matters.
     pub fn why(&self) -> &str {
         &self.details.why
     }
 
-    /// What to change.
+    /// The recommended change.
     pub fn fix(&self) -> &str {
         &self.details.fix
     }
 
-    /// The highest class that its own evidence has given.
+    /// The highest class from evidence, without symptoms.
     pub fn highest_class(&self) -> Class {
         self.highest_class
     }
 
-    /// The rows of the rule's answer, a JSON array of objects.
+    /// The rows of the rule's result, a JSON array of objects.
     pub fn evidence(&self) -> &str {
         &self.details.evidence
     }
 
-    /// The row of the table `finding` that says how it stands at `ts`.
+    /// The row of the table `finding` at `ts`.
     pub fn row(&self, ts: Micros) -> Finding<'_> {
         Finding {
             ts,
@@ -166,9 +166,9 @@ impl OpenFinding {
         }
     }
 
-    /// Remembers that the row as it is now goes to the table.
+    /// Remembers the row that is written now.
     pub(crate) fn mark_written(&mut self, now: Micros) {
-        self.written = Written {
+        self.written = WrittenRow {
             ts: now,
             class: self.class,
             row: self.details.row.clone(),
@@ -178,19 +178,20 @@ impl OpenFinding {
     }
 }
 
-/// A change that makes a row of the table `finding`: a new state, a higher class, or evidence that has moved.
+/// A change that writes a row of the table `finding`: a new state, a higher class, or changed
+/// evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transition {
-    /// When.
+    /// Time of the change.
     pub ts: Micros,
-    /// The state before; the same as now when only class or evidence changed.
+    /// The state before; equal to the current one if only class or evidence changed.
     pub from: State,
     /// The finding as it is now.
     pub finding: OpenFinding,
 }
 
 impl Transition {
-    /// The row to be kept.
+    /// The row to write.
     pub fn row(&self) -> Finding<'_> {
         self.finding.row(self.ts)
     }
@@ -202,7 +203,8 @@ impl Transition {
 }
 
 /// The identity of a finding: 32 hex digits of rule, host, key and start.
-pub(crate) fn finding_id(rule: &str, host: &str, key: &str, started: Micros) -> String {
+pub(crate) fn finding_id(rule: &str, subject: &(String, String), started: Micros) -> String {
+    let (host, key) = subject;
     let identity = format!("{rule}\0{host}\0{key}\0{}", started.0);
     format!("{:032x}", SipHasher24::new().hash(identity.as_bytes()).as_u128())
 }

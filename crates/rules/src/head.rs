@@ -1,15 +1,15 @@
-//! Reads a rule file into a [`Rule`]; every complaint names the line.
+//! Parses a rule file into a [`Rule`]; every error names the line.
 //!
-//! The TOML is walked by hand and not through serde, because an unknown key must be pointed at and answered with the
-//! nearest known one.
+//! The TOML is walked by hand and not through serde, because the error for an unknown key names its
+//! line and the nearest known key.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::RuleError;
 use crate::mine::{Scale, Side};
-use crate::rule::{Chart, Class, Mining, Rule, Setting, TIERS};
+use crate::rule::{Chart, Class, Rule, SettingNotes, TIERS, ThresholdSpec};
 use crate::suggest::nearest;
+use crate::{RuleError, SourceFile};
 
 const OPEN: &str = "/*---";
 const CLOSE: &str = "---*/";
@@ -32,6 +32,7 @@ const KEYS: &[&str] = &[
     "silent_when",
     "fix",
     "source",
+    "explains",
     "explained_by",
     "needs",
     "when",
@@ -44,19 +45,20 @@ const SETTING_KEYS: &[&str] = &["risk", "interaction"];
 const THRESHOLD_KEYS: &[&str] = &["value", "unit", "side", "scale", "absent_is_zero", "series"];
 
 /// Reads a whole rule file.
-pub(crate) fn parse(origin: &str, text: &str) -> Result<Rule, RuleError> {
-    if text.len() > MAX_FILE_BYTES {
-        return Err(RuleError::new(origin, 1, "the file is larger than 256 KiB"));
+pub(crate) fn parse(file: SourceFile<'_>) -> Result<Rule, RuleError> {
+    if file.text.len() > MAX_FILE_BYTES {
+        return Err(RuleError::new(file.origin, 1, "the file is larger than 256 KiB"));
     }
-    let (head_text, head_line, sql) = split(origin, text)?;
-    let head = Head::read(origin, head_text, head_line)?;
+    let (head_text, head_line, sql) = split(file)?;
+    let head = RuleHead::read(SourceFile { text: head_text, ..file }, head_line)?;
     let rule = head.rule(sql)?;
-    check_sql(&rule, text)?;
+    check_sql(&rule, file.text)?;
     Ok(rule)
 }
 
 /// The head's text, the line that it starts on, and the query.
-fn split<'a>(origin: &str, text: &'a str) -> Result<(&'a str, usize, &'a str), RuleError> {
+fn split(file: SourceFile<'_>) -> Result<(&str, usize, &str), RuleError> {
+    let SourceFile { origin, text } = file;
     let start = text.find(OPEN).filter(|at| text[..*at].trim().is_empty()).ok_or_else(|| {
         RuleError::new(origin, 1, "the file does not begin with a head")
             .hint("start it with a line `/*---`, the TOML keys, and a line `---*/`")
@@ -90,16 +92,31 @@ fn check_sql(rule: &Rule, text: &str) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// The head with everything that is needed to point into it.
-struct Head<'a> {
+/// The head, with what is needed to locate errors in it.
+struct RuleHead<'a> {
     origin: &'a str,
     text: &'a str,
     first_line: usize,
     table: DeTable<'a>,
 }
 
-impl<'a> Head<'a> {
-    fn read(origin: &'a str, text: &'a str, first_line: usize) -> Result<Self, RuleError> {
+/// A section of the head, such as `[chart]`.
+struct Section<'t, 'a> {
+    name: &'static str,
+    start: usize,
+    table: &'t DeTable<'a>,
+}
+
+impl Section<'_, '_> {
+    /// The offset of a key's value, or of the section.
+    fn place_of(&self, key: &str) -> usize {
+        self.table.get(key).map_or(self.start, |value| value.span().start)
+    }
+}
+
+impl<'a> RuleHead<'a> {
+    fn read(file: SourceFile<'a>, first_line: usize) -> Result<Self, RuleError> {
+        let SourceFile { origin, text } = file;
         let table = DeTable::parse(text).map_err(|error| {
             let line = first_line + error.span().map_or(0, |span| line_of(text, span.start) - 1);
             RuleError::new(origin, line, error.message().trim().to_owned())
@@ -132,6 +149,7 @@ impl<'a> Head<'a> {
         let every_seconds = self.span("every")?.ok_or_else(|| self.missing("every"))?;
         let for_seconds = self.span("for")?.ok_or_else(|| self.missing("for"))?;
         let clear_seconds = self.span("clear")?.unwrap_or(3 * every_seconds);
+        let explained_by = self.list("explained_by")?;
         let mining = self.mining()?;
         self.check_threshold(sql, mining.as_ref())?;
         Ok(Rule {
@@ -150,7 +168,9 @@ impl<'a> Head<'a> {
             silent_when: self.text("silent_when")?,
             fix: self.text("fix")?,
             source: self.text("source")?,
-            explained_by: self.list("explained_by")?.unwrap_or_default(),
+            causes: explained_by.clone().unwrap_or_default(),
+            explains: self.list("explains")?,
+            explained_by,
             needs: self.needs()?,
             when: self.when()?.iter().map(|sql| with_threshold(sql, mining.as_ref())).collect(),
             chart: self.chart()?,
@@ -167,12 +187,6 @@ impl<'a> Head<'a> {
 
     fn id(&self) -> Result<String, RuleError> {
         let id = self.text("id")?;
-        let is_word = |part: &str| {
-            !part.is_empty()
-                && part
-                    .bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        };
         match id.split_once('.') {
             Some((family, name)) if is_word(family) && is_word(name) => Ok(id),
             _ => Err(self
@@ -222,7 +236,7 @@ impl<'a> Head<'a> {
         if queries.iter().any(|sql| !sql.contains("$now")) {
             return Err(self
                 .bad("when", "`when` does not use `$now`".to_owned())
-                .hint("bound it as the query is bound, and at least as wide"));
+                .hint("bound it like the query, at least as wide"));
         }
         Ok(queries)
     }
@@ -233,38 +247,34 @@ impl<'a> Head<'a> {
             return Err(self.error(value.span().start, "`chart` is no table".to_owned()));
         };
         self.refuse_unknown(table, CHART_KEYS)?;
-        let get = |key: &str| match table.get(key) {
-            Some(value) => self.text_of(&format!("chart.{key}"), value),
-            None => Err(self.error(value.span().start, format!("`chart` lacks the key `{key}`"))),
-        };
-        Ok(Some(Chart { title: get("title")?, sql: get("sql")?, unit: get("unit")? }))
+        let section = Section { name: "chart", start: value.span().start, table };
+        Ok(Some(Chart {
+            title: self.text_in(&section, "title")?,
+            sql: self.text_in(&section, "sql")?,
+            unit: self.text_in(&section, "unit")?,
+        }))
     }
 
-    fn setting(&self) -> Result<Option<Setting>, RuleError> {
+    fn setting(&self) -> Result<Option<SettingNotes>, RuleError> {
         let Some(value) = self.table.get("setting") else { return Ok(None) };
         let DeValue::Table(table) = value.get_ref() else {
             return Err(self.error(value.span().start, "`setting` is no table".to_owned()));
         };
         self.refuse_unknown(table, SETTING_KEYS)?;
-        let get = |key: &str| match table.get(key) {
-            Some(value) => self.text_of(&format!("setting.{key}"), value),
-            None => Err(self.error(value.span().start, format!("`setting` lacks the key `{key}`"))),
-        };
-        Ok(Some(Setting { risk: get("risk")?, interaction: get("interaction")? }))
+        let section = Section { name: "setting", start: value.span().start, table };
+        Ok(Some(SettingNotes {
+            risk: self.text_in(&section, "risk")?,
+            interaction: self.text_in(&section, "interaction")?,
+        }))
     }
 
-    fn mining(&self) -> Result<Option<Mining>, RuleError> {
+    fn mining(&self) -> Result<Option<ThresholdSpec>, RuleError> {
         let Some(value) = self.table.get("threshold") else { return Ok(None) };
         let DeValue::Table(table) = value.get_ref() else {
             return Err(self.error(value.span().start, "`threshold` is no table".to_owned()));
         };
         self.refuse_unknown(table, THRESHOLD_KEYS)?;
-        let start = value.span().start;
-        let at = |key: &str| table.get(key).map_or(start, |value| value.span().start);
-        let get = |key: &str| match table.get(key) {
-            Some(value) => self.text_of(&format!("threshold.{key}"), value),
-            None => Err(self.error(start, format!("`threshold` lacks the key `{key}`"))),
-        };
+        let section = Section { name: "threshold", start: value.span().start, table };
         let number = match table.get("value").map(|value| value.get_ref()) {
             None => None,
             Some(DeValue::Float(number)) => number.as_str().parse().ok(),
@@ -273,43 +283,66 @@ impl<'a> Head<'a> {
         }
         .filter(|number: &f64| number.is_finite());
         if table.contains_key("value") && number.is_none() {
-            return Err(self.error(at("value"), "`threshold.value` is no number".to_owned()));
+            return Err(
+                self.error(section.place_of("value"), "`threshold.value` is no number".to_owned())
+            );
         }
-        let side = match get("side")?.as_str() {
+        let side = match self.text_in(&section, "side")?.as_str() {
             "above" => Side::Above,
             "below" => Side::Below,
             "both" if number.is_none() => Side::Both,
             _ => {
                 return Err(self
-                    .error(at("side"), "unknown side of a threshold".to_owned())
+                    .error(section.place_of("side"), "unknown side of a threshold".to_owned())
                     .hint("above or below; both only without a `value`"));
             }
         };
-        let scale = match table.get("scale").map(|_| get("scale")).transpose()?.as_deref() {
+        let scale = match self.optional_text_in(&section, "scale")?.as_deref() {
             None | Some("auto") => Scale::Auto,
             Some("log") => Scale::Log,
             Some("raw") => Scale::Raw,
             Some(_) => {
                 return Err(self
-                    .error(at("scale"), "unknown scale of a threshold".to_owned())
+                    .error(section.place_of("scale"), "unknown scale of a threshold".to_owned())
                     .hint("auto, log or raw"));
             }
         };
-        let series = get("series")?;
+        let series = self.text_in(&section, "series")?;
         if !(series.contains("$from") && series.contains("$to")) {
             return Err(self
-                .error(at("series"), "`threshold.series` does not use `$from` and `$to`".to_owned())
+                .error(
+                    section.place_of("series"),
+                    "`threshold.series` does not use `$from` and `$to`".to_owned(),
+                )
                 .hint("bound it: `where ts >= $from and ts < $to`"));
         }
         let absent_is_zero =
             table.get("absent_is_zero").and_then(|value| value.get_ref().as_bool());
-        let unit = table.get("unit").map(|_| get("unit")).transpose()?.unwrap_or_default();
+        let unit = self.optional_text_in(&section, "unit")?.unwrap_or_default();
         let absent_is_zero = absent_is_zero.unwrap_or(false);
-        Ok(Some(Mining { value: number, unit, side, scale, absent_is_zero, series }))
+        Ok(Some(ThresholdSpec { value: number, unit, side, scale, absent_is_zero, series }))
     }
 
-    /// `$threshold` stands in the query if and only if there is a value for it.
-    fn check_threshold(&self, sql: &str, mining: Option<&Mining>) -> Result<(), RuleError> {
+    /// A required text of a section.
+    fn text_in(&self, section: &Section<'_, 'a>, key: &str) -> Result<String, RuleError> {
+        let missing = || {
+            let message = format!("`{}` lacks the key `{key}`", section.name);
+            self.error(section.start, message)
+        };
+        self.optional_text_in(section, key)?.ok_or_else(missing)
+    }
+
+    fn optional_text_in(
+        &self,
+        section: &Section<'_, 'a>,
+        key: &str,
+    ) -> Result<Option<String>, RuleError> {
+        let value = section.table.get(key);
+        value.map(|value| self.text_of(&format!("{}.{key}", section.name), value)).transpose()
+    }
+
+    /// The query must contain `$threshold` if and only if there is a value for it.
+    fn check_threshold(&self, sql: &str, mining: Option<&ThresholdSpec>) -> Result<(), RuleError> {
         let has_value = mining.is_some_and(|mining| mining.value.is_some());
         match (sql.contains("$threshold"), has_value) {
             (true, false) => Err(self
@@ -317,12 +350,12 @@ impl<'a> Head<'a> {
                 .hint("add a section `[threshold]` with `value`, `side` and `series`")),
             (false, true) => Err(self
                 .bad("threshold", "the query does not use `$threshold`".to_owned())
-                .hint("write `$threshold` where the number stands now")),
+                .hint("write `$threshold` in place of the number")),
             _ => Ok(()),
         }
     }
 
-    /// A complaint about the value of a key that is there.
+    /// An error about the value of an existing key.
     fn bad(&self, key: &str, message: String) -> RuleError {
         self.error(self.table.get(key).map_or(0, |value| value.span().start), message)
     }
@@ -361,12 +394,20 @@ impl<'a> Head<'a> {
     }
 }
 
-fn with_threshold(sql: &str, mining: Option<&Mining>) -> String {
+fn with_threshold(sql: &str, mining: Option<&ThresholdSpec>) -> String {
     match mining.and_then(|mining| mining.value) {
-        // `{:?}` writes a point always: an integer would make a division of integers.
+        // `{:?}` always writes a decimal point: an integer would cause an integer division.
         Some(value) => sql.replace("$threshold", &format!("{value:?}")),
         None => sql.to_owned(),
     }
+}
+
+/// Whether this is a part of a rule id.
+fn is_word(part: &str) -> bool {
+    !part.is_empty()
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 /// `10s`, `5m`, `2h`, `7d` in seconds.
@@ -386,7 +427,7 @@ pub(crate) fn seconds_of(text: &str) -> Option<u64> {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use crate::Rule;
+    use crate::{Rule, SourceFile};
 
     const GOOD: &str = r#"/*---
 id = "tcp.demo"
@@ -409,7 +450,7 @@ select host, netns, 1 as n from tcp_stat where ts > $now - interval '10 seconds'
 "#;
 
     fn check(text: &str, expected: Expect) {
-        let shown = match Rule::parse("rules/tcp.demo.sql", text) {
+        let shown = match Rule::parse(SourceFile { origin: "rules/tcp.demo.sql", text }) {
             Ok(rule) => {
                 format!("{} for {} clear {}", rule.id, rule.for_seconds, rule.clear_seconds)
             }
@@ -425,7 +466,7 @@ select host, netns, 1 as n from tcp_stat where ts > $now - interval '10 seconds'
 
     #[test]
     fn query_ends_without_semicolon_and_now_becomes_a_literal() {
-        let rule = Rule::parse("x", GOOD).unwrap();
+        let rule = Rule::parse(SourceFile { origin: "x", text: GOOD }).unwrap();
         expect![[r#"select host, netns, 1 as n from tcp_stat where ts > arrow_cast('1970-01-01T00:00:00.000000Z', 'Timestamp(Microsecond, Some("+00:00"))') - interval '10 seconds' and ts <= arrow_cast('1970-01-01T00:00:00.000000Z', 'Timestamp(Microsecond, Some("+00:00"))')"#]].assert_eq(&rule.sql_at(weir_tables::Micros(0)));
     }
 
@@ -502,8 +543,8 @@ select host, netns, 1 as n from tcp_stat where ts > $now - interval '10 seconds'
             let cut: usize = u.int_in_range(0..=GOOD.len())?;
             let junk: String = u.arbitrary()?;
             let text = format!("{}{junk}{}", &GOOD[..cut], &GOOD[cut..]);
-            let _ = Rule::parse("x", &text);
-            let _ = Rule::parse("x", &junk);
+            let _ = Rule::parse(SourceFile { origin: "x", text: &text });
+            let _ = Rule::parse(SourceFile { origin: "x", text: &junk });
             Ok(())
         });
     }

@@ -1,15 +1,18 @@
 //! Turns SQL answers into findings; pure.
 //!
-//! A rule is a file of SQL with a TOML head (`docs/rules.md`). [`RuleSet`] holds the rules, [`Engine`] says which are
-//! due, takes the answers that somebody else got by SQL, and gives back the changes of state. There is no SQL engine
-//! and no clock in here: whoever drives the engine hands both in, so a month of rows replays in one test.
+//! A rule is a file of SQL with a TOML head (`docs/rules.md`). [`RuleSet`] holds the rules;
+//! [`Engine`] names the ones that are due, takes the results of their queries and returns the
+//! changes of state. The crate has no SQL engine and no clock: the caller passes both in, so a
+//! month of rows replays in one test.
 
 mod built_in;
+mod causes;
 mod cell;
 mod engine;
 mod error;
 mod finding;
 mod head;
+mod headline;
 pub mod mine;
 mod restore;
 mod rule;
@@ -18,17 +21,18 @@ mod suggest;
 mod template;
 pub mod test_file;
 pub mod trial;
-mod tryable;
+mod trial_settings;
 mod tuning;
-mod verdict;
 
 pub use cell::{Cell, Row, rows_of};
 pub use engine::{Engine, Precision, RuleStatus};
-pub use error::RuleError;
+pub use error::{RuleError, SourceFile};
 pub use finding::{Cause, OpenFinding, State, Transition};
-pub use rule::{Chart, Class, Mining, Rule, Setting, TIERS};
+pub use headline::headline;
+pub use rule::{Chart, Class, Rule, SettingNotes, TIERS, ThresholdSpec};
 pub use set::RuleSet;
 pub use template::duration;
-pub use tryable::{Count, GUARDS, TRYABLE, Tryable, latency_between, never};
+pub use trial_settings::{
+    EventCount, GUARDS, TRIAL_SETTINGS, TrialSetting, latency_between, never,
+};
 pub use tuning::{MYTHS, NEVER, tuning, tuning_tests};
-pub use verdict::verdict;

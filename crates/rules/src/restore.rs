@@ -1,6 +1,7 @@
-//! Goes on after a restart: the open findings come back from the rows of the table `finding`.
+//! Restores open findings after a restart, from the rows of the table `finding`.
 //!
-//! The newest row of a `finding_id` holds. Rows may come in any order and with resolved findings among them.
+//! The newest row of each `finding_id` counts. Rows may come in any order, resolved findings
+//! included.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,14 @@ use arrow_array::RecordBatch;
 use weir_tables::Micros;
 
 use crate::engine::{Engine, key_values};
-use crate::finding::{Cause, Details, Written};
+use crate::finding::{Cause, FindingDetails, WrittenRow};
 use crate::{Cell, Class, OpenFinding, Row, State, Transition, rows_of};
 
-/// Rows that are read when restoring; 1,000 findings of 20 rules with some rows each.
+/// Rows that are read: 1,000 findings of 20 rules with some rows each.
 const MAX_ROWS: usize = 200_000;
 
 impl Engine {
-    /// Takes up the findings that are open in `finding_rows` (columns of the table `finding`).
+    /// Restores the findings that are open in `finding_rows` (columns of the table `finding`).
     pub fn restore(&mut self, finding_rows: &[RecordBatch]) {
         let mut newest: BTreeMap<String, (Micros, OpenFinding)> = BTreeMap::new();
         for row in rows_of(finding_rows, MAX_ROWS) {
@@ -40,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Resolves the findings of rules that no longer exist. To be called once after [`Engine::restore`].
+    /// Resolves the findings of rules that no longer exist. Call once after [`Engine::restore`].
     pub fn retire(&mut self, now: Micros) -> Vec<Transition> {
         let mut out = Vec::new();
         let rules = &self.rules;
@@ -62,46 +63,52 @@ impl Engine {
 }
 
 fn read(row: &Row) -> Option<(Micros, OpenFinding)> {
-    let text = |column: &str| row.text(column).unwrap_or_default().to_owned();
-    let time = |column: &str| match row.get(column) {
-        Some(Cell::Time(at)) => Some(*at),
-        _ => None,
-    };
     let state = match row.text("state")? {
         "pending" => State::Pending,
         "firing" => State::Firing,
         "resolved" => State::Resolved,
         _ => return None,
     };
-    let (ts, class) = (time("ts")?, Class::parse(row.text("class")?)?);
-    let summary = text("summary");
+    let (ts, class) = (time_of(row, "ts")?, Class::parse(row.text("class")?)?);
+    let summary = text_of(row, "summary");
     let cause = row.text("cause_finding_id").zip(row.text("cause_rule"));
     let cause = cause.map(|(id, rule)| Cause { finding_id: id.to_owned(), rule: rule.to_owned() });
     let finding = OpenFinding {
         finding_id: row.text("finding_id")?.to_owned(),
         rule: row.text("rule")?.to_owned(),
-        host: text("host"),
-        key: text("key"),
+        host: text_of(row, "host"),
+        key: text_of(row, "key"),
         class,
         state,
-        started_ts: time("started_ts")?,
-        fired_ts: time("fired_ts"),
-        resolved_ts: time("resolved_ts"),
+        started_ts: time_of(row, "started_ts")?,
+        fired_ts: time_of(row, "fired_ts"),
+        resolved_ts: time_of(row, "resolved_ts"),
         cause: cause.clone(),
-        details: Details {
-            tier: text("tier"),
-            subject: text("subject"),
+        details: FindingDetails {
+            tier: text_of(row, "tier"),
+            subject: text_of(row, "subject"),
             summary: summary.clone(),
-            why: text("why"),
-            fix: text("fix"),
-            evidence: text("evidence"),
+            why: text_of(row, "why"),
+            fix: text_of(row, "fix"),
+            evidence: text_of(row, "evidence"),
             row: None,
         },
         key_values: key_values(row.text("key").unwrap_or_default()),
         highest_class: row.text("own_class").and_then(Class::parse).unwrap_or(class),
         is_flapping: false,
         absent_since: None,
-        written: Written { ts, class, row: None, summary, cause },
+        written: WrittenRow { ts, class, row: None, summary, cause },
     };
     Some((ts, finding))
+}
+
+fn text_of(row: &Row, column: &str) -> String {
+    row.text(column).unwrap_or_default().to_owned()
+}
+
+fn time_of(row: &Row, column: &str) -> Option<Micros> {
+    match row.get(column) {
+        Some(Cell::Time(at)) => Some(*at),
+        _ => None,
+    }
 }

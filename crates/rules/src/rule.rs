@@ -1,27 +1,28 @@
-//! One rule: a TOML head between `/*---` and `---*/`, then one SQL query. The format is `docs/rules.md`.
+//! One rule: a TOML head between `/*---` and `---*/`, then one SQL query. The format is
+//! `docs/rules.md`.
 //!
-//! The head is a comment to every SQL engine, so a rule file can be pasted into a SQL editor as it is once `$now` is
-//! replaced by a time.
+//! The head is a comment to every SQL engine, so a rule file can be pasted into a SQL editor as it
+//! is once `$now` is replaced by a time.
 
 use std::fmt;
 
 use weir_tables::Micros;
 
 use crate::mine::{Scale, Side};
-use crate::{RuleError, head};
+use crate::{RuleError, SourceFile, head};
 
-/// Where it can hurt, from the visitor's side to the disk.
+/// Tiers, from the client to the disk.
 pub const TIERS: &[&str] =
     &["client", "edge", "wire", "kernel", "proxy", "app", "db", "host", "disk", "log", "weir"];
 
-/// How much a finding matters: the order is the urgency.
+/// The urgency of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Worth knowing; nobody needs to act now.
+    /// For information; no action needed now.
     Note,
-    /// Somebody should act in working hours.
+    /// Act in working hours.
     Mail,
-    /// Somebody must act now.
+    /// Act now.
     Page,
 }
 
@@ -65,34 +66,34 @@ pub struct Chart {
 
 /// How a rule's threshold is mined: the section `[threshold]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mining {
-    /// What `$threshold` is in the rule's query; `None` when it is compared with its own week instead.
+pub struct ThresholdSpec {
+    /// The value of `$threshold`; `None` for a rule that compares each subject with its own week.
     pub value: Option<f64>,
     /// Unit of the values, as `unit_of` prints it.
     pub unit: String,
-    /// On which side an event lies.
+    /// The side on which an event lies.
     pub side: Side,
     /// The scale on which the week is compared.
     pub scale: Scale,
     /// Whether a subject that has no row counts as 0.
     pub absent_is_zero: bool,
-    /// The query of the values of five minutes: `ts`, `host`, `subject`, `value` of what lies in `$from` to `$to`.
+    /// The query of five-minute values from `$from` to `$to`: `ts`, `host`, `subject`, `value`.
     pub series: String,
 }
 
-impl Mining {
-    /// The series' query for a span: `$from` is in it, `$to` is not.
+impl ThresholdSpec {
+    /// The query of the series for a span: `$from` inclusive, `$to` exclusive.
     pub fn series_between(&self, from: Micros, to: Micros) -> String {
         self.series.replace("$from", &literal(from)).replace("$to", &literal(to))
     }
 }
 
-/// What else must be known of a rule that proposes a setting: the section `[setting]`.
+/// Risks and interactions of a proposed setting: the section `[setting]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// What can go wrong when it is set.
+pub struct SettingNotes {
+    /// Risks of the change.
     pub risk: String,
-    /// What it works together with, or against.
+    /// Settings that it depends on or conflicts with.
     pub interaction: String,
 }
 
@@ -101,11 +102,11 @@ pub struct Setting {
 pub struct Rule {
     /// `family.name`, the same as the file's name without `.sql`.
     pub id: String,
-    /// What it finds, for lists.
+    /// Title, for lists.
     pub title: String,
-    /// Where it hurts, one of [`TIERS`]; the answer's column `tier` overrides it.
+    /// The tier at fault, one of [`TIERS`]; the column `tier` of a row overrides it.
     pub tier: String,
-    /// How much it matters; the answer's column `class` overrides it.
+    /// The urgency; the column `class` of a row overrides it.
     pub class: Class,
     /// How long the condition must hold before the finding fires.
     pub for_seconds: u64,
@@ -113,34 +114,40 @@ pub struct Rule {
     pub every_seconds: u64,
     /// How long the condition must be gone before the finding is resolved.
     pub clear_seconds: u64,
-    /// The answer's columns that, with `host`, tell one subject from another.
+    /// Columns that, with `host`, identify a subject.
     pub key: Vec<String>,
-    /// Template: what it is about, for a person.
+    /// Template: the subject, for display.
     pub subject: String,
     /// Template: one sentence with the numbers.
     pub summary: String,
-    /// Template: what it means.
+    /// Template: why it matters.
     pub why: String,
-    /// What to look at next.
+    /// Where to look next.
     pub look_at: String,
-    /// When it stays silent although one might expect it, and which false alarms remain.
+    /// When it stays silent, and which false alarms remain.
     pub silent_when: String,
-    /// Template: what to change.
+    /// Template: the recommended change.
     pub fix: String,
-    /// Where the knowledge comes from.
+    /// Source of the knowledge.
     pub source: String,
-    /// Rules whose firing findings explain this one: it is lowered to a note while they fire.
-    pub explained_by: Vec<String>,
+    /// Rules whose findings are symptoms of this one's; `None` without the key.
+    pub explains: Option<Vec<String>>,
+    /// The older form, in the symptom: its causes by name; `None` without the key.
+    pub explained_by: Option<Vec<String>>,
+    /// Rules whose firing findings explain this one's, in the order in which they are preferred.
+    /// [`RuleSet`](crate::RuleSet) fills it in; a rule outside of a set has those of
+    /// `explained_by`.
+    pub causes: Vec<String>,
     /// Tables that the query reads.
     pub needs: Vec<String>,
-    /// Cheap queries, the cheapest first, that must each have a row for the rule's query to be asked at all.
+    /// Cheap queries, cheapest first: the rule's query runs only if each returns a row.
     pub when: Vec<String>,
-    /// How to draw it.
+    /// The chart of a finding.
     pub chart: Option<Chart>,
     /// How its threshold is mined.
-    pub mining: Option<Mining>,
-    /// For the rules of `weir tune`: what else must be known of the setting.
-    pub setting: Option<Setting>,
+    pub mining: Option<ThresholdSpec>,
+    /// For the rules of `weir tune`: notes about the setting.
+    pub setting: Option<SettingNotes>,
     /// The query, head excluded.
     pub sql: String,
     /// The file it was read from, or `built in`.
@@ -151,10 +158,10 @@ impl Rule {
     /// Reads a rule file.
     ///
     /// # Errors
-    /// A head that is missing, is no TOML, lacks a required key, has an unknown one or a value out of range; a query
-    /// that is missing or has no time bound.
-    pub fn parse(origin: &str, text: &str) -> Result<Self, RuleError> {
-        head::parse(origin, text)
+    /// A head that is missing, is no TOML, lacks a required key, has an unknown one or a
+    /// value out of range; a query that is missing or has no time bound.
+    pub fn parse(file: SourceFile<'_>) -> Result<Self, RuleError> {
+        head::parse(file)
     }
 
     /// The query at `now`: every `$now` replaced by a literal of the type of the column `ts`.
@@ -162,20 +169,21 @@ impl Rule {
         at(&self.sql, now)
     }
 
-    /// What to ask at `now`, in order: the first empty answer ends it, and the last answer is the rule's.
+    /// Queries to run at `now`, in order: stop at the first empty result, the last result is the
+    /// rule's.
     ///
-    /// Planning a query of ten parts takes the processor longer than running it, so a rule may name cheap conditions
-    /// (`when`) that are false on a healthy host.
+    /// Planning a query of ten parts costs more CPU time than running it, so a rule may name cheap
+    /// conditions (`when`) that are false on a healthy host.
     pub fn queries_at(&self, now: Micros) -> Vec<String> {
         self.queries().into_iter().map(|sql| at(sql, now)).collect()
     }
 
-    /// The same for no moment yet: `$now` stands where it will be.
+    /// The queries with `$now` still in them.
     pub fn queries(&self) -> Vec<&str> {
         self.when.iter().chain([&self.sql]).map(String::as_str).collect()
     }
 
-    /// Where to look next for a finding with these evidence rows: its columns are filled in.
+    /// Where to look next for a finding with these evidence rows, with their columns filled in.
     pub fn look_at_of(&self, evidence: &[crate::Row]) -> String {
         match evidence.first() {
             Some(row) => crate::template::render(&self.look_at, row),
@@ -183,7 +191,8 @@ impl Rule {
         }
     }
 
-    /// The chart's query at `now` for a finding with these evidence rows, or `None` without a chart.
+    /// The chart's query at `now` for a finding with these evidence rows, or `None` without a
+    /// chart.
     pub fn chart_sql_at(&self, now: Micros, evidence: &[crate::Row]) -> Option<String> {
         let chart = self.chart.as_ref()?;
         let sql = match evidence.first() {
@@ -198,7 +207,7 @@ fn at(sql: &str, now: Micros) -> String {
     sql.replace("$now", &literal(now))
 }
 
-/// A time of the type of the column `ts`.
+/// A SQL literal of the type of the column `ts`.
 pub(crate) fn literal(time: Micros) -> String {
     format!("arrow_cast('{time}', 'Timestamp(Microsecond, Some(\"+00:00\"))')")
 }

@@ -1,11 +1,14 @@
-//! The rules that are in force: the built-in ones, and a directory's over them.
+//! The rules in force: the built-in ones, with a directory's own rules laid over them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::built_in::BUILT_IN;
-use crate::{Rule, RuleError};
+use crate::built_in::{BUILT_IN, ORIGIN};
+use crate::causes::{causes_first, resolve_causes};
+use crate::suggest::nearest;
+use crate::{Rule, RuleError, SourceFile};
 
-/// Rules by id, in the order of the list of built-in rules, a directory's own ones after them.
+/// Rules by id, each after the rules that explain it.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<Rule>>,
@@ -17,51 +20,41 @@ impl RuleSet {
     /// # Panics
     /// Never in a tested build: a built-in rule that does not parse fails the tests.
     pub fn built_in() -> Self {
-        let rules = BUILT_IN
-            .iter()
-            .map(|(id, sql, _)| {
-                let rule =
-                    Rule::parse("built in", sql).unwrap_or_else(|error| panic!("{id}: {error}"));
-                Arc::new(rule)
-            })
-            .collect();
-        Self { rules }
+        Self::in_order(parse_built_in())
     }
 
-    /// The built-in rules with those of a directory, given as (path, text), over them: the same id replaces, another id
-    /// is added. A file that cannot be used is left out and named.
+    /// The built-in rules with a directory's own rules, given as (path, text), laid over them.
+    ///
+    /// A rule with the id of a built-in one replaces it, any other id is added. Unusable files are
+    /// left out and reported.
+    ///
+    /// # Panics
+    /// Never in a tested build, as [`RuleSet::built_in`].
     pub fn with_directory(files: &[(String, String)]) -> (Self, Vec<RuleError>) {
-        let mut set = Self::built_in();
+        let mut rules = parse_built_in();
         let mut errors = Vec::new();
-        let mut own: Vec<String> = Vec::new();
+        let mut own = BTreeSet::new();
         for (path, text) in files {
-            match Rule::parse(path, text) {
-                Ok(rule) if own.contains(&rule.id) => {
-                    let message =
-                        format!("rule `{}` is in another file of the directory too", rule.id);
-                    errors.push(
-                        RuleError::new(path, 1, message).hint("give one of them another `id`"),
-                    );
-                }
+            match Rule::parse(SourceFile { origin: path, text }) {
+                Ok(rule) if own.contains(&rule.id) => errors.push(duplicate(&rule)),
                 Ok(rule) => {
-                    own.push(rule.id.clone());
-                    set.put(rule);
+                    own.insert(rule.id.clone());
+                    put(&mut rules, rule);
                 }
                 Err(error) => errors.push(error),
             }
         }
-        (set, errors)
+        let own_rules = rules.iter().filter(|rule| own.contains(&rule.id));
+        errors.extend(own_rules.filter_map(|rule| unknown_symptom(rule, &rules)));
+        (Self::in_order(rules), errors)
     }
 
-    fn put(&mut self, rule: Rule) {
-        let rule = Arc::new(rule);
-        match self.rules.iter_mut().find(|known| known.id == rule.id) {
-            Some(known) => *known = rule,
-            None => self.rules.push(rule),
-        }
+    fn in_order(mut rules: Vec<Rule>) -> Self {
+        resolve_causes(&mut rules);
+        Self { rules: causes_first(rules).into_iter().map(Arc::new).collect() }
     }
 
-    /// The rules.
+    /// The rules, causes before their symptoms: a symptom then finds its cause in the same round.
     pub fn iter(&self) -> std::slice::Iter<'_, Arc<Rule>> {
         self.rules.iter()
     }
@@ -80,6 +73,44 @@ impl RuleSet {
     pub fn built_in_text(id: &str) -> Option<&'static str> {
         BUILT_IN.iter().find(|(known, ..)| *known == id).map(|(_, sql, _)| *sql)
     }
+}
+
+fn parse_built_in() -> Vec<Rule> {
+    let rules = BUILT_IN.iter().map(|(id, sql, _)| {
+        let file = SourceFile { origin: ORIGIN, text: sql };
+        Rule::parse(file).unwrap_or_else(|error| panic!("{id}: {error}"))
+    });
+    rules.collect()
+}
+
+/// Replaces the rule of the same id, or adds this one.
+fn put(rules: &mut Vec<Rule>, mut rule: Rule) {
+    match rules.iter_mut().find(|known| known.id == rule.id) {
+        Some(known) => {
+            // A copy made before rules had `explains` keeps the symptoms of the original.
+            rule.explains = rule.explains.or_else(|| known.explains.clone());
+            *known = rule;
+        }
+        None => rules.push(rule),
+    }
+}
+
+fn duplicate(rule: &Rule) -> RuleError {
+    let message = format!("rule `{}` is in another file of the directory too", rule.id);
+    RuleError::new(&rule.origin, 1, message).hint("give one of them another `id`")
+}
+
+/// Reports an id in `explains` that no rule has. The rule itself stays in force.
+fn unknown_symptom(rule: &Rule, rules: &[Rule]) -> Option<RuleError> {
+    let ids: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+    let symptoms = rule.explains.iter().flatten();
+    let unknown = symptoms.map(String::as_str).find(|symptom| !ids.contains(symptom))?;
+    let message = format!("`explains` names `{unknown}`, which is no rule");
+    let error = RuleError::new(&rule.origin, 1, message);
+    Some(match nearest(unknown, &ids) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`weir rules` lists them"),
+    })
 }
 
 #[cfg(test)]
@@ -110,17 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn file_name_is_the_id_and_explaining_rules_exist() {
+    fn file_name_is_the_id_and_tables_are_named() {
         let set = RuleSet::built_in();
-        for (rule, (id, ..)) in set.iter().zip(BUILT_IN) {
-            assert_eq!(rule.id, *id);
+        assert_eq!(set.iter().count(), BUILT_IN.len());
+        for (id, ..) in BUILT_IN {
+            let rule = set.get(id).unwrap_or_else(|| panic!("{id} has another id in its head"));
             assert!(!rule.needs.is_empty(), "{id} does not say which tables it needs");
-            for other in &rule.explained_by {
-                assert!(
-                    set.get(other).is_some(),
-                    "{id} is explained by `{other}`, which does not exist"
-                );
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The nearest known word to a misspelt one, for hints.
 
-/// The word of `known` that is nearest to `word`, if it is near enough to be meant.
+/// The word of `known` nearest to `word`, if it is close enough to be a typo.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     weir_tables::nearest(word, known.iter().copied())
 }

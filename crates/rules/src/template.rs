@@ -1,18 +1,20 @@
-//! Texts with `{column}`: numbers and names of an answer's row put into a sentence.
+//! Templates with `{column}`: renders the values of a row into a text.
 //!
-//! `{x}` as it is, `{x:.1}` with one digit, `{x:%}` a ratio as per cent, `{x:bytes}`, `{x:duration}` (seconds). A brace
-//! that is not followed by a column's name is a brace, so nginx configuration can stand in a text unescaped.
+//! `{x}` plain, `{x:.1}` with one digit, `{x:%}` a ratio as per cent, `{x:bytes}`, `{x:duration}`
+//! (seconds). A brace without a column's name after it is kept, so nginx configuration needs no
+//! escapes.
 
 use std::fmt::Write as _;
 
 use crate::{Cell, Row};
 
-/// The text with every `{column}` replaced; NULL becomes `unknown`, a column that the row lacks stays as it is.
+/// The text with every `{column}` replaced; NULL becomes `unknown`, a column that the row lacks
+/// stays as it is.
 pub(crate) fn render(text: &str, row: &Row) -> String {
     expand(text, |name, format| row.get(name).map(|cell| show(cell, format)))
 }
 
-/// The same for SQL: texts become quoted literals, so a value can never end the literal.
+/// Renders SQL: texts become quoted literals, so a value can never end the literal.
 pub(crate) fn render_sql(text: &str, row: &Row) -> String {
     expand(text, |name, _| {
         row.get(name).map(|cell| match cell {
@@ -27,7 +29,7 @@ pub(crate) fn render_sql(text: &str, row: &Row) -> String {
     })
 }
 
-/// Columns that a template names.
+/// Column names in a template.
 pub(crate) fn columns(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     expand(text, |name, _| {
@@ -116,7 +118,7 @@ fn bytes(value: f64) -> String {
     format!("{value:.1} PiB")
 }
 
-/// A length of time for a person: `250 ms`, `1.5 s`, `12 min`.
+/// A duration for display: `250 ms`, `1.5 s`, `12 min`.
 pub fn duration(seconds: f64) -> String {
     let mut out = String::new();
     let written = match seconds.abs() {

@@ -1,4 +1,5 @@
-//! Rule tests as text: rows of tables with relative times, and what the rule must say of them. Format: `docs/rules.md`.
+//! Rule tests as text: rows of tables with relative times, and the expected findings. Format:
+//! `docs/rules.md`.
 //!
 //! ```text
 //! # fires: what the case shows
@@ -11,8 +12,8 @@
 //! summary: limit of 128
 //! ```
 //!
-//! The rows become real record batches and the query runs as it is; only `for` and `clear` are left out, which the
-//! engine's own tests cover. Whoever runs a test hands in something that can answer SQL ([`Query`]).
+//! The rows become real record batches and the query runs unchanged; only `for` and `clear` are
+//! ignored, which the engine's own tests cover. The caller passes in a SQL engine ([`TestQuery`]).
 
 mod rows;
 
@@ -21,8 +22,8 @@ use weir_tables::{Batch, Micros};
 use crate::engine::Engine;
 use crate::suggest::nearest;
 use crate::template;
-use crate::{OpenFinding, Rule, RuleError, RuleSet};
-use rows::{Block, batch_of};
+use crate::{OpenFinding, Rule, RuleError, RuleSet, SourceFile};
+use rows::{RowBlock, batch_of};
 
 /// `$now` in every test: 2026-11-20T12:00:00Z.
 pub const NOW: Micros = Micros(1_795_176_000_000_000);
@@ -31,12 +32,12 @@ const MAX_CASES: usize = 1_000;
 const EXPECT_KEYS: &[&str] =
     &["tier", "class", "subject", "summary", "why", "fix", "evidence", "host", "count", "keeps"];
 
-/// Something that holds the rows of a case and answers one query over them.
-pub trait Query {
-    /// The answer of `sql` when the tables hold these rows and no others; `$now` in it is [`NOW`].
+/// A SQL engine that runs one query over the rows of a case.
+pub trait TestQuery {
+    /// The result of `sql` over tables with exactly these rows; `$now` in it is [`NOW`].
     ///
     /// # Errors
-    /// What the engine says, as text.
+    /// The engine's error, as text.
     fn query(&self, tables: Vec<Batch>, sql: &str)
     -> Result<Vec<arrow_array::RecordBatch>, String>;
 }
@@ -47,38 +48,38 @@ pub struct TestFile {
     /// The file, or `built in`.
     pub origin: String,
     /// The cases in their order.
-    pub cases: Vec<Case>,
+    pub cases: Vec<TestCase>,
 }
 
 /// One case: rows and an expectation.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct TestCase {
     /// The line of its heading, from 1.
     pub line: usize,
-    /// What it shows.
+    /// The name.
     pub name: String,
-    /// Whether the rule must fire, or must stay silent.
+    /// Whether the rule must fire or stay silent.
     pub fires: bool,
     tables: Vec<Batch>,
-    expectations: Vec<Expectation>,
+    expectations: Vec<FindingExpectation>,
 }
 
-/// What one finding of a case must say.
+/// The expected texts of one finding.
 #[derive(Clone, Debug, Default)]
-struct Expectation {
+struct FindingExpectation {
     line: usize,
-    /// Key, whether it must be so or must not, and the text.
+    /// Key, whether it is required or forbidden, and the text.
     terms: Vec<(String, bool, String)>,
 }
 
-/// How a case went.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseResult {
     /// The line of its heading, from 1.
     pub line: usize,
-    /// What it shows.
+    /// The name.
     pub name: String,
-    /// Why it failed; `None` when it passed.
+    /// The failure; `None` if it passed.
     pub failure: Option<String>,
 }
 
@@ -86,9 +87,10 @@ impl TestFile {
     /// Reads a test file.
     ///
     /// # Errors
-    /// The first line that is not understood: an unknown table, column or expectation, a value that does not fit.
-    pub fn parse(origin: &str, text: &str) -> Result<Self, RuleError> {
-        let mut reader = Reader { origin, cases: Vec::new(), block: None, is_expecting: false };
+    /// The first invalid line: an unknown table, column or expectation, a value of the wrong type.
+    pub fn parse(file: SourceFile<'_>) -> Result<Self, RuleError> {
+        let SourceFile { origin, text } = file;
+        let mut reader = TestParser { origin, cases: Vec::new(), block: None, is_expecting: false };
         for (index, line) in text.lines().enumerate() {
             reader.line(index + 1, line.trim_end())?;
         }
@@ -105,27 +107,28 @@ impl TestFile {
     }
 
     /// Runs every case of the file with `rule`.
-    pub fn run(&self, rule: &Rule, query: &dyn Query) -> Vec<CaseResult> {
-        let result = |case: &Case| CaseResult {
+    pub fn run(&self, rule: &Rule, query: &dyn TestQuery) -> Vec<CaseResult> {
+        let results = self.cases.iter().map(|case| CaseResult {
             line: case.line,
             name: case.name.clone(),
             failure: case.run(rule, query).err(),
-        };
-        self.cases.iter().map(result).collect()
+        });
+        results.collect()
     }
 }
 
-impl Case {
+impl TestCase {
     /// The rows of the case.
     pub fn tables(&self) -> Vec<Batch> {
         self.tables.clone()
     }
 
-    /// The rule's answer: empty if its `when` has no row, so that a `when` that is too narrow fails the firing cases.
+    /// The rule's result: empty if its `when` has no row, so that a `when` that is too narrow fails
+    /// firing cases.
     fn answer(
         &self,
         rule: &Rule,
-        query: &dyn Query,
+        query: &dyn TestQuery,
     ) -> Result<Vec<arrow_array::RecordBatch>, String> {
         let mut answer = Vec::new();
         for sql in rule.queries() {
@@ -139,7 +142,7 @@ impl Case {
         Ok(answer)
     }
 
-    fn run(&self, rule: &Rule, query: &dyn Query) -> Result<(), String> {
+    fn run(&self, rule: &Rule, query: &dyn TestQuery) -> Result<(), String> {
         let answer = self.answer(rule, query)?;
         let mut engine = Engine::new(&RuleSet::default());
         engine.observe(rule, NOW, &answer);
@@ -155,7 +158,7 @@ impl Case {
                 ));
             }
             (false, [finding, ..]) => {
-                return Err(format!("it should be silent and says: {}", finding.summary()));
+                return Err(format!("it should be silent and found: {}", finding.summary()));
             }
             _ => {}
         }
@@ -167,7 +170,7 @@ impl Case {
     }
 }
 
-/// A template column that the answer lacks would be shown to a person as `{column}`.
+/// A template column that the result lacks would be displayed as `{column}`.
 fn complete(finding: &OpenFinding) -> Result<(), String> {
     let Some(row) = &finding.details.row else { return Ok(()) };
     for text in [finding.subject(), finding.summary(), finding.why(), finding.fix()] {
@@ -175,14 +178,14 @@ fn complete(finding: &OpenFinding) -> Result<(), String> {
             template::columns(text).into_iter().find(|name| row.get(name).is_none())
         {
             return Err(format!(
-                "the answer has no column `{missing}`, which a text of the rule names"
+                "the result has no column `{missing}`, which a text of the rule names"
             ));
         }
     }
     Ok(())
 }
 
-impl Expectation {
+impl FindingExpectation {
     fn is_keeping(&self) -> bool {
         self.terms.iter().all(|(key, ..)| key == "keeps")
     }
@@ -207,7 +210,7 @@ impl Expectation {
         Err(format!("line {}: {}", self.line, best.unwrap_or_else(|| "no finding".to_owned())))
     }
 
-    /// The first term that a finding does not meet.
+    /// The first expectation that a finding does not meet.
     fn mismatch(&self, finding: &OpenFinding) -> Option<String> {
         self.terms.iter().find_map(|(key, is_wanted, text)| {
             let (actual, is_met) = match key.as_str() {
@@ -228,15 +231,15 @@ impl Expectation {
     }
 }
 
-/// Reads line by line: headings, blocks of rows, expectations.
-struct Reader<'a> {
+/// Parses line by line: headings, blocks of rows, expectations.
+struct TestParser<'a> {
     origin: &'a str,
-    cases: Vec<Case>,
-    block: Option<Block>,
+    cases: Vec<TestCase>,
+    block: Option<RowBlock>,
     is_expecting: bool,
 }
 
-impl Reader<'_> {
+impl TestParser<'_> {
     fn line(&mut self, number: usize, line: &str) -> Result<(), RuleError> {
         if let Some(heading) = line.strip_prefix('#') {
             return self.heading(number, heading.trim());
@@ -258,15 +261,15 @@ impl Reader<'_> {
         if line.trim() == "expect" {
             self.is_expecting = true;
             if let Some(case) = self.cases.last_mut() {
-                case.expectations.push(Expectation { line: number, terms: Vec::new() });
+                case.expectations.push(FindingExpectation { line: number, terms: Vec::new() });
             }
             return Ok(());
         }
-        self.block = Some(Block::begin(self.origin, number, line)?);
+        self.block = Some(RowBlock::begin(self.origin, number, line)?);
         Ok(())
     }
 
-    /// `# fires: …` and `# silent: …` begin a case; any other line with `#` is a comment.
+    /// `# fires: …` and `# silent: …` start a case; any other line with `#` is a comment.
     fn heading(&mut self, number: usize, text: &str) -> Result<(), RuleError> {
         let (name, fires) = match (text.strip_prefix("fires:"), text.strip_prefix("silent:")) {
             (Some(name), _) => (name, true),
@@ -279,7 +282,7 @@ impl Reader<'_> {
             return Err(RuleError::new(self.origin, number, "more than 1,000 cases in one file"));
         }
         let name = name.trim().to_owned();
-        self.cases.push(Case {
+        self.cases.push(TestCase {
             line: number,
             name,
             fires,
@@ -329,7 +332,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Expect) {
-        let shown = match TestFile::parse("x.test", text) {
+        let shown = match TestFile::parse(SourceFile { origin: "x.test", text }) {
             Ok(file) => file
                 .cases
                 .iter()
@@ -416,11 +419,11 @@ mod tests {
         arbtest::arbtest(|u| {
             let junk: String = u.arbitrary()?;
             let number: i32 = u.arbitrary()?;
-            let _ = TestFile::parse("x", &junk);
+            let _ = TestFile::parse(SourceFile { origin: "x", text: &junk });
             let text = format!(
                 "# fires: a\nlistener each {number}s from -{number}s to 0s\nhost, server_port\n{junk}, {number} +{number}/s\n"
             );
-            let _ = TestFile::parse("x", &text);
+            let _ = TestFile::parse(SourceFile { origin: "x", text: &text });
             Ok(())
         });
     }

@@ -1,53 +1,61 @@
-//! Whether a setting that was tried for a while helped, from what was counted before it and with it; pure.
+//! Decides whether a trial of a setting helped, from counts before and during it; pure.
 //!
-//! Counts are compared by how often they could have happened, so that more traffic is no harm and less no gain. What siblings
-//! went through in the same time is taken off. A setting is kept only when less is shown and nothing else is worse:
-//! a trial that shows nothing is put back, because a setting without a reason is a riddle for whoever comes next.
+//! Events are related to their opportunities, so that more traffic is no harm and less no gain, and
+//! corrected by the change at siblings in the same time. A setting is kept only if events became
+//! fewer and nothing else got worse. A trial without a visible effect is reverted: a setting
+//! without a reason puzzles the next operator.
 
-/// What was counted in one span.
+/// Events in one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tally {
-    /// How often it happened.
+pub struct EventTally {
+    /// Number of events.
     pub events: f64,
-    /// How often it could have; 0 when that is not known.
+    /// Opportunities; 0 if unknown.
     pub chances: f64,
     /// The length of the span.
     pub seconds: f64,
 }
 
-/// The same before a setting and with it.
+/// Events before a setting and with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Change {
+pub struct TallyChange {
     /// Before it was set.
-    pub before: Tally,
+    pub before: EventTally,
     /// While it was set.
-    pub after: Tally,
+    pub after: EventTally,
 }
 
-/// How long requests took in one span.
+/// Request latency in one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Latency {
-    /// How many requests.
+pub struct RequestLatency {
+    /// Number of requests.
     pub requests: f64,
-    /// Their 95th percentile.
+    /// The 95th percentile.
     pub p95_seconds: f64,
 }
 
-/// A difference counts from so many standard deviations on.
+/// Standard deviations from which a difference counts.
 const DEVIATIONS: f64 = 3.0;
-/// Fewer events than that are no harm.
+/// Fewer events are no harm.
 const EVENTS_MIN: f64 = 10.0;
-/// A smaller share of what could have happened is no harm.
+/// A smaller share of the opportunities is no harm.
 const HARM_RATIO_MIN: f64 = 0.001;
-/// Fewer requests tell nothing of a percentile.
+/// Fewer requests give no reliable percentile.
 const REQUESTS_MIN: f64 = 50.0;
-/// Requests that take so much longer, by factor and by difference, are harm.
+/// Requests slower by this factor and difference are harm.
 const SLOWER: (f64, f64) = (1.5, 0.02);
-/// Siblings whose counts went further apart than that say nothing.
+/// Cap on the siblings' factor.
 const SIBLING_FACTOR_MAX: f64 = 10.0;
 
-impl Change {
-    /// How often it would have happened with the setting if it had changed nothing.
+impl EventTally {
+    fn per_minute(&self) -> f64 {
+        let minutes = self.seconds / 60.0;
+        if minutes > 0.0 { self.events / minutes } else { 0.0 }
+    }
+}
+
+impl TallyChange {
+    /// Expected events with the setting if it had no effect.
     fn expected(&self, siblings: f64) -> f64 {
         let (before, after) = (&self.before, &self.after);
         let (from, to) = if before.chances > 0.0 && after.chances > 0.0 {
@@ -58,7 +66,7 @@ impl Change {
         if from > 0.0 { before.events * to / from * siblings } else { 0.0 }
     }
 
-    /// Whether it became half as often or less, beyond chance.
+    /// Whether events halved at least, beyond chance.
     pub fn is_less(&self, siblings: f64) -> bool {
         let (expected, seen) = (self.expected(siblings), self.after.events);
         expected > 0.0
@@ -66,7 +74,7 @@ impl Change {
             && expected - seen >= DEVIATIONS * (expected + seen).sqrt()
     }
 
-    /// Whether it became twice as often or more, beyond chance.
+    /// Whether events doubled at least, beyond chance.
     pub fn is_more(&self, siblings: f64) -> bool {
         let (expected, seen) = (self.expected(siblings), self.after.events);
         let is_rare = self.after.chances > 0.0 && seen / self.after.chances < HARM_RATIO_MIN;
@@ -75,18 +83,15 @@ impl Change {
             && seen - expected >= DEVIATIONS * (expected + seen).sqrt()
     }
 
-    /// Both spans in words: `12.0/min before, 0.5/min with it`.
+    /// Both rates as text: `12.0/min before, 0.5/min with it`.
     pub fn words(&self) -> String {
-        let rate = |tally: &Tally| {
-            let minutes = tally.seconds / 60.0;
-            if minutes > 0.0 { tally.events / minutes } else { 0.0 }
-        };
-        format!("{:.1}/min before, {:.1}/min with it", rate(&self.before), rate(&self.after))
+        let (before, after) = (self.before.per_minute(), self.after.per_minute());
+        format!("{before:.1}/min before, {after:.1}/min with it")
     }
 }
 
-/// By which factor the counts of siblings changed in the same time: the median, 1 when there are none that count.
-pub fn sibling_factor(siblings: &[Change]) -> f64 {
+/// Median factor by which the siblings' events changed in the same time; 1 without usable siblings.
+pub fn sibling_factor(siblings: &[TallyChange]) -> f64 {
     let counted = siblings.iter().filter(|change| change.before.events >= EVENTS_MIN);
     let mut factors: Vec<f64> = counted
         .filter_map(|change| {
@@ -99,8 +104,8 @@ pub fn sibling_factor(siblings: &[Change]) -> f64 {
     median.clamp(1.0 / SIBLING_FACTOR_MAX, SIBLING_FACTOR_MAX)
 }
 
-/// Whether requests took clearly longer.
-pub fn is_slower(before: Latency, after: Latency) -> bool {
+/// Whether requests became clearly slower.
+pub fn is_slower(before: RequestLatency, after: RequestLatency) -> bool {
     let (factor, difference) = SLOWER;
     before.requests.min(after.requests) >= REQUESTS_MIN
         && after.p95_seconds > before.p95_seconds * factor
@@ -111,9 +116,9 @@ pub fn is_slower(before: Latency, after: Latency) -> bool {
 mod tests {
     use super::*;
 
-    fn change(before: (f64, f64), after: (f64, f64)) -> Change {
-        let tally = |(events, chances)| Tally { events, chances, seconds: 60.0 };
-        Change { before: tally(before), after: tally(after) }
+    fn change(before: (f64, f64), after: (f64, f64)) -> TallyChange {
+        let tally = |(events, chances)| EventTally { events, chances, seconds: 60.0 };
+        TallyChange { before: tally(before), after: tally(after) }
     }
 
     #[test]
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn slower_needs_requests_a_factor_and_a_difference() {
-        let of = |requests, p95_seconds| Latency { requests, p95_seconds };
+        let of = |requests, p95_seconds| RequestLatency { requests, p95_seconds };
         assert!(is_slower(of(500.0, 0.1), of(500.0, 0.2)));
         assert!(!is_slower(of(500.0, 0.1), of(20.0, 0.2)), "20 requests");
         assert!(!is_slower(of(500.0, 0.001), of(500.0, 0.01)), "9 ms");

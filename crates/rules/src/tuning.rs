@@ -1,13 +1,13 @@
-//! What `weir tune` proposes: rules of their own (`tune/`), what must never be set, and what is told but not true.
+//! The rules of `weir tune` (`tune/`), settings that must never be used, and common myths.
 //!
-//! A new proposal is `tune/<id>.sql` with a section `[setting]`, `tune/<id>.test` and its id here. Its answer names the
-//! setting (`name`), `current` and `suggested`; of a line in a configuration `file`, `line`, `directive`, `arguments` and
-//! `new_arguments`.
+//! A new proposal is `tune/<id>.sql` with a section `[setting]`, `tune/<id>.test` and its id here.
+//! Its result has the setting (`name`), `current` and `suggested`; for a configuration line also
+//! `file`, `line`, `directive`, `arguments` and `new_arguments`.
 
 use std::sync::Arc;
 
-use crate::Rule;
-use crate::built_in::built_in;
+use crate::built_in::{ORIGIN, built_in};
+use crate::{Rule, SourceFile};
 
 built_in! {
     "tune":
@@ -23,68 +23,68 @@ built_in! {
     "tune.somaxconn",
 }
 
-/// Settings that must not be touched, or not so, with the reason.
+/// Settings, or values, that must never be used, with the reason.
 pub const NEVER: &[(&str, &str)] = &[
     (
         "net.ipv4.tcp_tw_recycle",
-        "gone since Linux 4.12; it dropped visitors behind one NAT by their time stamps",
+        "removed in Linux 4.12; it dropped clients behind one NAT because of their timestamps",
     ),
     (
         "net.ipv4.tcp_mem = three equal values",
-        "no brake is left between enough and the kernel killing a process for want of memory; leave it to the kernel, and bound tcp_rmem[2] and tcp_wmem[2]",
+        "removes the back-pressure between normal use and the OOM killer; leave it to the kernel, and bound tcp_rmem[2] and tcp_wmem[2]",
     ),
     (
         "net.ipv4.tcp_syncookies = 0",
-        "switches off what serves good clients during a flood; 1,451 SYNs dropped and 0 of 20 good clients served where cookies served all 20",
+        "legitimate clients cannot connect during a flood; 1,451 SYNs dropped and 0 of 20 clients served where cookies served all 20",
     ),
     (
         "net.ipv4.tcp_abort_on_overflow = 1",
-        "turns a burst into errors that visitors see, where a second try would have been served",
+        "turns a burst into visible errors, where a retry would have succeeded",
     ),
     (
         "net.ipv4.tcp_max_tw_buckets below its default",
-        "does not shorten TIME_WAIT, it only takes away the protection from late packets",
+        "does not shorten TIME_WAIT, it only removes the protection from late packets",
     ),
     (
         "net.ipv4.tcp_timestamps = 0, net.ipv4.tcp_sack = 0",
-        "each lost packet costs far more than the bytes that they save",
+        "each lost packet costs far more than the bytes saved",
     ),
-    ("net.ipv4.tcp_synack_retries = 2", "visitors on bad mobile lines need more tries"),
+    ("net.ipv4.tcp_synack_retries = 2", "clients on bad mobile networks need more retries"),
     (
         "vm.drop_caches in a timer",
-        "throws away what makes reads fast, and nothing is gained: that memory is free when it is needed",
+        "evicts the cache that makes reads fast, and gains nothing: that memory is free when needed",
     ),
 ];
 
-/// What is told often and is not so.
+/// Common myths, with the facts.
 pub const MYTHS: &[(&str, &str)] = &[
     (
         "`tcp_fin_timeout` shortens TIME_WAIT",
-        "it is for orphaned FIN_WAIT_2 only; TIME_WAIT is 60 s, compiled in",
+        "it affects orphaned FIN_WAIT_2 only; TIME_WAIT is 60 s, compiled in",
     ),
     (
         "`tcp_tw_reuse` helps a web server",
-        "it is for connections that this host opens; a server's own TIME_WAIT stays",
+        "it affects outgoing connections only; a server's own TIME_WAIT stays",
     ),
     (
         "many connections in TIME_WAIT are harmful",
-        "each costs 0.25 KiB; they matter only to who opens connections to few addresses and ports",
+        "each costs 0.25 KiB; they matter only to a host that opens connections to few addresses and ports",
     ),
     (
         "`tcp_max_syn_backlog` is the length of the SYN queue",
-        "since Linux 4.3 the program's own backlog is; this value matters only without SYN cookies",
+        "since Linux 4.3 the program's own backlog is; this value applies only without SYN cookies",
     ),
     (
         "`Possible SYN flooding` means an attack",
-        "it is said once per socket, also when the backlog is too small for an honest burst",
+        "it is logged once per socket, also when the backlog is too small for a legitimate burst",
     ),
     (
         "larger `rmem_max` makes TCP faster",
-        "TCP grows its buffers by itself up to tcp_rmem[2]; rmem_max is for programs that ask with SO_RCVBUF, which switches that off",
+        "TCP grows its buffers up to tcp_rmem[2] as needed; rmem_max is for programs that set SO_RCVBUF, which disables that",
     ),
     (
         "`somaxconn` alone makes the queue longer",
-        "the program must ask for it too, and listen anew",
+        "the program must request it too, and call listen() again",
     ),
 ];
 
@@ -94,12 +94,15 @@ pub const MYTHS: &[(&str, &str)] = &[
 /// Never in a tested build: one that does not parse fails the tests.
 pub fn tuning() -> Vec<Arc<Rule>> {
     let rules = BUILT_IN.iter().map(|(id, sql, _)| {
-        Arc::new(Rule::parse("built in", sql).unwrap_or_else(|error| panic!("{id}: {error}")))
+        Arc::new(
+            Rule::parse(SourceFile { origin: ORIGIN, text: sql })
+                .unwrap_or_else(|error| panic!("{id}: {error}")),
+        )
     });
     rules.collect()
 }
 
-/// Id and text of the `.test` file of each of them.
+/// Id and `.test` text of each rule of `weir tune`.
 pub fn tuning_tests() -> impl Iterator<Item = (&'static str, &'static str)> {
     BUILT_IN.iter().map(|(id, _, test)| (*id, *test))
 }

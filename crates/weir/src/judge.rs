@@ -133,7 +133,7 @@ impl Judge {
         });
         for rule in rules {
             if !self.queries(store, &rule, now).await.is_empty() {
-                self.with_engine(|engine| engine.stir(&rule, now));
+                self.with_engine(|engine| engine.wake(&rule, now));
             }
         }
     }
@@ -176,12 +176,12 @@ impl Judge {
         let seconds = started.elapsed().as_secs_f64();
         self.with_engine(|engine| {
             if !queries.is_empty() {
-                engine.took(rule, seconds);
+                engine.record_duration(rule, seconds);
             }
             match answer {
                 Ok(batches) => engine.observe(rule, now, &batches),
                 Err(error) => {
-                    engine.failed(rule, now, &error.to_string());
+                    engine.record_failure(rule, now, &error.to_string());
                     Vec::new()
                 }
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use serde_json::Value;
-use weir_rules::test_file::{NOW, Query, TestFile};
-use weir_rules::{Rule, RuleSet};
+use weir_rules::test_file::{NOW, TestFile, TestQuery};
+use weir_rules::{Rule, RuleSet, SourceFile};
 use weir_store::{QueryLimits, Store};
 use weir_tables::{Batch, Clock, FixedClock, Parcel};
 
@@ -172,7 +172,10 @@ fn test_one(
     let beside = file.with_extension("sql");
     let rule: Arc<Rule> = if beside.is_file() {
         let text = read(&beside)?;
-        Arc::new(Rule::parse(&beside.display().to_string(), &text).map_err(broken)?)
+        Arc::new(
+            Rule::parse(SourceFile { origin: &beside.display().to_string(), text: &text })
+                .map_err(broken)?,
+        )
     } else {
         let id = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let found = rules.get(&id.unwrap_or_default()).cloned();
@@ -181,7 +184,8 @@ fn test_one(
                 .hint(format!("write it beside: `{}`", beside.display()))
         })?
     };
-    let cases = TestFile::parse(&origin, &read(file)?).map_err(broken)?;
+    let cases =
+        TestFile::parse(SourceFile { origin: &origin, text: &read(file)? }).map_err(broken)?;
     Ok(cases.run(&rule, runner))
 }
 
@@ -218,7 +222,7 @@ impl Runner {
     }
 }
 
-impl Query for Runner {
+impl TestQuery for Runner {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
         self.runtime.block_on(async {
             let store = Store::in_memory(Arc::clone(&self.clock));

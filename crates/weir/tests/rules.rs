@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use weir_collect::host::{HostOptions, HostSampler};
-use weir_rules::test_file::{NOW, Query, TestFile};
-use weir_rules::{Engine, Rule, RuleSet, State, Transition};
+use weir_rules::test_file::{NOW, TestFile, TestQuery};
+use weir_rules::{Engine, Rule, RuleSet, SourceFile, State, Transition};
 use weir_store::{QueryLimits, Recent, Store};
 use weir_tables::{
     Batch, FixedClock, Listener, ListenerRows, Micros, Parcel, Request, RequestRows, Rows, TcpStat,
@@ -81,7 +81,7 @@ impl Asked {
 /// By rule, the conditions that the store watches.
 type Watched = BTreeMap<String, Vec<Option<Recent>>>;
 
-impl Query for Asked {
+impl TestQuery for Asked {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
         let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
         self.append(&store, tables);
@@ -95,7 +95,8 @@ fn every_built_in_rule_passes_its_test_file() {
     let mut failures = Vec::new();
     for rule in RuleSet::built_in().iter() {
         let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
-        let file = TestFile::parse(&rule.id, text).unwrap_or_else(|error| panic!("{error}"));
+        let file = TestFile::parse(SourceFile { origin: &rule.id, text })
+            .unwrap_or_else(|error| panic!("{error}"));
         let kinds: Vec<bool> = file.cases.iter().map(|case| case.fires).collect();
         assert!(
             kinds.contains(&true) && kinds.contains(&false),
@@ -117,7 +118,8 @@ fn every_proposal_of_tune_passes_its_test_file() {
     let asked = Asked::new();
     let mut failures = Vec::new();
     for (rule, (id, text)) in weir_rules::tuning().iter().zip(weir_rules::tuning_tests()) {
-        let file = TestFile::parse(id, text).unwrap_or_else(|error| panic!("{error}"));
+        let file = TestFile::parse(SourceFile { origin: id, text })
+            .unwrap_or_else(|error| panic!("{error}"));
         let fires = file.cases.iter().filter(|case| case.fires).count();
         assert!((1..file.cases.len()).contains(&fires), "{id} lacks a firing or a silent case");
         for result in file.run(rule, &asked) {
@@ -139,7 +141,8 @@ fn conditions_are_watched_and_none_is_quiet_when_its_rule_fires() {
         let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
         watched_first += usize::from(store.watch(&rule.when[0]).is_some());
         let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
-        let file = TestFile::parse(&rule.id, text).unwrap_or_else(|error| panic!("{error}"));
+        let file = TestFile::parse(SourceFile { origin: &rule.id, text })
+            .unwrap_or_else(|error| panic!("{error}"));
         for case in file.cases.iter().filter(|case| case.fires) {
             for is_asked_before in [true, false] {
                 let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
@@ -174,7 +177,7 @@ fn causes_exist_and_come_before_what_they_explain() {
     let rules = RuleSet::built_in();
     let order: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
     for (place, rule) in rules.iter().enumerate() {
-        for cause in &rule.explained_by {
+        for cause in &rule.causes {
             // That also means that no rule explains itself by way of others.
             let at = order.iter().position(|id| id == cause);
             assert!(at.is_some_and(|at| at < place), "{}: cause {cause} is at {at:?}", rule.id);
@@ -211,7 +214,8 @@ fn chart_of_every_finding_runs() {
     let asked = Asked::new();
     for rule in RuleSet::built_in().iter().filter(|rule| rule.chart.is_some()) {
         let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
-        let file = TestFile::parse(&rule.id, text).unwrap_or_else(|error| panic!("{error}"));
+        let file = TestFile::parse(SourceFile { origin: &rule.id, text })
+            .unwrap_or_else(|error| panic!("{error}"));
         let case = file.cases.iter().find(|case| case.fires).expect("one case fires");
         let answer = asked.query(case.tables(), &rule.sql_at(NOW)).expect("the rule runs");
         let evidence = weir_rules::rows_of(&answer, 10);
@@ -257,7 +261,7 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
             let answer = asked.answer(&store, &mut watched, &rule, now);
             let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
             let took = process_seconds() - began;
-            engine.took(&rule, took);
+            engine.record_duration(&rule, took);
             engine.observe(&rule, now, &answer);
             spent += took;
             by_rule.push((took, rule.id.clone()));

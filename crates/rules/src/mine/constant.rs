@@ -1,15 +1,16 @@
-//! One number for all subjects and all times: the lowest (or highest) value whose replay gives few enough events.
+//! A constant threshold for all subjects: the lowest (or highest) value whose replay has few enough
+//! events.
 
-use super::replay::{Scored, events, lowest};
-use super::{DAY, Event, Options, POINTS_MIN, Point, Side, TooLittle, WINDOW_DAYS, days};
+use super::replay::{ScoredSeries, events, lowest};
+use super::{DAY, Event, MiningOptions, POINTS_MIN, Point, Side, TooLittle, WINDOW_DAYS, days};
 
-/// How much farther from normal the value is than the nearest one that would do.
+/// Factor by which the value is farther from normal than the nearest sufficient one.
 const MARGIN: f64 = 1.1;
 
 /// A series with a name.
 #[derive(Clone, Debug)]
-pub struct Subject {
-    /// What it is about.
+pub struct NamedSeries {
+    /// The subject.
     pub name: String,
     /// Sorted by time.
     pub points: Vec<Point>,
@@ -17,31 +18,34 @@ pub struct Subject {
 
 /// An event of a subject.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Replayed {
+pub struct ReplayedEvent {
     /// The subject's name.
     pub subject: String,
-    /// When; its `worst` is the value farthest from normal.
+    /// The span; `worst` is the value farthest from normal.
     pub event: Event,
 }
 
-/// What was mined.
+/// A mined threshold.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Constant {
+pub struct ConstantThreshold {
     /// The threshold.
     pub value: f64,
     /// Days from the first point to the last.
     pub days: f64,
 }
 
-/// The value nearest to normal whose replay over the newest four weeks gives no more events of all subjects together than
-/// were asked for, a tenth farther away and with two digits.
+/// The value nearest to normal whose replay over the newest four weeks stays within the event
+/// budget of all subjects together, plus a tenth, rounded to two digits.
 ///
 /// # Errors
-/// [`TooLittle`] when no subject has a day of history.
-pub fn mine_constant(subjects: &[Subject], options: &Options) -> Result<Constant, TooLittle> {
-    let ends = |subject: &Subject| Some((subject.points.first()?.at, subject.points.last()?.at));
-    let first = subjects.iter().filter_map(ends).map(|(first, _)| first).min().unwrap_or(0);
-    let last = subjects.iter().filter_map(ends).map(|(_, last)| last).max().unwrap_or(0);
+/// [`TooLittle`] if no subject has a day of history.
+pub fn mine_constant(
+    subjects: &[NamedSeries],
+    options: &MiningOptions,
+) -> Result<ConstantThreshold, TooLittle> {
+    let first = subjects.iter().filter_map(|subject| subject.points.first()).map(|point| point.at);
+    let last = subjects.iter().filter_map(|subject| subject.points.last()).map(|point| point.at);
+    let (first, last) = (first.min().unwrap_or(0), last.max().unwrap_or(0));
     let first = first.max(last - WINDOW_DAYS * DAY);
     let points = subjects.iter().map(|subject| subject.points.len()).max().unwrap_or_default();
     let span = days(last - first);
@@ -50,15 +54,19 @@ pub fn mine_constant(subjects: &[Subject], options: &Options) -> Result<Constant
     }
     let scored: Vec<(Vec<i64>, Vec<f64>)> =
         subjects.iter().map(|subject| scores(subject, first, options.side)).collect();
-    let series: Vec<Scored<'_>> =
-        scored.iter().map(|(times, scores)| Scored { times, scores }).collect();
+    let series: Vec<ScoredSeries<'_>> =
+        scored.iter().map(|(times, scores)| ScoredSeries { times, scores }).collect();
     let allowed = options.false_per_week * span / 7.0;
     let score = lowest(&series, allowed, options).ok_or(TooLittle::Constant)?;
-    Ok(Constant { value: rounded(score, options.side), days: span })
+    Ok(ConstantThreshold { value: rounded(score, options.side), days: span })
 }
 
-/// The events of every subject at a value, by time.
-pub fn replay_constant(subjects: &[Subject], value: f64, options: &Options) -> Vec<Replayed> {
+/// The events of all subjects at a value, by time.
+pub fn replay_constant(
+    subjects: &[NamedSeries],
+    value: f64,
+    options: &MiningOptions,
+) -> Vec<ReplayedEvent> {
     let last = subjects.iter().filter_map(|subject| subject.points.last()).map(|point| point.at);
     let first = last.max().unwrap_or_default() - WINDOW_DAYS * DAY;
     let is_below = options.side == Side::Below;
@@ -68,15 +76,15 @@ pub fn replay_constant(subjects: &[Subject], value: f64, options: &Options) -> V
         let (times, scores) = scores(subject, first, options.side);
         for mut event in events(&times, &scores, threshold, options) {
             event.worst = if is_below { -event.worst } else { event.worst };
-            out.push(Replayed { subject: subject.name.clone(), event });
+            out.push(ReplayedEvent { subject: subject.name.clone(), event });
         }
     }
     out.sort_by_key(|replayed| replayed.event.from);
     out
 }
 
-/// Times and values since `first`; what lies below counts by how low it is.
-fn scores(subject: &Subject, first: i64, side: Side) -> (Vec<i64>, Vec<f64>) {
+/// Times and values since `first`; negated if low values are events.
+fn scores(subject: &NamedSeries, first: i64, side: Side) -> (Vec<i64>, Vec<f64>) {
     let sign = if side == Side::Below { -1.0 } else { 1.0 };
     let points = subject.points.iter().filter(|point| point.at >= first);
     points.map(|point| (point.at, sign * point.value)).unzip()
@@ -92,7 +100,7 @@ fn rounded(score: f64, side: Side) -> f64 {
         return 0.0;
     }
     let digit = 10f64.powf(value.abs().log10().floor() - 1.0);
-    // 0.25 / 0.01 is 25.000000000000004: what is a whole number but for that must stay it.
+    // 0.25 / 0.01 is 25.000000000000004: treat it as a whole number.
     let steps = value / digit;
     let whole = match side {
         Side::Below => (steps + 1e-6).floor(),

@@ -1,12 +1,20 @@
-//! Mines a threshold out of a series' own past; pure.
+//! Mines a threshold from a series' own history; pure.
 //!
-//! In one sentence: at this half hour of the week normal is X, and at this threshold you would have been called so many
-//! times in the weeks that are known. The past is brought to a scale on which its noise is even, its week (or day) is
-//! taken off as the median of each half hour, the level of the last seven days as well, so that growth is no event but a
-//! drop of hours is. What is left is counted in spreads (1.4826 × the median of its absolute values), and the threshold
-//! is the lowest one whose replay over the same past stays within the events that were asked for, and a quarter more.
+//! The result reads: at this half hour of the week X is normal, and this threshold would have fired
+//! N times in the known weeks. Steps:
 //!
-//! The surprising thing: a season is kept only if it foretells the newest part of the past better than no season does.
+//! 1. Choose a scale (raw or log) on which the noise is even.
+//! 2. Subtract the season: the median of each half hour of the week (or day).
+//! 3. Subtract the level of the last seven days, so that growth is no event but a drop of hours is.
+//! 4. Measure the residuals in spreads (1.4826 × their median absolute value).
+//! 5. Take the lowest threshold whose replay over the same history stays within the wanted number
+//!    of events, plus a quarter.
+//!
+//! For example: 5,000 requests per five minutes every weekday at 14:00, spread 3 %, replay budget
+//! of one event a week met at 4 spreads: threshold 5 spreads, an event below 4,250 or above 5,750.
+//!
+//! The surprising thing: a season is kept only if it forecasts the newest history better than no
+//! season.
 
 mod constant;
 mod model;
@@ -15,25 +23,25 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use constant::{Constant, Replayed, Subject, mine_constant, replay_constant};
-pub use model::{Bound, Mined, mine};
+pub use constant::{ConstantThreshold, NamedSeries, ReplayedEvent, mine_constant, replay_constant};
+pub use model::{SeriesModel, WindowBound, mine};
 pub use replay::{Event, walk, without};
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: i64 = 86_400;
-/// Days that are looked back.
+/// Days of history in use.
 const WINDOW_DAYS: i64 = 28;
 /// Days whose median is the level.
 const LEVEL_DAYS: i64 = 7;
-/// Seconds of a slot of the week.
+/// Seconds per slot.
 const SLOT_SECONDS: i64 = 1_800;
-/// Slots of a day and of a week.
+/// Slots per day and per week.
 const SLOTS: (usize, usize) = (48, 336);
-/// Points without which nothing is mined.
+/// Minimum number of points.
 const POINTS_MIN: usize = 48;
-/// Spreads below which nothing is an event, however calm the past was.
+/// Minimum threshold in spreads, however quiet the history.
 const FLOOR: f64 = 3.5;
-/// By how much the threshold is above the lowest one that would do.
+/// Factor above the lowest sufficient threshold.
 const MARGIN: f64 = 1.25;
 
 /// A value at a time.
@@ -41,22 +49,22 @@ const MARGIN: f64 = 1.25;
 pub struct Point {
     /// Seconds since 1970 UTC.
     pub at: i64,
-    /// What was measured; finite.
+    /// Finite.
     pub value: f64,
 }
 
-/// On what scale values are compared.
+/// The scale on which values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Whichever of the two has the evener noise.
+    /// Raw or log, whichever has more even noise.
     Auto,
     /// Logarithm: rates, latencies, bytes.
     Log,
-    /// As they are.
+    /// Unchanged.
     Raw,
 }
 
-/// On which side of normal an event lies.
+/// The side of normal on which an event lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Too much.
@@ -67,33 +75,33 @@ pub enum Side {
     Both,
 }
 
-/// The mean of so many points is looked at, and may use this share of the events that were asked for.
+/// A moving mean and its share of the event budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reach {
-    /// 1 is the point itself.
+pub struct MeanWindow {
+    /// Window length; 1 is the point itself.
     pub points: usize,
-    /// The shares of all reaches are 1 together.
+    /// The shares of all windows add up to 1.
     pub share: f64,
 }
 
-/// What is asked for.
+/// Settings of the mining.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// The scale.
+pub struct MiningOptions {
+    /// Scale of the values.
     pub scale: Scale,
-    /// The side.
+    /// Side of an event.
     pub side: Side,
-    /// False events that are accepted in a week.
+    /// Accepted false events per week.
     pub false_per_week: f64,
-    /// The means that are looked at.
-    pub reaches: Vec<Reach>,
-    /// Points in a row that make an event.
+    /// Moving means to evaluate.
+    pub reaches: Vec<MeanWindow>,
+    /// Consecutive points that start an event.
     pub hold: usize,
-    /// Quiet points that end it.
+    /// Quiet points that end an event.
     pub cool: usize,
 }
 
-impl Default for Options {
+impl Default for MiningOptions {
     fn default() -> Self {
         Self {
             scale: Scale::Auto,
@@ -101,7 +109,7 @@ impl Default for Options {
             false_per_week: 1.0,
             // With points of five minutes: now, half an hour, three hours.
             reaches: [(1, 0.4), (6, 0.3), (36, 0.3)]
-                .map(|(points, share)| Reach { points, share })
+                .map(|(points, share)| MeanWindow { points, share })
                 .to_vec(),
             hold: 1,
             cool: 12,
@@ -109,10 +117,10 @@ impl Default for Options {
     }
 }
 
-/// Which season was found.
+/// The season of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Season {
-    /// None that foretells better than none.
+    /// None improves the forecast.
     None,
     /// Half hours of the day.
     Day,
@@ -121,7 +129,7 @@ pub enum Season {
 }
 
 impl Season {
-    /// The word for it.
+    /// The name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -131,14 +139,14 @@ impl Season {
     }
 }
 
-/// Why nothing was mined.
+/// Reasons for too little history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TooLittle {
-    /// The past is shorter than a day, or has fewer than 48 points.
+    /// The history is shorter than a day, or has fewer than 48 points.
     Past {
         /// Days from the first to the last point.
         days: f64,
-        /// Points that are there.
+        /// Number of points.
         points: usize,
     },
     /// The value never changed: any change would be the first one.
@@ -150,17 +158,15 @@ impl std::fmt::Display for TooLittle {
         match self {
             Self::Past { days, points } => write!(
                 f,
-                "{:.1} h of history with {points} points are known; a day with {POINTS_MIN} points is the least",
+                "{:.1} h of history with {points} points; at least a day with {POINTS_MIN} points is needed",
                 days * 24.0
             ),
-            Self::Constant => {
-                f.write_str("the value never changed, so nothing is known of its noise")
-            }
+            Self::Constant => f.write_str("the value never changed, so its noise is unknown"),
         }
     }
 }
 
-/// The median; NaN of nothing. The order of the values changes.
+/// The median, NaN for an empty slice. Reorders the values.
 fn median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return f64::NAN;
@@ -169,7 +175,7 @@ fn median(values: &mut [f64]) -> f64 {
     *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
-/// 1.4826 × the median of the absolute values, or what comes nearest when more than half of them are 0.
+/// 1.4826 × the median absolute value, or the scaled mean if more than half of the values are 0.
 fn spread(values: &[f64]) -> f64 {
     let mut sizes: Vec<f64> = values.iter().map(|value| value.abs()).collect();
     let robust = 1.4826 * median(&mut sizes);
@@ -184,7 +190,7 @@ fn count(number: usize) -> f64 {
     number as f64
 }
 
-/// Days of a span from first to last point, to the next whole hour: the last point stands for some minutes too.
+/// Days from first to last point, rounded up to the hour: the last point covers some minutes too.
 #[expect(clippy::cast_precision_loss, reason = "spans of weeks in hours are far below 2^52")]
 fn days(seconds: i64) -> f64 {
     ((seconds.max(0) + 3_599) / 3_600) as f64 / 24.0

@@ -1,31 +1,31 @@
-//! The past of a series as the model needs it: a scale, a season, a level, and what is left.
+//! Decomposes the past of a series into scale, season, level and residuals.
 
 use super::{DAY, LEVEL_DAYS, Point, SLOT_SECONDS, SLOTS, Scale, Season, count, days, median};
 
-/// A season must make the error of foretelling smaller by this factor to be kept.
+/// A season is kept if it reduces the forecast error by this factor.
 const SEASON_GAIN: f64 = 0.85;
-/// The week must beat the day by so much.
+/// Factor by which the week must beat the day.
 const WEEK_GAIN: f64 = 0.97;
-/// Days after which a season of a day, and of a week, is tried.
+/// Days of history from which a daily, and a weekly, season is tried.
 const DAYS_OF_DAY: f64 = 2.95;
 const DAYS_OF_WEEK: f64 = 20.0;
-/// From the middle of the last seven days to the middle of the next one, in weeks.
+/// Weeks from the middle of the last seven days to the middle of the next one.
 const TREND: f64 = 4.0 / 7.0;
-/// What is added before a logarithm, as a share of the middle value: 0 has no logarithm.
+/// Offset before the logarithm, as a share of the median: 0 has no logarithm.
 const OFFSET: f64 = 0.01;
 
-/// How values become comparable.
+/// The scale on which values are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Measure {
+pub(super) struct ValueScale {
     pub(super) is_log: bool,
     pub(super) offset: f64,
 }
 
-impl Measure {
+impl ValueScale {
     /// Raw values.
     pub(super) const RAW: Self = Self { is_log: false, offset: 0.0 };
 
-    /// The logarithm for these points; raw when a value is negative.
+    /// The logarithm for these points; raw if a value is negative.
     pub(super) fn log_of(points: &[Point]) -> Self {
         if points.iter().any(|point| point.value < 0.0) {
             return Self::RAW;
@@ -45,10 +45,10 @@ impl Measure {
     }
 }
 
-/// Scale, season and level, and what they leave of the past.
+/// Scale, season, level, and the residuals of the past.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
-    pub(super) measure: Measure,
+    pub(super) measure: ValueScale,
     pub(super) season: Season,
     pub(super) profile: Vec<f64>,
     pub(super) level: f64,
@@ -57,15 +57,14 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Takes a past apart; `points` is not empty.
+    /// Decomposes a past; `points` must not be empty.
     pub(super) fn of(points: &[Point], scale: Scale) -> Self {
-        let raw = || Self::on(points, Measure::RAW);
-        let log = || Self::on(points, Measure::log_of(points));
         match scale {
-            Scale::Raw => raw(),
-            Scale::Log => log(),
+            Scale::Raw => Self::on(points, ValueScale::RAW),
+            Scale::Log => Self::on(points, ValueScale::log_of(points)),
             Scale::Auto => {
-                let (raw, log) = (raw(), log());
+                let raw = Self::on(points, ValueScale::RAW);
+                let log = Self::on(points, ValueScale::log_of(points));
                 if log.measure.is_log && log.unevenness(points) < raw.unevenness(points) {
                     log
                 } else {
@@ -75,7 +74,7 @@ impl Past {
         }
     }
 
-    fn on(points: &[Point], measure: Measure) -> Self {
+    fn on(points: &[Point], measure: ValueScale) -> Self {
         let scaled: Vec<Point> = points
             .iter()
             .map(|point| Point { at: point.at, value: measure.scale(point.value) })
@@ -90,27 +89,23 @@ impl Past {
         Self { measure, season, profile, level, residuals }
     }
 
-    /// By how many times the noise of the busier half differs from that of the calmer one, as a logarithm; without a
-    /// season there are no halves, and raw values are as good as any.
+    /// Log ratio of the noise in busy and in quiet slots. Without a season there are no such slots,
+    /// and raw values are preferred.
     fn unevenness(&self, points: &[Point]) -> f64 {
         if self.season == Season::None {
             return if self.measure.is_log { f64::INFINITY } else { 0.0 };
         }
         let middle = median(&mut self.profile.clone());
-        let noise = |is_busy: bool| {
-            let mut sizes: Vec<f64> = points
-                .iter()
-                .zip(&self.residuals)
-                .filter(|(point, _)| (at(&self.profile, point.at) > middle) == is_busy)
-                .map(|(_, residual)| residual.abs())
-                .collect();
-            median(&mut sizes).max(1e-12)
-        };
-        (noise(true) / noise(false)).ln().abs()
+        let (mut busy, mut quiet) = (Vec::new(), Vec::new());
+        for (point, residual) in points.iter().zip(&self.residuals) {
+            let is_busy = at(&self.profile, point.at) > middle;
+            if is_busy { &mut busy } else { &mut quiet }.push(residual.abs());
+        }
+        (median(&mut busy).max(1e-12) / median(&mut quiet).max(1e-12)).ln().abs()
     }
 }
 
-/// The normal of a time in a profile of a week, a day or nothing.
+/// The normal value at a time in a weekly, daily or flat profile.
 pub(super) fn at(profile: &[f64], at: i64) -> f64 {
     profile[slot(profile.len(), at)]
 }
@@ -121,7 +116,7 @@ fn slot(slots: usize, at: i64) -> usize {
     usize::try_from(slots_since.rem_euclid(number)).unwrap_or_default()
 }
 
-/// The median of each half hour with its two neighbours.
+/// The median of each half hour and its two neighbours.
 fn profile(points: &[Point], season: Season) -> Vec<f64> {
     let whole = median(&mut points.iter().map(|point| point.value).collect::<Vec<_>>());
     let slots = match season {
@@ -133,15 +128,18 @@ fn profile(points: &[Point], season: Season) -> Vec<f64> {
     for point in points {
         by_slot[slot(slots, point.at)].push(point.value);
     }
-    let smooth = |middle: usize| {
-        let around = [slots - 1, 0, 1].map(|step| &by_slot[(middle + step) % slots]);
-        let mut values: Vec<f64> = around.into_iter().flatten().copied().collect();
-        if values.is_empty() { whole } else { median(&mut values) }
-    };
-    (0..slots).map(smooth).collect()
+    (0..slots).map(|slot| smoothed(&by_slot, slot).unwrap_or(whole)).collect()
 }
 
-/// The season that foretells the newest part of the past best, if it is much better than none.
+/// The median of a slot and its two neighbours; `None` without values.
+fn smoothed(by_slot: &[Vec<f64>], slot: usize) -> Option<f64> {
+    let slots = by_slot.len();
+    let around = [slots - 1, 0, 1].map(|step| &by_slot[(slot + step) % slots]);
+    let mut values: Vec<f64> = around.into_iter().flatten().copied().collect();
+    (!values.is_empty()).then(|| median(&mut values))
+}
+
+/// The season that best forecasts the newest part of the past, if it is much better than none.
 fn season_of(points: &[Point]) -> Season {
     let (first, last) = (points[0].at, points[points.len() - 1].at);
     let span = days(last - first);
@@ -150,38 +148,41 @@ fn season_of(points: &[Point]) -> Season {
     if cut < 10 || points.len() - cut < 10 {
         return Season::None;
     }
-    let error = |season| {
-        let profile = profile(&points[..cut], season);
-        let left = points[cut..].iter().map(|point| point.value - at(&profile, point.at));
-        let mut left: Vec<f64> = left.collect();
-        let level = median(&mut left);
-        median(&mut left.iter().map(|value| (value - level).abs()).collect::<Vec<_>>())
-    };
-    let mut best = (Season::None, SEASON_GAIN * error(Season::None));
+    let (known, newest) = points.split_at(cut);
+    let mut best = (Season::None, SEASON_GAIN * forecast_error(known, newest, Season::None));
     if span >= DAYS_OF_DAY {
-        let by_day = error(Season::Day);
+        let by_day = forecast_error(known, newest, Season::Day);
         if by_day <= best.1 {
             best = (Season::Day, WEEK_GAIN * by_day);
         }
     }
-    if span >= DAYS_OF_WEEK && error(Season::Week) <= best.1 {
+    if span >= DAYS_OF_WEEK && forecast_error(known, newest, Season::Week) <= best.1 {
         best.0 = Season::Week;
     }
     best.0
 }
 
-/// Takes off each day the level of the days before it; what is left, and the level that holds next.
+/// Median error of forecasting `newest` from `known`, apart from a constant level.
+fn forecast_error(known: &[Point], newest: &[Point], season: Season) -> f64 {
+    let profile = profile(known, season);
+    let left = newest.iter().map(|point| point.value - at(&profile, point.at));
+    let mut left: Vec<f64> = left.collect();
+    let level = median(&mut left);
+    median(&mut left.iter().map(|value| (value - level).abs()).collect::<Vec<_>>())
+}
+
+/// Subtracts from each day the level of the days before it; returns the residuals and the current
+/// level.
 fn track(points: &[Point]) -> (Vec<f64>, f64) {
     let end = points[points.len() - 1].at + 1;
-    let before = |time: i64| points.partition_point(|point| point.at < time);
     let whole_days = (end - points[0].at).div_euclid(DAY) + 1;
     let mut left = Vec::with_capacity(points.len());
     let mut day = end - DAY * whole_days;
     while day < end {
-        let (from, to) = (before(day), before(day + DAY));
-        // The first days have nothing before them: their own first week is the best guess.
+        let (from, to) = (index_at(points, day), index_at(points, day + DAY));
+        // The first days have no history: their own first week is the best guess.
         let level = level_before(points, day)
-            .or_else(|| middle(&points[from..before(day + LEVEL_DAYS * DAY)]))
+            .or_else(|| middle(&points[from..index_at(points, day + LEVEL_DAYS * DAY)]))
             .unwrap_or_default();
         left.extend(points[from..to].iter().map(|point| point.value - level));
         day += DAY;
@@ -189,19 +190,26 @@ fn track(points: &[Point]) -> (Vec<f64>, f64) {
     (left, level_before(points, end).unwrap_or_default())
 }
 
-/// The median of the seven days before a moment, carried on to the middle of the day that begins there by how much those
-/// seven lie above the seven before them; `None` when too little is known.
+/// The median of the seven days before `day`, extrapolated to the middle of that day by the trend
+/// against the seven days before them; `None` with too little history.
 fn level_before(points: &[Point], day: i64) -> Option<f64> {
-    let week = |weeks: i64| {
-        let begin = day - weeks * LEVEL_DAYS * DAY;
-        let from = points.partition_point(|point| point.at < begin);
-        let to = points.partition_point(|point| point.at < begin + LEVEL_DAYS * DAY);
-        (from..to).len().ge(&10).then_some(&points[from..to])
-    };
-    let newest = middle(week(1)?)?;
-    let is_whole = points[0].at <= day - 2 * LEVEL_DAYS * DAY;
-    let before = if is_whole { week(2).and_then(middle) } else { None };
+    let begin = day - LEVEL_DAYS * DAY;
+    let newest = middle(week_from(points, begin)?)?;
+    let begin_before = begin - LEVEL_DAYS * DAY;
+    let is_whole = points[0].at <= begin_before;
+    let before = if is_whole { week_from(points, begin_before).and_then(middle) } else { None };
     Some(before.map_or(newest, |before| newest + TREND * (newest - before)))
+}
+
+/// The points of seven days; `None` with too few of them.
+fn week_from(points: &[Point], begin: i64) -> Option<&[Point]> {
+    let week = &points[index_at(points, begin)..index_at(points, begin + LEVEL_DAYS * DAY)];
+    (week.len() >= 10).then_some(week)
+}
+
+/// The index of the first point at or after a time.
+fn index_at(points: &[Point], time: i64) -> usize {
+    points.partition_point(|point| point.at < time)
 }
 
 fn middle(points: &[Point]) -> Option<f64> {
@@ -209,7 +217,7 @@ fn middle(points: &[Point]) -> Option<f64> {
     (!values.is_empty()).then(|| median(&mut values))
 }
 
-/// The mean of the last `reach` values at each of them.
+/// The moving mean of the last `reach` values.
 pub(super) fn means(values: &[f64], reach: usize) -> Vec<f64> {
     let mut sum = 0.0;
     let mut out = Vec::with_capacity(values.len());

@@ -1,27 +1,28 @@
-//! Events over a threshold, the lowest threshold that gives few enough, and the walk through a past day by day.
+//! Events over a threshold, the lowest threshold with few enough events, and the day-by-day replay.
 
 use std::ops::Range;
 
 use super::model::mined_with_residuals;
-use super::{DAY, Options, Point};
+use super::{DAY, MiningOptions, Point};
 
-/// A stretch of time in which the threshold was passed.
+/// A span over the threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
-    /// Its first point over the threshold.
+    /// First point over the threshold.
     pub from: i64,
-    /// Its last point over the threshold.
+    /// Last point over the threshold.
     pub to: i64,
-    /// The farthest, 1 at the threshold.
+    /// The highest score, 1 at the threshold.
     pub worst: f64,
 }
 
-/// The stretches in which `hold` scores in a row are above `threshold`; one ends after `cool` that are not.
+/// Spans that start with `hold` consecutive scores above `threshold` and end after `cool` scores
+/// below it.
 pub(super) fn events(
     times: &[i64],
     scores: &[f64],
     threshold: f64,
-    options: &Options,
+    options: &MiningOptions,
 ) -> Vec<Event> {
     let mut out: Vec<Event> = Vec::new();
     let mut run: Option<(Event, usize)> = None;
@@ -49,28 +50,29 @@ pub(super) fn events(
     out
 }
 
-/// A series by its scores.
+/// The scores of a series.
 #[derive(Clone, Copy)]
-pub(super) struct Scored<'a> {
+pub(super) struct ScoredSeries<'a> {
     pub(super) times: &'a [i64],
     pub(super) scores: &'a [f64],
 }
 
-/// The lowest threshold above which no threshold gives more events than `allowed` in all series together; `None` without
-/// a score.
+/// The lowest threshold such that it and all higher ones give at most `allowed` events in all
+/// series; `None` without scores.
 ///
-/// A lower threshold can give fewer events, because they grow together; so it is looked for from above.
-pub(super) fn lowest(series: &[Scored<'_>], allowed: f64, options: &Options) -> Option<f64> {
-    let is_few = |threshold: f64| {
-        let of = |one: &Scored<'_>| events(one.times, one.scores, threshold, options).len();
-        super::count(series.iter().map(of).sum()) <= allowed
-    };
+/// A lower threshold can give fewer events, because neighbouring events merge; so the search starts
+/// at the top.
+pub(super) fn lowest(
+    series: &[ScoredSeries<'_>],
+    allowed: f64,
+    options: &MiningOptions,
+) -> Option<f64> {
     let mut sorted: Vec<f64> = series.iter().flat_map(|one| one.scores).copied().collect();
     sorted.sort_by(|a, b| b.total_cmp(a));
     let (mut good, mut bad) = (*sorted.first()?, *sorted.last()?);
     let mut place = 1;
     while place < sorted.len() {
-        if !is_few(sorted[place]) {
+        if count_events(series, sorted[place], options) > allowed {
             bad = sorted[place];
             break;
         }
@@ -79,7 +81,7 @@ pub(super) fn lowest(series: &[Scored<'_>], allowed: f64, options: &Options) -> 
     }
     for _ in 0..12 {
         let middle = f64::midpoint(good, bad);
-        if is_few(middle) {
+        if count_events(series, middle, options) <= allowed {
             good = middle;
         } else {
             bad = middle;
@@ -88,15 +90,20 @@ pub(super) fn lowest(series: &[Scored<'_>], allowed: f64, options: &Options) -> 
     Some(good)
 }
 
-/// The events that would have been seen from `from` on, each day judged by what was mined the night before.
+fn count_events(series: &[ScoredSeries<'_>], threshold: f64, options: &MiningOptions) -> f64 {
+    let counts = series.iter().map(|one| events(one.times, one.scores, threshold, options).len());
+    super::count(counts.sum())
+}
+
+/// Replays the past from `from` on: each day is evaluated with the model of the night before.
 ///
-/// Days before which too little is known have none. Points are sorted by time. From `incidents`, spans of seconds since
-/// 1970 that somebody confirmed, nothing is learned.
+/// Days with too little history have no events. Points are sorted by time. `incidents`, confirmed
+/// spans in seconds since 1970, are excluded from learning.
 pub fn walk(
     points: &[Point],
     from: i64,
     incidents: &[Range<i64>],
-    options: &Options,
+    options: &MiningOptions,
 ) -> Vec<Event> {
     let calm = without(points, incidents);
     let (mut times, mut scores) = (Vec::new(), Vec::new());
@@ -121,8 +128,9 @@ pub fn walk(
     events(&times, &scores, 1.0, options)
 }
 
-/// The points that lie in none of the spans.
+/// The points outside of all spans.
 pub fn without(points: &[Point], spans: &[Range<i64>]) -> Vec<Point> {
-    let is_in = |at: i64| spans.iter().any(|span| span.contains(&at));
-    points.iter().filter(|point| !is_in(point.at)).copied().collect()
+    let mut points = points.to_vec();
+    points.retain(|point| !spans.iter().any(|span| span.contains(&point.at)));
+    points
 }

@@ -1,4 +1,4 @@
-//! What must hold for every series, over traffic made from seeds.
+//! Properties of every series, over traffic generated from seeds.
 
 use super::*;
 
@@ -21,7 +21,8 @@ impl Noise {
 const BEGIN: i64 = 7 * DAY * 2_400;
 const STEP: i64 = 300;
 
-/// Requests of five minutes: nights, weekends a third lower, noise that remembers, and `growth` over the whole time.
+/// Requests per five minutes: nights, weekends a third lower, autocorrelated noise, and overall
+/// `growth`.
 fn traffic(seed: u64, days: i64, growth: f64) -> Vec<Point> {
     let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let mut drift = 0.0;
@@ -39,14 +40,14 @@ fn traffic(seed: u64, days: i64, growth: f64) -> Vec<Point> {
         .collect()
 }
 
-fn options(side: Side) -> Options {
-    Options { side, ..Options::default() }
+fn options(side: Side) -> MiningOptions {
+    MiningOptions { side, ..MiningOptions::default() }
 }
 
-/// The points with those of `count` from `first` on multiplied.
-fn scaled(points: &[Point], first: usize, count: usize, factor: f64) -> Vec<Point> {
+/// The points with those of a range multiplied.
+fn scaled(points: &[Point], range: std::ops::Range<usize>, factor: f64) -> Vec<Point> {
     let mut points = points.to_vec();
-    for point in &mut points[first..first + count] {
+    for point in &mut points[range] {
         point.value *= factor;
     }
     points
@@ -66,7 +67,7 @@ fn week_is_found_and_normal_is_near_the_truth() {
 #[test]
 fn replay_stays_within_what_was_asked() {
     for (seed, asked) in [(1, 0.25), (2, 1.0), (3, 4.0)] {
-        let options = Options { false_per_week: asked, ..options(Side::Both) };
+        let options = MiningOptions { false_per_week: asked, ..options(Side::Both) };
         let mined = mine(&traffic(seed, 28, 0.3), &options).unwrap();
         let events = mined.events.len() as f64;
         assert!(events <= asked * mined.weeks, "{events} events, asked {asked} a week");
@@ -82,7 +83,7 @@ fn unseen_weeks_have_few_events_and_drops_are_found_at_any_growth() {
         assert!(walk(&points, from, &[], &options).len() <= 3, "growth {growth}");
         for day in [29, 34, 40] {
             let first = day * 288 + 130;
-            let dropped = scaled(&points, first, 6, 0.7);
+            let dropped = scaled(&points, first..first + 6, 0.7);
             let at = points[first].at;
             let events = walk(&dropped[..first + 12], at - DAY, &[], &options);
             let is_found = |event: &Event| event.from <= at + 1800 && event.to >= at;
@@ -94,8 +95,8 @@ fn unseen_weeks_have_few_events_and_drops_are_found_at_any_growth() {
 #[test]
 fn a_unit_does_not_matter() {
     let points = traffic(7, 28, 0.0);
-    let thousand = scaled(&points, 0, points.len(), 1000.0);
-    let options = Options { scale: Scale::Log, ..options(Side::Both) };
+    let thousand = scaled(&points, 0..points.len(), 1000.0);
+    let options = MiningOptions { scale: Scale::Log, ..options(Side::Both) };
     let of = |points: &[Point]| -> Vec<(i64, i64)> {
         let mined = mine(points, &options).unwrap();
         mined.events.iter().map(|event| (event.from, event.to)).collect()
@@ -127,7 +128,7 @@ fn an_hour_of_summer_time_and_days_without_rows_are_no_incident() {
 fn confirmed_incidents_teach_nothing() {
     let points = traffic(11, 28, 0.0);
     let first = 20 * 288 + 100;
-    let broken = scaled(&points, first, 12, 0.1);
+    let broken = scaled(&points, first..first + 12, 0.1);
     let span = points[first].at..points[first + 12].at;
     let options = options(Side::Below);
     let learned = mine(&broken, &options).unwrap().bounds[0].threshold;
@@ -139,15 +140,15 @@ fn confirmed_incidents_teach_nothing() {
 #[test]
 fn too_little_is_said() {
     let hours = traffic(1, 1, 0.0);
-    let few = mine(&hours[..100], &Options::default()).unwrap_err();
+    let few = mine(&hours[..100], &MiningOptions::default()).unwrap_err();
     assert_eq!(
         few.to_string(),
         "9.0 h of history with 100 points are known; a day with 48 points is the least"
     );
-    assert!(mine(&hours, &Options::default()).is_ok());
+    assert!(mine(&hours, &MiningOptions::default()).is_ok());
     let same: Vec<Point> = hours.iter().map(|point| Point { value: 5.0, ..*point }).collect();
-    assert_eq!(mine(&same, &Options::default()).unwrap_err(), TooLittle::Constant);
-    assert!(mine(&[], &Options::default()).is_err());
+    assert_eq!(mine(&same, &MiningOptions::default()).unwrap_err(), TooLittle::Constant);
+    assert!(mine(&[], &MiningOptions::default()).is_err());
 }
 
 #[test]
@@ -155,17 +156,21 @@ fn one_number_for_all_subjects_keeps_to_the_budget() {
     let subject = |name: &str, seed| {
         let points = traffic(seed, 28, 0.0).into_iter();
         let points = points.map(|point| Point { value: point.value / 10_000.0, ..point }).collect();
-        Subject { name: name.to_owned(), points }
+        NamedSeries { name: name.to_owned(), points }
     };
     let mut subjects = vec![subject("a", 1), subject("b", 2)];
     subjects[1].points[5_000].value = 3.0;
-    let options =
-        Options { side: Side::Above, hold: 1, false_per_week: 0.25, ..Options::default() };
+    let options = MiningOptions {
+        side: Side::Above,
+        hold: 1,
+        false_per_week: 0.25,
+        ..MiningOptions::default()
+    };
     let mined = mine_constant(&subjects, &options).unwrap();
     let events = replay_constant(&subjects, mined.value, &options);
     assert_eq!((events.len(), events[0].subject.as_str(), events[0].event.worst), (1, "b", 3.0));
     assert!((0.15..0.5).contains(&mined.value), "{}", mined.value);
-    let below = Options { side: Side::Below, ..options };
+    let below = MiningOptions { side: Side::Below, ..options };
     let low = mine_constant(&subjects, &below).unwrap();
     assert!(replay_constant(&subjects, low.value, &below).len() <= 1);
     assert!((0.01..0.05).contains(&low.value), "{}", low.value);
@@ -183,12 +188,12 @@ fn any_series_is_mined_or_refused_without_panic() {
             points.push(Point { at, value });
         }
         let side = *u.choose(&[Side::Above, Side::Below, Side::Both])?;
-        let options = Options { side, ..Options::default() };
+        let options = MiningOptions { side, ..MiningOptions::default() };
         if let Ok(mined) = mine(&points, &options) {
             assert!(mined.events.len() as f64 <= mined.weeks + 1e-9);
         }
         walk(&points, at / 2, &[], &options);
-        let _ = mine_constant(&[Subject { name: String::new(), points }], &options);
+        let _ = mine_constant(&[NamedSeries { name: String::new(), points }], &options);
         Ok(())
     })
     .budget_ms(2_000);

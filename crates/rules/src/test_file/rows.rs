@@ -1,6 +1,6 @@
-//! Blocks of rows in a test file: a table, its times, columns and values, made into a record batch.
+//! Blocks of rows in a test file: a table, its times, columns and values, as a record batch.
 //!
-//! A number may be `100 +5/s`: it grows with the time since the block's first row, as a counter does.
+//! A number may be `100 +5/s`: a counter that grows with the time since the block's first row.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::suggest::nearest;
 
 const MAX_ROWS_PER_BLOCK: usize = 100_000;
 
-/// A block as it is read.
+/// A block being parsed.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct RowBlock {
     line: usize,
     table: &'static TableSpec,
     times: Vec<Micros>,
@@ -28,7 +28,7 @@ pub(super) struct Block {
     rows: Vec<(usize, Vec<String>)>,
 }
 
-impl Block {
+impl RowBlock {
     /// `TABLE at -5s`, `TABLE each 1s from -9s to 0s`, or `TABLE` with a column `ts`.
     pub(super) fn begin(origin: &str, line: usize, text: &str) -> Result<Self, RuleError> {
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -42,7 +42,7 @@ impl Block {
             }
         })?;
         let times = times(&words[1..]).ok_or_else(|| {
-            RuleError::new(origin, line, "the times of the block are not understood").hint(
+            RuleError::new(origin, line, "the times of the block are invalid").hint(
                 "`TABLE at -5s`, `TABLE each 1s from -9s to 0s`, or `TABLE` and a column `ts`",
             )
         })?;
@@ -148,8 +148,8 @@ fn split(text: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// All rows of a block in the table's schema: columns that are not named are NULL, or empty where NULL cannot occur.
-pub(super) fn batch_of(origin: &str, block: Block) -> Result<Batch, RuleError> {
+/// All rows of a block in the table's schema: unnamed columns are NULL, or empty if not nullable.
+pub(super) fn batch_of(origin: &str, block: RowBlock) -> Result<Batch, RuleError> {
     let has_ts = block.columns.iter().any(|column| column.name == "ts");
     if has_ts != block.times.is_empty() {
         return Err(RuleError::new(
@@ -166,7 +166,7 @@ pub(super) fn batch_of(origin: &str, block: Block) -> Result<Batch, RuleError> {
     let mut arrays: Vec<ArrayRef> = Vec::new();
     for column in block.table.columns {
         let place = block.columns.iter().position(|named| named.name == column.name);
-        let mut values = Values::new(column);
+        let mut values = ColumnBuilder::new(column);
         for (line, cells) in &block.rows {
             for (ts, elapsed) in &instants {
                 let text = place.map(|at| cells[at].as_str());
@@ -189,7 +189,7 @@ pub(super) fn batch_of(origin: &str, block: Block) -> Result<Batch, RuleError> {
 }
 
 /// A column's builder by its kind.
-enum Values {
+enum ColumnBuilder {
     Time(TimestampMicrosecondBuilder),
     Text(StringBuilder),
     Int(Int64Builder),
@@ -198,7 +198,7 @@ enum Values {
     Attrs(Box<<kind::Attrs as Kind>::Builder>),
 }
 
-impl Values {
+impl ColumnBuilder {
     fn new(column: &Column) -> Self {
         match column.kind {
             DataKind::Time => Self::Time(kind::Time::builder()),
@@ -218,7 +218,7 @@ impl Values {
         Some(())
     }
 
-    /// `None` if the text does not fit the column.
+    /// `None` if the text is no value of the column's type.
     fn push(&mut self, text: Option<&str>, elapsed: f64, is_nullable: bool) -> Option<()> {
         let text = text.unwrap_or_default();
         let is_null = text.is_empty() && is_nullable;

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch, StringArray};
 use expect_test::{Expect, expect};
-use weir_rules::{Class, Engine, Precision, Rule, RuleSet, State, Transition, verdict};
+use weir_rules::{
+    Class, Engine, Precision, Rule, RuleSet, SourceFile, State, Transition, headline,
+};
 use weir_tables::{Finding, FindingRows, Micros, Rows};
 
 /// A rule `test.NAME` with these lines in its head.
 fn rule(name: &str, head: &str) -> Rule {
-    Rule::parse("test", &text(name, head)).unwrap_or_else(|error| panic!("{error}"))
+    Rule::parse(SourceFile { origin: "test", text: &text(name, head) })
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn text(name: &str, head: &str) -> String {
@@ -26,19 +29,35 @@ fn plain() -> Rule {
 
 /// An answer with one row per (netns, n, class, opens).
 fn answer(rows: &[(&str, i64, &str, bool)]) -> Vec<RecordBatch> {
-    let text = |column: Vec<&str>| Arc::new(StringArray::from(column)) as Arc<dyn Array>;
     let batch = RecordBatch::try_from_iter([
-        ("host", text(vec!["web1"; rows.len()])),
-        ("netns", text(rows.iter().map(|row| row.0).collect())),
+        ("host", texts(vec!["web1"; rows.len()])),
+        ("netns", texts(rows.iter().map(|row| row.0).collect())),
         ("n", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.1)))),
-        ("class", text(rows.iter().map(|row| row.2).collect())),
+        ("class", texts(rows.iter().map(|row| row.2).collect())),
         ("opens", Arc::new(BooleanArray::from(rows.iter().map(|row| row.3).collect::<Vec<_>>()))),
     ]);
     vec![batch.expect("columns have one length")]
 }
 
+fn texts(column: Vec<&str>) -> Arc<dyn Array> {
+    Arc::new(StringArray::from(column))
+}
+
+fn no() -> Vec<RecordBatch> {
+    answer(&[])
+}
+
 fn yes() -> Vec<RecordBatch> {
     answer(&[("a", 5, "mail", true)])
+}
+
+/// A row that keeps a finding open and opens none.
+fn keep() -> Vec<RecordBatch> {
+    answer(&[("a", 5, "mail", false)])
+}
+
+fn is_due(engine: &Engine, rule: &Rule, second: i64) -> bool {
+    engine.due(at(second)).iter().any(|due| due.id == rule.id)
 }
 
 fn at(second: i64) -> Micros {
@@ -59,7 +78,7 @@ fn show(transitions: &[Transition]) -> String {
     transitions.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What is written at each of the seconds 0, 2, 4 … when the answers are these.
+/// The transitions at the seconds 0, 2, 4 … for these results.
 fn check(rule: &Rule, answers: &[Vec<RecordBatch>], expected: Expect) {
     let mut engine = Engine::new(&RuleSet::default());
     let mut out = String::new();
@@ -74,7 +93,6 @@ fn check(rule: &Rule, answers: &[Vec<RecordBatch>], expected: Expect) {
 
 #[test]
 fn finding_goes_from_pending_to_firing_to_resolved() {
-    let no = || answer(&[]);
     check(
         &plain(),
         &[no(), yes(), yes(), yes(), yes(), no(), yes(), no(), no(), no(), no(), no()],
@@ -118,10 +136,9 @@ fn subjects_are_apart_and_for_zero_fires_at_once() {
 
 #[test]
 fn row_that_does_not_open_keeps_an_open_finding() {
-    let keeps = || answer(&[("a", 5, "mail", false)]);
     check(
         &rule("keep", "for = \"2s\"\nevery = \"2s\"\nclear = \"2s\""),
-        &[keeps(), yes(), keeps(), keeps(), keeps(), keeps(), answer(&[]), answer(&[])],
+        &[keep(), yes(), keep(), keep(), keep(), keep(), no(), no()],
         expect![[r#"
             2 {"netns":"a"}: inactive > pending 5 drops in a
             4 {"netns":"a"}: pending > firing 5 drops in a
@@ -152,7 +169,7 @@ fn rule_that_was_mostly_judged_wrong_mails_what_it_would_page() {
         engine.set_precision(judged(real));
         let changes = engine.observe(&rule, at(second), &answer(&[("a", 1, "page", true)]));
         let finding = &changes.last().expect("the finding changes").finding;
-        (finding.class, finding.summary().contains("of the last 5 that were judged were real"))
+        (finding.class, finding.summary().contains("of the last 5 judged findings were real"))
     };
     assert_eq!(class(2, 0), (Class::Mail, true));
     assert_eq!(class(3, 2), (Class::Page, false), "half of them were real again");
@@ -211,7 +228,7 @@ fn failing_query_keeps_findings_and_says_why() {
     let mut engine = Engine::new(&RuleSet::default());
     engine.observe(&rule, at(0), &yes());
     for second in (2..100).step_by(2) {
-        engine.failed(&rule, at(second), "no such table");
+        engine.record_failure(&rule, at(second), "no such table");
     }
     let status = engine.status("test.fail");
     assert_eq!((status.state, status.open_findings), (State::Firing, 1));
@@ -236,18 +253,16 @@ fn a_rule_that_takes_long_runs_less_often() {
     let rule = Arc::clone(set.iter().find(|rule| rule.every_seconds == 2).expect("there is one"));
     let mut runs_every = |took: f64| {
         engine.observe(&rule, at(0), &[]);
-        engine.took(&rule, took);
-        engine.took(&rule, took);
-        let is_due = |second: &i64| engine.due(at(*second)).iter().any(|due| due.id == rule.id);
-        (0..60).find(is_due)
+        engine.record_duration(&rule, took);
+        engine.record_duration(&rule, took);
+        (0..60).find(|second| is_due(&engine, &rule, *second))
     };
     assert_eq!([0.001, 0.01, 0.02, 9.0].map(&mut runs_every), [2, 2, 4, 5].map(Some));
     assert_eq!(runs_every(0.001), Some(2));
-    engine.took(&rule, 9.0);
-    let is_due = |engine: &Engine| engine.due(at(2)).iter().any(|due| due.id == rule.id);
-    assert!(is_due(&engine), "a run that was dear for once says little");
-    engine.took(&rule, 9.0);
-    assert!(!is_due(&engine));
+    engine.record_duration(&rule, 9.0);
+    assert!(is_due(&engine, &rule, 2), "one slow run is no evidence");
+    engine.record_duration(&rule, 9.0);
+    assert!(!is_due(&engine, &rule, 2));
 }
 
 #[test]
@@ -256,13 +271,10 @@ fn a_rule_runs_each_second_while_something_begins() {
     let (set, _) = RuleSet::with_directory(&[file]);
     let rule = Arc::clone(set.get("test.slow").expect("it is there"));
     let mut engine = Engine::new(&set);
-    let runs = |engine: &Engine, from: i64| {
-        let is_due = |second: &i64| engine.due(at(*second)).iter().any(|due| due.id == rule.id);
-        (from..).find(is_due)
-    };
+    let runs = |engine: &Engine, from: i64| (from..).find(|second| is_due(engine, &rule, *second));
     engine.observe(&rule, at(0), &[]);
     assert_eq!(runs(&engine, 0), Some(10));
-    engine.stir(&rule, at(3));
+    engine.wake(&rule, at(3));
     assert_eq!(runs(&engine, 3), Some(3), "its condition became true");
     engine.observe(&rule, at(3), &[]);
     assert_eq!(runs(&engine, 3), Some(4));
@@ -270,11 +282,11 @@ fn a_rule_runs_each_second_while_something_begins() {
     assert_eq!(runs(&engine, 32), Some(42), "nothing came of it within 30 s");
     engine.observe(&rule, at(42), &yes());
     assert_eq!(runs(&engine, 42), Some(43), "a finding is pending");
-    engine.took(&rule, 0.4);
-    engine.took(&rule, 0.4);
+    engine.record_duration(&rule, 0.4);
+    engine.record_duration(&rule, 0.4);
     assert_eq!(runs(&engine, 42), Some(46), "what takes long runs less often nevertheless");
     engine.observe(&rule, at(46), &yes());
-    engine.took(&rule, 0.01);
+    engine.record_duration(&rule, 0.01);
     assert_eq!(runs(&engine, 46), Some(56), "it fires");
 }
 
@@ -297,7 +309,7 @@ fn answer_without_the_key_column_is_a_failure() {
     let batch =
         RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![1])) as Arc<dyn Array>)]);
     assert_eq!(engine.observe(&rule, at(0), &[batch.expect("one column")]), []);
-    expect!["the answer of `test.key` lacks the key column `netns`"]
+    expect!["the result of `test.key` lacks the key column `netns`"]
         .assert_eq(&engine.status("test.key").error.unwrap_or_default());
 }
 
@@ -356,7 +368,7 @@ fn a_row_may_leave_out_what_cannot_explain_it() {
     let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"");
     let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
     let named = |rules: Option<&str>| {
-        let row = on_host("a", "").remove(0);
+        let row = on_host("a", None).remove(0);
         let (schema, mut columns, _) = row.into_parts();
         let mut names: Vec<String> = schema.fields().iter().map(|one| one.name().clone()).collect();
         names.push("explained_by".to_owned());
@@ -368,7 +380,7 @@ fn a_row_may_leave_out_what_cannot_explain_it() {
         [(None, true), (Some("other, test.cause"), true), (Some("other"), false), (Some(""), false)]
     {
         let mut engine = Engine::new(&RuleSet::default());
-        engine.observe(&cause, at(0), &on_host("a", ""));
+        engine.observe(&cause, at(0), &on_host("a", None));
         let changes = engine.observe(&symptom, at(0), &named(rules));
         assert_eq!(changes[0].finding.cause.is_some(), is_symptom, "{rules:?}");
     }
@@ -385,7 +397,7 @@ fn a_page_is_held_as_a_mail_while_what_may_explain_it_is_pending_and_not_for_lon
     let changes = engine.observe(&symptom, at(2), &page);
     assert_eq!(class(&changes), Some(Class::Mail));
     assert_eq!(changes[0].finding.cause, None);
-    // It does not become firing within half a minute: whoever is called need not wait for it.
+    // It does not fire within half a minute: the page need not wait for it.
     for second in (4..=34).step_by(2) {
         engine.observe(&cause, at(second), &page);
         let changes = engine.observe(&symptom, at(second), &page);
@@ -394,20 +406,19 @@ fn a_page_is_held_as_a_mail_while_what_may_explain_it_is_pending_and_not_for_lon
         assert_eq!(now.class, if is_held { Class::Mail } else { Class::Page }, "{second}");
         assert_eq!(class(&changes).is_some(), second == 32, "a rise of the class is told at once");
     }
-    // Without a cause on its way it is a page at once.
+    // Without a pending cause it is a page at once.
     let mut engine = Engine::new(&RuleSet::default());
     assert_eq!(class(&engine.observe(&symptom, at(0), &page)), Some(Class::Page));
 }
 
-/// An answer of one subject on `host`, with the key column `upstream` or, where that is empty, `netns`.
-fn on_host(host: &str, upstream: &str) -> Vec<RecordBatch> {
-    let text = |value: &str| Arc::new(StringArray::from(vec![value])) as Arc<dyn Array>;
+/// An answer of one subject on `host`, with a key column `upstream`.
+fn on_host(host: &str, upstream: Option<&str>) -> Vec<RecordBatch> {
     let columns = [
-        ("host", text(host)),
-        ("netns", text("a")),
-        ("upstream", text(upstream)),
+        ("host", texts(vec![host])),
+        ("netns", texts(vec!["a"])),
+        ("upstream", texts(vec![upstream.unwrap_or_default()])),
         ("n", Arc::new(Int64Array::from(vec![1])) as Arc<dyn Array>),
-        ("class", text("page")),
+        ("class", texts(vec!["page"])),
     ];
     vec![RecordBatch::try_from_iter(columns).expect("columns have one length")]
 }
@@ -431,8 +442,10 @@ fn symptom_of_a_symptom_belongs_to_the_root_and_only_the_root_pages() {
         assert_eq!(finding.class == Class::Page, is_root, "{}", finding.rule);
         assert_eq!(finding.row(at(0)).cause_finding_id, cause);
     }
-    expect!["Since 00:16:40 UTC: 1 drops in a. Behind it, as symptoms: a of web1 (test.app), a of web1 (test.queue)."]
-        .assert_eq(&verdict(engine.open()).expect("a root fires"));
+    expect![
+        "Since 00:16:40 UTC: 1 drops in a. Symptoms: a of web1 (test.app), a of web1 (test.queue)."
+    ]
+    .assert_eq(&headline(engine.open()).expect("a root fires"));
 }
 
 #[test]
@@ -467,15 +480,15 @@ fn upstream_on_another_host_is_blamed_once_its_address_is_known() {
     let slow = rule("slow", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.down\"]");
     let slow = Rule { key: vec!["upstream".to_owned()], ..slow };
     let mut engine = Engine::new(&RuleSet::default());
-    engine.observe(&down, at(0), &on_host("app1", ""));
-    let changes = engine.observe(&slow, at(0), &on_host("edge1", "192.0.2.7:8080"));
+    engine.observe(&down, at(0), &on_host("app1", None));
+    let changes = engine.observe(&slow, at(0), &on_host("edge1", Some("192.0.2.7:8080")));
     assert!(changes[0].finding.is_root());
     engine.set_hosts([("192.0.2.7".to_owned(), "app1".to_owned())].into());
-    let changes = engine.observe(&slow, at(2), &on_host("edge1", "192.0.2.7:8080"));
+    let changes = engine.observe(&slow, at(2), &on_host("edge1", Some("192.0.2.7:8080")));
     assert_eq!(changes[0].finding.cause.as_ref().expect("is explained").rule, "test.down");
     expect!["1 drops in a (explained by test.down on a of app1)"]
         .assert_eq(changes[0].finding.summary());
-    let other = engine.observe(&slow, at(4), &on_host("edge1", "192.0.2.8:8080"));
+    let other = engine.observe(&slow, at(4), &on_host("edge1", Some("192.0.2.8:8080")));
     assert!(other.iter().any(|change| change.finding.is_root()));
 }
 
@@ -483,13 +496,13 @@ fn upstream_on_another_host_is_blamed_once_its_address_is_known() {
 fn same_rule_on_many_subjects_is_one_sentence() {
     let rule = rule("many", "for = \"0s\"\nevery = \"2s\"");
     let mut engine = Engine::new(&RuleSet::default());
-    assert_eq!(verdict(engine.open()), None);
+    assert_eq!(headline(engine.open()), None);
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     let rows: Vec<(&str, i64, &str, bool)> =
         names.iter().map(|name| (*name, 1, "mail", true)).collect();
     engine.observe(&rule, at(0), &answer(&rows));
-    expect!["Since 00:16:40 UTC: 1 drops in a. The same on b of web1, c of web1, d of web1, e of web1 and 2 more."]
-        .assert_eq(&verdict(engine.open()).expect("seven fire"));
+    expect!["Since 00:16:40 UTC: 1 drops in a. Also on b of web1, c of web1, d of web1, e of web1 and 2 more."]
+        .assert_eq(&headline(engine.open()).expect("seven fire"));
     engine.observe(&rule, at(2), &answer(&[("a", 1, "note", true)]));
 }
 
@@ -505,7 +518,7 @@ fn more_than_a_thousand_subjects_are_counted_and_not_kept() {
     let status = engine.status("test.many");
     assert_eq!((status.open_findings, status.findings_over_limit), (1000, 500));
     let last = changes.last().expect("there are some").finding.summary().to_owned();
-    expect!["1 drops in n0999 (and 500 more that are not listed)"].assert_eq(&last);
+    expect!["1 drops in n0999 (and 500 more, not listed)"].assert_eq(&last);
 }
 
 #[test]

@@ -1,3 +1,4 @@
 //! The engine as its callers see it: answers and times in, changes of state out.
 
+mod causes;
 mod engine;

@@ -1,7 +1,7 @@
 //! Doctor's answer: text grouped by tier, worst first, or JSON.
 
 use serde_json::{Value, json};
-use weir_rules::{Class, OpenFinding, State, verdict};
+use weir_rules::{Class, OpenFinding, State, headline};
 
 use super::Diagnosis;
 use crate::config::place::is_root;
@@ -70,8 +70,8 @@ fn sorted(diagnosis: &Diagnosis) -> Vec<&OpenFinding> {
 pub(super) fn text(diagnosis: &Diagnosis, paint: Paint) -> String {
     let mut out = String::new();
     let mut tier = String::new();
-    if let Some(verdict) = verdict(&diagnosis.findings) {
-        out += &format!("{verdict}\n\n");
+    if let Some(headline) = headline(&diagnosis.findings) {
+        out += &format!("{headline}\n\n");
     }
     // A symptom is shown below its root, in one line.
     for finding in
@@ -84,7 +84,7 @@ pub(super) fn text(diagnosis: &Diagnosis, paint: Paint) -> String {
         out += &one(diagnosis, finding, paint);
     }
     if diagnosis.findings.is_empty() {
-        out += "nothing found that hurts\n\n";
+        out += "no problems found\n\n";
     }
     out += &paint.dim(&checked(diagnosis));
     out

@@ -320,6 +320,8 @@ pub(crate) fn parse_since(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use weir_rules::SourceFile;
+
     use super::*;
 
     const RULE: &str = "/*---\nid = \"test.replay\"\ntitle = \"t\"\ntier = \"kernel\"\nclass = \"mail\"\nfor = \"4s\"\n\
@@ -328,7 +330,7 @@ mod tests {
 
     /// Walks an hour in which the condition holds within these seconds.
     fn walk(held: &'static [std::ops::Range<i64>], step: u64) -> Vec<(i64, i64)> {
-        let rule = Rule::parse("test", RULE).unwrap();
+        let rule = Rule::parse(SourceFile { origin: "test", text: RULE }).unwrap();
         let begin = Micros(1_795_176_000_000_000);
         let answer = move |sql: &str| {
             let text = sql.split('\'').nth(1).unwrap();

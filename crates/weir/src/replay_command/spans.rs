@@ -123,6 +123,8 @@ mod tests {
 
     use arrow_array::{ArrayRef, Int64Array};
 
+    use weir_rules::SourceFile;
+
     use super::*;
 
     const HEAD: &str = "/*---\nid = \"test.spans\"\ntitle = \"t\"\ntier = \"kernel\"\nclass = \"mail\"\nfor = \"4s\"\n\
@@ -132,7 +134,8 @@ mod tests {
 
     /// Spans of two days, in seconds from their begin; the first row comes after 50 s, and a day's bins are asked only when `is_well`.
     fn spans(when: &str, bins: &[i64], is_well: bool) -> Vec<(i64, i64)> {
-        let rule = Rule::parse("test", &format!("{HEAD}{when}---*/\nselect $now")).unwrap();
+        let text = format!("{HEAD}{when}---*/\nselect $now");
+        let rule = Rule::parse(SourceFile { origin: "test", text: &text }).unwrap();
         let at = |second: i64| Micros((BEGIN + second) * 1_000_000);
         let mut days = 0;
         let mut ask = |sql: &str| {

@@ -47,7 +47,7 @@ pub(crate) async fn list(
         ranked("")
     );
     let findings = objects(&app.query(&sql, rows).await?);
-    let verdict = app.judge.with_engine(|engine| weir_rules::verdict(engine.open()));
+    let verdict = app.judge.with_engine(|engine| weir_rules::headline(engine.open()));
     Ok(Json(json!({"findings": findings, "verdict": verdict})))
 }
 

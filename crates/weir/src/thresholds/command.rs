@@ -258,7 +258,7 @@ fn series_text(report: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_rules::{Rule, RuleSet};
+    use weir_rules::{Rule, RuleSet, SourceFile};
 
     use super::with_value;
 
@@ -266,7 +266,7 @@ mod tests {
     fn only_the_value_of_the_threshold_changes() {
         let text = RuleSet::built_in_text("app.slow").unwrap();
         let changed = with_value(text, 0.41).unwrap();
-        let rule = Rule::parse("x", &changed).unwrap();
+        let rule = Rule::parse(SourceFile { origin: "x", text: &changed }).unwrap();
         assert_eq!(rule.mining.unwrap().value, Some(0.41));
         assert!(rule.sql.contains(">= 0.41") && !rule.sql.contains("$threshold"));
         let differing = text.lines().zip(changed.lines()).filter(|(old, new)| old != new).count();

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_rules::mine::{Mined, Point, Side, mine};
-use weir_rules::{Mining, Rule, rows_of};
+use weir_rules::mine::{Point, SeriesModel, Side, mine};
+use weir_rules::{Rule, ThresholdSpec, rows_of};
 use weir_store::{QueryLimits, Store, StoreError};
 use weir_tables::{
     Batch, Clock, Measure, MeasureRows, Micros, Parcel, Rows, ThresholdProposalRows,
@@ -90,7 +90,7 @@ pub(crate) async fn keep_always(
 /// One rule's values.
 struct Kept {
     rule: Arc<Rule>,
-    mining: Mining,
+    mining: ThresholdSpec,
     /// Begin of the five minutes that come next, seconds since 1970.
     next: i64,
     /// Spans of the past in which values are missing, oldest last,
@@ -112,12 +112,12 @@ struct Kept {
 
 /// What is normal for a subject, and what its newest values left over.
 struct Model {
-    mined: Mined,
+    mined: SeriesModel,
     left: VecDeque<f64>,
 }
 
 impl Kept {
-    async fn new(store: &Store, rule: Arc<Rule>, mining: Mining, now: Micros) -> Self {
+    async fn new(store: &Store, rule: Arc<Rule>, mining: ThresholdSpec, now: Micros) -> Self {
         let due = proposed_at(store, &rule, &mining, now).await.unwrap_or(now);
         Self {
             next: complete(now),
@@ -316,12 +316,17 @@ impl Model {
 }
 
 /// Points of the longest mean.
-fn longest(mined: &Mined) -> usize {
+fn longest(mined: &SeriesModel) -> usize {
     mined.bounds.iter().map(|bound| bound.points).max().unwrap_or(1)
 }
 
 /// When the next proposal is due: a week after the last one, at once when the value has changed since.
-async fn proposed_at(store: &Store, rule: &Rule, mining: &Mining, now: Micros) -> Option<Micros> {
+async fn proposed_at(
+    store: &Store,
+    rule: &Rule,
+    mining: &ThresholdSpec,
+    now: Micros,
+) -> Option<Micros> {
     let since = time(now - Duration::from_secs(8 * 86_400));
     let sql = format!(
         "select ts, value from threshold_proposal where rule = '{}' and ts > {since} \

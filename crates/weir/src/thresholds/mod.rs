@@ -11,7 +11,7 @@ mod series;
 
 pub(crate) use keep::keep_always;
 
-use weir_rules::mine::{Options, Reach};
+use weir_rules::mine::{MeanWindow, MiningOptions};
 use weir_rules::{Class, Rule};
 
 /// Seconds of a value.
@@ -27,17 +27,17 @@ pub(crate) fn accepted_per_week(class: Class) -> f64 {
 }
 
 /// What is asked of the miner for one subject of a rule, of so many.
-fn options(rule: &Rule, per_week: f64, subjects: usize) -> Options {
-    let defaults = Options::default();
+fn options(rule: &Rule, per_week: f64, subjects: usize) -> MiningOptions {
+    let defaults = MiningOptions::default();
     let Some(mining) = &rule.mining else { return defaults };
     let subjects = u32::try_from(subjects.max(1)).unwrap_or(u32::MAX);
-    let options = Options { scale: mining.scale, side: mining.side, ..defaults };
+    let options = MiningOptions { scale: mining.scale, side: mining.side, ..defaults };
     match mining.value {
-        Some(_) => Options {
+        Some(_) => MiningOptions {
             false_per_week: per_week,
-            reaches: vec![Reach { points: 1, share: 1.0 }],
+            reaches: vec![MeanWindow { points: 1, share: 1.0 }],
             ..options
         },
-        None => Options { false_per_week: per_week / f64::from(subjects), ..options },
+        None => MiningOptions { false_per_week: per_week / f64::from(subjects), ..options },
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use weir_rules::mine::{Point, Subject};
+use weir_rules::mine::{NamedSeries, Point};
 use weir_rules::{Cell, Row, Rule, rows_of};
 use weir_store::{QueryLimits, Store, StoreError};
 use weir_tables::Micros;
@@ -50,10 +50,12 @@ impl Past {
     }
 
     /// The series as subjects with one name, without the incidents.
-    pub(super) fn calm_subjects(&self) -> Vec<Subject> {
+    pub(super) fn calm_subjects(&self) -> Vec<NamedSeries> {
         let calm = |points: &Vec<Point>| weir_rules::mine::without(points, &self.incidents);
         let named = self.series.iter();
-        named.map(|(name, points)| Subject { name: shown(name), points: calm(points) }).collect()
+        named
+            .map(|(name, points)| NamedSeries { name: shown(name), points: calm(points) })
+            .collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is known of one rule's threshold: the value in force against the one that its own past would give.
 
 use serde_json::{Value, json};
-use weir_rules::mine::{Replayed, mine, mine_constant, replay_constant};
-use weir_rules::{Mining, Rule};
+use weir_rules::mine::{ReplayedEvent, mine, mine_constant, replay_constant};
+use weir_rules::{Rule, ThresholdSpec};
 use weir_store::{Store, StoreError};
 use weir_tables::{Micros, ThresholdProposal};
 
@@ -33,8 +33,8 @@ enum Kind {
         value: f64,
         /// The number that should be, or why there is none.
         proposed: Result<f64, String>,
-        now: Vec<Replayed>,
-        then: Vec<Replayed>,
+        now: Vec<ReplayedEvent>,
+        then: Vec<ReplayedEvent>,
     },
     /// The week of each subject.
     Season(Vec<Value>),
@@ -45,7 +45,7 @@ impl Report {
     pub(crate) async fn of(
         store: &Store,
         rule: &Rule,
-        mining: &Mining,
+        mining: &ThresholdSpec,
         per_week: Option<f64>,
         now: Micros,
     ) -> Result<Self, StoreError> {
@@ -113,7 +113,7 @@ impl Report {
     /// The row of `threshold_proposal`, for a rule that compares with one number.
     pub(super) fn row<'a>(&'a self, now: Micros, host: &'a str) -> Option<ThresholdProposal<'a>> {
         let Kind::Constant { value, proposed, now: passed, then } = &self.kind else { return None };
-        let count = |events: &[Replayed]| i64::try_from(events.len()).unwrap_or(i64::MAX);
+        let count = |events: &[ReplayedEvent]| i64::try_from(events.len()).unwrap_or(i64::MAX);
         Some(ThresholdProposal {
             ts: now,
             host,
@@ -135,7 +135,7 @@ impl Report {
 /// What is normal for a subject now.
 fn season(
     name: &str,
-    mined: Result<weir_rules::mine::Mined, weir_rules::mine::TooLittle>,
+    mined: Result<weir_rules::mine::SeriesModel, weir_rules::mine::TooLittle>,
     now: Micros,
 ) -> Value {
     match mined {
@@ -157,8 +157,8 @@ fn season(
 }
 
 /// Events of one replay during which the other has none.
-fn difference(events: &[Replayed], others: &[Replayed]) -> Value {
-    let is_in = |event: &Replayed| {
+fn difference(events: &[ReplayedEvent], others: &[ReplayedEvent]) -> Value {
+    let is_in = |event: &ReplayedEvent| {
         others.iter().any(|other| {
             other.subject == event.subject
                 && other.event.from <= event.event.to

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weir_rules::mine::{Event, Options, Point, Scale, Side, mine, walk};
+use weir_rules::mine::{Event, MiningOptions, Point, Scale, Side, mine, walk};
 use weir_tables::Micros;
 
 use crate::cli::{MineScale, MineSide, ThresholdsArgs};
@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Mines the file, or walks through it day by day; the report as text, or as JSON.
 pub(super) fn report(path: &Path, args: &ThresholdsArgs) -> Result<Value, Failure> {
     let points = read(path)?;
-    let options = Options {
+    let options = MiningOptions {
         false_per_week: args.per_week.unwrap_or(1.0),
         side: match args.side {
             MineSide::Above => Side::Above,
@@ -29,7 +29,7 @@ pub(super) fn report(path: &Path, args: &ThresholdsArgs) -> Result<Value, Failur
             MineScale::Log => Scale::Log,
             MineScale::Raw => Scale::Raw,
         },
-        ..Options::default()
+        ..MiningOptions::default()
     };
     if let Some(from) = &args.walk_from {
         let incidents =

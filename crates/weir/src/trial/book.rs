@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_rules::Tryable;
+use weir_rules::TrialSetting;
 use weir_tables::Micros;
 
 use super::setting;
@@ -162,7 +162,7 @@ impl Book {
 
 /// Puts the old value back, unless the setting has a third one; what was done.
 fn undo(trial: &Trial) -> Result<String, Failure> {
-    if Tryable::named(&trial.name).is_none() {
+    if TrialSetting::named(&trial.name).is_none() {
         return Ok(format!("`{}` is no setting that can be tried, so it was left", trial.name));
     }
     match setting::read(&trial.name) {

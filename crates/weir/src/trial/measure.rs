@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_rules::trial::{Change, Latency, Tally, is_slower, sibling_factor};
-use weir_rules::{Count, latency_between};
+use weir_rules::trial::{EventTally, RequestLatency, TallyChange, is_slower, sibling_factor};
+use weir_rules::{EventCount, latency_between};
 use weir_store::{QueryLimits, Store};
 use weir_tables::{FixedClock, Micros, Parcel};
 
@@ -33,7 +33,7 @@ impl Window {
 /// One count in both spans.
 pub(super) struct Compared {
     pub(super) what: &'static str,
-    pub(super) change: Change,
+    pub(super) change: TallyChange,
     /// By which factor it changed on the siblings.
     factor: f64,
     siblings: usize,
@@ -58,7 +58,7 @@ impl Compared {
     }
 
     pub(super) fn json(&self) -> Value {
-        let Change { before, after } = self.change;
+        let TallyChange { before, after } = self.change;
         json!({
             "what": self.what,
             "before": {"events": before.events, "chances": before.chances, "seconds": before.seconds},
@@ -97,13 +97,13 @@ impl<S: Source> Eyes<S> {
     /// Both spans of a count.
     pub(super) async fn compare(
         &self,
-        count: &Count,
+        count: &EventCount,
         before: Window,
         after: Window,
     ) -> Result<Compared, Failure> {
         let both = [before, after];
-        let mut own = [Tally::default(); 2];
-        let mut others: BTreeMap<String, [Option<Tally>; 2]> = BTreeMap::new();
+        let mut own = [EventTally::default(); 2];
+        let mut others: BTreeMap<String, [Option<EventTally>; 2]> = BTreeMap::new();
         for (at, window) in both.iter().enumerate() {
             let sql = count.between(window.from, window.to);
             own[at].seconds = window.seconds();
@@ -112,18 +112,18 @@ impl<S: Source> Eyes<S> {
                 own[at].chances += numbers[1];
             }
             for (host, [events, chances]) in self.ask_hub(&sql, ["events", "chances"])? {
-                let tally = Tally { events, chances, seconds: window.seconds() };
+                let tally = EventTally { events, chances, seconds: window.seconds() };
                 others.entry(host).or_default()[at] = Some(tally);
             }
         }
-        let siblings: Vec<Change> = others
+        let siblings: Vec<TallyChange> = others
             .into_iter()
             .filter(|(host, _)| *host != self.source.host())
-            .filter_map(|(_, [before, after])| Some(Change { before: before?, after: after? }))
+            .filter_map(|(_, [before, after])| Some(TallyChange { before: before?, after: after? }))
             .collect();
         Ok(Compared {
             what: count.what,
-            change: Change { before: own[0], after: own[1] },
+            change: TallyChange { before: own[0], after: own[1] },
             factor: sibling_factor(&siblings),
             siblings: siblings.len(),
         })
@@ -135,15 +135,15 @@ impl<S: Source> Eyes<S> {
         before: Window,
         after: Window,
     ) -> Result<Option<String>, Failure> {
-        let mut both = [Latency::default(); 2];
+        let mut both = [RequestLatency::default(); 2];
         for (window, latency) in [before, after].iter().zip(&mut both) {
             let sql = latency_between(window.from, window.to);
             if let Some((_, numbers)) = self.ask(&sql, ["requests", "p95_seconds"]).await?.pop() {
-                *latency = Latency { requests: numbers[0], p95_seconds: numbers[1] };
+                *latency = RequestLatency { requests: numbers[0], p95_seconds: numbers[1] };
             }
         }
         let [was, is] = both;
-        let millis = |latency: Latency| latency.p95_seconds * 1000.0;
+        let millis = |latency: RequestLatency| latency.p95_seconds * 1000.0;
         Ok(is_slower(was, is).then(|| {
             format!(
                 "95 % of requests took at most {:.0} ms before, {:.0} ms with it",

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_rules::{GUARDS, TRYABLE, Tryable, never};
+use weir_rules::{GUARDS, TRIAL_SETTINGS, TrialSetting, never};
 use weir_tables::{Clock, Micros};
 
 use crate::cli::{TrialArgs, TuneArgs, TuneFormat};
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &TuneArgs, values: &Values) -> Result<ExitCode, Failure>
 }
 
 /// The setting and the value of `KEY=VALUE`, if that may be tried.
-fn asked(wish: &str) -> Result<(&'static Tryable, String), Failure> {
+fn asked(wish: &str) -> Result<(&'static TrialSetting, String), Failure> {
     let Some((name, value)) = wish.split_once('=') else {
         return Err(Failure::new(format!("cannot try `{wish}`: it is not KEY=VALUE"))
             .hint("weir tune --try net.core.somaxconn=8192 --for 10m")
@@ -89,8 +89,8 @@ fn asked(wish: &str) -> Result<(&'static Tryable, String), Failure> {
     let fail = |why: String| {
         Failure::new(format!("cannot try `{name} = {value}`: {why}")).code(EXIT_USAGE)
     };
-    let Some(tryable) = Tryable::named(name) else {
-        let names: Vec<&str> = TRYABLE.iter().map(|tryable| tryable.name).collect();
+    let Some(tryable) = TrialSetting::named(name) else {
+        let names: Vec<&str> = TRIAL_SETTINGS.iter().map(|tryable| tryable.name).collect();
         return Err(fail("no counter of this host would tell whether it helps".into())
             .hint(format!("what can be tried: {}", names.join(", "))));
     };
@@ -157,7 +157,7 @@ fn pause(span: Duration) {
 
 /// What is tried.
 struct Plan {
-    tryable: &'static Tryable,
+    tryable: &'static TrialSetting,
     before: String,
     value: String,
     /// Before, and with it.

@@ -1,7 +1,7 @@
 //! Proposals as text, as a file for `/etc/sysctl.d`, and as JSON.
 
 use serde_json::{Value, json};
-use weir_rules::{MYTHS, NEVER, Setting};
+use weir_rules::{MYTHS, NEVER, SettingNotes};
 
 use super::Proposal;
 use crate::terminal::Paint;
@@ -48,7 +48,7 @@ pub(super) fn text(proposals: &[Proposal], paint: Paint) -> String {
 
 /// Risk and interaction.
 fn setting(proposal: &Proposal) -> (&str, &str) {
-    let setting: Option<&Setting> = proposal.rule.setting.as_ref();
+    let setting: Option<&SettingNotes> = proposal.rule.setting.as_ref();
     setting.map_or(("", ""), |setting| (&setting.risk, &setting.interaction))
 }
 

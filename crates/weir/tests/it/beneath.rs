@@ -81,7 +81,10 @@ fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
     };
     let finding = wait_for("tls.cert_expiring", PATIENCE, || firing("tls.cert_expiring"));
     assert_eq!(finding["class"], "mail", "{finding}");
-    assert!(finding["summary"].as_str().is_some_and(|s| s.contains("expires in 4 days")), "{finding}");
+    assert!(
+        finding["summary"].as_str().is_some_and(|s| s.contains("expires in 4 days")),
+        "{finding}"
+    );
 
     issue(scene.dir.path(), "90");
     let finding = wait_for("tls.cert_not_reloaded", PATIENCE, || firing("tls.cert_not_reloaded"));

@@ -141,7 +141,7 @@ fn a_rule_that_is_judged_wrong_pages_no_more() {
     });
     assert_eq!(sixth["class"], "mail", "{sixth}");
     let summary = sixth["summary"].as_str().expect("a text");
-    assert!(summary.contains("1 of the last 5 that were judged were real"), "{summary}");
+    assert!(summary.contains("1 of the last 5 judged findings were real"), "{summary}");
     let noisy = wait_for("the noisy rule", Duration::from_secs(120), || {
         weir.findings("weir.noisy_rule").pop()
     });

@@ -1,56 +1,60 @@
-//! One answer taken in: findings begin, go on, fire and end.
+//! One evaluation of a rule: its result opens, updates, fires and resolves findings.
 //!
-//! What flaps stays firing, what a deeper finding explains becomes a note, and the table hears of moving numbers only
-//! every half minute: a finding that fires all night must not fill it.
+//! A flapping finding stays firing, an explained one becomes a note, and changed numbers are
+//! written at most every half minute: a finding that fires all night must not fill the table.
 
 use std::collections::BTreeMap;
 
 use weir_tables::Micros;
 
-use super::answer::{Group, describe, key_values};
+use super::result_rows::{SubjectRows, describe, key_values};
 use super::{Precision, RuleState, SLACK_SECONDS, Subject, span};
-use crate::finding::{Cause, Details, Written, finding_id};
+use crate::finding::{Cause, FindingDetails, WrittenRow, finding_id};
 use crate::{Cell, Class, OpenFinding, Row, Rule, State, Transition};
 
-/// Open findings per rule; what is beyond is counted.
+/// Open findings per rule; further ones are only counted.
 const MAX_OPEN_PER_RULE: usize = 1_000;
-/// Numbers that move are written at most this often.
+/// Changed numbers are written at most this often.
 const RENEW_SECONDS: f64 = 30.0;
-/// While a finding has not fired for half a minute its picture still changes, and somebody reads it: renew it sooner.
+/// In the first half minute of firing the numbers still change and an operator is reading them.
 const YOUNG_RENEW_SECONDS: f64 = 6.0;
-/// A number has moved when it differs by more than this share.
+/// A number has changed if it differs by more than this ratio.
 const RENEW_SHARE: f64 = 0.25;
 const FLAP_WINDOW_SECONDS: f64 = 600.0;
 const FLAP_REOPENINGS: usize = 3;
 const FLAP_CLEAR_SECONDS: f64 = 300.0;
 const MAX_FLAP_MEMORY: usize = 10_000;
-/// A page is a mail for at most so long while a finding that would explain it is pending.
+/// A page is held as a mail for at most this long while a possible cause is pending.
 const HELD_SECONDS: f64 = 30.0;
 
-/// One answer being taken in.
-pub(super) struct Turn<'a> {
+/// One evaluation of a rule at one time.
+pub(super) struct Evaluation<'a> {
     pub(super) rule: &'a Rule,
     pub(super) now: Micros,
     pub(super) is_gap: bool,
     pub(super) causes: &'a [OpenFinding],
     /// The highest class of each finding's symptoms.
     pub(super) burdens: &'a BTreeMap<String, Class>,
-    /// Which host has which address.
+    /// Host by address.
     pub(super) hosts: &'a BTreeMap<String, String>,
-    /// What was judged of the rule, if it pages no more.
+    /// The rule's precision, if that is too low to page.
     pub(super) demoted: Option<Precision>,
     pub(super) fires: &'a mut BTreeMap<(String, Subject), Vec<Micros>>,
     pub(super) out: Vec<Transition>,
 }
 
-impl Turn<'_> {
-    pub(super) fn present(&mut self, state: &mut RuleState, groups: &BTreeMap<Subject, Group>) {
+impl Evaluation<'_> {
+    pub(super) fn update_present(
+        &mut self,
+        state: &mut RuleState,
+        groups: &BTreeMap<Subject, SubjectRows>,
+    ) {
         state.uncounted = 0;
         for (subject, group) in groups {
             if let Some(finding) = state.open.get_mut(subject) {
-                self.go_on(finding, subject, group);
+                self.update(finding, subject, group);
             } else if group.opens && state.open.len() < MAX_OPEN_PER_RULE {
-                let finding = self.begin(subject, group);
+                let finding = self.open_finding(subject, group);
                 state.open.insert(subject.clone(), finding);
             } else if group.opens {
                 state.uncounted += 1;
@@ -58,27 +62,27 @@ impl Turn<'_> {
         }
         let (uncounted, last) = (state.uncounted, self.out.last_mut());
         if let (1.., Some(transition)) = (uncounted, last) {
-            let more = format!(" (and {uncounted} more that are not listed)");
+            let more = format!(" (and {uncounted} more, not listed)");
             transition.finding.details.summary.push_str(&more);
         }
     }
 
-    /// Texts and class of a subject; a rule that was mostly judged not to be real mails what it would page.
-    fn describe(&self, group: &Group) -> (Details, Class) {
+    /// Texts and class of a subject; a rule of low precision mails instead of paging.
+    fn describe(&self, group: &SubjectRows) -> (FindingDetails, Class) {
         let (mut details, class) = describe(self.rule, &group.rows);
         let Some(Precision { judged, real }) = self.demoted.filter(|_| class == Class::Page) else {
             return (details, class);
         };
-        let words = format!(" (no page: {real} of the last {judged} that were judged were real)");
+        let words = format!(" (no page: {real} of the last {judged} judged findings were real)");
         details.summary.push_str(&words);
         (details, Class::Mail)
     }
 
-    fn begin(&mut self, subject: &Subject, group: &Group) -> OpenFinding {
+    fn open_finding(&mut self, subject: &Subject, group: &SubjectRows) -> OpenFinding {
         let (details, class) = self.describe(group);
         let key_values = key_values(&subject.1);
         let mut finding = OpenFinding {
-            finding_id: finding_id(&self.rule.id, &subject.0, &subject.1, self.now),
+            finding_id: finding_id(&self.rule.id, subject, self.now),
             rule: self.rule.id.clone(),
             host: subject.0.clone(),
             key: subject.1.clone(),
@@ -93,7 +97,7 @@ impl Turn<'_> {
             highest_class: class,
             is_flapping: false,
             absent_since: None,
-            written: Written {
+            written: WrittenRow {
                 ts: self.now,
                 class,
                 row: None,
@@ -109,7 +113,7 @@ impl Turn<'_> {
         finding
     }
 
-    fn go_on(&mut self, finding: &mut OpenFinding, subject: &Subject, group: &Group) {
+    fn update(&mut self, finding: &mut OpenFinding, subject: &Subject, group: &SubjectRows) {
         let (details, class) = self.describe(group);
         finding.details = details;
         finding.highest_class = finding.highest_class.max(class);
@@ -119,7 +123,7 @@ impl Turn<'_> {
         self.explain(finding);
         if finding.state == State::Firing {
             if finding.is_flapping {
-                finding.details.summary.push_str(" (comes and goes)");
+                finding.details.summary.push_str(" (flapping)");
             }
             if is_news(finding, self.now) {
                 self.write(finding, State::Firing);
@@ -136,7 +140,11 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) fn absent(&mut self, state: &mut RuleState, groups: &BTreeMap<Subject, Group>) {
+    pub(super) fn resolve_absent(
+        &mut self,
+        state: &mut RuleState,
+        groups: &BTreeMap<Subject, SubjectRows>,
+    ) {
         let gone: Vec<Subject> = state
             .open
             .iter_mut()
@@ -153,7 +161,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a finding whose condition is not true now has been so for long enough.
+    /// Whether the condition of a finding has been false for long enough to resolve it.
     fn is_over(&self, finding: &mut OpenFinding) -> bool {
         let since = match finding.absent_since {
             Some(since) if since <= self.now && !self.is_gap => since,
@@ -182,42 +190,40 @@ impl Turn<'_> {
         }
     }
 
-    /// Lowers a finding to a note while a deeper one fires that explains it, and names the root: what explains may itself
-    /// be explained.
+    /// Lowers a finding to a note while a deeper one explains it, and names the root of that one.
+    ///
+    /// While a possible cause is only pending, a page is held as a mail: it may need some seconds
+    /// more.
     fn explain(&self, finding: &mut OpenFinding) {
         finding.cause = None;
-        let row = finding.details.row.as_ref();
-        let named = row.and_then(|row| row.text("explained_by")).map(ToOwned::to_owned);
-        let is_named = |cause: &OpenFinding| {
-            let names = |rules: &String| rules.split(',').any(|rule| rule.trim() == cause.rule);
-            named.as_ref().is_none_or(names)
-        };
-        let is_cause = |cause: &&OpenFinding| {
-            is_named(cause)
-                && explains(cause, finding, self.hosts)
-                && root_of(cause).finding_id != finding.finding_id
-                && cause.finding_id != finding.finding_id
-        };
-        let fires = |cause: &&OpenFinding| cause.state == State::Firing && is_cause(cause);
-        let Some(cause) = self.causes.iter().find(fires) else {
-            // Nobody is called while a deeper finding is on its way.
-            let may_fire = |cause: &&OpenFinding| {
-                is_cause(cause) && self.now.seconds_since(cause.started_ts) <= HELD_SECONDS
-            };
-            if self.causes.iter().any(|cause| may_fire(&cause)) {
+        let Some(cause) = self.causes_of(finding).find(|cause| cause.state == State::Firing) else {
+            let is_held = self
+                .causes_of(finding)
+                .any(|cause| self.now.seconds_since(cause.started_ts) <= HELD_SECONDS);
+            if is_held {
                 finding.class = finding.class.min(Class::Mail);
             }
             return;
         };
         finding.class = Class::Note;
-        let place = if cause.host == finding.host || cause.host.is_empty() {
+        let host = if cause.host == finding.host || cause.host.is_empty() {
             String::new()
         } else {
             format!(" of {}", cause.host)
         };
-        let words = format!(" (explained by {} on {}{place})", cause.rule, cause.details.subject);
-        finding.details.summary.push_str(&words);
+        let words = format!(" (explained by {} on {}{host})", cause.rule, cause.details.subject);
         finding.cause = Some(root_of(cause));
+        finding.details.summary.push_str(&words);
+    }
+
+    /// Open findings that may explain this one, preferred ones first.
+    fn causes_of<'b>(&'b self, finding: &OpenFinding) -> impl Iterator<Item = &'b OpenFinding> {
+        self.causes.iter().filter(|cause| {
+            row_allows(finding, &cause.rule)
+                && concern_the_same(cause, finding, self.hosts)
+                && root_of(cause).finding_id != finding.finding_id
+                && cause.finding_id != finding.finding_id
+        })
     }
 
     fn write(&mut self, finding: &mut OpenFinding, from: State) {
@@ -230,27 +236,46 @@ fn is_recent(at: Micros, now: Micros) -> bool {
     now.seconds_since(at) <= FLAP_WINDOW_SECONDS
 }
 
-/// What a symptom of `cause` is a symptom of: the cause's own root, else the cause.
-fn root_of(cause: &OpenFinding) -> Cause {
-    let own = || Cause { finding_id: cause.finding_id.clone(), rule: cause.rule.clone() };
-    cause.cause.clone().unwrap_or_else(own)
+/// Whether a row's columns `explained_by` and `not_explained_by` admit a rule as its cause.
+fn row_allows(finding: &OpenFinding, rule: &str) -> bool {
+    let row = finding.details.row.as_ref();
+    let only = row.and_then(|row| row.text("explained_by"));
+    let except = row.and_then(|row| row.text("not_explained_by"));
+    only.is_none_or(|list| list.split(',').any(|id| id.trim() == rule))
+        && !except.is_some_and(|list| list.split(',').any(|id| id.trim() == rule))
 }
 
-/// Whether a cause and a finding are about the same: same host, or the host that the finding's upstream is; and equal
-/// where both have a key column.
-fn explains(cause: &OpenFinding, finding: &OpenFinding, hosts: &BTreeMap<String, String>) -> bool {
-    let is_upstreams = || {
-        let upstream = finding.key_values.iter().find(|(name, _)| name == "upstream");
-        let address = upstream.and_then(|(_, value)| address_of(value.as_str()?));
-        address.and_then(|address| hosts.get(address)).is_some_and(|host| *host == cause.host)
-    };
-    (cause.host == finding.host || cause.host.is_empty() || is_upstreams())
+/// The root of a symptom of `cause`: the cause's own root, else the cause.
+fn root_of(cause: &OpenFinding) -> Cause {
+    match &cause.cause {
+        Some(root) => root.clone(),
+        None => Cause { finding_id: cause.finding_id.clone(), rule: cause.rule.clone() },
+    }
+}
+
+/// Whether two findings are about the same host, or one about the host of the other's upstream, and
+/// agree in the key columns that both have.
+fn concern_the_same(
+    cause: &OpenFinding,
+    finding: &OpenFinding,
+    hosts: &BTreeMap<String, String>,
+) -> bool {
+    (cause.host == finding.host
+        || cause.host.is_empty()
+        || is_upstream(&cause.host, finding, hosts))
         && finding.key_values.iter().all(|(name, value)| {
             cause
                 .key_values
                 .iter()
                 .all(|(other, cause_value)| other != name || cause_value == value)
         })
+}
+
+/// Whether the key column `upstream` of a finding is an address of `host`.
+fn is_upstream(host: &str, finding: &OpenFinding, hosts: &BTreeMap<String, String>) -> bool {
+    let upstream = finding.key_values.iter().find(|(name, _)| name == "upstream");
+    let address = upstream.and_then(|(_, value)| address_of(value.as_str()?));
+    address.and_then(|address| hosts.get(address)).is_some_and(|known| known == host)
 }
 
 /// The address in `10.0.0.5:8080`, `[2001:db8::1]:8080`.
@@ -276,7 +301,8 @@ fn is_news(finding: &OpenFinding, now: Micros) -> bool {
         }
 }
 
-/// Whether a text differs, or a number by more than a quarter. Times do not count: they always move.
+/// Whether a text differs, or a number by more than a quarter. Times do not count: they always
+/// move.
 fn differ(new: &Row, old: &Row) -> bool {
     new.iter().any(|(name, cell)| match (cell, old.get(name)) {
         (Cell::Time(_), Some(_)) => false,

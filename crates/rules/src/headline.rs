@@ -1,19 +1,19 @@
-//! One paragraph in plain words over all open findings: what hurts since when, and what only suffers with it.
+//! One paragraph over all open findings: the roots, since when, and their symptoms.
 //!
-//! Only roots are told as such; a symptom stands behind its root. The same rule firing for several subjects is one
-//! sentence: one of many, or many at once, is the first thing to know.
+//! A rule that fires for several subjects is one sentence, because whether one member fails or all
+//! of them is the first thing to know.
 
 use std::collections::BTreeMap;
 
 use crate::{Class, OpenFinding, State};
 
-/// Roots that are told; the others are counted.
+/// Roots in the text; further ones are counted.
 const ROOT_LIMIT: usize = 3;
-/// Subjects that are named in one list; the others are counted.
+/// Subjects in one list; further ones are counted.
 const NAME_LIMIT: usize = 4;
 
-/// The verdict over these findings, or `None` when none of class mail or page fires as a root.
-pub fn verdict<'a>(findings: impl IntoIterator<Item = &'a OpenFinding>) -> Option<String> {
+/// The headline over these findings, or `None` if none of class mail or page fires as a root.
+pub fn headline<'a>(findings: impl IntoIterator<Item = &'a OpenFinding>) -> Option<String> {
     let firing: Vec<&OpenFinding> =
         findings.into_iter().filter(|finding| finding.state == State::Firing).collect();
     let mut by_rule: BTreeMap<&str, Vec<&OpenFinding>> = BTreeMap::new();
@@ -24,44 +24,44 @@ pub fn verdict<'a>(findings: impl IntoIterator<Item = &'a OpenFinding>) -> Optio
     for group in &mut groups {
         group.sort_by_key(|root| (std::cmp::Reverse(root.class), root.started_ts));
     }
-    let worst = |group: &[&OpenFinding]| group.iter().map(|root| root.class).max();
     groups.sort_by_key(|group| {
-        let symptoms = firing.iter().filter(|finding| is_behind(finding, group)).count();
-        (std::cmp::Reverse((worst(group), symptoms)), group[0].started_ts)
+        let symptoms = firing.iter().filter(|finding| is_symptom_of(finding, group)).count();
+        let worst = group.iter().map(|root| root.class).max();
+        (std::cmp::Reverse((worst, symptoms)), group[0].started_ts)
     });
     let mut sentences: Vec<String> =
-        groups.iter().take(ROOT_LIMIT).map(|group| told(group, &firing)).collect();
+        groups.iter().take(ROOT_LIMIT).map(|group| sentence(group, &firing)).collect();
     if groups.len() > ROOT_LIMIT {
         sentences.push(format!("{} more findings have other roots.", groups.len() - ROOT_LIMIT));
     }
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-fn is_behind(finding: &OpenFinding, roots: &[&OpenFinding]) -> bool {
+fn is_symptom_of(finding: &OpenFinding, roots: &[&OpenFinding]) -> bool {
     let cause = finding.cause.as_ref();
     cause.is_some_and(|cause| roots.iter().any(|root| root.finding_id == cause.finding_id))
 }
 
-fn told(roots: &[&OpenFinding], firing: &[&OpenFinding]) -> String {
+fn sentence(roots: &[&OpenFinding], firing: &[&OpenFinding]) -> String {
     let first = roots[0];
     let since = first.started_ts.to_string();
     let clock = since.get(11..19).unwrap_or(&since);
     let mut text = format!("Since {clock} UTC: {}.", first.summary().trim_end_matches('.'));
     if roots.len() > 1 {
-        let others = roots[1..].iter().map(|root| place(root)).collect();
-        text += &format!(" The same on {}.", list(others));
+        let others = roots[1..].iter().map(|root| subject_on_host(root)).collect();
+        text += &format!(" Also on {}.", list(others));
     }
     let behind: Vec<&&OpenFinding> =
-        firing.iter().filter(|finding| is_behind(finding, roots)).collect();
+        firing.iter().filter(|finding| is_symptom_of(finding, roots)).collect();
     if !behind.is_empty() {
-        let names = behind.iter().map(|f| format!("{} ({})", place(f), f.rule)).collect();
-        text += &format!(" Behind it, as symptoms: {}.", list(names));
+        let names = behind.iter().map(|f| format!("{} ({})", subject_on_host(f), f.rule)).collect();
+        text += &format!(" Symptoms: {}.", list(names));
     }
     text
 }
 
-/// The subject, and the host where the subject does not name it.
-fn place(finding: &OpenFinding) -> String {
+/// The subject, with the host if the subject does not name it.
+fn subject_on_host(finding: &OpenFinding) -> String {
     if finding.host.is_empty() || finding.subject().contains(&finding.host) {
         return finding.subject().to_owned();
     }

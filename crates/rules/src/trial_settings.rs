@@ -1,8 +1,9 @@
-//! Settings that `weir tune --try` may set for a while: within which bounds, for whom they take effect, and what counts.
+//! Settings that `weir tune --try` may change: bounds, scope of the effect, and the counter that
+//! decides.
 //!
-//! Each is the setting of a proposal (`tune/`), because only a proposal says which counter would tell whether it helped. What has no
-//! such counter on this host (`net.ipv4.tcp_slow_start_after_idle`) is not here: nobody could say whether to keep it.
-//! A new one is one entry of [`TRYABLE`].
+//! Each belongs to a proposal (`tune/`), which names the counter that shows its effect. A setting
+//! without such a counter on this host (`net.ipv4.tcp_slow_start_after_idle`) cannot be decided and
+//! is not listed. A new one is one entry of [`TRIAL_SETTINGS`].
 
 use std::fmt::Write;
 
@@ -10,103 +11,107 @@ use weir_tables::Micros;
 
 use crate::rule::literal;
 
-/// A setting that may be tried.
+/// A setting that a trial may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tryable {
-    /// Its name, such as `net.core.somaxconn`.
+pub struct TrialSetting {
+    /// The sysctl, such as `net.core.somaxconn`.
     pub name: &'static str,
-    /// The proposal that names it.
+    /// The proposal's rule.
     pub rule: &'static str,
-    /// How many numbers its value has.
+    /// Count of numbers in its value.
     pub numbers: usize,
-    /// The least and the greatest that each may be.
+    /// Bounds of each number.
     pub range: (u64, u64),
-    /// For whom it takes effect, when not for all at once.
+    /// Scope of the effect, unless it is immediate for all.
     pub effect: Option<&'static str>,
-    /// What should become less.
-    pub aim: Count,
+    /// Events that should become fewer.
+    pub aim: EventCount,
 }
 
-/// Something that happens, and how often it could have happened.
+/// Events of one kind and their opportunities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
-    /// What happens, for a person.
+pub struct EventCount {
+    /// Name of the events, for display.
     pub what: &'static str,
-    /// Where it is counted.
-    of: Counter,
+    /// Source of the count.
+    of: CountSource,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counter {
-    /// Protocol and name of the event's counter and of the one of its chances, in `tcp_stat`.
+enum CountSource {
+    /// Protocol and name of the counters of events and opportunities, in `tcp_stat`.
     Tcp([&'static str; 2], [&'static str; 2]),
-    /// A column of `softnet_stat`; its chances are packets.
+    /// A column of `softnet_stat`; packets are the opportunities.
     Softnet(&'static str),
-    /// Drops of `conntrack_stat`; its chances are packets that came in.
+    /// Drops of `conntrack_stat`; received packets are the opportunities.
     Conntrack,
-    /// Requests with a status in these bounds, of all requests that a proxy of this host logged.
+    /// Requests with a status in these bounds, of all requests logged by a proxy of this host.
     Status(u16, u16),
 }
 
-const NEW_CONNECTIONS: Option<&str> =
-    Some("only for connections that are opened from now on; those that are open stay as they are");
+const NEW_CONNECTIONS: Option<&str> = Some("only for new connections; open ones are not affected");
 
-const fn tcp(what: &'static str, event: [&'static str; 2], chance: [&'static str; 2]) -> Count {
-    Count { what, of: Counter::Tcp(event, chance) }
+const fn tcp(
+    what: &'static str,
+    event: [&'static str; 2],
+    chance: [&'static str; 2],
+) -> EventCount {
+    EventCount { what, of: CountSource::Tcp(event, chance) }
 }
 
 const SEGMENTS: [&str; 2] = ["Tcp", "InSegs"];
-const RETRANSMITS: Count = tcp("segments sent again", ["Tcp", "RetransSegs"], ["Tcp", "OutSegs"]);
-const OVERFLOWS: Count =
+const RETRANSMITS: EventCount =
+    tcp("segments retransmitted", ["Tcp", "RetransSegs"], ["Tcp", "OutSegs"]);
+const OVERFLOWS: EventCount =
     tcp("connections dropped at a full accept queue", ["TcpExt", "ListenOverflows"], SEGMENTS);
 
-/// A switch whose good value the kernel has by default; it is for new connections.
-const fn switch(name: &'static str, most: u64, aim: Count) -> Tryable {
+/// A switch whose good value is the kernel's default; it affects new connections.
+const fn switch(name: &'static str, most: u64, aim: EventCount) -> TrialSetting {
     let (rule, numbers, range) = ("tune.harmful", 1, (0, most));
-    Tryable { name, rule, numbers, range, effect: NEW_CONNECTIONS, aim }
+    TrialSetting { name, rule, numbers, range, effect: NEW_CONNECTIONS, aim }
 }
 
-/// Every setting that may be tried.
-pub const TRYABLE: &[Tryable] = &[
-    Tryable {
+/// All trial settings.
+pub const TRIAL_SETTINGS: &[TrialSetting] = &[
+    TrialSetting {
         name: "net.core.somaxconn",
         rule: "tune.somaxconn",
         numbers: 1,
         range: (128, 65_535),
         effect: Some(
-            "only for programs that listen anew: restart the one whose queue is full now, and again when this is put back",
+            "only when a program calls listen() again: restart the one whose queue is full now, and again after the revert",
         ),
         aim: OVERFLOWS,
     },
-    Tryable {
+    TrialSetting {
         name: "net.core.netdev_max_backlog",
         rule: "tune.netdev_max_backlog",
         numbers: 1,
         range: (1000, 65_536),
         effect: None,
-        aim: Count {
-            what: "packets dropped before a processor",
-            of: Counter::Softnet("drops_total"),
+        aim: EventCount {
+            what: "packets dropped at the CPU backlog",
+            of: CountSource::Softnet("drops_total"),
         },
     },
-    Tryable {
+    TrialSetting {
         name: "net.core.netdev_budget",
         rule: "tune.netdev_budget",
         numbers: 1,
         range: (64, 5000),
         effect: None,
-        aim: Count {
-            what: "rounds of receiving that end with work left",
-            of: Counter::Softnet("time_squeezes_total"),
+        aim: EventCount {
+            what: "receive rounds that end with packets left",
+            of: CountSource::Softnet("time_squeezes_total"),
         },
     },
-    Tryable {
+    TrialSetting {
         name: "net.core.rmem_max",
         rule: "tune.rmem_max",
         numbers: 1,
         range: (65_536, 67_108_864),
         effect: Some(
-            "only for sockets whose program asks for a buffer from now on: restart it now",
+            "only for sockets whose program requests a buffer from now on: restart it now",
         ),
         aim: tcp(
             "datagrams dropped at full buffers",
@@ -114,45 +119,37 @@ pub const TRYABLE: &[Tryable] = &[
             ["Udp", "InDatagrams"],
         ),
     },
-    Tryable {
+    TrialSetting {
         name: "net.ipv4.ip_local_port_range",
         rule: "tune.local_port_range",
         numbers: 2,
         range: (1024, 65_535),
         effect: NEW_CONNECTIONS,
-        aim: Count { what: "requests answered with 502", of: Counter::Status(502, 502) },
+        aim: EventCount { what: "requests answered with 502", of: CountSource::Status(502, 502) },
     },
-    Tryable {
+    TrialSetting {
         name: "net.ipv4.tcp_max_tw_buckets",
         rule: "tune.max_tw_buckets",
         numbers: 1,
         range: (4096, 4_194_304),
         effect: None,
-        aim: tcp(
-            "connections that found no room in TIME_WAIT",
-            ["TcpExt", "TCPTimeWaitOverflow"],
-            SEGMENTS,
-        ),
+        aim: tcp("connections that skipped TIME_WAIT", ["TcpExt", "TCPTimeWaitOverflow"], SEGMENTS),
     },
-    Tryable {
+    TrialSetting {
         name: "net.netfilter.nf_conntrack_max",
         rule: "tune.conntrack_max",
         numbers: 1,
         range: (4096, 16_777_216),
         effect: None,
-        aim: Count {
-            what: "packets dropped for want of room in the table of connections",
-            of: Counter::Conntrack,
+        aim: EventCount {
+            what: "packets dropped at a full conntrack table",
+            of: CountSource::Conntrack,
         },
     },
     switch(
         "net.ipv4.tcp_syncookies",
         1,
-        tcp(
-            "requests for a connection dropped at a full queue",
-            ["TcpExt", "TCPReqQFullDrop"],
-            SEGMENTS,
-        ),
+        tcp("SYNs dropped at a full queue", ["TcpExt", "TCPReqQFullDrop"], SEGMENTS),
     ),
     switch("net.ipv4.tcp_timestamps", 2, RETRANSMITS),
     switch("net.ipv4.tcp_sack", 1, RETRANSMITS),
@@ -160,7 +157,7 @@ pub const TRYABLE: &[Tryable] = &[
     switch(
         "net.ipv4.tcp_moderate_rcvbuf",
         1,
-        tcp("windows closed because a buffer was full", ["TcpExt", "TCPToZeroWindowAdv"], SEGMENTS),
+        tcp("zero windows announced at full buffers", ["TcpExt", "TCPToZeroWindowAdv"], SEGMENTS),
     ),
     switch(
         "net.ipv4.tcp_abort_on_overflow",
@@ -170,8 +167,8 @@ pub const TRYABLE: &[Tryable] = &[
 ];
 
 /// What must not become more, whatever is tried.
-pub const GUARDS: &[Count] = &[
-    Count { what: "requests answered with an error", of: Counter::Status(500, 599) },
+pub const GUARDS: &[EventCount] = &[
+    EventCount { what: "requests answered with an error", of: CountSource::Status(500, 599) },
     OVERFLOWS,
     RETRANSMITS,
 ];
@@ -189,36 +186,35 @@ fn between(from: Micros, to: Micros) -> String {
     format!("ts > {} and ts <= {}", literal(from), literal(to))
 }
 
-impl Count {
-    /// Its query for a span, of each host: `host`, `events`, `chances`.
+/// The SQL condition for rows of one counter.
+fn is_counter([protocol, counter]: [&str; 2]) -> String {
+    format!("protocol = '{protocol}' and counter = '{counter}'")
+}
+
+impl EventCount {
+    /// The query of a span, by host: `host`, `events`, `chances`.
     pub fn between(&self, from: Micros, to: Micros) -> String {
         let span = between(from, to);
         match self.of {
-            Counter::Tcp(event, chance) => {
-                let is = |[protocol, counter]: [&str; 2]| {
-                    format!("protocol = '{protocol}' and counter = '{counter}'")
-                };
-                let sum = |pair| format!("sum(case when {} then increase else 0 end)", is(pair));
+            CountSource::Tcp(event, chance) => {
+                let (event, chance) = (is_counter(event), is_counter(chance));
                 format!(
-                    "select host, {} as events, {} as chances from tcp_stat \
-                     where netns = 'host' and ({} or {}) and {span} group by host",
-                    sum(event),
-                    sum(chance),
-                    is(event),
-                    is(chance)
+                    "select host, sum(case when {event} then increase else 0 end) as events, \
+                     sum(case when {chance} then increase else 0 end) as chances from tcp_stat \
+                     where netns = 'host' and ({event} or {chance}) and {span} group by host"
                 )
             }
-            Counter::Softnet(column) => format!(
+            CountSource::Softnet(column) => format!(
                 "select host, sum(events) as events, sum(chances) as chances from (\
                  select host, cpu, max({column}) - min({column}) as events, \
                  max(packets_total) - min(packets_total) as chances \
                  from softnet_stat where {span} group by host, cpu) group by host"
             ),
-            Counter::Conntrack => format!(
+            CountSource::Conntrack => format!(
                 "select host, sum(drops_increase) as events, 0 as chances from conntrack_stat \
                  where netns = 'host' and {span} group by host"
             ),
-            Counter::Status(least, most) => format!(
+            CountSource::Status(least, most) => format!(
                 "select host, sum(case when http_response_status_code between {least} and {most} then 1 else 0 end) \
                  as events, count(*) as chances from request where tier in ('proxy', 'edge') and {span} group by host"
             ),
@@ -226,13 +222,13 @@ impl Count {
     }
 }
 
-impl Tryable {
+impl TrialSetting {
     /// The setting of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        TRYABLE.iter().find(|tryable| tryable.name == name)
+        TRIAL_SETTINGS.iter().find(|tryable| tryable.name == name)
     }
 
-    /// Why this value cannot be one of the setting; `None` when it can.
+    /// The reason against this value; `None` if it is within bounds.
     pub fn refusal(&self, value: &str) -> Option<String> {
         let numbers: Option<Vec<u64>> =
             value.split_whitespace().map(|number| number.parse().ok()).collect();
@@ -252,14 +248,12 @@ impl Tryable {
     }
 }
 
-/// Why this must never be set, with what it is now known; `None` when nothing is said against it. See [`crate::NEVER`].
+/// The reason why this must never be set, given its current value; `None` without one.
+/// See [`crate::NEVER`].
 pub fn never(name: &str, value: &str, current: Option<&str>) -> Option<&'static str> {
     let numbers: Vec<u64> = value.split_whitespace().filter_map(|part| part.parse().ok()).collect();
-    let is_less = |current: Option<&str>| {
-        current
-            .and_then(|now| now.parse().ok())
-            .is_some_and(|now: u64| numbers.first() < Some(&now))
-    };
+    let current: Option<u64> = current.and_then(|current| current.parse().ok());
+    let is_less = current.is_some_and(|current| numbers.first() < Some(&current));
     let key = match name {
         "net.ipv4.tcp_tw_recycle" => "net.ipv4.tcp_tw_recycle",
         "net.ipv4.tcp_mem" if numbers.windows(2).all(|pair| pair[0] == pair[1]) => {
@@ -267,9 +261,7 @@ pub fn never(name: &str, value: &str, current: Option<&str>) -> Option<&'static 
         }
         "net.ipv4.tcp_syncookies" if value == "0" => "net.ipv4.tcp_syncookies = 0",
         "net.ipv4.tcp_abort_on_overflow" if value == "1" => "net.ipv4.tcp_abort_on_overflow = 1",
-        "net.ipv4.tcp_max_tw_buckets" if is_less(current) => {
-            "net.ipv4.tcp_max_tw_buckets below its default"
-        }
+        "net.ipv4.tcp_max_tw_buckets" if is_less => "net.ipv4.tcp_max_tw_buckets below its default",
         "net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" if value == "0" => {
             "net.ipv4.tcp_timestamps = 0, net.ipv4.tcp_sack = 0"
         }
@@ -289,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_may_be_tried_is_what_a_proposal_names() {
-        for tryable in TRYABLE {
+        for tryable in TRIAL_SETTINGS {
             let rules = tuning();
             let rule = rules.iter().find(|rule| rule.id == tryable.rule);
             let rule = rule.unwrap_or_else(|| panic!("{}: no rule {}", tryable.name, tryable.rule));
@@ -300,7 +292,7 @@ mod tests {
     #[test]
     fn values_out_of_bounds_say_the_bounds() {
         let refusal = |name: &str, value: &str| {
-            Tryable::named(name).expect("it is in the list").refusal(value)
+            TrialSetting::named(name).expect("it is in the list").refusal(value)
         };
         assert_eq!(refusal("net.core.somaxconn", "4096"), None);
         let bounds = "it must be a whole number from 128 to 65535";
