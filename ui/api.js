@@ -11,7 +11,7 @@ const CAPTURE_TIMEOUT_MS = 120_000;
 const REPLAY_TIMEOUT_MS = 90_000;
 const STATUS_EVERY_MS = 5_000;
 
-/** An answer of the API that is not a success; `hint` says what to do. */
+/** An error response of the API; `hint` is the remedy. */
 export class ApiError extends Error {
   /** @param {string} message @param {string} [hint] @param {number} [status] */
   constructor(message, hint, status = 0) {

@@ -58,7 +58,7 @@ export function useLoad(key, load, every) {
 }
 
 /**
- * What somebody asks by a button: the newest question counts, the one before is given up.
+ * A request started by a button: the newest one counts, an earlier one is cancelled.
  * @param {(question: any, signal: AbortSignal) => Promise<any>} ask
  * @returns {{result: {question: any, answer?: any, error?: any} | null, isRunning: boolean, run: (question: any) => Promise<void>, stop: () => void}}
  */

@@ -1,6 +1,6 @@
 // @ts-check
 // Turns the search box of the logs into SQL over `request`, `log` and `reject`. Pure.
-// A word is looked for in the text; `field:value` in a column, and a table that lacks the column gives no row.
+// A word matches the text, `field:value` a column; a table without the column gives no row.
 import { quote } from './format.js';
 
 const TEXT = {

@@ -51,7 +51,7 @@ export const Panel = ({ title, sql, isChart, aside, id, children }) => html`
 /** Text with its `code` set apart. @param {string} text */
 export const prose = text => text.split('`').map((part, i) => (i % 2 ? html`<code key=${i}>${part}</code>` : part));
 
-/** A button that copies text and says so. */
+/** A button that copies text and confirms it. */
 export function CopyButton({ text, label = 'Copy' }) {
   const copy = async event => {
     const button = event.currentTarget;

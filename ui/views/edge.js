@@ -86,7 +86,7 @@ function Backend({ row: b, history, control, reload }) {
     <td><${Weight} backend=${b} mayChange=${control?.may_change ?? false} reload=${reload} /></td></tr>`;
 }
 
-/** The weight, and what changes it: asked for once more before it happens. */
+/** The weight and its controls, each with a confirmation. */
 function Weight({ backend, mayChange, reload }) {
   const [wanted, setWanted] = useState(/** @type {number | null} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));

@@ -1,5 +1,5 @@
 // @ts-check
-// Certificates in the Edge view: those that the edge obtains by itself, and what the TLS servers of the hosts show.
+// Certificates in the Edge view: the edge's own (ACME), and those served by the hosts' TLS servers.
 import { html } from '../vendor/preact-htm.js';
 import { objects } from '../api.js';
 import { useSql } from '../hooks.js';

@@ -1,5 +1,5 @@
 // @ts-check
-// HAProxys of this host in the Edge view: servers, and what they can be told, asked for once more before it happens.
+// HAProxys of this host in the Edge view: servers and their controls, each with a confirmation.
 import { html, useState } from '../vendor/preact-htm.js';
 import { orderHaproxy } from '../api.js';
 import { useApi } from '../hooks.js';

@@ -9,7 +9,7 @@ import { oneRequest } from './edge_sql.js';
 
 const TITLES = { client: 'browser', edge: 'edge', proxy: 'proxy', app: 'application' };
 
-/** The parts of a tier's time, as far as it measured them; the rest is `client`. @param {any} row */
+/** The measured parts of a tier's time; the rest is `client`. @param {any} row */
 export function parts(row) {
   const known = [
     ['read', 'reading the request', row.request_read_seconds],

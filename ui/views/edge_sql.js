@@ -44,7 +44,7 @@ export const HEALTH = `select host, backend, date_bin(interval '1 minute', ts) a
 from edge_backend where ts > now() - interval '30 minutes'$scope
 group by 1, 2, 3 order by 1, 2, 3`;
 
-/** The newest of each certificate: those that the edge obtains, then those that other servers show. */
+/** The newest row of each certificate: the edge's own first, then those of other servers. */
 export const CERTIFICATES = `with obtained as (
   select host, names, last_value(state order by ts) as state, last_value(not_after order by ts) as not_after,
     last_value(authority order by ts) as origin, last_value(failure order by ts) as failure,

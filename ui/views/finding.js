@@ -88,7 +88,7 @@ function EvidenceChart({ f }) {
     <//>`;
 }
 
-// What was tried on the finding's host (`weir tune --try`) stands in its chart: when it was set, and what became of it.
+// Trials on the finding's host (`weir tune --try`) are marked in its chart: when they were set, and their outcome.
 const trials = f => {
   const rows = `from setting_trial where host = '${f.host.replaceAll("'", "''")}' and ts > timestamp '${f.started_ts}' - interval '15 days'`;
   return `select distinct began_ts as ts, concat(name, ' = ', value) as label ${rows} union all select distinct ended_ts as ts, concat(name, ' ', state) as label ${rows} and ended_ts is not null order by 1`;

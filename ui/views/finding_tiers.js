@@ -75,7 +75,7 @@ from request where ${PROXY} and ${r.where} group by 1 order by 1` },
 from request where ${PROXY} and upstream_header_seconds is not null and ${r.where} group by 1 order by 1` },
   { title: 'Accept queues', tiers: ['app', 'proxy', 'db'], empty: 'Accept queues were empty.', sql: r => `select ${r.bin} as ts, concat(coalesce(process_name, 'unknown'), ' :', server_port) as listener, max(accept_queue_length) as accept_queue_length
 from listener where accept_queue_length > 0 and ${r.where} group by 1, 2 order by 1, 2` },
-  { title: 'Database: connections and lock waits', tiers: ['db'], empty: 'No database is probed (`[[databases]]`).', sql: r => `select ${r.bin} as ts, server_address, max(connections) as connections, max(waiting_on_lock) as waiting_on_lock
+  { title: 'Database: connections and lock waits', tiers: ['db'], empty: 'No databases probed (`[[databases]]`).', sql: r => `select ${r.bin} as ts, server_address, max(connections) as connections, max(waiting_on_lock) as waiting_on_lock
 from db_server where ${r.where} group by 1, 2 order by 1, 2` },
   { title: 'Disk: time per operation', tiers: ['disk'], empty: 'No disk activity.', sql: r => `with sample as (
   select ${r.bin} as bin, device, max(reads_total + writes_total) as done, max(read_seconds_total + write_seconds_total) as spent

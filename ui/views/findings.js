@@ -1,5 +1,5 @@
 // @ts-check
-// Findings: what hurts now, what hurt before, and the rules that look for it.
+// Findings: open and past ones, and the rules behind them.
 import { html } from '../vendor/preact-htm.js';
 import { useApi, useTick } from '../hooks.js';
 import { ago, duration, time } from '../format.js';

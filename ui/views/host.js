@@ -1,5 +1,5 @@
 // @ts-check
-// One host on one page: what it is, what hurts on it, what runs there, how it is, and what was set on it.
+// One host on one page: system, findings, processes, load and settings.
 import { html } from '../vendor/preact-htm.js';
 import { objects } from '../api.js';
 import { useApi, useConnection, useSql } from '../hooks.js';

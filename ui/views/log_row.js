@@ -7,7 +7,7 @@ import { rowSql, termOf } from '../search.js';
 import { Icon } from '../parts/icon.js';
 import { CopyButton, OpenSql, States } from '../parts/panel.js';
 
-/** The identity of a row: where it stands in its source. */
+/** The identity of a row: its position in the source. */
 export const keyOf = row => `${row.kind} ${row.host} ${row.source} ${row.source_offset} ${row.ts}`;
 
 const WORDS = { error: 'page', warn: 'mail', normal: '' };

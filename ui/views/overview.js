@@ -1,5 +1,5 @@
 // @ts-check
-// The whole way of a request on one page: tiers from left to right, what lies below them, and what hurts.
+// The request path on one page: tiers from left to right, the infrastructure below them, and open problems.
 import { html } from '../vendor/preact-htm.js';
 import { useApi, useConnection, useSql } from '../hooks.js';
 import { objects } from '../api.js';
@@ -37,7 +37,7 @@ export function Overview() {
     </div>`;
 }
 
-/** The first sentence of the page: what hurts most, or that nothing does. */
+/** The first sentence of the page: the worst finding, or all clear. */
 function Verdict({ findings, open, words }) {
   if (findings.data === undefined) return findings.error ? html`<${Problem} error=${findings.error} reload=${findings.reload} title="cannot read findings" />` : html`<${Skeleton} lines=${1} />`;
   const firing = open.filter(f => f.state === 'firing').sort((a, b) => rank(a) - rank(b));
@@ -54,7 +54,7 @@ function Verdict({ findings, open, words }) {
     ${words && html`<p class="verdict-words">${words}</p>`}`;
 }
 
-/** Everything that only hurts because of a root, folded below it. */
+/** The symptoms of a root, folded below it. */
 const Symptoms = ({ symptoms }) => symptoms.length > 0 && html`
   <details class="symptoms"><summary>${symptoms.length} ${symptoms.length === 1 ? 'symptom' : 'symptoms'}</summary>
     <ul>${symptoms.map(f => html`<li key=${f.finding_id}><a href=${link('findings', {}, f.finding_id)}>${f.tier}: ${f.summary}</a></li>`)}</ul></details>`;

@@ -21,7 +21,7 @@ const shown = (value, unit) => number(value, unit === 'ratio' || unit === 's' ||
 
 function Proposal({ report }) {
   const { unit, value, proposed } = report;
-  const known = `${report.known_days.toFixed(1)} days of ${report.subject_count} subjects are known; at most ${report.asked_per_week} false findings a week are asked.`;
+  const known = `${report.known_days.toFixed(1)} days of ${report.subject_count} subjects known; budget: ${report.asked_per_week} false findings a week.`;
   if (report.subjects) return html`<p>Each subject is compared with its own week, mined every night: nothing to accept. ${known}</p>`;
   return html`
     <p>${known} <b>${shown(value, unit)}</b> in force: would have fired ${report.event_count} times.</p>

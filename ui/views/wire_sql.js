@@ -56,7 +56,7 @@ export const requests = (place, ts) => `${REQUEST}
 where w.source = ${quote(place.source)} and r.server_port = ${place.port} and ${around(ts, 1)}
 order by r.duration_seconds desc nulls first limit 200`;
 
-/** What a request asked of other servers. @param {string} source @param {any} request */
+/** The calls of a request to other servers. @param {string} source @param {any} request */
 export const children = (source, request) => `${REQUEST}
 where w.source = ${quote(source)} and w.parent_source_offset = ${request.source_offset}
   and ${around(request.request_first_ts, 600)} order by w.request_first_ts limit 10`;
