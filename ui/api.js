@@ -85,7 +85,8 @@ export const judgeFinding = async (id, said) => (await postJson(`/api/findings/$
 export const acceptThreshold = async (rule, yes) => (await postJson(`/api/thresholds/${encodeURIComponent(rule)}`, yes)).json();
 
 /** When a rule would have fired. @param {string} rule @param {number} seconds @returns {Promise<any>} */
-export const replayRule = async (rule, seconds) => (await request(`/api/rules/${encodeURIComponent(rule)}/replay?since_seconds=${seconds}`, {}, REPLAY_TIMEOUT_MS)).json();
+export const replayRule = async (rule, seconds) => (await request(`/api/rules/${encodeURIComponent(rule)}/replay?since_seconds=${seconds}`,
+  {}, REPLAY_TIMEOUT_MS)).json();
 
 /** A capture, understood; its rows are kept only when asked. @param {File} file @param {boolean} keep @returns {Promise<any>} */
 export async function readCapture(file, keep) {

@@ -62,15 +62,23 @@ function Header({ current, host }) {
   const hosts = status?.hosts ?? [];
   return html`
     <header class="top">
-      <a class="brand" href="#/overview" aria-label="weir, overview"><svg viewBox="0 0 32 32" aria-hidden="true"><path d="M4 11c3 0 3 2 6 2s3-2 6-2v10c3 0 3 2 6 2s3-2 6-2" /></svg>weir</a>
-      <nav aria-label="views">${VIEWS.map(v => html`<a key=${v.id} href=${link(v.id, { host })} aria-current=${v === current ? 'page' : undefined} title=${`g ${v.key}`}>${v.title}
-        ${v.id === 'findings' && firing.length > 0 ? html`<span class="count" aria-label=${`${firing.length} firing`}>${firing.length}</span>` : ''}</a>`)}</nav>
+      <a class="brand" href="#/overview" aria-label="weir, overview"><svg viewBox="0 0 32 32" aria-hidden="true"><path
+        d="M4 11c3 0 3 2 6 2s3-2 6-2v10c3 0 3 2 6 2s3-2 6-2" /></svg>weir</a>
+      <nav aria-label="views">${VIEWS.map(v => html`<a key=${v.id} href=${link(v.id, { host })}
+        aria-current=${v === current ? 'page' : undefined} title=${`g ${v.key}`}>${v.title}
+        ${v.id === 'findings' && firing.length > 0 ? html`<span class="count" aria-label=${`${firing.length} firing`}>${firing.length}
+          </span>` : ''}</a>`)}</nav>
       <div class="top-right">
-        ${hosts.length > 1 ? html`<select aria-label="host" value=${host ?? ''} onChange=${e => setParams({ host: e.currentTarget.value })}><option value="">all ${hosts.length} hosts</option>
-          ${hosts.map(h => html`<option key=${h.host} value=${h.host} selected=${h.host === host}>${h.host}</option>`)}</select>` : ''}<a class="host" href=${link('host', {}, host || status?.host || '')} title="this host on one page">${host || status?.host || ''}</a>
+        ${hosts.length > 1 ? html`<select aria-label="host" value=${host ?? ''} onChange=${e => setParams({ host: e.currentTarget.value })}>
+          <option value="">all ${hosts.length} hosts</option>
+          ${hosts.map(h => html`<option key=${h.host} value=${h.host} selected=${h.host === host}>${h.host}</option>`)}</select>` : ''}<a
+            class="host" href=${link('host', {}, host || status?.host || '')} title="this host on one page">${host || status?.host || ''}
+              </a>
         <${Clock} />
-        <button type="button" class="plain" onClick=${switchTheme} aria-label="dark or light" title="dark or light"><${Icon} name="theme" /></button>
-        <button type="button" class="plain" onClick=${() => dispatchEvent(new CustomEvent('weir-help'))} aria-label="keyboard and help" title="help (?)"><${Icon} name="help" /></button>
+        <button type="button" class="plain" onClick=${switchTheme} aria-label="dark or light" title="dark or light"><${Icon} name="theme" />
+          </button>
+        <button type="button" class="plain" onClick=${() => dispatchEvent(new CustomEvent('weir-help'))} aria-label="keyboard and help"
+          title="help (?)"><${Icon} name="help" /></button>
       </div>
     </header>`;
 }
@@ -79,23 +87,31 @@ function Clock() {
   useTick(1_000);
   const { is_lost } = useConnection();
   const minutes = -new Date().getTimezoneOffset();
-  const local = `${minutes < 0 ? '-' : '+'}${String(Math.floor(Math.abs(minutes) / 60)).padStart(2, '0')}:${String(Math.abs(minutes) % 60).padStart(2, '0')}`;
-  return html`<time class=${is_lost ? 'clock is-lost' : 'clock'} title=${`All times are UTC. This browser's own offset is UTC${local}.`}>${new Date().toISOString().slice(11, 19)}<span> UTC+00:00</span></time>`;
+  const local = `${minutes < 0 ? '-'
+    : '+'}${String(Math.floor(Math.abs(minutes) / 60)).padStart(2, '0')}:${String(Math.abs(minutes) % 60).padStart(2, '0')}`;
+  return html`<time class=${is_lost ? 'clock is-lost' : 'clock'} title=${`All times are UTC. This browser's own offset is UTC${local}.`}>
+    ${new Date().toISOString().slice(11, 19)}<span> UTC+00:00</span></time>`;
 }
 
 function Banners() {
   useTick(1_000);
   const c = useConnection();
   const now = Date.now();
-  const old = (c.status?.hosts ?? []).filter(h => h.last_ts && (Date.parse(c.status.now) - Date.parse(h.last_ts)) / 1000 > OLD_SAMPLE_SECONDS);
+  const old = (c.status?.hosts ?? []).filter(h => h.last_ts
+    && (Date.parse(c.status.now) - Date.parse(h.last_ts)) / 1000 > OLD_SAMPLE_SECONDS);
   const store = c.status?.store;
   return html`
     <div class="banners" role="status">
-      ${c.is_lost && html`<p class="banner banner-lost"><${Icon} name="lost" /><span><b>weir is not responding.</b> ${c.last_ok ? html`What you see is from ${time(new Date(c.last_ok).toISOString(), { digits: 0 })} UTC, ${ago(c.last_ok, now)}.` : 'No data yet.'}
-        ${c.retry_at && c.retry_at > now ? ` Asking again in ${Math.ceil((c.retry_at - now) / 1000)} s.` : ' Asking again …'}</span><button type="button" onClick=${check}>Try now</button></p>`}
+      ${c.is_lost && html`<p class="banner banner-lost"><${Icon} name="lost" /><span>
+        <b>weir is not responding.</b> ${c.last_ok ? html`What you see is from ${time(new Date(c.last_ok).toISOString(),
+          { digits: 0 })} UTC, ${ago(c.last_ok, now)}.` : 'No data yet.'}
+        ${c.retry_at && c.retry_at > now ? ` Asking again in ${Math.ceil((c.retry_at - now) / 1000)} s.` : ' Asking again …'}</span><button
+          type="button" onClick=${check}>Try now</button></p>`}
       ${c.problem && html`<p class="banner banner-old"><${Icon} name="mail" /><span><b>weir has problems:</b> ${c.problem}</span></p>`}
-      ${!c.is_lost && old.map(h => html`<p key=${h.host} class="banner banner-old"><${Icon} name="pending" /><span><b>${h.host} is silent:</b> its newest row is ${duration(Math.round((Date.parse(c.status.now) - Date.parse(h.last_ts)) / 1000))} old.</span></p>`)}
-      ${store?.is_full && html`<p class="banner banner-lost"><${Icon} name="page" /><span><b>The disk is full:</b> new rows wait. ${store.message ?? ''}</span></p>`}
+      ${!c.is_lost && old.map(h => html`<p key=${h.host} class="banner banner-old"><${Icon} name="pending" /><span><b>
+        ${h.host} is silent:</b> its newest row is ${duration(Math.round((Date.parse(c.status.now) - Date.parse(h.last_ts)) / 1000))} old.</span></p>`)}
+      ${store?.is_full && html`<p class="banner banner-lost"><${Icon} name="page" /><span>
+        <b>The disk is full:</b> new rows wait. ${store.message ?? ''}</span></p>`}
       ${!store?.is_full && store?.message && html`<p class="banner banner-old"><${Icon} name="mail" /><span>${store.message}</span></p>`}
     </div>`;
 }

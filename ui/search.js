@@ -9,8 +9,10 @@ const TEXT = {
   reject: ['raw', 'detail'],
 };
 const SHORT = {
-  status: 'http_response_status_code', method: 'http_request_method', path: 'url_path', query: 'url_query', client: 'client_address', ip: 'client_address',
-  ua: 'user_agent_original', referer: 'http_request_header_referer', level: 'severity', server: 'server_address', upstream: 'upstream_address',
+  status: 'http_response_status_code', method: 'http_request_method', path: 'url_path', query: 'url_query', client: 'client_address',
+    ip: 'client_address',
+  ua: 'user_agent_original', referer: 'http_request_header_referer', level: 'severity', server: 'server_address',
+    upstream: 'upstream_address',
   duration: 'duration_seconds', id: 'request_id', file: 'source',
 };
 export const KINDS = ['request', 'log', 'reject'];
@@ -36,7 +38,8 @@ export function parseSearch(text) {
   for (const match of text.matchAll(/(-?)(?:([A-Za-z_][\w.]*):)?(>=|<=|>|<)?(?:"((?:[^"\\]|\\.)*)"|(\S+))/g)) {
     const [, minus, field, op, quoted, bare] = match;
     const value = quoted === undefined ? bare : quoted.replace(/\\(.)/g, '$1');
-    terms.push({ field: field ? SHORT[field] ?? field : null, op: op ?? ':', value: field || !op ? value : op + value, isNot: minus === '-' });
+    terms.push({ field: field ? SHORT[field] ?? field : null, op: op ?? ':', value: field || !op ? value : op + value,
+      isNot: minus === '-' });
   }
   return terms;
 }
@@ -48,7 +51,8 @@ export function toggleTerm(text, term) {
 }
 
 /** `field:value` with quotes when needed. @param {string} field @param {any} value */
-export const termOf = (field, value) => `${field}:${/^[\w./:@%+=,-]+$/.test(String(value)) ? value : `"${String(value).replace(/(["\\])/g, '\\$1')}"`}`;
+export const termOf = (field, value) => `${field}:${/^[\w./:@%+=,-]+$/.test(String(value)) ? value
+  : `"${String(value).replace(/(["\\])/g, '\\$1')}"`}`;
 
 const like = text => quote(`%${text.replace(/[\\%_]/g, '\\$&')}%`);
 
@@ -62,7 +66,8 @@ function condition(term, table, columns) {
 function positive(term, table, columns) {
   if (term.field === null) return `(${TEXT[table].map(c => `${c} ilike ${like(term.value)}`).join(' or ')})`;
   if (term.field === 'kind') return String(term.value === table);
-  if (term.field.startsWith('attrs.')) return columns.has('attrs') ? `attrs[${quote(term.field.slice(6))}] = ${quote(term.value)}` : 'false';
+  if (term.field.startsWith('attrs.')) return columns.has('attrs') ? `attrs[${quote(term.field.slice(6))}] = ${quote(term.value)}`
+    : 'false';
   const kind = columns.get(term.field);
   if (!kind) return 'false';
   if (kind === 'integer' || kind === 'float') return numeric(term);
@@ -104,7 +109,8 @@ export function rowsSql(tables, limit) {
     ${table === 'request' ? 'duration_seconds' : 'cast(null as double)'} as duration_seconds, source, source_offset
   from (select * from ${table} where ${where}
     order by ts desc limit ${limit})`);
-  return selects.length ? `select * from (\n${selects.join('\n  union all\n')}\n) order by ts desc, source_offset desc limit ${limit}` : none;
+  return selects.length ? `select * from (\n${selects.join('\n  union all\n')}\n) order by ts desc, source_offset desc limit ${limit}`
+    : none;
 }
 
 /** Rows over time by level. @param {{table: string, where: string}[]} tables @param {number} stepSeconds */
@@ -121,11 +127,13 @@ ${tables.map(({ table, where }) => `  select ts, ${LEVEL[table]} as level from $
 export function facetSql(tables, field, schema) {
   const having = tables.filter(({ table }) => field === 'kind' || schema[table]?.has(field));
   if (!having.length) return null;
-  const selects = having.map(({ table, where }) => `  select ${field === 'kind' ? `'${table}'` : `cast(${field} as varchar)`} as value from ${table} where ${where}`);
+  const selects = having.map(({ table, where }) => `  select ${field === 'kind' ? `'${table}'`
+    : `cast(${field} as varchar)`} as value from ${table} where ${where}`);
   return `select value, count(*) as n from (\n${selects.join('\n  union all\n')}\n) where value is not null group by 1 order by 2 desc, 1 limit 8`;
 }
 
 /** All fields of one row of the list. @param {any} row */
 export const rowSql = row => `select * from ${row.kind}
-where ts = '${row.ts}' and host = ${quote(row.host)} and source = ${quote(row.source)}${row.source_offset === null ? '' : ` and source_offset = ${row.source_offset}`}
+where ts = '${row.ts}' and host = ${quote(row.host)} and source = ${quote(row.source)}${row.source_offset === null ? ''
+  : ` and source_offset = ${row.source_offset}`}
 limit 5`;

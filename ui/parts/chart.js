@@ -75,25 +75,31 @@ export function Chart({ answer, height = 220, unit, marks = [], group, span }) {
 function options(width, height, series, unit, look, group) {
   const css = getComputedStyle(document.documentElement);
   const color = name => css.getPropertyValue(name).trim();
-  const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
+  const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false },
+    font: '11px system-ui, sans-serif' };
   const units = [...new Set(series.map(s => unit ?? s.unit))];
   return {
     width, height,
     tzDate: seconds => uPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC'),
     cursor: { points: { size: 6 }, drag: { x: true, y: false }, ...(group && { sync: { key: group, scales: ['x', null] } }) },
     legend: { live: true },
-    scales: { x: { range: (u, low, high) => wholeOrZoomed(u, low, high, look.current.span) }, ...Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])) },
+    scales: { x: { range: (u, low, high) => wholeOrZoomed(u, low, high, look.current.span) },
+      ...Object.fromEntries(units.map(u => [scale(u), { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] }])) },
     axes: [{ ...axis, size: 30, space: 75, incrs: SECONDS, values: clock }, ...units.slice(0, 2).map((u, i) => ({
-      ...axis, ...steps(u), scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(t => number(t, u)),
+      ...axis, ...steps(u), scale: scale(u), side: i ? 1 : 3, size: 68, grid: i ? { show: false } : axis.grid,
+        values: (_, ticks) => ticks.map(t => number(t, u)),
     }))],
     series: [
       { label: 'time (UTC)', value: (_, t) => (t ? new Date(t * 1e3).toISOString().slice(11, 19) : '–') },
       ...series.map((s, i) => ({
-        label: s.label.replaceAll('_', ' '), scale: scale(unit ?? s.unit), stroke: color(`--series-${i % 8}`), width: 1.5, dash: DASHES[Math.floor(i / 2) % 4],
-        spanGaps: false, points: { show: s.values.length < 60, size: 3.5, fill: color(`--series-${i % 8}`) }, value: (_, v) => (v === null || v === undefined ? '–' : number(v, unit ?? s.unit)),
+        label: s.label.replaceAll('_', ' '), scale: scale(unit ?? s.unit), stroke: color(`--series-${i % 8}`), width: 1.5,
+          dash: DASHES[Math.floor(i / 2) % 4],
+        spanGaps: false, points: { show: s.values.length < 60, size: 3.5, fill: color(`--series-${i % 8}`) },
+          value: (_, v) => (v === null || v === undefined ? '–' : number(v, unit ?? s.unit)),
       })),
     ],
-    hooks: { ready: [u => u.setLegend({ idx: u.data[0].length - 1 }, false)], draw: [u => look.current.marks.reduce((end, mark) => drawMark(u, mark, color('--muted'), end), 0)] },
+    hooks: { ready: [u => u.setLegend({ idx: u.data[0].length - 1 }, false)],
+      draw: [u => look.current.marks.reduce((end, mark) => drawMark(u, mark, color('--muted'), end), 0)] },
   };
 }
 

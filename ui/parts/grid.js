@@ -24,13 +24,17 @@ export function Grid({ answer, label = 'rows' }) {
   return html`
     <div class="grid-box" ref=${ref} onScroll=${follow} tabindex="0" role="region" aria-label=${label}>
       <table class="grid" aria-rowcount=${rows.length}>
-        <thead><tr>${columns.map((c, n) => html`<th key=${n} scope="col" class=${isNumber[n] ? 'number' : undefined} title=${`${c.kind}${unitOf(c) ? `, ${unitOf(c)}` : ''}`}>${c.name}</th>`)}</tr></thead>
+        <thead><tr>${columns.map((c, n) => html`<th key=${n} scope="col" class=${isNumber[n] ? 'number' : undefined}
+          title=${`${c.kind}${unitOf(c) ? `, ${unitOf(c)}` : ''}`}>${c.name}</th>`)}</tr></thead>
         <tbody>
-          ${first > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${columns.length} style=${{ height: `${first * ROW}px` }} /></tr>`}
+          ${first > 0 && html`<tr aria-hidden="true" class="gap"><td colspan=${columns.length} style=${{ height: `${first * ROW}px` }} />
+            </tr>`}
           ${rows.slice(first, last).map((row, i) => html`
             <tr key=${first + i} aria-rowindex=${first + i + 1}>${row.map((cell, n) => html`
-              <td key=${n} class=${cell === null ? 'null' : isNumber[n] ? 'number' : undefined} title=${exact(cell, columns[n])}>${value(cell, columns[n])}</td>`)}</tr>`)}
-          ${last < rows.length && html`<tr aria-hidden="true" class="gap"><td colspan=${columns.length} style=${{ height: `${(rows.length - last) * ROW}px` }} /></tr>`}
+              <td key=${n} class=${cell === null ? 'null' : isNumber[n] ? 'number' : undefined} title=${exact(cell, columns[n])}>
+                ${value(cell, columns[n])}</td>`)}</tr>`)}
+          ${last < rows.length && html`<tr aria-hidden="true" class="gap"><td colspan=${columns.length}
+            style=${{ height: `${(rows.length - last) * ROW}px` }} /></tr>`}
         </tbody>
       </table>
     </div>`;

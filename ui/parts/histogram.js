@@ -33,15 +33,18 @@ export function Histogram({ answer, from, to, step, sql, onPick }) {
   return html`
     <figure class="histogram" ref=${ref}>
       <svg width=${width} height=${HEIGHT} role="img" aria-label="rows over time; drag to pick a time range"
-           onPointerDown=${e => { e.currentTarget.setPointerCapture(e.pointerId); setDrag([when(e), when(e)]); }} onPointerMove=${move} onPointerUp=${drop} onPointerLeave=${() => setAt(null)}>
+           onPointerDown=${e => { e.currentTarget.setPointerCapture(e.pointerId); setDrag([when(e), when(e)]); }} onPointerMove=${move}
+             onPointerUp=${drop} onPointerLeave=${() => setAt(null)}>
         <line class="spark-base" x1="0" x2=${width} y1=${HEIGHT - 0.5} y2=${HEIGHT - 0.5} />
         ${width > 0 && answer.rows.map(row => html`<g key=${row[0]}>${stack(row).map(([i, low, high]) => html`
-          <rect class="bar-${classes[i]}" x=${x(Date.parse(row[0]))} width=${bar} y=${HEIGHT - 1 - (high / top) * (HEIGHT - 4)} height=${Math.max(((high - low) / top) * (HEIGHT - 4), 1)} />`)}</g>`)}
+          <rect class="bar-${classes[i]}" x=${x(Date.parse(row[0]))} width=${bar} y=${HEIGHT - 1 - (high / top) * (HEIGHT - 4)}
+            height=${Math.max(((high - low) / top) * (HEIGHT - 4), 1)} />`)}</g>`)}
         ${drag && html`<rect class="pick" x=${x(Math.min(...drag))} width=${Math.abs(x(drag[1]) - x(drag[0]))} y="0" height=${HEIGHT} />`}
       </svg>
       <figcaption>
         <span class="number">${time(new Date(from).toISOString(), { digits: 0 })}</span>
-        <span>${at ? html`${time(at[0], { digits: 0 })} · ${classes.map((c, i) => at[i + 1] ? `${c} ${count(at[i + 1])}` : '').filter(Boolean).join(' · ')}` : classes.map(c => html`<span class="key" key=${c}><i class="key-${c}" />${c}</span>`)}</span>
+        <span>${at ? html`${time(at[0], { digits: 0 })} · ${classes.map((c, i) => at[i + 1] ? `${c} ${count(at[i + 1])}`
+          : '').filter(Boolean).join(' · ')}` : classes.map(c => html`<span class="key" key=${c}><i class="key-${c}" />${c}</span>`)}</span>
         <span class="number"><${OpenSql} sql=${sql} isChart /> ${time(new Date(to).toISOString(), { digits: 0 })}</span>
       </figcaption>
     </figure>`;

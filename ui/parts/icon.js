@@ -27,7 +27,8 @@ const PATHS = {
 
 /** @param {{name: keyof typeof PATHS | string, label?: string}} props `label` for icons that stand without a word */
 export const Icon = ({ name, label }) => html`
-  <svg class="icon icon-${name}" viewBox="0 0 16 16" role=${label ? 'img' : undefined} aria-label=${label} aria-hidden=${label ? undefined : 'true'}>
+  <svg class="icon icon-${name}" viewBox="0 0 16 16" role=${label ? 'img' : undefined} aria-label=${label}
+    aria-hidden=${label ? undefined : 'true'}>
     <path d=${PATHS[name] ?? PATHS.note} />
   </svg>`;
 

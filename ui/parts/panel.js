@@ -35,7 +35,8 @@ export function States({ loaded, isEmpty, empty = 'Nothing here yet.', lines = 3
   }
   const isOld = loaded.error !== null;
   return html`
-    ${isOld && html`<p class="old" title=${loaded.error.message}><${Icon} name="pending" />from ${ago(loaded.at)}: ${loaded.error.message}</p>`}
+    ${isOld && html`<p class="old" title=${loaded.error.message}><${Icon} name="pending" />from ${ago(loaded.at)}: ${loaded.error.message}
+      </p>`}
     <div class=${isOld ? 'is-old' : undefined}>
       ${isEmpty?.(loaded.data) ? html`<${Empty}>${empty}<//>` : draw(loaded.data)}
     </div>`;

@@ -29,11 +29,13 @@ export function Spark({ answer, label, from, to }) {
            onPointerMove=${move} onPointerLeave=${() => setAt(-1)}>
         <line class="spark-base" x1="0" x2=${width} y1=${HEIGHT - 1.5} y2=${HEIGHT - 1.5} />
         ${width > 0 && series.map((column, i) => html`<g key=${column.name} class="spark-${i}">${runs(answer.rows, i + 1).map(run => html`
-          ${i === 0 && html`<path class="spark-area" d=${`${line(run, times, i + 1, answer.rows, x, y)}L${x(times[run[run.length - 1]])},${HEIGHT - 2}L${x(times[run[0]])},${HEIGHT - 2}Z`} />`}
+          ${i === 0 && html`<path class="spark-area" d=${`${line(run, times, i + 1, answer.rows, x,
+            y)}L${x(times[run[run.length - 1]])},${HEIGHT - 2}L${x(times[run[0]])},${HEIGHT - 2}Z`} />`}
           <path class="spark-line" d=${line(run, times, i + 1, answer.rows, x, y)} />`)}</g>`)}
         ${row && html`<line class="spark-cursor" x1=${x(times[at])} x2=${x(times[at])} y1="0" y2=${HEIGHT} />`}
       </svg>
-      <figcaption>${row ? html`<span>${time(row[0], { digits: 0 })}</span> ${series.map((c, i) => `${words(c.name)} ${value(row[i + 1], c)}`).join(' · ')}` : label}</figcaption>
+      <figcaption>${row ? html`<span>${time(row[0], { digits: 0 })}
+        </span> ${series.map((c, i) => `${words(c.name)} ${value(row[i + 1], c)}`).join(' · ')}` : label}</figcaption>
     </figure>`;
 }
 
@@ -52,7 +54,8 @@ function runs(rows, column) {
 }
 
 const line = (run, times, column, rows, x, y) =>
-  run.map((i, n) => `${n ? 'L' : 'M'}${x(times[i]).toFixed(1)},${y(Number(rows[i][column])).toFixed(1)}`).join('') + (run.length === 1 ? 'h1' : '');
+  run.map((i, n) => `${n ? 'L' : 'M'}${x(times[i]).toFixed(1)},${y(Number(rows[i][column])).toFixed(1)}`).join('') + (run.length === 1
+    ? 'h1' : '');
 
 function nearest(times, t) {
   let best = -1;

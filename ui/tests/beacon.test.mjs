@@ -28,7 +28,8 @@ after(async () => { await edge?.stop(); shop?.close(); shop?.closeAllConnections
 async function rows(sql, isThere) {
   const end = Date.now() + 20_000;
   for (;;) {
-    const answer = await fetch(`${edge.page}/api/sql`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ sql }) });
+    const answer = await fetch(`${edge.page}/api/sql`, { method: 'POST', headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ sql }) });
     const body = await answer.json();
     if (answer.ok && isThere(body.rows)) return body.rows;
     assert.ok(Date.now() < end, `${sql} gave ${JSON.stringify(body)}`);
@@ -81,7 +82,9 @@ test('beacons_that_a_cut_of_the_network_keeps_come_later_and_those_it_loses_are_
       await ping();
     };
     await ping();
-    const [, [kind, sequence, seconds]] = await rows("select kind, sequence, visible_seconds from beacon where page = '/cut' order by sequence", found => found.length === 2);
+    const [, [kind, sequence,
+      seconds]] = await rows("select kind, sequence, visible_seconds from beacon where page = '/cut' order by sequence",
+        found => found.length === 2);
     assert.deepEqual([kind, sequence], ['ping', 1]);
     assert.ok(seconds >= 14 && seconds < 60, `it was visible for ${seconds} s`);
     await cut(5);

@@ -24,8 +24,10 @@ export async function withPage(url, journey, { allows, colorScheme = 'light', lo
   const browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
   const complaints = [];
   try {
-    const context = await browser.newContext({ viewport, colorScheme, httpCredentials: login, baseURL: url, permissions: ['clipboard-read', 'clipboard-write'] });
-    await context.addInitScript(() => addEventListener('securitypolicyviolation', e => { throw new Error(`policy: ${e.violatedDirective} ${e.blockedURI}`); }));
+    const context = await browser.newContext({ viewport, colorScheme, httpCredentials: login, baseURL: url,
+      permissions: ['clipboard-read', 'clipboard-write'] });
+    await context.addInitScript(() => addEventListener('securitypolicyviolation',
+      e => { throw new Error(`policy: ${e.violatedDirective} ${e.blockedURI}`); }));
     const page = await context.newPage();
     page.setDefaultTimeout(30_000);
     page.on('console', m => { if (m.type() === 'error' && !allows?.test(m.text())) complaints.push(`console: ${m.text()}`); });

@@ -10,15 +10,18 @@ const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; ch
 export const POLICY = "default-src 'self'; img-src 'self' data:";
 
 const column = (name, kind, unit = '') => ({ name, kind, unit, is_nullable: true, doc: `The ${name}.` });
-const TABLES = ['request', 'log', 'reject'].map(name => ({ name, doc: `A ${name}.`, grain: 'one row per line', source: 'a fixture', sort: ['ts'], row_count: 0,
+const TABLES = ['request', 'log', 'reject'].map(name => ({ name, doc: `A ${name}.`, grain: 'one row per line', source: 'a fixture',
+  sort: ['ts'], row_count: 0,
   columns: [column('ts', 'timestamp', 'ts'), column('host', 'text'), column('source', 'text')] }));
 
 function answers(state) {
   const now = new Date().toISOString();
   const age = state === 'silent' ? 120_000 : 0;
   return {
-    '/api/status': { version: 'fixture', host: 'fixture', role: 'up', now, started_ts: now, data_dir: '/nowhere', hosts: [{ host: 'fixture', last_ts: new Date(Date.now() - age).toISOString() }],
-      log_sources: [], listeners: [], store: { hot_rows: 0, hot_bytes: 0, wal_bytes: 0, file_count: 0, file_bytes: 0, file_rows: 0, is_full: state === 'full', message: state === 'full' ? 'no room is left in /nowhere' : null } },
+    '/api/status': { version: 'fixture', host: 'fixture', role: 'up', now, started_ts: now, data_dir: '/nowhere',
+      hosts: [{ host: 'fixture', last_ts: new Date(Date.now() - age).toISOString() }],
+      log_sources: [], listeners: [], store: { hot_rows: 0, hot_bytes: 0, wal_bytes: 0, file_count: 0, file_bytes: 0, file_rows: 0,
+        is_full: state === 'full', message: state === 'full' ? 'no room is left in /nowhere' : null } },
     '/api/edge': { is_here: false },
     '/api/haproxy': { may_change: false, haproxies: [] },
     '/api/findings': { findings: [] },

@@ -40,7 +40,8 @@ before(async () => {
     await writeFile(join(dir, 'haproxy.cfg'), `global\n  stats socket ${socket} level admin\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\nbackend app\n  server one 127.0.0.1:9 weight 10\n`);
     haproxy = spawn(HAPROXY, ['-db', '-f', join(dir, 'haproxy.cfg')], { stdio: 'ignore' });
   }
-  edge = await weirEdge([...backends, '--beacon', '/ping'], { WEIR_API_TOKEN_FILE: join(dir, 'token'), WEIR_HAPROXY_SOCKETS: socket, WEIR_EDGE_ACME_NAMES: 'shop.example', WEIR_EDGE_ACME_DIRECTORY: 'https://127.0.0.1:9/directory' });
+  edge = await weirEdge([...backends, '--beacon', '/ping'], { WEIR_API_TOKEN_FILE: join(dir, 'token'), WEIR_HAPROXY_SOCKETS: socket,
+    WEIR_EDGE_ACME_NAMES: 'shop.example', WEIR_EDGE_ACME_DIRECTORY: 'https://127.0.0.1:9/directory' });
 });
 after(async () => {
   haproxy?.kill('SIGKILL');
@@ -80,7 +81,8 @@ test('backends_show_their_share_and_a_confirmed_drain_takes_one_out', { skip }, 
     await row.getByRole('button', { name: 'Drain' }).click();
     await page.getByRole('button', { name: 'Yes' }).click();
     await row.getByText('draining').waitFor(PATIENT);
-    const of = async () => (await (await fetch(`${edge.page}/api/edge`, { headers: { authorization: `Bearer ${LOGIN.password}` } })).json()).backends.find(b => b.backend === name);
+    const of = async () => (await (await fetch(`${edge.page}/api/edge`,
+      { headers: { authorization: `Bearer ${LOGIN.password}` } })).json()).backends.find(b => b.backend === name);
     const before = (await of()).requests_total;
     for (let i = 0; i < 10; i += 1) await (await fetch(`${edge.url}/load`)).text();
     assert.equal((await of()).requests_total, before, 'a drained backend gets nothing');
@@ -92,7 +94,8 @@ test('backends_show_their_share_and_a_confirmed_drain_takes_one_out', { skip }, 
   }, { login: LOGIN, allows: /401/ });
 });
 
-test('an_haproxy_is_there_beside_and_a_confirmed_drain_reaches_it', { skip: skip || (existsSync(HAPROXY) ? false : 'haproxy not found (apt install haproxy)') }, async () => {
+test('an_haproxy_is_there_beside_and_a_confirmed_drain_reaches_it',
+  { skip: skip || (existsSync(HAPROXY) ? false : 'haproxy not found (apt install haproxy)') }, async () => {
   await withPage(edge.page, async page => {
     await page.goto('/#/edge');
     const row = page.locator('tr[data-server="app/one"]');
@@ -120,7 +123,8 @@ test('who_visits_is_there_within_seconds_and_his_request_goes_from_the_browser_d
       assert.match((await visitor.innerText()).replace(/\s+/g, ' '), /shop\.example \/basket 1 1/);
       await page.locator('.joined tbody tr', { hasText: '/basket' }).first().click(PATIENT);
       await page.locator('.waterfall-tier[data-tier="edge"]').waitFor(PATIENT);
-      assert.deepEqual(await page.locator('.waterfall-tier').evaluateAll(all => all.map(one => one.getAttribute('data-tier'))), ['client', 'edge']);
+      assert.deepEqual(await page.locator('.waterfall-tier').evaluateAll(all => all.map(one => one.getAttribute('data-tier'))),
+        ['client', 'edge']);
       const text = (await page.locator('.waterfall-tier[data-tier="edge"]').innerText()).replace(/\s+/g, ' ');
       assert.match(text, /first byte of the backend [\d.]+ m?s/);
       await shot(page, 'edge-waterfall');
@@ -135,7 +139,8 @@ test('overview_shows_the_outermost_tiers_time_and_mixes_no_proxys_into_it', { sk
   const sender = await weirEdge(['--hub', hub.url, '--backend', `127.0.0.1:${portOf(shops[0])}`], { WEIR_AGENT_DIR: join(dir, 'agent') });
   try {
     // Lines of an nginx behind the edge whose application took 50 s.
-    const line = JSON.stringify({ time: new Date().toISOString(), request_method: 'GET', request_uri: '/slow', status: 200, request_time: 50, upstream_connect_time: 0, upstream_header_time: 50, upstream_response_time: 50 });
+    const line = JSON.stringify({ time: new Date().toISOString(), request_method: 'GET', request_uri: '/slow', status: 200,
+      request_time: 50, upstream_connect_time: 0, upstream_header_time: 50, upstream_response_time: 50 });
     await appendFile(join(hub.logs, 'nginx.log'), `${line}\n`.repeat(20));
     await withPage(hub.url, async page => {
       await page.goto('/#/overview');
@@ -154,10 +159,12 @@ test('overview_shows_the_outermost_tiers_time_and_mixes_no_proxys_into_it', { sk
 });
 
 test('the_parts_of_a_tiers_time_are_its_whole_time', () => {
-  const row = { tier: 'edge', duration_seconds: 1, request_read_seconds: 0, queue_seconds: 0.1, upstream_connect_seconds: 0.2, upstream_header_seconds: 0.5, upstream_response_seconds: 0.6 };
+  const row = { tier: 'edge', duration_seconds: 1, request_read_seconds: 0, queue_seconds: 0.1, upstream_connect_seconds: 0.2,
+    upstream_header_seconds: 0.5, upstream_response_seconds: 0.6 };
   const seconds = parts(row).map(([name, , s]) => [name, Math.round(s * 1e3)]);
   assert.deepEqual(seconds, [['queue', 100], ['connect', 200], ['app', 300], ['body', 100], ['client', 300]]);
-  const bare = { ...row, queue_seconds: null, upstream_connect_seconds: null, upstream_header_seconds: null, upstream_response_seconds: null };
+  const bare = { ...row, queue_seconds: null, upstream_connect_seconds: null, upstream_header_seconds: null,
+    upstream_response_seconds: null };
   assert.deepEqual(parts(bare).map(([name]) => name), ['client']);
 });
 

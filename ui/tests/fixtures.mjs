@@ -26,7 +26,8 @@ export async function ownWeir(args = [], env = {}) {
   const dir = await mkdtemp(join(tmpdir(), 'weir-ui-'));
   const logs = join(dir, 'logs');
   await mkdir(logs);
-  const child = spawn(String(process.env.WEIR_BIN), ['up', '--listen', '127.0.0.1:0', '--data', join(dir, 'data'), '--tail', join(logs, '*.log'), ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(String(process.env.WEIR_BIN), ['up', '--listen', '127.0.0.1:0', '--data', join(dir, 'data'), '--tail',
+    join(logs, '*.log'), ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
   const url = await firstMatch(child.stdout, /http:\/\/[^\s/]+/);
   child.stdout.resume();
   const stop = async () => {
@@ -41,7 +42,8 @@ export async function ownWeir(args = [], env = {}) {
 /** `weir edge` on a free port, with a store and a page of its own. @param {string[]} args @param {Record<string, string>} [env] @returns {Promise<{url: string, page: string, stop: () => Promise<void>}>} */
 export async function weirEdge(args, env = {}) {
   const dir = await mkdtemp(join(tmpdir(), 'weir-ui-edge-'));
-  const child = spawn(String(process.env.WEIR_BIN), ['edge', '--listen', '127.0.0.1:0', '--page', '127.0.0.1:0', '--data', join(dir, 'data'), ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(String(process.env.WEIR_BIN), ['edge', '--listen', '127.0.0.1:0', '--page', '127.0.0.1:0', '--data',
+    join(dir, 'data'), ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
   let said = '';
   for await (const line of createInterface({ input: child.stdout })) {
     said += `${line}\n`;

@@ -61,8 +61,10 @@ test('a_line_written_to_a_tailed_file_appears_live', { skip }, async () => {
 
 test('a_balancer_in_front_is_no_gain_and_what_can_be_compared_is_offered', { skip }, async () => {
   const line = (path, address, seconds) => JSON.stringify({
-    time_iso8601: new Date().toISOString(), remote_addr: address, request: `GET ${path} HTTP/1.1`, status: '200', request_time: String(seconds),
-    upstream_addr: '127.0.0.1:9001', upstream_status: '200', upstream_connect_time: '0.001', upstream_header_time: '0.020', upstream_response_time: '0.020',
+    time_iso8601: new Date().toISOString(), remote_addr: address, request: `GET ${path} HTTP/1.1`, status: '200',
+      request_time: String(seconds),
+    upstream_addr: '127.0.0.1:9001', upstream_status: '200', upstream_connect_time: '0.001', upstream_header_time: '0.020',
+      upstream_response_time: '0.020',
   });
   const lines = Array.from({ length: 60 }, (_, i) => [line('/before', `10.1.0.${i}`, 0.2), line('/after', '10.9.9.9', 0.03)]).flat();
   await appendFile(join(server.logs, 'nginx.log'), `${lines.join('\n')}\n`);
@@ -146,7 +148,8 @@ test('a_stalled_listener_becomes_a_finding_with_evidence_and_fix', { skip }, asy
       await charts.evaluateAll(all => all.forEach(e => { e.dataset.isOld = ''; }));
       await page.waitForResponse(r => r.url().includes('/api/sql') && r.request().postData()?.includes('pressure'));
       await page.waitForTimeout(500);
-      assert.notEqual(await page.locator('[data-all-tiers] .u-over[data-is-old]').count(), 0, 'charts whose series stay are not drawn anew');
+      assert.notEqual(await page.locator('[data-all-tiers] .u-over[data-is-old]').count(),
+        0, 'charts whose series stay are not drawn anew');
       await shot(page, 'finding');
       await page.locator('[data-evidence] .open-sql').click();
       await page.locator('.result h2').waitFor();

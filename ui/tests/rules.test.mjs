@@ -15,7 +15,9 @@ function log() {
   for (let slot = 3 * 288 + 12; slot >= 1; slot -= 1) {
     const at = new Date(Date.now() - slot * 300_000).toISOString();
     const took = slot % 36 === 0 ? 0.31 : 0.09;
-    const line = JSON.stringify({ time_iso8601: at, remote_addr: '192.0.2.7', request_method: 'GET', request_uri: '/', status: 200, request_time: took, upstream_addr: '10.0.0.5:8080', upstream_status: '200', upstream_response_time: String(took), upstream_header_time: String(took), upstream_connect_time: '0.001' });
+    const line = JSON.stringify({ time_iso8601: at, remote_addr: '192.0.2.7', request_method: 'GET', request_uri: '/', status: 200,
+      request_time: took, upstream_addr: '10.0.0.5:8080', upstream_status: '200', upstream_response_time: String(took),
+        upstream_header_time: String(took), upstream_connect_time: '0.001' });
     for (let i = 0; i < 24 + (slot % 3); i += 1) lines.push(line);
   }
   return `${lines.join('\n')}\n`;
@@ -79,7 +81,8 @@ test('a_finding_is_judged_and_the_newest_judgement_holds', { skip }, async () =>
       await judge.locator('button[aria-pressed=true]', { hasText: 'Real' }).waitFor();
       const id = page.url().split('/').at(-1);
       const sql = `select verdict, action from judgement where finding_id = '${id}' order by ts`;
-      const answer = await (await fetch(`${server.url}/api/sql`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ sql, limit: 10 }) })).json();
+      const answer = await (await fetch(`${server.url}/api/sql`,
+        { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ sql, limit: 10 }) })).json();
       assert.deepEqual(answer.rows, [['wrong', null], ['real', 'restarted the program']]);
       await page.goto('/#/findings?show=rules');
       await page.locator('.rules li', { hasText: '1 of 1 judged findings were real' }).first().waitFor();

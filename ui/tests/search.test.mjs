@@ -5,15 +5,18 @@ import { histogramSql, facetSql, parseSearch, rowSql, rowsSql, termOf, toggleTer
 import * as format from '../format.js';
 
 const schema = {
-  request: new Map([['http_response_status_code', 'integer'], ['url_path', 'text'], ['host', 'text'], ['duration_seconds', 'float'], ['attrs', 'map']]),
+  request: new Map([['http_response_status_code', 'integer'], ['url_path', 'text'], ['host', 'text'], ['duration_seconds', 'float'],
+    ['attrs', 'map']]),
   log: new Map([['severity', 'text'], ['host', 'text'], ['attrs', 'map']]),
   reject: new Map([['host', 'text'], ['reason', 'text']]),
 };
-const where = text => Object.fromEntries(whereOf(text, 'RANGE', schema).map(({ table, where }) => [table, where.replace('RANGE', '').replace(/^\n {4}and /, '').replaceAll('\n    ', ' ')]));
+const where = text => Object.fromEntries(whereOf(text, 'RANGE',
+  schema).map(({ table, where }) => [table, where.replace('RANGE', '').replace(/^\n {4}and /, '').replaceAll('\n    ', ' ')]));
 
 test('words_fields_quotes_and_minus_are_told_apart', () => {
   assert.deepEqual(parseSearch('time -kind:log "a b" duration:>=0.5 path:"/x y"').map(t => [t.field, t.op, t.value, t.isNot]), [
-    [null, ':', 'time', false], ['kind', ':', 'log', true], [null, ':', 'a b', false], ['duration_seconds', '>=', '0.5', false], ['url_path', ':', '/x y', false],
+    [null, ':', 'time', false], ['kind', ':', 'log', true], [null, ':', 'a b', false], ['duration_seconds', '>=', '0.5', false],
+      ['url_path', ':', '/x y', false],
   ]);
 });
 
@@ -47,9 +50,11 @@ test('kind_picks_a_table', () => {
   assert.deepEqual(Object.keys(where('-kind:request')), ['log', 'reject']);
 });
 
-test('a_field_without_a_column_is_looked_up_in_attrs', () => assert.deepEqual(where('attrs.region:eu'), { request: "attrs['region'] = 'eu'", log: "attrs['region'] = 'eu'" }));
+test('a_field_without_a_column_is_looked_up_in_attrs', () => assert.deepEqual(where('attrs.region:eu'),
+  { request: "attrs['region'] = 'eu'", log: "attrs['region'] = 'eu'" }));
 
-test('unknown_columns_are_named', () => assert.deepEqual(unknownFields(parseSearch('nosuch:1 host:a kind:log attrs.x:1 word'), schema), ['nosuch']));
+test('unknown_columns_are_named', () => assert.deepEqual(unknownFields(parseSearch('nosuch:1 host:a kind:log attrs.x:1 word'), schema),
+  ['nosuch']));
 
 test('a_term_toggles', () => {
   assert.equal(toggleTerm('a', 'host:b'), 'a host:b');
@@ -64,12 +69,16 @@ test('no_table_left_is_still_a_query', () => {
 });
 
 test('a_row_is_found_again_by_its_place', () => {
-  assert.match(rowSql({ kind: 'log', ts: 'T', host: "h'1", source: '/a', source_offset: 7 }), /where ts = 'T' and host = 'h''1' and source = '\/a' and source_offset = 7/);
+  assert.match(rowSql({ kind: 'log', ts: 'T', host: "h'1", source: '/a',
+    source_offset: 7 }), /where ts = 'T' and host = 'h''1' and source = '\/a' and source_offset = 7/);
 });
 
 test('values_are_printed_with_their_unit', () => {
-  const cases = [[null, 'x', '–'], [0, 'duration_seconds', '0 s'], [0.0123, 'duration_seconds', '12.3 ms'], [0.00034, 'duration_seconds', '340 µs'], [320, 'age_seconds', '5 min 20 s'], [1536, 'size_bytes', '1.5 KiB'],
-    [0.0512, 'busy_ratio', '5.1 %'], [1, 'busy_ratio', '100 %'], [12345, 'rows', '12 345'], [2_500_000, 'rows', '2.5 M'], [4770, 'server_port', '4770'], [0.5, 'rtt_seconds_p99', '500 ms'],
-    [12.34, 'requests_per_second', '12.3 /s'], [2048, 'sent_bytes_per_second', '2 KiB/s'], [true, 'is_open', 'yes'], [{ a: 1 }, 'attrs', '{"a":1}']];
+  const cases = [[null, 'x', '–'], [0, 'duration_seconds', '0 s'], [0.0123, 'duration_seconds', '12.3 ms'],
+    [0.00034, 'duration_seconds', '340 µs'], [320, 'age_seconds', '5 min 20 s'], [1536, 'size_bytes', '1.5 KiB'],
+    [0.0512, 'busy_ratio', '5.1 %'], [1, 'busy_ratio', '100 %'], [12345, 'rows', '12 345'], [2_500_000, 'rows', '2.5 M'],
+      [4770, 'server_port', '4770'], [0.5, 'rtt_seconds_p99', '500 ms'],
+    [12.34, 'requests_per_second', '12.3 /s'], [2048, 'sent_bytes_per_second', '2 KiB/s'], [true, 'is_open', 'yes'],
+      [{ a: 1 }, 'attrs', '{"a":1}']];
   for (const [value, name, text] of cases) assert.equal(format.value(value, { name }).replaceAll('\u202f', ' '), text, name);
 });

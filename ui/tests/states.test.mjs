@@ -83,7 +83,8 @@ test('the_page_is_usable_by_keyboard', { skip }, async () => {
   server.state = 'empty';
   await withPage(server.url, async page => {
     await page.getByText('All clear.').waitFor();
-    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'], ['c', 'compare'], ['o', 'overview']]) {
+    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'], ['c', 'compare'],
+      ['o', 'overview']]) {
       await page.keyboard.press('g');
       await page.keyboard.press(key);
       await page.waitForFunction(name => location.hash.startsWith(`#/${name}`), view);

@@ -15,8 +15,10 @@ export function parts(row) {
     ['read', 'reading the request', row.request_read_seconds],
     ['queue', 'waiting for a backend', row.queue_seconds],
     ['connect', 'connecting', row.upstream_connect_seconds],
-    ['app', row.tier === 'client' ? 'until first byte' : 'first byte of the backend', row.upstream_header_seconds === null ? null : row.upstream_header_seconds - (row.upstream_connect_seconds ?? 0)],
-    ['body', 'rest of its answer', row.upstream_response_seconds === null || row.upstream_header_seconds === null ? null : row.upstream_response_seconds - row.upstream_header_seconds],
+    ['app', row.tier === 'client' ? 'until first byte' : 'first byte of the backend', row.upstream_header_seconds === null ? null
+      : row.upstream_header_seconds - (row.upstream_connect_seconds ?? 0)],
+    ['body', 'rest of its answer', row.upstream_response_seconds === null || row.upstream_header_seconds === null ? null
+      : row.upstream_response_seconds - row.upstream_header_seconds],
   ].filter(([, , seconds]) => seconds !== null && seconds > 0);
   const spent = known.reduce((sum, [, , seconds]) => sum + seconds, 0);
   const rest = row.duration_seconds - spent;
@@ -35,9 +37,12 @@ export function Waterfall({ id }) {
         ${rows.map(row => html`<div key=${`${row.tier} ${row.ts}`} class="waterfall-tier" data-tier=${row.tier}>
           <b>${TITLES[row.tier] ?? row.tier}<small>${row.host}</small></b>
           <div class="waterfall-room"><div class="timebar" style=${{ width: `${Math.max(1, 100 * row.duration_seconds / longest)}%` }}>
-            ${parts(row).map(([name, label, seconds]) => html`<i key=${name} class=${`part-${name}`} title=${`${label}: ${duration(seconds)}`} style=${{ flexGrow: String(Math.max(1, Math.round(seconds * 1e6))) }} />`)}</div></div>
+            ${parts(row).map(([name, label, seconds]) => html`<i key=${name} class=${`part-${name}`}
+              title=${`${label}: ${duration(seconds)}`} style=${{ flexGrow: String(Math.max(1, Math.round(seconds * 1e6))) }} />`)}</div>
+                </div>
           <span class="number">${duration(row.duration_seconds)}</span>
-          <p class="aside">${parts(row).map(([, label, seconds]) => `${label} ${duration(seconds)}`).join(' · ')}${row.upstream_address ? ` · ${row.upstream_address}` : ''}${row.failure ? ` · failed: ${row.failure}` : ''}</p>
+          <p class="aside">${parts(row).map(([, label, seconds]) => `${label} ${duration(seconds)}`).join(' · ')}${row.upstream_address
+            ? ` · ${row.upstream_address}` : ''}${row.failure ? ` · failed: ${row.failure}` : ''}</p>
         </div>`)}
         <p class="foot">Each bar uses its own clock: the difference between two bars was spent between the tiers.</p>`;
     }}<//>

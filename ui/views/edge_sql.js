@@ -65,7 +65,8 @@ select host, case server_name when '' then 'no name' else server_name end,
 order by host, not_after nulls first, names`;
 
 /** Bytes of all listeners. */
-export const BANDWIDTH = rise('edge_listener', 'listener', [['sent_bytes_total', 'sent_bytes_per_second'], ['received_bytes_total', 'received_bytes_per_second']]);
+export const BANDWIDTH = rise('edge_listener', 'listener', [['sent_bytes_total', 'sent_bytes_per_second'],
+  ['received_bytes_total', 'received_bytes_per_second']]);
 
 /** Visitors now: each beacon counts fifteen seconds. */
 export const VISITORS = `select site, page, count(distinct visit) as visitors, count(distinct client_address) as networks

@@ -16,7 +16,8 @@ const OPEN_FIRST = new Set(['kind', 'http_response_status_code', 'severity', 'pr
 export const Facets = ({ tables, schema, q, isReady, onPick }) => html`
   <aside class="panel facets" aria-label="fields">
     <header><h2>Fields</h2></header>
-    ${FIELDS.map(field => html`<${Facet} key=${field} field=${field} sql=${isReady ? facetSql(tables, field, schema) : null} q=${q} onPick=${onPick} />`)}
+    ${FIELDS.map(field => html`<${Facet} key=${field} field=${field} sql=${isReady ? facetSql(tables, field, schema) : null} q=${q}
+      onPick=${onPick} />`)}
   </aside>`;
 
 function Facet({ field, sql, q, onPick }) {
@@ -25,11 +26,13 @@ function Facet({ field, sql, q, onPick }) {
   return html`
     <details open=${isOpen} onToggle=${e => setOpen(e.currentTarget.open)}>
       <summary><${Icon} name="right" />${field}</summary>
-      ${isOpen && (sql === null ? html`<${Empty}>not in these rows<//>` : html`<${States} loaded=${loaded} lines=${2} isEmpty=${d => !d.rows.length} empty="no value">
+      ${isOpen && (sql === null ? html`<${Empty}>not in these rows<//>` : html`<${States} loaded=${loaded} lines=${2}
+        isEmpty=${d => !d.rows.length} empty="no value">
         ${answer => html`<ul>${objects(answer).map(({ value, n }) => {
           const term = termOf(field, value);
           const isOn = ` ${q} `.includes(` ${term} `);
-          return html`<li key=${value}><button type="button" aria-pressed=${isOn} class=${isOn ? 'is-on' : ''} title=${`${isOn ? 'remove' : 'add'} ${term}`} onClick=${() => onPick(term)}>
+          return html`<li key=${value}><button type="button" aria-pressed=${isOn} class=${isOn ? 'is-on' : ''}
+            title=${`${isOn ? 'remove' : 'add'} ${term}`} onClick=${() => onPick(term)}>
             <span>${value === '' ? '(empty)' : value}</span><b>${count(n)}</b></button></li>`;
         })}</ul><${OpenSql} sql=${sql} />`}
       <//>`)}

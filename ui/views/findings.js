@@ -18,7 +18,8 @@ export function Findings() {
   if (argument) return html`<${Finding} key=${argument} id=${argument} />`;
   const tab = params.show ?? 'open';
   return html`
-    <nav class="tabs" aria-label="findings">${TABS.map(([id, label]) => html`<a key=${id} href=${link('findings', { show: id === 'open' ? '' : id })} aria-current=${id === tab ? 'page' : undefined}>${label}</a>`)}</nav>
+    <nav class="tabs" aria-label="findings">${TABS.map(([id, label]) => html`<a key=${id}
+      href=${link('findings', { show: id === 'open' ? '' : id })} aria-current=${id === tab ? 'page' : undefined}>${label}</a>`)}</nav>
     ${tab === 'rules' ? html`<${Rules} />` : html`<${List} key=${tab} state=${tab} host=${params.host} />`}`;
 }
 
@@ -26,13 +27,17 @@ function List({ state, host }) {
   useTick(5_000);
   const loaded = useApi(`/api/findings?state=${state}&limit=500`, 3_000);
   const empty = state === 'open'
-    ? html`<p class="calm"><${Icon} name="ok" /><b>No open findings.</b></p><p>The <a href=${link('findings', { show: 'rules' })}>rules</a> run every few seconds. Earlier findings are under <a href=${link('findings', { show: 'all' })}>past and open</a>.</p>`
+    ? html`<p class="calm"><${Icon} name="ok" /><b>No open findings.</b></p><p>The <a
+      href=${link('findings', { show: 'rules' })}>rules</a> run every few seconds. Earlier findings are under <a
+        href=${link('findings', { show: 'all' })}>past and open</a>.</p>`
     : html`<p><b>No findings yet.</b></p><p>See the <a href=${link('findings', { show: 'rules' })}>rules</a> that look for it.</p>`;
   const shown = data => data.findings.filter(f => !host || !f.host || f.host === host);
   return html`
-    <${Panel} title=${state === 'open' ? 'Open findings' : 'Past and open findings'} sql=${SQL} aside=${html`<span class="aside">${state === 'open' ? 'worst first' : 'newest first'}</span>`}>
+    <${Panel} title=${state === 'open' ? 'Open findings' : 'Past and open findings'} sql=${SQL}
+      aside=${html`<span class="aside">${state === 'open' ? 'worst first' : 'newest first'}</span>`}>
       <${States} loaded=${loaded} isEmpty=${d => !shown(d).length} empty=${empty}>
-        ${data => html`<div class="scroll"><table class="list findings"><thead><tr><th scope="col">state</th><th scope="col">tier</th><th scope="col">what</th><th scope="col">where</th><th scope="col">since (UTC)</th><th scope="col">lasted</th></tr></thead>
+        ${data => html`<div class="scroll"><table class="list findings"><thead><tr><th scope="col">state</th><th scope="col">tier</th><th
+          scope="col">what</th><th scope="col">where</th><th scope="col">since (UTC)</th><th scope="col">lasted</th></tr></thead>
           <tbody>${sorted(shown(data), state).map(f => html`<${Row} key=${f.finding_id} f=${f} />`)}</tbody></table></div>`}
       <//>
     <//>`;
@@ -54,7 +59,8 @@ function Row({ f }) {
   const href = link('findings', {}, f.finding_id);
   const end = f.resolved_ts ? Date.parse(f.resolved_ts) : Date.now();
   return html`
-    <tr class=${`finding-row is-${f.state} is-${f.class}${f.cause_rule ? ' is-symptom' : ''}`} data-row tabindex="-1" onClick=${() => { location.hash = href; }} onKeyDown=${e => { if (e.key === 'Enter') location.hash = href; }}>
+    <tr class=${`finding-row is-${f.state} is-${f.class}${f.cause_rule ? ' is-symptom' : ''}`} data-row tabindex="-1"
+      onClick=${() => { location.hash = href; }} onKeyDown=${e => { if (e.key === 'Enter') location.hash = href; }}>
       <td><${Badge} finding=${f} /></td><td>${f.tier}</td>
       <td><a href=${href}>${f.summary || f.subject}</a><small>${f.rule}${f.cause_rule ? `, a symptom of ${f.cause_rule}` : ''}</small></td>
       <td>${f.subject}${f.host ? html`<small>${f.host}</small>` : ''}</td>

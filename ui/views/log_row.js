@@ -28,15 +28,22 @@ export const LogRow = ({ row, isOpen, onToggle, onPick }) => html`
 function Detail({ row, onPick }) {
   const sql = rowSql(row);
   const loaded = useSql(sql);
-  return html`<div class="row-detail"><${States} loaded=${loaded} lines=${6} isEmpty=${d => !d.rows.length} empty="The row is past retention.">
+  return html`<div class="row-detail"><${States} loaded=${loaded} lines=${6} isEmpty=${d => !d.rows.length}
+    empty="The row is past retention.">
     ${answer => html`
-      <dl>${answer.columns.map((column, i) => ({ column, cell: answer.rows[0][i] })).filter(({ cell }) => cell !== null && JSON.stringify(cell) !== '{}').flatMap(({ column, cell }) =>
-        column.kind === 'map' ? Object.entries(cell).map(([name, part]) => ({ name: `attrs.${name}`, cell: part, column: { ...column, kind: 'text' } })) : [{ name: column.name, cell, column }])
-        .map(({ name, cell, column }) => html`<div key=${name}><dt>${name}</dt><dd title=${exact(cell, column)}>${value(cell, column.kind === 'timestamp' ? { ...column, kind: 'text' } : column)}</dd>
+      <dl>${answer.columns.map((column, i) => ({ column, cell: answer.rows[0][i] })).filter(({ cell }) => cell !== null
+        && JSON.stringify(cell) !== '{}').flatMap(({ column, cell }) =>
+        column.kind === 'map' ? Object.entries(cell).map(([name, part]) => ({ name: `attrs.${name}`, cell: part,
+          column: { ...column, kind: 'text' } })) : [{ name: column.name, cell, column }])
+        .map(({ name, cell, column }) => html`<div key=${name}><dt>${name}</dt><dd title=${exact(cell, column)}>
+          ${value(cell, column.kind === 'timestamp' ? { ...column, kind: 'text' } : column)}</dd>
           ${column.kind !== 'timestamp' && html`<span class="pick">
-            <button type="button" title=${`search ${name} = this`} aria-label=${`search rows with this ${name}`} onClick=${() => onPick(termOf(name, cell))}><${Icon} name="plus" /></button>
-            <button type="button" title=${`search ${name} is not this`} aria-label=${`search rows without this ${name}`} onClick=${() => onPick(`-${termOf(name, cell)}`)}><${Icon} name="minus" /></button></span>`}</div>`)}</dl>
-      <p class="row-tools"><${CopyButton} text=${JSON.stringify(Object.fromEntries(answer.columns.map((c, i) => [c.name, answer.rows[0][i]])), null, 2)} label="Copy as JSON" /><${OpenSql} sql=${sql} />
+            <button type="button" title=${`search ${name} = this`} aria-label=${`search rows with this ${name}`}
+              onClick=${() => onPick(termOf(name, cell))}><${Icon} name="plus" /></button>
+            <button type="button" title=${`search ${name} is not this`} aria-label=${`search rows without this ${name}`}
+              onClick=${() => onPick(`-${termOf(name, cell)}`)}><${Icon} name="minus" /></button></span>`}</div>`)}</dl>
+      <p class="row-tools"><${CopyButton} text=${JSON.stringify(Object.fromEntries(answer.columns.map((c, i) => [c.name,
+        answer.rows[0][i]])), null, 2)} label="Copy as JSON" /><${OpenSql} sql=${sql} />
         ${answer.columns.some(c => c.name === 'raw') ? '' : html`<span class="aside">NULL fields are left out</span>`}</p>`}
   <//></div>`;
 }

@@ -30,10 +30,14 @@ export function Parse() {
     <div class="parse">
       <section class="panel editor" aria-label="lines and pattern">
         <label class="parse-field">Log lines, unchanged
-          <textarea data-search spellcheck=${false} aria-label="lines" rows="6" value=${lines} onInput=${e => setLines(e.currentTarget.value)} onKeyDown=${keys} /></label>
+          <textarea data-search spellcheck=${false} aria-label="lines" rows="6" value=${lines}
+            onInput=${e => setLines(e.currentTarget.value)} onKeyDown=${keys} /></label>
         <label class="parse-field">A grok pattern, a pipeline (TOML), or nothing: then the format is detected
-          <textarea spellcheck=${false} aria-label="pattern or pipeline" rows=${Math.min(16, Math.max(2, rule.split('\n').length))} placeholder="%{IPORHOST:client_address} %{WORD:verb} %{NOTSPACE:path}" value=${rule} onInput=${e => setRule(e.currentTarget.value)} onKeyDown=${keys} /></label>
-        <footer><button type="button" class="primary" onClick=${submit} disabled=${isRunning}><${Icon} name="play" />Parse <kbd>Ctrl Enter</kbd></button></footer>
+          <textarea spellcheck=${false} aria-label="pattern or pipeline" rows=${Math.min(16, Math.max(2, rule.split('\n').length))}
+            placeholder="%{IPORHOST:client_address} %{WORD:verb} %{NOTSPACE:path}" value=${rule}
+              onInput=${e => setRule(e.currentTarget.value)} onKeyDown=${keys} /></label>
+        <footer><button type="button" class="primary" onClick=${submit} disabled=${isRunning}><${Icon}
+          name="play" />Parse <kbd>Ctrl Enter</kbd></button></footer>
       </section>
       <${Result} result=${result} isRunning=${isRunning} onTake=${take} />
     </div>`;
@@ -46,25 +50,33 @@ function questionOf(lines, rule) {
 }
 
 function Result({ result, isRunning, onTake }) {
-  if (!result) return isRunning ? html`<section class="panel"><${Skeleton} lines=${6} /></section>` : html`<section class="panel"><${Empty}>Paste some lines and press Parse. Nothing is stored.<//></section>`;
+  if (!result) return isRunning ? html`<section class="panel"><${Skeleton} lines=${6} /></section>` : html`<section class="panel">
+    <${Empty}>Paste some lines and press Parse. Nothing is stored.<//></section>`;
   if (result.error) return html`<section class="panel"><${Problem} error=${result.error} title="cannot parse" /></section>`;
   const { lines, suggestion } = result.answer;
   const isUnclear = lines.some(line => line.table === 'reject' || line.format === 'text');
   return html`
-    ${suggestion && isUnclear && html`<section class="panel parse-suggestion" aria-label="suggestion"><header><h2>Suggested pattern</h2><span class="aside">matches ${count(suggestion.matched)} of ${count(suggestion.lines)} lines</span></header>
-      <pre><code>${suggestion.pattern}</code></pre><p><button type="button" onClick=${() => onTake(suggestion.pattern)}>Try it</button> <${CopyButton} text=${suggestion.pattern} label="Copy" /></p></section>`}
-    ${lines.length ? lines.map((line, i) => html`<${Line} key=${i} line=${line} />`) : html`<section class="panel"><${Empty}>No lines.<//></section>`}`;
+    ${suggestion && isUnclear && html`<section class="panel parse-suggestion" aria-label="suggestion"><header><h2>Suggested pattern</h2>
+      <span class="aside">matches ${count(suggestion.matched)} of ${count(suggestion.lines)} lines</span></header>
+      <pre><code>${suggestion.pattern}</code></pre><p><button type="button"
+        onClick=${() => onTake(suggestion.pattern)}>Try it</button> <${CopyButton} text=${suggestion.pattern} label="Copy" /></p>
+          </section>`}
+    ${lines.length ? lines.map((line, i) => html`<${Line} key=${i} line=${line} />`) : html`<section class="panel"><${Empty}>No lines.<//>
+      </section>`}`;
 }
 
 function Line({ line }) {
-  const fields = [...line.columns.filter(c => !LEFT_OUT.includes(c.name)), ...Object.entries(line.attrs).map(([name, value]) => ({ name: `attrs.${name}`, kind: 'text', value }))];
+  const fields = [...line.columns.filter(c => !LEFT_OUT.includes(c.name)),
+    ...Object.entries(line.attrs).map(([name, value]) => ({ name: `attrs.${name}`, kind: 'text', value }))];
   const isReject = line.table === 'reject';
   return html`
     <section class=${`panel parse-line${isReject ? ' is-reject' : ''}`} aria-label="line">
       <header><h2>${isReject && html`<${Icon} name="page" label="unparsed" />`}${line.table}</h2>
-        <span class="aside">${line.format}${line.pipeline ? `, pipeline ${line.pipeline}` : ''}, ${duration(line.cost_seconds)}</span></header>
+        <span class="aside">${line.format}${line.pipeline ? `, pipeline ${line.pipeline}` : ''}, ${duration(line.cost_seconds)}</span>
+          </header>
       <pre class="parse-text">${line.line}</pre>
-      <dl>${fields.map(field => html`<div key=${field.name}><dt>${field.name}</dt><dd>${field.value}<small> ${field.kind}</small></dd></div>`)}</dl>
+      <dl>${fields.map(field => html`<div key=${field.name}><dt>${field.name}</dt><dd>${field.value}<small> ${field.kind}</small></dd>
+        </div>`)}</dl>
       ${line.progress.filter(p => !p.is_match).map((p, i) => html`<${Stopped} key=${i} line=${line.line} progress=${p} title="Pattern" />`)}
       ${line.near.map((p, i) => html`<${Stopped} key=${i} line=${line.line} progress=${p} title=${p.is_match ? 'Fits' : 'Nearly'} />`)}
     </section>`;

@@ -27,7 +27,8 @@ function Proposal({ report }) {
     <p>${known} <b>${shown(value, unit)}</b> in force: would have fired ${report.event_count} times.</p>
     ${proposed === null ? html`<p data-unknown>No proposal: ${report.unknown}</p>` : html`
       <p data-proposed><b>${shown(proposed, unit)}</b> proposed: would have fired ${report.event_count_proposed} times.</p>
-      <${Events} title="no longer found" events=${report.no_longer_seen} unit=${unit} /><${Events} title="newly found" events=${report.newly_seen} unit=${unit} />
+      <${Events} title="no longer found" events=${report.no_longer_seen} unit=${unit} /><${Events} title="newly found"
+        events=${report.newly_seen} unit=${unit} />
       ${proposed !== value && html`<${Accept} report=${report} />`}`}`;
 }
 
@@ -35,7 +36,8 @@ function Events({ title, events, unit }) {
   if (!events?.length) return html`<p>Nothing is ${title}.</p>`;
   return html`
     <p>${events.length} ${events.length === 1 ? 'event is' : 'events are'} ${title}:</p>
-    <ul aria-label=${title}>${events.slice(0, EVENTS_AT_MOST).map(e => html`<li key=${`${e.from_ts} ${e.subject}`}><time datetime=${e.from_ts}>${time(e.from_ts, { digits: 0, isLong: true })}</time> ${e.subject}, up to ${shown(e.worst, unit)}</li>`)}
+    <ul aria-label=${title}>${events.slice(0, EVENTS_AT_MOST).map(e => html`<li key=${`${e.from_ts} ${e.subject}`}><time
+      datetime=${e.from_ts}>${time(e.from_ts, { digits: 0, isLong: true })}</time> ${e.subject}, up to ${shown(e.worst, unit)}</li>`)}
       ${events.length > EVENTS_AT_MOST && html`<li>and ${events.length - EVENTS_AT_MOST} more</li>`}</ul>`;
 }
 
@@ -52,9 +54,11 @@ function Accept({ report }) {
   if (state.file) return html`<p role="status">Written to <code>${state.file}</code>; start weir again to use it.</p>`;
   return html`
     <p class="accept">${state.isAsked
-      ? html`<span>Write a copy of the rule with ${report.proposed}?</span> <button type="button" onClick=${accept}>Yes, write it</button> <button type="button" onClick=${() => setState({})}>No</button>`
+      ? html`<span>Write a copy of the rule with ${report.proposed}?</span> <button type="button"
+        onClick=${accept}>Yes, write it</button> <button type="button" onClick=${() => setState({})}>No</button>`
       : html`<button type="button" onClick=${() => setState({ isAsked: true })}>Accept ${shown(report.proposed, report.unit)}</button>`}</p>
-    ${state.error && html`<p class="row-error" role="alert">${state.error.message}${state.error.hint && html`<br />hint: ${state.error.hint}`}</p>`}`;
+    ${state.error && html`<p class="row-error" role="alert">${state.error.message}${state.error.hint
+      && html`<br />hint: ${state.error.hint}`}</p>`}`;
 }
 
 /** When the rule would have fired on the rows that are kept. @param {{id: string}} props */
@@ -70,9 +74,11 @@ export function Replay({ id }) {
   };
   return html`
     <section class="past" aria-label="replay"><h3>Replay</h3>
-      <p>When would it have fired in the last ${SPANS.map(([seconds, label]) => html`<button key=${label} type="button" disabled=${state.isRunning} onClick=${() => replay(seconds)}>${label}</button> `)}</p>
+      <p>When would it have fired in the last ${SPANS.map(([seconds, label]) => html`<button key=${label} type="button"
+        disabled=${state.isRunning} onClick=${() => replay(seconds)}>${label}</button> `)}</p>
       ${state.isRunning && html`<p role="status">replaying the stored rows …</p>`}
-      ${state.error && html`<p class="row-error" role="alert">${state.error.message}${state.error.hint && html`<br />hint: ${state.error.hint}`}</p>`}
+      ${state.error && html`<p class="row-error" role="alert">
+        ${state.error.message}${state.error.hint && html`<br />hint: ${state.error.hint}`}</p>`}
       ${state.report && html`<${Fired} report=${state.report} />`}
     </section>`;
 }
@@ -81,6 +87,10 @@ function Fired({ report }) {
   const { findings } = report;
   const counts = ['page', 'mail', 'note'].map(name => `${findings.filter(f => f.class === name).length} as ${name}`).join(', ');
   return html`
-    <p role="status" data-fired>It would have fired ${findings.length} times since ${time(report.from_ts, { digits: 0, isLong: true })}: ${counts}. ${report.looked_seconds === 0 ? 'There were no rows at which it could fire' : `Looked every ${duration(report.step_seconds)} of the ${duration(report.looked_seconds)} in which it could`}${report.is_whole ? '' : ', and stopped before the end'}.</p>
-    <ul aria-label="fired">${findings.slice(-EVENTS_AT_MOST).reverse().map(f => html`<li key=${`${f.fired_ts} ${JSON.stringify(f.key)}`}><time datetime=${f.fired_ts}>${time(f.fired_ts, { digits: 0, isLong: true })}</time> ${f.class}: ${f.summary}</li>`)}</ul>`;
+    <p role="status" data-fired>It would have fired ${findings.length} times since ${time(report.from_ts,
+      { digits: 0, isLong: true })}: ${counts}. ${report.looked_seconds === 0 ? 'There were no rows at which it could fire'
+        : `Looked every ${duration(report.step_seconds)} of the ${duration(report.looked_seconds)} in which it could`}${report.is_whole
+          ? '' : ', and stopped before the end'}.</p>
+    <ul aria-label="fired">${findings.slice(-EVENTS_AT_MOST).reverse().map(f => html`<li key=${`${f.fired_ts} ${JSON.stringify(f.key)}`}>
+      <time datetime=${f.fired_ts}>${time(f.fired_ts, { digits: 0, isLong: true })}</time> ${f.class}: ${f.summary}</li>`)}</ul>`;
 }

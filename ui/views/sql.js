@@ -32,15 +32,19 @@ export function Sql() {
     run(params.q);
   }, [params.q]);
   const submit = () => { if (text === params.q) run(text); else setParams({ q: text, chart: params.chart }); };
-  const insert = word => setText(old => (old.trim() ? `${old}${/\s$/.test(old) ? '' : ' '}${word}` : `select * from ${word}\norder by ts desc limit 100`));
+  const insert = word => setText(old => (old.trim() ? `${old}${/\s$/.test(old) ? '' : ' '}${word}`
+    : `select * from ${word}\norder by ts desc limit 100`));
   return html`
     <div class="sql">
       <${Schema} onPick=${insert} onQuery=${sql => setParams({ q: sql, chart: '' })} />
       <div class="sql-main">
         <section class="panel editor" aria-label="query">
-          <textarea data-search spellcheck=${false} aria-label="SQL query" value=${text} rows=${Math.min(18, Math.max(6, text.split('\n').length + 1))} onInput=${e => setText(e.currentTarget.value)} onKeyDown=${e => keys(e, submit)} />
+          <textarea data-search spellcheck=${false} aria-label="SQL query" value=${text}
+            rows=${Math.min(18, Math.max(6, text.split('\n').length + 1))} onInput=${e => setText(e.currentTarget.value)}
+              onKeyDown=${e => keys(e, submit)} />
           <footer>
-            <button type="button" class="primary" onClick=${submit} disabled=${isRunning}><${Icon} name="play" />Run <kbd>Ctrl Enter</kbd></button>
+            <button type="button" class="primary" onClick=${submit} disabled=${isRunning}><${Icon} name="play" />Run <kbd>Ctrl Enter</kbd>
+              </button>
             ${isRunning && html`<button type="button" onClick=${stop}>Stop</button>`}
             <${Forecast} sql=${text} />
             <${History} onPick=${sql => setParams({ q: sql, chart: '' })} />
@@ -59,7 +63,8 @@ function keys(event, submit) {
 function Forecast({ sql }) {
   const [said, setSaid] = useState(/** @type {any} */ (null));
   useEffect(() => setSaid(null), [sql]);
-  const ask = () => forecastSql(sql).then(({ tiers }) => setSaid({ text: tiers.map(reads).join('; ') }), error => setSaid({ text: error.message, hint: error.hint }));
+  const ask = () => forecastSql(sql).then(({ tiers }) => setSaid({ text: tiers.map(reads).join('; ') }),
+    error => setSaid({ text: error.message, hint: error.hint }));
   return html`
     <button type="button" onClick=${ask} disabled=${!sql.trim()}>Tables it reads</button>
     ${said && html`<span class="aside" role="status" title=${said.hint}>${said.text}</span>`}`;
@@ -72,7 +77,8 @@ function reads(tier) {
 
 function Result({ result, isRunning, isChart }) {
   const [fileError, setFileError] = useState(/** @type {any} */ (null));
-  if (!result) return isRunning ? html`<section class="panel"><${Skeleton} lines=${8} /></section>` : html`<section class="panel"><${Empty}>Run a query, or pick a table on the left. All times are UTC.<//></section>`;
+  if (!result) return isRunning ? html`<section class="panel"><${Skeleton} lines=${8} /></section>` : html`<section class="panel">
+    <${Empty}>Run a query, or pick a table on the left. All times are UTC.<//></section>`;
   if (result.error) return html`<section class="panel"><${Problem} error=${result.error} title="cannot run the query" /></section>`;
   const { answer, question: sql } = result;
   const hasChart = canChart(answer);
@@ -83,14 +89,17 @@ function Result({ result, isRunning, isChart }) {
         <h2>${count(answer.row_count)} ${answer.row_count === 1 ? 'row' : 'rows'}</h2>
         <span class="aside">${duration(answer.elapsed_seconds)}${answer.is_truncated ? `, cut at ${count(LIMIT)} rows` : ''}</span>
         <span class="tools">
-          ${hasChart && html`<button type="button" aria-pressed=${isChart} class=${isChart ? 'is-on' : ''} onClick=${() => setParams({ chart: isChart ? '' : '1' })}><${Icon} name="chart" />Chart</button>`}
+          ${hasChart && html`<button type="button" aria-pressed=${isChart} class=${isChart ? 'is-on' : ''}
+            onClick=${() => setParams({ chart: isChart ? '' : '1' })}><${Icon} name="chart" />Chart</button>`}
           <button type="button" title="all rows, as text" onClick=${() => download('csv')}><${Icon} name="down" />CSV</button>
-          <button type="button" title="all rows, for pandas, DuckDB and Spark" onClick=${() => download('parquet')}><${Icon} name="down" />Parquet</button>
+          <button type="button" title="all rows, for pandas, DuckDB and Spark" onClick=${() => download('parquet')}><${Icon}
+            name="down" />Parquet</button>
         </span>
       </header>
       ${fileError && html`<${Problem} error=${fileError} title="cannot create the file" />`}
       ${isChart && hasChart && answer.rows.length > 0 && html`<${Chart} answer=${answer} height=${260} />`}
-      ${isPlan(answer) ? html`<${Plan} rows=${answer.rows} />` : answer.rows.length ? html`<${Grid} answer=${answer} label="answer" />` : html`<${Empty}>The query returned no rows.<//>`}
+      ${isPlan(answer) ? html`<${Plan} rows=${answer.rows} />` : answer.rows.length ? html`<${Grid} answer=${answer} label="answer" />`
+        : html`<${Empty}>The query returned no rows.<//>`}
     </section>`;
 }
 
@@ -98,7 +107,8 @@ function Result({ result, isRunning, isChart }) {
 const isPlan = answer => answer.columns.map(column => column.name).join() === 'plan_type,plan';
 
 function Plan({ rows }) {
-  return html`<dl class="plan">${rows.map(([name, plan]) => html`<div key=${name}><dt>${name}</dt><dd><pre>${plan}</pre></dd></div>`)}</dl>`;
+  return html`<dl class="plan">${rows.map(([name, plan]) => html`<div key=${name}><dt>${name}</dt><dd><pre>${plan}</pre></dd></div>`)}
+    </dl>`;
 }
 
 function save(blob, format) {
@@ -116,14 +126,19 @@ function Schema({ onPick, onQuery }) {
   return html`
     <aside class="panel schema" aria-label="tables">
       <header><h2>Tables</h2></header>
-      <input class="filter" type="search" aria-label="filter tables and columns" placeholder="table or column" value=${filter} onInput=${e => setFilter(e.currentTarget.value.trim().toLowerCase())} />
+      <input class="filter" type="search" aria-label="filter tables and columns" placeholder="table or column" value=${filter}
+        onInput=${e => setFilter(e.currentTarget.value.trim().toLowerCase())} />
       <${States} loaded=${loaded} lines=${10}>
         ${data => html`${data.tables.filter(fits).map(t => html`
           <details key=${t.name} open=${filter.length > 2 ? true : undefined}>
-            <summary title=${t.doc}><${Icon} name="right" /><b>${t.name}</b><span class="aside">${t.row_count === undefined ? '' : count(t.row_count)}</span></summary>
+            <summary title=${t.doc}><${Icon} name="right" /><b>${t.name}</b><span class="aside">
+              ${t.row_count === undefined ? '' : count(t.row_count)}</span></summary>
             <p>${t.doc} <i>${t.grain}.</i></p>
-            <p class="schema-tools"><button type="button" onClick=${() => onQuery(`select * from ${t.name}\norder by ts desc limit 100`)}>newest rows</button></p>
-            <ul>${t.columns.map(c => html`<li key=${c.name}><button type="button" title=${c.doc} onClick=${() => onPick(c.name)}><code>${c.name}</code><small>${c.kind}${c.unit && c.unit !== 'ts' ? `, ${c.unit}` : ''}${c.is_nullable ? ', NULL' : ''}</small></button></li>`)}</ul>
+            <p class="schema-tools"><button type="button"
+              onClick=${() => onQuery(`select * from ${t.name}\norder by ts desc limit 100`)}>newest rows</button></p>
+            <ul>${t.columns.map(c => html`<li key=${c.name}><button type="button" title=${c.doc} onClick=${() => onPick(c.name)}><code>
+              ${c.name}</code><small>${c.kind}${c.unit && c.unit !== 'ts' ? `, ${c.unit}` : ''}${c.is_nullable ? ', NULL' : ''}</small>
+                </button></li>`)}</ul>
           </details>`)}`}
       <//>
     </aside>`;
@@ -132,13 +147,15 @@ function Schema({ onPick, onQuery }) {
 const stored = () => { try { return JSON.parse(localStorage.getItem('weir.sql') ?? '[]'); } catch { return []; } };
 
 function remember(sql) {
-  try { localStorage.setItem('weir.sql', JSON.stringify([sql, ...stored().filter(old => old !== sql)].slice(0, HISTORY_AT_MOST))); } catch { /* storage is off: no history */ }
+  try { localStorage.setItem('weir.sql', JSON.stringify([sql, ...stored().filter(old => old !== sql)].slice(0,
+    HISTORY_AT_MOST))); } catch { /* storage is off: no history */ }
 }
 
 function History({ onPick }) {
   const [, renew] = useState(0);
   const queries = stored();
-  return html`<label class="sql-history">history <select aria-label="earlier queries" onFocus=${() => renew(n => n + 1)} onChange=${e => { if (e.currentTarget.value) onPick(queries[Number(e.currentTarget.value) - 1]); e.currentTarget.value = ''; }}>
+  return html`<label class="sql-history">history <select aria-label="earlier queries" onFocus=${() => renew(n => n + 1)}
+    onChange=${e => { if (e.currentTarget.value) onPick(queries[Number(e.currentTarget.value) - 1]); e.currentTarget.value = ''; }}>
     <option value="">${queries.length ? `${queries.length} earlier` : 'none yet'}</option>
     ${queries.map((sql, i) => html`<option key=${i} value=${i + 1}>${sql.replace(/\s+/g, ' ').slice(0, 90)}</option>`)}</select></label>`;
 }

@@ -18,7 +18,8 @@ export const TIERS = [
   avg(case when http_response_status_code between 400 and 498 then 1.0 else 0.0 end) as refused_ratio
 from request where tier in ('edge', 'proxy') and ${LAST_MINUTE}
 having count(*) > 0`,
-    figures: [{ column: 'p95_seconds', label: 'send time to clients, p95' }, { column: 'p50_seconds', label: 'p50' }, { column: 'clients', label: 'addresses' },
+    figures: [{ column: 'p95_seconds', label: 'send time to clients, p95' }, { column: 'p50_seconds', label: 'p50' },
+      { column: 'clients', label: 'addresses' },
       { column: 'aborted_ratio', label: 'aborted by clients' }, { column: 'refused_ratio', label: '4xx responses' }],
     spark: { label: 'send time to clients, p95', sql: `select ${BIN} as ts, ${p(0.95, TO_CLIENT)} as p95_seconds
 from request where tier in ('edge', 'proxy') and ${LAST_QUARTER}
@@ -35,8 +36,10 @@ group by 1 order by 1` },
   sum(coalesce(response_bytes, response_body_bytes)) / 60.0 as sent_bytes_per_second
 from request where tier in ('edge', 'proxy') and ${LAST_MINUTE}
 having count(*) > 0`,
-    figures: [{ column: 'requests_per_second', label: 'requests' }, { column: 'p50_seconds', label: 'total time, p50' }, { column: 'p95_seconds', label: 'p95' },
-      { column: 'queue_seconds_p95', label: 'own queue, p95' }, { column: 'error_ratio', label: '5xx responses' }, { column: 'sent_bytes_per_second', label: 'sent' }],
+    figures: [{ column: 'requests_per_second', label: 'requests' }, { column: 'p50_seconds', label: 'total time, p50' },
+      { column: 'p95_seconds', label: 'p95' },
+      { column: 'queue_seconds_p95', label: 'own queue, p95' }, { column: 'error_ratio', label: '5xx responses' },
+        { column: 'sent_bytes_per_second', label: 'sent' }],
     spark: { label: 'requests and 5xx', sql: `select ${BIN} as ts, count(*) / 15.0 as requests_per_second,
   count(*) filter (where http_response_status_code >= 500) / 15.0 as errors_per_second
 from request where tier in ('edge', 'proxy') and ${LAST_QUARTER}
@@ -53,8 +56,10 @@ group by 1 order by 1` },
   count(distinct upstream_address) as upstreams
 from request where tier in ('edge', 'proxy') and upstream_header_seconds is not null and ${LAST_MINUTE}
 having count(*) > 0`,
-    figures: [{ column: 'p95_seconds', label: 'first byte, p95' }, { column: 'p50_seconds', label: 'p50' }, { column: 'connect_seconds_p95', label: 'connect, p95' },
-      { column: 'requests_per_second', label: 'passed on' }, { column: 'error_ratio', label: '5xx errors' }, { column: 'upstreams', label: 'upstreams' }],
+    figures: [{ column: 'p95_seconds', label: 'first byte, p95' }, { column: 'p50_seconds', label: 'p50' },
+      { column: 'connect_seconds_p95', label: 'connect, p95' },
+      { column: 'requests_per_second', label: 'passed on' }, { column: 'error_ratio', label: '5xx errors' },
+        { column: 'upstreams', label: 'upstreams' }],
     spark: { label: 'first byte, p95', sql: `select ${BIN} as ts, ${p(0.95, IN_APP)} as p95_seconds
 from request where tier in ('edge', 'proxy') and upstream_header_seconds is not null and ${LAST_QUARTER}
 group by 1 order by 1` },
@@ -90,10 +95,13 @@ group by 1 order by 1` },
 select busy / span as busy_ratio, device, spent / nullif(operations, 0) as await_seconds, operations / span as operations_per_second,
   read / span as read_bytes_per_second, written / span as written_bytes_per_second, fullest_ratio
 from device cross join space where span > 0 order by busy desc limit 1`,
-    figures: [{ column: 'busy_ratio', label: 'busy' }, { column: 'device', label: 'device' }, { column: 'await_seconds', label: 'per operation' },
-      { column: 'operations_per_second', label: 'operations' }, { column: 'read_bytes_per_second', label: 'read' }, { column: 'written_bytes_per_second', label: 'written' },
+    figures: [{ column: 'busy_ratio', label: 'busy' }, { column: 'device', label: 'device' },
+      { column: 'await_seconds', label: 'per operation' },
+      { column: 'operations_per_second', label: 'operations' }, { column: 'read_bytes_per_second', label: 'read' },
+        { column: 'written_bytes_per_second', label: 'written' },
       { column: 'fullest_ratio', label: 'fullest file system' }],
-    spark: { label: 'read and written', sql: rise('disk_stat', 'device', [['written_bytes_total', 'written_bytes_per_second'], ['read_bytes_total', 'read_bytes_per_second']], ' and not is_partition') },
+    spark: { label: 'read and written', sql: rise('disk_stat', 'device',
+      [['written_bytes_total', 'written_bytes_per_second'], ['read_bytes_total', 'read_bytes_per_second']], ' and not is_partition') },
     empty: 'No disk activity in the last minute.',
   },
 ];
@@ -106,7 +114,8 @@ export const TIME_SQL = `with part as (
   from request where tier in ('edge', 'proxy') and duration_seconds is not null and ${LAST_MINUTE}
 )
 select tier, count(*) as requests,
-${['client', 'queue', 'connect', 'app', 'body'].map(c => `  avg(coalesce(${c}, 0)) as ${c}_seconds, ${p(0.95, c)} as ${c}_seconds_p95`).join(',\n')}
+${['client', 'queue', 'connect', 'app', 'body'].map(c => `  avg(coalesce(${c}, 0)) as ${c}_seconds, ${p(0.95,
+  c)} as ${c}_seconds_p95`).join(',\n')}
 from part
 -- Never two clocks in one mean: the edge's where there is one, for it sees all that the proxies behind it do.
 where tier = (select min(tier) from part)

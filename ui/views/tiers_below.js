@@ -26,10 +26,14 @@ export const TIERS_BELOW = [
     from net_dev where ${LAST_MINUTE} group by host, netns, device)
 )
 select * from rise cross join socket cross join packet cross join device`,
-    figures: [{ column: 'overflows', label: 'accept queue overflows' }, { column: 'drops', label: 'SYNs dropped at listeners' }, { column: 'cookies', label: 'SYN cookies sent' },
-      { column: 'resent_ratio', label: 'segments retransmitted' }, { column: 'softnet_drops', label: 'packets dropped before TCP' }, { column: 'established', label: 'established' },
-      { column: 'time_wait', label: 'in TIME_WAIT' }, { column: 'received_bytes_per_second', label: 'received' }, { column: 'sent_bytes_per_second', label: 'sent' }],
-    spark: { label: 'received and sent, all devices', sql: rise('net_dev', 'netns, device', [['rx_bytes_total', 'received_bytes_per_second'], ['tx_bytes_total', 'sent_bytes_per_second']]) },
+    figures: [{ column: 'overflows', label: 'accept queue overflows' }, { column: 'drops', label: 'SYNs dropped at listeners' },
+      { column: 'cookies', label: 'SYN cookies sent' },
+      { column: 'resent_ratio', label: 'segments retransmitted' }, { column: 'softnet_drops', label: 'packets dropped before TCP' },
+        { column: 'established', label: 'established' },
+      { column: 'time_wait', label: 'in TIME_WAIT' }, { column: 'received_bytes_per_second', label: 'received' },
+        { column: 'sent_bytes_per_second', label: 'sent' }],
+    spark: { label: 'received and sent, all devices', sql: rise('net_dev', 'netns, device',
+      [['rx_bytes_total', 'received_bytes_per_second'], ['tx_bytes_total', 'sent_bytes_per_second']]) },
     empty: 'No kernel counters in the last minute.',
   },
   {
@@ -55,10 +59,15 @@ select * from rise cross join socket cross join packet cross join device`,
   from pressure where cgroup = '/' and ${LAST_MINUTE}
 )
 select * from share cross join memory cross join stall`,
-    figures: [{ column: 'busy_ratio', label: 'CPU busy' }, { column: 'steal_ratio', label: 'CPU stolen' }, { column: 'iowait_ratio', label: 'waiting for I/O' },
-      { column: 'runnable_max', label: 'most runnable threads' }, { column: 'processors', label: 'processors' }, { column: 'available_bytes', label: 'available memory' },
-      { column: 'cpu_stall_ratio', label: 'stalled on CPU' }, { column: 'memory_stall_ratio', label: 'stalled on memory' }, { column: 'io_stall_ratio', label: 'stalled on I/O' }],
-    spark: { label: 'busy and stolen CPUs', sql: rise('cpu_stat', 'cpu', [['user_seconds_total + system_seconds_total', 'busy_processors'], ['steal_seconds_total', 'stolen_processors']], " and cpu = 'all'") },
+    figures: [{ column: 'busy_ratio', label: 'CPU busy' }, { column: 'steal_ratio', label: 'CPU stolen' },
+      { column: 'iowait_ratio', label: 'waiting for I/O' },
+      { column: 'runnable_max', label: 'most runnable threads' }, { column: 'processors', label: 'processors' },
+        { column: 'available_bytes', label: 'available memory' },
+      { column: 'cpu_stall_ratio', label: 'stalled on CPU' }, { column: 'memory_stall_ratio', label: 'stalled on memory' },
+        { column: 'io_stall_ratio', label: 'stalled on I/O' }],
+    spark: { label: 'busy and stolen CPUs', sql: rise('cpu_stat', 'cpu',
+      [['user_seconds_total + system_seconds_total', 'busy_processors'],
+        ['steal_seconds_total', 'stolen_processors']], " and cpu = 'all'") },
     empty: 'No CPU samples in the last minute.',
   },
   {
@@ -73,8 +82,10 @@ select * from share cross join memory cross join stall`,
 select count(*) / 60.0 as lines_per_second, count(*) filter (where kind = 'request') as requests, count(*) filter (where kind = 'log') as logs,
   count(*) filter (where kind = 'reject') as rejects, max(collectors) as collectors, max(failures) as failures, max(cpu_ratio) as cpu_ratio
 from line cross join run`,
-    figures: [{ column: 'lines_per_second', label: 'lines' }, { column: 'requests', label: 'requests' }, { column: 'logs', label: 'log rows' }, { column: 'rejects', label: 'unparsed' },
-      { column: 'collectors', label: 'collectors' }, { column: 'failures', label: 'failed runs' }, { column: 'cpu_ratio', label: "collectors' processor" }],
+    figures: [{ column: 'lines_per_second', label: 'lines' }, { column: 'requests', label: 'requests' },
+      { column: 'logs', label: 'log rows' }, { column: 'rejects', label: 'unparsed' },
+      { column: 'collectors', label: 'collectors' }, { column: 'failures', label: 'failed runs' },
+        { column: 'cpu_ratio', label: "collectors' processor" }],
     spark: { label: 'lines read', sql: `select ts, sum(n) / 15.0 as lines_per_second from (
   select ${BIN} as ts, count(*) as n from request where ${LAST_QUARTER} group by 1
   union all select ${BIN}, count(*) from log where ${LAST_QUARTER} group by 1
