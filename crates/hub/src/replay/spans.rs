@@ -125,8 +125,6 @@ mod tests {
     use arrow_array::{ArrayRef, Int64Array};
     use weir_rules::SourceFile;
 
-    use weir_rules::SourceFile;
-
     use super::*;
 
     const HEAD: &str = "/*---\nid = \"test.spans\"\ntitle = \"t\"\ntier = \"kernel\"\nclass = \"mail\"\nfor = \"4s\"\n\

@@ -28,7 +28,7 @@ fn balancer(netns: &Netns, dir: &Path) -> EndedProcess {
     std::fs::write(&config, text).expect("there is room");
     let mut command = netns.command("haproxy");
     command.args(["-db", "-f"]).arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
-    Ended(command.spawn().expect("it is installed"))
+    EndedProcess(command.spawn().expect("it is installed"))
 }
 
 /// One request of a client with its own address.

@@ -153,10 +153,10 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
     let disk = Disk::mount(&disk_path);
     let (data, host) = (disk_path.join("data"), dir.path().join("agent"));
     let (site, host) = (Site { reserve: 8 << 20, ..Site::new(&data) }, Host(&host));
-    let mut choose = Seeded::new();
+    let mut choose = SeededRandom::new();
     let is_ended = Arc::new(AtomicBool::new(false));
     let generator = {
-        let writer = Writer::new(&log, Seeded::new_from(choose.below(u64::MAX)), site.url());
+        let writer = Writer::new(&log, SeededRandom::new_from(choose.below(u64::MAX)), site.url());
         let is_ended = Arc::clone(&is_ended);
         std::thread::spawn(move || writer.write_until(&is_ended))
     };

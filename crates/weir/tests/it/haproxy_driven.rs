@@ -29,7 +29,7 @@ impl RunningHaproxy {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningHaproxy {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -39,7 +39,7 @@ impl Drop for Running {
 #[test]
 fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
     let dir = tempfile::tempdir().expect("a directory");
-    let running = Running::start(dir.path());
+    let running = RunningHaproxy::start(dir.path());
     if !can_run("haproxy", "haproxy", running.is_some()) {
         return;
     }

@@ -68,7 +68,7 @@ fn tcp_sessions_of_a_real_haproxy_are_found_and_have_columns() {
     std::fs::write(&config, text).expect("there is room");
     let mut command = Command::new("/usr/sbin/haproxy");
     command.args(["-db", "-f"]).arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
-    let _haproxy = Ended(command.spawn().expect("it is installed"));
+    let _haproxy = EndedProcess(command.spawn().expect("it is installed"));
     let mut command = serve("up", &dir.path().join("data"));
     command.env("WEIR_COLLECT_ROOT", &root).env("WEIR_COLLECT_SAMPLE_HOST", "false");
     let weir = Weir::start(command);

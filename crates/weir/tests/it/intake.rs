@@ -304,7 +304,7 @@ fn opentelemetrys_own_sdk_is_understood_over_http_and_grpc() {
     for protocol in ["http", "grpc"] {
         let address = format!("127.0.0.1:{port}");
         let sender = script("otlp.py", &[protocol, &address, "600"]).spawn();
-        let mut sender = Ended(sender.expect("it starts"));
+        let mut sender = EndedProcess(sender.expect("it starts"));
         let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
         assert_eq!(lines.next().expect("it gets there").expect("text"), "half");
         assert_eq!(running.terminate(), Some(0));
@@ -354,7 +354,7 @@ fn prometheus_writes_every_sample_over_an_end_of_the_hub() {
     command.arg(format!("--storage.tsdb.path={}", hub.path("tsdb").display()));
     command.arg(format!("--web.listen-address={own}")).arg("--log.level=error");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _prometheus = Ended(command.spawn().expect("prometheus starts"));
+    let _prometheus = EndedProcess(command.spawn().expect("prometheus starts"));
     let ups = "select count(*), count(distinct ts) from metric where name = 'up' and host = '127.0.0.1' \
         and source = 'remote_write' and labels['job'] = 'own' and value is not null";
     let samples = |hub: &Weir| {
@@ -403,7 +403,7 @@ fn fluentds_own_logger_is_understood_over_an_end_of_the_hub() {
     let sql = "select count(*), count(distinct body) from log where host = 'fluenthost' and source = 'fluent:app.web' \
         and severity = 'warn'";
     let sender = script("fluent_events.py", &[&port.to_string(), "2000"]).spawn();
-    let mut sender = Ended(sender.expect("it starts"));
+    let mut sender = EndedProcess(sender.expect("it starts"));
     let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
     assert_eq!(lines.next().expect("it gets there").expect("text"), "half");
     arrived(&running, sql, 1000);
@@ -424,7 +424,7 @@ fn clients_of_gelf_statsd_and_graphite_are_understood() {
     let graphite = hub.take("graphite_tcp");
     let running = hub.start();
     let sender = script("small.py", &[&ports[0], &ports[1], &ports[2], "100"]).spawn();
-    assert!(Ended(sender.expect("it starts")).0.wait().expect("it ends").success());
+    assert!(EndedProcess(sender.expect("it starts")).0.wait().expect("it ends").success());
     for source in ["gelf_udp", "gelf_tcp"] {
         let sql = format!(
             "select count(*), count(distinct body) from log where source = '{source}' and host = 'gelfhost' \

@@ -96,11 +96,11 @@ impl Kafka {
         self.dir.path().join("server.properties").display().to_string()
     }
 
-    fn start(&self) -> Ended {
+    fn start(&self) -> EndedProcess {
         let mut command = java("kafka.Kafka", &[&self.settings()]);
         let log = self.dir.path().join("log");
         let output = std::fs::File::create(&log).expect("it can be written");
-        let mut server = Ended(command.stdout(output).spawn().expect("java runs"));
+        let mut server = EndedProcess(command.stdout(output).spawn().expect("java runs"));
         wait_for("Kafka", ARRIVAL, || {
             let ended = server.0.try_wait().expect("it is a child");
             assert!(ended.is_none(), "{}", std::fs::read_to_string(&log).expect("it is there"));
@@ -270,7 +270,7 @@ impl Elasticsearch {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join("elasticsearch/libs/elasticsearch-8.17.3")
     }
 
-    fn start(&self) -> Ended {
+    fn start(&self) -> EndedProcess {
         let java = std::fs::canonicalize("/usr/bin/java").expect("java is there");
         let java_home = java.ancestors().nth(2).expect("bin/java in a home");
         // Its script's process is the parent of the node: in a process namespace both end together.
@@ -281,7 +281,7 @@ impl Elasticsearch {
         command.env("ES_PATH_CONF", self.dir.path().join("config"));
         command.env("ES_JAVA_HOME", java_home).env("ES_JAVA_OPTS", "-Xms256m -Xmx256m");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Ended(command.spawn().expect("it starts"));
+        let server = EndedProcess(command.spawn().expect("it starts"));
         wait_for("Elasticsearch", ARRIVAL, || {
             let address = self.url.strip_prefix("http://").expect("it begins so");
             TcpStream::connect(address).ok()?;
