@@ -22,8 +22,8 @@ const LOCAL: [&str; 20] = [
     "exfat", "ntfs3", "udf", "nilfs2", "ubifs", "overlay", "tmpfs", "ramfs", "hfsplus",
 ];
 /// File system types that depend on another machine or process; never touched.
-const REMOTE: &str = "nfs nfs4 cifs smb3 smbfs ceph glusterfs 9p afs lustre beegfs ocfs2 gfs2 gpfs autofs \
-    virtiofs";
+const REMOTE: &str = "\
+    nfs nfs4 cifs smb3 smbfs ceph glusterfs 9p afs lustre beegfs ocfs2 gfs2 gpfs autofs virtiofs";
 /// Smaller temporary file systems hold no data.
 const SMALLEST_BYTES: i64 = 1 << 20;
 const FILESYSTEM_LIMIT: usize = 512;

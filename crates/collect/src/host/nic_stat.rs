@@ -16,7 +16,8 @@ use crate::CollectError;
 const ALL_EVERY_SECONDS: f64 = 600.0;
 const DEVICE_LIMIT: usize = 32;
 /// Parts of counter names that indicate loss, errors or limits.
-const RELEVANT_PARTS: &str = "drop err fail miss fifo no_buf nobuf discard crc exceeded over timeout out_of starve full \
+const RELEVANT_PARTS: &str = "\
+    drop err fail miss fifo no_buf nobuf discard crc exceeded over timeout out_of starve full \
     abort collision allowance kicks_lost bad";
 
 #[derive(Debug, Default)]

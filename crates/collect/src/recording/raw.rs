@@ -11,7 +11,8 @@ use crate::CollectError;
 /// Maximum length of a copy; the rest is cut.
 const FILE_LIMIT_BYTES: u64 = 1 << 20;
 
-const FILES: &str = "proc/stat proc/meminfo proc/vmstat proc/uptime proc/loadavg proc/diskstats proc/mounts \
+const FILES: &str = "\
+    proc/stat proc/meminfo proc/vmstat proc/uptime proc/loadavg proc/diskstats proc/mounts \
     proc/mdstat proc/interrupts proc/softirqs proc/pressure/cpu proc/pressure/memory \
     proc/pressure/io proc/net/netstat proc/net/snmp proc/net/snmp6 proc/net/sockstat \
     proc/net/sockstat6 proc/net/softnet_stat proc/net/dev proc/net/stat/nf_conntrack \
@@ -19,7 +20,8 @@ const FILES: &str = "proc/stat proc/meminfo proc/vmstat proc/uptime proc/loadavg
     proc/sys/kernel/random/boot_id etc/os-release etc/sysctl.conf";
 
 /// Directories whose plain files are copied, without subdirectories.
-const DIRECTORIES: &str = "proc/sys/net/core proc/sys/net/ipv4 proc/sys/net/netfilter proc/sys/vm etc/sysctl.d \
+const DIRECTORIES: &str = "\
+    proc/sys/net/core proc/sys/net/ipv4 proc/sys/net/netfilter proc/sys/vm etc/sysctl.d \
     run/sysctl.d usr/local/lib/sysctl.d usr/lib/sysctl.d lib/sysctl.d";
 
 /// Name parts of files with secrets, such as the keys of TCP fast open.

@@ -25,7 +25,8 @@ const DEFAULT_PATHS: &[(&str, &str)] = &[
 ];
 
 /// Directives that become rows, in lower case.
-const RECORDED_DIRECTIVES: &str = "listen listenbacklog keepalive keepalivetimeout maxkeepaliverequests maxrequestworkers \
+const RECORDED_DIRECTIVES: &str = "\
+    listen listenbacklog keepalive keepalivetimeout maxkeepaliverequests maxrequestworkers \
     maxclients serverlimit threadsperchild threadlimit startservers maxconnectionsperchild \
     timeout requestreadtimeout proxypass proxytimeout servername customlog errorlog logformat \
     transferlog enablesendfile";

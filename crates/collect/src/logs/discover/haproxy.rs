@@ -17,10 +17,12 @@ const LOG: &str = "/var/log/haproxy.log";
 
 const RANGE_LIMIT: usize = 64;
 
-const SECTIONS: &str = "global defaults frontend backend listen peers resolvers userlist mailers cache ring \
-    program http-errors log-forward fcgi-app crt-store traces";
+const SECTIONS: &str = "\
+    global defaults frontend backend listen peers resolvers userlist mailers cache ring program \
+    http-errors log-forward fcgi-app crt-store traces";
 
-const RECORDED_KEYWORDS: &str = "bind maxconn server server-template backlog log log-format mode balance retries nbthread \
+const RECORDED_KEYWORDS: &str = "\
+    bind maxconn server server-template backlog log log-format mode balance retries nbthread \
     fullconn default_backend use_backend http-reuse default-server maxconnrate maxsslconn \
     ulimit-n tune.bufsize tune.maxaccept";
 

@@ -23,12 +23,13 @@ const FILE_LIMIT: usize = 2000;
 const PROGRAM_LIMIT: u64 = 64 << 20;
 
 /// Directives that become rows, besides `*_timeout`.
-const RECORDED_DIRECTIVES: &str = "listen server_name worker_connections worker_rlimit_nofile worker_processes keepalive \
+const RECORDED_DIRECTIVES: &str = "\
+    listen server_name worker_connections worker_rlimit_nofile worker_processes keepalive \
     keepalive_requests keepalive_time proxy_pass server access_log root error_log log_format \
     proxy_buffering proxy_http_version proxy_next_upstream proxy_next_upstream_tries sendfile \
     multi_accept accept_mutex tcp_nodelay tcp_nopush limit_rate limit_req limit_conn \
-    ssl_certificate ssl_protocols ssl_session_cache client_max_body_size zone least_conn \
-    ip_hash resolver user auth_basic auth_basic_user_file";
+    ssl_certificate ssl_protocols ssl_session_cache client_max_body_size zone least_conn ip_hash \
+    resolver user auth_basic auth_basic_user_file";
 
 pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
     let masters: Vec<&ServerProcess> =
