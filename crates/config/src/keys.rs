@@ -174,7 +174,7 @@ keys! {
         /// The oldest files are deleted while all files together are larger. 0 sets no limit.
         retention_bytes: u64 = 0, "B";
         /// Where files move as they grow old, and queries read them: a directory on a slower,
-        /// cheaper disk, or `s3://BUCKET/PREFIX` (docs/store.md#the-slow-tier). Without it nothing
+        /// cheaper disk, or `s3://BUCKET/PREFIX` (docs/store.md#move-old-files-to-a-cold-tier). Without it nothing
         /// moves.
         slow_path: Option<PathBuf> = None, "";
         /// Files move when their last row came in longer ago than this.
