@@ -399,7 +399,7 @@ mod tests {
         check(
             "# fires: a\nlistener each 0s from -9s to 0s\nhost\nweb1\n",
             expect![[r#"
-            cannot use `x.test:2`: the times of the block are not understood
+            cannot use `x.test:2`: the times of the block are invalid
             hint: `TABLE at -5s`, `TABLE each 1s from -9s to 0s`, or `TABLE` and a column `ts`"#]],
         );
         check(

@@ -143,7 +143,7 @@ fn too_little_is_said() {
     let few = mine(&hours[..100], &MiningOptions::default()).unwrap_err();
     assert_eq!(
         few.to_string(),
-        "9.0 h of history with 100 points are known; a day with 48 points is the least"
+        "9.0 h of history with 100 points; at least a day with 48 points is needed"
     );
     assert!(mine(&hours, &MiningOptions::default()).is_ok());
     let same: Vec<Point> = hours.iter().map(|point| Point { value: 5.0, ..*point }).collect();
