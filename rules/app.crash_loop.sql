@@ -7,6 +7,7 @@ for = "0s"
 every = "10s"
 clear = "5m"
 key = ["netns", "server_port"]
+prefers = ["mem.oom_kill"]
 needs = ["listener"]
 when = "select host from listener where ts > $now - interval '10 minutes' and ts <= $now and process_id is not null group by host, netns, server_port having min(process_id) < max(process_id) limit 1"
 explains = [

@@ -7,6 +7,7 @@ for = "4s"
 every = "5s"
 clear = "15s"
 key = ["upstream"]
+prefers = ["mem.oom_kill"]
 needs = ["log", "request", "listener", "config_directive", "kmsg"]
 when = """
 select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now

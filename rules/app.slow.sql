@@ -7,6 +7,7 @@ for = "1s"
 every = "1s"
 clear = "10s"
 key = ["upstream"]
+prefers = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow"]
 needs = ["request"]
 when = [
   "select 1 from request where upstream_response_seconds >= $threshold and ts > $now - interval '15 seconds' and ts <= $now limit 1",

@@ -7,6 +7,7 @@ for = "2m"
 every = "60s"
 clear = "5m"
 key = ["tier_seen", "source"]
+prefers = ["app.down", "tcp.listen_overflow", "wire.syn_blackhole", "wire.host_unreachable", "lb.too_few_healthy", "log.ship_lag", "weir.agent_silent"]
 needs = ["request"]
 when = "select 1 from request where ts > $now - interval '1 day' - interval '10 minutes' and ts <= $now - interval '1 day' limit 1"
 explains = ["traffic.unusual"]

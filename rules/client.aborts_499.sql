@@ -7,6 +7,7 @@ for = "10s"
 every = "20s"
 clear = "60s"
 key = ["server"]
+prefers = ["app.down", "app.slow", "wire.loss"]
 needs = ["request"]
 when = [
   """

@@ -7,6 +7,7 @@ for = "1s"
 every = "5s"
 clear = "30s"
 key = ["server_address"]
+prefers = ["pg.lock_pileup"]
 needs = ["db_server"]
 when = "select 1 from db_server where (connections > 0.8 * connection_limit or connections_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = ["app.blocked_on_store", "app.errors", "app.slow"]

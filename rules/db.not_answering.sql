@@ -7,6 +7,7 @@ for = "0s"
 every = "2s"
 clear = "20s"
 key = ["server_address"]
+prefers = ["mem.oom_kill"]
 needs = ["db_server"]
 when = "select 1 from db_server where error is not null and ts > $now - interval '25 seconds' and ts <= $now limit 1"
 explains = ["app.blocked_on_store", "app.errors", "app.slow", "proxy.worker_connections"]

@@ -7,6 +7,7 @@ for = "0s"
 every = "6s"
 clear = "3m"
 key = ["pool"]
+prefers = ["lb.too_few_healthy", "app.down", "wire.host_unreachable", "wire.syn_blackhole"]
 needs = ["request", "config_directive"]
 when = [
   """

@@ -7,6 +7,7 @@ for = "30s"
 every = "30s"
 clear = "2m"
 key = ["cgroup"]
+prefers = ["mem.oom_kill"]
 needs = ["cgroup_stat"]
 when = "select 1 from cgroup_stat where memory_limit_bytes > 0 and memory_used_bytes - coalesce(memory_inactive_file_bytes, 0) > 0.7 * memory_limit_bytes and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "{cgroup} on {host}"

@@ -7,6 +7,7 @@ for = "4s"
 every = "2s"
 clear = "6s"
 key = ["netns", "process", "ports"]
+prefers = ["mem.oom_kill"]
 needs = ["listener", "edge_listener", "tcp_stat", "finding", "kmsg"]
 when = """
 select 1 from (select max(ts) as last_ts from listener where tier in ('proxy', 'edge') and ts > $now - interval '2 minutes' and ts <= $now

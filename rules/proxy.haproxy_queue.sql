@@ -7,6 +7,7 @@ for = "1s"
 every = "5s"
 clear = "20s"
 key = ["backend"]
+prefers = ["app.slow"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where (queue_seconds > $threshold or termination_state like 'sQ%' or termination_state like 'CQ%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "backend {backend} on {host}"

@@ -7,6 +7,7 @@ for = "3s"
 every = "5s"
 clear = "30s"
 key = ["upstream"]
+prefers = ["app.down", "wire.syn_blackhole"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 explains = ["proxy.masked_errors"]

@@ -7,6 +7,7 @@ for = "0s"
 every = "2s"
 clear = "30s"
 key = []
+prefers = ["app.slow", "app.fd_limit", "app.blocked_on_store", "tcp.listen_overflow", "wire.syn_blackhole", "wire.host_unreachable"]
 needs = ["log", "config_directive"]
 when = "select 1 from log where program = 'nginx' and body like '%worker\\_connections%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "nginx on {host}"

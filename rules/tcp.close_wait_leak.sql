@@ -7,6 +7,7 @@ for = "0s"
 every = "5s"
 clear = "3m"
 key = ["netns"]
+prefers = ["tcp.accept_queue_high", "tcp.accept_wait"]
 needs = ["sock_stat"]
 when = "select 1 from sock_stat where tcp_close_wait >= 20 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "CLOSE_WAIT in netns {netns} of {host}"

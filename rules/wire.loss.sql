@@ -7,6 +7,7 @@ for = "0s"
 every = "4s"
 clear = "60s"
 key = ["netns"]
+prefers = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrack.full"]
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where protocol = 'Tcp' and counter = 'RetransSegs' and increase >= 3 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 explains = ["client.aborts_499", "mysql.replica_lag", "pg.replica_lag"]

@@ -7,6 +7,7 @@ for = "2s"
 every = "5s"
 clear = "2m"
 key = ["netns"]
+prefers = ["wire.bandwidth_cap", "wire.syn_blackhole", "wire.host_unreachable", "conntrack.full"]
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where counter = 'TCPTimeouts' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 explains = ["wire.loss"]

@@ -7,6 +7,7 @@ for = "3s"
 every = "5s"
 clear = "60s"
 key = ["server_port"]
+prefers = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrack.full"]
 needs = ["wire_slice"]
 when = "select 1 from wire_slice where (retransmits > spurious_retransmits or missing > 0) and not is_lossy and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "port {server_port} of {host}: {where_text}"

@@ -7,6 +7,7 @@ for = "0s"
 every = "2s"
 clear = "15s"
 key = ["server_port"]
+prefers = ["tcp.listen_overflow", "conntrack.full", "wire.syn_blackhole"]
 needs = ["wire_slice"]
 when = "select 1 from wire_slice where late_syns >= 1 and not is_lossy and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 subject = "connections to port {server_port} of {host}"

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use crate::Rule;
 use crate::built_in::ORIGIN;
 
-/// Fills in each rule's causes, preferred ones first: those of `explained_by` in its order, the
-/// others in the order of `rules`.
+/// Fills in each rule's causes, preferred ones first: those of `prefers` in its order, then those
+/// of `explained_by` in its order, the others in the order of `rules`.
 pub(crate) fn resolve_causes(rules: &mut [Rule]) {
     let causes: Vec<Vec<String>> = rules.iter().map(|rule| causes_of(rule, rules)).collect();
     for (rule, causes) in rules.iter_mut().zip(causes) {
@@ -35,6 +35,9 @@ fn causes_of(symptom: &Rule, rules: &[Rule]) -> Vec<String> {
             causes.push(rule.id.clone());
         }
     }
+    // Stable, so the others keep their order.
+    let rank = |id: &String| symptom.prefers.iter().position(|preferred| preferred == id);
+    causes.sort_by_key(|id| rank(id).unwrap_or(usize::MAX));
     causes
 }
 

@@ -134,6 +134,9 @@ pub struct Rule {
     pub explains: Option<Vec<String>>,
     /// The older form, in the symptom: its causes by name; `None` without the key.
     pub explained_by: Option<Vec<String>>,
+    /// Causes to name first when several fire, in this order; the others follow in the order of
+    /// the rules.
+    pub prefers: Vec<String>,
     /// Rules whose firing findings explain this one's, in the order in which they are preferred.
     /// [`RuleSet`](crate::RuleSet) fills it in; a rule outside of a set has those of
     /// `explained_by`.

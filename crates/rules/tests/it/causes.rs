@@ -54,6 +54,19 @@ fn causes_are_evaluated_before_their_symptoms() {
 }
 
 #[test]
+fn preferred_causes_come_first_and_in_their_order() {
+    let set = set(&[
+        file("own.first", "explains = [\"own.symptom\"]"),
+        file("own.second", "explains = [\"own.symptom\"]"),
+        file("own.third", "explains = [\"own.symptom\"]"),
+        file("own.symptom", "prefers = [\"own.third\", \"own.second\"]"),
+    ]);
+    assert_eq!(causes(&set, "own.symptom"), ["own.third", "own.second", "own.first"]);
+    let slow = causes(&RuleSet::built_in(), "app.slow");
+    assert_eq!(slow[..2], ["disk.stuck", "disk.member_outlier"]);
+}
+
+#[test]
 fn own_cause_of_a_built_in_symptom_takes_its_place_in_the_graph() {
     let set = set(&[file("own.cause", "explains = [\"app.slow\"]")]);
     assert!(causes(&set, "app.slow").contains(&"own.cause".to_owned()));
