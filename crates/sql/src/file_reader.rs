@@ -15,8 +15,8 @@ use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use weir_datafile::{DataFile, FOOTER_BYTES_HINT};
 
-use crate::guard::Usage;
-use crate::text_index::BlockCounts;
+use crate::index_probe::BlockCounts;
+use crate::limits::QueryUsage;
 
 /// A file's footer with its page index, kept in `footers`.
 ///
@@ -54,7 +54,7 @@ impl ParquetFileReaderFactory for CountingReaders {
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
         if let Some(data_file) = file.extension::<Arc<DataFile>>() {
-            Usage::note_opened(data_file);
+            QueryUsage::note_opened(data_file);
         }
         if let Some(counts) = file.extension::<BlockCounts>() {
             let add = |name, count| MetricBuilder::new(metrics).counter(name, partition).add(count);

@@ -143,7 +143,7 @@ pub(crate) async fn forecast(
         reading.bytes += lengths.iter().sum::<u64>();
     }
     for config in &scans {
-        let scan = Scan::new(config);
+        let scan = ForecastScan::new(config);
         for file in config.file_groups.iter().flat_map(|group| group.iter()) {
             let Some(data) = file.extension::<Arc<DataFile>>() else { continue };
             let ranges = scan.ranges(file, access).await?;
@@ -172,7 +172,7 @@ pub(crate) async fn forecast(
 }
 
 /// What one scan asks of each of its files.
-struct Scan<'a> {
+struct ForecastScan<'a> {
     config: &'a FileScanConfig,
     /// Names of the columns that conditions need, and of the others.
     conditions: Vec<String>,
@@ -180,7 +180,7 @@ struct Scan<'a> {
     predicate: Option<Arc<dyn PhysicalExpr>>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> ForecastScan<'a> {
     fn new(config: &'a FileScanConfig) -> Self {
         let predicate = config.file_source().filter();
         let names = |expr: &Arc<dyn PhysicalExpr>| {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use crate::distributed::QueryChannel;
 use crate::peers::{Peer, Peers};
-use crate::spread::QueryChannel;
 
 /// A hub that could not be reached is asked again after this.
 const GONE: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ pub struct PeerSet {
     pub(crate) peers: Arc<dyn Peers>,
     /// A query that reads more bytes than this is dealt out to all hubs.
     pub(crate) spread_bytes: u64,
-    members: RwLock<Members>,
+    members: RwLock<PeerMembers>,
     /// Ways to others for pieces of queries, by address.
     channels: Mutex<HashMap<String, QueryChannel>>,
     /// Pieces of others' queries that this hub was asked for.
@@ -28,7 +28,7 @@ pub struct PeerSet {
 
 /// The others, as of some moment.
 #[derive(Default)]
-struct Members {
+struct PeerMembers {
     peers: Vec<Peer>,
     /// Hubs that could not be reached, and when that was last tried.
     gone: HashMap<String, Instant>,
@@ -79,7 +79,7 @@ impl PeerSet {
 
     /// Whether a hub could be reached, and if not, why; said when it changes.
     pub(crate) fn note_reached(&self, peer: &Peer, gone: Option<&str>) {
-        let is_known = |members: &Members| members.gone.contains_key(&peer.name);
+        let is_known = |members: &PeerMembers| members.gone.contains_key(&peer.name);
         if gone.is_none() && !is_known(&self.members.read().unwrap_or_else(PoisonError::into_inner))
         {
             return;

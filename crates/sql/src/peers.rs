@@ -11,11 +11,11 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::sql::unparser::expr_to_sql;
 use futures::future::join_all;
-use weir_datafile::{ErrorKind, HotBatch, StoreError};
+use weir_datafile::{ErrorKind, MemBatch, StoreError};
 use weir_tables::{TableSpec, null_column};
 
+use crate::distributed::QueryChannel;
 use crate::peer_set::PeerSet;
-use crate::spread::QueryChannel;
 
 /// Another hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,18 +70,18 @@ pub trait Peers: Send + Sync {
 
 /// Rows of others as one query asks for them.
 #[derive(Clone)]
-pub(crate) struct OfPeers {
+pub(crate) struct PeerRowSource {
     pub(crate) peer_set: Arc<PeerSet>,
     pub(crate) snapshot: i64,
 }
 
-impl fmt::Debug for OfPeers {
+impl fmt::Debug for PeerRowSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OfPeers").field("snapshot", &self.snapshot).finish_non_exhaustive()
     }
 }
 
-impl OfPeers {
+impl PeerRowSource {
     /// Rows of `table` in the memory of all other hubs: the columns that are wanted or that `filters` name, the others NULL.
     pub(crate) async fn rows(
         &self,
@@ -89,7 +89,7 @@ impl OfPeers {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
-    ) -> PlanResult<Vec<HotBatch>> {
+    ) -> PlanResult<Vec<MemBatch>> {
         let peers = self.peer_set.reachable();
         if peers.is_empty() {
             return Ok(Vec::new());
@@ -112,7 +112,9 @@ impl OfPeers {
                 }
                 Err(PeerFailure::Gone(why)) => self.peer_set.note_reached(peer, Some(&why)),
                 Err(PeerFailure::Stale(why)) => return Err(refused(ErrorKind::Moved, peer, &why)),
-                Err(PeerFailure::Failed(why)) => return Err(refused(ErrorKind::Io, peer, &why)),
+                Err(PeerFailure::Failed(why)) => {
+                    return Err(refused(ErrorKind::Io, peer, &why));
+                }
             }
         }
         rows.iter().filter_map(|rows| widen(table, &columns, rows).transpose()).collect()
@@ -151,11 +153,11 @@ fn condition(filters: &[Expr]) -> Option<String> {
 }
 
 /// Columns without the name of their table.
-pub(crate) trait TransformNames {
+pub(crate) trait UnqualifiedColumns {
     fn transform_names(self) -> Self;
 }
 
-impl TransformNames for Expr {
+impl UnqualifiedColumns for Expr {
     fn transform_names(self) -> Self {
         use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
         let bare = |expr: Self| {
@@ -176,7 +178,7 @@ fn widen(
     table: &'static TableSpec,
     columns: &[usize],
     rows: &RecordBatch,
-) -> PlanResult<Option<HotBatch>> {
+) -> PlanResult<Option<MemBatch>> {
     let schema = table.schema();
     let column = |place: usize| -> ArrayRef {
         match columns.iter().position(|found| *found == place) {
@@ -194,5 +196,5 @@ fn widen(
             .collect::<Vec<_>>(),
     ));
     let rows = RecordBatch::try_new(lax, widened)?;
-    Ok(HotBatch::new(rows))
+    Ok(MemBatch::new(rows))
 }

@@ -32,37 +32,37 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::RowSelection;
 use weir_datafile::{
-    DataFile, FOOTER_BYTES_HINT, Horizon, HotBatch, SORT, TableView, Tier, dictionaries,
-    schema_with,
+    DataFile, FOOTER_BYTES_HINT, MemBatch, SORT, TableSnapshot, Tier, VisibilityCutoff,
+    dictionaries, schema_with,
 };
 use weir_tables::TableSpec;
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
-use crate::columns::{self, ColumnCache, Wanted};
-use crate::far;
+use crate::columns::{self, ColumnCache, ScanRequest};
+use crate::dictionary_filter::{self, DictionaryFilterAdapters};
+use crate::distributed::{DistributedScan, ScanSpec, WorkerFiles};
 use crate::file_reader::read_footer;
-use crate::guard::Usage;
-use crate::peers::OfPeers;
-use crate::per_value::{self, PerValueAdapters};
-use crate::spread::{Files, SpreadScan, What};
-use crate::text_index::{self, BlockCounts, Probe, Selected};
+use crate::index_probe::{self, BlockCounts, BlockSelection, IndexProbe};
+use crate::limits::QueryUsage;
+use crate::peers::PeerRowSource;
+use crate::remote_scans;
 
 /// One table in one query.
 #[derive(Debug)]
 pub(crate) struct StoreTable {
     spec: &'static TableSpec,
     schema: SchemaRef,
-    view: TableView,
+    view: TableSnapshot,
     files: Option<FileAccess>,
-    horizon: Horizon,
-    peers: Option<OfPeers>,
-    spread: Option<Arc<Files>>,
+    horizon: VisibilityCutoff,
+    peers: Option<PeerRowSource>,
+    spread: Option<Arc<WorkerFiles>>,
 }
 
 /// How the files of a store are read.
 #[derive(Clone, Debug)]
 pub(crate) struct FileAccess {
-    pub(crate) places: Places,
+    pub(crate) places: FileLocations,
     /// Stands for the data directory, so that plans and messages hold short names.
     pub(crate) url: ObjectStoreUrl,
     pub(crate) store: Arc<dyn ObjectStore>,
@@ -75,20 +75,20 @@ pub(crate) struct FileAccess {
 impl StoreTable {
     pub(crate) fn new(
         spec: &'static TableSpec,
-        view: TableView,
+        view: TableSnapshot,
         files: Option<FileAccess>,
-        horizon: Horizon,
+        horizon: VisibilityCutoff,
     ) -> Self {
         Self { spec, schema: spec.schema(), view, files, horizon, peers: None, spread: None }
     }
 
     /// The same, with files that are read in pieces.
-    pub(crate) fn with_spread(self, spread: Option<Arc<Files>>) -> Self {
+    pub(crate) fn with_spread(self, spread: Option<Arc<WorkerFiles>>) -> Self {
         Self { spread, ..self }
     }
 
     /// The same, with rows that other hubs have in memory.
-    pub(crate) fn with_peers(self, peers: Option<OfPeers>) -> Self {
+    pub(crate) fn with_peers(self, peers: Option<PeerRowSource>) -> Self {
         Self { peers, ..self }
     }
 
@@ -103,7 +103,7 @@ impl StoreTable {
             .ok()
     }
 
-    fn hot_batches(&self, pruning: Option<&PruningPredicate>) -> Vec<HotBatch> {
+    fn hot_batches(&self, pruning: Option<&PruningPredicate>) -> Vec<MemBatch> {
         let batches: Vec<_> = self.view.frozen.iter().chain(&*self.view.hot).collect();
         let ranges =
             batches.iter().map(|batch| (batch.min_ts, batch.max_ts, batch.rows.num_rows() as u64));
@@ -120,7 +120,7 @@ impl StoreTable {
 impl StoreTable {
     fn in_memory(
         &self,
-        hot: Vec<HotBatch>,
+        hot: Vec<MemBatch>,
         projection: Option<&Vec<usize>>,
         limit: Option<usize>,
         threads: usize,
@@ -136,7 +136,7 @@ impl StoreTable {
     /// Rows in memory beside those of files.
     fn beside(
         &self,
-        hot: Vec<HotBatch>,
+        hot: Vec<MemBatch>,
         files: Arc<dyn ExecutionPlan>,
         projection: Option<&Vec<usize>>,
         limit: Option<usize>,
@@ -162,7 +162,7 @@ impl StoreTable {
 pub(crate) fn scan_files(
     access: &FileAccess,
     table: &'static TableSpec,
-    groups: &[Vec<Part>],
+    groups: &[Vec<ScanPart>],
     projection: Option<Vec<usize>>,
     limit: Option<usize>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -178,7 +178,7 @@ pub(crate) fn scan_files(
         .with_output_ordering(sort_order(table).into_iter().collect())
         .with_projection_indices(projection)?
         .with_limit(limit)
-        .with_expr_adapter(Some(Arc::new(PerValueAdapters)))
+        .with_expr_adapter(Some(Arc::new(DictionaryFilterAdapters)))
         .build();
     Ok(DataSourceExec::from_data_source(config))
 }
@@ -195,14 +195,14 @@ pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
 
 /// A file, or the rows of it that may match.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ScanPart {
     pub(crate) file: Arc<DataFile>,
     pub(crate) rows: Option<(RowSelection, BlockCounts)>,
     /// The columns as they are read, where that is not as the table has them.
     pub(crate) schema: Option<SchemaRef>,
 }
 
-impl Part {
+impl ScanPart {
     pub(crate) fn whole(file: &Arc<DataFile>) -> Self {
         Self { file: Arc::clone(file), rows: None, schema: None }
     }
@@ -226,9 +226,9 @@ impl FileAccess {
         table: &TableSpec,
         files: Vec<Arc<DataFile>>,
         filters: &[Expr],
-    ) -> Result<Vec<Part>> {
-        let Some(probe) = text_index::probe_of(table, filters) else {
-            return Ok(files.iter().map(Part::whole).collect());
+    ) -> Result<Vec<ScanPart>> {
+        let Some(probe) = index_probe::probe_of(table, filters) else {
+            return Ok(files.iter().map(ScanPart::whole).collect());
         };
         let is_far = files.iter().any(|file| file.tier == Tier::Slow);
         let narrowed = stream::iter(files).map(|file| self.narrow_file(file, &probe));
@@ -239,14 +239,18 @@ impl FileAccess {
             .await
     }
 
-    async fn narrow_file(&self, file: Arc<DataFile>, probe: &Probe) -> Result<Option<Part>> {
-        Usage::note_opened(&file);
-        let selected = text_index::select(&file, probe, &*self.store, &self.footers).await?;
+    async fn narrow_file(
+        &self,
+        file: Arc<DataFile>,
+        probe: &IndexProbe,
+    ) -> Result<Option<ScanPart>> {
+        QueryUsage::note_opened(&file);
+        let selected = index_probe::select(&file, probe, &*self.store, &self.footers).await?;
         Ok(match selected {
-            Selected::Everything => Some(Part::whole(&file)),
-            Selected::Nothing => None,
-            Selected::Rows(rows, counts) => {
-                Some(Part { rows: Some((rows, counts)), ..Part::whole(&file) })
+            BlockSelection::Everything => Some(ScanPart::whole(&file)),
+            BlockSelection::Nothing => None,
+            BlockSelection::Rows(rows, counts) => {
+                Some(ScanPart { rows: Some((rows, counts)), ..ScanPart::whole(&file) })
             }
         })
     }
@@ -257,16 +261,16 @@ impl FileAccess {
     async fn read_per_value(
         &self,
         table: &'static TableSpec,
-        parts: &mut [Part],
+        parts: &mut [ScanPart],
         filters: &[Expr],
     ) -> Result<()> {
-        let texts = per_value::columns(table, filters);
+        let texts = dictionary_filter::columns(table, filters);
         if texts.is_empty() {
             return Ok(());
         }
         let mut schemas: Vec<(Vec<usize>, SchemaRef)> = Vec::new();
         for part in parts {
-            Usage::note_opened(&part.file);
+            QueryUsage::note_opened(&part.file);
             let stored = self.dictionaries(&part.file).await?;
             let is_stored = |place: &usize| stored.get(*place).copied().unwrap_or_default();
             let texts: Vec<usize> = texts.iter().copied().filter(is_stored).collect();
@@ -342,14 +346,15 @@ impl TableProvider for StoreTable {
         }
         let files = self.kept_files(pruning.as_ref());
         if let Some(spread_files) = self.spread.as_ref().filter(|_| !files.is_empty()) {
-            let what = What {
+            let what = ScanSpec {
                 table: self.spec,
                 horizon: self.horizon,
                 projection: projection.cloned(),
                 filters: filters.to_vec(),
                 limit,
             };
-            let scan = SpreadScan::new(what, spread(files, threads), Arc::clone(spread_files))?;
+            let scan =
+                DistributedScan::new(what, spread(files, threads), Arc::clone(spread_files))?;
             return self.beside(hot, Arc::new(scan), projection, limit, threads);
         }
         let mut files = match &self.files {
@@ -357,7 +362,7 @@ impl TableProvider for StoreTable {
             None => Vec::new(),
         };
         if let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) {
-            let wanted = Wanted {
+            let wanted = ScanRequest {
                 table: self.spec,
                 hot: &hot,
                 parts: &files,
@@ -375,7 +380,7 @@ impl TableProvider for StoreTable {
             return self.in_memory(hot, projection, limit, threads);
         };
         access.read_per_value(self.spec, &mut files, filters).await?;
-        let (files, lanes) = far::deal(&access.places, files, threads);
+        let (files, lanes) = remote_scans::deal(&access.places, files, threads);
         let groups = spread(files, lanes);
         let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
         self.beside(hot, cold, projection, limit, threads)

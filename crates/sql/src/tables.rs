@@ -9,11 +9,11 @@ use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableSource;
-use weir_datafile::{Horizon, Side, View};
+use weir_datafile::{CutoffSide, Snapshot, VisibilityCutoff};
 use weir_tables::TABLES;
 
-use crate::peers::OfPeers;
-use crate::spread::Files;
+use crate::distributed::WorkerFiles;
+use crate::peers::PeerRowSource;
 use crate::table_provider::{FileAccess, StoreTable};
 
 pub(crate) const SCHEMA: &str = "public";
@@ -22,19 +22,19 @@ pub(crate) const FUTURE_SCHEMA: &str = "future";
 
 /// All tables of one view; what a query does not name costs nothing.
 #[derive(Clone)]
-pub(crate) struct Tables {
-    pub(crate) view: View,
+pub(crate) struct TableCatalog {
+    pub(crate) view: Snapshot,
     pub(crate) files: Option<FileAccess>,
-    pub(crate) horizon: Horizon,
+    pub(crate) horizon: VisibilityCutoff,
     /// Of several hubs: the rows in memory of the others.
-    pub(crate) peers: Option<OfPeers>,
+    pub(crate) peers: Option<PeerRowSource>,
     /// Files are read in pieces that may run elsewhere.
-    pub(crate) spread: Option<Arc<Files>>,
+    pub(crate) spread: Option<Arc<WorkerFiles>>,
 }
 
-impl Tables {
-    pub(crate) fn of(&self, side: Side) -> Self {
-        Self { horizon: Horizon { side, ..self.horizon }, ..self.clone() }
+impl TableCatalog {
+    pub(crate) fn of(&self, side: CutoffSide) -> Self {
+        Self { horizon: VisibilityCutoff { side, ..self.horizon }, ..self.clone() }
     }
 
     fn provider(&self, name: &str) -> Option<Arc<StoreTable>> {
@@ -47,22 +47,22 @@ impl Tables {
     /// The table that a plan names so.
     pub(crate) fn source(&self, name: &TableReference) -> Option<Arc<dyn TableSource>> {
         let side = match name.schema() {
-            None | Some(SCHEMA) => Side::Past,
-            Some(FUTURE_SCHEMA) => Side::Future,
+            None | Some(SCHEMA) => CutoffSide::Past,
+            Some(FUTURE_SCHEMA) => CutoffSide::Future,
             Some(_) => return None,
         };
         Some(provider_as_source(self.of(side).provider(name.table())?))
     }
 }
 
-impl fmt::Debug for Tables {
+impl fmt::Debug for TableCatalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tables").finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl SchemaProvider for Tables {
+impl SchemaProvider for TableCatalog {
     fn table_names(&self) -> Vec<String> {
         TABLES.iter().map(|spec| spec.name.to_owned()).collect()
     }

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_datafile::{DataFile, ErrorKind, Inspection, Look, StoreError, data_files};
-use weir_tier::{Places, SlowOptions};
+use weir_datafile::{DataFile, ErrorKind, FileCheck, Inspection, StoreError, data_files};
+use weir_tier::{FileLocations, SlowOptions};
 
 use crate::cluster::ManifestOptions;
-use crate::manifest::{Postgres, Sqlite};
+use crate::manifest::{PostgresManifest, SqliteManifest};
 
 /// Looks at the store in `dir`, whose old files are in `slow`; with `is_thorough` every row of every file is read.
 ///
@@ -26,12 +26,15 @@ pub fn inspect(
         return Err(StoreError::new(ErrorKind::Io, text)
             .with_hint("name a hub's data directory with `--data`"));
     }
-    let places = Places::new(dir, slow, Sqlite::read(&manifest)?.slow_id()?, None)?;
+    let places = FileLocations::new(dir, slow, SqliteManifest::read(&manifest)?.slow_id()?, None)?;
     let said = || {
-        let manifest = Sqlite::read(&manifest)?;
+        let manifest = SqliteManifest::read(&manifest)?;
         let (content, waiting) = (manifest.load()?, manifest.gc_queue()?);
         let waiting = waiting.into_iter().map(|file| file.path);
-        Ok(Said { files: content.files, names: content.paths.into_iter().chain(waiting).collect() })
+        Ok(ManifestListing {
+            files: content.files,
+            names: content.paths.into_iter().chain(waiting).collect(),
+        })
     };
     look_at(dir, &places, is_thorough, &said)
 }
@@ -46,16 +49,16 @@ pub fn inspect_cluster(
     cluster: &ManifestOptions,
     is_thorough: bool,
 ) -> Result<Inspection, StoreError> {
-    let manifest = Postgres::look(cluster)?;
-    let places = Places::new(dir, slow, manifest.slow_id()?, None)?;
+    let manifest = PostgresManifest::look(cluster)?;
+    let places = FileLocations::new(dir, slow, manifest.slow_id()?, None)?;
     // Who cannot see any of them would find each of them wrong.
     places.check()?;
-    let said = || manifest.files().map(|(files, names)| Said { files, names });
+    let said = || manifest.files().map(|(files, names)| ManifestListing { files, names });
     look_at(dir, &places, is_thorough, &said)
 }
 
 /// What a manifest says at a moment.
-struct Said {
+struct ManifestListing {
     files: Vec<Arc<DataFile>>,
     /// Names that it has, also of files that no query reads any more.
     names: HashSet<String>,
@@ -63,14 +66,14 @@ struct Said {
 
 fn look_at(
     dir: &Path,
-    places: &Places,
+    places: &FileLocations,
     is_thorough: bool,
-    said: &dyn Fn() -> Result<Said, StoreError>,
+    said: &dyn Fn() -> Result<ManifestListing, StoreError>,
 ) -> Result<Inspection, StoreError> {
     let mut inspection = Inspection::default();
-    let Said { files, mut names } = said()?;
+    let ManifestListing { files, mut names } = said()?;
     for file in &files {
-        let outcome = Look { places, file, is_thorough }.look(&mut inspection);
+        let outcome = FileCheck { places, file, is_thorough }.look(&mut inspection);
         if let Err(why) = outcome {
             // A running weir may have merged it away in the meantime.
             if said()?.files.iter().any(|now| now.path == file.path) {

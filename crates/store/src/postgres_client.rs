@@ -23,14 +23,14 @@ const SILENCE: Duration = Duration::from_secs(15);
 const STATEMENT: &str = "SET statement_timeout = '30s'; SET lock_timeout = '15s'; SET idle_in_transaction_session_timeout = '30s'";
 
 /// The server.
-pub(crate) struct Server {
+pub(crate) struct PostgresServer {
     config: Config,
     schema: String,
     tls: Option<MakeRustlsConnect>,
     client: Option<Client>,
 }
 
-impl Server {
+impl PostgresServer {
     /// Connects at the first use.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     /// A connection says goodbye when it is dropped, which waits, and this may be a thread that must not.
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {

@@ -1,6 +1,6 @@
 //! How far the store is: what `/api/status` and `/metrics` show of it.
 
-use weir_datafile::{Horizon, Side, Tier, View};
+use weir_datafile::{CutoffSide, Snapshot, Tier, VisibilityCutoff};
 use weir_tables::{Micros, TABLES};
 use weir_tier::BucketStats;
 
@@ -39,7 +39,7 @@ pub struct StoreStats {
 
 impl StoreStats {
     /// What a view tells; the rest stays empty.
-    pub(crate) fn of(view: &View, horizon: Horizon) -> Self {
+    pub(crate) fn of(view: &Snapshot, horizon: VisibilityCutoff) -> Self {
         let (hot_rows, hot_bytes) = view.hot_totals();
         let files = || view.tables.iter().flat_map(|table| &*table.files);
         let slow = || files().filter(|file| file.tier == Tier::Slow);
@@ -61,8 +61,8 @@ impl StoreStats {
 }
 
 /// Rows beyond the horizon, wherever it is asked from.
-fn future_rows(view: &View, horizon: Horizon) -> u64 {
-    let horizon = Horizon { side: Side::Future, ..horizon };
+fn future_rows(view: &Snapshot, horizon: VisibilityCutoff) -> u64 {
+    let horizon = VisibilityCutoff { side: CutoffSide::Future, ..horizon };
     let files = view.tables.iter().flat_map(|table| table.files.iter());
     let in_files = files.filter(|file| horizon.shows_file(file)).map(|file| file.row_count);
     let memory = view.tables.iter().flat_map(|table| table.hot.iter().chain(&*table.frozen));

@@ -10,35 +10,39 @@ use std::time::Duration;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use weir_datafile::{ErrorKind, FileMaker, StoreError, Tier, View, data_files, space, table_index};
+use weir_datafile::{
+    ErrorKind, FileMaker, Snapshot, StoreError, Tier, data_files, space, table_index,
+};
 use weir_sql::{
-    Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryResult, QueryWorker, Question,
-    SpillSpace,
+    Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryRequest, QueryResult,
+    QueryWorker, SpillSpace,
 };
 use weir_tables::{Clock, Micros, Parcel, StreamId, TableSpec};
-use weir_tier::{CacheRoom, Places, SlowOptions};
+use weir_tier::{CacheSpace, FileLocations, SlowOptions};
 
-use crate::adapt::adapt;
-use crate::cluster::{self, Cluster, Entered, Follower, SharedWork};
-use crate::copies::Copies;
+use crate::cluster::{self, Cluster, ClusterEntry, ClusterFollower, SharedWork};
+use crate::copies::CopyRegistry;
 use crate::directory::Directory;
 use crate::iceberg::{Iceberg, IcebergTable};
-use crate::maintenance::{Maintenance, Retired, Task, delete};
-use crate::manifest::{Content, Manifest, Postgres, Sqlite, Waiting};
+use crate::maintenance::cold_tier::TierMaintenance;
+use crate::maintenance::{Maintenance, MaintenanceTask, RetiredFile, delete};
+use crate::manifest::{
+    Manifest, ManifestContent, PostgresManifest, QueuedDeletion, SqliteManifest,
+};
 use crate::options::StoreOptions;
-use crate::shared::Shared;
-use crate::slow_tier::SlowTier;
 use crate::stats::StoreStats;
-use crate::streams::Positions;
-use crate::wal::{self, RECORD_BYTES_MAX, Wal};
-use crate::writer::{Appended, Command, Log, Request, Writer};
+use crate::write_path::adapt::adapt;
+use crate::write_path::shared::StoreState;
+use crate::write_path::streams::StreamPositions;
+use crate::write_path::wal::{self, RECORD_BYTES_MAX, Wal};
+use crate::write_path::writer::{AppendRequest, Appended, LogWriter, WriterCommand, WriterLog};
 
 /// Keeps rows, answers SQL. One per data directory.
 pub struct Store {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StoreState>,
     pub(crate) engine: Arc<QueryEngine>,
     /// `None` without files.
-    pub(crate) copies: Option<Copies>,
+    pub(crate) copies: Option<CopyRegistry>,
     /// `None` without files.
     iceberg: Option<Arc<Iceberg>>,
     /// `None` for a hub alone.
@@ -47,14 +51,14 @@ pub struct Store {
     has_files: bool,
     /// Bytes that may wait for the writer, in KiB.
     queue: Arc<Semaphore>,
-    threads: Mutex<Threads>,
+    threads: Mutex<StoreThreads>,
 }
 
 /// Ways to the threads; taken when the store closes.
 #[derive(Default)]
-struct Threads {
-    commands: Option<Sender<Command>>,
-    tasks: Option<Sender<Task>>,
+struct StoreThreads {
+    commands: Option<Sender<WriterCommand>>,
+    tasks: Option<Sender<MaintenanceTask>>,
     /// Maintenance, which waits for the writer; or the writer itself when there are no files.
     last: Option<JoinHandle<()>>,
 }
@@ -79,46 +83,53 @@ impl Store {
                     "set `store.slow_path` to a bucket, or to a directory that all hubs mount",
                 ));
             }
-            let Entered { cluster, manifest, follows } = Entered::new(&directory, cluster)?;
+            let ClusterEntry { cluster, manifest, follows } =
+                ClusterEntry::new(&directory, cluster)?;
             refuse_older_manifest(&directory, &manifest)?;
-            let begun =
-                Begun { shared: Some((cluster, follows)), ..Begun::new(directory, manifest) };
+            let begun = StartState {
+                shared: Some((cluster, follows)),
+                ..StartState::new(directory, manifest)
+            };
             return Self::start(options, begun);
         }
         cluster::refuse_cluster(&options.dir)?;
-        let mut manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
+        let mut manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
         refuse_older_manifest(&directory, &manifest)?;
         let retired = clean(&options, &directory, &mut manifest)?;
         let moving = options.slow.clone();
-        Self::start(options, Begun { retired, moving, ..Begun::new(directory, manifest) })
+        Self::start(options, StartState { retired, moving, ..StartState::new(directory, manifest) })
     }
 
     /// The same, with every file left where it is, also those that the manifest does not name.
     pub(crate) fn open_keeping(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
-        let manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
-        Self::start(options, Begun::new(directory, manifest))
+        let manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
+        Self::start(options, StartState::new(directory, manifest))
     }
 
-    fn start(options: StoreOptions, begun: Begun) -> Result<Arc<Self>, StoreError> {
-        let Begun { directory, mut manifest, retired, moving, shared: of_several } = begun;
+    fn start(options: StoreOptions, begun: StartState) -> Result<Arc<Self>, StoreError> {
+        let StartState { directory, mut manifest, retired, moving, shared: of_several } = begun;
         let content = manifest.load()?;
         let min_free_bytes =
             options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
         // Rows come first: what is only kept for queries ends long before the disk has as little room as ends writing.
         let reserve = min_free_bytes.saturating_mul(2);
-        let room = CacheRoom { dir: &options.dir, reserve };
-        let places =
-            Places::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, Some(&room))?;
+        let room = CacheSpace { dir: &options.dir, reserve };
+        let places = FileLocations::new(
+            &options.dir,
+            options.slow.as_ref(),
+            manifest.slow_id()?,
+            Some(&room),
+        )?;
         let slow = moving
             .zip(places.slow.clone())
-            .map(|(options, slow)| SlowTier::start(slow, options, &mut manifest))
+            .map(|(options, slow)| TierMaintenance::start(slow, options, &mut manifest))
             .transpose()?;
         let names_unknown_tables = content.paths.len() > content.files.len();
         let needs_slow = content.files.iter().any(|file| file.tier == Tier::Slow);
         let (next_id, copies_in) = own_state(&manifest, &directory, &content)?;
         let maker = FileMaker::new(options.dir.clone(), next_id);
-        let copies = Copies::open(&directory, &copies_in, options.copies.as_deref())?;
+        let copies = CopyRegistry::open(&directory, &copies_in, options.copies.as_deref())?;
         let (floor, snapshot) = (content.wal_floor, content.snapshot);
         let lost: Vec<StreamId> = content.lost.iter().copied().collect();
         let (shared, mut wal) = recover(&options, &directory, content, &copies)?;
@@ -127,7 +138,7 @@ impl Store {
             let segment = if lost.is_empty() { wal.segment() } else { wal.roll()? };
             cluster.begin(snapshot, &lost, segment);
         }
-        let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
+        let log = WriterLog { wal, dir: options.dir.clone(), min_free_bytes };
 
         let spill = spill_space(&options, reserve)?;
         // A tier that is configured is looked at soon, and not waited for here.
@@ -142,7 +153,7 @@ impl Store {
         let peer_set = cluster.as_ref().map(|cluster| Arc::clone(&cluster.peer_set));
         let engine = Arc::new(engine.in_cluster(peer_set));
         let iceberg = iceberg(&manifest, &places, &options);
-        let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log), floor);
+        let (writer, commands) = LogWriter::new(Arc::clone(&shared), Some(log), floor);
         let writer = spawn("weir-writer", move || writer.run())?;
         let shared_work = of_several.map(|parts| follow(parts, &shared, &commands)).transpose()?;
         let (task_sender, tasks) = std::sync::mpsc::channel();
@@ -168,7 +179,7 @@ impl Store {
         };
         let last = spawn("weir-files", move || maintenance.run())?;
         let threads =
-            Threads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
+            StoreThreads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
         let store = Self::assemble(&options, shared, engine, threads, Some((copies, iceberg)));
         Ok(Arc::new(store.with_cluster(cluster)))
     }
@@ -184,19 +195,20 @@ impl Store {
         let engine = Arc::new(
             QueryEngine::new(&options.engine(), None, None).expect("threads can be started"),
         );
-        let shared = Arc::new(Shared::new(View::new(), Positions::default(), &options));
-        let (writer, commands) = Writer::new(Arc::clone(&shared), None, 0);
+        let shared =
+            Arc::new(StoreState::new(Snapshot::new(), StreamPositions::default(), &options));
+        let (writer, commands) = LogWriter::new(Arc::clone(&shared), None, 0);
         let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
-        let threads = Threads { commands: Some(commands), tasks: None, last: Some(last) };
+        let threads = StoreThreads { commands: Some(commands), tasks: None, last: Some(last) };
         Arc::new(Self::assemble(&options, shared, engine, threads, None))
     }
 
     fn assemble(
         options: &StoreOptions,
-        shared: Arc<Shared>,
+        shared: Arc<StoreState>,
         engine: Arc<QueryEngine>,
-        threads: Threads,
-        files: Option<(Copies, Iceberg)>,
+        threads: StoreThreads,
+        files: Option<(CopyRegistry, Iceberg)>,
     ) -> Self {
         let (copies, iceberg) = files.unzip();
         Self {
@@ -248,7 +260,7 @@ impl Store {
             let room = tokio::time::timeout(PATIENCE, self.room(encoded.len())).await;
             let room = room.map_err(|_| busy())??;
             let encoded = if self.has_files { encoded } else { Vec::new() };
-            self.send(Command::Append(Request { parcel, encoded, reply, _room: room }))
+            self.send(WriterCommand::Append(AppendRequest { parcel, encoded, reply, _room: room }))
         };
         self.in_turn(range, hand_over).await?;
         answer.await.map_err(|_| StoreError::closed())?
@@ -272,7 +284,7 @@ impl Store {
         Arc::clone(&self.queue).acquire_many_owned(share).await.map_err(|_| StoreError::closed())
     }
 
-    fn send(&self, command: Command) -> Result<(), StoreError> {
+    fn send(&self, command: WriterCommand) -> Result<(), StoreError> {
         let threads = self.threads.lock().expect(NO_PANIC);
         let sender = threads.commands.as_ref().ok_or_else(StoreError::closed)?;
         sender.send(command).map_err(|_| StoreError::closed())
@@ -301,7 +313,7 @@ impl Store {
     /// # Errors
     /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when a limit ends it, `Io` when files cannot be read.
     pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
-        self.ask(None, Question::once(sql), limits).await
+        self.ask(None, QueryRequest::once(sql), limits).await
     }
 
     /// The same for somebody: a login or an address, as [`EndedQuery::user`] says it.
@@ -314,7 +326,7 @@ impl Store {
         sql: &str,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        self.ask(Some(user), Question::once(sql), limits).await
+        self.ask(Some(user), QueryRequest::once(sql), limits).await
     }
 
     /// The same for a question that is asked again and again, with `$now` in it where the moment stands that it is asked
@@ -328,7 +340,7 @@ impl Store {
         now: Micros,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        self.ask(None, Question::at(template, now), limits).await
+        self.ask(None, QueryRequest::at(template, now), limits).await
     }
 
     /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
@@ -342,13 +354,13 @@ impl Store {
         parameters: &[ArrayRef],
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        self.ask(Some(user), Question::prepared(sql, parameters)?, limits).await
+        self.ask(Some(user), QueryRequest::prepared(sql, parameters)?, limits).await
     }
 
     async fn ask(
         &self,
         user: Option<&str>,
-        question: Question,
+        question: QueryRequest,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
         let (again, view) = (question.clone(), self.shared.view());
@@ -416,7 +428,7 @@ impl Store {
     /// `Full`, `Io`, `Closed`; the rows stay in the log and in memory, and it is tried again.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let tasks = self.threads.lock().expect(NO_PANIC).tasks.clone();
-        if self.has_files { ask(tasks, Task::Flush).await } else { Ok(()) }
+        if self.has_files { ask(tasks, MaintenanceTask::Flush).await } else { Ok(()) }
     }
 
     /// The store's own figures now.
@@ -448,11 +460,12 @@ impl Store {
     /// # Errors
     /// As [`Store::flush`]; the store is closed all the same, and the log keeps the rows.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let Threads { commands, tasks, last } =
+        let StoreThreads { commands, tasks, last } =
             std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
         drop(commands);
         self.engine.close();
-        let outcome = if tasks.is_some() { ask(tasks, Task::Close).await } else { Ok(()) };
+        let outcome =
+            if tasks.is_some() { ask(tasks, MaintenanceTask::Close).await } else { Ok(()) };
         if let Some(last) = last {
             drop(tokio::task::spawn_blocking(move || last.join()).await);
         }
@@ -463,7 +476,7 @@ impl Store {
 /// Without [`Store::close`] the rows stay in the log; the directory is free afterwards.
 impl Drop for Store {
     fn drop(&mut self) {
-        let Threads { commands, tasks, last } =
+        let StoreThreads { commands, tasks, last } =
             std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
         drop((commands, tasks));
         drop(last.map(JoinHandle::join));
@@ -471,25 +484,25 @@ impl Drop for Store {
 }
 
 /// What a start begins with.
-struct Begun {
+struct StartState {
     directory: Directory,
     manifest: Manifest,
-    retired: Vec<Retired>,
+    retired: Vec<RetiredFile>,
     /// With it, files move to the slow tier.
     moving: Option<SlowOptions>,
     /// Of several hubs.
-    shared: Option<(Arc<Cluster>, Postgres)>,
+    shared: Option<(Arc<Cluster>, PostgresManifest)>,
 }
 
-impl Begun {
+impl StartState {
     fn new(directory: Directory, manifest: Manifest) -> Self {
         Self { directory, manifest, retired: Vec::new(), moving: None, shared: None }
     }
 }
 
 async fn ask(
-    tasks: Option<Sender<Task>>,
-    task: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Task,
+    tasks: Option<Sender<MaintenanceTask>>,
+    task: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> MaintenanceTask,
 ) -> Result<(), StoreError> {
     let (reply, answer) = oneshot::channel();
     let tasks = tasks.ok_or_else(StoreError::closed)?;
@@ -524,7 +537,7 @@ fn spill_space(
 fn own_state(
     manifest: &Manifest,
     directory: &Directory,
-    content: &Content,
+    content: &ManifestContent,
 ) -> Result<(i64, PathBuf), StoreError> {
     Ok(match manifest {
         Manifest::Own(_) => (next_file_id(&directory.root, content), directory.manifest()),
@@ -535,7 +548,7 @@ fn own_state(
 }
 
 /// Of several hubs each writes metadata of its own, which stays as long as the files that it names.
-fn iceberg(manifest: &Manifest, places: &Places, options: &StoreOptions) -> Iceberg {
+fn iceberg(manifest: &Manifest, places: &FileLocations, options: &StoreOptions) -> Iceberg {
     let (hub, grace) = match manifest {
         Manifest::Own(_) => (None, options.gc_grace),
         Manifest::Shared(manifest) => (Some(manifest.hub()), cluster::grace(options)),
@@ -545,13 +558,13 @@ fn iceberg(manifest: &Manifest, places: &Places, options: &StoreOptions) -> Iceb
 
 /// Learns what the others do, and keeps up with them from then on.
 fn follow(
-    (cluster, follows): (Arc<Cluster>, Postgres),
-    shared: &Arc<Shared>,
-    commands: &Sender<Command>,
+    (cluster, follows): (Arc<Cluster>, PostgresManifest),
+    shared: &Arc<StoreState>,
+    commands: &Sender<WriterCommand>,
 ) -> Result<SharedWork, StoreError> {
     cluster.learn(follows.pulse()?, commands)?;
     let (shared, commands) = (Arc::clone(shared), commands.clone());
-    let follower = Follower::start(Arc::clone(&cluster), shared, follows, commands)?;
+    let follower = ClusterFollower::start(Arc::clone(&cluster), shared, follows, commands)?;
     Ok(SharedWork::new(cluster, follower))
 }
 
@@ -566,11 +579,12 @@ fn clean(
     options: &StoreOptions,
     directory: &Directory,
     manifest: &mut Manifest,
-) -> Result<Vec<Retired>, StoreError> {
+) -> Result<Vec<RetiredFile>, StoreError> {
     let now = options.clock.now();
     let queue = manifest.gc_queue()?.into_iter();
-    let is_due =
-        |waiting: &Waiting| waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now;
+    let is_due = |waiting: &QueuedDeletion| {
+        waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now
+    };
     let (due, kept): (Vec<_>, Vec<_>) = queue.partition(is_due);
     let gone: Vec<i64> =
         due.iter().filter(|file| delete(directory, &file.path)).map(|file| file.id).collect();
@@ -592,7 +606,13 @@ fn clean(
             }
         }
     }
-    let retired = |Waiting { id, path, tier, since }| Retired { id, path, tier, since, file: None };
+    let retired = |QueuedDeletion { id, path, tier, since }| RetiredFile {
+        id,
+        path,
+        tier,
+        since,
+        file: None,
+    };
     Ok(kept.into_iter().map(retired).collect())
 }
 
@@ -620,7 +640,7 @@ fn refuse_older_manifest(directory: &Directory, manifest: &Manifest) -> Result<(
 }
 
 /// No file on the disk has this number or a higher one, whether the manifest names it or not.
-fn next_file_id(dir: &Path, content: &Content) -> i64 {
+fn next_file_id(dir: &Path, content: &ManifestContent) -> i64 {
     let paths = ["parquet", "damaged"].into_iter().flat_map(|end| data_files(dir, end));
     let ids = paths.filter_map(|path| {
         let name = path.rsplit('/').next()?;
@@ -638,11 +658,11 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 fn recover(
     options: &StoreOptions,
     directory: &Directory,
-    content: Content,
-    copies: &Copies,
-) -> Result<(Arc<Shared>, Wal), StoreError> {
-    let mut view = View::new();
-    let mut positions = Positions::new(content.positions, content.owned);
+    content: ManifestContent,
+    copies: &CopyRegistry,
+) -> Result<(Arc<StoreState>, Wal), StoreError> {
+    let mut view = Snapshot::new();
+    let mut positions = StreamPositions::new(content.positions, content.owned);
     view.snapshot = content.snapshot;
     view.forgotten = content.snapshot;
     let lost = content.lost;
@@ -666,7 +686,7 @@ fn recover(
         Ok(())
     })?;
     positions.commit();
-    let shared = Shared::new(view, positions, options);
+    let shared = StoreState::new(view, positions, options);
     shared.set_wal_bytes(wal.byte_count());
     Ok((Arc::new(shared), wal))
 }

@@ -14,8 +14,8 @@ use object_store::ObjectStore;
 use weir_datafile::{DataFile, Tier, dictionaries};
 use weir_tables::TableSpec;
 
-use super::chunk::{Chunk, Footer, Key};
-use super::column::{Column, Lexicon};
+use super::chunk::{ChunkKey, ColumnChunk, FileFooter};
+use super::column::{Column, SharedDictionary};
 use crate::file_reader::read_footer;
 
 /// Which columns were asked for a few rows of; forgotten when there are more.
@@ -28,24 +28,24 @@ const MANY: usize = 8;
 pub(crate) struct ColumnCache {
     /// Bytes.
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    columns: HashMap<Key, Entry>,
+struct CacheState {
+    columns: HashMap<ChunkKey, CacheEntry>,
     bytes: usize,
     /// Counts uses.
     clock: u64,
     /// Columns of which some rows were read, and for which scan first.
-    glances: HashMap<Key, usize>,
-    footers: HashMap<i64, (Arc<Footer>, u64)>,
+    glances: HashMap<ChunkKey, usize>,
+    footers: HashMap<i64, (Arc<FileFooter>, u64)>,
     /// By table and place.
-    lexicons: HashMap<(&'static str, usize), Arc<Lexicon>>,
+    lexicons: HashMap<(&'static str, usize), Arc<SharedDictionary>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     column: Arc<Column>,
     bytes: usize,
     used: u64,
@@ -61,12 +61,12 @@ impl ColumnCache {
         self.limit
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Numbers for the texts of a column. Those of all columns are forgotten when they take more than an eighth of the limit.
-    pub(crate) fn lexicon(&self, table: &TableSpec, column: usize) -> Arc<Lexicon> {
+    pub(crate) fn lexicon(&self, table: &TableSpec, column: usize) -> Arc<SharedDictionary> {
         let mut state = self.state();
         let bytes: usize = state.lexicons.values().map(|lexicon| lexicon.byte_count()).sum();
         if bytes > self.limit / 8 {
@@ -75,7 +75,7 @@ impl ColumnCache {
         state.clock += 1;
         let now = state.clock;
         let of_column = state.lexicons.entry((table.name, column));
-        Arc::clone(of_column.or_insert_with(|| Arc::new(Lexicon::new(now))))
+        Arc::clone(of_column.or_insert_with(|| Arc::new(SharedDictionary::new(now))))
     }
 
     /// What is known of a file; `None` for one that has other columns than its table has today, or is not on the local disk.
@@ -87,7 +87,7 @@ impl ColumnCache {
         file: &DataFile,
         store: &dyn ObjectStore,
         footers: &Arc<FileMetadataCache>,
-    ) -> Result<Option<Arc<Footer>>> {
+    ) -> Result<Option<Arc<FileFooter>>> {
         if file.tier != Tier::Local {
             return Ok(None);
         }
@@ -100,7 +100,7 @@ impl ColumnCache {
         if stored.is_empty() {
             return Ok(None);
         }
-        let footer = Arc::new(Footer::new(file.table, stored, footer)?);
+        let footer = Arc::new(FileFooter::new(file.table, stored, footer)?);
         let mut state = self.state();
         state.bytes += footer.bytes;
         state.clock += 1;
@@ -118,7 +118,7 @@ impl ColumnCache {
     /// When the file cannot be read, or the query may not read that much.
     pub(crate) fn column(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &ColumnChunk<'_>,
         column: usize,
         is_kept: bool,
     ) -> Result<Arc<Column>> {
@@ -139,7 +139,7 @@ impl ColumnCache {
     /// As [`ColumnCache::column`].
     pub(crate) fn whole(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &ColumnChunk<'_>,
         column: usize,
         wanted: usize,
         is_kept: bool,
@@ -151,20 +151,25 @@ impl ColumnCache {
     }
 
     /// What would have to be read now for `wanted` rows of a column: nothing, pages, or all of it.
-    pub(crate) fn forecast(&self, chunk: &Chunk<'_>, column: usize, wanted: usize) -> Missing {
+    pub(crate) fn forecast(
+        &self,
+        chunk: &ColumnChunk<'_>,
+        column: usize,
+        wanted: usize,
+    ) -> MissingColumns {
         let key = chunk.key(column);
         let state = self.state();
         if wanted == 0 || state.columns.contains_key(&key) {
-            Missing::Nothing
+            MissingColumns::Nothing
         } else if wanted * MANY > chunk.row_count() || state.glances.contains_key(&key) {
-            Missing::All
+            MissingColumns::All
         } else {
-            Missing::Pages
+            MissingColumns::Pages
         }
     }
 
     /// A column if it is in memory.
-    fn known(&self, key: Key) -> Option<Arc<Column>> {
+    fn known(&self, key: ChunkKey) -> Option<Arc<Column>> {
         let mut state = self.state();
         state.clock += 1;
         let now = state.clock;
@@ -173,14 +178,14 @@ impl ColumnCache {
         Some(Arc::clone(&entry.column))
     }
 
-    fn keep(&self, key: Key, column: &Arc<Column>) {
+    fn keep(&self, key: ChunkKey, column: &Arc<Column>) {
         let bytes = column.byte_count();
         if bytes > self.limit / 4 {
             return;
         }
         let mut state = self.state();
         state.clock += 1;
-        let entry = Entry { column: Arc::clone(column), bytes, used: state.clock };
+        let entry = CacheEntry { column: Arc::clone(column), bytes, used: state.clock };
         state.bytes += bytes;
         if let Some(old) = state.columns.insert(key, entry) {
             state.bytes -= old.bytes;
@@ -194,7 +199,7 @@ impl ColumnCache {
     /// As [`ColumnCache::column`].
     pub(crate) fn rows(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &ColumnChunk<'_>,
         columns: &[usize],
         rows: &[u32],
         is_kept: bool,
@@ -228,7 +233,7 @@ impl ColumnCache {
     }
 
     /// Whether another scan has read rows of the column before.
-    fn is_second_glance(&self, key: Key, scan: usize) -> bool {
+    fn is_second_glance(&self, key: ChunkKey, scan: usize) -> bool {
         let mut state = self.state();
         if state.glances.len() >= GLANCES_MAX {
             state.glances.clear();
@@ -239,14 +244,14 @@ impl ColumnCache {
 
 /// What of a column is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingColumns {
     Nothing,
     Pages,
     All,
 }
 
-impl State {
-    fn footer(&mut self, file: i64) -> Option<Arc<Footer>> {
+impl CacheState {
+    fn footer(&mut self, file: i64) -> Option<Arc<FileFooter>> {
         self.clock += 1;
         let now = self.clock;
         let (footer, used) = self.footers.get_mut(&file)?;

@@ -14,29 +14,29 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
-use weir_datafile::{DataFile, FileOpener, Source, schema_with};
+use weir_datafile::{DataFile, FileOpener, FileSource, schema_with};
 use weir_tables::TableSpec;
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
 use super::column::Column;
-use crate::guard::{Usage, count_read};
+use crate::limits::{QueryUsage, count_read};
 
 /// A column of a row group: file, row group, place in the table.
-pub(super) type Key = (i64, usize, usize);
+pub(super) type ChunkKey = (i64, usize, usize);
 
 /// A column whose values take more than this is not read as a whole.
 const COLUMN_BYTES_MAX: i64 = 256 << 20;
 
 /// What is known of a file.
 #[derive(Debug)]
-pub(crate) struct Footer {
+pub(crate) struct FileFooter {
     reading: ArrowReaderMetadata,
-    /// See [`Footer::estimate`].
+    /// See [`FileFooter::estimate`].
     sizes: Vec<Vec<u64>>,
     pub(super) bytes: usize,
 }
 
-impl Footer {
+impl FileFooter {
     /// The footer of a file of `table` whose columns are `stored` as dictionaries or not.
     ///
     /// # Errors
@@ -90,17 +90,17 @@ fn sizes(reading: &ArrowReaderMetadata) -> Vec<Vec<u64>> {
 
 /// A row group of a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk<'a> {
-    pub(crate) places: &'a Places,
+pub(crate) struct ColumnChunk<'a> {
+    pub(crate) places: &'a FileLocations,
     pub(crate) file: &'a Arc<DataFile>,
-    pub(crate) footer: &'a Footer,
+    pub(crate) footer: &'a FileFooter,
     pub(crate) group: usize,
     /// Tells the scans of queries apart.
     pub(crate) scan: usize,
 }
 
-impl Chunk<'_> {
-    pub(super) fn key(&self, column: usize) -> Key {
+impl ColumnChunk<'_> {
+    pub(super) fn key(&self, column: usize) -> ChunkKey {
         (self.file.id, self.group, column)
     }
 
@@ -112,8 +112,8 @@ impl Chunk<'_> {
         usize::try_from(self.meta().num_rows()).unwrap_or(usize::MAX)
     }
 
-    fn open(&self) -> Result<Source> {
-        Usage::note_opened(self.file);
+    fn open(&self) -> Result<FileSource> {
+        QueryUsage::note_opened(self.file);
         Ok(self.places.open_file(self.file)?)
     }
 
@@ -132,14 +132,14 @@ impl Chunk<'_> {
         count_read(end - start)?;
         let length = usize::try_from(end - start).unwrap_or(usize::MAX);
         let bytes = self.open()?.get_bytes(start, length)?;
-        let stretch = Stretch { start, bytes };
+        let stretch = ByteSpan { start, bytes };
         let mut arrays = self.decode(stretch, &[column], None)?;
         Column::new(&arrays.pop().expect("a column was asked for"))
     }
 
     /// Texts are plain ones.
     pub(super) fn read_rows(&self, columns: &[usize], rows: &[u32]) -> Result<Vec<ArrayRef>> {
-        let source = Counted(self.open()?);
+        let source = CountedSource(self.open()?);
         let arrays = self.decode(source, columns, Some(rows))?;
         let plain = |array: ArrayRef| match array.data_type() {
             DataType::Dictionary(_, value) => Ok(cast(&array, value)?),
@@ -190,18 +190,18 @@ pub(super) fn selection(rows: &[u32], total: usize) -> RowSelection {
 }
 
 /// Bytes of a file from `start` on.
-struct Stretch {
+struct ByteSpan {
     start: u64,
     bytes: Bytes,
 }
 
-impl Length for Stretch {
+impl Length for ByteSpan {
     fn len(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
 }
 
-impl ChunkReader for Stretch {
+impl ChunkReader for ByteSpan {
     type T = std::io::Cursor<Bytes>;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
@@ -220,16 +220,16 @@ impl ChunkReader for Stretch {
 }
 
 /// A file whose reads count for the query.
-struct Counted(Source);
+struct CountedSource(FileSource);
 
-impl Length for Counted {
+impl Length for CountedSource {
     fn len(&self) -> u64 {
         self.0.length()
     }
 }
 
-impl ChunkReader for Counted {
-    type T = <Source as ChunkReader>::T;
+impl ChunkReader for CountedSource {
+    type T = <FileSource as ChunkReader>::T;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
         self.0.get_read(start)

@@ -13,20 +13,20 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 use datafusion::common::Result;
 
-use super::numbers::{NumberedTexts, spread};
+use super::group_ids::{NumberedTexts, spread};
 
 /// The values of one column.
 #[derive(Debug)]
 pub(crate) enum Column {
     /// Each row has the number of one of `values`, of which NULL is one.
-    Coded { codes: Codes, values: ArrayRef, names: OnceLock<Names> },
+    Coded { codes: DictionaryCodes, values: ArrayRef, names: OnceLock<DictionaryNames> },
     /// As they are.
     Plain(ArrayRef),
 }
 
 /// The number of each row's value, as narrow as they can be.
 #[derive(Debug)]
-pub(crate) enum Codes {
+pub(crate) enum DictionaryCodes {
     /// All of so many rows have the first value.
     One(usize),
     U8(Vec<u8>),
@@ -43,16 +43,16 @@ const PROBE_ROWS: usize = 16_384;
 macro_rules! each_width {
     ($of:expr, $codes:ident => $body:expr, $rows:ident => $one:expr) => {
         match $of {
-            $crate::columns::column::Codes::One($rows) => $one,
-            $crate::columns::column::Codes::U8($codes) => $body,
-            $crate::columns::column::Codes::U16($codes) => $body,
-            $crate::columns::column::Codes::U32($codes) => $body,
+            $crate::columns::column::DictionaryCodes::One($rows) => $one,
+            $crate::columns::column::DictionaryCodes::U8($codes) => $body,
+            $crate::columns::column::DictionaryCodes::U16($codes) => $body,
+            $crate::columns::column::DictionaryCodes::U32($codes) => $body,
         }
     };
 }
 pub(crate) use each_width;
 
-impl Codes {
+impl DictionaryCodes {
     fn new(codes: impl ExactSizeIterator<Item = u32>, values: usize) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "every code is below `values`")]
         match values {
@@ -97,7 +97,7 @@ impl Column {
     pub(crate) fn new(array: &ArrayRef) -> Result<Self> {
         if !array.is_empty() && array.null_count() == array.len() {
             let values = new_null_array(value_type(array.data_type()), 1);
-            return Ok(Self::coded(Codes::One(array.len()), values));
+            return Ok(Self::coded(DictionaryCodes::One(array.len()), values));
         }
         let coded = match array.data_type() {
             DataType::Dictionary(..) => Some(of_dictionary(array.as_dictionary())?),
@@ -136,10 +136,10 @@ impl Column {
 
     /// A column of which that is known.
     pub(crate) fn of_one_value(array: &ArrayRef) -> Self {
-        Self::coded(Codes::One(array.len()), array.slice(0, 1))
+        Self::coded(DictionaryCodes::One(array.len()), array.slice(0, 1))
     }
 
-    fn coded(codes: Codes, values: ArrayRef) -> Self {
+    fn coded(codes: DictionaryCodes, values: ArrayRef) -> Self {
         Self::Coded { codes, values, names: OnceLock::new() }
     }
 
@@ -193,7 +193,7 @@ impl Column {
 
 /// The numbers that a lexicon gave to the values of a column.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct DictionaryNames {
     /// Which one.
     pub(crate) lexicon: u64,
     /// The number of each value.
@@ -202,22 +202,22 @@ pub(crate) struct Names {
 
 /// Numbers for the texts of one column of a table in all its row groups, so that a query compares numbers.
 #[derive(Debug)]
-pub(crate) struct Lexicon {
+pub(crate) struct SharedDictionary {
     number: u64,
     texts: Mutex<NumberedTexts>,
 }
 
-impl Lexicon {
+impl SharedDictionary {
     /// One without texts; `number` tells it from all others.
     pub(crate) fn new(number: u64) -> Self {
         Self { number, texts: Mutex::default() }
     }
 
     /// The numbers of values, which are new ones for texts that it does not know.
-    pub(crate) fn names(&self, values: &StringArray) -> Names {
+    pub(crate) fn names(&self, values: &StringArray) -> DictionaryNames {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = values.iter().map(|text| texts.number(text)).collect();
-        Names { lexicon: self.number, numbers }
+        DictionaryNames { lexicon: self.number, numbers }
     }
 
     pub(crate) fn byte_count(&self) -> usize {
@@ -255,7 +255,7 @@ fn of_dictionary(array: &DictionaryArray<Int32Type>) -> Result<Column> {
     let (keys, values) = (array.keys(), array.values());
     if keys.null_count() == 0 {
         let codes = keys.values().iter().map(|key| key.cast_unsigned());
-        return Ok(Column::coded(Codes::new(codes, values.len()), Arc::clone(values)));
+        return Ok(Column::coded(DictionaryCodes::new(codes, values.len()), Arc::clone(values)));
     }
     let null = u32::try_from(values.len()).unwrap_or(u32::MAX);
     let with_null = concat(&[values, &new_null_array(values.data_type(), 1)])?;
@@ -263,7 +263,7 @@ fn of_dictionary(array: &DictionaryArray<Int32Type>) -> Result<Column> {
         if keys.is_null(row) { null } else { key.cast_unsigned() }
     };
     let codes = keys.values().iter().enumerate().map(code);
-    Ok(Column::coded(Codes::new(codes, with_null.len()), with_null))
+    Ok(Column::coded(DictionaryCodes::new(codes, with_null.len()), with_null))
 }
 
 /// `None` when most texts are distinct.
@@ -278,11 +278,14 @@ fn of_texts(texts: &StringArray) -> Option<Column> {
         }
     }
     let values = numbered.finish();
-    Some(Column::coded(Codes::new(codes.into_iter(), values.len()), Arc::new(values)))
+    Some(Column::coded(DictionaryCodes::new(codes.into_iter(), values.len()), Arc::new(values)))
 }
 
 /// Codes and values of 64 bits; `None` when there are more than a few.
-fn of_few(array: &ArrayRef, bits: impl Fn(usize) -> u64) -> Option<(Codes, Vec<Option<u64>>)> {
+fn of_few(
+    array: &ArrayRef,
+    bits: impl Fn(usize) -> u64,
+) -> Option<(DictionaryCodes, Vec<Option<u64>>)> {
     let mut values: Vec<Option<u64>> = Vec::new();
     let mut slots = [u16::MAX; 1024];
     let mut codes = Vec::with_capacity(array.len());
@@ -307,7 +310,7 @@ fn of_few(array: &ArrayRef, bits: impl Fn(usize) -> u64) -> Option<(Codes, Vec<O
         codes.push(u32::from(code));
     }
     let count = values.len();
-    Some((Codes::new(codes.into_iter(), count), values))
+    Some((DictionaryCodes::new(codes.into_iter(), count), values))
 }
 
 #[cfg(test)]

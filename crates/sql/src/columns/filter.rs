@@ -17,17 +17,17 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use memchr::memmem::Finder;
 
-use super::column::{Codes, Column, each_width};
-use super::unit::{Reader, Unit};
+use super::column::{Column, DictionaryCodes, each_width};
+use super::morsel::{Morsel, MorselReader};
 
 /// Rows of a unit, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Picked {
+pub(crate) enum SelectedRows {
     All(usize),
     Some(Vec<u32>),
 }
 
-impl Picked {
+impl SelectedRows {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::All(count) => *count,
@@ -62,7 +62,7 @@ impl Picked {
     }
 
     /// Those whose value's answer is true.
-    fn filter_coded(self, codes: &Codes, answers: &[bool]) -> Self {
+    fn filter_coded(self, codes: &DictionaryCodes, answers: &[bool]) -> Self {
         if answers.iter().all(|answer| *answer) {
             return self;
         }
@@ -125,7 +125,7 @@ impl Filter {
     }
 
     /// The answer for all rows of a unit, if its range of `ts` says it.
-    pub(crate) fn answer_of_all(&self, unit: &Unit) -> Option<bool> {
+    pub(crate) fn answer_of_all(&self, unit: &Morsel) -> Option<bool> {
         let (operator, than) = self.bound?;
         let (of_first, of_last) = (unit.min_ts.cmp(&than), unit.max_ts.cmp(&than));
         let is_met = |order: Ordering| match operator {
@@ -150,7 +150,11 @@ impl Filter {
     ///
     /// # Errors
     /// When it cannot be computed for one of them, or files cannot be read.
-    pub(crate) fn narrow(&self, reader: &Reader<'_>, picked: Picked) -> Result<Picked> {
+    pub(crate) fn narrow(
+        &self,
+        reader: &MorselReader<'_>,
+        picked: SelectedRows,
+    ) -> Result<SelectedRows> {
         if let [column] = self.columns[..]
             && let Some(column) = reader.values(column, picked.len())?
         {
@@ -192,7 +196,8 @@ impl Filter {
             && let Some(texts) = values.as_string_opt::<i32>()
         {
             let mut answers = vec![false; texts.len()];
-            if let Picked::Some(rows) = holding(texts, part, &Picked::All(texts.len())) {
+            if let SelectedRows::Some(rows) = holding(texts, part, &SelectedRows::All(texts.len()))
+            {
                 rows.iter().for_each(|row| answers[*row as usize] = true);
             }
             return Ok(answers);
@@ -270,7 +275,7 @@ fn bound_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, i64)> {
 }
 
 /// Which of `picked` hold the text.
-fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
+fn holding(texts: &StringArray, part: &Finder<'_>, picked: &SelectedRows) -> SelectedRows {
     let (ends, bytes) = (texts.value_offsets(), texts.value_data());
     let offset = |at: usize| usize::try_from(ends[at]).unwrap_or_default();
     let last = offset(texts.len());
@@ -291,21 +296,21 @@ fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
         }
         at = end;
     }
-    if let Picked::Some(rows) = picked {
+    if let SelectedRows::Some(rows) = picked {
         let mut rows = rows.iter().copied().peekable();
         found.retain(|row| {
             while rows.next_if(|picked| picked < row).is_some() {}
             rows.peek() == Some(row)
         });
     }
-    Picked::Some(found)
+    SelectedRows::Some(found)
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_datafile::Uniform;
+    use weir_datafile::UniformColumns;
 
-    use super::super::unit::Source;
+    use super::super::morsel::MorselSource;
     use super::*;
 
     #[test]
@@ -328,13 +333,13 @@ mod tests {
                 .enumerate()
                 .filter(|(_, text)| text.is_some_and(|text| text.contains(part)));
             let expected: Vec<u32> = expected.map(|(row, _)| u32::try_from(row).unwrap()).collect();
-            let found = holding(texts, &Finder::new(part), &Picked::All(texts.len()));
-            assert_eq!(found, Picked::Some(expected.clone()), "{part}");
+            let found = holding(texts, &Finder::new(part), &SelectedRows::All(texts.len()));
+            assert_eq!(found, SelectedRows::Some(expected.clone()), "{part}");
             let odd: Vec<u32> =
                 (0..u32::try_from(texts.len()).unwrap()).filter(|row| row % 2 == 1).collect();
-            let found = holding(texts, &Finder::new(part), &Picked::Some(odd));
+            let found = holding(texts, &Finder::new(part), &SelectedRows::Some(odd));
             let expected = expected.into_iter().filter(|row| row % 2 == 1).collect();
-            assert_eq!(found, Picked::Some(expected), "{part}");
+            assert_eq!(found, SelectedRows::Some(expected), "{part}");
         };
         for part in ["a", "b", "ab", "bc", "bca", "ca", "cab", "abc", "bb", "zz"] {
             check(&texts, part);
@@ -354,11 +359,11 @@ mod tests {
             Arc::new(Literal::new(ts)) as Arc<dyn PhysicalExpr>
         };
         let rows = RecordBatch::new_empty(Arc::clone(&table));
-        let unit = |min_ts, max_ts| Unit {
-            source: Source::Hot(rows.clone(), Uniform::of(0)),
+        let unit = |min_ts, max_ts| Morsel {
+            source: MorselSource::Hot(rows.clone(), UniformColumns::of(0)),
             min_ts,
             max_ts,
-            picked: Picked::All(0),
+            picked: SelectedRows::All(0),
         };
         let answers = |left, operator, right| {
             let expr = Arc::new(BinaryExpr::new(left, operator, right));
@@ -384,17 +389,20 @@ mod tests {
 
     #[test]
     fn rows_stay_whose_value_is_true() {
-        let codes = Codes::U8(vec![0, 1, 2, 1, 0, 2]);
-        let keep = |picked: Picked, answers: [bool; 3]| picked.filter_coded(&codes, &answers);
-        assert_eq!(keep(Picked::All(6), [false, true, false]), Picked::Some(vec![1, 3]));
-        assert_eq!(keep(Picked::All(6), [true; 3]), Picked::All(6));
-        assert_eq!(keep(Picked::All(6), [false; 3]), Picked::Some(vec![]));
+        let codes = DictionaryCodes::U8(vec![0, 1, 2, 1, 0, 2]);
+        let keep = |picked: SelectedRows, answers: [bool; 3]| picked.filter_coded(&codes, &answers);
         assert_eq!(
-            keep(Picked::Some(vec![0, 2, 3]), [true, false, true]),
-            Picked::Some(vec![0, 2])
+            keep(SelectedRows::All(6), [false, true, false]),
+            SelectedRows::Some(vec![1, 3])
+        );
+        assert_eq!(keep(SelectedRows::All(6), [true; 3]), SelectedRows::All(6));
+        assert_eq!(keep(SelectedRows::All(6), [false; 3]), SelectedRows::Some(vec![]));
+        assert_eq!(
+            keep(SelectedRows::Some(vec![0, 2, 3]), [true, false, true]),
+            SelectedRows::Some(vec![0, 2])
         );
         let answers = BooleanArray::from(vec![Some(true), None, Some(false)]);
-        assert_eq!(Picked::All(3).filter(&answers), Picked::Some(vec![0]));
-        assert_eq!(Picked::Some(vec![4, 7, 9]).filter(&answers), Picked::Some(vec![4]));
+        assert_eq!(SelectedRows::All(3).filter(&answers), SelectedRows::Some(vec![0]));
+        assert_eq!(SelectedRows::Some(vec![4, 7, 9]).filter(&answers), SelectedRows::Some(vec![4]));
     }
 }

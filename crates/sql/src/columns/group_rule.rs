@@ -19,16 +19,16 @@ use datafusion::physical_plan::aggregates::{
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use super::alike::alike_once;
-use super::groups::{CodedGroupsExec, Fold, What};
-use super::keys::{Key, NEAR};
+use super::common_subplans::alike_once;
+use super::groups::{DictionaryGroupsExec, FoldKind, GroupPlan};
+use super::keys::{GroupKey, NEAR};
 use super::scan::ColumnScan;
 
 /// Has to come after conditions were handed to scans, and before anything is said of partitions.
 #[derive(Debug)]
-pub(crate) struct CodedGroups;
+pub(crate) struct DictionaryGroups;
 
-impl PhysicalOptimizerRule for CodedGroups {
+impl PhysicalOptimizerRule for DictionaryGroups {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -39,7 +39,7 @@ impl PhysicalOptimizerRule for CodedGroups {
                 return Ok(Transformed::no(node));
             };
             let Some(what) = what(groups)? else { return Ok(Transformed::no(node)) };
-            let coded = CodedGroupsExec::new(what, Arc::clone(&node));
+            let coded = DictionaryGroupsExec::new(what, Arc::clone(&node));
             let coded: Arc<dyn ExecutionPlan> = Arc::new(coded);
             Ok(Transformed::new(coded, true, TreeNodeRecursion::Jump))
         });
@@ -56,7 +56,7 @@ impl PhysicalOptimizerRule for CodedGroups {
 }
 
 /// `None` when this is a plan of another kind.
-fn what(last: &AggregateExec) -> Result<Option<What>> {
+fn what(last: &AggregateExec) -> Result<Option<GroupPlan>> {
     if last.mode().output_mode() != AggregateOutputMode::Final {
         return Ok(None);
     }
@@ -72,12 +72,12 @@ fn what(last: &AggregateExec) -> Result<Option<What>> {
     if !is_raw || by.is_empty() || by.has_grouping_set() {
         return Ok(None);
     }
-    let Some(below) = Below::new(first.input())? else { return Ok(None) };
+    let Some(below) = GroupInput::new(first.input())? else { return Ok(None) };
     let mut ends = below.scan.units.iter().flat_map(|unit| [unit.min_ts, unit.max_ts]);
     let is_near = ends.all(|ts| NEAR.contains(&ts));
     let mut keys = Vec::new();
     for (expr, _) in by.expr() {
-        match Key::new(&below.on_table(expr)?, &below.scan.schema, is_near)? {
+        match GroupKey::new(&below.on_table(expr)?, &below.scan.schema, is_near)? {
             Some(key) => keys.push(key),
             None => return Ok(None),
         }
@@ -96,16 +96,16 @@ fn what(last: &AggregateExec) -> Result<Option<What>> {
     let computed = below.computed(named)?;
     let fold = |(function, arguments, filter): (&Arc<AggregateFunctionExpr>, Vec<_>, Option<_>)| {
         if filter.is_none() && counts_rows(function, &arguments) {
-            return Ok(Fold::Count);
+            return Ok(FoldKind::Count);
         }
-        Ok(Fold::Other {
+        Ok(FoldKind::Other {
             function: Arc::clone(function),
             arguments: arguments.iter().map(|expr| below.on_table(expr)).collect::<Result<_>>()?,
             filter: filter.map(|expr| below.on_table(expr)).transpose()?,
         })
     };
     let folds = folds.into_iter().map(fold).collect::<Result<_>>()?;
-    Ok(Some(What { keys, folds, computed, schema: last.schema(), scan: below.scan }))
+    Ok(Some(GroupPlan { keys, folds, computed, schema: last.schema(), scan: below.scan }))
 }
 
 /// Whether a function is `count(*)`, which is the count of a constant.
@@ -117,13 +117,13 @@ fn counts_rows(function: &AggregateFunctionExpr, arguments: &[Arc<dyn PhysicalEx
 }
 
 /// The scan of columns that gives the rows, and what is computed of them before they are grouped.
-struct Below {
+struct GroupInput {
     scan: ColumnScan,
     /// On what the scan gives; `None`: nothing.
     computed: Option<Vec<Arc<dyn PhysicalExpr>>>,
 }
 
-impl Below {
+impl GroupInput {
     fn new(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let mut plan = plan;
         let mut computed: Option<Vec<Arc<dyn PhysicalExpr>>> = None;

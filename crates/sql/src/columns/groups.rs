@@ -28,10 +28,10 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use super::filter::{Picked, localized};
-use super::keys::{Groups, Key};
+use super::filter::{SelectedRows, localized};
+use super::keys::{GroupIds, GroupKey};
+use super::morsel::MorselReader;
 use super::scan::ColumnScan;
-use super::unit::Reader;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -40,8 +40,8 @@ const ROWS_AT_ONCE: usize = 32_768;
 
 /// The groups.
 #[derive(Debug)]
-pub(crate) struct CodedGroupsExec {
-    pub(super) made: Arc<MadeOnce>,
+pub(crate) struct DictionaryGroupsExec {
+    pub(super) made: Arc<SharedGroups>,
     /// Which of their columns come out here.
     places: Vec<usize>,
     /// Gives the same rows.
@@ -52,32 +52,32 @@ pub(crate) struct CodedGroupsExec {
 
 /// Groups that are made once, however many places of a plan they are needed in.
 #[derive(Debug)]
-pub(super) struct MadeOnce {
-    pub(super) what: What,
+pub(super) struct SharedGroups {
+    pub(super) what: GroupPlan,
     is_shared: bool,
     /// When they are shared; `None` inside: there was no memory for it.
-    made: OnceCell<Option<Made>>,
+    made: OnceCell<Option<GroupResult>>,
 }
 
 #[derive(Debug)]
-struct Made {
+struct GroupResult {
     rows: RecordBatch,
     /// Held while others may still ask for them.
     _memory: MemoryReservation,
 }
 
-impl MadeOnce {
-    pub(super) fn new(what: What, is_shared: bool) -> Arc<Self> {
+impl SharedGroups {
+    pub(super) fn new(what: GroupPlan, is_shared: bool) -> Arc<Self> {
         Arc::new(Self { what, is_shared, made: OnceCell::new() })
     }
 }
 
 /// What is grouped, by what, and what is made of each group.
 #[derive(Clone, Debug)]
-pub(crate) struct What {
+pub(crate) struct GroupPlan {
     pub(crate) scan: ColumnScan,
-    pub(crate) keys: Vec<Key>,
-    pub(crate) folds: Vec<Fold>,
+    pub(crate) keys: Vec<GroupKey>,
+    pub(crate) folds: Vec<FoldKind>,
     /// Parts of the folds' expressions that are computed once.
     pub(crate) computed: Vec<Arc<dyn PhysicalExpr>>,
     /// Of what comes out: the keys, then what is made.
@@ -86,7 +86,7 @@ pub(crate) struct What {
 
 /// One aggregate; its expressions are on the table.
 #[derive(Clone, Debug)]
-pub(crate) enum Fold {
+pub(crate) enum FoldKind {
     /// `count(*)`.
     Count,
     Other {
@@ -96,7 +96,7 @@ pub(crate) enum Fold {
     },
 }
 
-impl Fold {
+impl FoldKind {
     fn exprs(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
         let (arguments, filter) = match self {
             Self::Count => (&[][..], &None),
@@ -125,13 +125,13 @@ impl Fold {
     }
 }
 
-impl CodedGroupsExec {
-    pub(crate) fn new(what: What, other: Arc<dyn ExecutionPlan>) -> Self {
+impl DictionaryGroupsExec {
+    pub(crate) fn new(what: GroupPlan, other: Arc<dyn ExecutionPlan>) -> Self {
         let places = (0..what.schema.fields().len()).collect();
-        Self::of(MadeOnce::new(what, false), places, other)
+        Self::of(SharedGroups::new(what, false), places, other)
     }
 
-    fn of(made: Arc<MadeOnce>, places: Vec<usize>, other: Arc<dyn ExecutionPlan>) -> Self {
+    fn of(made: Arc<SharedGroups>, places: Vec<usize>, other: Arc<dyn ExecutionPlan>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(other.schema()),
             Partitioning::UnknownPartitioning(1),
@@ -143,12 +143,12 @@ impl CodedGroupsExec {
     }
 
     /// The same rows, as columns of groups that others need as well.
-    pub(super) fn out_of(&self, made: Arc<MadeOnce>, places: Vec<usize>) -> Self {
+    pub(super) fn out_of(&self, made: Arc<SharedGroups>, places: Vec<usize>) -> Self {
         Self::of(made, places, Arc::clone(&self.other))
     }
 }
 
-impl DisplayAs for CodedGroupsExec {
+impl DisplayAs for DictionaryGroupsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = &self.made.what;
         let keys = what.keys.len();
@@ -161,7 +161,7 @@ impl DisplayAs for CodedGroupsExec {
     }
 }
 
-impl ExecutionPlan for CodedGroupsExec {
+impl ExecutionPlan for DictionaryGroupsExec {
     fn name(&self) -> &'static str {
         "CodedGroupsExec"
     }
@@ -230,7 +230,7 @@ impl ExecutionPlan for CodedGroupsExec {
     }
 }
 
-impl MadeOnce {
+impl SharedGroups {
     /// `None`: there is no memory for it.
     async fn rows(
         &self,
@@ -249,10 +249,10 @@ impl MadeOnce {
         &self,
         context: &TaskContext,
         baseline: &BaselineMetrics,
-    ) -> Result<Option<Made>> {
+    ) -> Result<Option<GroupResult>> {
         let memory = MemoryConsumer::new("groups").register(context.memory_pool());
         let what = &self.what;
-        let mut state = State::new(what)?;
+        let mut state = FoldState::new(what)?;
         let mut rows = 0;
         for unit in &*what.scan.units {
             let timer = baseline.elapsed_compute().timer();
@@ -271,19 +271,19 @@ impl MadeOnce {
         let _timer = baseline.elapsed_compute().timer();
         let rows = state.finish(what)?;
         baseline.record_output(rows.num_rows());
-        Ok(Some(Made { rows, _memory: memory }))
+        Ok(Some(GroupResult { rows, _memory: memory }))
     }
 }
 
-struct State {
-    groups: Groups,
-    folds: Vec<(Fold, Folding)>,
+struct FoldState {
+    groups: GroupIds,
+    folds: Vec<(FoldKind, GroupFolder)>,
     /// What the folds need of the rows.
-    needed: Needed,
+    needed: NeededRows,
 }
 
 /// Columns of the table, and what is computed of them; expressions of folds are on a batch of both.
-struct Needed {
+struct NeededRows {
     columns: Vec<usize>,
     /// On a batch of the columns.
     computed: Vec<Arc<dyn PhysicalExpr>>,
@@ -291,11 +291,11 @@ struct Needed {
     schema: SchemaRef,
 }
 
-impl Needed {
+impl NeededRows {
     /// With the folds on it.
-    fn new(what: &What) -> Result<(Self, Vec<Fold>)> {
+    fn new(what: &GroupPlan) -> Result<(Self, Vec<FoldKind>)> {
         let table = &what.scan.schema;
-        let mut columns: Vec<usize> = what.folds.iter().flat_map(Fold::columns).collect();
+        let mut columns: Vec<usize> = what.folds.iter().flat_map(FoldKind::columns).collect();
         columns.sort_unstable();
         columns.dedup();
         let local = table.project(&columns)?;
@@ -316,13 +316,13 @@ impl Needed {
             let column = Arc::new(ColumnExpr::new(schema.field(at).name(), at)) as _;
             Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
         };
-        let fold = |fold: &Fold| fold.map(|expr| to_local(expr)?.transform_down(put_in).data());
+        let fold = |fold: &FoldKind| fold.map(|expr| to_local(expr)?.transform_down(put_in).data());
         let folds = what.folds.iter().map(fold).collect::<Result<_>>()?;
         let (local, schema) = (Arc::new(local), Arc::new(schema));
         Ok((Self { columns, computed, local, schema }, folds))
     }
 
-    fn batch(&self, reader: &Reader<'_>, picked: &Picked) -> Result<RecordBatch> {
+    fn batch(&self, reader: &MorselReader<'_>, picked: &SelectedRows) -> Result<RecordBatch> {
         let arrays = reader.rows(&self.columns, picked)?;
         let options = RecordBatchOptions::new().with_row_count(Some(picked.len()));
         let with = |schema: &SchemaRef, arrays: Vec<ArrayRef>| {
@@ -337,28 +337,28 @@ impl Needed {
     }
 }
 
-enum Folding {
+enum GroupFolder {
     Count(Vec<i64>),
     Other(Box<dyn GroupsAccumulator>),
 }
 
-impl State {
-    fn new(what: &What) -> Result<Self> {
-        let (needed, folds) = Needed::new(what)?;
-        let folding = |fold: Fold| {
+impl FoldState {
+    fn new(what: &GroupPlan) -> Result<Self> {
+        let (needed, folds) = NeededRows::new(what)?;
+        let folding = |fold: FoldKind| {
             let folding = match &fold {
-                Fold::Count => Folding::Count(Vec::new()),
-                Fold::Other { function, .. } => {
-                    Folding::Other(function.create_groups_accumulator()?)
+                FoldKind::Count => GroupFolder::Count(Vec::new()),
+                FoldKind::Other { function, .. } => {
+                    GroupFolder::Other(function.create_groups_accumulator()?)
                 }
             };
             Ok((fold, folding))
         };
         let folds = folds.into_iter().map(folding).collect::<Result<_>>()?;
-        Ok(Self { groups: Groups::new(&what.keys), folds, needed })
+        Ok(Self { groups: GroupIds::new(&what.keys), folds, needed })
     }
 
-    fn take(&mut self, what: &What, unit: &super::unit::Unit) -> Result<()> {
+    fn take(&mut self, what: &GroupPlan, unit: &super::morsel::Morsel) -> Result<()> {
         let reader = what.scan.reader(unit);
         let picked = reader.pick(&what.scan.filters)?;
         if picked.len() == 0 {
@@ -366,7 +366,7 @@ impl State {
         }
         let groups = self.groups.of_rows(&reader, &picked)?;
         let count = self.groups.len();
-        let is_counted_only = self.folds.iter().all(|(fold, _)| matches!(fold, Fold::Count));
+        let is_counted_only = self.folds.iter().all(|(fold, _)| matches!(fold, FoldKind::Count));
         let (batch, places) = if is_counted_only {
             (RecordBatch::new_empty(Arc::clone(&self.needed.schema)), Vec::new())
         } else {
@@ -375,11 +375,11 @@ impl State {
         };
         for (fold, folding) in &mut self.folds {
             match (&*fold, folding) {
-                (_, Folding::Count(counts)) => {
+                (_, GroupFolder::Count(counts)) => {
                     counts.resize(count, 0);
                     groups.iter().for_each(|group| counts[*group as usize] += 1);
                 }
-                (Fold::Other { arguments, filter, .. }, Folding::Other(accumulator)) => {
+                (FoldKind::Other { arguments, filter, .. }, GroupFolder::Other(accumulator)) => {
                     let array = |expr: &Arc<dyn PhysicalExpr>| {
                         expr.evaluate(&batch)?.into_array(batch.num_rows())
                     };
@@ -388,7 +388,7 @@ impl State {
                     let filter = filter.as_ref().map(|filter| filter.as_boolean());
                     accumulator.update_batch(&arguments, &places, filter, count)?;
                 }
-                (Fold::Count, Folding::Other(_)) => unreachable!("made of one fold"),
+                (FoldKind::Count, GroupFolder::Other(_)) => unreachable!("made of one fold"),
             }
         }
         Ok(())
@@ -396,21 +396,21 @@ impl State {
 
     fn byte_count(&self) -> usize {
         let folds = self.folds.iter().map(|(_, folding)| match folding {
-            Folding::Count(counts) => counts.capacity() * size_of::<i64>(),
-            Folding::Other(accumulator) => accumulator.size(),
+            GroupFolder::Count(counts) => counts.capacity() * size_of::<i64>(),
+            GroupFolder::Other(accumulator) => accumulator.size(),
         });
         self.groups.byte_count() + folds.sum::<usize>()
     }
 
-    fn finish(mut self, what: &What) -> Result<RecordBatch> {
+    fn finish(mut self, what: &GroupPlan) -> Result<RecordBatch> {
         let mut arrays = self.groups.arrays(0)?;
         for (_, folding) in &mut self.folds {
             arrays.push(match folding {
-                Folding::Count(counts) => {
+                GroupFolder::Count(counts) => {
                     let counts = std::mem::take(counts);
                     Arc::new(Int64Array::from(counts)) as ArrayRef
                 }
-                Folding::Other(accumulator) => accumulator.evaluate(EmitTo::All)?,
+                GroupFolder::Other(accumulator) => accumulator.evaluate(EmitTo::All)?,
             });
         }
         Ok(RecordBatch::try_new(Arc::clone(&what.schema), arrays)?)

@@ -18,30 +18,30 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 
 use super::column::{Column, each_width};
-use super::filter::{Picked, localized};
-use super::numbers::{NumberedInts, NumberedTexts};
-use super::pairs::Pairs;
-use super::unit::Reader;
+use super::filter::{SelectedRows, localized};
+use super::group_ids::{NumberedInts, NumberedTexts};
+use super::morsel::MorselReader;
+use super::pair_interner::PairInterner;
 
 /// One of the expressions of `group by`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Key {
-    of: KeyOf,
+pub(crate) struct GroupKey {
+    of: KeySource,
     /// The type of what comes out.
     kind: DataType,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum KeyOf {
+enum KeySource {
     /// `ts`, the column at that place of the table, cut to multiples of so many µs since 1970.
     Time { column: usize, width: i64 },
     /// Anything else of one column, on a batch of the column alone.
     Value { column: usize, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
     /// The same of several, each of which is a key itself.
-    Values { columns: Vec<Key>, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+    Values { columns: Vec<GroupKey>, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
 }
 
-impl Key {
+impl GroupKey {
     /// A key with the table's columns, all of whose times are [`NEAR`] or not; `None` when it is not one of those that are
     /// understood.
     ///
@@ -58,7 +58,7 @@ impl Key {
         if let ([column], Some(width)) = (&columns[..], width_of(expr, table))
             && is_near
         {
-            return Ok(Some(Self { of: KeyOf::Time { column: *column, width }, kind }));
+            return Ok(Some(Self { of: KeySource::Time { column: *column, width }, kind }));
         }
         if !is_known(&kind) || is_volatile(expr) {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Key {
                     return Ok(None);
                 }
                 let (local, schema) = localized(expr, &columns, table)?;
-                KeyOf::Value { column, local, schema }
+                KeySource::Value { column, local, schema }
             }
             _ => {
                 let kinds = columns.iter().map(|column| table.field(*column).data_type());
@@ -80,7 +80,7 @@ impl Key {
                 }
                 let (local, schema) = localized(expr, &columns, table)?;
                 let columns = columns.iter().map(|column| Self::of_column(*column, table));
-                KeyOf::Values { columns: columns.collect::<Result<_>>()?, local, schema }
+                KeySource::Values { columns: columns.collect::<Result<_>>()?, local, schema }
             }
         };
         Ok(Some(Self { of, kind }))
@@ -91,7 +91,7 @@ impl Key {
         let field = table.field(column);
         let plain: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(field.name(), column));
         let (local, schema) = localized(&plain, &[column], table)?;
-        Ok(Self { of: KeyOf::Value { column, local, schema }, kind: field.data_type().clone() })
+        Ok(Self { of: KeySource::Value { column, local, schema }, kind: field.data_type().clone() })
     }
 }
 
@@ -132,30 +132,30 @@ fn width_of(expr: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<i64> {
 
 /// The values of a key.
 #[derive(Debug)]
-struct Values {
-    key: Key,
-    known: Known,
+struct KeyValues {
+    key: GroupKey,
+    known: KnownGroups,
     /// The numbers here of texts by their names.
-    names: Vec<NumbersOfNames>,
+    names: Vec<NameIds>,
     /// Of a key of several columns.
-    combinations: Option<Combinations>,
+    combinations: Option<KeyCombinations>,
 }
 
 /// The combinations of a key's columns that were found so far, and the number of each one's value.
 #[derive(Debug)]
-struct Combinations {
-    groups: Groups,
+struct KeyCombinations {
+    groups: GroupIds,
     numbers: Vec<u32>,
 }
 
 /// The numbers of texts by what one lexicon calls them.
 #[derive(Debug)]
-struct NumbersOfNames {
+struct NameIds {
     lexicon: u64,
     numbers: Vec<Option<u32>>,
 }
 
-impl NumbersOfNames {
+impl NameIds {
     #[inline]
     fn at(&mut self, name: u32) -> &mut Option<u32> {
         let name = name as usize;
@@ -167,7 +167,7 @@ impl NumbersOfNames {
 }
 
 #[derive(Debug)]
-enum Known {
+enum KnownGroups {
     Texts(NumberedTexts),
     Ints(NumberedInts),
 }
@@ -175,33 +175,33 @@ enum Known {
 /// No number yet.
 const NONE: u32 = u32::MAX;
 
-impl Values {
-    fn new(key: Key) -> Self {
+impl KeyValues {
+    fn new(key: GroupKey) -> Self {
         let known = match key.kind {
-            DataType::Utf8 => Known::Texts(NumberedTexts::default()),
-            _ => Known::Ints(NumberedInts::default()),
+            DataType::Utf8 => KnownGroups::Texts(NumberedTexts::default()),
+            _ => KnownGroups::Ints(NumberedInts::default()),
         };
         let combinations = match &key.of {
-            KeyOf::Values { columns, .. } => {
-                Some(Combinations { groups: Groups::new(columns), numbers: Vec::new() })
+            KeySource::Values { columns, .. } => {
+                Some(KeyCombinations { groups: GroupIds::new(columns), numbers: Vec::new() })
             }
-            KeyOf::Time { .. } | KeyOf::Value { .. } => None,
+            KeySource::Time { .. } | KeySource::Value { .. } => None,
         };
         Self { key, known, names: Vec::new(), combinations }
     }
 
     fn len(&self) -> usize {
         match &self.known {
-            Known::Texts(texts) => texts.len(),
-            Known::Ints(ints) => ints.len(),
+            KnownGroups::Texts(texts) => texts.len(),
+            KnownGroups::Ints(ints) => ints.len(),
         }
     }
 
     fn byte_count(&self) -> usize {
         let names = self.names.iter().map(|names| size_of_val(names.numbers.as_slice()));
         let known = match &self.known {
-            Known::Texts(texts) => texts.byte_count(),
-            Known::Ints(ints) => ints.byte_count(),
+            KnownGroups::Texts(texts) => texts.byte_count(),
+            KnownGroups::Ints(ints) => ints.byte_count(),
         };
         let combinations = self.combinations.as_ref().map_or(0, |combinations| {
             combinations.groups.byte_count() + size_of_val(combinations.numbers.as_slice())
@@ -210,25 +210,25 @@ impl Values {
     }
 
     /// What is known of the names of a lexicon, to be put back.
-    fn take_names(&mut self, lexicon: u64) -> NumbersOfNames {
+    fn take_names(&mut self, lexicon: u64) -> NameIds {
         let place = self.names.iter().position(|names| names.lexicon == lexicon);
-        let new = NumbersOfNames { lexicon, numbers: Vec::new() };
+        let new = NameIds { lexicon, numbers: Vec::new() };
         place.map_or(new, |place| self.names.swap_remove(place))
     }
 
     /// The number of each picked row's value.
-    fn numbers(&mut self, reader: &Reader<'_>, picked: &Picked) -> Result<Vec<u32>> {
+    fn numbers(&mut self, reader: &MorselReader<'_>, picked: &SelectedRows) -> Result<Vec<u32>> {
         let (column, local, schema) = match &self.key.of {
-            KeyOf::Time { column, width } => {
+            KeySource::Time { column, width } => {
                 let width = *width;
                 let times = reader.rows(&[*column], picked)?;
                 let times = times[0].as_primitive::<TimestampMicrosecondType>();
                 return Ok(self.numbers_of_times(times.values(), width));
             }
-            KeyOf::Value { column, local, schema } => {
+            KeySource::Value { column, local, schema } => {
                 (*column, Arc::clone(local), Arc::clone(schema))
             }
-            KeyOf::Values { local, schema, .. } => {
+            KeySource::Values { local, schema, .. } => {
                 let (local, schema) = (Arc::clone(local), Arc::clone(schema));
                 return self.numbers_of_combinations(reader, picked, &*local, schema);
             }
@@ -270,8 +270,8 @@ impl Values {
                 known[code]
             };
             let numbers = each_width!(codes, codes => match picked {
-                Picked::All(_) => codes.iter().map(|code| number(*code as usize)).collect(),
-                Picked::Some(rows) => {
+                SelectedRows::All(_) => codes.iter().map(|code| number(*code as usize)).collect(),
+                SelectedRows::Some(rows) => {
                     rows.iter().map(|row| number(codes[*row as usize] as usize)).collect()
                 }
             }, _rows => vec![number(0); picked.len()]);
@@ -288,8 +288,8 @@ impl Values {
     /// The same for a key of several columns.
     fn numbers_of_combinations(
         &mut self,
-        reader: &Reader<'_>,
-        picked: &Picked,
+        reader: &MorselReader<'_>,
+        picked: &SelectedRows,
         local: &dyn PhysicalExpr,
         schema: SchemaRef,
     ) -> Result<Vec<u32>> {
@@ -317,12 +317,12 @@ impl Values {
         keys: &'a ArrayRef,
     ) -> Result<Box<dyn FnMut(usize) -> u32 + 'a>> {
         Ok(match &mut self.known {
-            Known::Texts(known) => {
+            KnownGroups::Texts(known) => {
                 let texts: &StringArray = keys.as_string();
                 let text = |at: usize| texts.is_valid(at).then(|| texts.value(at));
                 Box::new(move |at| known.number(text(at)))
             }
-            Known::Ints(known) => {
+            KnownGroups::Ints(known) => {
                 let ints = cast(keys, &DataType::Int64)?;
                 let ints = ints.as_primitive::<Int64Type>().clone();
                 Box::new(move |at| known.number(ints.is_valid(at).then(|| ints.value(at))))
@@ -331,7 +331,7 @@ impl Values {
     }
 
     fn numbers_of_times(&mut self, times: &[i64], width: i64) -> Vec<u32> {
-        let Known::Ints(known) = &mut self.known else { unreachable!("times are numbers") };
+        let KnownGroups::Ints(known) = &mut self.known else { unreachable!("times are numbers") };
         let (mut start, mut last) = (0, NONE);
         let number = |ts: &i64| {
             // A difference below zero is a large one without its sign.
@@ -348,10 +348,10 @@ impl Values {
     /// The values of some numbers.
     fn array(&self, numbers: &[u32]) -> Result<ArrayRef> {
         Ok(match &self.known {
-            Known::Texts(texts) => {
+            KnownGroups::Texts(texts) => {
                 Arc::new(numbers.iter().map(|number| texts.get(*number)).collect::<StringArray>())
             }
-            Known::Ints(ints) => {
+            KnownGroups::Ints(ints) => {
                 let ints = numbers.iter().map(|number| ints.get(*number)).collect::<Int64Array>();
                 cast(&ints, &self.key.kind)?
             }
@@ -361,16 +361,16 @@ impl Values {
 
 /// The groups found so far.
 #[derive(Debug)]
-pub(crate) struct Groups {
-    values: Vec<Values>,
+pub(crate) struct GroupIds {
+    values: Vec<KeyValues>,
     /// Those of the first key and the second, of these and the third, and so on.
-    pairs: Vec<Pairs>,
+    pairs: Vec<PairInterner>,
 }
 
-impl Groups {
-    pub(crate) fn new(keys: &[Key]) -> Self {
-        let pairs = keys.iter().skip(1).map(|_| Pairs::default()).collect();
-        Self { values: keys.iter().cloned().map(Values::new).collect(), pairs }
+impl GroupIds {
+    pub(crate) fn new(keys: &[GroupKey]) -> Self {
+        let pairs = keys.iter().skip(1).map(|_| PairInterner::default()).collect();
+        Self { values: keys.iter().cloned().map(KeyValues::new).collect(), pairs }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -378,15 +378,19 @@ impl Groups {
     }
 
     pub(crate) fn byte_count(&self) -> usize {
-        let values = self.values.iter().map(Values::byte_count);
-        values.chain(self.pairs.iter().map(Pairs::byte_count)).sum()
+        let values = self.values.iter().map(KeyValues::byte_count);
+        values.chain(self.pairs.iter().map(PairInterner::byte_count)).sum()
     }
 
     /// The group of each picked row.
     ///
     /// # Errors
     /// When a key cannot be computed, or files cannot be read.
-    pub(crate) fn of_rows(&mut self, reader: &Reader<'_>, picked: &Picked) -> Result<Vec<u32>> {
+    pub(crate) fn of_rows(
+        &mut self,
+        reader: &MorselReader<'_>,
+        picked: &SelectedRows,
+    ) -> Result<Vec<u32>> {
         let (first, rest) = self.values.split_first_mut().expect("groups have a key");
         let mut groups = first.numbers(reader, picked)?;
         for (values, pairs) in rest.iter_mut().zip(&mut self.pairs) {
@@ -427,12 +431,12 @@ mod tests {
     fn times_are_cut_in_any_order() {
         let values = |width| {
             let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
-            Values::new(Key { of: KeyOf::Time { column: 0, width }, kind })
+            KeyValues::new(GroupKey { of: KeySource::Time { column: 0, width }, kind })
         };
         let mut values = values(60);
         let times = [0, 59, 60, -1, -60, -61, 3, 119, 120, 60];
         assert_eq!(values.numbers_of_times(&times, 60), [0, 0, 1, 2, 2, 3, 0, 1, 4, 1]);
-        let Known::Ints(ints) = &values.known else { unreachable!() };
+        let KnownGroups::Ints(ints) = &values.known else { unreachable!() };
         assert_eq!(
             (0..5).map(|at| ints.get(at).unwrap()).collect::<Vec<_>>(),
             [0, 60, -60, -120, 120]

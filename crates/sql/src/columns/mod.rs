@@ -12,23 +12,23 @@
 //! numbers of distinct values where values repeat (column.rs). Everything that is not understood here is left to
 //! DataFusion, which scans the same columns, or to Parquet's own way when there is too much for the limit (plan.rs).
 
-mod alike;
 mod cache;
 mod chunk;
 mod column;
+mod common_subplans;
 mod filter;
+mod group_ids;
 mod group_rule;
 mod groups;
 mod keys;
-mod newest;
-mod numbers;
-mod pairs;
+mod morsel;
+mod newest_morsels;
+mod pair_interner;
 mod plan;
 mod scan;
-mod unit;
 
 pub(crate) use cache::ColumnCache;
-pub(crate) use group_rule::CodedGroups;
-pub(crate) use newest::NewestUnits;
-pub(crate) use plan::{Wanted, plan};
+pub(crate) use group_rule::DictionaryGroups;
+pub(crate) use newest_morsels::NewestMorsels;
+pub(crate) use plan::{ScanRequest, plan};
 pub(crate) use scan::ColumnScan;

@@ -30,14 +30,14 @@ use futures::TryStreamExt;
 use parquet::file::metadata::ParquetMetaData;
 use weir_datafile::{DataFile, SORT};
 use weir_tables::TableSpec;
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
-use super::cache::{ColumnCache, Missing};
+use super::cache::{ColumnCache, MissingColumns};
 use super::chunk::selection;
 use super::column::Column;
-use super::filter::{Filter, Picked};
-use super::unit::{Reader, Source, Unit};
-use crate::text_index::BlockCounts;
+use super::filter::{Filter, SelectedRows};
+use super::morsel::{Morsel, MorselReader, MorselSource};
+use crate::index_probe::BlockCounts;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -48,9 +48,9 @@ pub(crate) struct ColumnScan {
     pub(crate) table: &'static TableSpec,
     /// The table's.
     pub(crate) schema: SchemaRef,
-    pub(crate) places: Places,
+    pub(crate) places: FileLocations,
     pub(crate) cache: Arc<ColumnCache>,
-    pub(crate) units: Arc<Vec<Unit>>,
+    pub(crate) units: Arc<Vec<Morsel>>,
     /// Unit `n` is in partition `n` modulo this.
     pub(crate) partitions: usize,
     pub(crate) filters: Vec<Filter>,
@@ -68,7 +68,7 @@ pub(crate) struct ColumnScan {
 }
 
 /// What of a row group is not in memory.
-pub(crate) struct Unread<'a> {
+pub(crate) struct UnreadMorsels<'a> {
     pub(crate) file: &'a Arc<DataFile>,
     pub(crate) footer: &'a ParquetMetaData,
     pub(crate) group: usize,
@@ -81,12 +81,12 @@ impl ColumnScan {
     }
 
     /// Reads a column that a filter or a key is on.
-    pub(crate) fn reader<'a>(&'a self, unit: &'a Unit) -> Reader<'a> {
-        Reader { unit, places: &self.places, cache: &self.cache, is_kept: true }
+    pub(crate) fn reader<'a>(&'a self, unit: &'a Morsel) -> MorselReader<'a> {
+        MorselReader { unit, places: &self.places, cache: &self.cache, is_kept: true }
     }
 
-    fn late_reader<'a>(&'a self, unit: &'a Unit) -> Reader<'a> {
-        Reader { is_kept: self.keeps_all, ..self.reader(unit) }
+    fn late_reader<'a>(&'a self, unit: &'a Morsel) -> MorselReader<'a> {
+        MorselReader { is_kept: self.keeps_all, ..self.reader(unit) }
     }
 
     /// An expression on what comes out as one on the table.
@@ -107,9 +107,9 @@ impl ColumnScan {
     }
 
     /// What would be read now: of each row group its file and footer, its number, and rows and columns by their names.
-    pub(crate) fn unread(&self) -> impl Iterator<Item = Unread<'_>> {
+    pub(crate) fn unread(&self) -> impl Iterator<Item = UnreadMorsels<'_>> {
         self.units.iter().filter_map(|unit| {
-            let Source::Group { file, footer, group } = &unit.source else { return None };
+            let MorselSource::Group { file, footer, group } = &unit.source else { return None };
             let reader = self.reader(unit);
             let chunk = reader.chunk();
             let filtered = self.filters.iter().flat_map(|filter| &filter.columns);
@@ -118,21 +118,23 @@ impl ColumnScan {
             // Pages are read for a condition, and once more for the rows that are shown; what is read whole is kept.
             places.dedup_by(|one, other| {
                 let missing = self.cache.forecast(&chunk, *one, unit.picked.len());
-                one == other && missing != Missing::Pages
+                one == other && missing != MissingColumns::Pages
             });
             let rows = match &unit.picked {
-                Picked::All(_) => RowGroupAccess::Scan,
-                Picked::Some(rows) => RowGroupAccess::Selection(selection(rows, chunk.row_count())),
+                SelectedRows::All(_) => RowGroupAccess::Scan,
+                SelectedRows::Some(rows) => {
+                    RowGroupAccess::Selection(selection(rows, chunk.row_count()))
+                }
             };
             let columns = places.into_iter().filter_map(|place| {
                 let name = self.schema.field(place).name().clone();
                 match self.cache.forecast(&chunk, place, unit.picked.len()) {
-                    Missing::Nothing => None,
-                    Missing::Pages => Some((name, rows.clone())),
-                    Missing::All => Some((name, RowGroupAccess::Scan)),
+                    MissingColumns::Nothing => None,
+                    MissingColumns::Pages => Some((name, rows.clone())),
+                    MissingColumns::All => Some((name, RowGroupAccess::Scan)),
                 }
             });
-            Some(Unread {
+            Some(UnreadMorsels {
                 file,
                 footer: footer.metadata(),
                 group: *group,
@@ -144,7 +146,7 @@ impl ColumnScan {
     fn file_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for unit in &*self.units {
-            if let Source::Group { file, .. } = &unit.source
+            if let MorselSource::Group { file, .. } = &unit.source
                 && names.last() != Some(&file.path.as_str())
             {
                 names.push(&file.path);
@@ -167,10 +169,10 @@ impl DataSource for ColumnScan {
             });
         }
         let units = (0..self.units.len()).filter(|unit| unit % self.partitions == partition);
-        let work = Work {
+        let work = ScanWork {
             schema: self.projected(),
             units: units.rev().collect(),
-            newest: self.newest.map(Newest::new),
+            newest: self.newest.map(NewestRows::new),
             left: self.fetch.unwrap_or(usize::MAX),
             found: Vec::new(),
             current: None,
@@ -235,7 +237,7 @@ impl DataSource for ColumnScan {
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let units = self.units.iter().enumerate();
-        let units: Vec<&Unit> = units
+        let units: Vec<&Morsel> = units
             .filter(|(at, _)| partition.is_none_or(|partition| at % self.partitions == partition))
             .map(|(_, unit)| unit)
             .collect();
@@ -246,7 +248,7 @@ impl DataSource for ColumnScan {
         statistics.num_rows =
             if is_exact { Precision::Exact(rows) } else { Precision::Inexact(rows) };
         // Of a unit that the text index cut, the rows at the ends may be gone.
-        let is_whole = units.iter().all(|unit| matches!(unit.picked, Picked::All(_)));
+        let is_whole = units.iter().all(|unit| matches!(unit.picked, SelectedRows::All(_)));
         let ends = units.iter().map(|unit| (unit.min_ts, unit.max_ts));
         let ends = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         if let (Ok(ts), Some((min, max)), true) =
@@ -324,22 +326,22 @@ impl DataSource for ColumnScan {
 }
 
 /// A partition being scanned.
-struct Work {
+struct ScanWork {
     scan: ColumnScan,
     schema: SchemaRef,
     /// Those to come, the next one last.
     units: Vec<usize>,
-    newest: Option<Newest>,
+    newest: Option<NewestRows>,
     /// Rows that are still wanted.
     left: usize,
     /// What is known to come out: unit and rows, the next one last.
-    found: Vec<(usize, Picked)>,
-    current: Option<Current>,
+    found: Vec<(usize, SelectedRows)>,
+    current: Option<CurrentMorsel>,
     baseline: BaselineMetrics,
 }
 
 /// A unit whose rows come out.
-struct Current {
+struct CurrentMorsel {
     unit: usize,
     rows: Vec<u32>,
     done: usize,
@@ -347,7 +349,7 @@ struct Current {
     columns: Option<Vec<Arc<Column>>>,
 }
 
-impl Work {
+impl ScanWork {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let timer = self.baseline.elapsed_compute().timer();
@@ -368,7 +370,7 @@ impl Work {
             }
             None => {
                 let unit = &self.scan.units[current.unit];
-                let picked = Picked::Some(rows.to_vec());
+                let picked = SelectedRows::Some(rows.to_vec());
                 self.scan.late_reader(unit).rows(&self.scan.projection, &picked)?
             }
         };
@@ -405,24 +407,24 @@ impl Work {
         Ok(true)
     }
 
-    fn start(&mut self, unit: usize, picked: Picked) -> Result<()> {
+    fn start(&mut self, unit: usize, picked: SelectedRows) -> Result<()> {
         let reader = self.scan.late_reader(&self.scan.units[unit]);
         let whole = |column: &usize| reader.whole(*column, picked.len());
         let columns = self.scan.projection.iter().map(whole);
         let columns: Option<Vec<_>> = columns.collect::<Result<_>>()?;
-        self.current = Some(Current { unit, rows: picked.rows(), done: 0, columns });
+        self.current = Some(CurrentMorsel { unit, rows: picked.rows(), done: 0, columns });
         Ok(())
     }
 }
 
 /// The times of the newest rows found so far.
-struct Newest {
+struct NewestRows {
     wanted: usize,
     /// The oldest on top.
     times: BinaryHeap<Reverse<i64>>,
 }
 
-impl Newest {
+impl NewestRows {
     fn new(wanted: usize) -> Self {
         Self { wanted, times: BinaryHeap::new() }
     }
@@ -434,7 +436,11 @@ impl Newest {
     }
 
     /// The rows that may be wanted, by unit.
-    fn find(&mut self, scan: &ColumnScan, mut units: Vec<usize>) -> Result<Vec<(usize, Picked)>> {
+    fn find(
+        &mut self,
+        scan: &ColumnScan,
+        mut units: Vec<usize>,
+    ) -> Result<Vec<(usize, SelectedRows)>> {
         let ts = scan.schema.index_of("ts")?;
         units.sort_by_key(|unit| scan.units[*unit].max_ts);
         let mut found: Vec<(usize, Vec<(u32, i64)>)> = Vec::new();
@@ -465,7 +471,7 @@ impl Newest {
         let bound = self.bound();
         let kept = found.into_iter().map(|(unit, rows)| {
             let rows = rows.into_iter().filter(|(_, ts)| *ts >= bound);
-            (unit, Picked::Some(rows.map(|(row, _)| row).collect()))
+            (unit, SelectedRows::Some(rows.map(|(row, _)| row).collect()))
         });
         Ok(kept.filter(|(_, picked)| picked.len() > 0).collect())
     }

@@ -70,7 +70,7 @@ impl AggregateUDFImpl for Counter {
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Points { answer: self.answer, points: Vec::new() }))
+        Ok(Box::new(CounterPoints { answer: self.answer, points: Vec::new() }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -81,12 +81,12 @@ impl AggregateUDFImpl for Counter {
 
 /// The rows of one group, 16 bytes each, as they came.
 #[derive(Debug)]
-struct Points {
+struct CounterPoints {
     answer: Answer,
     points: Vec<(i64, f64)>,
 }
 
-impl Accumulator for Points {
+impl Accumulator for CounterPoints {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let instants = values[0].as_primitive::<TimestampMicrosecondType>();
         let values = values[1].as_primitive::<Float64Type>();

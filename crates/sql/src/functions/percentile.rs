@@ -43,7 +43,7 @@ impl AggregateUDFImpl for Percentile {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One { fraction: fraction(&args)?, sketch: Sketch::default() }))
+        Ok(Box::new(SinglePercentile { fraction: fraction(&args)?, sketch: Sketch::default() }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -59,7 +59,7 @@ impl AggregateUDFImpl for Percentile {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Many::new(fraction(&args)?)))
+        Ok(Box::new(GroupedPercentiles::new(fraction(&args)?)))
     }
 }
 
@@ -86,12 +86,12 @@ fn merge(sketch: &mut Sketch, state: &[u8]) -> Result<()> {
 
 /// All rows are one group.
 #[derive(Debug)]
-struct One {
+struct SinglePercentile {
     fraction: f64,
     sketch: Sketch,
 }
 
-impl Accumulator for One {
+impl Accumulator for SinglePercentile {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = values[0].as_primitive::<Float64Type>();
         values.iter().flatten().for_each(|value| self.sketch.push(value));
@@ -123,7 +123,7 @@ impl Accumulator for One {
 /// Most groups have few values, and most questions are over when the values are: then a value is written down once
 /// beside its group, put next to the others of its group at the end, and no sketch is ever made.
 #[derive(Debug)]
-struct Many {
+struct GroupedPercentiles {
     fraction: f64,
     groups: usize,
     sketches: Vec<Sketch>,
@@ -136,7 +136,7 @@ struct Many {
 /// Loose values, 48 MiB.
 const LOOSE_MAX: usize = 4 << 20;
 
-impl Many {
+impl GroupedPercentiles {
     fn new(fraction: f64) -> Self {
         let (loose, loose_groups) = (Vec::new(), Vec::new());
         Self { fraction, groups: 0, sketches: Vec::new(), heap_bytes: 0, loose, loose_groups }
@@ -207,7 +207,7 @@ impl Many {
     }
 }
 
-impl GroupsAccumulator for Many {
+impl GroupsAccumulator for GroupedPercentiles {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -329,7 +329,7 @@ mod tests {
         (0..9).map(batch).collect()
     }
 
-    fn answer(of: &mut Many) -> ArrayRef {
+    fn answer(of: &mut GroupedPercentiles) -> ArrayRef {
         of.evaluate(EmitTo::All).unwrap()
     }
 
@@ -337,16 +337,18 @@ mod tests {
     fn loose_values_give_what_sketches_give() {
         let batches = batches();
         for fraction in [0.0, 0.5, 0.9, 0.99, 1.0] {
-            let (mut loose, mut settled) = (Many::new(fraction), Many::new(fraction));
-            let (mut merged, mut filtered) = (Many::new(fraction), Many::new(fraction));
-            let mut all = Many::new(fraction);
+            let (mut loose, mut settled) =
+                (GroupedPercentiles::new(fraction), GroupedPercentiles::new(fraction));
+            let (mut merged, mut filtered) =
+                (GroupedPercentiles::new(fraction), GroupedPercentiles::new(fraction));
+            let mut all = GroupedPercentiles::new(fraction);
             for (values, groups) in &batches {
                 let values = std::slice::from_ref(values);
                 let some: BooleanArray = (0..groups.len()).map(|row| Some(row % 3 > 0)).collect();
                 loose.update_batch(values, groups, None, 300).unwrap();
                 settled.update_batch(values, groups, None, 300).unwrap();
                 settled.settle();
-                let mut part = Many::new(fraction);
+                let mut part = GroupedPercentiles::new(fraction);
                 part.update_batch(values, groups, None, 300).unwrap();
                 let state = part.state(EmitTo::All).unwrap();
                 merged.merge_batch(&state, &(0..300).collect::<Vec<_>>(), 300).unwrap();

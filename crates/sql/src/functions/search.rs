@@ -62,14 +62,14 @@ impl FunctionRewrite for SearchRewrite {
 
 /// One thing that a row has to have, or not.
 #[derive(Debug, PartialEq, Eq)]
-struct Term {
+struct SearchTerm {
     is_wanted: bool,
     field: Option<String>,
     text: String,
 }
 
 /// Words, "phrases", field:value, and a `-` before what must not be.
-fn terms(text: &str) -> Result<Vec<Term>> {
+fn terms(text: &str) -> Result<Vec<SearchTerm>> {
     let mut terms = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -88,13 +88,13 @@ fn terms(text: &str) -> Result<Vec<Term>> {
             },
             None => after.split_at(after.find(char::is_whitespace).unwrap_or(after.len())),
         };
-        terms.push(Term { is_wanted, field, text: value.to_owned() });
+        terms.push(SearchTerm { is_wanted, field, text: value.to_owned() });
         rest = after.trim_start();
     }
     Ok(terms)
 }
 
-impl Term {
+impl SearchTerm {
     fn condition(&self, schema: &DFSchema) -> Result<Expr> {
         let condition = match &self.field {
             Some(field) => self.field_condition(field, schema)?,
@@ -206,11 +206,11 @@ fn spec_of(schema: &DFSchema, table: Option<&TableReference>) -> Option<&'static
 
 #[cfg(test)]
 mod tests {
-    use super::{Term, terms};
+    use super::{SearchTerm, terms};
 
     #[test]
     fn terms_are_words_phrases_fields_and_what_must_not_be() {
-        let term = |is_wanted, field: Option<&str>, text: &str| Term {
+        let term = |is_wanted, field: Option<&str>, text: &str| SearchTerm {
             is_wanted,
             field: field.map(str::to_owned),
             text: text.to_owned(),

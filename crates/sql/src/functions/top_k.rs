@@ -57,7 +57,7 @@ impl AggregateUDFImpl for TopK {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Counts { asked: asked(&args)?, counts: HashMap::new(), text_bytes: 0 }))
+        Ok(Box::new(ValueCounts { asked: asked(&args)?, counts: HashMap::new(), text_bytes: 0 }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -83,13 +83,13 @@ fn asked(args: &AccumulatorArgs<'_>) -> Result<usize> {
 
 /// How often each value of one group came: a summary after Misra and Gries, which keeps its bound when merged.
 #[derive(Debug)]
-struct Counts {
+struct ValueCounts {
     asked: usize,
     counts: HashMap<String, u64>,
     text_bytes: usize,
 }
 
-impl Counts {
+impl ValueCounts {
     fn add(&mut self, value: &str, count: u64) {
         if let Some(known) = self.counts.get_mut(value) {
             *known += count;
@@ -116,7 +116,7 @@ impl Counts {
     }
 }
 
-impl Accumulator for Counts {
+impl Accumulator for ValueCounts {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         values[0].as_string::<i32>().iter().flatten().for_each(|value| self.add(value, 1));
         Ok(())

@@ -10,12 +10,12 @@ use std::path::Path;
 
 use weir_datafile::{ErrorKind, StoreError};
 
-use crate::backup::object::{Object, digest};
+use crate::backup::object::{BackupObject, digest};
 
 /// A file of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) object: Object,
+pub(super) struct ListEntry {
+    pub(super) object: BackupObject,
     pub(super) mode: u32,
     /// Nanoseconds since 1970.
     pub(super) modified: i64,
@@ -24,15 +24,15 @@ pub(super) struct Entry {
 
 /// What a snapshot has.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct List {
-    manifest: Object,
-    pub(super) entries: Vec<Entry>,
+pub(super) struct SnapshotList {
+    manifest: BackupObject,
+    pub(super) entries: Vec<ListEntry>,
 }
 
-impl List {
+impl SnapshotList {
     /// Of this manifest, without files yet.
     pub(super) fn new(manifest: &Path) -> Result<Self, StoreError> {
-        Ok(Self { manifest: Object::of_file(manifest)?, entries: Vec::new() })
+        Ok(Self { manifest: BackupObject::of_file(manifest)?, entries: Vec::new() })
     }
 
     pub(super) fn byte_count(&self) -> u64 {
@@ -49,10 +49,10 @@ impl List {
                 format!("cannot back up `{}`: a line ends in its name", entry.path.escape_debug());
             return Err(StoreError::new(ErrorKind::Io, text));
         }
-        let Object { name, byte_count } = &self.manifest;
+        let BackupObject { name, byte_count } = &self.manifest;
         let mut text = format!("manifest {name} {byte_count}\n");
-        for Entry { object, mode, modified, path } in &self.entries {
-            let Object { name, byte_count } = object;
+        for ListEntry { object, mode, modified, path } in &self.entries {
+            let BackupObject { name, byte_count } = object;
             text += &format!("file {name} {byte_count} {mode:o} {modified} {path}\n");
         }
         let proof = digest(text.as_bytes());
@@ -71,21 +71,21 @@ impl List {
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let mut first = lines.next()?.strip_prefix("manifest ")?.split(' ');
-        let manifest = Object::new(first.next()?, first.next()?.parse().ok()?)?;
+        let manifest = BackupObject::new(first.next()?, first.next()?.parse().ok()?)?;
         let mut entries = Vec::new();
         for line in lines.filter(|line| !line.starts_with("end ")) {
             let mut parts = line.strip_prefix("file ")?.splitn(5, ' ');
-            let object = Object::new(parts.next()?, parts.next()?.parse().ok()?)?;
+            let object = BackupObject::new(parts.next()?, parts.next()?.parse().ok()?)?;
             let mode = u32::from_str_radix(parts.next()?, 8).ok()?;
             let modified = parts.next()?.parse().ok()?;
-            entries.push(Entry { object, mode, modified, path: parts.next()?.to_owned() });
+            entries.push(ListEntry { object, mode, modified, path: parts.next()?.to_owned() });
         }
         Some(Self { manifest, entries })
     }
 
     /// Whether the snapshot's manifest, which is from `place`, is the one that it was made with.
     pub(super) fn check_manifest(&self, path: &Path, place: &str) -> Result<(), StoreError> {
-        if Object::of_file(path)? == self.manifest {
+        if BackupObject::of_file(path)? == self.manifest {
             return Ok(());
         }
         let text = format!("`{place}` is damaged: it is not what was written");

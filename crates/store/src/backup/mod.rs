@@ -6,13 +6,13 @@
 //! read anew. A snapshot shows up under its name when everything that it names is on the disk.
 
 mod bucket;
-mod depot;
 mod directory;
 mod list;
 mod object;
-mod origin;
 mod restore;
 mod restore_cluster;
+mod source;
+mod target;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::Micros;
 
-use crate::cluster::{Hold, ManifestOptions};
-use crate::manifest::{Hubs, Postgres};
-use depot::Depot;
-use list::{Entry, List};
-use object::{Known, Object, Objects};
-use origin::Origin;
+use crate::cluster::{ManifestOptions, ReaderLease};
+use crate::manifest::{Hubs, PostgresManifest};
+use list::{ListEntry, SnapshotList};
+use object::{BackupObject, KnownObjects, ObjectCatalog};
+use source::BackupSource;
+use target::BackupTarget;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tier::{SlowOptions, SlowPlace};
 
@@ -87,8 +87,8 @@ pub fn backup(
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    origin::refuse_other(dir)?;
-    write_snapshot(|| Origin::directory(dir, slow), &to.into(), now, keep)
+    source::refuse_other(dir)?;
+    write_snapshot(|| BackupSource::directory(dir, slow), &to.into(), now, keep)
 }
 
 /// Copies what the hubs of a cluster have in files, which are in `slow`, from any machine that reaches them; the hubs go on
@@ -104,8 +104,8 @@ pub fn backup_cluster(
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
     // Before the manifest is read: what it names then stays there until the end.
-    let _hold = Hold::new(cluster)?;
-    write_snapshot(|| Origin::cluster(slow, cluster), &to.into(), now, keep)
+    let _hold = ReaderLease::new(cluster)?;
+    write_snapshot(|| BackupSource::cluster(slow, cluster), &to.into(), now, keep)
 }
 
 /// The hubs of a cluster, which have rows that are in no file yet.
@@ -113,23 +113,23 @@ pub fn backup_cluster(
 /// # Errors
 /// `Io`, `NewerVersion`.
 pub fn cluster_hubs(cluster: &ManifestOptions) -> Result<Hubs, StoreError> {
-    Postgres::look(cluster)?.hubs()
+    PostgresManifest::look(cluster)?.hubs()
 }
 
 fn write_snapshot(
-    origin: impl FnOnce() -> Result<Origin, StoreError>,
+    source: impl FnOnce() -> Result<BackupSource, StoreError>,
     to: &SlowPlace,
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    let mut depot = depot::open(to, true)?;
-    let known = known(&*depot);
-    let mut objects = Objects::new(&mut *depot, known);
-    let list = copy_all(&origin()?, &mut objects, now)?;
-    let Objects { new_files, new_bytes, .. } = objects;
-    let snapshot = free_name(&depot.names()?, now);
-    depot.publish(&snapshot, &list)?;
-    let removed = thin(&mut *depot, keep)?;
+    let mut target = target::open(to, true)?;
+    let known = known(&*target);
+    let mut objects = ObjectCatalog::new(&mut *target, known);
+    let list = copy_all(&source()?, &mut objects, now)?;
+    let ObjectCatalog { new_files, new_bytes, .. } = objects;
+    let snapshot = free_name(&target.names()?, now);
+    target.publish(&snapshot, &list)?;
+    let removed = thin(&mut *target, keep)?;
     Ok(BackedUp {
         snapshot,
         file_count: list.entries.len(),
@@ -145,13 +145,13 @@ fn write_snapshot(
 /// # Errors
 /// `Io`, `Corrupt`.
 pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapshot>, StoreError> {
-    let depot = depot::open(&backup.into(), false)?;
+    let target = target::open(&backup.into(), false)?;
     let one = |name: String| {
-        let list = depot.list(&name).ok();
-        let byte_count = list.as_ref().map_or(0, List::byte_count);
+        let list = target.list(&name).ok();
+        let byte_count = list.as_ref().map_or(0, SnapshotList::byte_count);
         BackupSnapshot { name, file_count: list.map(|list| list.entries.len()), byte_count }
     };
-    Ok(depot.names()?.into_iter().map(one).collect())
+    Ok(target.names()?.into_iter().map(one).collect())
 }
 
 /// Reads every byte of every snapshot and compares it with its checksum.
@@ -159,15 +159,15 @@ pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapsh
 /// # Errors
 /// `Io`, `Corrupt` when this is no backup. What is wrong with files is in the answer.
 pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreError> {
-    let depot = depot::open(&backup.into(), false)?;
+    let target = target::open(&backup.into(), false)?;
     let mut found = Verified::default();
-    let mut wanted: HashMap<Object, (String, Vec<String>)> = HashMap::new();
-    for name in depot.names()? {
+    let mut wanted: HashMap<BackupObject, (String, Vec<String>)> = HashMap::new();
+    for name in target.names()? {
         found.snapshots += 1;
-        match depot.list(&name) {
+        match target.list(&name) {
             Err(error) => found.problems.push(error.message),
             Ok(list) => {
-                if let Err(error) = manifest_of(&*depot, &name, &list) {
+                if let Err(error) = manifest_of(&*target, &name, &list) {
                     found.problems.push(error.message);
                 }
                 for entry in list.entries {
@@ -178,7 +178,7 @@ pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreErro
         }
     }
     for (object, (path, snapshots)) in wanted {
-        match depot.check(&object) {
+        match target.check(&object) {
             Ok(()) => {
                 found.file_count += 1;
                 found.byte_count += object.byte_count;
@@ -194,19 +194,23 @@ pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreErro
 }
 
 /// A file with a snapshot's manifest, which is the one that its list was made with.
-fn manifest_of(depot: &dyn Depot, snapshot: &str, list: &List) -> Result<PathBuf, StoreError> {
-    let path = depot.manifest(snapshot)?;
-    let place = format!("{}/snapshots/{snapshot}/manifest.sqlite", depot.name());
+fn manifest_of(
+    target: &dyn BackupTarget,
+    snapshot: &str,
+    list: &SnapshotList,
+) -> Result<PathBuf, StoreError> {
+    let path = target.manifest(snapshot)?;
+    let place = format!("{}/snapshots/{snapshot}/manifest.sqlite", target.name());
     list.check_manifest(&path, &place)?;
     Ok(path)
 }
 
 /// Files of the newest snapshot.
-fn known(depot: &dyn Depot) -> Known {
-    let newest = depot.names().unwrap_or_default().pop();
-    let list = newest.and_then(|name| depot.list(&name).ok());
+fn known(target: &dyn BackupTarget) -> KnownObjects {
+    let newest = target.names().unwrap_or_default().pop();
+    let list = newest.and_then(|name| target.list(&name).ok());
     let entries = list.map(|list| list.entries).unwrap_or_default();
-    let key = |entry: &Entry| (entry.path.clone(), entry.object.byte_count, entry.modified);
+    let key = |entry: &ListEntry| (entry.path.clone(), entry.object.byte_count, entry.modified);
     entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
 }
 
@@ -223,43 +227,47 @@ fn free_name(names: &[String], now: Micros) -> String {
 }
 
 /// Removes the oldest snapshots, and files that no snapshot has; gives their names.
-fn thin(depot: &mut dyn Depot, keep: Option<usize>) -> Result<Vec<String>, StoreError> {
-    let mut names = depot.names()?;
+fn thin(target: &mut dyn BackupTarget, keep: Option<usize>) -> Result<Vec<String>, StoreError> {
+    let mut names = target.names()?;
     let surplus = keep.map_or(0, |keep| names.len().saturating_sub(keep.max(1)));
     let removed: Vec<String> = names.drain(..surplus).collect();
-    removed.iter().try_for_each(|name| depot.remove(name))?;
+    removed.iter().try_for_each(|name| target.remove(name))?;
     let mut needed = HashSet::new();
     for name in names {
-        match depot.list(&name) {
+        match target.list(&name) {
             Ok(list) => needed.extend(list.entries.into_iter().map(|entry| entry.object)),
             // Nobody knows what it needs, so everything stays.
             Err(_) => return Ok(removed),
         }
     }
-    depot.remove_others(&needed)?;
+    target.remove_others(&needed)?;
     Ok(removed)
 }
 
 /// Copies the manifest and what it names, again when files went away meanwhile.
-fn copy_all(origin: &Origin, objects: &mut Objects<'_>, now: Micros) -> Result<List, StoreError> {
-    let copy = objects.depot.draft().join("manifest.sqlite");
-    let name = &origin.name;
+fn copy_all(
+    source: &BackupSource,
+    objects: &mut ObjectCatalog<'_>,
+    now: Micros,
+) -> Result<SnapshotList, StoreError> {
+    let copy = objects.target.draft().join("manifest.sqlite");
+    let name = &source.name;
     for _ in 0..TRIES {
         drop(std::fs::remove_file(&copy));
-        let files = origin.copy_manifest(&copy, now)?;
-        let mut list = List::new(&copy)?;
+        let files = source.copy_manifest(&copy, now)?;
+        let mut list = SnapshotList::new(&copy)?;
         let mut is_whole = true;
         for (path, tier) in files {
-            match objects.take(&origin.places, &path, tier)? {
+            match objects.take(&source.places, &path, tier)? {
                 Some(entry) => list.entries.push(entry),
                 None => is_whole = false,
             }
         }
         if is_whole {
-            origin.take_others(objects, &mut list)?;
+            source.take_others(objects, &mut list)?;
             return Ok(list);
         }
-        if let Some(missing) = origin.missing()? {
+        if let Some(missing) = source.missing()? {
             let text = format!("cannot back up {name}: `{missing}` is not there");
             return Err(StoreError::new(ErrorKind::Corrupt, text)
                 .with_hint("`weir store check` looks at every file, `weir store repair` mends"));

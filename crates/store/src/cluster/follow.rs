@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::StreamId;
 
-use super::{Cluster, Purged};
-use crate::manifest::{Postgres, Pulse};
-use crate::shared::Shared;
-use crate::writer::Command;
+use super::{Cluster, PurgedStream};
+use crate::manifest::{ClusterPulse, PostgresManifest};
+use crate::write_path::shared::StoreState;
+use crate::write_path::writer::WriterCommand;
 
 /// How often.
 const BEAT: Duration = Duration::from_millis(500);
@@ -21,19 +21,19 @@ const BEAT: Duration = Duration::from_millis(500);
 const KEPT: Duration = Duration::from_secs(5);
 
 /// The thread; it ends when this is dropped.
-pub(crate) struct Follower {
+pub(crate) struct ClusterFollower {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Follower {
+impl ClusterFollower {
     /// # Errors
     /// `Io` when the system refuses to start a thread.
     pub(crate) fn start(
         cluster: Arc<Cluster>,
-        shared: Arc<Shared>,
-        manifest: Postgres,
-        commands: Sender<Command>,
+        shared: Arc<StoreState>,
+        manifest: PostgresManifest,
+        commands: Sender<WriterCommand>,
     ) -> Result<Self, StoreError> {
         let (stop, stopped) = channel::<()>();
         let work = move || {
@@ -52,7 +52,7 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for ClusterFollower {
     fn drop(&mut self) {
         self.stop.take();
         drop(self.thread.take().map(JoinHandle::join));
@@ -62,9 +62,9 @@ impl Drop for Follower {
 impl Cluster {
     fn beat(
         &self,
-        shared: &Shared,
-        manifest: &Postgres,
-        commands: &Sender<Command>,
+        shared: &StoreState,
+        manifest: &PostgresManifest,
+        commands: &Sender<WriterCommand>,
     ) -> Result<(), StoreError> {
         self.learn(manifest.pulse()?, commands)?;
         self.catch_up(shared, manifest)?;
@@ -76,8 +76,12 @@ impl Cluster {
     ///
     /// # Errors
     /// `Io`, `Full`, `Closed`: the log cannot be read again.
-    pub(crate) fn learn(&self, pulse: Pulse, commands: &Sender<Command>) -> Result<(), StoreError> {
-        let Pulse { is_leader, peers, lost } = pulse;
+    pub(crate) fn learn(
+        &self,
+        pulse: ClusterPulse,
+        commands: &Sender<WriterCommand>,
+    ) -> Result<(), StoreError> {
+        let ClusterPulse { is_leader, peers, lost } = pulse;
         self.peer_set.replace(peers);
         let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         lease.renewed = Some(Instant::now());
@@ -98,7 +102,7 @@ impl Cluster {
     pub(crate) fn leave_out(
         &self,
         lost: &[StreamId],
-        commands: &Sender<Command>,
+        commands: &Sender<WriterCommand>,
     ) -> Result<(), StoreError> {
         if lost.is_empty() {
             return Ok(());
@@ -113,13 +117,15 @@ impl Cluster {
         let (reply, answer) = channel();
         // The log, which is read again for it, may still have rows of those that were left out before.
         let all: HashSet<StreamId> = before.union(&new).copied().collect();
-        commands.send(Command::LeaveOut(Arc::new(all), reply)).map_err(|_| StoreError::closed())?;
+        commands
+            .send(WriterCommand::LeaveOut(Arc::new(all), reply))
+            .map_err(|_| StoreError::closed())?;
         let segment = answer.recv().map_err(|_| StoreError::closed())??;
         let count = new.len();
         tracing::info!(
             "{count} streams go through another hub now; what they had beyond files is sent there again"
         );
-        purged.extend(new.into_iter().map(|stream| Purged { stream, segment }));
+        purged.extend(new.into_iter().map(|stream| PurgedStream { stream, segment }));
         Ok(())
     }
 
@@ -127,7 +133,11 @@ impl Cluster {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn catch_up(&self, shared: &Shared, manifest: &Postgres) -> Result<(), StoreError> {
+    pub(crate) fn catch_up(
+        &self,
+        shared: &StoreState,
+        manifest: &PostgresManifest,
+    ) -> Result<(), StoreError> {
         let mut seen = self.seen();
         if seen.is_in_doubt {
             return Ok(());
@@ -143,7 +153,7 @@ impl Cluster {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn hurry(&self, shared: &Shared) -> Result<(), StoreError> {
+    pub(crate) fn hurry(&self, shared: &StoreState) -> Result<(), StoreError> {
         self.catch_up(shared, &self.claims)
     }
 

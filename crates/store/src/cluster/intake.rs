@@ -6,23 +6,23 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_datafile::{ErrorKind, StoreError, View};
+use weir_datafile::{ErrorKind, Snapshot, StoreError};
 use weir_tables::{StreamId, StreamRange};
 
 use super::Cluster;
 use crate::store::Store;
 
 /// Counts who waits.
-struct Waiting<'a>(&'a Cluster);
+struct WaitingGuard<'a>(&'a Cluster);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(cluster: &'a Cluster) -> Self {
         cluster.waiting.fetch_add(1, Ordering::Relaxed);
         Self(cluster)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -72,7 +72,7 @@ impl Store {
         if is_ours && cluster.waiting.load(Ordering::Relaxed) == 0 {
             return append.await;
         }
-        let _waiting = Waiting::new(cluster);
+        let _waiting = WaitingGuard::new(cluster);
         let _turn = cluster.turn.lock().await;
         let is_ours = self.shared.positions().owns(range.stream);
         if !is_ours {
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// The view, at a change or later.
-    pub(crate) async fn view_at(&self, snapshot: i64) -> Result<View, StoreError> {
+    pub(crate) async fn view_at(&self, snapshot: i64) -> Result<Snapshot, StoreError> {
         let view = self.shared.view();
         let Some(cluster) = self.cluster.clone().filter(|_| view.snapshot < snapshot) else {
             return Ok(view);

@@ -14,9 +14,9 @@
 //! files at change N. So a hub keeps rows for a moment after they came into files.
 
 mod follow;
-mod hold;
 mod intake;
 mod peers;
+mod reader_lease;
 mod start;
 mod work;
 
@@ -31,12 +31,12 @@ use weir_datafile::StoreError;
 use weir_sql::{Peer, PeerSet, Peers};
 use weir_tables::StreamId;
 
-use crate::manifest::{Claimed, LEASE, Postgres};
-use crate::shared::Shared;
+use crate::manifest::{ClaimOutcome, LEASE, PostgresManifest};
+use crate::write_path::shared::StoreState;
 
-pub(crate) use follow::Follower;
-pub(crate) use hold::Hold;
-pub(crate) use start::{Entered, first_id, hub_of, next_id, refuse_cluster};
+pub(crate) use follow::ClusterFollower;
+pub(crate) use reader_lease::ReaderLease;
+pub(crate) use start::{ClusterEntry, first_id, hub_of, next_id, refuse_cluster};
 pub(crate) use work::{SharedWork, grace};
 
 /// The manifest of several hubs.
@@ -76,7 +76,7 @@ impl fmt::Debug for ClusterOptions {
 /// This hub as one of several.
 pub(crate) struct Cluster {
     /// For what senders wait for; maintenance and the follower have connections of their own.
-    claims: Postgres,
+    claims: PostgresManifest,
     /// The others, as queries reach them.
     pub(crate) peer_set: Arc<PeerSet>,
     lease: RwLock<Lease>,
@@ -85,9 +85,9 @@ pub(crate) struct Cluster {
     pub(crate) turn: tokio::sync::Mutex<()>,
     pub(crate) waiting: AtomicUsize,
     /// Held while the view is brought from one change to the next.
-    seen: Mutex<Seen>,
+    seen: Mutex<ViewProgress>,
     /// Streams that were taken from this hub, whose rows are left out by now.
-    purged: Mutex<Vec<Purged>>,
+    purged: Mutex<Vec<PurgedStream>>,
 }
 
 /// What the server said last.
@@ -100,7 +100,7 @@ struct Lease {
 
 /// How far the view is.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ViewProgress {
     /// The last change in it.
     pub(crate) snapshot: i64,
     /// A commit of this hub has no answer: the follower must not show what may be of it.
@@ -109,15 +109,15 @@ pub(crate) struct Seen {
 
 /// A stream that was left out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Purged {
+pub(crate) struct PurgedStream {
     pub(crate) stream: StreamId,
     /// Segments of the log from this one on have none of its rows.
     pub(crate) segment: u64,
 }
 
 impl Cluster {
-    pub(crate) fn new(options: &ClusterOptions, claims: Postgres) -> Self {
-        let seen = Seen { snapshot: 0, is_in_doubt: false };
+    pub(crate) fn new(options: &ClusterOptions, claims: PostgresManifest) -> Self {
+        let seen = ViewProgress { snapshot: 0, is_in_doubt: false };
         let (address, peers) = (options.address.clone(), Arc::clone(&options.peers));
         let peer_set = Arc::new(PeerSet::new(address, peers, options.spread_bytes));
         Self {
@@ -154,7 +154,7 @@ impl Cluster {
         lease.trouble.clone().or_else(gone)
     }
 
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, ViewProgress> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,7 +163,7 @@ impl Cluster {
         !self.purged().is_empty()
     }
 
-    pub(crate) fn purged(&self) -> MutexGuard<'_, Vec<Purged>> {
+    pub(crate) fn purged(&self) -> MutexGuard<'_, Vec<PurgedStream>> {
         self.purged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -174,12 +174,12 @@ impl Cluster {
     /// `Io`.
     pub(crate) fn claim(
         &self,
-        shared: &Shared,
+        shared: &StoreState,
         streams: &[(StreamId, Option<u64>)],
     ) -> Result<bool, StoreError> {
         match self.claims.claim(streams)? {
-            Claimed::Stale => Ok(false),
-            Claimed::Ours(ours) => {
+            ClaimOutcome::Stale => Ok(false),
+            ClaimOutcome::Ours(ours) => {
                 shared.positions().own(&ours);
                 Ok(true)
             }
@@ -202,7 +202,7 @@ impl Cluster {
         self.claims.shared_files()
     }
 
-    /// As [`Postgres::share_file`].
+    /// As [`PostgresManifest::share_file`].
     ///
     /// # Errors
     /// `Io`.

@@ -2,7 +2,7 @@
 
 use arrow_array::BooleanArray;
 use arrow_select::filter::filter_record_batch;
-use weir_datafile::{ErrorKind, HotBatch, StoreError, View, table_index};
+use weir_datafile::{ErrorKind, MemBatch, Snapshot, StoreError, table_index};
 use weir_sql::{PeerAsk, PeerRows};
 use weir_tables::TableSpec;
 
@@ -58,10 +58,10 @@ impl Store {
 
 /// Rows that were not in files at a change.
 fn in_memory_at(
-    view: &View,
+    view: &Snapshot,
     table: &'static TableSpec,
     snapshot: i64,
-) -> Result<Vec<HotBatch>, StoreError> {
+) -> Result<Vec<MemBatch>, StoreError> {
     if snapshot < view.forgotten {
         let text = format!("rows of change {snapshot} are asked for, and are not kept that long");
         return Err(StoreError::new(ErrorKind::Moved, text).with_hint("ask again"));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use weir_datafile::{ErrorKind, StoreError, data_files};
 use weir_tables::StreamId;
 
-use super::{Cluster, ClusterOptions, Purged};
+use super::{Cluster, ClusterOptions, PurgedStream};
 use crate::directory::Directory;
-use crate::manifest::{Content, Manifest, Postgres};
+use crate::manifest::{Manifest, ManifestContent, PostgresManifest};
 
 /// In the data directory: which hub it is of.
 const IDENTITY: &str = "cluster";
@@ -16,14 +16,14 @@ const IDENTITY: &str = "cluster";
 const OWN_BITS: u32 = 40;
 
 /// A hub that is in.
-pub(crate) struct Entered {
+pub(crate) struct ClusterEntry {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) manifest: Manifest,
     /// For the follower.
-    pub(crate) follows: Postgres,
+    pub(crate) follows: PostgresManifest,
 }
 
-impl Entered {
+impl ClusterEntry {
     /// Enters with a data directory.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Entered {
         refuse_own_manifest(directory)?;
         let path = directory.root.join(IDENTITY);
         let known = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-        let manifest = Postgres::enter(options, known)?;
+        let manifest = PostgresManifest::enter(options, known)?;
         if known.is_some_and(|known: i64| known != manifest.hub()) {
             let text = format!(
                 "cannot open `{}`: it is of another hub of the cluster than `{}`",
@@ -62,17 +62,20 @@ impl Cluster {
     /// From what the manifest says, and the first segment of the log that is written from now on.
     pub(crate) fn begin(&self, snapshot: i64, lost: &[StreamId], segment: u64) {
         self.seen().snapshot = snapshot;
-        self.purged().extend(lost.iter().map(|stream| Purged { stream: *stream, segment }));
+        self.purged().extend(lost.iter().map(|stream| PurgedStream { stream: *stream, segment }));
     }
 }
 
 /// The first number that a file of a new hub has.
-pub(crate) fn first_id(manifest: &Postgres) -> i64 {
+pub(crate) fn first_id(manifest: &PostgresManifest) -> i64 {
     (manifest.hub() << OWN_BITS) + 1
 }
 
 /// The first number that a file of this hub may have.
-pub(crate) fn next_id(manifest: &Postgres, content: &Content) -> Result<i64, StoreError> {
+pub(crate) fn next_id(
+    manifest: &PostgresManifest,
+    content: &ManifestContent,
+) -> Result<i64, StoreError> {
     let first = first_id(manifest);
     let pending = manifest.pending(false)?;
     let number = |path: &String| path.rsplit('/').next()?.split('.').next()?.parse::<i64>().ok();

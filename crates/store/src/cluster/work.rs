@@ -8,12 +8,12 @@ use std::time::Duration;
 use weir_datafile::{DataFile, ErrorKind, StoreError};
 use weir_tables::{Micros, StreamId};
 
-use super::{Cluster, Follower};
+use super::{Cluster, ClusterFollower};
 use crate::maintenance::Maintenance;
-use crate::manifest::{Change, Manifest, Postgres};
+use crate::manifest::{Manifest, ManifestChange, PostgresManifest};
 use crate::options::StoreOptions;
-use crate::shared::Shared;
-use crate::writer::Command;
+use crate::write_path::shared::StoreState;
+use crate::write_path::writer::WriterCommand;
 
 /// Files that no query needs any more stay at least this long: other hubs may read them.
 const GRACE_MIN: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ pub(crate) fn grace(options: &StoreOptions) -> Duration {
 /// What maintenance keeps of it.
 pub(crate) struct SharedWork {
     pub(crate) cluster: Arc<Cluster>,
-    pub(crate) follower: Option<Follower>,
+    pub(crate) follower: Option<ClusterFollower>,
     /// Streams that the files of the frozen rows are without.
     left_out: Vec<StreamId>,
     /// The place of the files was looked at.
@@ -36,7 +36,7 @@ pub(crate) struct SharedWork {
 }
 
 impl SharedWork {
-    pub(crate) fn new(cluster: Arc<Cluster>, follower: Follower) -> Self {
+    pub(crate) fn new(cluster: Arc<Cluster>, follower: ClusterFollower) -> Self {
         Self {
             cluster,
             follower: Some(follower),
@@ -48,7 +48,7 @@ impl SharedWork {
 }
 
 impl Maintenance {
-    fn postgres(&self) -> Result<&Postgres, StoreError> {
+    fn postgres(&self) -> Result<&PostgresManifest, StoreError> {
         match &self.manifest {
             Manifest::Shared(manifest) => Ok(manifest),
             Manifest::Own(_) => Err(StoreError::closed()),
@@ -107,7 +107,7 @@ impl Maintenance {
                 frozen.positions.iter().filter(is_ours).copied().collect(),
             )
         };
-        let change = Change {
+        let change = ManifestChange {
             reason: "flush",
             now: self.shared.now(),
             add: files,
@@ -115,12 +115,12 @@ impl Maintenance {
             wal_floor: Some(floor),
             purged: &left_out,
             cleared: &cleared,
-            ..Change::default()
+            ..ManifestChange::default()
         };
         commit(&mut self.manifest, cluster, &self.shared, &change, true)?;
         purged.retain(|known| !cleared.contains(&known.stream));
         (self.frozen, self.written) = (None, None);
-        self.command(Command::Release(floor))
+        self.command(WriterCommand::Release(floor))
     }
 
     /// Moves files from here to where all hubs have theirs. What comes of a failure is deleted later.
@@ -155,8 +155,13 @@ impl Maintenance {
     ) -> Result<(), StoreError> {
         let cluster = &self.work()?.cluster.clone();
         let add = self.publish(add.to_vec())?;
-        let change =
-            Change { reason, now: self.shared.now(), add: &add, remove, ..Change::default() };
+        let change = ManifestChange {
+            reason,
+            now: self.shared.now(),
+            add: &add,
+            remove,
+            ..ManifestChange::default()
+        };
         commit(&mut self.manifest, cluster, &self.shared, &change, false)
     }
 
@@ -199,8 +204,8 @@ impl Maintenance {
 fn commit(
     manifest: &mut Manifest,
     cluster: &Cluster,
-    shared: &Shared,
-    change: &Change<'_>,
+    shared: &StoreState,
+    change: &ManifestChange<'_>,
     is_flush: bool,
 ) -> Result<(), StoreError> {
     let Manifest::Shared(manifest) = manifest else { return Err(StoreError::closed()) };

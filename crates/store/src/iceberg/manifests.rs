@@ -10,7 +10,7 @@ use serde_json::json;
 
 /// One data file as a manifest has it.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ManifestEntry {
     /// With its scheme: `file:///…`, `s3://…`.
     pub(super) location: String,
     /// Grows with the files of a store.
@@ -25,7 +25,7 @@ pub(super) struct Entry {
 
 /// What a manifest is besides its entries.
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct FileBounds {
     pub(super) snapshot: i64,
     /// The table's schema as JSON.
     pub(super) schema: String,
@@ -35,7 +35,10 @@ pub(super) struct About {
 ///
 /// # Errors
 /// What the writer of Avro says; it writes to memory.
-pub(super) fn manifest(about: &About, entries: &[Entry]) -> apache_avro::AvroResult<Vec<u8>> {
+pub(super) fn manifest(
+    about: &FileBounds,
+    entries: &[ManifestEntry],
+) -> apache_avro::AvroResult<Vec<u8>> {
     let schema = entry_schema()?;
     let mut writer = Writer::with_codec(&schema, Vec::new(), codec())?;
     let texts = [
@@ -62,7 +65,7 @@ pub(super) fn manifest(about: &About, entries: &[Entry]) -> apache_avro::AvroRes
 pub(super) fn manifest_list(
     snapshot: i64,
     (location, length): (&str, usize),
-    entries: &[Entry],
+    entries: &[ManifestEntry],
 ) -> apache_avro::AvroResult<Vec<u8>> {
     let schema = list_schema()?;
     let mut writer = Writer::with_codec(&schema, Vec::new(), codec())?;
@@ -99,7 +102,7 @@ pub(super) fn manifest_list(
     writer.into_inner()
 }
 
-impl Entry {
+impl ManifestEntry {
     fn value(&self, snapshot: i64) -> Value {
         let (id, min, max) = self.ts;
         let bound = |value: i64| {

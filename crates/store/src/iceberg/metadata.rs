@@ -6,7 +6,7 @@ use weir_tables::{Column, DataKind, TableSpec};
 
 /// What changes from one snapshot to the next.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct IcebergSnapshot {
     pub(super) id: i64,
     /// Grows with the files of a store.
     pub(super) sequence: i64,
@@ -27,7 +27,7 @@ const NO_WRITING: &str = "read-only://weir";
 pub(super) fn metadata(
     table: &TableSpec,
     (location, uuid): (&str, &str),
-    snapshot: Option<&Snapshot>,
+    snapshot: Option<&IcebergSnapshot>,
 ) -> Value {
     let millis = snapshot.map_or(0, |snapshot| snapshot.millis);
     let mut metadata = json!({

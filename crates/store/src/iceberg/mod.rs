@@ -22,10 +22,10 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utim
 use serde_json::Value;
 use weir_tables::TableSpec;
 
-use manifests::{About, Entry};
-use metadata::Snapshot;
+use manifests::{FileBounds, ManifestEntry};
+use metadata::IcebergSnapshot;
 use weir_datafile::{DataFile, ErrorKind, StoreError, Tier};
-use weir_tier::{Places, file_url};
+use weir_tier::{FileLocations, file_url};
 
 /// A table's metadata.
 #[derive(Debug)]
@@ -41,21 +41,21 @@ pub struct IcebergTable {
 pub(crate) struct Iceberg {
     /// Absolute.
     root: PathBuf,
-    places: Places,
+    places: FileLocations,
     /// The number of a hub of several.
     hub: Option<i64>,
     /// How long files of older answers stay.
     grace: Duration,
-    newest: Mutex<Newest>,
+    newest: Mutex<NewestTables>,
 }
 
 /// Of each table, with its snapshot; held over the writing, so that no two write the same.
-type Newest = HashMap<&'static str, (i64, Arc<IcebergTable>)>;
+type NewestTables = HashMap<&'static str, (i64, Arc<IcebergTable>)>;
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 impl Iceberg {
-    pub(crate) fn new(places: Places, hub: Option<i64>, grace: Duration) -> Self {
+    pub(crate) fn new(places: FileLocations, hub: Option<i64>, grace: Duration) -> Self {
         let root = std::path::absolute(&places.root).unwrap_or_else(|_| places.root.clone());
         Self { root, places, hub, grace, newest: Mutex::default() }
     }
@@ -89,13 +89,13 @@ impl Iceberg {
         Ok(made)
     }
 
-    fn entry(&self, file: &DataFile) -> Result<Entry, StoreError> {
+    fn entry(&self, file: &DataFile) -> Result<ManifestEntry, StoreError> {
         let location = match file.tier {
             Tier::Local => file_url(&self.root.join(&file.path)),
             Tier::Slow => self.places.slow()?.location(&file.path),
         };
         let ts = file.table.column("ts").map_or(0, |column| column.id);
-        Ok(Entry {
+        Ok(ManifestEntry {
             location,
             sequence: file.id,
             row_count: file.row_count.cast_signed(),
@@ -113,7 +113,7 @@ impl Iceberg {
         &self,
         table: &TableSpec,
         id: i64,
-        entries: &[Entry],
+        entries: &[ManifestEntry],
     ) -> Result<IcebergTable, StoreError> {
         let dir = self.dir(table);
         std::fs::create_dir_all(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
@@ -125,7 +125,7 @@ impl Iceberg {
         let list = format!("{stem}-list.avro");
         if !entries.is_empty() {
             let schema = metadata::schema(table).to_string();
-            let manifest = manifests::manifest(&About { snapshot: id, schema }, entries)
+            let manifest = manifests::manifest(&FileBounds { snapshot: id, schema }, entries)
                 .map_err(|error| unwritten(&dir, &error))?;
             let name = format!("{stem}-manifest.avro");
             let place = format!("{location}/{name}");
@@ -134,7 +134,7 @@ impl Iceberg {
             self.put(&dir, &name, &manifest)?;
             self.put(&dir, &list, &text)?;
         }
-        let snapshot = (!entries.is_empty()).then(|| Snapshot {
+        let snapshot = (!entries.is_empty()).then(|| IcebergSnapshot {
             id,
             sequence: entries.iter().map(|entry| entry.sequence).max().unwrap_or_default(),
             millis: entries.iter().map(|entry| entry.millis).max().unwrap_or_default(),
@@ -206,7 +206,7 @@ const NOW: Timestamps = Timestamps {
 };
 
 /// The same files have the same number, whatever came between.
-fn snapshot_id(entries: &[Entry]) -> i64 {
+fn snapshot_id(entries: &[ManifestEntry]) -> i64 {
     let mut text = String::new();
     for entry in entries {
         let _infallible = writeln!(text, "{}", entry.location);

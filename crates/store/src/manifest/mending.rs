@@ -2,10 +2,10 @@
 
 use weir_datafile::StoreError;
 
-use super::postgres::{ABANDONED, NOW, Postgres, micros, replaced};
+use super::postgres::{ABANDONED, NOW, PostgresManifest, micros, replaced};
 use crate::cluster::{ManifestOptions, random};
 
-impl Postgres {
+impl PostgresManifest {
     /// Enters for a while as one that takes no rows and answers no queries, but changes files: other hubs do not see it.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Postgres {
         Ok(manifest)
     }
 
-    /// Ends [`Postgres::enter_to_mend`]. What was written and not entered is deleted by a hub later.
+    /// Ends [`PostgresManifest::enter_to_mend`]. What was written and not entered is deleted by a hub later.
     ///
     /// # Errors
     /// `Io`.
@@ -41,7 +41,7 @@ impl Postgres {
     /// Says that this hub is there.
     ///
     /// # Errors
-    /// As [`Postgres::pulse`].
+    /// As [`PostgresManifest::pulse`].
     pub(crate) fn seen(&self) -> Result<(), StoreError> {
         if self.with(|client| self.is_seen(client))? { Ok(()) } else { Err(replaced()) }
     }

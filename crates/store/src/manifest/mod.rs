@@ -17,15 +17,15 @@ use weir_tables::{Micros, StreamId};
 
 pub use moving::Hubs;
 pub(crate) use moving::Moving;
-pub(crate) use postgres::{Claimed, LEASE, News, Postgres, Pulse};
-pub(crate) use sqlite::{Sqlite, fail};
+pub(crate) use postgres::{ClaimOutcome, ClusterPulse, LEASE, ManifestNews, PostgresManifest};
+pub(crate) use sqlite::{SqliteManifest, fail};
 
 /// What the manifest calls the tiers.
 const TIERS: [(&str, Tier); 2] = [("local", Tier::Local), ("slow", Tier::Slow)];
 
 /// A file that waits to be deleted.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedDeletion {
     pub(crate) id: i64,
     pub(crate) path: String,
     pub(crate) tier: Tier,
@@ -34,7 +34,7 @@ pub(crate) struct Waiting {
 
 /// What the manifest says at start.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) struct ManifestContent {
     pub(crate) files: Vec<Arc<DataFile>>,
     pub(crate) positions: HashMap<StreamId, u64>,
     /// Of several hubs: the streams that go through this one.
@@ -51,7 +51,7 @@ pub(crate) struct Content {
 
 /// What one transaction changes.
 #[derive(Debug, Default)]
-pub(crate) struct Change<'a> {
+pub(crate) struct ManifestChange<'a> {
     pub(crate) reason: &'static str,
     pub(crate) now: Micros,
     pub(crate) add: &'a [Arc<DataFile>],
@@ -68,9 +68,9 @@ pub(crate) struct Change<'a> {
 #[derive(Debug)]
 pub(crate) enum Manifest {
     /// Of one hub alone.
-    Own(Sqlite),
+    Own(SqliteManifest),
     /// Of several hubs.
-    Shared(Box<Postgres>),
+    Shared(Box<PostgresManifest>),
 }
 
 impl Manifest {
@@ -78,7 +78,7 @@ impl Manifest {
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
-    pub(crate) fn load(&self) -> Result<Content, StoreError> {
+    pub(crate) fn load(&self) -> Result<ManifestContent, StoreError> {
         match self {
             Self::Own(manifest) => manifest.load(),
             Self::Shared(manifest) => manifest.load(),
@@ -90,7 +90,7 @@ impl Manifest {
     /// # Errors
     /// `Full`, `Io`, `Corrupt`; nothing was changed. Until the next change that succeeds this one may still come back
     /// with a restart: when a sync fails, nobody knows what is on the disk. `Moved`: another hub has changed the same.
-    pub(crate) fn commit(&mut self, change: &Change<'_>) -> Result<(), StoreError> {
+    pub(crate) fn commit(&mut self, change: &ManifestChange<'_>) -> Result<(), StoreError> {
         match self {
             Self::Own(manifest) => manifest.commit(change),
             Self::Shared(manifest) => manifest.commit(change).map(drop),
@@ -112,7 +112,7 @@ impl Manifest {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
+    pub(crate) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         match self {
             Self::Own(manifest) => manifest.gc_queue(),
             Self::Shared(manifest) => manifest.gc_queue(),

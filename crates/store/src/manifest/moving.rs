@@ -13,11 +13,13 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_sql::Peer;
 use weir_tables::Micros;
 
-use super::Sqlite;
-use super::postgres::{LEASE, NOW, Postgres, SCHEMA, has_tables, micros, snapshot_transaction};
+use super::SqliteManifest;
+use super::postgres::{
+    LEASE, NOW, PostgresManifest, SCHEMA, has_tables, micros, snapshot_transaction,
+};
 use super::sqlite::fail;
 use crate::cluster::ManifestOptions;
-use crate::postgres_client::Server;
+use crate::postgres_client::PostgresServer;
 
 /// Who holds files says so again sooner than this.
 const HOLD: Duration = Duration::from_secs(60);
@@ -90,13 +92,13 @@ impl Moving {
     /// # Errors
     /// `Io`, `Corrupt`, `NewerVersion`.
     pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
-        let manifest = Sqlite::read(path)?;
+        let manifest = SqliteManifest::read(path)?;
         let read = || Ok(Self { files: manifest.file_rows()?, streams: manifest.stream_rows()? });
         read().map_err(|error| fail(&error, path))
     }
 }
 
-impl Postgres {
+impl PostgresManifest {
     /// All that there is now.
     ///
     /// # Errors
@@ -148,7 +150,7 @@ impl Postgres {
     }
 
     /// Files that are part of the tables now stay where they are, also those that go out of them, until this was not said
-    /// for a minute or [`Postgres::let_go`] is.
+    /// for a minute or [`PostgresManifest::let_go`] is.
     ///
     /// # Errors
     /// `Io`.
@@ -184,7 +186,7 @@ impl Postgres {
     /// # Errors
     /// `Io`, also when there is a cluster.
     pub(crate) fn restoring(options: &ManifestOptions) -> Result<Option<i64>, StoreError> {
-        let found = Server::new(options)?.with(|client| {
+        let found = PostgresServer::new(options)?.with(|client| {
             let mut work = client.transaction()?;
             if !has_tables(&mut work, &options.schema)? {
                 return Ok(Ok(None));
@@ -205,7 +207,7 @@ impl Postgres {
     /// # Errors
     /// `Io`; `Locked`: somebody else does.
     pub(crate) fn begin_restore(options: &ManifestOptions, id: i64) -> Result<Self, StoreError> {
-        let this = Self::of_nobody(Server::new(options)?);
+        let this = Self::of_nobody(PostgresServer::new(options)?);
         let schema = &options.schema;
         let is_free = this.with(|client| {
             let mut work = client.transaction()?;

@@ -14,9 +14,9 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_sql::Peer;
 use weir_tables::{Micros, StreamId};
 
-use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
+use super::{DataFile, ManifestChange, ManifestContent, QueuedDeletion, Tier, name_of, tier_of};
 use crate::cluster::{ClusterOptions, ManifestOptions, random};
-use crate::postgres_client::Server;
+use crate::postgres_client::PostgresServer;
 
 /// The schema's version.
 const VERSION: i64 = 1;
@@ -56,15 +56,15 @@ const COLUMNS: &str =
     "id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts, arrival_ts";
 
 /// The open manifest, as one hub.
-pub(crate) struct Postgres {
-    server: Mutex<Server>,
+pub(crate) struct PostgresManifest {
+    server: Mutex<PostgresServer>,
     /// The hub's number.
     pub(super) hub: i64,
     /// Drawn when the hub started: whoever has another one is not this process.
     pub(super) instance: i64,
 }
 
-impl std::fmt::Debug for Postgres {
+impl std::fmt::Debug for PostgresManifest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Postgres").field("hub", &self.hub).finish_non_exhaustive()
     }
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Postgres {
 
 /// What a hub learns twice a second.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct ClusterPulse {
     pub(crate) is_leader: bool,
     pub(crate) peers: Vec<Peer>,
     pub(crate) lost: Vec<StreamId>,
@@ -80,7 +80,7 @@ pub(crate) struct Pulse {
 
 /// What became of an attempt to take streams over.
 #[derive(Debug)]
-pub(crate) enum Claimed {
+pub(crate) enum ClaimOutcome {
     /// They go through this hub, as far as they are known; where files have them.
     Ours(Vec<(StreamId, u64)>),
     /// Some were taken from this hub, and its log still has rows of them.
@@ -89,7 +89,7 @@ pub(crate) enum Claimed {
 
 /// What changed after some change.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct ManifestNews {
     /// The last change.
     pub(crate) snapshot: i64,
     pub(crate) added: Vec<Arc<DataFile>>,
@@ -98,13 +98,13 @@ pub(crate) struct News {
     pub(crate) is_whole: bool,
 }
 
-impl Postgres {
+impl PostgresManifest {
     /// Enters the cluster as the hub `id`, or as a new one of this name; makes the tables when they are missing.
     ///
     /// # Errors
     /// `Io`, `NewerVersion`; `Locked` when a hub of this name is there already.
     pub(crate) fn enter(options: &ClusterOptions, id: Option<i64>) -> Result<Self, StoreError> {
-        let mut server = Server::new(&options.manifest)?;
+        let mut server = PostgresServer::new(&options.manifest)?;
         make_tables(&mut server, &options.manifest.schema)?;
         let instance = random("instance");
         let (name, address) = (&options.name, &options.address);
@@ -149,7 +149,7 @@ impl Postgres {
     /// # Errors
     /// `Io`.
     pub(crate) fn again(&self, options: &ClusterOptions) -> Result<Self, StoreError> {
-        let server = Mutex::new(Server::new(&options.manifest)?);
+        let server = Mutex::new(PostgresServer::new(&options.manifest)?);
         Ok(Self { server, hub: self.hub, instance: self.instance })
     }
 
@@ -158,7 +158,7 @@ impl Postgres {
     /// # Errors
     /// `Io`, also when there is no cluster; `NewerVersion`.
     pub(crate) fn look(options: &ManifestOptions) -> Result<Self, StoreError> {
-        let mut server = Server::new(options)?;
+        let mut server = PostgresServer::new(options)?;
         if !server.with(|client| has_tables(&mut client.transaction()?, &options.schema))? {
             let text = format!("there is no cluster in the schema `{}`", options.schema);
             return Err(StoreError::new(ErrorKind::Io, text)
@@ -169,7 +169,7 @@ impl Postgres {
     }
 
     /// Not as a hub.
-    pub(super) fn of_nobody(server: Server) -> Self {
+    pub(super) fn of_nobody(server: PostgresServer) -> Self {
         Self { server: Mutex::new(server), hub: 0, instance: 0 }
     }
 
@@ -199,7 +199,7 @@ impl Postgres {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).with(work)
     }
 
-    pub(super) fn load(&self) -> Result<Content, StoreError> {
+    pub(super) fn load(&self) -> Result<ManifestContent, StoreError> {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
             let snapshot = value(&mut work, "snapshot")?;
@@ -216,7 +216,7 @@ impl Postgres {
             let sql = "SELECT wal_floor, next_file_id FROM hub WHERE id = $1";
             let hub = work.query_one(sql, &[&self.hub])?;
             let wal_floor: i64 = hub.get(0);
-            Ok(Content {
+            Ok(ManifestContent {
                 files,
                 positions,
                 owned: Some(owned),
@@ -249,10 +249,10 @@ impl Postgres {
         self.with(|client| client.execute(sql, &[&id]).map(drop))
     }
 
-    pub(super) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
+    pub(super) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         self.with(|client| {
             let sql = "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file";
-            let waiting = |row: &Row| Waiting {
+            let waiting = |row: &Row| QueuedDeletion {
                 id: row.get(0),
                 path: row.get(1),
                 since: Micros(row.get(2)),
@@ -322,7 +322,7 @@ impl Postgres {
     ///
     /// # Errors
     /// `Io`, `Full`, `Moved`.
-    pub(crate) fn commit(&self, change: &Change<'_>) -> Result<i64, StoreError> {
+    pub(crate) fn commit(&self, change: &ManifestChange<'_>) -> Result<i64, StoreError> {
         let outcome = self.with(|client| {
             let mut work = client.transaction()?;
             let outcome = self.apply(&mut work, change)?;
@@ -338,7 +338,7 @@ impl Postgres {
     fn apply(
         &self,
         work: &mut Transaction<'_>,
-        change: &Change<'_>,
+        change: &ManifestChange<'_>,
     ) -> Result<Result<i64, &'static str>, postgres::Error> {
         let snapshot = lock(work)? + 1;
         let ids: Vec<i64> = change.add.iter().map(|file| file.id).collect();
@@ -378,7 +378,7 @@ impl Postgres {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn news(&self, seen: i64) -> Result<Option<News>, StoreError> {
+    pub(crate) fn news(&self, seen: i64) -> Result<Option<ManifestNews>, StoreError> {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
             let snapshot = value(&mut work, "snapshot")?;
@@ -397,7 +397,7 @@ impl Postgres {
                 let removed = work.query("SELECT id FROM data_file WHERE end_snapshot > $1", &[&seen])?;
                 (added, removed.iter().map(|row| row.get(0)).collect())
             };
-            Ok(Some(News { snapshot, added, removed, is_whole }))
+            Ok(Some(ManifestNews { snapshot, added, removed, is_whole }))
         })
     }
 
@@ -413,7 +413,10 @@ impl Postgres {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn claim(&self, streams: &[(StreamId, Option<u64>)]) -> Result<Claimed, StoreError> {
+    pub(crate) fn claim(
+        &self,
+        streams: &[(StreamId, Option<u64>)],
+    ) -> Result<ClaimOutcome, StoreError> {
         let keys = keys(streams.iter().map(|(stream, _)| stream));
         let from: Vec<Option<i64>> =
             streams.iter().map(|(_, from)| from.map(u64::cast_signed)).collect();
@@ -422,7 +425,7 @@ impl Postgres {
             lock(&mut work)?;
             let sql = "SELECT count(*) FROM stream_lost WHERE hub = $1 AND stream = ANY($2)";
             if work.query_one(sql, &[&self.hub, &keys])?.get::<_, i64>(0) > 0 {
-                return Ok(Claimed::Stale);
+                return Ok(ClaimOutcome::Stale);
             }
             let sql = "INSERT INTO stream_lost SELECT hub, stream FROM stream_position
                  WHERE stream = ANY($2) AND hub NOT IN ($1, 0) ON CONFLICT DO NOTHING";
@@ -438,7 +441,7 @@ impl Postgres {
             let ours = work.query(sql, &[&self.hub, &keys])?;
             work.commit()?;
             let entry = |row: &Row| Some((stream_of(row)?, row.get::<_, i64>(1).cast_unsigned()));
-            Ok(Claimed::Ours(ours.iter().filter_map(entry).collect()))
+            Ok(ClaimOutcome::Ours(ours.iter().filter_map(entry).collect()))
         })
     }
 
@@ -460,7 +463,7 @@ impl Postgres {
     ///
     /// # Errors
     /// `Io`; `Locked` when another process is this hub now.
-    pub(crate) fn pulse(&self) -> Result<Pulse, StoreError> {
+    pub(crate) fn pulse(&self) -> Result<ClusterPulse, StoreError> {
         let pulse = self.with(|client| {
             if !self.is_seen(client)? {
                 return Ok(None);
@@ -479,7 +482,7 @@ impl Postgres {
             let peer = |row: &Row| Peer { name: row.get(1), address: row.get(2) };
             let peers = peers.iter().map(peer).collect();
             let mut work = client.transaction()?;
-            Ok(Some(Pulse { is_leader, peers, lost: lost(&mut work, self.hub)? }))
+            Ok(Some(ClusterPulse { is_leader, peers, lost: lost(&mut work, self.hub)? }))
         })?;
         pulse.ok_or_else(replaced)
     }
@@ -507,7 +510,7 @@ pub(super) fn replaced() -> StoreError {
         .with_hint("give each hub a name and a data directory of its own")
 }
 
-fn make_tables(server: &mut Server, schema: &str) -> Result<(), StoreError> {
+fn make_tables(server: &mut PostgresServer, schema: &str) -> Result<(), StoreError> {
     server.with(|client| {
         let mut work = client.transaction()?;
         // Two hubs may start at once.
@@ -529,7 +532,7 @@ pub(super) fn has_tables(
     Ok(work.query_one(sql, &[&schema])?.get(0))
 }
 
-fn check_version(server: &mut Server) -> Result<(), StoreError> {
+fn check_version(server: &mut PostgresServer) -> Result<(), StoreError> {
     let (version, is_half) = server.with(|client| {
         let mut work = client.transaction()?;
         let half = work.query_opt("SELECT FROM setting WHERE name = 'restoring'", &[])?;
@@ -575,14 +578,14 @@ fn lost(work: &mut Transaction<'_>, hub: i64) -> Result<Vec<StreamId>, postgres:
     Ok(rows.iter().filter_map(stream_of).collect())
 }
 
-type Met = Result<(), &'static str>;
+type LeaseCheck = Result<(), &'static str>;
 
 fn add_files(
     work: &mut Transaction<'_>,
     hub: i64,
     snapshot: i64,
     files: &[Arc<DataFile>],
-) -> Result<Met, postgres::Error> {
+) -> Result<LeaseCheck, postgres::Error> {
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let sql = "DELETE FROM pending_file WHERE hub = $1 AND path = ANY($2)";
     if work.execute(sql, &[&hub, &paths])? != paths.len() as u64 {
@@ -615,8 +618,8 @@ fn add_files(
 fn remove_files(
     work: &mut Transaction<'_>,
     snapshot: i64,
-    change: &Change<'_>,
-) -> Result<Met, postgres::Error> {
+    change: &ManifestChange<'_>,
+) -> Result<LeaseCheck, postgres::Error> {
     let ids: Vec<i64> = change.remove.iter().map(|file| file.id).collect();
     let sql = "UPDATE data_file SET end_snapshot = $1 WHERE id = ANY($2) AND end_snapshot IS NULL";
     if work.execute(sql, &[&snapshot, &ids])? != ids.len() as u64 {
@@ -632,7 +635,7 @@ fn move_streams(
     hub: i64,
     snapshot: i64,
     positions: &[(StreamId, u64)],
-) -> Result<Met, postgres::Error> {
+) -> Result<LeaseCheck, postgres::Error> {
     let keys = keys(positions.iter().map(|(stream, _)| stream));
     let to: Vec<i64> = positions.iter().map(|(_, position)| position.cast_signed()).collect();
     let sql = "UPDATE stream_position SET position = moved.position, snapshot = $2

@@ -2,9 +2,9 @@
 
 use weir_datafile::StoreError;
 
-use super::Postgres;
+use super::PostgresManifest;
 
-impl Postgres {
+impl PostgresManifest {
     /// Small files that all hubs have: name and content.
     ///
     /// # Errors

@@ -9,11 +9,11 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{Micros, StreamId};
 
 use super::moving::FileRow;
-use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
+use super::{DataFile, ManifestChange, ManifestContent, QueuedDeletion, Tier, name_of, tier_of};
 
 /// The open manifest.
 #[derive(Debug)]
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteManifest {
     connection: Connection,
 }
 
@@ -47,7 +47,7 @@ UPDATE data_file SET arrival_ts = (SELECT made_ts FROM snapshot WHERE id = begin
 PRAGMA user_version = 2;
 ";
 
-impl Sqlite {
+impl SqliteManifest {
     /// Opens the manifest at `path`; makes it when it is missing.
     ///
     /// # Errors
@@ -102,9 +102,9 @@ impl Sqlite {
     }
 
     /// Everything that is needed to start.
-    pub(crate) fn load(&self) -> Result<Content, StoreError> {
+    pub(crate) fn load(&self) -> Result<ManifestContent, StoreError> {
         let load = || {
-            Ok(Content {
+            Ok(ManifestContent {
                 files: self.live_files()?,
                 positions: self.positions()?,
                 owned: None,
@@ -264,7 +264,7 @@ impl Sqlite {
     /// # Errors
     /// `Full`, `Io`, `Corrupt`; nothing was changed. Until the next change that succeeds this one may still come back
     /// with a restart: when a sync fails, nobody knows what is on the disk.
-    pub(crate) fn commit(&mut self, change: &Change<'_>) -> Result<(), StoreError> {
+    pub(crate) fn commit(&mut self, change: &ManifestChange<'_>) -> Result<(), StoreError> {
         let mut snapshot = None;
         let mut work = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
@@ -307,13 +307,13 @@ impl Sqlite {
     }
 
     /// Files that wait to be deleted.
-    pub(crate) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
+    pub(crate) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         let load = || {
             let mut statement = self.connection.prepare(
                 "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file",
             )?;
             let rows = statement.query_map([], |row| {
-                Ok(Waiting {
+                Ok(QueuedDeletion {
                     id: row.get(0)?,
                     path: row.get(1)?,
                     since: Micros(row.get(2)?),
@@ -331,7 +331,7 @@ impl Sqlite {
 }
 
 /// Gives the number of the change.
-fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result<i64> {
+fn apply(transaction: &Transaction<'_>, change: &ManifestChange<'_>) -> rusqlite::Result<i64> {
     transaction.execute(
         "INSERT INTO snapshot (made_ts, reason) VALUES (?1, ?2)",
         params![change.now.0, change.reason],

@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 use weir_tables::{Micros, TableSpec};
 
 use crate::directory::Directory;
-use crate::manifest::{Manifest, Sqlite};
+use crate::manifest::{Manifest, SqliteManifest};
 use crate::options::StoreOptions;
 use crate::store::Store;
-use salvage::{Salvaged, salvage};
+use salvage::{SalvageReport, salvage};
 use weir_datafile::{
-    DataFile, ErrorKind, Inspection, Look, StoreError, Tier, data_files, sync_dir,
+    DataFile, ErrorKind, FileCheck, Inspection, StoreError, Tier, data_files, sync_dir,
 };
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
 pub use shared::repair_cluster;
 
@@ -85,8 +85,9 @@ pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
 /// ones.
 fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreError> {
     let directory = Directory::open(&options.dir)?;
-    let mut manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
-    let places = Places::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, None)?;
+    let mut manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
+    let places =
+        FileLocations::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, None)?;
     let files = manifest.load()?.files;
     if files.iter().any(|file| file.tier == Tier::Slow) {
         // What is out of reach is not lost.
@@ -95,7 +96,7 @@ fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreE
     bring_home(&places, &manifest)?;
     let mut mended = Vec::new();
     for file in files {
-        let look = Look { places: &places, file: &file, is_thorough: true };
+        let look = FileCheck { places: &places, file: &file, is_thorough: true };
         let Err(why) = look.look(&mut Inspection::default()) else { continue };
         let path = directory.file(&file.path);
         if file.tier == Tier::Slow {
@@ -114,7 +115,7 @@ fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreE
 
 /// Brings files of the slow tier that nobody names into the data directory, where they are looked at as others are. The next
 /// start deletes those in the tier.
-fn bring_home(places: &Places, manifest: &Manifest) -> Result<(), StoreError> {
+fn bring_home(places: &FileLocations, manifest: &Manifest) -> Result<(), StoreError> {
     let Some(slow) = places.slow.as_ref().filter(|slow| slow.check().is_ok()) else {
         return Ok(());
     };
@@ -132,7 +133,7 @@ fn bring_home(places: &Places, manifest: &Manifest) -> Result<(), StoreError> {
 }
 
 /// Copies a file of the slow tier, as much of it as can be read; none when it is not there.
-fn fetch(places: &Places, path: &str, to: &Path) -> Result<(), StoreError> {
+fn fetch(places: &FileLocations, path: &str, to: &Path) -> Result<(), StoreError> {
     let file = match places.open(path, Tier::Slow) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -192,8 +193,8 @@ fn is_of(entry: &Mended, path: &str) -> bool {
 }
 
 /// Adds what became of a file's rows to what is known of it.
-fn note(mended: &mut Vec<Mended>, path: &str, salvaged: Salvaged) {
-    let Salvaged { table, taken, known, times, broken } = salvaged;
+fn note(mended: &mut Vec<Mended>, path: &str, salvaged: SalvageReport) {
+    let SalvageReport { table, taken, known, times, broken } = salvaged;
     let table = table.map(|table: &TableSpec| table.name);
     let at = mended.iter().position(|entry| is_of(entry, path));
     if let Some(at) = at {

@@ -16,7 +16,7 @@ use weir_tables::{Batch, Micros, Parcel, TableSpec};
 use crate::store::Store;
 
 /// What became of a file's rows.
-pub(super) struct Salvaged {
+pub(super) struct SalvageReport {
     pub(super) table: Option<&'static TableSpec>,
     /// Rows that were appended.
     pub(super) taken: u64,
@@ -28,7 +28,7 @@ pub(super) struct Salvaged {
     pub(super) broken: Option<String>,
 }
 
-type Counts = HashMap<u128, u64>;
+type RowCounts = HashMap<u128, u64>;
 
 /// Appends the rows of the file at `path` that can be read and that the table does not have.
 ///
@@ -39,15 +39,15 @@ pub(super) fn salvage(
     runtime: &Runtime,
     dir: &Path,
     path: &str,
-) -> Result<Salvaged, StoreError> {
+) -> Result<SalvageReport, StoreError> {
     let table = path.split('/').nth(1).and_then(weir_tables::table);
-    let mut salvaged = Salvaged { table, taken: 0, known: 0, times: None, broken: None };
+    let mut salvaged = SalvageReport { table, taken: 0, known: 0, times: None, broken: None };
     let Some(table) = table else {
         salvaged.broken = Some("is of a table that this weir does not know".to_owned());
         return Ok(salvaged);
     };
     let full = dir.join(path);
-    let mut counts = Counts::new();
+    let mut counts = RowCounts::new();
     let mut times = (i64::MAX, i64::MIN);
     salvaged.broken = read_undamaged(&full, table, |rows| {
         row_hashes(rows)?.into_iter().for_each(|hash| *counts.entry(hash).or_default() += 1);
@@ -77,7 +77,7 @@ fn take_away_known(
     store: &Store,
     table: &'static TableSpec,
     (min_ts, max_ts): (i64, i64),
-    counts: &mut Counts,
+    counts: &mut RowCounts,
 ) -> Result<(), StoreError> {
     let view = store.shared.view();
     let view = &view.tables[table_index(table)];
@@ -102,7 +102,7 @@ fn take_away_known(
     Ok(())
 }
 
-fn still_missing(rows: &RecordBatch, counts: &mut Counts) -> Result<RecordBatch, StoreError> {
+fn still_missing(rows: &RecordBatch, counts: &mut RowCounts) -> Result<RecordBatch, StoreError> {
     let is_missing = |hash: u128| {
         let Some(count) = counts.get_mut(&hash).filter(|count| **count > 0) else { return false };
         *count -= 1;

@@ -14,16 +14,16 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use weir_datafile::{
-    DataFile, ErrorKind, FileMaker, Inspection, Look, ROW_GROUP_ROWS, StoreError, read_undamaged,
-    sync_dir,
+    DataFile, ErrorKind, FileCheck, FileMaker, Inspection, ROW_GROUP_ROWS, StoreError,
+    read_undamaged, sync_dir,
 };
 use weir_tables::{Clock, Micros};
-use weir_tier::{Places, SlowOptions};
+use weir_tier::{FileLocations, SlowOptions};
 
 use super::{Mended, fetch, free_place, of_entry};
-use crate::cluster::{Hold, ManifestOptions, first_id};
+use crate::cluster::{ManifestOptions, ReaderLease, first_id};
 use crate::directory::lock_file;
-use crate::manifest::{Change, Postgres};
+use crate::manifest::{ManifestChange, PostgresManifest};
 
 /// Below the data directory: new files, until they are where all hubs have theirs.
 const DRAFTS: &str = "mending";
@@ -43,33 +43,33 @@ pub fn repair_cluster(
     cluster: &ManifestOptions,
     clock: &dyn Clock,
 ) -> Result<Vec<Mended>, StoreError> {
-    let looks = Postgres::look(cluster)?;
-    let places = Places::new(dir, slow, looks.slow_id()?, None)?;
+    let looks = PostgresManifest::look(cluster)?;
+    let places = FileLocations::new(dir, slow, looks.slow_id()?, None)?;
     // Who cannot see any of them would find each of them wrong.
     places.check()?;
-    let drafts = Drafts::take(dir.join(DRAFTS))?;
-    let _hold = Hold::new(cluster)?;
-    let manifest = Postgres::enter_to_mend(cluster)?;
+    let drafts = RepairWriters::take(dir.join(DRAFTS))?;
+    let _hold = ReaderLease::new(cluster)?;
+    let manifest = PostgresManifest::enter_to_mend(cluster)?;
     let maker = FileMaker::new(drafts.root.clone(), first_id(&manifest));
-    let mender = Mender { dir, places, manifest, maker };
+    let mender = ClusterRepair { dir, places, manifest, maker };
     let outcome = mender.mend_all(clock);
     // Otherwise the next repair does it; what was mended is told in any case.
     drop(mender.manifest.leave_for_good());
     outcome
 }
 
-struct Mender<'a> {
+struct ClusterRepair<'a> {
     dir: &'a Path,
-    places: Places,
-    manifest: Postgres,
+    places: FileLocations,
+    manifest: PostgresManifest,
     maker: FileMaker,
 }
 
-impl Mender<'_> {
+impl ClusterRepair<'_> {
     fn mend_all(&self, clock: &dyn Clock) -> Result<Vec<Mended>, StoreError> {
         let mut mended = Vec::new();
         for file in self.manifest.files()?.0 {
-            let look = Look { places: &self.places, file: &file, is_thorough: true };
+            let look = FileCheck { places: &self.places, file: &file, is_thorough: true };
             let Err(why) = look.look(&mut Inspection::default()) else { continue };
             // What is out of reach is not lost, and what was merged away is not damaged.
             self.places.check()?;
@@ -103,7 +103,13 @@ impl Mender<'_> {
         let rows_taken: u64 = add.iter().map(|file| file.row_count).sum();
         let add = self.publish(&add)?;
         let remove = std::slice::from_ref(file);
-        let change = Change { reason: "repair", now, add: &add, remove, ..Change::default() };
+        let change = ManifestChange {
+            reason: "repair",
+            now,
+            add: &add,
+            remove,
+            ..ManifestChange::default()
+        };
         match self.manifest.commit(&change) {
             Ok(_) => {}
             // The files that were published are deleted as those of a repair that was killed.
@@ -151,12 +157,12 @@ impl Mender<'_> {
 }
 
 /// A directory for new files, of one repair at a time.
-struct Drafts {
+struct RepairWriters {
     root: PathBuf,
     _lock: File,
 }
 
-impl Drafts {
+impl RepairWriters {
     fn take(root: PathBuf) -> Result<Self, StoreError> {
         std::fs::create_dir_all(&root).map_err(|error| StoreError::io("make", &root, &error))?;
         let lock = lock_file(&root.join("lock"), || {
@@ -170,7 +176,7 @@ impl Drafts {
     }
 }
 
-impl Drop for Drafts {
+impl Drop for RepairWriters {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.root));
     }

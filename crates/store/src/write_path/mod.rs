@@ -1,0 +1,16 @@
+//! The way of a row from an append to a data file.
+//!
+//! ```text
+//! Store::append ─► adapt ─► writer ─► wal (fsync) ─► memtable ─► maintenance: flush ─► data files ─► manifest
+//!                             │  streams: new, known, behind?        │
+//!                             └─ segments: which are still needed ◄──┘
+//! ```
+
+pub(crate) mod adapt;
+pub(crate) mod segments;
+pub(crate) mod shared;
+pub(crate) mod streams;
+pub(crate) mod wal;
+pub(crate) mod writer;
+
+pub use writer::Appended;
