@@ -33,8 +33,8 @@ use weir_datafile::{DataFile, Tier};
 use weir_tier::ReadPrices;
 
 use crate::columns::ColumnScan;
+use crate::file_access::FileAccess;
 use crate::file_reader::read_footer;
-use crate::table_provider::FileAccess;
 
 /// What a query will read at most.
 #[derive(Clone, Debug, Default, PartialEq)]

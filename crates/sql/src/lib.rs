@@ -6,6 +6,7 @@ mod dictionary_filter;
 mod distributed;
 mod drop_unused_ordering;
 mod explain;
+mod file_access;
 mod file_reader;
 mod forecast;
 mod functions;

@@ -39,6 +39,7 @@ use crate::condition::Condition;
 use crate::distributed::{FailedPeers, QueryDistributor, QueryWorker, RemoteUsage};
 use crate::drop_unused_ordering::DropUnusedOrdering;
 use crate::explain::explain;
+use crate::file_access::{FileAccess, ScanPart};
 use crate::file_reader::CountingReaders;
 use crate::forecast::{Forecast, beside_plan, forecast};
 use crate::functions;
@@ -53,7 +54,7 @@ use crate::plan_cache::{PlanCache, PlanTemplate};
 use crate::postgres::{self, Described, Postgres};
 use crate::reverse_scan::ReverseScan;
 use crate::spilling_joins::{self, NonEquiJoinRule, all_given_back};
-use crate::table_provider::{FileAccess, ScanPart, scan_files, sort_order};
+use crate::table_provider::{scan_files, sort_order};
 use crate::tables::{FUTURE_SCHEMA, SCHEMA, TableCatalog};
 
 /// The answer to a query.

@@ -8,7 +8,7 @@ use weir_datafile::Tier;
 use weir_datafile::text_index::group_rows;
 use weir_tier::FileLocations;
 
-use crate::table_provider::ScanPart;
+use crate::file_access::ScanPart;
 
 /// Partitions for each thread.
 const LANES: usize = 16;

@@ -14,13 +14,9 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{Column, ColumnStatistics, DFSchema, Result, ScalarValue, Statistics};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::datasource::physical_plan::parquet::{
-    ParquetFileReaderFactory, ParquetRowSelection,
-};
+use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::execution::cache::cache_manager::FileMetadataCache;
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
@@ -29,20 +25,18 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::union::UnionExec;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::ObjectStore;
-use parquet::arrow::arrow_reader::RowSelection;
 use weir_datafile::{
     DataFile, FOOTER_BYTES_HINT, MemBatch, SORT, TableSnapshot, Tier, VisibilityCutoff,
     dictionaries, schema_with,
 };
 use weir_tables::TableSpec;
-use weir_tier::FileLocations;
 
-use crate::columns::{self, ColumnCache, ScanRequest};
+use crate::columns::{self, ScanRequest};
 use crate::dictionary_filter::{self, DictionaryFilterAdapters};
 use crate::distributed::{DistributedScan, ScanSpec, WorkerFiles};
+use crate::file_access::{FileAccess, ScanPart};
 use crate::file_reader::read_footer;
-use crate::index_probe::{self, BlockCounts, BlockSelection, IndexProbe};
+use crate::index_probe::{self, BlockSelection, IndexProbe};
 use crate::limits::QueryUsage;
 use crate::peers::PeerRowSource;
 use crate::remote_scans;
@@ -57,19 +51,6 @@ pub(crate) struct StoreTable {
     horizon: VisibilityCutoff,
     peers: Option<PeerRowSource>,
     spread: Option<Arc<WorkerFiles>>,
-}
-
-/// How the files of a store are read.
-#[derive(Clone, Debug)]
-pub(crate) struct FileAccess {
-    pub(crate) places: FileLocations,
-    /// Stands for the data directory, so that plans and messages hold short names.
-    pub(crate) url: ObjectStoreUrl,
-    pub(crate) store: Arc<dyn ObjectStore>,
-    /// Keeps footers, which every rule would otherwise read again every few seconds.
-    pub(crate) footers: Arc<FileMetadataCache>,
-    pub(crate) reader: Arc<dyn ParquetFileReaderFactory>,
-    pub(crate) columns: Arc<ColumnCache>,
 }
 
 impl StoreTable {
@@ -193,20 +174,7 @@ pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
     LexOrdering::new(exprs)
 }
 
-/// A file, or the rows of it that may match.
-#[derive(Clone, Debug)]
-pub(crate) struct ScanPart {
-    pub(crate) file: Arc<DataFile>,
-    pub(crate) rows: Option<(RowSelection, BlockCounts)>,
-    /// The columns as they are read, where that is not as the table has them.
-    pub(crate) schema: Option<SchemaRef>,
-}
-
 impl ScanPart {
-    pub(crate) fn whole(file: &Arc<DataFile>) -> Self {
-        Self { file: Arc::clone(file), rows: None, schema: None }
-    }
-
     fn partitioned(&self, schema: &Schema) -> PartitionedFile {
         let mut file = partitioned(&self.file, schema);
         file.arrow_schema.clone_from(&self.schema);

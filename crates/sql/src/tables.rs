@@ -13,8 +13,9 @@ use weir_datafile::{CutoffSide, Snapshot, VisibilityCutoff};
 use weir_tables::TABLES;
 
 use crate::distributed::WorkerFiles;
+use crate::file_access::FileAccess;
 use crate::peers::PeerRowSource;
-use crate::table_provider::{FileAccess, StoreTable};
+use crate::table_provider::StoreTable;
 
 pub(crate) const SCHEMA: &str = "public";
 /// Has the same tables, with rows that are too far ahead of the clock.

@@ -10,22 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use weir_datafile::{StoreError, table_index, timestamps};
-use weir_sql::{Condition, QueryLimits, RowCondition, row_conditions};
+use weir_datafile::{table_index, timestamps};
+use weir_sql::{Condition, RowCondition};
 use weir_tables::{Batch, Micros, TABLES};
-
-use crate::store::Store;
 
 /// A condition that is watched.
 #[derive(Debug)]
 pub struct Recent {
-    parts: Vec<Arc<WatchedCondition>>,
+    pub(crate) parts: Vec<Arc<WatchedCondition>>,
     /// Whether the query asks for more than a row that fits.
-    has_groups: bool,
+    pub(crate) has_groups: bool,
     /// Whether rows that were there before are counted in.
-    is_complete: AtomicBool,
+    pub(crate) is_complete: AtomicBool,
 }
 
 impl Recent {
@@ -39,15 +35,15 @@ impl Recent {
 
 /// Rows of one table that fit.
 #[derive(Debug)]
-struct WatchedCondition {
-    shape: RowCondition,
-    condition: Condition,
+pub(crate) struct WatchedCondition {
+    pub(crate) shape: RowCondition,
+    pub(crate) condition: Condition,
     /// The newest `ts` of a row that fits, µs since 1970.
-    newest: AtomicI64,
+    pub(crate) newest: AtomicI64,
     /// Time that looking took, in ns, and rows that were looked at.
-    spent: [AtomicU64; 2],
+    pub(crate) spent: [AtomicU64; 2],
     /// When it was last asked for: what is older than its window then will never be asked for.
-    asked: AtomicI64,
+    pub(crate) asked: AtomicI64,
 }
 
 /// All conditions that are watched, by table.
@@ -78,7 +74,7 @@ impl WatchRegistry {
         }
     }
 
-    fn add(&self, watched: WatchedCondition) -> Arc<WatchedCondition> {
+    pub(crate) fn add(&self, watched: WatchedCondition) -> Arc<WatchedCondition> {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let list = &mut tables[table_index(watched.shape.table)];
         list.retain(|other| Arc::strong_count(other) > 1);
@@ -127,62 +123,3 @@ const GIVEN_UP: i64 = i64::MAX;
 /// A condition that took a second in all, and two microseconds a row, is given up: the writer has other things to do.
 const DEAR_NANOS: u64 = 1_000_000_000;
 const DEAR_NANOS_PER_ROW: u64 = 2_000;
-
-impl Store {
-    /// Watches a condition from now on, as long as the answer lives; `now` is written `$now` in it. `None` when it
-    /// depends on more than single rows and their age, and for one of several hubs: then only the query can tell.
-    pub fn watch(&self, sql: &str) -> Option<Recent> {
-        if self.cluster.is_some() {
-            // Rows of other hubs are not seen here.
-            return None;
-        }
-        let shapes = row_conditions(sql)?;
-        let has_groups = shapes.iter().any(|shape| shape.has_groups);
-        let compile = |shape: RowCondition| {
-            let condition = self.engine.condition(shape.table, &shape.row).ok()?;
-            let (newest, asked) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
-            Some(WatchedCondition { shape, condition, newest, spent: Default::default(), asked })
-        };
-        let watched: Vec<_> = shapes.into_iter().map(compile).collect::<Option<_>>()?;
-        let parts = watched.into_iter().map(|one| self.shared.watching.add(one)).collect();
-        Some(Recent { parts, has_groups, is_complete: AtomicBool::new(false) })
-    }
-
-    /// Whether the query of a watched condition may have rows at `now`; never false when it has some.
-    ///
-    /// # Errors
-    /// As [`Store::query`], at the first call and when `now` went back: then the rows that are there are asked.
-    pub async fn may_have(&self, recent: &Recent, now: Micros) -> Result<bool, StoreError> {
-        let mut is_complete = recent.is_complete.load(Ordering::Relaxed);
-        for watched in &recent.parts {
-            is_complete &= watched.asked.swap(now.0, Ordering::Relaxed) <= now.0;
-        }
-        if !is_complete {
-            recent.is_complete.store(false, Ordering::Relaxed);
-            for watched in &recent.parts {
-                self.look_back(watched, now).await?;
-            }
-            recent.is_complete.store(true, Ordering::Relaxed);
-        }
-        Ok(recent.parts.iter().any(|watched| {
-            watched.newest.load(Ordering::Relaxed)
-                > now.0.saturating_sub(watched.shape.window_micros)
-        }))
-    }
-
-    async fn look_back(&self, watched: &WatchedCondition, now: Micros) -> Result<(), StoreError> {
-        let RowCondition { table, row, window_micros: window, .. } = &watched.shape;
-        let (name, start) = (table.name, Micros(now.0.saturating_sub(*window)));
-        let sql = format!(
-            "select max(cast(ts as bigint)) from {name} where ({row}) and ts > timestamp '{start}'"
-        );
-        let limits = QueryLimits::of_rule(1, Duration::from_secs(10));
-        let answer = self.query(&sql, limits).await?;
-        let newest = answer
-            .batches
-            .first()
-            .and_then(|rows| rows.column(0).as_primitive_opt::<Int64Type>()?.iter().next()?);
-        watched.newest.fetch_max(newest.unwrap_or(i64::MIN), Ordering::Relaxed);
-        Ok(())
-    }
-}

@@ -21,19 +21,19 @@ mod postgres_client;
 mod repair;
 mod stats;
 mod store;
+mod watch;
 mod write_path;
 
 pub use backup::{
     BackedUp, BackupSnapshot, Restored, Verified, backup, backup_cluster, backup_snapshots,
     cluster_hubs, restore, restore_cluster, verify_backup,
 };
-pub use cluster::{ClusterOptions, ManifestOptions};
 pub use condition_watch::Recent;
 pub use copies::{Copy, CopyOptions};
 pub use iceberg::IcebergTable;
 pub use inspect::{inspect, inspect_cluster};
 pub use manifest::Hubs;
-pub use options::{Retention, StoreOptions};
+pub use options::{ClusterOptions, ManifestOptions, Retention, StoreOptions};
 pub use repair::{Mended, repair, repair_cluster};
 pub use stats::StoreStats;
 pub use store::Store;

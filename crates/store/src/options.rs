@@ -1,14 +1,13 @@
 //! What of the store can be set; every limit has a default, a unit and a reason.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_sql::EngineOptions;
+use weir_sql::{EngineOptions, Peers};
 use weir_tables::Clock;
 use weir_tier::SlowOptions;
-
-use crate::cluster::ClusterOptions;
 
 /// Where the store lives and what it may use.
 #[derive(Clone)]
@@ -110,6 +109,40 @@ impl StoreOptions {
             slow_query: self.slow_query,
             future: self.future,
         }
+    }
+}
+
+/// The manifest of several hubs.
+#[derive(Clone)]
+pub struct ManifestOptions {
+    /// Where PostgreSQL is: `postgresql://weir@db/weir`, or libpq's words. `sslmode=require` encrypts and verifies.
+    pub url: String,
+    /// Its password.
+    pub password: Option<String>,
+    /// An authority (PEM) that its certificate may be of, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The schema of its tables. Default `weir`.
+    pub schema: String,
+}
+
+/// How a hub is one of several.
+#[derive(Clone)]
+pub struct ClusterOptions {
+    /// What all hubs know.
+    pub manifest: ManifestOptions,
+    /// What this hub is called; no other has the name.
+    pub name: String,
+    /// Where other hubs reach it: a URL.
+    pub address: String,
+    /// How it reaches the others.
+    pub peers: Arc<dyn Peers>,
+    /// A query that reads more bytes than this is dealt out to all hubs.
+    pub spread_bytes: u64,
+}
+
+impl fmt::Debug for ClusterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterOptions").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

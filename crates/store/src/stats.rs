@@ -1,10 +1,8 @@
 //! How far the store is: what `/api/status` and `/metrics` show of it.
 
 use weir_datafile::{CutoffSide, Snapshot, Tier, VisibilityCutoff};
-use weir_tables::{Micros, TABLES};
+use weir_tables::TABLES;
 use weir_tier::BucketStats;
-
-use crate::store::Store;
 
 /// The store's own figures at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,12 +67,4 @@ fn future_rows(view: &Snapshot, horizon: VisibilityCutoff) -> u64 {
     let ahead = memory.filter(|batch| batch.max_ts > horizon.ts);
     let in_memory = ahead.filter_map(|batch| horizon.rows_of(batch));
     in_files.chain(in_memory.map(|batch| batch.rows.num_rows() as u64)).sum()
-}
-
-impl Store {
-    /// The time of a table's oldest row; `None` when it has none, or there is no such table.
-    pub fn oldest(&self, table: &str) -> Option<Micros> {
-        let place = TABLES.iter().position(|spec| spec.name == table)?;
-        self.shared.view().tables[place].oldest().map(Micros)
-    }
 }

@@ -17,7 +17,7 @@ use weir_sql::{
     Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryRequest, QueryResult,
     QueryWorker, SpillSpace,
 };
-use weir_tables::{Clock, Micros, Parcel, StreamId, TableSpec};
+use weir_tables::{Clock, Micros, Parcel, StreamId, TABLES, TableSpec};
 use weir_tier::{CacheSpace, FileLocations, SlowOptions};
 
 use crate::cluster::{self, Cluster, ClusterEntry, ClusterFollower, SharedWork};
@@ -442,6 +442,12 @@ impl Store {
         }
     }
 
+    /// The time of a table's oldest row; `None` when it has none, or there is no such table.
+    pub fn oldest(&self, table: &str) -> Option<Micros> {
+        let place = TABLES.iter().position(|spec| spec.name == table)?;
+        self.shared.view().tables[place].oldest().map(Micros)
+    }
+
     /// What runs pieces of other hubs' queries; `None` for a hub alone.
     ///
     /// # Errors
@@ -593,7 +599,7 @@ fn clean(
     }
     let waiting = kept.iter().map(|file| file.path.clone());
     let known: HashSet<String> = manifest.load()?.paths.into_iter().chain(waiting).collect();
-    for table in weir_tables::TABLES {
+    for table in TABLES {
         for day in entries(&directory.root.join("data").join(table.name)) {
             for file in entries(&day) {
                 let path = file

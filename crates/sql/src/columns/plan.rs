@@ -19,7 +19,8 @@ use super::chunk::FileFooter;
 use super::filter::SelectedRows;
 use super::morsel::{Morsel, MorselSource};
 use super::scan::{ColumnScan, places};
-use crate::table_provider::{FileAccess, ScanPart, kept};
+use crate::file_access::{FileAccess, ScanPart};
+use crate::table_provider::kept;
 
 /// With more files than this they are not looked at one by one.
 const FILES_MAX: usize = 1024;

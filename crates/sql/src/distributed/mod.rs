@@ -31,11 +31,11 @@ use datafusion_distributed::{
 };
 use futures::future::join_all;
 
+use crate::file_access::FileAccess;
 use crate::forecast::forecast;
 use crate::limits::QueryUsage;
 use crate::peer_set::PeerSet;
 use crate::peers::Peer;
-use crate::table_provider::FileAccess;
 
 pub(crate) use channel::FailedPeers;
 use channel::{PeerChannels, QueryHubs, url_of};

@@ -20,58 +20,23 @@ mod reader_lease;
 mod start;
 mod work;
 
-use std::fmt;
 use std::hash::BuildHasher;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use weir_datafile::StoreError;
-use weir_sql::{Peer, PeerSet, Peers};
+use weir_sql::{Peer, PeerSet};
 use weir_tables::StreamId;
 
 use crate::manifest::{ClaimOutcome, LEASE, PostgresManifest};
 use crate::write_path::shared::StoreState;
 
+pub(crate) use crate::options::{ClusterOptions, ManifestOptions};
 pub(crate) use follow::ClusterFollower;
 pub(crate) use reader_lease::ReaderLease;
 pub(crate) use start::{ClusterEntry, first_id, hub_of, next_id, refuse_cluster};
 pub(crate) use work::{SharedWork, grace};
-
-/// The manifest of several hubs.
-#[derive(Clone)]
-pub struct ManifestOptions {
-    /// Where PostgreSQL is: `postgresql://weir@db/weir`, or libpq's words. `sslmode=require` encrypts and verifies.
-    pub url: String,
-    /// Its password.
-    pub password: Option<String>,
-    /// An authority (PEM) that its certificate may be of, instead of the system's.
-    pub ca_file: Option<PathBuf>,
-    /// The schema of its tables. Default `weir`.
-    pub schema: String,
-}
-
-/// How a hub is one of several.
-#[derive(Clone)]
-pub struct ClusterOptions {
-    /// What all hubs know.
-    pub manifest: ManifestOptions,
-    /// What this hub is called; no other has the name.
-    pub name: String,
-    /// Where other hubs reach it: a URL.
-    pub address: String,
-    /// How it reaches the others.
-    pub peers: Arc<dyn Peers>,
-    /// A query that reads more bytes than this is dealt out to all hubs.
-    pub spread_bytes: u64,
-}
-
-impl fmt::Debug for ClusterOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterOptions").field("name", &self.name).finish_non_exhaustive()
-    }
-}
 
 /// This hub as one of several.
 pub(crate) struct Cluster {
