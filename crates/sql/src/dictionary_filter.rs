@@ -1,8 +1,9 @@
-//! Asks a condition on a text once per distinct value of a row group, and not once per row.
+//! Evaluates a condition on a text once per distinct value of a row group instead of once per row.
 //!
-//! Most texts repeat, and Parquet keeps them as a dictionary and a number per row. A column of which a query asks
-//! nothing but conditions on this column alone is read as it is stored, see [`columns`]; the condition's answer for each
-//! value of the dictionary is kept as long as rows come with the same dictionary ([`DictionaryFilter`]).
+//! Most texts repeat, and Parquet stores them as a dictionary and a code per row. A column that a
+//! query uses only in conditions on this column alone is read as stored, see [`columns`]; the
+//! results for the dictionary's values are reused as long as rows come with the same dictionary
+//! ([`DictionaryFilter`]).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -30,8 +31,9 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use weir_datafile::is_same;
 use weir_tables::{DataKind, TableSpec};
 
-/// Places of the texts that `filters` ask conditions on that name no other column. What rows are sorted by is left out: there
-/// the statistics of pages say more, and those are asked in the words of the condition.
+/// Indexes of text columns with conditions in `filters` that reference no other column. Sort
+/// columns are left out: page statistics select better there, and they need the condition in its
+/// original form.
 pub(crate) fn columns(table: &TableSpec, filters: &[Expr]) -> Vec<usize> {
     let (mut alone, mut together) = (HashSet::new(), HashSet::new());
     for condition in filters.iter().flat_map(split_conjunction) {
@@ -49,7 +51,7 @@ pub(crate) fn columns(table: &TableSpec, filters: &[Expr]) -> Vec<usize> {
     columns.map(|(place, _)| place).collect()
 }
 
-/// Makes the conditions of a scan fit files that are read with dictionaries.
+/// Adapts the conditions of a scan to files that are read with dictionaries.
 #[derive(Debug)]
 pub(crate) struct DictionaryFilterAdapters;
 
@@ -85,7 +87,7 @@ fn is_dictionary(kind: &DataType) -> bool {
     matches!(kind, DataType::Dictionary(..))
 }
 
-/// The same with every condition on one dictionary asked per value.
+/// Rewrites every condition on one dictionary column to be evaluated per value.
 fn asked_per_value(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
     if let Some(both) = expr.downcast_ref::<BinaryExpr>()
         && *both.op() == Operator::And
@@ -98,7 +100,7 @@ fn asked_per_value(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<d
     let [column] = &columns.iter().collect::<Vec<_>>()[..] else { return Ok(expr) };
     let is_text = is_dictionary(schema.field(column.index()).data_type());
     let is_condition = expr.data_type(schema)? == DataType::Boolean;
-    // A bound that a join or a sort finds while the query runs changes from batch to batch.
+    // A bound that a join or a sort tightens at run time changes from batch to batch.
     if !is_text
         || !is_condition
         || DynamicFilterTracking::classify(&expr).contains_dynamic_filter()
@@ -120,28 +122,28 @@ fn asked_per_value(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<d
     Ok(Arc::new(DictionaryFilter::new(condition, Arc::new((*column).clone()))))
 }
 
-/// What a condition calls the value.
+/// Column name of the value in a rewritten condition.
 const VALUE: &str = "value";
 
-/// A condition on one column, which holds a dictionary.
+/// A condition on one dictionary-encoded column.
 #[derive(Debug)]
 struct DictionaryFilter {
-    /// The condition, on a batch of one column.
+    /// The condition, over a batch of one column.
     condition: Arc<dyn PhysicalExpr>,
     column: Arc<dyn PhysicalExpr>,
     known: Mutex<KnownDictionary>,
 }
 
-/// What is known of the dictionary that came last.
+/// Cached results for the most recent dictionary.
 #[derive(Debug, Default)]
 struct KnownDictionary {
     values: Option<ArrayRef>,
-    /// Rows that came with it and were asked one by one.
+    /// Rows evaluated one by one for this dictionary.
     rows: usize,
     answers: Option<ValueOutcomes>,
 }
 
-/// A condition's answers for the values of a dictionary, and for NULL.
+/// Results of a condition for the values of a dictionary, and for NULL.
 #[derive(Clone, Debug)]
 struct ValueOutcomes {
     of_values: BooleanArray,
@@ -160,7 +162,8 @@ impl DictionaryFilter {
         Ok(answer.as_boolean().clone())
     }
 
-    /// `None` when these rows are asked one by one: it would cost more to ask all values for the rows that came so far.
+    /// Results per value; `None` to evaluate row by row, while that costs less than evaluating all
+    /// values for the rows seen so far.
     fn answers(&self, values: &ArrayRef, rows: usize) -> Result<Option<ValueOutcomes>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.values.as_ref().is_some_and(|known| is_same(known, values)) {

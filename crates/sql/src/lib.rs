@@ -1,4 +1,4 @@
-//! Answers SQL over rows in memory and in data files. The only crate that names DataFusion.
+//! SQL engine over rows in memory and in data files. The only crate that names DataFusion.
 
 mod columns;
 mod condition;

@@ -1,8 +1,15 @@
-//! Plans of questions that are asked again and again, each time for another moment: those of rules.
+//! Cache of the plans of repeated queries that differ only in the current time: those of rules.
 //!
-//! A rule asks for the last seconds of small tables, and planning that takes longer than reading them. What is planned
-//! depends on the moment only by times that lie so much before or after it, if it does so at all, which is found out by
-//! planning for two moments: when the times of the one plan, moved, make it the other, they do so for any third.
+//! A rule reads the last seconds of small tables, and planning takes longer than reading. The plan
+//! depends on the current time only through timestamps at a fixed offset from it, if at all. To
+//! verify that, the query is planned for two times: if shifting the timestamps of one plan yields
+//! the other, the same holds for any third time.
+//!
+//! # Example
+//! `ts > $now - interval '10 seconds'`, planned for noon, contains the constant 11:59:50. Planned
+//! for 12:01 it contains 12:00:50, which is the first plan shifted by a minute. So the plan is
+//! cached, and a run at 15:00 shifts the constant to 14:59:50. `date_trunc('day', $now)` is
+//! midnight in both plans, so that query is not cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,31 +28,32 @@ use crate::query::plan_query;
 use crate::table_provider::StoreTable;
 use crate::tables::TableCatalog;
 
-/// Stands for the moment of the question.
+/// Placeholder of the current time.
 const NOW: &str = "$now";
-/// 2101-03-05T07:11:13.123457Z: no question names a time within some years of it.
+/// 2101-03-05T07:11:13.123457Z: no query contains a literal time within years of it.
 const FIRST: Micros = Micros(4_139_449_873_123_457);
 const NEAR: i64 = 8 * 366 * 86_400 * 1_000_000;
-/// To 2104-04-20T09:17:20.24258Z. The months and the years that end at the one are not as long as those that end at the other,
-/// and nothing that is rounded moves with it.
+/// Shift to the second time, 2104-04-20T09:17:20.24258Z. Months and years before the two times
+/// differ in length, and rounded times do not shift by this amount.
 const WHILE: Duration = Duration::from_micros(98_676_367_119_123);
-/// Rules are some hundreds; questions beyond that are planned each time.
+/// There are some hundred rules; queries beyond this limit are planned each time.
 const PLANS_MAX: usize = 2000;
 
-/// By question, the plan for [`FIRST`] over tables without rows; `None` for one that depends on the moment otherwise.
+/// Plans by query, for [`FIRST`] and over tables without rows; `None` if the plan cannot be
+/// shifted.
 #[derive(Default)]
 pub(crate) struct PlanCache(Mutex<HashMap<String, Option<LogicalPlan>>>);
 
-/// A question for some moment.
+/// A query template and its current time.
 #[derive(Clone, Copy)]
 pub(crate) struct PlanTemplate<'a> {
-    /// Has `$now` in it.
+    /// SQL that contains `$now`.
     pub(crate) template: &'a str,
     pub(crate) now: Micros,
 }
 
 impl PlanTemplate<'_> {
-    /// The question in words; its time has the type of the column `ts`.
+    /// The SQL with the time inserted; the time has the type of the column `ts`.
     pub(crate) fn sql(self) -> String {
         let now = format!("arrow_cast('{}', 'Timestamp(Microsecond, Some(\"+00:00\"))')", self.now);
         self.template.replace(NOW, &now)
@@ -53,7 +61,7 @@ impl PlanTemplate<'_> {
 }
 
 impl PlanCache {
-    /// The plan of a question over `tables`; `None` when it has to be planned from its words.
+    /// The cached plan over `tables`; `None` if the SQL has to be planned.
     pub(crate) async fn plan(
         &self,
         state: &SessionState,
@@ -81,10 +89,10 @@ impl PlanCache {
     }
 }
 
-/// The plan for [`FIRST`], if it can be moved.
+/// Plans for [`FIRST`]; `None` if the plan cannot be shifted.
 async fn make(state: &SessionState, template: &str) -> Option<LogicalPlan> {
     let plan = async |now: Micros| {
-        // So that names that are made up begin anew.
+        // Use a fresh state, so that the numbering of generated names restarts.
         let mut state = state.clone();
         state.mark_start_execution();
         state.optimize(&plan_at(&state, template, now).await?)
@@ -96,7 +104,7 @@ async fn make(state: &SessionState, template: &str) -> Option<LogicalPlan> {
     (moved == second).then_some(first)
 }
 
-/// As a parameter if possible: then names of columns that are made up of the question do not name the moment.
+/// Passes the time as a parameter if possible: then generated column names do not contain it.
 async fn plan_at(state: &SessionState, template: &str, now: Micros) -> Result<LogicalPlan> {
     let value = ScalarValue::TimestampMicrosecond(Some(now.0), Some("+00:00".into()));
     let values = HashMap::from([(NOW[1..].to_owned(), value)]);
@@ -108,7 +116,7 @@ async fn plan_at(state: &SessionState, template: &str, now: Micros) -> Result<Lo
     plan_query(state, &PlanTemplate { template, now }.sql()).await
 }
 
-/// A plan must not hold rows and files until it is asked again.
+/// A cached plan must not retain rows and files between runs.
 fn without_rows(name: &TableReference) -> Option<Arc<dyn TableSource>> {
     let spec = TABLES.iter().find(|spec| spec.name == name.table())?;
     let horizon = VisibilityCutoff { ts: i64::MAX, side: CutoffSide::Past };
@@ -116,7 +124,7 @@ fn without_rows(name: &TableReference) -> Option<Arc<dyn TableSource>> {
     Some(provider_as_source(Arc::new(table)))
 }
 
-/// The plan with all times near [`FIRST`] moved by some µs, over other tables.
+/// Shifts all times near [`FIRST`] by some µs and replaces the tables.
 fn moved(
     plan: LogicalPlan,
     by: i64,
@@ -171,7 +179,7 @@ mod tests {
 
     const START: i64 = 1_795_176_000_000_000;
 
-    /// What is asked for, and whether it can be planned once for all moments.
+    /// Queries, and whether each can be planned once for all times.
     const QUESTIONS: &[(&str, bool)] = &[
         ("select count(*) from log where ts > $now - interval '20 seconds' and ts <= $now", true),
         (
@@ -259,7 +267,7 @@ mod tests {
         let question = QueryRequest { sql: template.replace(NOW, "now()"), asking: at };
         runtime.block_on(engine.query(view, None, question, QueryLimits::default())).unwrap();
         assert!(engine.kept.0.lock().unwrap()[template].is_some());
-        // The task that asked ends a moment after its answer.
+        // The query's task ends shortly after its result.
         for _ in 0..1000 {
             if Arc::strong_count(&hot) == 1 {
                 return;

@@ -1,4 +1,4 @@
-//! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
+//! Runs SQL: read-only, within limits, on its own threads, over one snapshot of all tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,31 +57,32 @@ use crate::spilling_joins::{self, NonEquiJoinRule, all_given_back};
 use crate::table_provider::{scan_files, sort_order};
 use crate::tables::{FUTURE_SCHEMA, SCHEMA, TableCatalog};
 
-/// The answer to a query.
+/// Result of a query.
 #[derive(Clone, Debug)]
 pub struct QueryResult {
     /// Names and types of the columns.
     pub schema: SchemaRef,
-    /// The rows.
+    /// Result rows.
     pub batches: Vec<RecordBatch>,
-    /// Whether rows were left out because of [`QueryLimits::rows`].
+    /// Whether rows were cut off because of [`QueryLimits::rows`].
     pub is_truncated: bool,
-    /// From the call to the last row.
+    /// Time from the call to the last row.
     pub elapsed: Duration,
 }
 
 impl QueryResult {
-    /// Rows of all batches together.
+    /// Total number of rows.
     pub fn row_count(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 }
 
-/// DataFusion with weir's settings and threads of its own.
+/// DataFusion with weir's settings and its own threads.
 pub struct QueryEngine {
     classes: QueryClasses,
     template: SessionState,
-    /// The same in one piece: rules' queries are small and many, and dealing them out costs more than it gives.
+    /// Single-partition state: rules' queries are small and many, and distributing them costs more
+    /// than it saves.
     rules_template: SessionState,
     postgres: Postgres,
     pub(crate) kept: Arc<PlanCache>,
@@ -90,13 +91,13 @@ pub struct QueryEngine {
     future: Duration,
     ended: Arc<EndedQueries>,
     readers: ReadQuotas,
-    /// Of several hubs, the way to the others.
+    /// Other hubs of the cluster; `None` for a single hub.
     pub peer_set: Option<Arc<PeerSet>>,
     spread: Option<Arc<QueryDistributor>>,
 }
 
 impl QueryEngine {
-    /// An engine over the files at `places`, with room for what does not fit into memory.
+    /// Creates an engine over the files at `places`, with spill space.
     pub fn new(
         options: &EngineOptions,
         places: Option<FileLocations>,
@@ -132,7 +133,7 @@ impl QueryEngine {
         })
     }
 
-    /// The same, with rows of other hubs, and their help.
+    /// Adds rows of other hubs, and distributed execution.
     pub fn in_cluster(self, peer_set: Option<Arc<PeerSet>>) -> Self {
         let spread = peer_set.as_ref().zip(self.files.clone()).map(|(peer_set, access)| {
             let usage = QueryUsage::new(QueryLimits::default());
@@ -144,7 +145,7 @@ impl QueryEngine {
         Self { peer_set, spread, ..self }
     }
 
-    /// What runs pieces of other hubs' queries; `None` for a hub alone.
+    /// Worker for subplans of other hubs; `None` for a single hub.
     ///
     /// # Errors
     /// `Closed`.
@@ -153,28 +154,30 @@ impl QueryEngine {
         Ok(Some(QueryWorker::new(spread, self.classes.users().handle()?.clone())))
     }
 
-    /// Queries that were slow or stopped at a limit since the last call, and how many more there were than are kept.
+    /// Queries since the last call that were slow or stopped at a limit, and the number of those
+    /// dropped.
     pub fn take_ended(&self) -> (Vec<EndedQuery>, u64) {
         self.ended.take()
     }
 
-    /// Queries that go on have memory only.
+    /// Closes the spill space; running queries can use memory only.
     pub fn close(&self) {
         self.classes.close();
     }
 
-    /// Requests to the cold tier's bucket so far; `None` without one.
+    /// Number of requests to the cold tier's bucket so far; `None` without one.
     pub fn bucket_stats(&self) -> Option<BucketStats> {
         self.files.as_ref()?.places.slow.as_ref()?.stats()
     }
 
-    /// What tables show now.
+    /// Current visibility cutoff of the tables.
     pub fn horizon(&self) -> VisibilityCutoff {
         let ahead = i64::try_from(self.future.as_micros()).unwrap_or(i64::MAX);
         VisibilityCutoff { ts: self.clock.now().0.saturating_add(ahead), side: CutoffSide::Past }
     }
 
-    /// Hands the rows of sorted files, merged into one order, to `sink`. Blocks; not for threads of a runtime.
+    /// Merges the rows of sorted files into one order and passes them to `sink`. Blocks, so it must
+    /// not run on a runtime's threads.
     pub fn read_sorted(
         &self,
         table: &'static TableSpec,
@@ -202,7 +205,8 @@ impl QueryEngine {
         merge.execute(0, self.template.task_ctx())
     }
 
-    /// Runs a question over `view` for `user`; for weir itself without one. Dropping the future stops the query.
+    /// Runs a query over the snapshot `view` for `user`, or for weir itself without one. Dropping
+    /// the future cancels the query.
     pub async fn query(
         &self,
         view: Snapshot,
@@ -219,7 +223,7 @@ impl QueryEngine {
         outcome
     }
 
-    /// What a statement of PostgreSQL's clients wants and gives.
+    /// Describes the parameters and result columns of a statement from PostgreSQL's clients.
     pub async fn describe(
         &self,
         view: Snapshot,
@@ -234,7 +238,7 @@ impl QueryEngine {
         described.map_err(|error| session.tell(&error, sql, &usage))
     }
 
-    /// What a query will read, without running it.
+    /// Estimates what a query will read, without running it.
     pub async fn forecast(
         &self,
         view: Snapshot,
@@ -299,7 +303,8 @@ impl QueryEngine {
         Ok(QueryResult { schema, batches, is_truncated, elapsed: running.elapsed() })
     }
 
-    /// The damaged file that a failed query met, if there is one: decoders do not say which file they read.
+    /// Finds the damaged file that failed a query, if there is one: decoders do not report which
+    /// file they read.
     async fn damaged_file(&self, usage: &QueryUsage) -> Option<StoreError> {
         let places = self.files.as_ref()?.places.clone();
         let opened = usage.opened();
@@ -323,7 +328,7 @@ impl QueryEngine {
         self.classes.rules().handle().ok()?.spawn_blocking(look).await.ok()?
     }
 
-    /// A condition on rows of `table`.
+    /// Compiles a condition on rows of `table`.
     ///
     /// # Errors
     /// `BadQuery`.
@@ -331,8 +336,8 @@ impl QueryEngine {
         Condition::new(table, sql, &SessionContext::new_with_state(self.template.clone()))
     }
 
-    /// Made by hand and not by DataFusion's builders, which register every function anew: a fifth of the time of a
-    /// rule's condition.
+    /// Built by hand: DataFusion's builders register every function again, which is a fifth of the
+    /// time of a rule's condition.
     fn session(
         &self,
         view: Snapshot,
@@ -358,7 +363,7 @@ impl QueryEngine {
     }
 }
 
-/// Names of tables, for a question that is asked so.
+/// Catalogs with the table names that are visible in this query mode.
 fn catalogs(tables: &TableCatalog, asking: &QueryMode) -> Arc<dyn CatalogProviderList> {
     let catalog = MemoryCatalogProvider::new();
     for (name, side) in [(SCHEMA, CutoffSide::Past), (FUTURE_SCHEMA, CutoffSide::Future)] {
@@ -373,7 +378,7 @@ fn catalogs(tables: &TableCatalog, asking: &QueryMode) -> Arc<dyn CatalogProvide
     Arc::new(catalogs)
 }
 
-/// What is asked, and how.
+/// Query text and how to run it.
 #[derive(Clone)]
 pub struct QueryRequest {
     pub(crate) sql: String,
@@ -381,18 +386,18 @@ pub struct QueryRequest {
 }
 
 impl QueryRequest {
-    /// Asked once.
+    /// One-off query.
     pub fn once(sql: &str) -> Self {
         Self { sql: sql.to_owned(), asking: QueryMode::Once }
     }
 
-    /// Asked again and again, with `$now` in it: planned once, as far as its plan is the same for all moments.
+    /// Repeated query with `$now` in its SQL: planned once, if its plan is the same for all times.
     pub fn at(template: &str, now: Micros) -> Self {
         let sql = PlanTemplate { template, now }.sql();
         Self { sql, asking: QueryMode::At { template: template.to_owned(), now } }
     }
 
-    /// Asked by a client of PostgreSQL, with `$1`, `$2`, … each from an array of one value.
+    /// Query of a PostgreSQL client, with `$1`, `$2`, … each taken from an array of one value.
     ///
     /// # Errors
     /// `BadQuery`: a parameter cannot be used.
@@ -405,16 +410,16 @@ impl QueryRequest {
 #[derive(Clone)]
 pub(crate) enum QueryMode {
     Once,
-    /// Again and again: the question with `$now` in it, and what that is this time.
+    /// Repeated: the SQL with `$now` in it, and the current time.
     At {
         template: String,
         now: Micros,
     },
-    /// By a client of PostgreSQL, with parameters.
+    /// From a PostgreSQL client, with parameters.
     Postgres(Vec<ScalarValue>),
 }
 
-/// One query's view of the tables, with its memory and disk.
+/// One query's snapshot of the tables, with its memory and disk.
 struct QuerySession {
     state: SessionState,
     env: Arc<RuntimeEnv>,
@@ -424,18 +429,18 @@ struct QuerySession {
     spread: Option<Arc<QueryDistributor>>,
 }
 
-/// Memory of merging: a batch of each of 64 files.
+/// Memory of a merge: a batch of each of 64 files.
 const MERGE_MEMORY_BYTES: usize = 512 << 20;
-/// Files are looked at for damage up to so many bytes.
+/// Files are checked for damage up to this many bytes.
 const DAMAGE_BYTES_MAX: u64 = 2 << 30;
 
-/// A query begins again without hubs that are lost meanwhile, and after so many times alone.
+/// A query restarts without lost hubs, and on this hub alone after this many attempts.
 const SPREAD_TRIES: usize = 3;
 
 const CATALOG: &str = "weir";
-/// Who asks when weir itself does.
+/// User name of weir's own queries.
 const OWN_USER: &str = "weir";
-/// What a sort keeps for merging what it spilled: it must not be most of a small memory.
+/// Memory that a sort reserves for merging its spill files: it must not be most of a small budget.
 fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
     let execution = &state.config().options().execution;
     let bytes = memory_bytes / (8 * execution.target_partitions.max(1));
@@ -455,8 +460,8 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     options.execution.time_zone = Some("+00:00".into());
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
-    // It leaves out rows that another least or greatest value of the same query still needs: of an expression, or of a column
-    // of which no value was seen yet (DataFusion 55).
+    // The optimizer removes rows that another `min` or `max` of the same query still needs: of an
+    // expression, or of a column without a value so far (DataFusion 55).
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
@@ -484,7 +489,7 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     state
 }
 
-/// weir's own functions.
+/// Registers weir's own functions.
 pub(crate) fn register_functions(state: &mut SessionState) {
     for function in functions::all() {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");
@@ -538,15 +543,15 @@ impl QuerySession {
         all_given_back(&self.env.memory_pool).await;
         usage.share_evenly();
         spilling_joins::prefer(&mut self.state);
-        // Hubs that run pieces do not share memory evenly.
+        // Hubs that run subplans do not share memory evenly.
         self.spread = None;
-        // What cannot be planned so has no memory.
+        // A query that cannot be planned this way keeps its memory error.
         let Ok(plan) = self.plan(sql).await else { return outcome };
         spilling_joins::reserve_for_sorts(&mut self.state, &plan, &self.env.memory_pool);
         self.run_plan(plan, sql, usage).await
     }
 
-    /// A plan in words, and what it would read.
+    /// Runs `explain`: the plan as text, with the forecast of its reads.
     async fn run_explain(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -563,7 +568,7 @@ impl QuerySession {
         Ok((schema, batches, is_cut))
     }
 
-    /// The whole answer of a plan.
+    /// Collects the whole result of a plan.
     async fn run_plan(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -577,7 +582,7 @@ impl QuerySession {
         self.collect(stream, sql, usage).await
     }
 
-    /// With the help of other hubs, as long as there are some; `None`: it is to be run here.
+    /// Runs a plan with other hubs while any are reachable; `None` if it has to run on this hub.
     async fn run_spread(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -601,7 +606,7 @@ impl QuerySession {
                 },
                 Err(error) => Err(self.tell(&error, sql, usage)),
             };
-            // Also when a hub ended its piece, for which the limit of all is behind it.
+            // Also if a hub stopped its subplan because the query's total reached the limit.
             counted.take_in().await.map_err(|limit| usage.explain(limit))?;
             let error = match outcome {
                 Ok(answer) => return Ok(Some(answer)),
@@ -670,7 +675,7 @@ impl QuerySession {
         &self,
         plan: Arc<dyn ExecutionPlan>,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
-        // Functions are named in plans that came from elsewhere only; these have them in themselves.
+        // Only plans from elsewhere refer to functions by name; these contain theirs.
         let (scalar, higher) = (HashMap::new(), HashMap::new());
         let (aggregate, window) = (HashMap::new(), HashMap::new());
         let id = self.state.session_id().to_owned();
@@ -697,7 +702,7 @@ impl QuerySession {
         self.state.create_physical_plan(&self.logical_plan(&self.state, sql).await?).await
     }
 
-    /// The question as `state` understands it.
+    /// Plans the query in the dialect of `state`.
     async fn logical_plan(
         &self,
         state: &SessionState,
@@ -712,7 +717,7 @@ impl QuerySession {
     }
 }
 
-/// A question in words, planned.
+/// Plans a query from its SQL.
 pub(crate) async fn plan_query(
     state: &SessionState,
     sql: &str,

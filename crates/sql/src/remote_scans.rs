@@ -1,7 +1,8 @@
-//! Files that are far away are read at many places at the same time.
+//! Splits files in slow storage into many partitions that are read concurrently.
 //!
-//! Where an answer takes a tenth of a second, a query that reads one row group after the other mostly waits. So what the
-//! text index has left of such files is cut at row groups and dealt out to more partitions than there are threads.
+//! Where a request takes a tenth of a second, a query that reads one row group after the other
+//! mostly waits. So the rows that the text index selected in such files are split at row groups and
+//! distributed over more partitions than there are threads.
 
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use weir_datafile::Tier;
@@ -10,11 +11,11 @@ use weir_tier::FileLocations;
 
 use crate::file_access::ScanPart;
 
-/// Partitions for each thread.
+/// Partitions per thread.
 const LANES: usize = 16;
 
-/// Cuts what is far away, and says over how many partitions parts are dealt out. `threads` of a query that is planned in one piece
-/// stay one.
+/// Splits remote files, and returns the number of partitions to distribute parts over. A
+/// single-partition query stays in one partition.
 pub(crate) fn deal(
     places: &FileLocations,
     parts: Vec<ScanPart>,
@@ -28,7 +29,7 @@ pub(crate) fn deal(
     (parts.into_iter().flat_map(cut).collect(), threads * LANES)
 }
 
-/// A part for each row group that has rows of it; a whole file stays whole.
+/// One part per row group with selected rows; a file without a row selection stays whole.
 fn cut(part: ScanPart) -> Vec<ScanPart> {
     let Some((rows, counts)) = part.rows.as_ref().filter(|_| part.file.tier == Tier::Slow) else {
         return vec![part];

@@ -1,9 +1,15 @@
-//! Reads files from their end for `order by ts desc limit …`: the last page, then a row group at a time.
+//! Reverse scan for `order by ts desc limit …`: files are read from their end, first the last page,
+//! then one row group at a time.
 //!
-//! DataFusion reads such files newest first, but at least a whole row group, and as many as there are threads. When the
-//! last hundred rows are in the last page, that is sixteen times too much. What it has found so far bounds what it still
-//! asks for when the next slice is opened, so later ones are skipped by their statistics. Smaller slices than row groups
-//! cost more than they spare: the dictionaries of all columns are read for each.
+//! DataFusion scans such files newest first, but at least a whole row group, and as many of them as
+//! there are threads. When the last hundred rows are in the last page, that is sixteen times too
+//! much. The rows found so far set the top-N bound when the next slice is opened, so later slices
+//! are pruned by their statistics. Slices smaller than row groups cost more than they save: each
+//! reads the dictionaries of all columns again.
+//!
+//! # Example
+//! A file of two row groups becomes three slices, in this order: the last page of the second row
+//! group, the rest of that row group, and the first row group.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -23,7 +29,7 @@ use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use weir_datafile::text_index::group_rows;
 use weir_datafile::{DataFile, PAGE_ROWS, ROW_GROUP_ROWS};
 
-/// Cuts the files below a sort of the newest rows into slices, the newest first.
+/// Optimizer rule: cuts the files below a top-N sort into slices, the newest first.
 #[derive(Debug)]
 pub(crate) struct ReverseScan;
 
@@ -65,19 +71,20 @@ fn cut_below(sort: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Executi
         let Some(config) = scan.data_source().downcast_ref::<FileScanConfig>() else {
             return Ok(Transformed::no(node));
         };
-        // Where files are to come in an order, and only so many rows of them, they stay whole.
+        // Files with a required order or a row limit stay whole.
         if !config.output_ordering.is_empty() || config.limit.is_some() {
             return Ok(Transformed::no(node));
         }
         let groups = slices(&config.file_groups);
         let cut = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups);
-        // The sort above puts the rows in order, so threads may take what comes next.
+        // The sort above restores the order, so threads may take slices in any order.
         let cut = cut.with_preserve_order(false).build();
         Ok(Transformed::yes(DataSourceExec::from_data_source(cut) as Arc<dyn ExecutionPlan>))
     })
 }
 
-/// The slices of all files in as many groups; threads take them from one queue in this order.
+/// Slices of all files in the same number of groups; threads take them from one queue in this
+/// order.
 fn slices(groups: &[FileGroup]) -> Vec<FileGroup> {
     let mut files: Vec<&PartitionedFile> = groups.iter().flat_map(FileGroup::iter).collect();
     files.sort_by_key(|file| file.extension::<Arc<DataFile>>().map(|file| Reverse(file.max_ts)));
@@ -87,7 +94,7 @@ fn slices(groups: &[FileGroup]) -> Vec<FileGroup> {
     slices.chunks(count).map(|slices| FileGroup::new(slices.to_vec())).collect()
 }
 
-/// A file in slices, which end at row groups; one that was narrowed already stays as it is.
+/// Cuts a file into slices that end at row groups; a file with a row selection stays whole.
 fn cut(file: &PartitionedFile, sizes: &mut impl Iterator<Item = usize>) -> Vec<PartitionedFile> {
     let data = file.extension::<Arc<DataFile>>();
     let Some(data) = data.filter(|_| file.extension::<ParquetRowSelection>().is_none()) else {
@@ -117,12 +124,12 @@ fn cut(file: &PartitionedFile, sizes: &mut impl Iterator<Item = usize>) -> Vec<P
     slices
 }
 
-/// How many rows each slice has, as long as slices are worth their number.
+/// Rows of each slice, until more slices no longer pay off.
 fn sizes() -> impl Iterator<Item = usize> {
     std::iter::once(PAGE_ROWS).chain(std::iter::repeat_n(ROW_GROUP_ROWS, SLICES_MAX))
 }
 
-/// Row groups that are slices of their own; what is older is read by the file.
+/// Row groups that become slices; older data is scanned by file.
 const SLICES_MAX: usize = 64;
 
 fn slice(file: &PartitionedFile, start: usize, end: usize, total: usize) -> PartitionedFile {

@@ -1,17 +1,21 @@
-//! Joins of more than fits into memory: when memory is refused, the question begins anew with joins that go on on disk.
+//! Joins larger than memory: when memory is refused, the query restarts with joins that spill to
+//! disk.
 //!
-//! What DataFusion's joins (55.2) do when memory is refused:
+//! DataFusion's joins (55.2) when memory is refused:
 //!
-//! | join | in memory | on disk |
-//! | --- | --- | --- |
-//! | by equal values | one side (`HashJoinExec`), which never spills | both sides are sorted, which spills (`SortMergeJoinExec`) |
-//! | by other conditions | the left side | the left side in pieces, for each of which the right one is read again (`NestedLoopJoinExec`) |
-//! | without one, right and full ones by other conditions, and `not in` of what may be NULL | the left side | there is no other way |
+//! - Equi-joins keep one side in memory (`HashJoinExec`), which never spills. On disk, both sides
+//!   are sorted, which can spill (`SortMergeJoinExec`).
+//! - Joins by other conditions keep the left side in memory. On disk, they load the left side in
+//!   parts and read the right side again for each (`NestedLoopJoinExec`).
+//! - Joins without a condition, right and full joins by other conditions, and `not in` on a
+//!   nullable column keep the left side in memory and cannot spill.
 //!
-//! The second of these goes on by itself, but not soundly: it reads its left side a second time without telling what lies
-//! below, where steps have given their rows already and panic, and it looks at each part of the right side by itself, so that
-//! a row whose partner is in another part comes out as one without. So it does that only in the second attempt, where all
-//! below begins anew ([`RereadExec`]) and the right side is in one part, which also is the only one that takes memory.
+//! The second kind spills automatically, but not safely. It reads its left side a second time
+//! without resetting the operators below, which have returned their rows already and panic. And it
+//! evaluates each partition of the right side separately, so a row whose match is in another
+//! partition is returned as unmatched. Therefore it spills only in the second attempt, where
+//! everything below restarts ([`RereadExec`]) and the right side is in one partition, the only one
+//! that then uses memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,23 +42,25 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 
-/// In one partition joins are hash joins whatever is preferred; of more each has less memory to sort with.
+/// With one partition, DataFusion always plans hash joins; with more, each has less memory to sort
+/// with.
 const PARTITIONS: usize = 2;
-/// Between two looks at whether memory is free again.
+/// Interval between checks whether memory is free again.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Whether a plan has joins that could go on on disk.
+/// Whether a plan has joins that could spill.
 pub(crate) fn has_any(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let by_hash = plan.downcast_ref::<HashJoinExec>().is_some_and(|join| !join.null_aware);
     by_hash || plan.is::<NestedLoopJoinExec>() || plan.children().into_iter().any(has_any)
 }
 
-/// Whether a plan has joins that read a side twice, which is seen to here only, not in pieces at other hubs.
+/// Whether a plan has joins that read a side twice, which works only on this hub and not in
+/// subplans on others.
 pub(crate) fn reads_again(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<RereadExec>() || plan.children().into_iter().any(reads_again)
 }
 
-/// From now on joins are planned as those that go on on disk.
+/// Plans joins as spilling ones from now on.
 pub(crate) fn prefer(state: &mut SessionState) {
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = false;
@@ -62,7 +68,7 @@ pub(crate) fn prefer(state: &mut SessionState) {
     options.execution.target_partitions = PARTITIONS;
 }
 
-/// What the sorts of a plan keep for merging what they spilled is a quarter of the memory, however many they are.
+/// Limits the total that a plan's sorts reserve for merging to a quarter of the memory.
 pub(crate) fn reserve_for_sorts(
     state: &mut SessionState,
     plan: &Arc<dyn ExecutionPlan>,
@@ -86,14 +92,14 @@ fn memory_bytes(memory: &Arc<dyn MemoryPool>) -> usize {
     }
 }
 
-/// Waits until the steps of a plan that failed have ended, which they do between two batches.
+/// Waits until the operators of a failed plan have stopped, which they do between two batches.
 pub(crate) async fn all_given_back(memory: &Arc<dyn MemoryPool>) {
     while memory.reserved() > 0 {
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
 
-/// Sees to conditions that are not of equal values: in memory first, soundly on disk where that is preferred.
+/// Optimizer rule for non-equi joins: in memory first, safe spilling where that is preferred.
 #[derive(Debug)]
 pub(crate) struct NonEquiJoinRule;
 
@@ -139,14 +145,15 @@ fn sides(join: &NestedLoopJoinExec, on_disk: bool) -> Vec<Arc<dyn ExecutionPlan>
     vec![left, Arc::new(CoalescePartitionsExec::new(right))]
 }
 
-/// Whether rows of the right side come out without a partner; of pieces of the left side they are not all told (55.2).
+/// Whether a join returns unmatched rows of the right side, which a spilled left side does not
+/// report completely (55.2).
 fn has_right_alone(join_type: &JoinType) -> bool {
     use JoinType::{Full, Right, RightAnti, RightMark, RightSemi};
     matches!(join_type, Full | Right | RightAnti | RightMark | RightSemi)
 }
 
-/// The merge join of an outer join asks its further conditions of rows without a partner too, whose columns are NULL then, also
-/// those that are not otherwise: it fails at them (55.2).
+/// An outer merge join evaluates its further conditions on unmatched rows too, whose columns are
+/// NULL even if declared NOT NULL: it fails on those (55.2).
 fn may_be_null(filter: &JoinFilter) -> JoinFilter {
     let fields = filter.schema().fields().iter();
     let fields: Vec<Field> =
@@ -167,14 +174,14 @@ fn with_filter(join: &SortMergeJoinExec, filter: JoinFilter) -> Result<SortMerge
     )
 }
 
-/// The left side of a join by other conditions, which asks for it a second time when it does not fit into memory: all that
-/// lies below begins from the start then, or the join has no memory.
+/// Left side of a non-equi join, which executes it a second time if it does not fit into memory:
+/// then everything below restarts from the beginning, or the join fails with a memory error.
 #[derive(Debug)]
 struct RereadExec {
     input: Arc<dyn ExecutionPlan>,
     may: bool,
     is_read: AtomicBool,
-    /// Memory was refused below, where it would be again.
+    /// Memory was refused below, where it would be refused again.
     has_failed: Arc<AtomicBool>,
 }
 

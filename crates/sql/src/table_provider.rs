@@ -1,7 +1,8 @@
-//! A table as DataFusion sees it: hot rows from memory, frozen rows, and the manifest's files, as one union.
+//! Table provider for DataFusion: memtable rows, immutable memtable rows and the manifest's files,
+//! as one union.
 //!
-//! Files and hot batches whose range of `ts` cannot match are left out here, before anything is opened; inside a file
-//! row groups and pages are skipped by Parquet's own statistics.
+//! Files and memory batches whose range of `ts` cannot match are pruned here, before any file is
+//! opened; within a file, Parquet's statistics prune row groups and pages.
 
 use std::sync::Arc;
 
@@ -63,17 +64,17 @@ impl StoreTable {
         Self { spec, schema: spec.schema(), view, files, horizon, peers: None, spread: None }
     }
 
-    /// The same, with files that are read in pieces.
+    /// Enables distributed scans.
     pub(crate) fn with_spread(self, spread: Option<Arc<WorkerFiles>>) -> Self {
         Self { spread, ..self }
     }
 
-    /// The same, with rows that other hubs have in memory.
+    /// Adds the rows that other hubs have in memory.
     pub(crate) fn with_peers(self, peers: Option<PeerRowSource>) -> Self {
         Self { peers, ..self }
     }
 
-    /// The predicate that tells from the range of `ts` whether a container can hold a match.
+    /// Predicate that decides from the range of `ts` whether a container can contain a match.
     fn pruning(&self, session: &dyn Session, filters: &[Expr]) -> Option<PruningPredicate> {
         let filter = conjunction(filters.to_vec())?;
         let schema = DFSchema::try_from(Arc::clone(&self.schema)).ok()?;
@@ -114,7 +115,7 @@ impl StoreTable {
         Ok(DataSourceExec::from_data_source(memory))
     }
 
-    /// Rows in memory beside those of files.
+    /// Union of rows in memory and rows of files.
     fn beside(
         &self,
         hot: Vec<MemBatch>,
@@ -139,7 +140,7 @@ impl StoreTable {
     }
 }
 
-/// Reads files; each group is one partition of the plan.
+/// Scans files; each group is one partition of the plan.
 pub(crate) fn scan_files(
     access: &FileAccess,
     table: &'static TableSpec,
@@ -164,7 +165,7 @@ pub(crate) fn scan_files(
     Ok(DataSourceExec::from_data_source(config))
 }
 
-/// The order of rows within every file of `table`.
+/// Sort order of rows within every file of `table`.
 pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
     let place = |name: &str| table.columns.iter().position(|column| column.name == name);
     let exprs = table.sort.iter().filter_map(|name| {
@@ -188,7 +189,7 @@ impl ScanPart {
 }
 
 impl FileAccess {
-    /// Leaves out the files, and the blocks of files, that the text index says hold nothing that the filters ask for.
+    /// Prunes the files, and the blocks of files, that cannot match according to the text index.
     async fn narrow(
         &self,
         table: &TableSpec,
@@ -225,7 +226,8 @@ impl FileAccess {
 }
 
 impl FileAccess {
-    /// Has texts that are only asked conditions on read as dictionaries, where the files have them as such.
+    /// Reads text columns that are used only in conditions as dictionaries, where the files store
+    /// them so.
     async fn read_per_value(
         &self,
         table: &'static TableSpec,
@@ -255,7 +257,7 @@ impl FileAccess {
         Ok(())
     }
 
-    /// Which columns of a file are dictionaries, read with its footer at the first need.
+    /// Per column, whether a file stores it as a dictionary; read with its footer on first use.
     async fn dictionaries<'a>(&self, file: &'a DataFile) -> Result<&'a [bool]> {
         if let Some(known) = file.dictionaries.get() {
             return Ok(known);
@@ -266,12 +268,13 @@ impl FileAccess {
     }
 }
 
-/// Indexes that are read at the same time.
+/// Indexes read concurrently.
 const FILES_ASKED_AT_ONCE: usize = 8;
-/// The same where some are in the slow tier, which may need a tenth of a second for each and has a limit of its own.
+/// Indexes read concurrently if some are in the cold tier, where each may take a tenth of a second;
+/// its requests are limited separately.
 const FAR_FILES_ASKED_AT_ONCE: usize = 64;
 
-/// A file with what the manifest knows of it; from the counts alone `count(*)` needs no file.
+/// A file with the manifest's statistics; its row count alone answers `count(*)`.
 fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
     let rows = usize::try_from(file.row_count).unwrap_or(usize::MAX);
     let mut statistics = Statistics::new_unknown(schema).with_num_rows(Precision::Exact(rows));
@@ -282,7 +285,7 @@ fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
         .with_null_count(Precision::Exact(0))
         .with_min_value(instant(file.min_ts))
         .with_max_value(instant(file.max_ts));
-    // The extension keeps the file from being deleted while the plan lives.
+    // The extension keeps the file from being deleted while the plan exists.
     PartitionedFile::new(file.location(), file.byte_count)
         .with_statistics(Arc::new(statistics))
         .with_extension(Arc::clone(file))
@@ -354,7 +357,7 @@ impl TableProvider for StoreTable {
         self.beside(hot, cold, projection, limit, threads)
     }
 
-    /// `Inexact`: what passes here is still filtered above, the filters only say what can be left out.
+    /// `Inexact`: filters only prune here and are evaluated again above the scan.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
@@ -363,7 +366,8 @@ impl TableProvider for StoreTable {
     }
 }
 
-/// Deals batches or files out to at most `count` partitions; at least one, maybe empty.
+/// Distributes batches or files over at most `count` partitions; returns at least one, which may be
+/// empty.
 fn spread<T: Clone>(batches: Vec<T>, count: usize) -> Vec<Vec<T>> {
     let count = batches.len().clamp(1, count.max(1));
     let mut parts = vec![Vec::new(); count];
@@ -373,7 +377,7 @@ fn spread<T: Clone>(batches: Vec<T>, count: usize) -> Vec<Vec<T>> {
     parts
 }
 
-/// Which containers can hold a match, by (min ts, max ts, rows) of each.
+/// Whether each container can contain a match, given its (min ts, max ts, rows).
 pub(crate) fn kept(
     pruning: Option<&PruningPredicate>,
     ranges: impl Iterator<Item = (i64, i64, u64)>,
@@ -384,7 +388,7 @@ pub(crate) fn kept(
     pruning.prune(&TimeRanges(ranges)).unwrap_or(all)
 }
 
-/// Statistics of containers: the range of `ts` and nothing else.
+/// Statistics of containers: only the range of `ts`.
 struct TimeRanges(Vec<(i64, i64, u64)>);
 
 impl TimeRanges {

@@ -1,4 +1,4 @@
-//! All tables at one moment, as questions name them.
+//! All tables of one snapshot, by the names that queries use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::peers::PeerRowSource;
 use crate::table_provider::StoreTable;
 
 pub(crate) const SCHEMA: &str = "public";
-/// Has the same tables, with rows that are too far ahead of the clock.
+/// Schema with the same tables, for rows that are too far ahead of the clock.
 pub(crate) const FUTURE_SCHEMA: &str = "future";
 
-/// All tables of one view; what a query does not name costs nothing.
+/// All tables of one snapshot; tables that a query does not reference cost nothing.
 #[derive(Clone)]
 pub(crate) struct TableCatalog {
     pub(crate) view: Snapshot,
     pub(crate) files: Option<FileAccess>,
     pub(crate) horizon: VisibilityCutoff,
-    /// Of several hubs: the rows in memory of the others.
+    /// Rows in the memory of other hubs, in a cluster.
     pub(crate) peers: Option<PeerRowSource>,
-    /// Files are read in pieces that may run elsewhere.
+    /// Splits scans into parts that may run on other hubs.
     pub(crate) spread: Option<Arc<WorkerFiles>>,
 }
 
@@ -45,7 +45,7 @@ impl TableCatalog {
         Some(Arc::new(table.with_peers(self.peers.clone()).with_spread(self.spread.clone())))
     }
 
-    /// The table that a plan names so.
+    /// Resolves a table name of a plan.
     pub(crate) fn source(&self, name: &TableReference) -> Option<Arc<dyn TableSource>> {
         let side = match name.schema() {
             None | Some(SCHEMA) => CutoffSide::Past,

@@ -1,9 +1,10 @@
-//! Whether rows that fit a condition came lately, known without a query.
+//! Tracks whether rows that match a condition arrived recently, without running a query.
 //!
-//! Rules ask the same cheap conditions every few seconds, almost always in vain: `select 1 from request where
-//! upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1`, or some of these joined by `union all`.
-//! Planning one takes the processor longer than running it, and running it reads the same minute again and again. So each
-//! row is looked at once, when it is appended, and the time of the newest that fits is kept.
+//! Rules evaluate the same cheap conditions every few seconds, and almost always find nothing:
+//! `select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <=
+//! $now limit 1`, or several of these joined by `union all`. Planning one costs more CPU time than
+//! running it, and each run reads the same minute again. So each row is evaluated once, on append,
+//! and the time of the newest match is kept.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -14,18 +15,18 @@ use weir_datafile::{table_index, timestamps};
 use weir_sql::{Condition, RowCondition};
 use weir_tables::{Batch, Micros, TABLES};
 
-/// A condition that is watched.
+/// A watched condition.
 #[derive(Debug)]
 pub struct Recent {
     pub(crate) parts: Vec<Arc<WatchedCondition>>,
-    /// Whether the query asks for more than a row that fits.
+    /// Whether the query computes more than the existence of a matching row.
     pub(crate) has_groups: bool,
-    /// Whether rows that were there before are counted in.
+    /// Whether rows that existed before the watch are included.
     pub(crate) is_complete: AtomicBool,
 }
 
 impl Recent {
-    /// Whether a row that fits is all that the query asks for.
+    /// Whether the query returns nothing beyond the existence of a matching row.
     pub fn says_all(&self) -> bool {
         let is_watched =
             |watched: &Arc<WatchedCondition>| watched.newest.load(Ordering::Relaxed) < GIVEN_UP;
@@ -33,23 +34,23 @@ impl Recent {
     }
 }
 
-/// Rows of one table that fit.
+/// The condition on one table of a watched query.
 #[derive(Debug)]
 pub(crate) struct WatchedCondition {
     pub(crate) shape: RowCondition,
     pub(crate) condition: Condition,
-    /// The newest `ts` of a row that fits, µs since 1970.
+    /// The newest `ts` of a matching row, µs since 1970.
     pub(crate) newest: AtomicI64,
-    /// Time that looking took, in ns, and rows that were looked at.
+    /// Total evaluation time in ns, and the number of evaluated rows.
     pub(crate) spent: [AtomicU64; 2],
-    /// When it was last asked for: what is older than its window then will never be asked for.
+    /// Time of the last request: rows older than its window will never matter again.
     pub(crate) asked: AtomicI64,
 }
 
-/// All conditions that are watched, by table.
+/// All watched conditions, by table.
 pub(crate) struct WatchRegistry {
     tables: RwLock<Vec<Vec<Arc<WatchedCondition>>>>,
-    /// Rows that are further ahead of the clock when they come do not count: queries do not show them.
+    /// Rows further ahead of the clock than this on arrival do not count: queries do not show them.
     ahead: i64,
 }
 
@@ -59,7 +60,7 @@ impl WatchRegistry {
         Self { tables: RwLock::new(vec![Vec::new(); TABLES.len()]), ahead }
     }
 
-    /// Looks at rows that are about to be shown.
+    /// Evaluates rows that are about to become visible.
     pub(crate) fn see(&self, batch: &Batch, now: Micros) {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let watched = &tables[table_index(batch.table)];
@@ -95,7 +96,7 @@ impl WatchedCondition {
             return;
         }
         let began = Instant::now();
-        // Ingest must not end with a condition that somebody wrote.
+        // A condition from a user must not stop ingest.
         let fits = catch_unwind(AssertUnwindSafe(|| self.condition.choose(&batch.rows)));
         let newest = match fits {
             Ok(Ok(fits)) if !self.is_dear(began.elapsed(), ts.len()) => {
@@ -103,13 +104,13 @@ impl WatchedCondition {
                     fits.iter().zip(ts).filter(|(fits, ts)| *fits == Some(true) && **ts <= end);
                 fits.map(|(_, ts)| *ts).max()
             }
-            // The query itself is asked from now on, and says what is wrong.
+            // From now on the query itself runs, and reports what is wrong.
             _ => Some(GIVEN_UP),
         };
         self.newest.fetch_max(newest.unwrap_or(i64::MIN), Ordering::Relaxed);
     }
 
-    /// Whether looking takes so long that it is better asked now and then.
+    /// Whether evaluation costs so much that running the query is cheaper.
     fn is_dear(&self, took: Duration, rows: usize) -> bool {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
@@ -118,8 +119,9 @@ impl WatchedCondition {
     }
 }
 
-/// Instead of a time: always ask the query.
+/// Stored instead of a time: always run the query.
 const GIVEN_UP: i64 = i64::MAX;
-/// A condition that took a second in all, and two microseconds a row, is given up: the writer has other things to do.
+/// Total evaluation time after which a condition is given up if it also takes two microseconds per
+/// row: the writer thread has other work.
 const DEAR_NANOS: u64 = 1_000_000_000;
 const DEAR_NANOS_PER_ROW: u64 = 2_000;

@@ -1,5 +1,5 @@
-//! Looks at a data directory from outside, whether a weir has it or not: what its files cost, and whether they are what
-//! the manifest says. It only reads.
+//! Inspects a data directory from outside, whether a weir has it open or not: size of its files,
+//! and whether they match the manifest. Read-only.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,10 +11,11 @@ use weir_tier::{FileLocations, SlowOptions};
 use crate::cluster::ManifestOptions;
 use crate::manifest::{PostgresManifest, SqliteManifest};
 
-/// Looks at the store in `dir`, whose old files are in `slow`; with `is_thorough` every row of every file is read.
+/// Inspects the store in `dir`, whose cold tier is `slow`; `is_thorough` reads every row of every
+/// file.
 ///
 /// # Errors
-/// `Io`, `Corrupt` when there is no manifest that can be read. What is wrong with files is in the answer.
+/// `Io`, `Corrupt` when no manifest can be read. Damaged files are part of the result.
 pub fn inspect(
     dir: &Path,
     slow: Option<&SlowOptions>,
@@ -39,10 +40,11 @@ pub fn inspect(
     look_at(dir, &places, is_thorough, &said)
 }
 
-/// Looks at the files of a cluster, which are all in `slow`, from any machine that reaches them; `dir` is for what is brought here.
+/// Inspects the files of a cluster, which are all in `slow`, from any machine that reaches them;
+/// `dir` receives temporary downloads.
 ///
 /// # Errors
-/// `Io`, `NewerVersion`. What is wrong with files is in the answer.
+/// `Io`, `NewerVersion`. Damaged files are part of the result.
 pub fn inspect_cluster(
     dir: &Path,
     slow: Option<&SlowOptions>,
@@ -51,16 +53,16 @@ pub fn inspect_cluster(
 ) -> Result<Inspection, StoreError> {
     let manifest = PostgresManifest::look(cluster)?;
     let places = FileLocations::new(dir, slow, manifest.slow_id()?, None)?;
-    // Who cannot see any of them would find each of them wrong.
+    // Without access to the tier, every file would be reported as damaged.
     places.check()?;
     let said = || manifest.files().map(|(files, names)| ManifestListing { files, names });
     look_at(dir, &places, is_thorough, &said)
 }
 
-/// What a manifest says at a moment.
+/// The content of a manifest at one moment.
 struct ManifestListing {
     files: Vec<Arc<DataFile>>,
-    /// Names that it has, also of files that no query reads any more.
+    /// Every name in the manifest, including files that no query reads any more.
     names: HashSet<String>,
 }
 
@@ -84,7 +86,7 @@ fn look_at(
     let local = data_files(dir, "parquet");
     let slow = places.slow.as_ref().filter(|slow| slow.check().is_ok());
     let in_slow = slow.map(|slow| slow.unknown(|_| false)).transpose()?.unwrap_or_default();
-    // Also those that came since then.
+    // Include files that were added since then.
     names.extend(said()?.names);
     let unknown = |path: &String| !names.contains(path);
     inspection.unknown_files = local.into_iter().filter(unknown).collect();

@@ -1,4 +1,4 @@
-//! The store as the other rooms see it.
+//! The store's public interface.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -37,43 +37,44 @@ use crate::write_path::streams::StreamPositions;
 use crate::write_path::wal::{self, RECORD_BYTES_MAX, Wal};
 use crate::write_path::writer::{AppendRequest, Appended, LogWriter, WriterCommand, WriterLog};
 
-/// Keeps rows, answers SQL. One per data directory.
+/// Stores rows and answers SQL. One per data directory.
 pub struct Store {
     pub(crate) shared: Arc<StoreState>,
     pub(crate) engine: Arc<QueryEngine>,
-    /// `None` without files.
+    /// `None` for a store without files.
     pub(crate) copies: Option<CopyRegistry>,
-    /// `None` without files.
+    /// `None` for a store without files.
     iceberg: Option<Arc<Iceberg>>,
-    /// `None` for a hub alone.
+    /// `None` for a single hub.
     pub(crate) cluster: Option<Arc<Cluster>>,
     memory_limit: usize,
     has_files: bool,
-    /// Bytes that may wait for the writer, in KiB.
+    /// Permits for bytes waiting for the writer, in KiB.
     queue: Arc<Semaphore>,
     threads: Mutex<StoreThreads>,
 }
 
-/// Ways to the threads; taken when the store closes.
+/// Channels to the threads; taken when the store closes.
 #[derive(Default)]
 struct StoreThreads {
     commands: Option<Sender<WriterCommand>>,
     tasks: Option<Sender<MaintenanceTask>>,
-    /// Maintenance, which waits for the writer; or the writer itself when there are no files.
+    /// The maintenance thread, which waits for the writer; the writer itself in a store without
+    /// files.
     last: Option<JoinHandle<()>>,
 }
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
-/// Parcels that wait for the writer together take at most this many KiB.
+/// Limit on the size of waiting parcels, in KiB.
 const QUEUE_KIB: usize = 64 << 10;
-/// An append waits this long for memory or for the queue.
+/// Time that an append waits for memory or for the queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Opens the store in `options.dir`, reads back what the last run left in its log, and starts its threads.
+    /// Opens the store in `options.dir`, replays the log, and starts the threads.
     ///
     /// # Errors
-    /// `Locked`, `NewerVersion`, `Corrupt`, `Io`, `Full`; the message says what to do.
+    /// `Locked`, `NewerVersion`, `Corrupt`, `Io`, `Full`; the message contains a hint.
     pub fn open(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
         if let Some(cluster) = &options.cluster {
@@ -100,7 +101,7 @@ impl Store {
         Self::start(options, StartState { retired, moving, ..StartState::new(directory, manifest) })
     }
 
-    /// The same, with every file left where it is, also those that the manifest does not name.
+    /// Opens the store without deleting any file, not even files that the manifest does not name.
     pub(crate) fn open_keeping(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
         let manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
@@ -112,7 +113,7 @@ impl Store {
         let content = manifest.load()?;
         let min_free_bytes =
             options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
-        // Rows come first: what is only kept for queries ends long before the disk has as little room as ends writing.
+        // Rows come first: spill and caches stop long before free space is so low that writes stop.
         let reserve = min_free_bytes.saturating_mul(2);
         let room = CacheSpace { dir: &options.dir, reserve };
         let places = FileLocations::new(
@@ -134,14 +135,14 @@ impl Store {
         let lost: Vec<StreamId> = content.lost.iter().copied().collect();
         let (shared, mut wal) = recover(&options, &directory, content, &copies)?;
         if let Some((cluster, _)) = &of_several {
-            // Records of streams that are another hub's by now are in the log up to here.
+            // Up to here the log has records of streams that belong to another hub by now.
             let segment = if lost.is_empty() { wal.segment() } else { wal.roll()? };
             cluster.begin(snapshot, &lost, segment);
         }
         let log = WriterLog { wal, dir: options.dir.clone(), min_free_bytes };
 
         let spill = spill_space(&options, reserve)?;
-        // A tier that is configured is looked at soon, and not waited for here.
+        // A configured tier is checked soon by maintenance; opening does not wait for it.
         if needs_slow
             && places.slow.is_none()
             && let Err(error) = places.check()
@@ -184,12 +185,12 @@ impl Store {
         Ok(Arc::new(store.with_cluster(cluster)))
     }
 
-    /// A store without files: rows live in memory until it is dropped.
+    /// Opens a store without files: rows live in memory until it is dropped.
     ///
     /// # Panics
     /// When the system refuses to start threads.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Arc<Self> {
-        // Rows of a replay are of any time.
+        // Replayed rows may have any time.
         let options =
             StoreOptions { future: Duration::MAX, ..StoreOptions::new(PathBuf::new(), clock) };
         let engine = Arc::new(
@@ -229,7 +230,8 @@ impl Store {
         self
     }
 
-    /// Stores a parcel; returns when its rows and its stream's position survive a power loss and queries see them.
+    /// Appends a parcel; returns once its rows and its stream's position survive a power loss and
+    /// queries see them.
     ///
     /// # Errors
     /// `Behind`, `Full`, `Busy`, `BadParcel`, `Io`, `Closed`; nothing of the parcel is stored then.
@@ -239,7 +241,7 @@ impl Store {
         self.submit(parcel, encoded).await
     }
 
-    /// Stores a parcel as [`Parcel::encode`] wrote it; the same bytes go to the log.
+    /// Appends a parcel encoded by [`Parcel::encode`]; the same bytes go to the log.
     ///
     /// # Errors
     /// As [`Store::append`]; `BadParcel` when the bytes are not a parcel.
@@ -266,7 +268,7 @@ impl Store {
         answer.await.map_err(|_| StoreError::closed())?
     }
 
-    /// Waits until memory and the queue have room.
+    /// Waits for free memory and for space in the queue.
     async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, StoreError> {
         loop {
             let freed = self.shared.room.notified();
@@ -290,33 +292,35 @@ impl Store {
         sender.send(command).map_err(|_| StoreError::closed())
     }
 
-    /// Where streams stand for sure; streams not seen before are left out, and of a cluster those of other hubs.
+    /// Durable positions of streams; unknown streams are omitted, and in a cluster those of other
+    /// hubs.
     pub fn positions(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
         let positions = self.shared.positions();
         streams.iter().filter_map(|stream| Some((*stream, positions.durable(*stream)?))).collect()
     }
 
-    /// Up to where streams are in files, so that not even the loss of the log would lose them; streams of which nothing
-    /// is in files are left out.
+    /// Positions of streams in files, which survive even the loss of the log; streams without
+    /// flushed rows are omitted.
     pub fn committed(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
         let positions = self.shared.positions();
         streams.iter().filter_map(|stream| Some((*stream, positions.filed(*stream)?))).collect()
     }
 
-    /// Changes with each flush, after which [`Store::committed`] may say more.
+    /// Notifies after each flush that advanced [`Store::committed`].
     pub fn commits(&self) -> watch::Receiver<u64> {
         self.shared.commits.subscribe()
     }
 
-    /// Runs one query over all rows that were acknowledged before the call. Dropping the future stops it.
+    /// Runs one query over all rows acknowledged before the call. Dropping the future cancels it.
     ///
     /// # Errors
-    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when a limit ends it, `Io` when files cannot be read.
+    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when it exceeds a limit,
+    /// `Io` when files cannot be read.
     pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
         self.ask(None, QueryRequest::once(sql), limits).await
     }
 
-    /// The same for somebody: a login or an address, as [`EndedQuery::user`] says it.
+    /// Runs a query on behalf of a user: a login or an address, as in [`EndedQuery::user`].
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -329,8 +333,8 @@ impl Store {
         self.ask(Some(user), QueryRequest::once(sql), limits).await
     }
 
-    /// The same for a question that is asked again and again, with `$now` in it where the moment stands that it is asked
-    /// for: it is planned once, as far as its plan is the same for all moments.
+    /// Runs a repeated query in which `$now` stands for the time: the parts of its plan
+    /// that do not depend on the time are cached.
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -343,7 +347,8 @@ impl Store {
         self.ask(None, QueryRequest::at(template, now), limits).await
     }
 
-    /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
+    /// Runs a query of a PostgreSQL client: with PostgreSQL's catalog, and `$1`, `$2`, … each bound
+    /// to an array of one value.
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -366,7 +371,7 @@ impl Store {
         let (again, view) = (question.clone(), self.shared.view());
         let snapshot = view.snapshot;
         match self.engine.query(view, user, question, limits).await {
-            // Another hub has gone on: what came into files meanwhile is in the view then.
+            // Another hub has moved on: the retry sees the files that were flushed meanwhile.
             Err(error) if error.kind == ErrorKind::Moved => {
                 let view = self.view_at(snapshot + 1).await?;
                 self.engine.query(view, user, again, limits).await
@@ -375,7 +380,7 @@ impl Store {
         }
     }
 
-    /// What a query would read now, without running it.
+    /// Estimates what a query would read now, without running it.
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -383,8 +388,8 @@ impl Store {
         self.engine.forecast(self.shared.view(), sql, limits).await
     }
 
-    /// What such a statement wants and gives, without running it; `known` are types of parameters, as far as the client has
-    /// said them.
+    /// Describes parameters and columns of a prepared statement without running it; `known` are the
+    /// parameter types that the client specified.
     ///
     /// # Errors
     /// `BadQuery` when the SQL is not valid.
@@ -397,17 +402,19 @@ impl Store {
         self.engine.describe(self.shared.view(), sql, known, limits).await
     }
 
-    /// Queries that were slow or stopped at a limit since the last call, and how many more there were than
-    /// are kept (1,000).
+    /// Queries since the last call that were slow or exceeded a limit (at most 1,000), and how many
+    /// more were dropped.
     pub fn take_ended_queries(&self) -> (Vec<EndedQuery>, u64) {
         self.engine.take_ended()
     }
 
-    /// What a table is for engines that read files themselves: the rows that are in files by now. Written beside them when
-    /// they have changed; its files stay for the store's grace period after that.
+    /// The Iceberg metadata of a table, for engines that read files directly: it covers the flushed
+    /// rows. Writes it beside the files if they have changed; outdated metadata stays for the
+    /// store's grace period.
     ///
     /// # Errors
-    /// `Io`, `Full`: it cannot be written, or files are in a slow tier that is not configured; `Io` for a store without files.
+    /// `Io`, `Full`: it cannot be written, or files are in a cold tier that is not configured; `Io`
+    /// for a store without files.
     pub async fn iceberg_table(
         &self,
         table: &'static TableSpec,
@@ -422,16 +429,16 @@ impl Store {
         made.await.map_err(|_| StoreError::closed())?
     }
 
-    /// Writes all rows to files now. Nothing to do without files.
+    /// Flushes all rows to files now. Does nothing without files.
     ///
     /// # Errors
-    /// `Full`, `Io`, `Closed`; the rows stay in the log and in memory, and it is tried again.
+    /// `Full`, `Io`, `Closed`; the rows stay in the log and in memory, and the flush is retried.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let tasks = self.threads.lock().expect(NO_PANIC).tasks.clone();
         if self.has_files { ask(tasks, MaintenanceTask::Flush).await } else { Ok(()) }
     }
 
-    /// The store's own figures now.
+    /// Current statistics of the store.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
             wal_bytes: self.shared.wal_bytes(),
@@ -442,13 +449,13 @@ impl Store {
         }
     }
 
-    /// The time of a table's oldest row; `None` when it has none, or there is no such table.
+    /// Time of a table's oldest row; `None` when it has no rows, or there is no such table.
     pub fn oldest(&self, table: &str) -> Option<Micros> {
         let place = TABLES.iter().position(|spec| spec.name == table)?;
         self.shared.view().tables[place].oldest().map(Micros)
     }
 
-    /// What runs pieces of other hubs' queries; `None` for a hub alone.
+    /// The worker that runs fragments of other hubs' queries; `None` for a single hub.
     ///
     /// # Errors
     /// `Closed`.
@@ -456,12 +463,12 @@ impl Store {
         self.engine.worker()
     }
 
-    /// How often other hubs asked for what a piece of their queries gives.
+    /// Number of query fragments run for other hubs.
     pub fn pieces(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |cluster| cluster.peer_set.pieces())
     }
 
-    /// Flushes, ends the threads and gives up the directory; later appends answer `Closed`.
+    /// Flushes, ends the threads and unlocks the directory; later appends fail with `Closed`.
     ///
     /// # Errors
     /// As [`Store::flush`]; the store is closed all the same, and the log keeps the rows.
@@ -479,7 +486,7 @@ impl Store {
     }
 }
 
-/// Without [`Store::close`] the rows stay in the log; the directory is free afterwards.
+/// Without [`Store::close`] the rows stay in the log; the directory is unlocked afterwards.
 impl Drop for Store {
     fn drop(&mut self) {
         let StoreThreads { commands, tasks, last } =
@@ -489,14 +496,14 @@ impl Drop for Store {
     }
 }
 
-/// What a start begins with.
+/// The inputs of a start.
 struct StartState {
     directory: Directory,
     manifest: Manifest,
     retired: Vec<RetiredFile>,
-    /// With it, files move to the slow tier.
+    /// Configuration of the cold tier, if files are to move there.
     moving: Option<SlowOptions>,
-    /// Of several hubs.
+    /// Cluster membership; `None` for a single hub.
     shared: Option<(Arc<Cluster>, PostgresManifest)>,
 }
 
@@ -529,7 +536,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}")))
 }
 
-/// `None` when queries have memory only.
+/// Spill directory; `None` when queries may use memory only.
 fn spill_space(
     options: &StoreOptions,
     reserve: u64,
@@ -539,7 +546,7 @@ fn spill_space(
     (bytes > 0).then(open).transpose()
 }
 
-/// The number of the next file, and where copies keep their positions.
+/// The number of the next file, and the file with the positions of copies.
 fn own_state(
     manifest: &Manifest,
     directory: &Directory,
@@ -553,7 +560,8 @@ fn own_state(
     })
 }
 
-/// Of several hubs each writes metadata of its own, which stays as long as the files that it names.
+/// Opens the Iceberg writer. Each hub of a cluster writes separate metadata, which stays as long as
+/// the files that it names.
 fn iceberg(manifest: &Manifest, places: &FileLocations, options: &StoreOptions) -> Iceberg {
     let (hub, grace) = match manifest {
         Manifest::Own(_) => (None, options.gc_grace),
@@ -562,7 +570,7 @@ fn iceberg(manifest: &Manifest, places: &FileLocations, options: &StoreOptions) 
     Iceberg::new(places.clone(), hub, grace)
 }
 
-/// Learns what the others do, and keeps up with them from then on.
+/// Learns the cluster's state and starts the follower.
 fn follow(
     (cluster, follows): (Arc<Cluster>, PostgresManifest),
     shared: &Arc<StoreState>,
@@ -574,13 +582,13 @@ fn follow(
     Ok(SharedWork::new(cluster, follower))
 }
 
-/// 256 MiB or 1 % of the file system, whichever is smaller.
+/// Default reserve: 256 MiB or 1 % of the file system, whichever is smaller.
 fn default_reserve(dir: &Path) -> u64 {
     space(dir).map_or(0, |(_, total)| (total / 100).min(256 << 20))
 }
 
-/// Deletes what a killed run left: files that are out of the manifest, and files that never got into it.
-/// Gives those whose grace period is not over.
+/// Deletes leftovers of a killed run: files out of the manifest, and files that never reached it.
+/// Returns those still in their grace period.
 fn clean(
     options: &StoreOptions,
     directory: &Directory,
@@ -622,8 +630,8 @@ fn clean(
     Ok(kept.into_iter().map(retired).collect())
 }
 
-/// A manifest that is older than the log does not name the files that its segments went into: the start would delete
-/// them.
+/// Rejects a manifest older than the log: it does not name the files that removed segments were
+/// flushed to, and the start would delete them.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -645,7 +653,7 @@ fn refuse_older_manifest(directory: &Directory, manifest: &Manifest) -> Result<(
     Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(hint))
 }
 
-/// No file on the disk has this number or a higher one, whether the manifest names it or not.
+/// A file number above every file on disk, whether the manifest names it or not.
 fn next_file_id(dir: &Path, content: &ManifestContent) -> i64 {
     let paths = ["parquet", "damaged"].into_iter().flat_map(|end| data_files(dir, end));
     let ids = paths.filter_map(|path| {
@@ -660,7 +668,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// Rows and positions as they were acknowledged: from the manifest, then from the log.
+/// Restores rows and positions from the manifest, then from the log.
 fn recover(
     options: &StoreOptions,
     directory: &Directory,

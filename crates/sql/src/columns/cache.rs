@@ -1,7 +1,8 @@
-//! Columns of files that queries asked for, kept in memory up to a number of bytes.
+//! Cache of file columns in memory, bounded by bytes.
 //!
-//! What is kept is one column of one row group. A column that a query wants few rows of is read page by page the first
-//! time, and whole the second time: a needle that nobody asks for again costs no more than its pages.
+//! An entry is one column of one row group. A column of which a scan needs few rows is read page by
+//! page the first time and as a whole the second time: a rare lookup that is not repeated costs
+//! only its pages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,15 +19,15 @@ use super::chunk::{ChunkKey, ColumnChunk, FileFooter};
 use super::column::{Column, SharedDictionary};
 use crate::file_reader::read_footer;
 
-/// Which columns were asked for a few rows of; forgotten when there are more.
+/// Columns recently read page by page; the record is cleared above this number.
 const GLANCES_MAX: usize = 100_000;
-/// One row of so many, and the column is read as a whole.
+/// A column is read as a whole when at least one row in this many is wanted.
 const MANY: usize = 8;
 
-/// Columns in memory.
+/// Columns in memory, evicted by least recent use.
 #[derive(Debug)]
 pub(crate) struct ColumnCache {
-    /// Bytes.
+    /// Capacity in bytes.
     limit: usize,
     state: Mutex<CacheState>,
 }
@@ -35,12 +36,12 @@ pub(crate) struct ColumnCache {
 struct CacheState {
     columns: HashMap<ChunkKey, CacheEntry>,
     bytes: usize,
-    /// Counts uses.
+    /// Logical clock: increases by one at each use.
     clock: u64,
-    /// Columns of which some rows were read, and for which scan first.
+    /// Columns of which some rows were read, with the first scan that read them.
     glances: HashMap<ChunkKey, usize>,
     footers: HashMap<i64, (Arc<FileFooter>, u64)>,
-    /// By table and place.
+    /// Shared dictionaries by table and column index.
     lexicons: HashMap<(&'static str, usize), Arc<SharedDictionary>>,
 }
 
@@ -56,7 +57,7 @@ impl ColumnCache {
         Self { limit, state: Mutex::default() }
     }
 
-    /// Bytes that it may hold; 0: it is not used.
+    /// Capacity in bytes; 0 disables the cache.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
@@ -65,7 +66,8 @@ impl ColumnCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Numbers for the texts of a column. Those of all columns are forgotten when they take more than an eighth of the limit.
+    /// Shared dictionary of a text column. All of them are dropped when together they exceed an
+    /// eighth of the limit.
     pub(crate) fn lexicon(&self, table: &TableSpec, column: usize) -> Arc<SharedDictionary> {
         let mut state = self.state();
         let bytes: usize = state.lexicons.values().map(|lexicon| lexicon.byte_count()).sum();
@@ -78,7 +80,8 @@ impl ColumnCache {
         Arc::clone(of_column.or_insert_with(|| Arc::new(SharedDictionary::new(now))))
     }
 
-    /// What is known of a file; `None` for one that has other columns than its table has today, or is not on the local disk.
+    /// Footer of a file; `None` if the file is not on the local disk or its columns differ from its
+    /// table's current schema.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -112,7 +115,7 @@ impl ColumnCache {
         Ok(Some(footer))
     }
 
-    /// A whole column, from memory or from the file; kept if there is room and `is_kept`.
+    /// A whole column, from memory or from the file; cached if it fits and `is_kept`.
     ///
     /// # Errors
     /// When the file cannot be read, or the query may not read that much.
@@ -133,7 +136,8 @@ impl ColumnCache {
         Ok(read)
     }
 
-    /// A whole column if it is in memory, or if so many rows of it are wanted that it is read as a whole.
+    /// A whole column if it is in memory, or if `wanted` rows are enough to justify reading it
+    /// whole.
     ///
     /// # Errors
     /// As [`ColumnCache::column`].
@@ -150,7 +154,7 @@ impl ColumnCache {
         Ok(self.known(chunk.key(column)))
     }
 
-    /// What would have to be read now for `wanted` rows of a column: nothing, pages, or all of it.
+    /// Estimates the read for `wanted` rows of a column: nothing, pages, or the whole column.
     pub(crate) fn forecast(
         &self,
         chunk: &ColumnChunk<'_>,
@@ -168,7 +172,7 @@ impl ColumnCache {
         }
     }
 
-    /// A column if it is in memory.
+    /// Looks up a column in memory.
     fn known(&self, key: ChunkKey) -> Option<Arc<Column>> {
         let mut state = self.state();
         state.clock += 1;
@@ -193,7 +197,7 @@ impl ColumnCache {
         state.make_room(self.limit);
     }
 
-    /// Rows of some columns, in ascending order: from memory, or the pages that hold them.
+    /// Rows of some columns, in ascending order: from memory, or from the pages that contain them.
     ///
     /// # Errors
     /// As [`ColumnCache::column`].
@@ -232,7 +236,7 @@ impl ColumnCache {
         Ok(found.into_iter().enumerate().map(array).collect())
     }
 
-    /// Whether another scan has read rows of the column before.
+    /// Whether a different scan has read rows of the column before.
     fn is_second_glance(&self, key: ChunkKey, scan: usize) -> bool {
         let mut state = self.state();
         if state.glances.len() >= GLANCES_MAX {
@@ -242,7 +246,7 @@ impl ColumnCache {
     }
 }
 
-/// What of a column is not in memory.
+/// The part of a column that is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingColumns {
     Nothing,
@@ -259,7 +263,7 @@ impl CacheState {
         Some(Arc::clone(footer))
     }
 
-    /// Forgets what was not used for the longest time, when there is more than `limit`.
+    /// Evicts the least recently used columns once the cache exceeds `limit`.
     fn make_room(&mut self, limit: usize) {
         if self.bytes <= limit {
             return;
@@ -269,7 +273,7 @@ impl CacheState {
         let mut by_use: Vec<_> = columns.chain(footers).collect();
         by_use.sort_unstable();
         for (_, key, file) in by_use {
-            // A bit more, so that this is not done for each column.
+            // Evict an eighth more, so that eviction does not run for each column.
             if self.bytes <= limit / 8 * 7 {
                 return;
             }

@@ -1,4 +1,5 @@
-//! Reads columns of a row group of a file: whole ones with one read, some rows by the pages that hold them.
+//! Reads columns of a row group: whole columns with one read, single rows by the pages that contain
+//! them.
 
 use std::sync::Arc;
 
@@ -21,26 +22,26 @@ use weir_tier::FileLocations;
 use super::column::Column;
 use crate::limits::{QueryUsage, count_read};
 
-/// A column of a row group: file, row group, place in the table.
+/// Key of a column of a row group: file, row group, column index in the table.
 pub(super) type ChunkKey = (i64, usize, usize);
 
-/// A column whose values take more than this is not read as a whole.
+/// Columns whose values exceed this size are not read as a whole.
 const COLUMN_BYTES_MAX: i64 = 256 << 20;
 
-/// What is known of a file.
+/// Footer of a file, with what the scan derives from it.
 #[derive(Debug)]
 pub(crate) struct FileFooter {
     reading: ArrowReaderMetadata,
-    /// See [`FileFooter::estimate`].
+    /// Bytes by row group and column; see [`FileFooter::estimate`].
     sizes: Vec<Vec<u64>>,
     pub(super) bytes: usize,
 }
 
 impl FileFooter {
-    /// The footer of a file of `table` whose columns are `stored` as dictionaries or not.
+    /// The footer of a file of `table`; `stored` says per column whether it is dictionary-encoded.
     ///
     /// # Errors
-    /// When the file has other columns than its table.
+    /// When the file's columns differ from its table's.
     pub(super) fn new(
         table: &'static TableSpec,
         stored: &[bool],
@@ -65,13 +66,14 @@ impl FileFooter {
         self.metadata().row_groups()
     }
 
-    /// About so many bytes take these columns of a row group in memory.
+    /// Estimated bytes in memory of these columns of a row group.
     pub(crate) fn estimate(&self, group: usize, columns: &[usize]) -> u64 {
         columns.iter().map(|column| self.sizes[group][*column]).sum()
     }
 }
 
-/// Bytes of each column of each row group: as they are in the file without compression, and no less than numbers take.
+/// Bytes of each column of each row group: the uncompressed size in the file, but at least a
+/// minimum per row.
 fn sizes(reading: &ArrowReaderMetadata) -> Vec<Vec<u64>> {
     let schema = reading.parquet_schema();
     let of_group = |group: &RowGroupMetaData| {
@@ -88,14 +90,14 @@ fn sizes(reading: &ArrowReaderMetadata) -> Vec<Vec<u64>> {
     reading.metadata().row_groups().iter().map(of_group).collect()
 }
 
-/// A row group of a file.
+/// A row group of a file, to read columns from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnChunk<'a> {
     pub(crate) places: &'a FileLocations,
     pub(crate) file: &'a Arc<DataFile>,
     pub(crate) footer: &'a FileFooter,
     pub(crate) group: usize,
-    /// Tells the scans of queries apart.
+    /// Identifies the scan.
     pub(crate) scan: usize,
 }
 
@@ -137,7 +139,7 @@ impl ColumnChunk<'_> {
         Column::new(&arrays.pop().expect("a column was asked for"))
     }
 
-    /// Texts are plain ones.
+    /// Reads some rows of columns; texts come without a dictionary.
     pub(super) fn read_rows(&self, columns: &[usize], rows: &[u32]) -> Result<Vec<ArrayRef>> {
         let source = CountedSource(self.open()?);
         let arrays = self.decode(source, columns, Some(rows))?;
@@ -148,7 +150,7 @@ impl ColumnChunk<'_> {
         arrays.into_iter().map(plain).collect()
     }
 
-    /// Columns in ascending order of their places; all rows, or some.
+    /// Decodes columns in ascending order of their indexes; all rows, or some.
     fn decode(
         &self,
         source: impl ChunkReader + 'static,
@@ -175,7 +177,7 @@ impl ColumnChunk<'_> {
     }
 }
 
-/// `rows` ascend.
+/// Row selection for `rows`, which must ascend.
 pub(super) fn selection(rows: &[u32], total: usize) -> RowSelection {
     let mut selectors = Vec::new();
     let mut at = 0;
@@ -189,7 +191,7 @@ pub(super) fn selection(rows: &[u32], total: usize) -> RowSelection {
     selectors.into()
 }
 
-/// Bytes of a file from `start` on.
+/// Byte range of a file, beginning at `start`.
 struct ByteSpan {
     start: u64,
     bytes: Bytes,
@@ -219,7 +221,7 @@ impl ChunkReader for ByteSpan {
     }
 }
 
-/// A file whose reads count for the query.
+/// A file whose reads are charged to the query.
 struct CountedSource(FileSource);
 
 impl Length for CountedSource {

@@ -1,4 +1,4 @@
-//! A column of some rows in memory: numbers of distinct values where values repeat, else the values themselves.
+//! A column of some rows in memory: dictionary codes where values repeat, else plain values.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -18,28 +18,29 @@ use super::group_ids::{NumberedTexts, spread};
 /// The values of one column.
 #[derive(Debug)]
 pub(crate) enum Column {
-    /// Each row has the number of one of `values`, of which NULL is one.
+    /// Dictionary-encoded: each row has the code of an entry of `values`, which may include NULL.
     Coded { codes: DictionaryCodes, values: ArrayRef, names: OnceLock<DictionaryNames> },
-    /// As they are.
+    /// Plain values.
     Plain(ArrayRef),
 }
 
-/// The number of each row's value, as narrow as they can be.
+/// Dictionary code of each row, in the narrowest integer type that fits.
 #[derive(Debug)]
 pub(crate) enum DictionaryCodes {
-    /// All of so many rows have the first value.
+    /// Number of rows, all of which have the first value.
     One(usize),
     U8(Vec<u8>),
     U16(Vec<u16>),
     U32(Vec<u32>),
 }
 
-/// Numbers and times that have at most so many values are kept by number.
+/// Most distinct values for which numbers and times are dictionary-encoded.
 const FEW: usize = 255;
-/// After so many texts it shows whether they repeat.
+/// Number of texts after which the encoder decides whether values repeat.
 const PROBE_ROWS: usize = 16_384;
 
-/// Runs `$body` with `$codes` as a slice, whatever the width; `One` as `$one`.
+/// Runs `$body` with `$codes` as a slice of any width; [`DictionaryCodes::One`] is passed as
+/// `$one`.
 macro_rules! each_width {
     ($of:expr, $codes:ident => $body:expr, $rows:ident => $one:expr) => {
         match $of {
@@ -67,7 +68,7 @@ impl DictionaryCodes {
         each_width!(self, codes => codes.len(), rows => *rows)
     }
 
-    /// The numbers of some rows.
+    /// Codes of some rows.
     #[expect(clippy::useless_conversion, reason = "one of the widths is that of the outcome")]
     fn at(&self, rows: &[u32]) -> UInt32Array {
         each_width!(self,
@@ -90,10 +91,10 @@ impl DictionaryCodes {
 }
 
 impl Column {
-    /// Takes what was read, and finds the form that is small and quick to ask.
+    /// Encodes an array in the form that is smallest and fastest to filter.
     ///
     /// # Errors
-    /// When the engine cannot put values together, which would be a bug.
+    /// When the engine cannot concatenate values, which would be a bug.
     pub(crate) fn new(array: &ArrayRef) -> Result<Self> {
         if !array.is_empty() && array.null_count() == array.len() {
             let values = new_null_array(value_type(array.data_type()), 1);
@@ -126,7 +127,7 @@ impl Column {
         Ok(coded.unwrap_or_else(|| Self::Plain(Arc::clone(array))))
     }
 
-    /// Whether all rows have the same value, if that shows quickly: texts, and NULL.
+    /// Whether all rows have the same value, if that can be checked cheaply: texts, and NULL.
     pub(crate) fn is_of_one_value(array: &ArrayRef) -> bool {
         match array.null_count() {
             0 => array.as_string_opt::<i32>().is_some_and(is_one_text),
@@ -134,7 +135,7 @@ impl Column {
         }
     }
 
-    /// A column of which that is known.
+    /// A column for an array whose rows are known to have one value.
     pub(crate) fn of_one_value(array: &ArrayRef) -> Self {
         Self::coded(DictionaryCodes::One(array.len()), array.slice(0, 1))
     }
@@ -151,7 +152,7 @@ impl Column {
         }
     }
 
-    /// Some rows of it, in the order of the numbers.
+    /// Some rows, in the order of `rows`.
     pub(crate) fn rows(&self, rows: &[u32]) -> Result<ArrayRef> {
         let is_stretch = rows
             .first()
@@ -162,7 +163,7 @@ impl Column {
                 new_null_array(values.data_type(), rows.len())
             }
             Self::Coded { codes, values, .. } => take(values, &codes.at(rows), None)?,
-            // Rows ascend, so that is all there is between them.
+            // Rows ascend, so a slice contains exactly the rows between the first and the last.
             Self::Plain(array) if is_stretch => array.slice(rows[0] as usize, rows.len()),
             Self::Plain(array) => take(array, &UInt32Array::from(rows.to_vec()), None)?,
         })
@@ -182,7 +183,7 @@ impl Column {
     /// Bytes in memory.
     pub(crate) fn byte_count(&self) -> usize {
         match self {
-            // Four for the name of each, which grouping makes.
+            // Four bytes for each value's shared code, which grouping adds.
             Self::Coded { codes, values, .. } => {
                 codes.byte_count() + values.get_array_memory_size() + 4 * values.len()
             }
@@ -191,16 +192,17 @@ impl Column {
     }
 }
 
-/// The numbers that a lexicon gave to the values of a column.
+/// Codes that a shared dictionary assigned to the values of a column.
 #[derive(Debug)]
 pub(crate) struct DictionaryNames {
-    /// Which one.
+    /// Number of the shared dictionary.
     pub(crate) lexicon: u64,
-    /// The number of each value.
+    /// Shared code of each value.
     pub(crate) numbers: Vec<u32>,
 }
 
-/// Numbers for the texts of one column of a table in all its row groups, so that a query compares numbers.
+/// Dictionary of one text column over all row groups of a table, so that a query compares codes
+/// instead of texts.
 #[derive(Debug)]
 pub(crate) struct SharedDictionary {
     number: u64,
@@ -208,12 +210,12 @@ pub(crate) struct SharedDictionary {
 }
 
 impl SharedDictionary {
-    /// One without texts; `number` tells it from all others.
+    /// An empty dictionary; `number` identifies it.
     pub(crate) fn new(number: u64) -> Self {
         Self { number, texts: Mutex::default() }
     }
 
-    /// The numbers of values, which are new ones for texts that it does not know.
+    /// Shared codes of values; unknown texts get new codes.
     pub(crate) fn names(&self, values: &StringArray) -> DictionaryNames {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = values.iter().map(|text| texts.number(text)).collect();
@@ -225,7 +227,7 @@ impl SharedDictionary {
     }
 }
 
-/// Whether all texts are the first one.
+/// Whether all texts equal the first one.
 fn is_one_text(texts: &StringArray) -> bool {
     let ends = texts.value_offsets();
     let [first, second, .., last] = ends else { return texts.len() == 1 };
@@ -235,7 +237,7 @@ fn is_one_text(texts: &StringArray) -> bool {
     }
     let place = |end: &i32| usize::try_from(*end).unwrap_or_default();
     let bytes = &texts.value_data()[place(first)..place(last)];
-    // Texts of one length are the same when each byte is that of one text before.
+    // Texts of equal length are all equal if each byte equals the byte one text length before it.
     bytes[place(&width)..] == bytes[..bytes.len() - place(&width)]
         && ends.windows(2).all(|ends| ends[1] - ends[0] == width)
 }
@@ -266,7 +268,7 @@ fn of_dictionary(array: &DictionaryArray<Int32Type>) -> Result<Column> {
     Ok(Column::coded(DictionaryCodes::new(codes, with_null.len()), with_null))
 }
 
-/// `None` when most texts are distinct.
+/// Dictionary-encodes texts; `None` when most of them are distinct.
 fn of_texts(texts: &StringArray) -> Option<Column> {
     let mut numbered = NumberedTexts::default();
     let mut codes = Vec::with_capacity(texts.len());
@@ -281,7 +283,7 @@ fn of_texts(texts: &StringArray) -> Option<Column> {
     Some(Column::coded(DictionaryCodes::new(codes.into_iter(), values.len()), Arc::new(values)))
 }
 
-/// Codes and values of 64 bits; `None` when there are more than a few.
+/// Codes and 64-bit values; `None` when there are too many distinct ones.
 fn of_few(
     array: &ArrayRef,
     bits: impl Fn(usize) -> u64,

@@ -1,4 +1,5 @@
-//! Groups of the same rows by the same keys, made once: a part of a question that has a name is planned as often as it is named.
+//! Shares identical group-by subplans: DataFusion plans a common table expression once per
+//! reference, and this rule executes it once.
 
 use std::sync::Arc;
 
@@ -11,17 +12,17 @@ use super::groups::{DictionaryGroupsExec, FoldKind, GroupPlan, SharedGroups};
 use super::morsel::{Morsel, MorselSource};
 use super::scan::ColumnScan;
 
-/// What is made for one or more places of a plan.
+/// A scan and its grouping, needed at one or more places of a plan.
 struct ScanSignature {
     what: GroupPlan,
     places: usize,
     made: Option<Arc<SharedGroups>>,
 }
 
-/// The plan with groups that are alike made once.
+/// Rewrites the plan so that identical groups are computed once.
 pub(super) fn alike_once(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let mut kinds: Vec<ScanSignature> = Vec::new();
-    // In the order in which a plan is walked through, the kind of each and which of its columns are wanted.
+    // Subplans in traversal order: the signature of each and which of its columns are wanted.
     let mut found: Vec<(usize, Vec<usize>)> = Vec::new();
     plan.apply(|node| {
         let Some(groups) = node.downcast_ref::<DictionaryGroupsExec>() else {
@@ -57,7 +58,8 @@ pub(super) fn alike_once(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executi
     .data()
 }
 
-/// Adds what is made in another place of the same groups; gives which of the columns are those.
+/// Adds the aggregates of another place with the same groups; returns the indexes of that place's
+/// columns.
 fn add(what: &mut GroupPlan, other: &GroupPlan) -> Vec<usize> {
     let keys = other.keys.len();
     let mut places: Vec<usize> = (0..keys).collect();
@@ -101,7 +103,7 @@ fn is_same_fold(one: &FoldKind, other: &FoldKind) -> bool {
     }
 }
 
-/// Whether two scans of one plan give the same rows: all see a table as it was when the question came.
+/// Whether two scans of one plan return the same rows: all scans of a query read the same snapshot.
 fn reads_the_same(one: &ColumnScan, other: &ColumnScan) -> bool {
     let exprs = |scan: &ColumnScan| {
         scan.filters.iter().map(|filter| Arc::clone(&filter.expr)).collect::<Vec<_>>()

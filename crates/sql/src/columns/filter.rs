@@ -1,7 +1,8 @@
-//! Which rows of a unit meet a condition: asked once per value where a column holds numbers of values.
+//! Selects the rows of a morsel that meet a condition: evaluated once per distinct value where a
+//! column is dictionary-encoded.
 //!
-//! A substring is looked for in all texts of a column at once, since they lie one after the other in memory; a find
-//! that reaches over the end of a text is none.
+//! A substring is searched in all texts of a column at once, since they are contiguous in memory; a
+//! match that crosses the end of a text is discarded.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use memchr::memmem::Finder;
 use super::column::{Column, DictionaryCodes, each_width};
 use super::morsel::{Morsel, MorselReader};
 
-/// Rows of a unit, ascending.
+/// Selection vector of a morsel: row numbers, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SelectedRows {
     All(usize),
@@ -35,7 +36,7 @@ impl SelectedRows {
         }
     }
 
-    /// As numbers.
+    /// The selected row numbers.
     pub(crate) fn rows(self) -> Vec<u32> {
         match self {
             Self::All(count) => (0..u32::try_from(count).unwrap_or(u32::MAX)).collect(),
@@ -43,7 +44,7 @@ impl SelectedRows {
         }
     }
 
-    /// Those of which `answers` says true; there is one for each.
+    /// Keeps the rows for which `answers`, one per selected row, is true.
     fn filter(self, answers: &BooleanArray) -> Self {
         let is_true = |at: usize| answers.is_valid(at) && answers.value(at);
         if answers.null_count() == 0 && answers.true_count() == answers.len() {
@@ -61,7 +62,7 @@ impl SelectedRows {
         }
     }
 
-    /// Those whose value's answer is true.
+    /// Keeps the rows whose value's answer is true.
     fn filter_coded(self, codes: &DictionaryCodes, answers: &[bool]) -> Self {
         if answers.iter().all(|answer| *answer) {
             return self;
@@ -80,7 +81,7 @@ impl SelectedRows {
     }
 }
 
-/// The places of what is true; without a branch, since that cannot be foreseen.
+/// Indexes of the true items; branch-free, because the branch would be unpredictable.
 fn all_true(answers: impl ExactSizeIterator<Item = bool>) -> Vec<u32> {
     let mut rows = vec![0; answers.len() + 1];
     let mut found = 0;
@@ -95,16 +96,16 @@ fn all_true(answers: impl ExactSizeIterator<Item = bool>) -> Vec<u32> {
 /// A condition on rows of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
-    /// With the table's columns.
+    /// The condition over the table's schema.
     pub(crate) expr: Arc<dyn PhysicalExpr>,
-    /// Their places in the table, ascending.
+    /// Indexes of the referenced columns in the table, ascending.
     pub(crate) columns: Vec<usize>,
-    /// The same with these columns alone.
+    /// The condition over a batch of only these columns.
     local: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
-    /// What it looks for, if it is a substring and nothing else.
+    /// Substring to search, if the condition is nothing else.
     part: Option<Arc<Finder<'static>>>,
-    /// What `ts` is compared with, if it is that and nothing else.
+    /// Comparison of `ts` with a constant, if the condition is nothing else.
     bound: Option<(Operator, i64)>,
 }
 
@@ -112,7 +113,7 @@ impl Filter {
     /// A condition whose columns are those of `table`.
     ///
     /// # Errors
-    /// When it has columns that are not there, which would be a bug.
+    /// When it references unknown columns, which would be a bug.
     pub(crate) fn new(expr: Arc<dyn PhysicalExpr>, table: &Schema) -> Result<Self> {
         let mut columns: Vec<usize> =
             collect_columns(&expr).iter().map(ColumnExpr::index).collect();
@@ -124,7 +125,7 @@ impl Filter {
         Ok(Self { expr, columns, local, schema, part, bound })
     }
 
-    /// The answer for all rows of a unit, if its range of `ts` says it.
+    /// The result for all rows of a morsel, if its range of `ts` decides it.
     pub(crate) fn answer_of_all(&self, unit: &Morsel) -> Option<bool> {
         let (operator, than) = self.bound?;
         let (of_first, of_last) = (unit.min_ts.cmp(&than), unit.max_ts.cmp(&than));
@@ -137,7 +138,8 @@ impl Filter {
         (is_met(of_first) == is_met(of_last)).then(|| is_met(of_first))
     }
 
-    /// Numbers before texts, one column before several: what costs less is asked first.
+    /// Relative cost, used to evaluate cheap conditions first: numbers before texts, one column
+    /// before several.
     pub(crate) fn cost(&self, table: &Schema) -> usize {
         let cost = |column: &usize| match table.field(*column).data_type() {
             DataType::Utf8 => 2,
@@ -146,10 +148,10 @@ impl Filter {
         self.columns.iter().map(cost).sum()
     }
 
-    /// Which of `picked` meet it.
+    /// Keeps the rows of `picked` that meet the condition.
     ///
     /// # Errors
-    /// When it cannot be computed for one of them, or files cannot be read.
+    /// When it cannot be computed for a row, or files cannot be read.
     pub(crate) fn narrow(
         &self,
         reader: &MorselReader<'_>,
@@ -160,7 +162,8 @@ impl Filter {
         {
             match &*column {
                 Column::Coded { codes, values, .. } if values.len() <= picked.len() => {
-                    // What fails for a value that no picked row may have is asked row by row.
+                    // If evaluation fails for a value that no selected row may have, evaluate row
+                    // by row.
                     if let Ok(answers) = self.answers(values) {
                         return Ok(picked.filter_coded(codes, &answers));
                     }
@@ -190,7 +193,7 @@ impl Filter {
         }
     }
 
-    /// The answer for each value.
+    /// The result for each value.
     fn answers(&self, values: &ArrayRef) -> Result<Vec<bool>> {
         if let Some(part) = &self.part
             && let Some(texts) = values.as_string_opt::<i32>()
@@ -207,7 +210,7 @@ impl Filter {
     }
 }
 
-/// An expression on a batch that has `columns` of the table and no others, and that batch's schema.
+/// An expression over a batch with only `columns` of the table, and that batch's schema.
 pub(crate) fn localized(
     expr: &Arc<dyn PhysicalExpr>,
     columns: &[usize],
@@ -229,7 +232,7 @@ pub(crate) fn localized(
     Ok((local.data()?, Arc::new(table.project(columns)?)))
 }
 
-/// The text that a value has to hold, when that is all that is asked.
+/// The required substring, if the condition is nothing else.
 fn part_of(local: &Arc<dyn PhysicalExpr>) -> Option<String> {
     let text = |expr: &Arc<dyn PhysicalExpr>| {
         let literal = expr.downcast_ref::<Literal>()?;
@@ -251,7 +254,7 @@ fn part_of(local: &Arc<dyn PhysicalExpr>) -> Option<String> {
     }
 }
 
-/// What is asked of `ts`, when that is all that is asked.
+/// The comparison of `ts`, if the condition is nothing else.
 fn bound_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, i64)> {
     let comparison = expr.downcast_ref::<BinaryExpr>()?;
     let is_ts = |expr: &Arc<dyn PhysicalExpr>| {
@@ -274,7 +277,7 @@ fn bound_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, i64)> {
     is_order.then_some((operator, than))
 }
 
-/// Which of `picked` hold the text.
+/// Rows of `picked` that contain the text.
 fn holding(texts: &StringArray, part: &Finder<'_>, picked: &SelectedRows) -> SelectedRows {
     let (ends, bytes) = (texts.value_offsets(), texts.value_data());
     let offset = |at: usize| usize::try_from(ends[at]).unwrap_or_default();
@@ -283,7 +286,7 @@ fn holding(texts: &StringArray, part: &Finder<'_>, picked: &SelectedRows) -> Sel
     let (mut at, mut row) = (offset(0), 0);
     while let Some(hit) = part.find(&bytes[at..last]) {
         let start = at + hit;
-        // The row in which it begins: the last one that begins there or before.
+        // The row of the match: the last one that starts at or before it.
         row += ends[row + 1..]
             .partition_point(|end| usize::try_from(*end).unwrap_or_default() <= start);
         let end = offset(row + 1);

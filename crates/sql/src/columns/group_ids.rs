@@ -1,12 +1,12 @@
-//! Gives numbers to values in the order in which they first come.
+//! Assigns ids to values in order of first occurrence.
 
 use arrow_array::StringArray;
 use arrow_array::builder::StringBuilder;
 
-/// Texts, and NULL.
+/// Ids of texts and of NULL.
 #[derive(Debug, Default)]
 pub(crate) struct NumberedTexts {
-    /// Where each ends in `bytes`; NULL has none.
+    /// End offset of each text in `bytes`; NULL is an empty range.
     ends: Vec<u32>,
     bytes: Vec<u8>,
     hashes: Vec<u64>,
@@ -14,14 +14,14 @@ pub(crate) struct NumberedTexts {
     slots: HashSlots,
 }
 
-/// Numbers by hash: open addressing, at most half full.
+/// Ids by hash: open addressing, load factor at most one half.
 #[derive(Debug, Default)]
 struct HashSlots(Vec<u32>);
 
 const FREE: u32 = u32::MAX;
 
 impl HashSlots {
-    /// The number that `is_it`, or the place where it goes.
+    /// The id for which `is_it` holds, or the free slot to insert it at.
     #[inline]
     fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Result<u32, usize> {
         let mask = self.0.len() - 1;
@@ -36,7 +36,7 @@ impl HashSlots {
         }
     }
 
-    /// Makes room for one more than `hashes`, which are those of the numbers in it.
+    /// Grows the table for one more id; `hashes` are those of the ids already in it.
     fn reserve(&mut self, hashes: &[u64]) {
         if hashes.len() * 2 < self.0.len() {
             return;
@@ -56,7 +56,7 @@ impl NumberedTexts {
         self.ends.len()
     }
 
-    /// The number of a text.
+    /// Id of a text.
     pub(crate) fn number(&mut self, text: Option<&str>) -> u32 {
         let Some(text) = text else { return self.number_of_null() };
         self.slots.reserve(&self.hashes);
@@ -88,7 +88,7 @@ impl NumberedTexts {
         number
     }
 
-    /// There are fewer values than rows, and rows of a query have numbers of 32 bits.
+    /// The next id. Distinct values never exceed rows, and rows of a query fit into 32 bits.
     fn next(&self) -> u32 {
         u32::try_from(self.ends.len()).expect("fewer texts than 2^32")
     }
@@ -96,7 +96,7 @@ impl NumberedTexts {
     fn push(&mut self, hash: u64) {
         self.ends.push(u32::try_from(self.bytes.len()).expect("less than 4 GiB of texts"));
         self.hashes.push(hash);
-        // NULL stands in no slot; that it has a number is harmless to the count.
+        // NULL's id counts toward the load factor without occupying a slot, which is harmless.
         self.slots.reserve(&self.hashes);
     }
 
@@ -112,7 +112,7 @@ impl NumberedTexts {
             + self.slots.0.capacity() * 4
     }
 
-    /// The texts by their numbers.
+    /// The texts in order of their ids.
     pub(crate) fn finish(&self) -> StringArray {
         let mut texts = StringBuilder::with_capacity(self.len(), self.bytes.len());
         for at in 0..self.len() {
@@ -126,7 +126,7 @@ impl NumberedTexts {
         texts.finish()
     }
 
-    /// The text of a number.
+    /// Text of an id.
     pub(crate) fn get(&self, number: u32) -> Option<&str> {
         let is_null = self.null == Some(number);
         (!is_null)
@@ -134,7 +134,7 @@ impl NumberedTexts {
     }
 }
 
-/// Numbers of 64 bits, and NULL.
+/// Ids of 64-bit integers and of NULL.
 #[derive(Debug, Default)]
 pub(crate) struct NumberedInts {
     values: Vec<Option<i64>>,
@@ -147,7 +147,7 @@ impl NumberedInts {
         self.values.len()
     }
 
-    /// The number of a value.
+    /// Id of a value.
     #[inline]
     pub(crate) fn number(&mut self, value: Option<i64>) -> u32 {
         self.slots.reserve(&self.hashes);
@@ -176,7 +176,7 @@ impl NumberedInts {
 
 const MULTIPLIERS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
-/// 64 bits of a number.
+/// 64-bit hash of an integer.
 #[inline]
 pub(crate) fn spread(number: u64) -> u64 {
     let product = u128::from(number ^ MULTIPLIERS[1]) * u128::from(MULTIPLIERS[0]);
@@ -185,7 +185,7 @@ pub(crate) fn spread(number: u64) -> u64 {
     low ^ high
 }
 
-/// 64 bits of a text.
+/// 64-bit hash of a text.
 #[inline]
 fn text_hash(bytes: &[u8]) -> u64 {
     let mut state = (bytes.len() as u64).wrapping_mul(MULTIPLIERS[1]);

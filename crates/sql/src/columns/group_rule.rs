@@ -1,4 +1,4 @@
-//! Puts groups by numbers of keys before the plans of groups that they can stand for.
+//! Physical optimizer rule: replaces group-by plans with [`DictionaryGroupsExec`] where it applies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::groups::{DictionaryGroupsExec, FoldKind, GroupPlan};
 use super::keys::{GroupKey, NEAR};
 use super::scan::ColumnScan;
 
-/// Has to come after conditions were handed to scans, and before anything is said of partitions.
+/// Optimizer rule; must run after filter pushdown and before partitioning is decided.
 #[derive(Debug)]
 pub(crate) struct DictionaryGroups;
 
@@ -55,7 +55,7 @@ impl PhysicalOptimizerRule for DictionaryGroups {
     }
 }
 
-/// `None` when this is a plan of another kind.
+/// The plan of the groups; `None` if this aggregate is not supported.
 fn what(last: &AggregateExec) -> Result<Option<GroupPlan>> {
     if last.mode().output_mode() != AggregateOutputMode::Final {
         return Ok(None);
@@ -108,7 +108,7 @@ fn what(last: &AggregateExec) -> Result<Option<GroupPlan>> {
     Ok(Some(GroupPlan { keys, folds, computed, schema: last.schema(), scan: below.scan }))
 }
 
-/// Whether a function is `count(*)`, which is the count of a constant.
+/// Whether a function is `count(*)`, which is planned as the count of a constant.
 fn counts_rows(function: &AggregateFunctionExpr, arguments: &[Arc<dyn PhysicalExpr>]) -> bool {
     let is_constant = |expr: &Arc<dyn PhysicalExpr>| {
         expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
@@ -116,10 +116,10 @@ fn counts_rows(function: &AggregateFunctionExpr, arguments: &[Arc<dyn PhysicalEx
     function.fun().name() == "count" && arguments.iter().all(is_constant)
 }
 
-/// The scan of columns that gives the rows, and what is computed of them before they are grouped.
+/// The column scan that supplies the rows, and the projection between it and the grouping.
 struct GroupInput {
     scan: ColumnScan,
-    /// On what the scan gives; `None`: nothing.
+    /// Projection over the scan's output; `None` if there is none.
     computed: Option<Vec<Arc<dyn PhysicalExpr>>>,
 }
 
@@ -147,7 +147,7 @@ impl GroupInput {
         Ok(scan.map(|scan| Self { scan, computed }))
     }
 
-    /// An expression on the rows as one on the table.
+    /// Rewrites an expression over the input rows to one over the table.
     fn on_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         match &self.computed {
             Some(computed) => self.scan.on_table(&put_in(expr, computed)?),
@@ -155,7 +155,7 @@ impl GroupInput {
         }
     }
 
-    /// What is computed once and that these expressions need, on the table.
+    /// Subexpressions over the table that these expressions share and that are computed once.
     fn computed<'a>(
         &self,
         exprs: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
@@ -164,18 +164,18 @@ impl GroupInput {
         let places: BTreeSet<usize> =
             exprs.flat_map(collect_columns).map(|column| column.index()).collect();
         let exprs = places.into_iter().map(|at| &computed[at]);
-        // Reading a column, or a constant, is nothing to be spared.
+        // A column or a constant is not worth computing ahead.
         let exprs = exprs.filter(|expr| !expr.children().is_empty());
         exprs.map(|expr| self.scan.on_table(expr)).collect()
     }
 }
 
-/// An expression with others in place of its columns.
+/// Replaces the columns of an expression with other expressions.
 fn put_in(
     expr: &Arc<dyn PhysicalExpr>,
     others: &[Arc<dyn PhysicalExpr>],
 ) -> Result<Arc<dyn PhysicalExpr>> {
-    // From the leaves up, so that what is put in is not looked through.
+    // Transform from the leaves up, so that inserted expressions are not visited again.
     let expr = Arc::clone(expr).transform_up(|node| {
         Ok(match node.downcast_ref::<ColumnExpr>() {
             Some(column) => Transformed::yes(Arc::clone(&others[column.index()])),

@@ -1,7 +1,8 @@
-//! Groups of rows by the numbers of their keys, over columns in memory: one pass over each unit, nothing is hashed per row.
+//! Group-by over dictionary codes of columns in memory: one pass over each morsel, no hashing per
+//! row.
 //!
-//! It stands before DataFusion's own plan for the same groups and takes over when that has a chance: when memory is refused,
-//! what was counted is thrown away and the other plan, which can spill, begins.
+//! The operator keeps DataFusion's own plan for the same groups as a fallback: when memory is
+//! refused, partial groups are dropped and that plan, which can spill, starts from the beginning.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,36 +34,36 @@ use super::keys::{GroupIds, GroupKey};
 use super::morsel::MorselReader;
 use super::scan::ColumnScan;
 
-/// Rows of a batch.
+/// Rows of an output batch.
 const BATCH_ROWS: usize = 8192;
-/// Others have their turn after so many rows.
+/// Rows processed before the task yields to others.
 const ROWS_AT_ONCE: usize = 32_768;
 
-/// The groups.
+/// Operator that groups by dictionary codes.
 #[derive(Debug)]
 pub(crate) struct DictionaryGroupsExec {
     pub(super) made: Arc<SharedGroups>,
-    /// Which of their columns come out here.
+    /// Indexes of the group columns that this operator outputs.
     places: Vec<usize>,
-    /// Gives the same rows.
+    /// DataFusion's plan for the same rows, used when memory is refused.
     other: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// Groups that are made once, however many places of a plan they are needed in.
+/// Groups computed once and shared by several places of a plan.
 #[derive(Debug)]
 pub(super) struct SharedGroups {
     pub(super) what: GroupPlan,
     is_shared: bool,
-    /// When they are shared; `None` inside: there was no memory for it.
+    /// Result of shared groups; the inner `None` means that memory was refused.
     made: OnceCell<Option<GroupResult>>,
 }
 
 #[derive(Debug)]
 struct GroupResult {
     rows: RecordBatch,
-    /// Held while others may still ask for them.
+    /// Reservation held as long as another consumer may still read the groups.
     _memory: MemoryReservation,
 }
 
@@ -72,19 +73,19 @@ impl SharedGroups {
     }
 }
 
-/// What is grouped, by what, and what is made of each group.
+/// Specification: the input, the keys and the aggregates of each group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupPlan {
     pub(crate) scan: ColumnScan,
     pub(crate) keys: Vec<GroupKey>,
     pub(crate) folds: Vec<FoldKind>,
-    /// Parts of the folds' expressions that are computed once.
+    /// Shared subexpressions of the aggregates, computed once.
     pub(crate) computed: Vec<Arc<dyn PhysicalExpr>>,
-    /// Of what comes out: the keys, then what is made.
+    /// Output schema: the keys, then the aggregates.
     pub(crate) schema: SchemaRef,
 }
 
-/// One aggregate; its expressions are on the table.
+/// One aggregate; its expressions are over the table.
 #[derive(Clone, Debug)]
 pub(crate) enum FoldKind {
     /// `count(*)`.
@@ -109,7 +110,7 @@ impl FoldKind {
         self.exprs().flat_map(collect_columns).map(|column| column.index())
     }
 
-    /// The same with each of its expressions as another.
+    /// Applies `map` to each expression of the aggregate.
     fn map(
         &self,
         local: impl Fn(&Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>>,
@@ -142,7 +143,7 @@ impl DictionaryGroupsExec {
         Self { made, places, other, properties: Arc::new(properties), metrics }
     }
 
-    /// The same rows, as columns of groups that others need as well.
+    /// A copy that takes its rows from shared groups.
     pub(super) fn out_of(&self, made: Arc<SharedGroups>, places: Vec<usize>) -> Self {
         Self::of(made, places, Arc::clone(&self.other))
     }
@@ -231,7 +232,7 @@ impl ExecutionPlan for DictionaryGroupsExec {
 }
 
 impl SharedGroups {
-    /// `None`: there is no memory for it.
+    /// Computes the groups; `None` if memory was refused.
     async fn rows(
         &self,
         context: &TaskContext,
@@ -261,7 +262,7 @@ impl SharedGroups {
             if memory.try_resize(state.byte_count()).is_err() {
                 return Ok(None);
             }
-            // A query that is given up ends between units; to look costs as much as some hundred rows.
+            // A cancelled query ends between morsels; the check costs as much as some hundred rows.
             rows += unit.picked.len();
             if rows >= ROWS_AT_ONCE {
                 rows = 0;
@@ -278,21 +279,21 @@ impl SharedGroups {
 struct FoldState {
     groups: GroupIds,
     folds: Vec<(FoldKind, GroupFolder)>,
-    /// What the folds need of the rows.
+    /// Inputs of the aggregates.
     needed: NeededRows,
 }
 
-/// Columns of the table, and what is computed of them; expressions of folds are on a batch of both.
+/// Table columns and shared subexpressions; the aggregates' expressions are over a batch of both.
 struct NeededRows {
     columns: Vec<usize>,
-    /// On a batch of the columns.
+    /// Subexpressions over a batch of the columns.
     computed: Vec<Arc<dyn PhysicalExpr>>,
     local: SchemaRef,
     schema: SchemaRef,
 }
 
 impl NeededRows {
-    /// With the folds on it.
+    /// The needed columns, and the aggregates rewritten over them.
     fn new(what: &GroupPlan) -> Result<(Self, Vec<FoldKind>)> {
         let table = &what.scan.schema;
         let mut columns: Vec<usize> = what.folds.iter().flat_map(FoldKind::columns).collect();

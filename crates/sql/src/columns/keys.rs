@@ -1,8 +1,9 @@
-//! What rows are grouped by, as numbers: each key's values get numbers in the order in which they come, and each
-//! combination of keys that occurs is a group.
+//! Group keys as ids: each distinct value of a key gets an id in order of first occurrence, and
+//! each combination of ids that occurs is a group.
 //!
-//! A key is worked out once per distinct value where a column has numbers of values, one of several columns once per
-//! combination of their values; a time cut to a unit once per stretch of rows in the same unit.
+//! A key is evaluated once per distinct value where a column is dictionary-encoded, a key over
+//! several columns once per combination of their values, and a truncated time once per run of rows
+//! in the same interval.
 
 use std::sync::Arc;
 
@@ -23,30 +24,30 @@ use super::group_ids::{NumberedInts, NumberedTexts};
 use super::morsel::MorselReader;
 use super::pair_interner::PairInterner;
 
-/// One of the expressions of `group by`.
+/// One expression of `group by`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GroupKey {
     of: KeySource,
-    /// The type of what comes out.
+    /// Output type.
     kind: DataType,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum KeySource {
-    /// `ts`, the column at that place of the table, cut to multiples of so many µs since 1970.
+    /// The `ts` column at this index, truncated to multiples of `width` µs since 1970.
     Time { column: usize, width: i64 },
-    /// Anything else of one column, on a batch of the column alone.
+    /// An expression of one column, over a batch of that column alone.
     Value { column: usize, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
-    /// The same of several, each of which is a key itself.
+    /// An expression of several columns, each of which is a key itself.
     Values { columns: Vec<GroupKey>, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
 }
 
 impl GroupKey {
-    /// A key with the table's columns, all of whose times are [`NEAR`] or not; `None` when it is not one of those that are
-    /// understood.
+    /// A key over the table's columns; the flag says whether all times are in [`NEAR`]. `None` if
+    /// the expression is not supported.
     ///
     /// # Errors
-    /// When it has columns that are not there, which would be a bug.
+    /// When it references unknown columns, which would be a bug.
     pub(crate) fn new(
         expr: &Arc<dyn PhysicalExpr>,
         table: &Schema,
@@ -86,7 +87,7 @@ impl GroupKey {
         Ok(Some(Self { of, kind }))
     }
 
-    /// A column as it is.
+    /// A key that is a plain column.
     fn of_column(column: usize, table: &Schema) -> Result<Self> {
         let field = table.field(column);
         let plain: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(field.name(), column));
@@ -95,15 +96,15 @@ impl GroupKey {
     }
 }
 
-/// Whether values of a kind can be numbered.
+/// Whether values of a type can get ids.
 fn is_known(kind: &DataType) -> bool {
     matches!(kind, DataType::Utf8 | DataType::Int64 | DataType::Boolean)
 }
 
-/// Times that are still times in nanoseconds, as the functions take them: µs up to the year 2255.
+/// Times that fit into nanoseconds, which the time functions need: µs up to the year 2255.
 pub(crate) const NEAR: std::ops::Range<i64> = -9_000_000_000_000_000..9_000_000_000_000_000;
 
-/// The µs that a time is cut to multiples of.
+/// Interval in µs to which a time is truncated.
 fn width_of(expr: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<i64> {
     let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
     let [unit, ts] = call.args() else { return None };
@@ -130,25 +131,25 @@ fn width_of(expr: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<i64> {
     }
 }
 
-/// The values of a key.
+/// Distinct values of a key.
 #[derive(Debug)]
 struct KeyValues {
     key: GroupKey,
     known: KnownGroups,
-    /// The numbers here of texts by their names.
+    /// Ids of texts by their code in a shared dictionary.
     names: Vec<NameIds>,
-    /// Of a key of several columns.
+    /// Combinations, for a key over several columns.
     combinations: Option<KeyCombinations>,
 }
 
-/// The combinations of a key's columns that were found so far, and the number of each one's value.
+/// Combinations of a key's columns found so far, and the id of each one's value.
 #[derive(Debug)]
 struct KeyCombinations {
     groups: GroupIds,
     numbers: Vec<u32>,
 }
 
-/// The numbers of texts by what one lexicon calls them.
+/// Ids of texts by their code in one shared dictionary.
 #[derive(Debug)]
 struct NameIds {
     lexicon: u64,
@@ -172,7 +173,7 @@ enum KnownGroups {
     Ints(NumberedInts),
 }
 
-/// No number yet.
+/// No id yet.
 const NONE: u32 = u32::MAX;
 
 impl KeyValues {
@@ -209,14 +210,14 @@ impl KeyValues {
         known + names.sum::<usize>() + combinations
     }
 
-    /// What is known of the names of a lexicon, to be put back.
+    /// Takes the ids of a shared dictionary's codes out; the caller puts them back.
     fn take_names(&mut self, lexicon: u64) -> NameIds {
         let place = self.names.iter().position(|names| names.lexicon == lexicon);
         let new = NameIds { lexicon, numbers: Vec::new() };
         place.map_or(new, |place| self.names.swap_remove(place))
     }
 
-    /// The number of each picked row's value.
+    /// Id of each selected row's value.
     fn numbers(&mut self, reader: &MorselReader<'_>, picked: &SelectedRows) -> Result<Vec<u32>> {
         let (column, local, schema) = match &self.key.of {
             KeySource::Time { column, width } => {
@@ -246,7 +247,7 @@ impl KeyValues {
         if let Some(column) = reader.values(place, picked.len())?
             && let Column::Coded { codes, values, names } = &*column
             && values.len() <= picked.len()
-            // What fails for a value that no picked row may have is worked out row by row.
+            // If evaluation fails for a value that no selected row may have, evaluate row by row.
             && let Ok(keys) = compute(Arc::clone(values))
         {
             let names = match (keys.as_string_opt::<i32>(), reader.lexicon(place)) {
@@ -285,7 +286,7 @@ impl KeyValues {
         Ok((0..keys.len()).map(&mut *numbering).collect())
     }
 
-    /// The same for a key of several columns.
+    /// Ids for a key over several columns.
     fn numbers_of_combinations(
         &mut self,
         reader: &MorselReader<'_>,
@@ -311,7 +312,7 @@ impl KeyValues {
         Ok(numbers)
     }
 
-    /// What gives the number of the key at a place.
+    /// A function from row position to the key's id.
     fn numbering<'a>(
         &'a mut self,
         keys: &'a ArrayRef,
@@ -334,7 +335,7 @@ impl KeyValues {
         let KnownGroups::Ints(known) = &mut self.known else { unreachable!("times are numbers") };
         let (mut start, mut last) = (0, NONE);
         let number = |ts: &i64| {
-            // A difference below zero is a large one without its sign.
+            // As an unsigned number, a negative difference is a large one.
             let is_past = ts.wrapping_sub(start).cast_unsigned() >= width.cast_unsigned();
             if is_past || last == NONE {
                 start = ts.wrapping_sub(ts.rem_euclid(width));
@@ -345,7 +346,7 @@ impl KeyValues {
         times.iter().map(number).collect()
     }
 
-    /// The values of some numbers.
+    /// Values of some ids.
     fn array(&self, numbers: &[u32]) -> Result<ArrayRef> {
         Ok(match &self.known {
             KnownGroups::Texts(texts) => {
@@ -359,11 +360,11 @@ impl KeyValues {
     }
 }
 
-/// The groups found so far.
+/// Groups found so far.
 #[derive(Debug)]
 pub(crate) struct GroupIds {
     values: Vec<KeyValues>,
-    /// Those of the first key and the second, of these and the third, and so on.
+    /// Interners of id pairs: first and second key, that pair and the third key, and so on.
     pairs: Vec<PairInterner>,
 }
 
@@ -382,7 +383,7 @@ impl GroupIds {
         values.chain(self.pairs.iter().map(PairInterner::byte_count)).sum()
     }
 
-    /// The group of each picked row.
+    /// Group of each selected row.
     ///
     /// # Errors
     /// When a key cannot be computed, or files cannot be read.
@@ -403,10 +404,10 @@ impl GroupIds {
         Ok(groups)
     }
 
-    /// The keys of all groups but the first `from`.
+    /// Keys of all groups from `from` on.
     ///
     /// # Errors
-    /// When values have no form in their type, which would be a bug.
+    /// When values cannot be converted to the output type, which would be a bug.
     pub(crate) fn arrays(&self, from: usize) -> Result<Vec<ArrayRef>> {
         let number = |group: usize| u32::try_from(group).unwrap_or(u32::MAX);
         let mut numbers: Vec<u32> = (number(from)..number(self.len())).collect();

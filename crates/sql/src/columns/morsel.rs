@@ -1,4 +1,4 @@
-//! What is scanned as one: rows in memory, or a row group of a file.
+//! Morsel: the unit of scanning, a batch of rows in memory or a row group of a file.
 
 use std::sync::Arc;
 
@@ -13,38 +13,38 @@ use super::chunk::{ColumnChunk, FileFooter};
 use super::column::{Column, SharedDictionary};
 use super::filter::{Filter, SelectedRows};
 
-/// Rows of a table.
+/// Rows of a table that are scanned together.
 #[derive(Debug)]
 pub(crate) struct Morsel {
     pub(crate) source: MorselSource,
-    /// The range of `ts`.
+    /// Smallest `ts`.
     pub(crate) min_ts: i64,
     pub(crate) max_ts: i64,
-    /// Those that may matter.
+    /// Rows that may match.
     pub(crate) picked: SelectedRows,
 }
 
-/// Where they are.
+/// Source of a morsel's rows.
 #[derive(Debug)]
 pub(crate) enum MorselSource {
-    /// In memory, in no order.
+    /// Batch in memory, unsorted.
     Hot(RecordBatch, UniformColumns),
-    /// In a row group, in the table's order.
+    /// Row group of a file, in the table's order.
     Group { file: Arc<DataFile>, footer: Arc<FileFooter>, group: usize },
 }
 
-/// Reads one unit.
+/// Reads the columns of one morsel.
 #[derive(Clone, Copy)]
 pub(crate) struct MorselReader<'a> {
     pub(crate) unit: &'a Morsel,
     pub(crate) places: &'a FileLocations,
     pub(crate) cache: &'a ColumnCache,
-    /// Whether columns that are read stay in memory.
+    /// Whether columns that are read stay cached.
     pub(crate) is_kept: bool,
 }
 
 impl MorselReader<'_> {
-    /// The rows that meet all filters.
+    /// Selects the rows that meet all filters.
     ///
     /// # Errors
     /// When a filter cannot be computed, or files cannot be read.
@@ -63,7 +63,7 @@ impl MorselReader<'_> {
         Ok(picked)
     }
 
-    /// A column as a whole, if that is no more work than `wanted` rows of it are worth.
+    /// A whole column, if reading it costs no more than reading `wanted` rows.
     ///
     /// # Errors
     /// When files cannot be read.
@@ -78,7 +78,8 @@ impl MorselReader<'_> {
         }
     }
 
-    /// The same for whoever asks each distinct value once: of rows in memory, those that all have one value say so.
+    /// A column for callers that evaluate each distinct value once: for rows in memory, only
+    /// columns of one value qualify.
     ///
     /// # Errors
     /// As [`MorselReader::whole`].
@@ -92,7 +93,7 @@ impl MorselReader<'_> {
         self.whole(column, wanted)
     }
 
-    /// Numbers for the texts of a column that hold for other units as well; those in memory have none.
+    /// Shared dictionary of a text column, valid across morsels; `None` for rows in memory.
     pub(crate) fn lexicon(&self, column: usize) -> Option<Arc<SharedDictionary>> {
         match &self.unit.source {
             MorselSource::Hot(..) => None,
@@ -100,7 +101,7 @@ impl MorselReader<'_> {
         }
     }
 
-    /// Some rows of columns.
+    /// Selected rows of columns.
     ///
     /// # Errors
     /// As [`MorselReader::whole`].
@@ -128,7 +129,7 @@ impl MorselReader<'_> {
     pub(super) fn chunk(&self) -> ColumnChunk<'_> {
         match &self.unit.source {
             MorselSource::Group { file, footer, group } => {
-                // Units are made for one scan.
+                // A morsel belongs to one scan, so its address identifies the scan.
                 let scan = std::ptr::from_ref(self.unit).addr();
                 ColumnChunk { places: self.places, file, footer, group: *group, scan }
             }

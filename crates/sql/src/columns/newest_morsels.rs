@@ -1,7 +1,8 @@
-//! Has a scan look for the newest rows alone where only they are asked for: `order by ts desc limit …`.
+//! Top-N scan: reads only the newest rows for `order by ts desc limit …`.
 //!
-//! Row groups are looked at from the newest on, all conditions and the time before any other column, until the next one
-//! ends before the oldest row found. Of what is left the other columns are read.
+//! Row groups are scanned from the newest on, conditions and `ts` before any other column, until
+//! the next one ends before the oldest row found. The other columns are read for the remaining rows
+//! only.
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::scan::ColumnScan;
 
-/// More rows than this are sorted as all others.
+/// A larger limit uses the ordinary sort.
 const ROWS_MAX: usize = 8192;
 
-/// Has to come after conditions were handed to scans, and before anything is said of partitions.
+/// Optimizer rule; must run after filter pushdown and before partitioning is decided.
 #[derive(Debug)]
 pub(crate) struct NewestMorsels;
 
@@ -61,7 +62,8 @@ fn input_for_newest(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     }
 }
 
-/// The same plan with the newest rows alone, by the time in its column `at`; `None` when that is another column.
+/// The plan limited to the newest rows by the time in its column `at`; `None` if that is another
+/// column.
 fn below(
     plan: &Arc<dyn ExecutionPlan>,
     at: usize,

@@ -1,25 +1,25 @@
-//! Numbers of pairs of numbers, in the order in which the pairs first come.
+//! Interns pairs of ids, in order of first occurrence.
 //!
-//! Looked up in a table of all firsts by all seconds while that has room, else hashed.
+//! Uses a table of all first ids by all second ids while it fits, else a hash table.
 
 use super::group_ids::NumberedInts;
 
-/// No number yet.
+/// No id yet.
 const NONE: u32 = u32::MAX;
 
-/// Numbers of pairs of numbers.
+/// Ids of pairs.
 #[derive(Debug, Default)]
 pub(super) struct PairInterner {
     pub(super) firsts: Vec<u32>,
     pub(super) seconds: Vec<u32>,
-    /// By first number and second, as long as that is not too large.
+    /// Pair ids by first and second id, as long as the table fits.
     table: Vec<u32>,
-    /// Second numbers that a first has room for in the table.
+    /// Second ids per first id in the table.
     width: usize,
     hashed: Option<NumberedInts>,
 }
 
-/// Pairs in a table, 16 MiB.
+/// Most pairs in the table: 16 MiB.
 const TABLE_MAX: usize = 4 << 20;
 
 impl PairInterner {
@@ -28,7 +28,7 @@ impl PairInterner {
         lists * 4 + self.hashed.as_ref().map_or(0, NumberedInts::byte_count)
     }
 
-    /// Makes room for second numbers below `seconds`.
+    /// Grows the table for second ids below `seconds`.
     pub(super) fn reserve(&mut self, seconds: usize) {
         if seconds <= self.width || self.hashed.is_some() {
             return;

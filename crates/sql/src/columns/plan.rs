@@ -1,7 +1,9 @@
-//! Decides whether a table is scanned by its columns in memory, and lays out what is scanned.
+//! Decides whether a table is scanned by columns in memory, and splits the scan into morsels.
 //!
-//! It is, when all files are on the local disk, the columns that conditions are on (without conditions: all that are
-//! wanted) fit into the cache, and no row group is so large that its columns had better be read in pieces. Otherwise files are read from one end to the other, which keeps nothing.
+//! The column scan is chosen if all files are on the local disk, the columns of the conditions
+//! (without conditions: all wanted columns) fit into the cache, and no row group is so large that
+//! its columns should be read in parts. Otherwise files are streamed from start to end, which
+//! caches nothing.
 
 use std::sync::Arc;
 
@@ -22,10 +24,10 @@ use super::scan::{ColumnScan, places};
 use crate::file_access::{FileAccess, ScanPart};
 use crate::table_provider::kept;
 
-/// With more files than this they are not looked at one by one.
+/// Above this number of files, the planner does not inspect each of them.
 const FILES_MAX: usize = 1024;
 
-/// What a query wants of a table.
+/// Scan of a table as the query requests it.
 pub(crate) struct ScanRequest<'a> {
     pub(crate) table: &'static TableSpec,
     pub(crate) hot: &'a [MemBatch],
@@ -37,7 +39,7 @@ pub(crate) struct ScanRequest<'a> {
     pub(crate) threads: usize,
 }
 
-/// The scan; `None`: another way is better.
+/// Plans the scan; `None` if another scan is better.
 ///
 /// # Errors
 /// When files cannot be read.
@@ -110,7 +112,7 @@ fn of_memory(batch: &MemBatch) -> Morsel {
     Morsel { source, min_ts: batch.min_ts, max_ts: batch.max_ts, picked }
 }
 
-/// The row groups of a file that may matter.
+/// Row groups of a file that may match.
 fn groups(
     part: &ScanPart,
     footer: &Arc<FileFooter>,
@@ -120,7 +122,8 @@ fn groups(
     let ts = part.file.table.columns.iter().position(|column| column.name == "ts").unwrap_or(0);
     let rows = |group: &RowGroupMetaData| usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
     let ends = |group: &RowGroupMetaData| {
-        // Columns before `ts` would have to be nested for this to be another's; tests say that there are none.
+        // With nested columns before `ts`, this index would refer to another column; tests verify
+        // that there are none.
         let known = group.columns().get(ts).and_then(|column| column.statistics());
         let known = match known {
             Some(Statistics::Int64(known)) => {
@@ -152,7 +155,7 @@ fn groups(
     units
 }
 
-/// The rows `start..start + count` of the file that the text index left, from the first of them on.
+/// Rows `start..start + count` of the file that the text index left, relative to `start`.
 fn picked(selection: Option<&RowSelection>, start: usize, count: usize) -> SelectedRows {
     let Some(selection) = selection else { return SelectedRows::All(count) };
     let (mut at, mut rows) = (0, Vec::new());

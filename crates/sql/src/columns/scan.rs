@@ -1,4 +1,5 @@
-//! A scan of a table whose columns are in memory, or come there by it: conditions first, other columns for what is left.
+//! Scan over columns in memory or loaded on demand: conditions first, other columns for the
+//! selected rows only.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -39,35 +40,35 @@ use super::filter::{Filter, SelectedRows};
 use super::morsel::{Morsel, MorselReader, MorselSource};
 use crate::index_probe::BlockCounts;
 
-/// Rows of a batch.
+/// Rows of an output batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The scan.
+/// Column scan operator.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnScan {
     pub(crate) table: &'static TableSpec,
-    /// The table's.
+    /// Schema of the table.
     pub(crate) schema: SchemaRef,
     pub(crate) places: FileLocations,
     pub(crate) cache: Arc<ColumnCache>,
     pub(crate) units: Arc<Vec<Morsel>>,
-    /// Unit `n` is in partition `n` modulo this.
+    /// Number of partitions; morsel `n` belongs to partition `n` modulo this.
     pub(crate) partitions: usize,
     pub(crate) filters: Vec<Filter>,
-    /// Places in the table of the columns that come out.
+    /// Indexes of the output columns in the table.
     pub(crate) projection: Vec<usize>,
     pub(crate) fetch: Option<usize>,
-    /// Only the newest so many rows are wanted, and those of the same time.
+    /// Top-N limit: this many newest rows are wanted, with ties in `ts`.
     pub(crate) newest: Option<usize>,
-    /// Each partition's rows come in the table's order.
+    /// Whether each partition's rows are in the table's order.
     pub(crate) is_ordered: bool,
-    /// Whether columns stay in memory that no filter is on.
+    /// Whether columns without a filter are cached, too.
     pub(crate) keeps_all: bool,
     pub(crate) blocks: Vec<BlockCounts>,
     pub(crate) metrics: ExecutionPlanMetricsSet,
 }
 
-/// What of a row group is not in memory.
+/// Columns of a row group that are not in memory.
 pub(crate) struct UnreadMorsels<'a> {
     pub(crate) file: &'a Arc<DataFile>,
     pub(crate) footer: &'a ParquetMetaData,
@@ -80,7 +81,7 @@ impl ColumnScan {
         Arc::new(self.schema.project(&self.projection).expect("places in the table"))
     }
 
-    /// Reads a column that a filter or a key is on.
+    /// A reader for filter and key columns.
     pub(crate) fn reader<'a>(&'a self, unit: &'a Morsel) -> MorselReader<'a> {
         MorselReader { unit, places: &self.places, cache: &self.cache, is_kept: true }
     }
@@ -89,7 +90,7 @@ impl ColumnScan {
         MorselReader { is_kept: self.keeps_all, ..self.reader(unit) }
     }
 
-    /// An expression on what comes out as one on the table.
+    /// Rewrites an expression over the output to one over the table.
     pub(crate) fn on_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let place = |node: Arc<dyn PhysicalExpr>| {
             let Some(column) = node.downcast_ref::<ColumnExpr>() else {
@@ -101,12 +102,13 @@ impl ColumnScan {
         Arc::clone(expr).transform_down(place).data()
     }
 
-    /// The same for the newest rows alone.
+    /// A copy limited to the newest rows.
     pub(crate) fn for_newest(&self, rows: usize) -> Self {
         Self { newest: Some(rows), partitions: 1, is_ordered: false, ..self.clone() }
     }
 
-    /// What would be read now: of each row group its file and footer, its number, and rows and columns by their names.
+    /// Pending reads of each row group: file, footer, row group number, and rows and columns by
+    /// name.
     pub(crate) fn unread(&self) -> impl Iterator<Item = UnreadMorsels<'_>> {
         self.units.iter().filter_map(|unit| {
             let MorselSource::Group { file, footer, group } = &unit.source else { return None };
@@ -115,7 +117,8 @@ impl ColumnScan {
             let filtered = self.filters.iter().flat_map(|filter| &filter.columns);
             let mut places: Vec<usize> = filtered.chain(&self.projection).copied().collect();
             places.sort_unstable();
-            // Pages are read for a condition, and once more for the rows that are shown; what is read whole is kept.
+            // Pages are read for a condition and again for the output rows; whole columns are
+            // cached.
             places.dedup_by(|one, other| {
                 let missing = self.cache.forecast(&chunk, *one, unit.picked.len());
                 one == other && missing != MissingColumns::Pages
@@ -188,7 +191,7 @@ impl DataSource for ColumnScan {
                 if !work.next_unit()? {
                     return Ok(None);
                 }
-                // A query that is given up ends between units.
+                // A cancelled query ends between morsels.
                 tokio::task::yield_now().await;
             }
         });
@@ -247,7 +250,7 @@ impl DataSource for ColumnScan {
         let is_exact = self.filters.is_empty() && self.newest.is_none() && self.fetch.is_none();
         statistics.num_rows =
             if is_exact { Precision::Exact(rows) } else { Precision::Inexact(rows) };
-        // Of a unit that the text index cut, the rows at the ends may be gone.
+        // In a morsel that the text index narrowed, the first or last rows may be missing.
         let is_whole = units.iter().all(|unit| matches!(unit.picked, SelectedRows::All(_)));
         let ends = units.iter().map(|unit| (unit.min_ts, unit.max_ts));
         let ends = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
@@ -299,7 +302,7 @@ impl DataSource for ColumnScan {
         let mut scan = self.clone();
         let mut answers = Vec::with_capacity(filters.len());
         for filter in filters {
-            // A limit was set for the rows before the filter.
+            // A limit applies to the rows before the filter.
             if is_volatile(&filter) || self.fetch.is_some() || self.newest.is_some() {
                 answers.push(PushedDown::No);
                 continue;
@@ -325,27 +328,28 @@ impl DataSource for ColumnScan {
     }
 }
 
-/// A partition being scanned.
+/// Scan state of a partition.
 struct ScanWork {
     scan: ColumnScan,
     schema: SchemaRef,
-    /// Those to come, the next one last.
+    /// Pending morsels, the next one last.
     units: Vec<usize>,
     newest: Option<NewestRows>,
-    /// Rows that are still wanted.
+    /// Rows still wanted.
     left: usize,
-    /// What is known to come out: unit and rows, the next one last.
+    /// Matches known so far: morsel and rows, the next one last.
     found: Vec<(usize, SelectedRows)>,
     current: Option<CurrentMorsel>,
     baseline: BaselineMetrics,
 }
 
-/// A unit whose rows come out.
+/// Morsel being output.
 struct CurrentMorsel {
     unit: usize,
     rows: Vec<u32>,
     done: usize,
-    /// Columns that are in memory as a whole; all of them, or each batch is read by itself.
+    /// Columns that are in memory as a whole; `None` if not all are, and each batch is read
+    /// separately.
     columns: Option<Vec<Arc<Column>>>,
 }
 
@@ -383,7 +387,7 @@ impl ScanWork {
         Ok(Some(RecordBatch::try_new_with_options(schema, arrays, &options)?))
     }
 
-    /// Looks for rows in the next unit; `false` when there is none.
+    /// Advances to the next morsel with matches; `false` when there is none.
     fn next_unit(&mut self) -> Result<bool> {
         if self.left == 0 {
             return Ok(false);
@@ -417,10 +421,10 @@ impl ScanWork {
     }
 }
 
-/// The times of the newest rows found so far.
+/// Times of the newest rows found so far.
 struct NewestRows {
     wanted: usize,
-    /// The oldest on top.
+    /// Min-heap: the oldest time on top.
     times: BinaryHeap<Reverse<i64>>,
 }
 
@@ -429,13 +433,13 @@ impl NewestRows {
         Self { wanted, times: BinaryHeap::new() }
     }
 
-    /// What is older is not among the newest.
+    /// Lower bound: older rows are not among the newest.
     fn bound(&self) -> i64 {
         let oldest = self.times.peek().filter(|_| self.times.len() == self.wanted);
         oldest.map_or(i64::MIN, |ts| ts.0)
     }
 
-    /// The rows that may be wanted, by unit.
+    /// Rows that may be wanted, by morsel.
     fn find(
         &mut self,
         scan: &ColumnScan,
@@ -477,7 +481,7 @@ impl NewestRows {
     }
 }
 
-/// The places of columns in a schema; those that it does not have are left out.
+/// Indexes of columns in a schema; unknown names are skipped.
 pub(crate) fn places<'a>(schema: &Schema, names: impl Iterator<Item = &'a str>) -> Vec<usize> {
     let mut places: Vec<usize> = names.filter_map(|name| schema.index_of(name).ok()).collect();
     places.sort_unstable();

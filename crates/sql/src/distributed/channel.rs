@@ -1,4 +1,4 @@
-//! The way to other hubs for pieces of queries.
+//! Channels to other hubs for subplans.
 
 use std::future::Future;
 use std::io;
@@ -27,13 +27,14 @@ use url::Url;
 use crate::peer_set::PeerSet;
 use crate::peers::Peer;
 
-/// Requests to another hub's [`QueryWorker`](super::QueryWorker), over one connection that comes back by itself.
+/// Requests to another hub's [`QueryWorker`](super::QueryWorker), over one connection that
+/// reconnects automatically.
 pub type QueryChannel = BoxCloneSyncChannel;
 
-/// A hub that is asked whether it is there, in the middle of a query, has so long to answer.
+/// Timeout of the liveness check of a hub during a query.
 const ALIVE: Duration = Duration::from_secs(2);
 
-/// A channel over what `connect` gives, driven by threads of `runtime`.
+/// A channel over the connections that `connect` opens, driven by threads of `runtime`.
 pub fn query_channel<F, C, S>(runtime: &Handle, connect: F) -> QueryChannel
 where
     F: Fn() -> C + Send + 'static,
@@ -41,7 +42,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let _entered = runtime.enter();
-    // Where it goes is known to `connect`.
+    // Placeholder: `connect` knows the real address.
     let endpoint = Endpoint::from_static("http://hub")
         .http2_keep_alive_interval(ALIVE)
         .keep_alive_timeout(ALIVE);
@@ -57,7 +58,7 @@ pub(super) fn url_of(address: &str) -> Result<Url> {
         .map_err(|error| exec_datafusion_err!("`{address}` is no address of a hub: {error}"))
 }
 
-/// Hubs that failed to do their part of one query.
+/// Hubs that failed to run their subplan of one query.
 #[derive(Clone, Default)]
 pub(crate) struct FailedPeers(Arc<Mutex<Vec<Peer>>>);
 
@@ -74,7 +75,7 @@ impl FailedPeers {
     }
 }
 
-/// The hubs of one query, this one first.
+/// Hubs of one query, this one first.
 pub(super) struct QueryHubs(Vec<Url>);
 
 impl QueryHubs {
@@ -91,7 +92,7 @@ impl WorkerResolver for QueryHubs {
     }
 }
 
-/// Finds the way to a hub by its address.
+/// Resolves a hub's address to its channel.
 pub(super) struct PeerChannels {
     peer_set: Weak<PeerSet>,
     failed: FailedPeers,
@@ -117,10 +118,10 @@ impl ChannelResolver for PeerChannels {
     }
 }
 
-/// Whether a hub runs pieces of queries.
+/// Checks that a hub runs subplans.
 ///
 /// # Errors
-/// Why not, in the words of the way there.
+/// The transport's error text.
 pub(super) async fn is_there(peer_set: &PeerSet, peer: &Peer) -> std::result::Result<(), String> {
     let mut client = create_worker_client(peer_set.channel(peer));
     let Err(error) = client.get_worker_info(GetWorkerInfoRequest {}).await else { return Ok(()) };
@@ -133,7 +134,7 @@ pub(super) async fn is_there(peer_set: &PeerSet, peer: &Peer) -> std::result::Re
     })
 }
 
-/// Tells who failed.
+/// Records the hub in [`FailedPeers`] when a request fails.
 struct WatchedChannel {
     inner: Box<dyn WorkerChannel>,
     peer: Peer,

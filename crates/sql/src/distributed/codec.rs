@@ -1,4 +1,4 @@
-//! A piece on its way to the hub that runs it.
+//! Encodes a subplan for the hub that runs it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use weir_tables::TableSpec;
 
 use super::{DistributedScan, ScanSpec, WorkerFiles};
 
-/// Writes and reads [`DistributedScan`].
+/// Codec of [`DistributedScan`].
 pub(super) struct ScanCodec(Arc<WorkerFiles>);
 
 impl ScanCodec {
@@ -30,7 +30,7 @@ impl fmt::Debug for ScanCodec {
     }
 }
 
-/// A [`DistributedScan`] as it is sent.
+/// Wire format of a [`DistributedScan`].
 #[derive(Deserialize, Serialize)]
 struct SentScan {
     table: String,

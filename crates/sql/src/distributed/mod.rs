@@ -1,14 +1,15 @@
-//! Queries over much data are dealt out to all hubs: each reads some of the files and gives what is left of them.
+//! Distributed queries: a query over much data is split over all hubs; each scans some of the files
+//! and returns its partial result.
 //!
 //! ```text
-//!   hub that is asked: plan ──► piece 1 here           files 1, 4, 7 ─┐
-//!                          ├──► piece 2 at another hub files 2, 5, 8 ─┼──► the rest of the plan, at the hub that is asked
-//!                          └──► piece 3 at a third     files 3, 6, 9 ─┘
+//!   coordinating hub: plan ──► subplan 1 here           files 1, 4, 7 ─┐
+//!                          ├──► subplan 2 at another hub files 2, 5, 8 ─┼──► final plan, here
+//!                          └──► subplan 3 at a third     files 3, 6, 9 ─┘
 //! ```
 //!
-//! A piece names its files, which all hubs can read; it is planned where it runs, with that hub's footers, text indexes and
-//! caches. Rows in memory stay with the hub that is asked. When a hub does not answer the query begins again without it, in the
-//! end alone.
+//! A subplan names its files, which all hubs can read. The hub that runs it plans it with its own
+//! footers, text indexes and caches. Rows in memory stay with the coordinating hub. When a hub
+//! fails, the query restarts without it, and finally on this hub alone.
 
 mod channel;
 mod codec;
@@ -47,10 +48,10 @@ pub(crate) use scan::{DistributedScan, ScanSpec};
 pub use worker::QueryWorker;
 use worker::WorkerSessions;
 
-/// A hub that says nothing for so long is not there.
+/// A hub that does not respond within this time counts as unreachable.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The means to deal queries out, and to run pieces of them.
+/// Distributes queries to other hubs and runs their subplans.
 pub(crate) struct QueryDistributor {
     peer_set: Arc<PeerSet>,
     pub(crate) files: Arc<WorkerFiles>,
@@ -58,10 +59,10 @@ pub(crate) struct QueryDistributor {
     worker: Worker,
 }
 
-/// How a piece's files are read here.
+/// Access to the files of a subplan on this hub.
 pub(crate) struct WorkerFiles {
     pub(crate) access: FileAccess,
-    /// Plans in one piece.
+    /// Session state for single-partition plans.
     pub(crate) template: SessionState,
 }
 
@@ -72,7 +73,7 @@ impl fmt::Debug for WorkerFiles {
 }
 
 impl QueryDistributor {
-    /// Pieces use memory and disk of `env`.
+    /// A distributor whose subplans share memory and disk of `env`.
     pub(crate) fn new(
         peer_set: Arc<PeerSet>,
         access: FileAccess,
@@ -90,24 +91,25 @@ impl QueryDistributor {
         Self { peer_set, files, queries, worker }
     }
 
-    /// The hubs among which a plan is worth dealing out: none when it reads little, or nobody else is there.
+    /// Hubs over which a plan should be distributed; empty if it reads little, or no other hub is
+    /// reachable.
     pub(crate) async fn hubs_for(&self, plan: &Arc<dyn ExecutionPlan>) -> Vec<Peer> {
         let hubs = self.peer_set.reachable();
         if hubs.is_empty() {
             return hubs;
         }
-        // What cannot be told is not much.
+        // A failed estimate counts as little.
         let told = forecast(plan, &self.files.access).await.unwrap_or_default();
         let is_much = told.fast.bytes + told.slow.bytes >= self.peer_set.spread_bytes;
         if is_much && told.fast.files + told.slow.files > 1 { hubs } else { Vec::new() }
     }
 
-    /// Counts what `hubs` use for a query, for its `usage`.
+    /// Charges to `usage` what `hubs` use for the query.
     pub(crate) fn count(&self, hubs: &[Peer], usage: &Arc<QueryUsage>) -> RemoteUsage<'_> {
         RemoteUsage::new(&self.peer_set, &self.queries, hubs, usage)
     }
 
-    /// Plans for this hub and others; `failed` gets those that do not do their part.
+    /// Session state that plans for this hub and others; hubs that fail are added to `failed`.
     pub(crate) fn state(
         &self,
         state: &SessionState,
@@ -136,7 +138,7 @@ impl QueryDistributor {
         Ok(builder.with_distributed_planner().build())
     }
 
-    /// Whether one of those that failed is not there any more; it is not asked again for a moment.
+    /// Whether one of the failed hubs is unreachable; it is then skipped for a short time.
     pub(crate) async fn has_lost(&self, failed: &FailedPeers) -> bool {
         let failed = failed.take();
         let looks = failed.iter().map(|peer| async move {
@@ -156,7 +158,7 @@ impl QueryDistributor {
     }
 }
 
-/// Gives each task its files.
+/// Assigns files to each task.
 fn deal(
     event: ScaleUpLeafNodeEvent<'_>,
 ) -> Option<Result<ScaleUpLeafNodeEventResponse, DataFusionError>> {

@@ -1,4 +1,5 @@
-//! What pieces of a query use at other hubs counts for the query: its hub asks them while it runs, and once when it is over.
+//! Resource use of subplans at other hubs: the coordinating hub polls it while the query runs and
+//! once at its end, and charges it to the query.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,29 +17,29 @@ use crate::options::QueryLimits;
 use crate::peer_set::PeerSet;
 use crate::peers::Peer;
 
-/// The request for what a query has used.
+/// Path of the request for a query's resource use.
 pub(super) const PATH: &str = "/weir/used";
-/// Which query a request is of.
+/// Header with the id of the query.
 const QUERY: HeaderName = HeaderName::from_static("weir-query");
-/// Bytes that its pieces at one hub may read.
+/// Header with the read limit in bytes of its subplans at one hub.
 const LIMIT: HeaderName = HeaderName::from_static("weir-read-limit");
 const CPU: HeaderName = HeaderName::from_static("weir-cpu-nanos");
 const READ: HeaderName = HeaderName::from_static("weir-read-bytes");
 const READS: HeaderName = HeaderName::from_static("weir-reads");
 
-/// How often other hubs are asked.
+/// Polling interval.
 const BEAT: Duration = Duration::from_millis(200);
-/// A hub that does not say it in this time is left out.
+/// A hub that does not respond within this time is skipped.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What nobody asks for is forgotten after this.
+/// A query that was not polled for this long is dropped.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Queries that have pieces here.
+/// Queries that have subplans on this hub.
 #[derive(Default)]
 pub(super) struct RemoteQueries(Mutex<HashMap<u64, (Arc<QueryUsage>, Instant)>>);
 
 impl RemoteQueries {
-    /// What pieces of the query that `headers` name count for.
+    /// Usage counter of the query named in `headers`.
     pub(super) fn of(&self, headers: &HeaderMap) -> Arc<QueryUsage> {
         let limits = |read_bytes| QueryLimits { read_bytes, ..QueryLimits::default() };
         let new = || QueryUsage::new(limits(number(headers, &LIMIT).unwrap_or(u64::MAX)));
@@ -67,7 +68,7 @@ impl RemoteQueries {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&query);
     }
 
-    /// Answers the hub that asks at [`PATH`].
+    /// Responds to a request at [`PATH`].
     pub(super) fn answer(&self, headers: &HeaderMap) -> Response<Body> {
         let usage = number(headers, &QUERY).and_then(|query| self.get(query));
         let used = usage.map_or_else(ResourceUse::default, |usage| usage.used());
@@ -84,13 +85,13 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// One attempt to run a query with others' help, counted until it is dropped.
+/// One distributed attempt of a query; its usage is counted until it is dropped.
 pub(crate) struct RemoteUsage<'a> {
     peer_set: &'a PeerSet,
     queries: &'a RemoteQueries,
     query: u64,
     usage: Arc<QueryUsage>,
-    /// What each hub has said so far.
+    /// Latest total of each hub.
     hubs: Vec<(Peer, ResourceUse)>,
 }
 
@@ -102,19 +103,19 @@ impl<'a> RemoteUsage<'a> {
         usage: &Arc<QueryUsage>,
     ) -> Self {
         let query = RandomState::new().hash_one("query");
-        // Pieces that run here count at once.
+        // Count subplans on this hub directly.
         queries.put(query, usage);
         let hubs = hubs.iter().map(|hub| (hub.clone(), ResourceUse::default())).collect();
         Self { peer_set, queries, query, usage: Arc::clone(usage), hubs }
     }
 
-    /// What pieces are sent with.
+    /// Headers sent with subplans.
     pub(super) fn headers(&self) -> HeaderMap {
         let left = self.usage.limits.read_bytes.saturating_sub(self.usage.read_bytes());
         HeaderMap::from_iter([(QUERY, HeaderValue::from(self.query)), (LIMIT, left.into())])
     }
 
-    /// Ends when a limit is met, with its words.
+    /// Polls until a limit is exceeded; returns that limit's error.
     pub(crate) async fn watch(&mut self) -> StoreError {
         loop {
             tokio::time::sleep(BEAT).await;
@@ -124,10 +125,10 @@ impl<'a> RemoteUsage<'a> {
         }
     }
 
-    /// Counts what was used since it was asked for last.
+    /// Adds the usage since the last poll.
     ///
     /// # Errors
-    /// The limit that is met.
+    /// The limit that is exceeded.
     pub(crate) async fn take_in(&mut self) -> Result<(), LimitKind> {
         let (peer_set, query) = (self.peer_set, self.query);
         let ask = async |hub: &Peer| {
@@ -151,7 +152,7 @@ impl Drop for RemoteUsage<'_> {
     }
 }
 
-/// What pieces of a query have used at another hub; `None` when it does not say.
+/// Requests a query's resource use from another hub; `None` if it does not respond.
 async fn ask(peer_set: &PeerSet, hub: &Peer, query: u64) -> Option<ResourceUse> {
     let mut channel = peer_set.channel(hub);
     let request = Request::get(PATH).header(QUERY, query).body(Body::empty()).ok()?;

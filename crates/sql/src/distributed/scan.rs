@@ -1,4 +1,4 @@
-//! The leaf of a plan that is dealt out: a table's files, with what is asked of them.
+//! Leaf of a distributed plan: a table's files, with projection, filters and limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ use crate::limits::{QueryUsage, USAGE};
 use crate::peers::UnqualifiedColumns;
 use crate::table_provider::StoreTable;
 
-/// What is asked of files.
+/// Projection, filters and limit of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSpec {
     pub(crate) table: &'static TableSpec,
     pub(crate) horizon: VisibilityCutoff,
-    /// Places of columns, in the order in which they are wanted; all without one.
+    /// Column indexes in output order; `None` selects all columns.
     pub(crate) projection: Option<Vec<usize>>,
-    /// On those columns. Rows that do not fit are left out here, and asked for again above.
+    /// Filters on those columns: inexact here, evaluated again above the scan.
     pub(crate) filters: Vec<Expr>,
-    /// So many rows of each partition are enough.
+    /// This many rows of each partition are enough.
     pub(crate) limit: Option<usize>,
 }
 
-/// Files of a table, in partitions.
+/// Scan over files of a table, in partitions.
 #[derive(Clone, Debug)]
 pub(crate) struct DistributedScan {
     pub(super) what: ScanSpec,
@@ -65,7 +65,8 @@ impl DistributedScan {
         Ok(Self { what, parts, files, properties: Arc::new(properties) })
     }
 
-    /// In `count` pieces of about as many bytes, with as many partitions each as this one.
+    /// Splits the scan into `count` scans of about equal bytes, each with as many partitions as
+    /// this one.
     pub(super) fn deal(&self, count: usize) -> Vec<Self> {
         let lanes = self.parts.len();
         let mut files: Vec<_> = self.parts.iter().flatten().cloned().collect();
@@ -101,7 +102,7 @@ impl ScanSpec {
         })
     }
 
-    /// The rows of `of`, planned as a query of this hub over them alone.
+    /// Rows of partition `of`, planned as a query of this hub over its files alone.
     async fn rows(
         &self,
         of: Vec<Arc<DataFile>>,

@@ -1,4 +1,4 @@
-//! Runs pieces of queries of other hubs.
+//! Runs subplans of other hubs' queries.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -32,11 +32,11 @@ use crate::limits::USAGE;
 use crate::peer_set::PeerSet;
 use crate::query::register_functions;
 
-/// The request for what a piece gives.
+/// Request path for the rows of a subplan.
 const EXECUTE: &str = "/ExecuteTask";
 
-/// What pieces are planned and run with. A worker keeps what it ran for minutes, and that keeps the worker: a hub that is
-/// closed meanwhile must not keep its connections for it.
+/// Session factory for subplans. A worker retains finished subplans for minutes, and they retain
+/// the worker: a hub that closes in between must not keep its connections open because of that.
 pub(super) struct WorkerSessions {
     pub(super) peer_set: Weak<PeerSet>,
     pub(super) files: Arc<WorkerFiles>,
@@ -62,7 +62,7 @@ impl WorkerSessionBuilder for WorkerSessions {
     }
 }
 
-/// Pieces read tables: neither other files, nor do they write.
+/// Rejects subplans that read other files or write: subplans only read tables.
 fn only_tables(
     event: WorkerPlanRewriteEvent<'_>,
 ) -> Result<WorkerPlanRewriteEventResponse, DataFusionError> {
@@ -81,7 +81,8 @@ fn only_tables(
     Ok(WorkerPlanRewriteEventResponse::new(event.plan))
 }
 
-/// Answers requests of a [`QueryChannel`](super::QueryChannel), which come over HTTP/2, on the threads of queries.
+/// Serves requests of a [`QueryChannel`](super::QueryChannel), which arrive over HTTP/2, on the
+/// query threads.
 #[derive(Clone)]
 pub struct QueryWorker {
     peer_set: Arc<PeerSet>,

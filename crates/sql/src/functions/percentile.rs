@@ -1,4 +1,5 @@
-//! `percentile(value, fraction)`: percentiles of very many groups at once, each within 1 % of the true value.
+//! `percentile(value, fraction)`: percentiles of very many groups at once, each within 1 % of the
+//! true value.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use datafusion::scalar::ScalarValue;
 
 use super::sketch::{Sketch, percentile_of};
 
-/// The function as SQL knows it.
+/// The SQL function.
 pub(super) fn percentile() -> AggregateUDF {
     let types = vec![DataType::Float64, DataType::Float64];
     AggregateUDF::from(Percentile { signature: Signature::exact(types, Volatility::Immutable) })
@@ -84,7 +85,7 @@ fn merge(sketch: &mut Sketch, state: &[u8]) -> Result<()> {
     }
 }
 
-/// All rows are one group.
+/// Accumulator for a single group.
 #[derive(Debug)]
 struct SinglePercentile {
     fraction: f64,
@@ -118,10 +119,10 @@ impl Accumulator for SinglePercentile {
     }
 }
 
-/// A sketch for each group, and values that came last, which are not in them yet.
+/// Accumulator for many groups: a sketch per group, and loose values that are not in a sketch yet.
 ///
-/// Most groups have few values, and most questions are over when the values are: then a value is written down once
-/// beside its group, put next to the others of its group at the end, and no sketch is ever made.
+/// Most groups have few values, and most queries end before sketches would pay off. So a value is
+/// appended beside its group id, values are sorted by group at the end, and no sketch is built.
 #[derive(Debug)]
 struct GroupedPercentiles {
     fraction: f64,
@@ -129,11 +130,11 @@ struct GroupedPercentiles {
     sketches: Vec<Sketch>,
     heap_bytes: usize,
     loose: Vec<f64>,
-    /// The group of each loose value.
+    /// Group of each loose value.
     loose_groups: Vec<u32>,
 }
 
-/// Loose values, 48 MiB.
+/// Most loose values: 48 MiB.
 const LOOSE_MAX: usize = 4 << 20;
 
 impl GroupedPercentiles {
@@ -142,7 +143,7 @@ impl GroupedPercentiles {
         Self { fraction, groups: 0, sketches: Vec::new(), heap_bytes: 0, loose, loose_groups }
     }
 
-    /// Does something to the sketch of a group, and keeps the sum of bytes.
+    /// Changes the sketch of a group and updates the byte count.
     #[inline]
     fn with<T>(&mut self, group: usize, change: impl FnOnce(&mut Sketch) -> T) -> T {
         let sketch = &mut self.sketches[group];
@@ -152,7 +153,7 @@ impl GroupedPercentiles {
         outcome
     }
 
-    /// Puts loose values next to those of the same group; gives where each group begins, and the end.
+    /// Sorts loose values by group; returns them with the start offset of each group, and the end.
     fn sorted(&mut self) -> (Vec<f64>, Vec<u32>) {
         let mut ends = vec![0_u32; self.groups + 1];
         self.loose_groups.iter().for_each(|group| ends[*group as usize] += 1);
@@ -171,7 +172,7 @@ impl GroupedPercentiles {
         (values, ends)
     }
 
-    /// Brings loose values into sketches.
+    /// Moves loose values into sketches.
     fn settle(&mut self) {
         self.sketches.resize_with(self.groups, Sketch::default);
         if self.loose.is_empty() {
@@ -194,7 +195,7 @@ impl GroupedPercentiles {
         taken
     }
 
-    /// The percentile of each group when all values are loose.
+    /// Percentile of each group when all values are loose.
     fn of_loose(&mut self) -> Float64Array {
         let fraction = self.fraction;
         let (mut values, starts) = self.sorted();
@@ -278,7 +279,8 @@ impl GroupsAccumulator for GroupedPercentiles {
         Ok(())
     }
 
-    /// Rows that were not worth being grouped before they are merged.
+    /// Converts rows to partial states without grouping them, for when partial aggregation does not
+    /// pay off.
     fn convert_to_state(
         &self,
         values: &[ArrayRef],
@@ -307,7 +309,7 @@ impl GroupsAccumulator for GroupedPercentiles {
 mod tests {
     use super::*;
 
-    /// Values of 300 groups, some of them without any.
+    /// Values of 300 groups, some of them without values.
     fn batches() -> Vec<(ArrayRef, Vec<usize>)> {
         let mut state = 7_u64;
         let mut next = move || {

@@ -1,4 +1,4 @@
-//! Asks the index of a file which of its blocks a query has to read.
+//! Reads the text index of a file to select the blocks that a query has to scan.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Once};
@@ -16,25 +16,25 @@ use weir_datafile::text_index::{
 use super::key_conditions::IndexProbe;
 use crate::file_reader::read_footer;
 
-/// How many blocks of a file are read; kept with the file in the plan, for its metrics.
+/// Numbers of selected and skipped blocks; attached to the file in the plan, for its metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockCounts {
     pub(crate) kept: usize,
     pub(crate) left_out: usize,
-    /// A file may be opened several times, for parts of it.
+    /// A file may be opened several times, for parts of it, but counts once.
     pub(crate) counted: Arc<Once>,
 }
 
-/// What a query has to read of a file.
+/// Part of a file that a query has to scan.
 #[derive(Debug)]
 pub(crate) enum BlockSelection {
-    /// The index says nothing, or that every block may match.
+    /// The index rules out no block, or does not cover the query.
     Everything,
     Nothing,
     Rows(RowSelection, BlockCounts),
 }
 
-/// Which rows of `file` may match.
+/// Selects the rows of `file` that may match.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -83,7 +83,7 @@ pub(crate) async fn select(
     Ok(selection(&kept))
 }
 
-/// The row groups whose filters do not rule out that a row matches.
+/// Row groups whose filters do not rule out a match.
 async fn groups_with(
     probe: &IndexProbe,
     index: &TextIndex,
@@ -111,7 +111,7 @@ async fn groups_with(
     Ok(all.filter(may_match).collect())
 }
 
-/// The index of a file, read with its footer at the first need.
+/// Text index of a file, loaded with its footer on first use.
 async fn index_of<'a>(
     file: &'a DataFile,
     meta: &ObjectMeta,
@@ -128,7 +128,7 @@ async fn index_of<'a>(
     Ok(file.index.get_or_init(|| index).as_ref())
 }
 
-/// The keys of a probe that this file was indexed for, sorted.
+/// Keys of a probe that this file was indexed for, sorted.
 fn keys_of(probe: &IndexProbe, index: &TextIndex) -> BTreeSet<FilterKey> {
     let is_known = |key: &FilterKey| index.group(key.kind).columns.contains(&key.column);
     match probe {
@@ -139,7 +139,7 @@ fn keys_of(probe: &IndexProbe, index: &TextIndex) -> BTreeSet<FilterKey> {
     }
 }
 
-/// For each block or row group, whether its filter has the key.
+/// For each block or row group, whether its filter may contain the key.
 fn slots_with(key: u64, bits: KeyBits, bytes: &[u8]) -> impl Iterator<Item = bool> {
     let mask = mask(key, bits);
     bytes.as_chunks::<SLOT_BYTES>().0.iter().map(move |slot| {
@@ -148,7 +148,7 @@ fn slots_with(key: u64, bits: KeyBits, bytes: &[u8]) -> impl Iterator<Item = boo
     })
 }
 
-/// A bit for each block that may match; `None` where the file does not know.
+/// Bitmap of the blocks that may match; `None` where the index does not cover the probe.
 fn evaluate(probe: &IndexProbe, found: &impl Fn(&FilterKey) -> Option<u32>) -> Option<u32> {
     match probe {
         IndexProbe::Key(key) => found(key),
@@ -162,7 +162,7 @@ fn evaluate(probe: &IndexProbe, found: &impl Fn(&FilterKey) -> Option<u32>) -> O
     }
 }
 
-/// Blocks with their rows, and whether they are read.
+/// Row selection from blocks, each with its rows and whether it is selected.
 fn selection(blocks: &[(usize, bool)]) -> BlockSelection {
     let kept = blocks.iter().filter(|(_, is_kept)| *is_kept).count();
     let left_out = blocks.len() - kept;

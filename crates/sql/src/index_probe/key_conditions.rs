@@ -1,7 +1,13 @@
-//! From the conditions of a query to the keys that a block has to hold for a row of it to match.
+//! Converts the conditions of a query to index keys that a block must contain for one of its rows
+//! to match.
 //!
-//! What comes out is necessary, never sufficient: the rows that are left are still filtered. Whatever is not understood
-//! counts as "any block may match".
+//! The keys are necessary, never sufficient: the remaining rows are still filtered. Conditions that
+//! are not understood count as "any block may match".
+//!
+//! # Example
+//! `has_phrase(message, 'connection reset')` yields the words `connection` and `reset`, and the
+//! three-byte parts of the text. `message like '%connection reset%'` yields only the parts: the
+//! pattern also matches `disconnection resets`, which contains neither word.
 
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator};
@@ -9,7 +15,7 @@ use regex_syntax::hir::{Hir, HirKind};
 use weir_datafile::text_index::{FilterKey, bucket, folded, is_telling, words};
 use weir_tables::TableSpec;
 
-/// What a block has to hold.
+/// Keys that a block must contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IndexProbe {
     Key(FilterKey),
@@ -17,12 +23,14 @@ pub(crate) enum IndexProbe {
     Any(Vec<IndexProbe>),
 }
 
-/// A text asks for at most this many words and this many parts: more would hardly leave out more.
+/// A text is looked up with at most this many words and this many parts: more would hardly skip
+/// more blocks.
 const KEYS_MAX: usize = 8;
-/// A longer list of values is not asked for.
+/// Longer lists of values are not looked up.
 const LIST_MAX: usize = 256;
 
-/// What all of `filters` together ask of a block of `table`; `None`: nothing that the index knows.
+/// Probe for the conjunction of `filters` on a block of `table`; `None` if the index cannot
+/// evaluate any of them.
 pub(crate) fn probe_of(table: &TableSpec, filters: &[Expr]) -> Option<IndexProbe> {
     all(filters.iter().filter_map(|filter| of_expr(table, filter)).collect())
 }
@@ -88,7 +96,7 @@ fn of_like(table: &TableSpec, like: &Like) -> Option<IndexProbe> {
     column.holding(&pieces)
 }
 
-/// A column that the index can be asked of.
+/// A column that the index covers.
 struct SearchedColumn {
     id: i32,
     has_words: bool,
@@ -98,7 +106,8 @@ impl SearchedColumn {
     fn new(table: &TableSpec, expr: &Expr) -> Option<Self> {
         let name = match expr {
             Expr::Column(column) => column.name.as_str(),
-            // Only to another type of text: what else a searched column is cast to is never compared with a text.
+            // Only casts to another text type: a searched column cast to anything else is never
+            // compared with a text.
             Expr::Cast(cast) => return Self::new(table, &cast.expr),
             _ => return None,
         };
@@ -121,7 +130,7 @@ impl SearchedColumn {
         self.holding(&pieces)
     }
 
-    /// All of these texts stand in the value.
+    /// Requires all of these texts in the value.
     fn holding(&self, pieces: &[TextPiece]) -> Option<IndexProbe> {
         if !self.has_words {
             return None;
@@ -143,7 +152,7 @@ impl SearchedColumn {
     }
 }
 
-/// At most [`KEYS_MAX`], from all over.
+/// At most [`KEYS_MAX`] keys, spread evenly.
 fn thinned(mut keys: Vec<FilterKey>) -> impl Iterator<Item = FilterKey> {
     keys.sort_unstable();
     keys.dedup();
@@ -151,7 +160,7 @@ fn thinned(mut keys: Vec<FilterKey>) -> impl Iterator<Item = FilterKey> {
     keys.into_iter().step_by(step)
 }
 
-/// A text that a value has to hold, and whether a word may go on beyond its ends.
+/// A text that a value must contain, and whether a word may continue beyond its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TextPiece {
     text: String,
@@ -164,7 +173,7 @@ impl TextPiece {
         Self { text: text.to_owned(), is_open_left: true, is_open_right: true }
     }
 
-    /// As `has_phrase` takes it.
+    /// A piece with `has_phrase`'s word boundaries.
     fn phrase(text: &str) -> Self {
         match text.strip_suffix('*') {
             Some(text) => Self { is_open_right: true, ..Self::closed(text) },
@@ -176,8 +185,8 @@ impl TextPiece {
         Self { text: text.to_owned(), is_open_left: false, is_open_right: false }
     }
 
-    /// What of it is the same bytes in every case. Beyond ASCII it is not; and `k` and `s` have relatives there, the sign
-    /// of Kelvin and the long s.
+    /// Pieces whose bytes are the same in every case. Beyond ASCII that is not certain; and `k` and
+    /// `s` also match the Kelvin sign and the long s.
     fn certain_in_any_case(&self) -> Vec<Self> {
         let is_certain = |c: char| c.is_ascii() && !matches!(c, 'k' | 'K' | 's' | 'S');
         let mut parts: Vec<Self> =
@@ -192,13 +201,13 @@ impl TextPiece {
     }
 }
 
-/// The texts between the wildcards of a pattern of LIKE.
+/// Texts between the wildcards of a `LIKE` pattern.
 fn like_pieces(pattern: &str) -> Vec<TextPiece> {
     let mut pieces = vec![TextPiece::closed("")];
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
         if matches!(c, '%' | '_' | '\\') {
-            // What a backslash is before differs; nothing is concluded from it.
+            // Escape rules differ, so a backslash yields no piece.
             if c == '\\' {
                 chars.next();
             }
@@ -211,7 +220,7 @@ fn like_pieces(pattern: &str) -> Vec<TextPiece> {
     pieces
 }
 
-/// The texts that every match of a regular expression holds.
+/// Texts that every match of a regular expression contains.
 fn required(hir: &Hir, pieces: &mut Vec<TextPiece>) {
     match hir.kind() {
         HirKind::Literal(literal) => {
@@ -230,7 +239,7 @@ fn all(probes: Vec<IndexProbe>) -> Option<IndexProbe> {
     if probes.len() > 1 { Some(IndexProbe::All(probes)) } else { probes.into_iter().next() }
 }
 
-/// Of no probes at all nothing follows here.
+/// Disjunction of probes; without probes there is no conclusion.
 fn any(probes: Vec<IndexProbe>) -> Option<IndexProbe> {
     if probes.len() > 1 { Some(IndexProbe::Any(probes)) } else { probes.into_iter().next() }
 }
@@ -257,7 +266,7 @@ mod tests {
         expected.assert_eq(&shown);
     }
 
-    /// Kinds of keys only: their hashes are another test's.
+    /// Shows only the kinds of keys: another test covers their hashes.
     fn show(probe: &IndexProbe) -> String {
         let list = |probes: &[IndexProbe], word: &str| {
             format!("({})", probes.iter().map(show).collect::<Vec<_>>().join(word))

@@ -1,4 +1,5 @@
-//! Which blocks of a data file a query has to read: its conditions become keys, and the file's index is asked for these.
+//! Selects the blocks of a data file that a query has to scan: conditions become keys, which are
+//! looked up in the file's text index.
 
 mod block_selection;
 mod key_conditions;

@@ -1,5 +1,5 @@
-//! Who asks: users, or weir's own rules. Each class has threads and memory of its own, so that no query of a user keeps
-//! rules from running; and both yield to the writing of rows.
+//! Query classes: users, and weir's own rules. Each class has its own threads and memory, so that
+//! no user's query can starve the rules; both yield to the write path.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ pub(crate) struct QueryClass {
     memory: Arc<MemoryBudget>,
 }
 
-/// All classes.
+/// All query classes.
 pub(crate) struct QueryClasses {
     users: QueryClass,
     rules: QueryClass,
     spill: Option<Arc<SpillSpace>>,
 }
 
-/// Threads for each partition of a query of users: joins keep a thread for seconds without a pause, and a small query is
-/// not to wait for that.
+/// Threads per partition of a user's query: joins occupy a thread for seconds without yielding, and
+/// a small query must not wait for that.
 const USERS_THREADS: usize = 4;
-/// Users yield to rules, rules to what writes.
+/// Nice value: users yield to rules, rules to writers.
 const USERS_NICE: i32 = 10;
 const RULES_NICE: i32 = 5;
 
@@ -44,7 +44,7 @@ impl QueryClass {
             .worker_threads(threads)
             .max_blocking_threads(threads * 4)
             .thread_name(name)
-            // Best effort: without it they only compete.
+            // Best effort: without a nice value, threads only compete.
             .on_thread_start(move || {
                 let _ = rustix::process::nice(nice);
             })
@@ -56,13 +56,13 @@ impl QueryClass {
         Ok(Self { runtime: Some(runtime), memory: MemoryBudget::new(memory_bytes) })
     }
 
-    /// Where its queries run.
+    /// Runtime handle for the class's queries.
     pub(crate) fn handle(&self) -> Result<&Handle, StoreError> {
         self.runtime.as_ref().map(Runtime::handle).ok_or_else(StoreError::closed)
     }
 }
 
-/// The runtime may not be waited for where waiting is forbidden (inside another runtime).
+/// Shut down in the background: blocking on the runtime is forbidden inside another runtime.
 impl Drop for QueryClass {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -71,14 +71,14 @@ impl Drop for QueryClass {
     }
 }
 
-/// What a query runs in.
+/// Query class and runtime environment of a query.
 pub(crate) struct QueryEnvironment<'a> {
     pub(crate) class: &'a QueryClass,
     pub(crate) env: Arc<RuntimeEnv>,
 }
 
 impl QueryClasses {
-    /// Rules have a quarter of the memory of users beside it.
+    /// Rules get memory equal to a quarter of the users' memory, in addition to it.
     pub(crate) fn new(
         options: &EngineOptions,
         spill: Option<Arc<SpillSpace>>,
@@ -92,24 +92,24 @@ impl QueryClasses {
         })
     }
 
-    /// Removes what spilled; a query that goes on cannot spill more.
+    /// Removes spill files; running queries can no longer spill.
     pub(crate) fn close(&self) {
         if let Some(space) = &self.spill {
             space.close();
         }
     }
 
-    /// The class of rules, which also reads for maintenance.
+    /// The class of rules, which maintenance reads share.
     pub(crate) fn rules(&self) -> &QueryClass {
         &self.rules
     }
 
-    /// The class of users' queries, and of pieces of others' ones.
+    /// The class of users' queries and of other hubs' subplans.
     pub(crate) fn users(&self) -> &QueryClass {
         &self.users
     }
 
-    /// Class, memory and disk of one query, beside the caches of `env`.
+    /// Class, memory and disk of one query, with the caches of `env`.
     pub(crate) fn guard(&self, usage: &Arc<QueryUsage>, env: &RuntimeEnv) -> QueryEnvironment<'_> {
         let class = match usage.limits.asker {
             Asker::User => &self.users,

@@ -1,8 +1,8 @@
-//! Processor time of queries: each task of a query is watched while it is polled, by the clock of its thread.
+//! CPU time of queries: measured by the thread clock around each poll of a query's tasks.
 //!
-//! DataFusion lets one hook wrap every task that it starts (`set_join_set_tracer`); the hook runs in the task that
-//! starts another, so a task inherits the query of its parent. Reading of local files happens on threads of the
-//! object store and is not counted.
+//! DataFusion lets one hook wrap every task that it starts (`set_join_set_tracer`). The hook runs
+//! in the task that starts another, so a task inherits its parent's query. Local files are read on
+//! threads of the object store, which are not counted.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 
 use super::{QueryUsage, USAGE};
 
-/// A future whose processor time is its query's.
+/// A future whose CPU time is charged to its query.
 pub(crate) struct MeteredFuture<F> {
     inner: Pin<Box<F>>,
     usage: Arc<QueryUsage>,
@@ -39,16 +39,16 @@ impl<F: Future> Future for MeteredFuture<F> {
     }
 }
 
-/// Processor time of this thread.
+/// CPU time of this thread.
 fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Makes tasks that DataFusion starts from now on belong to the query that started them.
+/// Installs the hook that charges DataFusion's new tasks to the query that started them.
 pub(crate) fn watch_tasks() {
-    // Set by an earlier store of this process: the same one.
+    // Already installed by an earlier store of this process.
     let _ = set_join_set_tracer(&CpuTracer);
 }
 

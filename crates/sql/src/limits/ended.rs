@@ -1,4 +1,4 @@
-//! What became of queries: those that were slow or were stopped at a limit, until somebody takes them away.
+//! Log of ended queries: slow ones, and those stopped at a limit, until the caller takes them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,31 +11,31 @@ use super::{LimitKind, NO_PANIC, QueryUsage};
 use crate::options::Asker;
 use crate::query::QueryResult;
 
-/// How a query ended.
+/// Outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryEnd {
-    /// With its answer.
+    /// Completed with a result.
     Answered,
-    /// Its asker went away.
+    /// Cancelled: the client disconnected.
     Cancelled,
-    /// At its limit of time.
+    /// Timed out.
     Time,
-    /// At a limit of memory, its own or that of all queries.
+    /// Exceeded a memory limit, its own or that of all queries.
     Memory,
-    /// No room on the disk for what does not fit into memory.
+    /// Out of disk space for spilling.
     Spill,
-    /// At its limit of bytes read from files.
+    /// Exceeded its limit of bytes read from files.
     Read,
-    /// At the limit of bytes that its user's queries read within an hour.
+    /// Exceeded its user's limit of bytes read within an hour.
     UserRead,
-    /// At its limit of bytes of the answer.
+    /// Exceeded its limit of result bytes.
     Answer,
-    /// With another error.
+    /// Failed with another error.
     Failed,
 }
 
 impl QueryEnd {
-    /// As `slow_query.ended_by` says it.
+    /// Value of `slow_query.ended_by`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answer",
@@ -64,45 +64,45 @@ impl QueryEnd {
     }
 }
 
-/// One query that is over.
+/// One ended query.
 #[derive(Clone, Debug)]
 pub struct EndedQuery {
-    /// When it began.
+    /// Start time.
     pub ts: Micros,
-    /// Who asked: a login or an address; `weir` for weir itself.
+    /// User: a login or an address; `weir` for weir itself.
     pub user: String,
-    /// Whether a user or a rule asked.
+    /// Query class.
     pub asker: Asker,
-    /// The SQL, cut at 4 KiB.
+    /// SQL text, truncated to 4 KiB.
     pub sql: String,
-    /// How it ended.
+    /// Outcome.
     pub end: QueryEnd,
-    /// What it said, unless it was answered.
+    /// Error message, if it failed.
     pub error: Option<String>,
-    /// From its start to its end.
+    /// Time from start to end.
     pub duration: Duration,
-    /// Processor time of its operators.
+    /// CPU time of its operators.
     pub cpu: Duration,
     /// Bytes read from files.
     pub read_bytes: u64,
-    /// Ranges of bytes that were read.
+    /// Byte ranges read.
     pub reads: u64,
-    /// Most memory that it had at one time, bytes.
+    /// Peak memory in bytes.
     pub memory_bytes: u64,
-    /// Bytes written to disk because they did not fit into memory.
+    /// Bytes spilled to disk.
     pub spilled_bytes: u64,
-    /// Rows of the answer.
+    /// Rows of the result.
     pub rows: u64,
 }
 
-/// Kept until taken; more are dropped, the oldest first, and counted.
+/// Queries retained until taken; beyond that the oldest are dropped and counted.
 const KEPT_MAX: usize = 1000;
 const SQL_BYTES_MAX: usize = 4 << 10;
 
-/// Ended queries that are worth a row.
+/// Ended queries that deserve a row in `slow_query`.
 #[derive(Debug)]
 pub(crate) struct EndedQueries {
-    /// Queries that took at least this long are kept.
+    /// Queries that took at least this long are retained.
     slow: Duration,
     kept: Mutex<(VecDeque<EndedQuery>, u64)>,
 }
@@ -112,7 +112,7 @@ impl EndedQueries {
         Arc::new(Self { slow, kept: Mutex::default() })
     }
 
-    /// All since the last call, and how many were dropped.
+    /// Takes the queries since the last call, and the number of dropped ones.
     pub(crate) fn take(&self) -> (Vec<EndedQuery>, u64) {
         let (kept, dropped) = std::mem::take(&mut *self.kept.lock().expect(NO_PANIC));
         (kept.into(), dropped)
@@ -133,7 +133,7 @@ impl EndedQueries {
     }
 }
 
-/// A query under way; dropped before its end it was cancelled.
+/// A running query; counts as cancelled if dropped before its end.
 pub(crate) struct RunningQuery {
     pub(crate) usage: Arc<QueryUsage>,
     ended: Arc<EndedQueries>,
@@ -164,12 +164,12 @@ impl RunningQuery {
         }
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Notes how it ended.
+    /// Records the outcome.
     pub(crate) fn end(mut self, outcome: &Result<QueryResult, StoreError>) {
         let end = QueryEnd::of(outcome, &self.usage);
         let rows = outcome.as_ref().map_or(0, |result| result.row_count() as u64);

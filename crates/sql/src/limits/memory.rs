@@ -1,11 +1,13 @@
-//! Memory of one query: its own limit within what all queries of its class may use together.
+//! Memory of one query: its own limit within the limit of its class.
 //!
-//! Half of a query's memory goes to whoever asks first, the other half is shared evenly among the operators that can
-//! spill, so that one of them cannot leave the others with nothing to begin with. An operator that is refused spills.
+//! Half of a query's memory is first come, first served; the other half is split evenly among the
+//! operators that can spill, so that none of them can starve the others. An operator whose request
+//! is refused spills.
 //!
-//! Many sorts at a time, as for joins on disk, have to leave one another room all the time: a sort that merges its files takes
-//! as much as it gets, and one that begins later fails. Then operators that can spill have even shares of a quarter, and what
-//! sorts merge with, which DataFusion registers by itself, has even shares of one half.
+//! Many concurrent sorts, as in spilling joins, need a stricter split: a sort that merges its files
+//! takes all it gets, and one that starts later fails. In that mode, operators that can spill have
+//! equal shares of a quarter, and merge buffers, which DataFusion registers separately, have equal
+//! shares of one half.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use datafusion::execution::memory_pool::{
 
 use super::{LimitKind, NO_PANIC, QueryUsage};
 
-/// Bytes that several share.
+/// Byte budget shared by several consumers.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     limit: usize,
@@ -31,7 +33,7 @@ impl MemoryBudget {
         Arc::new(Self { limit, used: AtomicUsize::new(0) })
     }
 
-    /// Whether there was room for `bytes`, which are taken then.
+    /// Reserves `bytes`; false if they do not fit.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let take = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
@@ -50,7 +52,7 @@ impl MemoryBudget {
     }
 }
 
-/// The pool of one query.
+/// Memory pool of one query.
 #[derive(Debug)]
 pub(super) struct QueryPool {
     limit: usize,
@@ -66,7 +68,7 @@ struct PoolState {
     merges: usize,
 }
 
-/// What a sort merges with; it cannot spill, but does with less.
+/// Whether a consumer is a sort's merge buffer, which cannot spill but works with less.
 fn is_merge(consumer: &MemoryConsumer) -> bool {
     consumer.name().starts_with("ExternalSorterMerge")
 }
@@ -77,7 +79,7 @@ impl QueryPool {
         Self { limit, all, usage, state: Mutex::default() }
     }
 
-    /// What `consumer` may have when all have `sum` together.
+    /// Most that `consumer` may hold while all consumers hold `sum` together.
     fn most(&self, state: &PoolState, sum: usize, consumer: &MemoryConsumer) -> usize {
         let half = self.limit / 2;
         let is_even = self.usage.shares_evenly.load(Ordering::Relaxed);

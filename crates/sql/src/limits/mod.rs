@@ -1,8 +1,9 @@
-//! What a query may use, what it used, and how it ended.
+//! Limits, usage and outcome of queries.
 //!
-//! Every task of a query, also those that DataFusion starts for it, carries the query's [`QueryUsage`]: processor time and
-//! bytes read are added to it where they arise, and whoever meets a limit leaves its name there. So the error, whatever
-//! it has become on its way up, can be told in words.
+//! Every task of a query, including tasks that DataFusion starts for it, carries the query's
+//! [`QueryUsage`]: CPU time and bytes read are added where they arise, and the first limit that is
+//! exceeded is recorded there. So the error can be explained, whatever DataFusion has wrapped it
+//! in.
 
 mod class;
 mod cpu;
@@ -30,18 +31,18 @@ pub use spill::SpillSpace;
 use crate::options::QueryLimits;
 
 tokio::task_local! {
-    /// The query that the running task works for.
+    /// Usage counter of the query that the current task belongs to.
     pub(crate) static USAGE: Arc<QueryUsage>;
 }
 
-/// A limit that was met.
+/// A limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitKind {
     /// Memory of this query.
     Memory,
     /// Memory of all queries together.
     SharedMemory,
-    /// Disk space for what does not fit into memory.
+    /// Disk space for spilling.
     Spill,
     Time,
     Read,
@@ -50,7 +51,7 @@ pub(crate) enum LimitKind {
     Answer,
 }
 
-/// What counts of a query wherever parts of it run.
+/// Resources of a query that are counted wherever parts of it run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ResourceUse {
     pub(crate) cpu: Duration,
@@ -58,11 +59,11 @@ pub(crate) struct ResourceUse {
     pub(crate) reads: u64,
 }
 
-/// What one query has used so far.
+/// Resources that one query has used so far.
 #[derive(Debug)]
 pub(crate) struct QueryUsage {
     pub(crate) limits: QueryLimits,
-    /// For whom it reads, where that has a limit.
+    /// Read quota of its user, if there is one.
     reader: Option<Arc<ReadQuota>>,
     cpu_nanos: AtomicU64,
     read_bytes: AtomicU64,
@@ -70,10 +71,10 @@ pub(crate) struct QueryUsage {
     spilled_bytes: AtomicU64,
     memory_bytes: AtomicUsize,
     memory_peak: AtomicUsize,
-    /// Whether sorts, and what else can spill, have even shares of memory.
+    /// Whether sorts and other spilling operators have equal shares of memory.
     shares_evenly: AtomicBool,
     met: Mutex<Option<LimitKind>>,
-    /// Files that were opened, the last one last.
+    /// Files opened so far, in order.
     opened: Mutex<Vec<Arc<DataFile>>>,
 }
 
@@ -100,7 +101,8 @@ impl QueryUsage {
         })
     }
 
-    /// Leaves the name of a limit. A full memory may only have led to spilling; the first of the others ends the query.
+    /// Records an exceeded limit. Exceeded memory may only have caused spilling; the first of the
+    /// other limits ends the query.
     pub(crate) fn meet(&self, limit: LimitKind) {
         let mut met = self.met.lock().expect(NO_PANIC);
         if matches!(*met, None | Some(LimitKind::Memory | LimitKind::SharedMemory)) {
@@ -120,7 +122,7 @@ impl QueryUsage {
     /// Counts bytes of files about to be read.
     ///
     /// # Errors
-    /// When that is more than the query may read, or its user within an hour.
+    /// When that exceeds the limit of the query, or its user's limit within an hour.
     fn add_read(&self, bytes: u64, reads: u64) -> Result<(), LimitKind> {
         self.reads.fetch_add(reads, Ordering::Relaxed);
         let sum = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -135,10 +137,10 @@ impl QueryUsage {
         Err(limit)
     }
 
-    /// Counts what another hub used for the query between two times.
+    /// Adds what another hub used for the query between two polls.
     ///
     /// # Errors
-    /// As when it was read here.
+    /// As for local reads.
     pub(crate) fn add_elsewhere(
         &self,
         before: ResourceUse,
@@ -153,12 +155,12 @@ impl QueryUsage {
         ResourceUse { cpu: self.cpu(), read_bytes: self.read_bytes(), reads: self.reads() }
     }
 
-    /// The query whose task this is opens a file.
+    /// Records that the current task's query opens a file.
     pub(crate) fn note_opened(file: &Arc<DataFile>) {
         let note = |usage: &Arc<Self>| {
             usage.opened.lock().expect(NO_PANIC).push(Arc::clone(file));
         };
-        // What no query reads is not noted.
+        // Reads outside a query are not recorded.
         let _ = USAGE.try_with(note);
     }
 
@@ -195,12 +197,12 @@ impl QueryUsage {
         self.memory_peak.load(Ordering::Relaxed) as u64
     }
 
-    /// From now on sorts, and what else can spill, have even shares of memory.
+    /// Gives sorts and other spilling operators equal shares of memory from now on.
     pub(crate) fn share_evenly(&self) {
         self.shares_evenly.store(true, Ordering::Relaxed);
     }
 
-    /// The limit that made DataFusion fail with `error`; `None` when it failed by itself.
+    /// The limit that caused DataFusion's `error`; `None` for any other cause.
     pub(crate) fn limit_behind(&self, error: &DataFusionError) -> Option<StoreError> {
         let is_memory = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
         match self.met() {
@@ -208,7 +210,7 @@ impl QueryUsage {
                 Some(self.explain(limit))
             }
             met => is_memory.then(|| {
-                // Refused at another hub, it was not met here.
+                // The limit was exceeded at another hub, so it is not recorded here.
                 let limit = met.unwrap_or(LimitKind::Memory);
                 self.meet(limit);
                 self.explain(limit)
@@ -216,13 +218,13 @@ impl QueryUsage {
         }
     }
 
-    /// Whether a query that ended with `error` needed more memory.
+    /// Whether a query that ended with `error` ran out of memory.
     pub(crate) fn lacks_memory(&self, error: &StoreError) -> bool {
         let is_memory = matches!(self.met(), Some(LimitKind::Memory | LimitKind::SharedMemory));
         is_memory && error.kind == ErrorKind::QueryLimit
     }
 
-    /// What a person reads who met this limit.
+    /// The error that tells a user which limit was exceeded.
     pub(crate) fn explain(&self, limit: LimitKind) -> StoreError {
         let limits = &self.limits;
         let (text, hint) = match limit {
@@ -269,7 +271,7 @@ impl QueryUsage {
     }
 }
 
-/// Bytes for a person: `512 MiB`, `1.5 GiB`, `300 B`.
+/// Formats bytes: `512 MiB`, `1.5 GiB`, `300 B`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     for (shift, unit) in UNITS {

@@ -1,5 +1,5 @@
-//! What each user has read from files within the last hour, so that many queries of one together do not take the disk, or the
-//! bucket's bill, which one query alone may not.
+//! Read quotas: bytes that each user has read from files within the last hour. Without them, many
+//! queries of one user could cause the disk load or bucket cost that a single query may not.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -7,26 +7,26 @@ use std::time::Instant;
 
 use super::NO_PANIC;
 
-/// Users who have read nothing for an hour are forgotten above this many.
+/// Above this number of users, users without reads in the last hour are dropped.
 const KNOWN_MAX: usize = 1000;
 const HOUR_MINUTES: u64 = 60;
 
-/// All of them.
+/// Quotas by user.
 #[derive(Debug)]
 pub(crate) struct ReadQuotas {
-    /// Bytes that one may read within an hour; 0: no limit.
+    /// Bytes that one user may read within an hour; 0 means no limit.
     limit_bytes: u64,
     started: Instant,
     known: Mutex<HashMap<String, Arc<ReadQuota>>>,
 }
 
-/// One of them.
+/// Quota of one user.
 #[derive(Debug)]
 pub(crate) struct ReadQuota {
     pub(crate) user: String,
     pub(crate) limit_bytes: u64,
     started: Instant,
-    /// Minutes since the start in which something was read, and bytes.
+    /// Minutes since the start with reads, and their bytes.
     minutes: Mutex<VecDeque<(u64, u64)>>,
 }
 
@@ -35,7 +35,7 @@ impl ReadQuotas {
         Self { limit_bytes, started: Instant::now(), known: Mutex::default() }
     }
 
-    /// Who reads for `user`; none without a limit.
+    /// Quota of `user`; `None` without a limit.
     pub(crate) fn of(&self, user: &str) -> Option<Arc<ReadQuota>> {
         if self.limit_bytes == 0 {
             return None;
@@ -58,8 +58,8 @@ impl ReadQuotas {
 }
 
 impl ReadQuota {
-    /// Counts bytes about to be read; false, and nothing counted, when that is more than the user may read: who is refused and
-    /// asks again must not wait longer for it.
+    /// Counts bytes about to be read. Returns false and counts nothing when that exceeds the quota:
+    /// a refused query that is retried must not extend the wait.
     pub(crate) fn add(&self, bytes: u64) -> bool {
         self.add_in(minute_since(self.started), bytes)
     }
@@ -81,7 +81,7 @@ impl ReadQuota {
     }
 }
 
-/// Bytes of the hour before the end of `minute`; what is older is forgotten.
+/// Bytes of the hour before the end of `minute`; drops older minutes.
 fn sum(minutes: &mut VecDeque<(u64, u64)>, minute: u64) -> u64 {
     while minutes.front().is_some_and(|(at, _)| at + HOUR_MINUTES <= minute) {
         minutes.pop_front();

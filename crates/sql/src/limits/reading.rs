@@ -1,4 +1,4 @@
-//! The object store that queries read through: it counts what each query reads and ends one that reads too much.
+//! Object store of queries: counts the bytes that each query reads and stops a query at its limit.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use object_store::{
 
 use super::USAGE;
 
-/// Counts for the query whose task reads; what no query reads (compaction) is not counted.
+/// Charges reads to the current task's query; other reads (compaction) are not counted.
 #[derive(Debug)]
 pub(crate) struct CountingStore(Arc<dyn ObjectStore>);
 
@@ -29,10 +29,10 @@ fn count(bytes: u64, reads: u64) -> Result<()> {
     counted.map_err(|_| Error::Generic { store: "weir", source: "read limit".into() })
 }
 
-/// Counts bytes that are read beside the object store.
+/// Counts bytes that are read without the object store.
 ///
 /// # Errors
-/// When that is more than the query may read.
+/// When that exceeds the query's limit.
 pub(crate) fn count_read(bytes: u64) -> datafusion::common::Result<()> {
     Ok(count(bytes, 1)?)
 }

@@ -1,7 +1,7 @@
-//! Where queries put what does not fit into their memory: files below `spill/`, bounded together, removed with the query.
+//! Spill space of queries: files below `spill/`, limited in total, removed with the query.
 //!
-//! What a killed weir left there is removed at the next start. New rows come first: spilling ends long before the disk
-//! has as little room as ends writing.
+//! Leftovers of a killed weir are removed at the next start. New rows have priority: spilling stops
+//! long before free disk space falls to the level at which writing stops.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -19,24 +19,24 @@ use weir_datafile::{StoreError, space};
 use super::memory::MemoryBudget;
 use super::{LimitKind, QueryUsage};
 
-/// Read at once.
+/// Read size.
 const CHUNK_BYTES: usize = 256 << 10;
-/// The disk's room is looked at after so many bytes.
+/// Free disk space is checked each time this many bytes are written.
 const LOOK_BYTES: u64 = 16 << 20;
 
-/// The directory, shared by all queries.
+/// Spill directory, shared by all queries.
 #[derive(Debug)]
 pub struct SpillSpace {
     dir: PathBuf,
     budget: Arc<MemoryBudget>,
-    /// Bytes that stay free on the disk.
+    /// Bytes of free disk space to preserve.
     reserve: u64,
     next: AtomicU64,
     closed: AtomicBool,
 }
 
 impl SpillSpace {
-    /// Takes `dir`, which belongs to this process, and empties it.
+    /// Opens and empties `dir`, which belongs to this process.
     ///
     /// # Errors
     /// `Io`, `Full`.
@@ -57,10 +57,10 @@ impl SpillSpace {
         }))
     }
 
-    /// Removes the files of queries that were stopped and did not notice yet; no new ones are made.
+    /// Removes the files of cancelled queries that are still running; creates no new ones.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        // What cannot be removed now is at the next start.
+        // Files that cannot be removed now are removed at the next start.
         for file in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let _ = std::fs::remove_file(file.path());
         }
@@ -71,7 +71,7 @@ impl SpillSpace {
     }
 }
 
-/// Makes the files of one query.
+/// Creates the spill files of one query.
 pub(super) struct SpillFactory {
     pub(super) space: Arc<SpillSpace>,
     pub(super) usage: Arc<QueryUsage>,
@@ -92,7 +92,7 @@ impl TempFileFactory for SpillFactory {
     }
 }
 
-/// One file; gone when nobody holds it.
+/// One spill file; removed when the last reference is dropped.
 struct SpilledFile(Arc<SpillFileState>);
 
 struct SpillFileState {
@@ -105,7 +105,7 @@ struct SpillFileState {
 
 impl Drop for SpillFileState {
     fn drop(&mut self) {
-        // What cannot be removed now is at the next start.
+        // Files that cannot be removed now are removed at the next start.
         let _ = std::fs::remove_file(&self.path);
         self.space.budget.give_back(self.bytes.load(Ordering::Relaxed));
     }
@@ -146,7 +146,7 @@ impl SpillFile for SpilledFile {
 struct SpillFileWriter {
     file: File,
     inner: Arc<SpillFileState>,
-    /// Bytes written since the disk's room was looked at.
+    /// Bytes written since free disk space was checked.
     unseen: u64,
 }
 

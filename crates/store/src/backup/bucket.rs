@@ -1,12 +1,12 @@
-//! A backup in a bucket. Objects are there whole or not at all; of a snapshot the list is written last and removed first, so
-//! one that has a list is whole.
+//! A backup in a bucket. An object exists completely or not at all. The list of a snapshot is
+//! written last and removed first, so a snapshot with a list is complete.
 //!
-//! A bucket has no locks. Who writes makes the object `lock`, which works only where there is none, and writes it again every
-//! few seconds; one that does not change any more is of a backup that was killed.
+//! Buckets have no locks. A writer creates the object `lock` with a conditional put and rewrites it
+//! every few seconds; a lock that no longer changes belongs to a backup that was killed.
 //!
 //! ```text
 //! lock ─► objects ─► manifest ─► still mine? ─► list ─► thin ─► lock deleted
-//!                                     ▲ taken over, since nothing was heard for too long: nothing shows up
+//!                                     ▲ taken over after a long silence: no snapshot appears
 //! ```
 
 use std::collections::HashSet;
@@ -27,17 +27,17 @@ use super::object::{BackupObject, write_copy};
 use super::target::{BackupTarget, OURS, VERSION, check_version, refuse_other, taken};
 use crate::cluster::random;
 
-/// How often a lock is written again.
+/// Interval at which a held lock is rewritten.
 const BEAT: Duration = Duration::from_secs(2);
-/// A lock that stays as it is for so many beats is nobody's.
+/// A lock that stays unchanged for this many beats is abandoned.
 const SILENT_BEATS: u32 = 8;
-/// Bytes of an object that are asked for at a time: a request takes long, whatever it brings.
+/// Bytes per ranged GET of an object: the latency of a request dominates, whatever its size.
 const READ_BYTES: usize = 8 << 20;
 
 pub(super) struct BucketTarget {
     bucket: Arc<BucketTier>,
     scratch: ScratchDir,
-    /// Objects that are there, when it is written.
+    /// Objects that exist when the snapshot is written.
     there: HashSet<String>,
     lock: Option<TargetLock>,
 }
@@ -67,7 +67,7 @@ impl BucketTarget {
         Ok(target)
     }
 
-    /// Manifests without a list: of a backup, or the removal of one, that was killed.
+    /// Removes manifests without a list: leftovers of a backup or of a removal that was killed.
     fn remove_halves(&self) -> Result<(), StoreError> {
         let whole = self.names()?;
         let paths = self.bucket.list_below("snapshots")?.into_iter();
@@ -160,7 +160,7 @@ impl BackupTarget for BucketTarget {
         bytes: &mut dyn Read,
         source: &Path,
     ) -> Result<(BackupObject, bool), StoreError> {
-        // Its name is known when all of it was read.
+        // The object's name is known only after all of it was read.
         let draft = self.scratch.0.join("object");
         let written = write_copy(bytes, &draft, 0o600);
         let object =
@@ -205,7 +205,7 @@ impl BackupTarget for BucketTarget {
     }
 }
 
-/// A directory on this machine for one file at a time, which nobody else can read: keys of a fleet are among them.
+/// A private directory on this machine for one file at a time: the files include the fleet's keys.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -217,7 +217,7 @@ impl ScratchDir {
         Ok(Self(path))
     }
 
-    /// What to do when there is no room.
+    /// Adds a hint to an error about missing space.
     fn full(&self, error: StoreError) -> StoreError {
         match error.kind {
             ErrorKind::Full => error.with_hint(format!(
@@ -235,7 +235,7 @@ impl Drop for ScratchDir {
     }
 }
 
-/// The object `lock`, which is written again and again.
+/// The object `lock`, rewritten at every beat.
 struct TargetLock {
     bucket: Arc<BucketTier>,
     id: String,
@@ -259,7 +259,8 @@ impl TargetLock {
             let mut number = 1_u64;
             while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
                 number += 1;
-                // One that was taken over stays with who has it now; what cannot be read is looked at before anything shows up.
+                // A lock that was taken over stays with its new owner. An unreadable lock is
+                // checked again before the snapshot is published.
                 if is_of(&own, &text).unwrap_or(false) {
                     drop(own.write("lock", format!("{text} {number}\n").into_bytes()));
                 }
@@ -272,7 +273,7 @@ impl TargetLock {
         Ok(Self { bucket: Arc::clone(bucket), id, end: Some(end), beating: Some(beating) })
     }
 
-    /// Whether it is still this backup that writes.
+    /// Fails unless this backup still holds the lock.
     fn check(&self, name: &str) -> Result<(), StoreError> {
         if is_of(&self.bucket, &self.id)? {
             return Ok(());
@@ -298,14 +299,14 @@ impl Drop for TargetLock {
     }
 }
 
-/// Makes the lock where there is none.
+/// Creates the lock if it does not exist.
 fn make(bucket: &BucketTier, id: &str) -> Result<bool, StoreError> {
-    // A service may not know the condition of what follows.
+    // A service may not support conditional puts.
     if bucket.read("lock")?.is_some() {
         return Ok(false);
     }
     bucket.create("lock", format!("{id} 1\n").into_bytes())?;
-    // The answer may be lost when it was made.
+    // The response may be lost although the lock was created.
     is_of(bucket, id)
 }
 
@@ -314,7 +315,7 @@ fn is_of(bucket: &BucketTier, id: &str) -> Result<bool, StoreError> {
     Ok(String::from_utf8_lossy(&text).split(' ').next() == Some(id))
 }
 
-/// Returns when a lock is gone, or has not changed for long.
+/// Blocks until the lock is gone or has not changed for long.
 fn wait_for_silence(bucket: &BucketTier, name: &str) -> Result<(), StoreError> {
     let first = bucket.read("lock")?;
     tracing::warn!(

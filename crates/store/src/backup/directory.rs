@@ -1,4 +1,4 @@
-//! A backup in a directory. What is written has its name when it is durable.
+//! A backup in a directory. A file gets its final name once it is durable.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::directory::lock_file;
 pub(super) struct DirectoryTarget {
     root: PathBuf,
     draft: PathBuf,
-    /// Directories with new names.
+    /// Directories with new entries, to be synced.
     changed: BTreeSet<PathBuf>,
     _lock: Option<File>,
 }
@@ -51,7 +51,7 @@ impl DirectoryTarget {
         self.root.join(object.path())
     }
 
-    /// What was left by a backup that was killed.
+    /// Removes drafts that a killed backup left.
     fn remove_drafts(&self) -> Result<(), StoreError> {
         for name in [".new", ".old"] {
             let path = self.snapshots().join(name);
@@ -131,13 +131,13 @@ impl BackupTarget for DirectoryTarget {
         let draft = self.root.join("objects/.new");
         let written = write_copy(bytes, &draft, 0o600);
         let object = written.map_err(|error| {
-            // Room for the next try.
+            // Frees space for the next attempt.
             drop(std::fs::remove_file(&draft));
             full(StoreError::io("copy", source, &error))
         })?;
         let place = self.path(&object);
         let parent = place.parent().unwrap_or(&self.root).to_owned();
-        // One that is there already may be of a backup that was killed before it made the name durable.
+        // An existing file may come from a backup that was killed before it made the name durable.
         self.changed.insert(parent.clone());
         if self.has(&object) {
             drop(std::fs::remove_file(&draft));

@@ -1,4 +1,4 @@
-//! The list of a snapshot's files: a line each, and a last one that proves that none is missing.
+//! The list of a snapshot's files: one line per file, and a trailer that proves completeness.
 //!
 //! ```text
 //! manifest <SHA-256> <bytes>
@@ -22,7 +22,7 @@ pub(super) struct ListEntry {
     pub(super) path: String,
 }
 
-/// What a snapshot has.
+/// The contents of a snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SnapshotList {
     manifest: BackupObject,
@@ -30,7 +30,7 @@ pub(super) struct SnapshotList {
 }
 
 impl SnapshotList {
-    /// Of this manifest, without files yet.
+    /// Makes an empty list for this manifest.
     pub(super) fn new(manifest: &Path) -> Result<Self, StoreError> {
         Ok(Self { manifest: BackupObject::of_file(manifest)?, entries: Vec::new() })
     }
@@ -39,10 +39,10 @@ impl SnapshotList {
         self.entries.iter().map(|entry| entry.object.byte_count).sum()
     }
 
-    /// What is written.
+    /// Encodes the list.
     ///
     /// # Errors
-    /// `Io`: a name with a line's end in it.
+    /// `Io`: a name contains a line break.
     pub(super) fn text(&self) -> Result<String, StoreError> {
         if let Some(entry) = self.entries.iter().find(|entry| entry.path.contains('\n')) {
             let text =
@@ -59,7 +59,7 @@ impl SnapshotList {
         Ok(text + &format!("end {} {proof}\n", self.entries.len()))
     }
 
-    /// Reads a list, which is at `place`, and checks that it is whole.
+    /// Parses the list stored at `place` and checks that it is complete.
     pub(super) fn read(place: &str, text: &str) -> Result<Self, StoreError> {
         let list = Self::parse(text).filter(|list| list.text().is_ok_and(|own| own == text));
         list.ok_or_else(|| {
@@ -83,7 +83,8 @@ impl SnapshotList {
         Some(Self { manifest, entries })
     }
 
-    /// Whether the snapshot's manifest, which is from `place`, is the one that it was made with.
+    /// Checks that the manifest at `path`, stored at `place`, is the one the snapshot was made
+    /// with.
     pub(super) fn check_manifest(&self, path: &Path, place: &str) -> Result<(), StoreError> {
         if BackupObject::of_file(path)? == self.manifest {
             return Ok(());

@@ -1,9 +1,10 @@
-//! Copies of a data directory, or of a cluster, that share what they have in common, and the way back. Layout:
-//! `docs/formats/backup.md`.
+//! Incremental backups of a data directory or of a cluster, and their restore. Snapshots share the
+//! files that they have in common. Layout: `docs/formats/backup.md`.
 //!
-//! Data files never change, so a copy is a copy of the manifest and of the files that no earlier one has. It is made from
-//! outside, whether a weir has the directory or not: when a file goes away meanwhile, because it was merged, the manifest is
-//! read anew. A snapshot shows up under its name when everything that it names is on the disk.
+//! Data files never change, so a snapshot is a copy of the manifest plus the files that no earlier
+//! snapshot has. A backup runs from outside, whether a weir has the directory open or not: when a
+//! merge removes a file meanwhile, the backup reads the manifest again. A snapshot appears under
+//! its name once everything that it names is durable.
 
 mod bucket;
 mod directory;
@@ -32,18 +33,18 @@ use weir_tier::{SlowOptions, SlowPlace};
 pub use restore::{Restored, restore};
 pub use restore_cluster::restore_cluster;
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Clone, Debug)]
 pub struct BackedUp {
     /// The snapshot's name.
     pub snapshot: String,
     /// Files of the snapshot.
     pub file_count: usize,
-    /// Their bytes.
+    /// Bytes of the snapshot's files.
     pub byte_count: u64,
     /// Files that were copied because no earlier snapshot has them.
     pub new_files: usize,
-    /// Their bytes.
+    /// Bytes of the copied files.
     pub new_bytes: u64,
     /// Snapshots that were removed.
     pub removed: Vec<String>,
@@ -52,34 +53,36 @@ pub struct BackedUp {
 /// A snapshot in a backup.
 #[derive(Clone, Debug)]
 pub struct BackupSnapshot {
-    /// Its name: when it was made, `2026-11-22T00-15-00Z`.
+    /// Snapshot name, its creation time: `2026-11-22T00-15-00Z`.
     pub name: String,
-    /// Its files; `None` when its list cannot be read.
+    /// Number of files; `None` when the list cannot be read.
     pub file_count: Option<usize>,
-    /// Their bytes.
+    /// Bytes of the files.
     pub byte_count: u64,
 }
 
-/// What a look at every byte found.
+/// The result of checking every byte of a backup.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
-    /// Snapshots that were looked at.
+    /// Snapshots that were checked.
     pub snapshots: usize,
-    /// Files that are as they were written.
+    /// Files whose bytes match their checksum.
     pub file_count: usize,
-    /// Their bytes.
+    /// Bytes of the intact files.
     pub byte_count: u64,
-    /// What is not: in words, with the snapshots that need it.
+    /// One message per damaged file, with the snapshots that need it.
     pub problems: Vec<String>,
 }
 
-/// How often the manifest is read anew when files go away meanwhile.
+/// Attempts to read the manifest while merges remove files.
 const TRIES: usize = 20;
 
-/// Copies the data directory `dir`, with its files in `slow`, into the backup `to`; of its snapshots the newest `keep` stay, all without.
+/// Backs up the data directory `dir`, with its cold tier in `slow`, into the backup `to`; keeps the
+/// newest `keep` snapshots, or all when `None`.
 ///
 /// # Errors
-/// `Locked` when another backup writes there, `Full`, `Io`, `Corrupt`. Earlier snapshots stay whole.
+/// `Locked` when another backup writes there, `Full`, `Io`, `Corrupt`. Earlier snapshots stay
+/// intact.
 pub fn backup(
     dir: &Path,
     slow: Option<&SlowOptions>,
@@ -91,8 +94,8 @@ pub fn backup(
     write_snapshot(|| BackupSource::directory(dir, slow), &to.into(), now, keep)
 }
 
-/// Copies what the hubs of a cluster have in files, which are in `slow`, from any machine that reaches them; the hubs go on
-/// meanwhile.
+/// Backs up the files of a cluster, which are in `slow`, from any machine that reaches them; the
+/// hubs keep running meanwhile.
 ///
 /// # Errors
 /// As [`backup`].
@@ -103,12 +106,12 @@ pub fn backup_cluster(
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    // Before the manifest is read: what it names then stays there until the end.
+    // Take the lease before reading the manifest: the files that it names then stay until the end.
     let _hold = ReaderLease::new(cluster)?;
     write_snapshot(|| BackupSource::cluster(slow, cluster), &to.into(), now, keep)
 }
 
-/// The hubs of a cluster, which have rows that are in no file yet.
+/// Lists the hubs of a cluster; each may have rows in memory that are in no file yet.
 ///
 /// # Errors
 /// `Io`, `NewerVersion`.
@@ -140,7 +143,7 @@ fn write_snapshot(
     })
 }
 
-/// The snapshots of a backup, the oldest first.
+/// Lists the snapshots of a backup, oldest first.
 ///
 /// # Errors
 /// `Io`, `Corrupt`.
@@ -157,7 +160,7 @@ pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapsh
 /// Reads every byte of every snapshot and compares it with its checksum.
 ///
 /// # Errors
-/// `Io`, `Corrupt` when this is no backup. What is wrong with files is in the answer.
+/// `Io`, `Corrupt` when this is no backup. Damaged files are part of the result.
 pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreError> {
     let target = target::open(&backup.into(), false)?;
     let mut found = Verified::default();
@@ -193,7 +196,7 @@ pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreErro
     Ok(found)
 }
 
-/// A file with a snapshot's manifest, which is the one that its list was made with.
+/// Fetches a snapshot's manifest and checks that it matches the list.
 fn manifest_of(
     target: &dyn BackupTarget,
     snapshot: &str,
@@ -205,7 +208,7 @@ fn manifest_of(
     Ok(path)
 }
 
-/// Files of the newest snapshot.
+/// Collects the objects of the newest snapshot.
 fn known(target: &dyn BackupTarget) -> KnownObjects {
     let newest = target.names().unwrap_or_default().pop();
     let list = newest.and_then(|name| target.list(&name).ok());
@@ -214,7 +217,7 @@ fn known(target: &dyn BackupTarget) -> KnownObjects {
     entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
 }
 
-/// The name of a snapshot of this time that there is not yet.
+/// Picks a snapshot name for this time that is not taken.
 fn free_name(names: &[String], now: Micros) -> String {
     let time = now.to_string().replace(':', "-");
     let second = time.split('.').next().unwrap_or(&time).to_owned();
@@ -226,7 +229,7 @@ fn free_name(names: &[String], now: Micros) -> String {
     free.next().expect("there are as many names as numbers")
 }
 
-/// Removes the oldest snapshots, and files that no snapshot has; gives their names.
+/// Removes the oldest snapshots and all objects that no snapshot needs; returns the removed names.
 fn thin(target: &mut dyn BackupTarget, keep: Option<usize>) -> Result<Vec<String>, StoreError> {
     let mut names = target.names()?;
     let surplus = keep.map_or(0, |keep| names.len().saturating_sub(keep.max(1)));
@@ -236,7 +239,7 @@ fn thin(target: &mut dyn BackupTarget, keep: Option<usize>) -> Result<Vec<String
     for name in names {
         match target.list(&name) {
             Ok(list) => needed.extend(list.entries.into_iter().map(|entry| entry.object)),
-            // Nobody knows what it needs, so everything stays.
+            // The objects of an unreadable snapshot are unknown, so keep everything.
             Err(_) => return Ok(removed),
         }
     }
@@ -244,7 +247,7 @@ fn thin(target: &mut dyn BackupTarget, keep: Option<usize>) -> Result<Vec<String
     Ok(removed)
 }
 
-/// Copies the manifest and what it names, again when files went away meanwhile.
+/// Copies the manifest and the files it names; starts over when files were removed meanwhile.
 fn copy_all(
     source: &BackupSource,
     objects: &mut ObjectCatalog<'_>,
@@ -295,7 +298,7 @@ fn sync_file(path: &Path) -> Result<(), StoreError> {
     sync.map_err(|error| full(StoreError::io("sync", path, &error)))
 }
 
-/// What to do when there is no room.
+/// Adds a hint to an error about missing space.
 fn full(error: StoreError) -> StoreError {
     match error.kind {
         ErrorKind::Full => error.with_hint(

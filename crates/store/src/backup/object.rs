@@ -1,4 +1,5 @@
-//! Files of a backup, each under the SHA-256 of its bytes: `objects/ab/ab12…`. The same bytes are there once.
+//! Content-addressed files of a backup: `objects/ab/ab12…` is named by its SHA-256. Equal bytes are
+//! stored once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,7 +17,7 @@ use crate::backup::target::BackupTarget;
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Which bytes.
+/// The identity of an object: checksum and length.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BackupObject {
     /// SHA-256 in hexadecimal digits.
@@ -31,24 +32,24 @@ impl BackupObject {
         is_name.then(|| Self { name: name.to_owned(), byte_count })
     }
 
-    /// Whether it is a path of one: some services list directories too.
+    /// Whether `path` is an object's path: some services list directories too.
     pub(super) fn is_path(path: &str) -> bool {
         let object = path.rsplit('/').next().and_then(|name| Self::new(name, 0));
         object.is_some_and(|object| object.path() == path)
     }
 
-    /// Of a file's bytes.
+    /// Hashes a file.
     pub(super) fn of_file(path: &Path) -> Result<Self, StoreError> {
         let read = || copy(&mut File::open(path)?, &mut std::io::sink());
         read().map_err(|error| StoreError::io("read", path, &error))
     }
 
-    /// Below the top of a backup.
+    /// Path below the root of a backup.
     pub(super) fn path(&self) -> String {
         format!("objects/{}/{}", &self.name[..2], self.name)
     }
 
-    /// Whether the bytes that were `found` at `place` are these; why not, in words.
+    /// Compares with the bytes `found` at `place`; a message when they differ.
     pub(super) fn compare(&self, place: &str, found: &Self) -> Result<(), String> {
         if found == self {
             return Ok(());
@@ -61,7 +62,7 @@ impl BackupObject {
     }
 }
 
-/// The SHA-256 of some bytes.
+/// Computes the SHA-256 of `bytes`.
 pub(super) fn digest(bytes: &[u8]) -> String {
     hex(ring::digest::digest(&SHA256, bytes).as_ref())
 }
@@ -70,7 +71,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Copies all bytes; gives what they were.
+/// Copies all bytes; returns their identity.
 pub(super) fn copy(
     from: &mut (impl Read + ?Sized),
     to: &mut impl Write,
@@ -106,7 +107,7 @@ fn open(path: &Path) -> std::io::Result<OpenObject> {
     Ok(OpenObject { length: metadata.len(), modified, mode, bytes: Box::new(file) })
 }
 
-/// Files by what does not change while they do not: those need not be read again.
+/// Known objects by path, size and modification time: a file with the same three is not read again.
 pub(super) type KnownObjects = HashMap<(String, u64, i64), BackupObject>;
 
 /// The objects of a backup that is being written.
@@ -118,12 +119,12 @@ pub(super) struct ObjectCatalog<'a> {
 }
 
 impl<'a> ObjectCatalog<'a> {
-    /// `known` are those of the newest snapshot.
+    /// Makes a catalog; `known` are the objects of the newest snapshot.
     pub(super) fn new(target: &'a mut dyn BackupTarget, known: KnownObjects) -> Self {
         Self { target, known, new_files: 0, new_bytes: 0 }
     }
 
-    /// Sees to it that the backup has a file's bytes; `None` when there is no such file any more.
+    /// Ensures that the backup has a file's bytes; `None` when the file no longer exists.
     pub(super) fn take(
         &mut self,
         places: &FileLocations,
@@ -133,7 +134,8 @@ impl<'a> ObjectCatalog<'a> {
         let source = places.root.join(path);
         let opened = match tier {
             Tier::Local => open(&source),
-            // Names there are never used again, so a name is as good as a time.
+            // Names in the cold tier are never reused, so the name stands for the modification
+            // time.
             Tier::Slow => places.open(path, tier).map(|file| OpenObject {
                 length: file.length(),
                 modified: 0,
@@ -151,12 +153,12 @@ impl<'a> ObjectCatalog<'a> {
             Some(object) => object.clone(),
             None => self.copy(&mut bytes, &source)?,
         };
-        // When another file goes away meanwhile all are looked at again.
+        // When another file is removed meanwhile, the next attempt checks all files again.
         self.known.insert(key, object.clone());
         Ok(Some(ListEntry { object, mode, modified, path: path.to_owned() }))
     }
 
-    /// Sees to it that the backup has these bytes, as a file for its owner only.
+    /// Ensures that the backup has these bytes, stored as a file that only its owner can read.
     pub(super) fn take_bytes(
         &mut self,
         path: String,
@@ -176,7 +178,7 @@ impl<'a> ObjectCatalog<'a> {
     }
 }
 
-/// Copies into a file of this mode, and syncs it.
+/// Copies into a new file with this mode, and syncs it.
 pub(super) fn write_copy(
     from: &mut (impl Read + ?Sized),
     to: &Path,

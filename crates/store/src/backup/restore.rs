@@ -1,5 +1,5 @@
-//! A data directory from a snapshot. The manifest comes last: without it nothing opens the directory, and a file
-//! `RESTORING` says why.
+//! Restores a data directory from a snapshot. The manifest comes last: until then no weir opens the
+//! directory, and the file `RESTORING` explains why.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,23 @@ use crate::backup::{full, make_dir, manifest_of, rename, sync_file, write};
 use crate::directory::RESTORING;
 use crate::manifest::SqliteManifest;
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Clone, Debug)]
 pub struct Restored {
-    /// The snapshot.
+    /// Name of the restored snapshot.
     pub snapshot: String,
-    /// Its files.
+    /// Number of restored files.
     pub file_count: usize,
-    /// Their bytes.
+    /// Bytes of the restored files.
     pub byte_count: u64,
 }
 
-/// Makes the data directory `dir` from a snapshot of `backup`: the one called `at`, or the newest that is not later than the
-/// time `at` (`2026-11-22T00:15:00Z`), or the newest of all.
+/// Restores the data directory `dir` from a snapshot of `backup`: the one named `at`, or the newest
+/// that is not later than the time `at` (`2026-11-22T00:15:00Z`), or the newest of all.
 ///
 /// # Errors
-/// `Io` when there is no such snapshot or something is in `dir`, `Corrupt` when the backup is damaged, `Full`.
+/// `Io` when there is no such snapshot or `dir` is not empty, `Corrupt` when the backup is damaged,
+/// `Full`.
 pub fn restore(
     backup: impl Into<SlowPlace>,
     at: Option<&str>,
@@ -69,7 +70,7 @@ pub(super) fn choose(target: &dyn BackupTarget, at: Option<&str>) -> Result<Stri
     let found = match at {
         None => last(&names),
         Some(at) if names.iter().any(|name| name == at) => Some(at.to_owned()),
-        // Names sort as the times do that they are made of.
+        // Snapshot names sort by time.
         Some(at) => {
             let wanted = at.replace(':', "-");
             let wanted = wanted.split('.').next().unwrap_or_default().trim_end_matches('Z');

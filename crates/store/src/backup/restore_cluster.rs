@@ -1,5 +1,5 @@
-//! A new cluster from a snapshot, be that of a cluster or of a hub alone. PostgreSQL learns of files when all of them are
-//! there; until then a setting `restoring` keeps hubs out.
+//! Restores a new cluster from a snapshot of a cluster or of a single hub. PostgreSQL learns of the
+//! files once all of them are in place; until then the setting `restoring` keeps hubs out.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,13 @@ use crate::backup::{Restored, manifest_of};
 use crate::cluster::{ManifestOptions, random};
 use crate::manifest::{Moving, PostgresManifest};
 
-/// Makes a cluster of a snapshot of `backup`, chosen as in [`restore`](crate::restore): its files go to `slow`, its manifest
-/// to PostgreSQL. Of the files beside the tables those come along that `is_shared` says all hubs have.
+/// Restores a cluster from a snapshot of `backup`, chosen as in [`restore`](crate::restore): files
+/// go to `slow`, the manifest to PostgreSQL. Of the files beside the tables, only files that
+/// `is_shared` accepts are restored.
 ///
 /// # Errors
-/// `Io` when there is no such snapshot, or something is where the cluster is to be; `Corrupt` when the backup is damaged;
-/// `Locked`, `Full`. When it is run again it goes on.
+/// `Io` when there is no such snapshot, or the target is not empty; `Corrupt` when the backup is
+/// damaged; `Locked`, `Full`. Run it again to resume.
 pub fn restore_cluster(
     backup: impl Into<SlowPlace>,
     at: Option<&str>,
@@ -47,7 +48,7 @@ pub fn restore_cluster(
         })?;
         files.extend([entry]);
     }
-    // What was left by one of another snapshot that did not end.
+    // Leftovers of an interrupted restore of another snapshot.
     let others = slow.unknown(|path| files.contains_key(path.as_str()))?;
     slow.delete_each(others, |path| path)?;
     for entry in files.values() {
@@ -66,7 +67,7 @@ pub fn restore_cluster(
     Ok(Restored { snapshot, file_count: files.len(), byte_count })
 }
 
-/// Takes an empty schema and an empty place, or goes on where both are of a restore.
+/// Takes an empty schema and an empty tier, or resumes where both belong to a restore.
 fn begin(
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
@@ -99,7 +100,7 @@ fn bring(target: &dyn BackupTarget, entry: &ListEntry, slow: &ColdTier) -> Resul
     slow.put(&whole(target, entry)?, &entry.path, &AtomicBool::new(false))
 }
 
-/// Where the bytes of an entry are, which are what was written.
+/// Fetches the bytes of an entry and checks them against the list.
 fn whole(target: &dyn BackupTarget, entry: &ListEntry) -> Result<PathBuf, StoreError> {
     let whole = target.whole(&entry.object);
     whole.map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))

@@ -1,4 +1,5 @@
-//! What a backup is of: a data directory with its manifest, or a cluster with that in PostgreSQL.
+//! The source of a backup: a data directory with its manifest, or a cluster whose manifest is in
+//! PostgreSQL.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +12,13 @@ use crate::backup::object::ObjectCatalog;
 use crate::cluster::ManifestOptions;
 use crate::manifest::{PostgresManifest, SqliteManifest};
 
-/// Left out: rows of the log are in files before; the rest is of one run only.
+/// Entries not backed up: rows of the log are in files by then; the rest belongs to one run.
 const LEFT_OUT: [&str; 8] =
     ["cache", "copies", "data", "lock", "lost", "manifest.sqlite", "spill", "wal"];
 
-/// Where files come from.
+/// The manifest and the file locations of a backup's source.
 pub(super) struct BackupSource {
-    /// For messages.
+    /// Name for messages.
     pub(super) name: String,
     pub(super) places: FileLocations,
     manifest: SourceManifest,
@@ -29,10 +30,10 @@ enum SourceManifest {
 }
 
 impl BackupSource {
-    /// A data directory, whether a weir has it or not.
+    /// Opens a data directory, whether a weir has it open or not.
     ///
     /// # Errors
-    /// `Io`, `Corrupt`, `NewerVersion`: it has no manifest that can be read.
+    /// `Io`, `Corrupt`, `NewerVersion`: the manifest is missing or cannot be read.
     pub(super) fn directory(dir: &Path, slow: Option<&SlowOptions>) -> Result<Self, StoreError> {
         let manifest = dir.join("manifest.sqlite");
         let name = format!("`{}`", dir.display());
@@ -41,8 +42,10 @@ impl BackupSource {
         Ok(Self { name, places, manifest: SourceManifest::Own(manifest) })
     }
 
+    /// Opens a cluster.
+    ///
     /// # Errors
-    /// `Io`, `NewerVersion`: it cannot be reached, or is none.
+    /// `Io`, `NewerVersion`: the cluster cannot be reached or does not exist.
     pub(super) fn cluster(
         slow: Option<&SlowOptions>,
         cluster: &ManifestOptions,
@@ -53,10 +56,10 @@ impl BackupSource {
         Ok(Self { name, places, manifest: SourceManifest::Shared(Box::new(manifest)) })
     }
 
-    /// Writes the manifest as of now into a new file; the files that it names.
+    /// Writes the current manifest into a new file; returns the files that it names.
     ///
     /// # Errors
-    /// `Io`, `Full`, also when files are out of reach: the copy would not be whole.
+    /// `Io`, `Full`; also when files are out of reach, because the copy would be incomplete.
     pub(super) fn copy_manifest(
         &self,
         to: &Path,
@@ -83,7 +86,7 @@ impl BackupSource {
         }
     }
 
-    /// A file that the manifest names now and that is not there.
+    /// Finds a file that the manifest names now and that does not exist.
     ///
     /// # Errors
     /// `Io`.
@@ -96,14 +99,14 @@ impl BackupSource {
         if gone.is_empty() {
             return Ok(None);
         }
-        // Merged just now?
+        // A merge may have removed the file just now.
         let files = self.files()?;
         let gone = gone.into_iter().find(|file| files.contains(file) && is_gone(file));
         Ok(gone.map(|(path, _)| path))
     }
 
-    /// Takes what is beside the tables: of a directory what the hub is to its agents, and the version; of a cluster what
-    /// all hubs have.
+    /// Copies the files beside the tables: of a directory the hub's identity towards its agents and
+    /// the version; of a cluster the shared files.
     ///
     /// # Errors
     /// `Io`, `Full`.
@@ -128,10 +131,10 @@ impl BackupSource {
     }
 }
 
-/// Before anything is made for a backup.
+/// Rejects a bad source before the backup is created.
 ///
 /// # Errors
-/// `Io`: it is no data directory of a hub alone.
+/// `Io`: it is no data directory of a single hub.
 pub(super) fn refuse_other(dir: &Path) -> Result<(), StoreError> {
     if dir.join("manifest.sqlite").exists() {
         return Ok(());

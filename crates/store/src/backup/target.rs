@@ -1,4 +1,4 @@
-//! Where a backup is: a directory, or a bucket. Both have the same files under the same names.
+//! The target of a backup: a directory or a bucket. Both have the same files under the same names.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -14,41 +14,43 @@ use super::object::{BackupObject, copy};
 
 /// The first line of `VERSION` in a backup.
 pub(super) const VERSION: &str = "weir backup 1";
-/// The names that a backup has at its top.
+/// Names at the top level of a backup.
 pub(super) const OURS: [&str; 5] = ["VERSION", "VERSION.new", "lock", "objects", "snapshots"];
 
-/// A backup, locked when it is written.
+/// A backup; locked while it is open for writing.
 pub(super) trait BackupTarget {
-    /// For messages.
+    /// Name for messages.
     fn name(&self) -> String;
-    /// Names of whole snapshots, the oldest first.
+    /// Names of complete snapshots, oldest first.
     fn names(&self) -> Result<Vec<String>, StoreError>;
-    /// What a snapshot has, which is whole.
+    /// Reads the list of a complete snapshot.
     fn list(&self, snapshot: &str) -> Result<SnapshotList, StoreError>;
-    /// A file with a snapshot's manifest, until it is asked again.
+    /// Fetches a snapshot's manifest into a file that stays valid until the next call.
     fn manifest(&self, snapshot: &str) -> Result<PathBuf, StoreError>;
-    /// Where the bytes are, for messages.
+    /// Location of the bytes, for messages.
     fn place(&self, object: &BackupObject) -> String;
     fn has(&self, object: &BackupObject) -> bool;
     fn open(&self, object: &BackupObject) -> std::io::Result<Box<dyn Read>>;
-    /// A file with these bytes and no others, until it is asked again; why there is none, in words.
+    /// Fetches an object into a verified file that stays valid until the next call; the error
+    /// explains what is wrong.
     fn whole(&self, object: &BackupObject) -> Result<PathBuf, String>;
-    /// Takes bytes in that are of `source`; whether they are new.
+    /// Stores bytes read from `source`; returns whether they are new.
     fn take(
         &mut self,
         bytes: &mut dyn Read,
         source: &Path,
     ) -> Result<(BackupObject, bool), StoreError>;
-    /// A directory on this machine for a snapshot's manifest while it is made.
+    /// A local directory in which a snapshot's manifest is prepared.
     fn draft(&self) -> &Path;
-    /// Makes a snapshot of the manifest in [`BackupTarget::draft`], which shows up when all of it is durable.
+    /// Publishes a snapshot of the manifest in [`BackupTarget::draft`]; it appears once all of it
+    /// is durable.
     fn publish(&mut self, snapshot: &str, list: &SnapshotList) -> Result<(), StoreError>;
-    /// Removes a snapshot, which does not show up any more when only half of it is gone.
+    /// Removes a snapshot; a half-removed snapshot no longer appears.
     fn remove(&mut self, snapshot: &str) -> Result<(), StoreError>;
-    /// Removes all bytes that nobody needs.
+    /// Removes all objects that are not in `needed`.
     fn remove_others(&mut self, needed: &HashSet<BackupObject>) -> Result<(), StoreError>;
 
-    /// Whether the backup has these bytes; why not, in words.
+    /// Checks that the backup has these bytes; the error explains what is wrong.
     fn check(&self, object: &BackupObject) -> Result<(), String> {
         let place = self.place(object);
         let found = self.open(object).and_then(|mut bytes| copy(&mut bytes, &mut std::io::sink()));
@@ -56,10 +58,10 @@ pub(super) trait BackupTarget {
     }
 }
 
-/// Opens a backup; `is_written`: for one snapshot more, in a new one too.
+/// Opens a backup; `is_written` opens it for a new snapshot and creates it if missing.
 ///
 /// # Errors
-/// `Io` when it is none, `NewerVersion`, `Locked`.
+/// `Io` when it is no backup, `NewerVersion`, `Locked`.
 pub(super) fn open(
     place: &SlowPlace,
     is_written: bool,
@@ -70,7 +72,7 @@ pub(super) fn open(
     })
 }
 
-/// Refuses a backup of another version.
+/// Rejects a backup of another version.
 pub(super) fn check_version(name: &str, text: &str) -> Result<(), StoreError> {
     if text.trim() == VERSION {
         return Ok(());
@@ -80,7 +82,7 @@ pub(super) fn check_version(name: &str, text: &str) -> Result<(), StoreError> {
         .with_hint("run the newer weir that wrote it"))
 }
 
-/// A new backup begins where nothing else is.
+/// The error for a new backup in a place that is not empty.
 pub(super) fn refuse_other(name: &str, other: &str) -> StoreError {
     let text = format!("cannot back up into `{name}`: it is no backup, and has `{other}` in it");
     StoreError::new(ErrorKind::Io, text).with_hint(
@@ -88,7 +90,7 @@ pub(super) fn refuse_other(name: &str, other: &str) -> StoreError {
     )
 }
 
-/// Somebody else writes a snapshot.
+/// The error for a backup that another writer has locked.
 pub(super) fn taken(name: &str) -> StoreError {
     let text = format!("cannot back up into `{name}`: another backup does");
     StoreError::new(ErrorKind::Locked, text).with_hint("wait for it")

@@ -1,5 +1,5 @@
-//! The thread that keeps up with the cluster: says twice a second that this hub is there, learns who else is, brings the
-//! view to the newest change, and leaves out streams that another hub took over.
+//! The cluster follower, a thread that runs twice a second: sends a heartbeat, learns the live
+//! peers, advances the view to the newest snapshot, and purges streams that another hub took over.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,18 +15,20 @@ use crate::manifest::{ClusterPulse, PostgresManifest};
 use crate::write_path::shared::StoreState;
 use crate::write_path::writer::WriterCommand;
 
-/// How often.
+/// Interval between heartbeats.
 const BEAT: Duration = Duration::from_millis(500);
-/// Rows stay in memory for so long after they came into files, for others that have not seen that change yet.
+/// Flushed rows stay in memory this long for hubs that have not seen the snapshot yet.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The thread; it ends when this is dropped.
+/// The follower thread; it ends when this is dropped.
 pub(crate) struct ClusterFollower {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ClusterFollower {
+    /// Starts the thread.
+    ///
     /// # Errors
     /// `Io` when the system refuses to start a thread.
     pub(crate) fn start(
@@ -41,7 +43,7 @@ impl ClusterFollower {
                 let outcome = cluster.beat(&shared, &manifest, &commands);
                 cluster.note(outcome);
             }
-            // Others need not wait for the lease to end.
+            // Releases the lease so that others need not wait for its expiry.
             drop(manifest.leave());
         };
         let thread = std::thread::Builder::new().name("weir-cluster".into()).spawn(work);
@@ -72,7 +74,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes in what the server says; as at the start of a hub, before anybody asks it.
+    /// Applies the server's state; used at the start of a hub, before it answers queries.
     ///
     /// # Errors
     /// `Io`, `Full`, `Closed`: the log cannot be read again.
@@ -95,7 +97,7 @@ impl Cluster {
         self.leave_out(&lost, commands)
     }
 
-    /// Leaves out what the log and the memory have of streams that another hub took over.
+    /// Purges rows of streams that another hub took over from the log and from memory.
     ///
     /// # Errors
     /// `Io`, `Full`, `Closed`.
@@ -115,7 +117,7 @@ impl Cluster {
             return Ok(());
         }
         let (reply, answer) = channel();
-        // The log, which is read again for it, may still have rows of those that were left out before.
+        // The log is read again and may still have rows of streams purged earlier.
         let all: HashSet<StreamId> = before.union(&new).copied().collect();
         commands
             .send(WriterCommand::LeaveOut(Arc::new(all), reply))
@@ -129,7 +131,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Brings the view to the newest change.
+    /// Advances the view to the newest snapshot.
     ///
     /// # Errors
     /// `Io`.
@@ -149,7 +151,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The same for a question that knows of a later change than the view; blocks.
+    /// Advances the view for a query that knows a newer snapshot; blocks.
     ///
     /// # Errors
     /// `Io`.
@@ -157,7 +159,7 @@ impl Cluster {
         self.catch_up(shared, &self.claims)
     }
 
-    /// Said once when it begins and once when it is over.
+    /// Logs a failure once when it begins and once when it is over.
     fn note(&self, outcome: Result<(), StoreError>) {
         let why = outcome.err().map(|error| error.to_string());
         let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);

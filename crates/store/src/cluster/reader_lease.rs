@@ -1,4 +1,5 @@
-//! Who reads many files of a cluster from outside holds them: none is deleted meanwhile, also of those that are merged.
+//! A lease on the files of a cluster for external readers: files stay while the lease lasts, merged
+//! ones included.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -9,16 +10,18 @@ use weir_datafile::{ErrorKind, StoreError};
 use super::{ManifestOptions, random};
 use crate::manifest::PostgresManifest;
 
-/// How often it is said again.
+/// Interval between renewals.
 const BEAT: Duration = Duration::from_secs(10);
 
-/// Files are held until this is dropped, or for a minute after its process is gone.
+/// Holds files until dropped, or for a minute after the process dies.
 pub(crate) struct ReaderLease {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ReaderLease {
+    /// Acquires the lease and starts its renewal.
+    ///
     /// # Errors
     /// `Io`, `NewerVersion`.
     pub(crate) fn new(options: &ManifestOptions) -> Result<Self, StoreError> {
@@ -32,7 +35,7 @@ impl ReaderLease {
                     tracing::warn!("files may be deleted while they are read: {error}");
                 }
             }
-            // It ends by itself otherwise.
+            // The lease expires in any case.
             drop(manifest.let_go(&who));
         };
         let thread = std::thread::Builder::new().name("weir-hold".into()).spawn(work);

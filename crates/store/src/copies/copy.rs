@@ -1,7 +1,8 @@
-//! A copy: rows of one table in the order in which they were acknowledged, from a position that survives restarts.
+//! A copy: the rows of one table in the order of acknowledgement, from a position that survives
+//! restarts.
 //!
-//! Read from the write-ahead log, which holds every row once and in order. What is in files already stays in the log for
-//! as long as a copy needs it (`segments.rs`).
+//! A copy reads the write-ahead log, which holds every row once and in order. Flushed rows stay in
+//! the log for as long as a copy needs them (`segments.rs`).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,12 +26,12 @@ use crate::write_path::wal::{
     RECORD_BYTES_MAX, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, checked, path_of, record_length,
 };
 
-/// Rows handed out at one time, before the condition.
+/// Rows per batch, before the condition is applied.
 const ROWS_AT_ONCE: usize = 1024;
-/// [`Copy::read`] comes back after this although it found no row, so that its position is known.
+/// [`Copy::read`] returns after this even without a match, so that its position advances.
 const SEARCH: Duration = Duration::from_millis(200);
 
-/// One reader of the log, with a durable position of its own.
+/// A reader of the log with a durable position.
 pub struct Copy {
     pub(crate) name: String,
     pub(crate) table: &'static TableSpec,
@@ -41,30 +42,30 @@ pub struct Copy {
     pub(crate) positions: Arc<CopyPositions>,
     pub(crate) state: CopyState,
     pub(crate) log: LogReader,
-    /// Rows of the last record that was read, which are not handed out yet.
+    /// Rows of the last record that are not returned yet.
     pub(crate) waiting: Option<WaitingRecord>,
-    /// Records that were read and are not copied.
+    /// Records that were read and not acknowledged as copied.
     pub(crate) unsettled: VecDeque<RecordAt>,
 }
 
-/// Where a record stands in the log.
+/// Location of a record in the log.
 pub(crate) struct RecordAt {
     sequence: u64,
     segment: u64,
     offset: u64,
 }
 
-/// The rest of a record.
+/// The remaining rows of a record.
 pub(crate) struct WaitingRecord {
     rows: Vec<RecordBatch>,
     sequence: u64,
-    /// Rows of the record before `rows`.
+    /// Rows of the record that precede `rows`.
     row: u64,
 }
 
 impl Copy {
-    /// The next rows, as soon as there are some; rows may be none when only others came for a while. `None` when nothing
-    /// came within `patience`. Blocks.
+    /// Waits for the next rows and returns them; a result without rows means that only other rows
+    /// arrived for a while. `None` when nothing arrived within `patience`. Blocks.
     ///
     /// # Errors
     /// `Io`, `Corrupt`: the log cannot be read there now.
@@ -90,7 +91,7 @@ impl Copy {
         self.waiting.is_some() || self.log.segments.wait(self.log.sequence, patience)
     }
 
-    /// Hands out what waits, or reads one record.
+    /// Returns waiting rows, or reads one record.
     fn advance(&mut self) -> Result<CopiedRows, StoreError> {
         let mut lost_records = 0;
         if self.waiting.is_none() {
@@ -115,7 +116,7 @@ impl Copy {
         })
     }
 
-    /// Reads one record; gives how many before it are lost.
+    /// Reads one record; returns how many records before it are lost.
     fn read_record(&mut self) -> Result<u64, StoreError> {
         let before = self.log.sequence;
         let record = self.log.next()?;
@@ -146,7 +147,7 @@ impl Copy {
         Ok(rows.filter(|rows| rows.num_rows() > 0).collect())
     }
 
-    /// The rows that the condition chooses, and their numbers.
+    /// Filters rows by the condition; returns the matches and their row numbers.
     fn choose(&self, rows: RecordBatch) -> Result<(RecordBatch, Vec<u64>), StoreError> {
         let Some(condition) = &self.condition else {
             let numbers = (0..rows.num_rows() as u64).collect();
@@ -159,27 +160,27 @@ impl Copy {
         Ok((rows, numbers))
     }
 
-    /// The number of the record behind the log's last.
+    /// Sequence number after the log's last record.
     pub fn end(&self) -> u64 {
         self.log.segments.end()
     }
 
-    /// Everything before is copied.
+    /// Position up to which everything is copied.
     pub fn position(&self) -> LogPosition {
         self.state.done
     }
 
-    /// Names this copy's rows together with their places, for ever.
+    /// Identifies this copy: with a log position it names a row uniquely for ever.
     pub fn epoch(&self) -> u64 {
         self.state.epoch.cast_unsigned()
     }
 
-    /// The end of a batch that was begun and not finished before the last restart.
+    /// The end of a batch that was planned and not finished before the last restart.
     pub fn planned(&self) -> Option<LogPosition> {
         Some(self.state.planned).filter(|planned| *planned > self.state.done)
     }
 
-    /// Notes that a batch up to `to` is about to be copied.
+    /// Records that a batch up to `to` is about to be copied.
     ///
     /// # Errors
     /// `Io`, `Full`, `Corrupt`.
@@ -187,7 +188,7 @@ impl Copy {
         self.save(CopyState { planned: to, ..self.state })
     }
 
-    /// Notes that everything before `to` is copied; the log needs to keep it no more.
+    /// Records that everything before `to` is copied; the log may drop it.
     ///
     /// # Errors
     /// `Io`, `Full`, `Corrupt`.
@@ -206,7 +207,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Bytes of the log that are not copied yet, from the first record that is not copied wholly.
+    /// Bytes of the log from the first record that is not copied completely.
     pub fn lag_bytes(&self) -> u64 {
         let first = self.unsettled.front();
         first.map_or_else(
@@ -219,13 +220,14 @@ impl Copy {
         self.log.segments.bytes_behind(self.log.place.segment, self.log.offset)
     }
 
-    /// Whether more waits than may, or the disk is full and the log is kept for this copy.
+    /// Whether the backlog exceeds its limit, or the disk is full while this copy retains log
+    /// segments.
     pub fn is_over(&self) -> bool {
         self.lag_bytes() > self.keep_bytes || self.fills_the_disk(self.state.done.sequence)
     }
 
-    /// The same while the oldest rows are being given up: until a quarter of what may wait is free again, and what was read
-    /// holds nothing on a full disk.
+    /// Whether to keep discarding the oldest rows: until a quarter of the backlog limit is free
+    /// again, and the rows read so far retain no segment on a full disk.
     pub fn is_still_over(&self) -> bool {
         self.unread_bytes() > self.keep_bytes / 4 * 3 || self.fills_the_disk(self.log.sequence)
     }
@@ -236,7 +238,7 @@ impl Copy {
 }
 
 impl WaitingRecord {
-    /// The next rows, of one batch.
+    /// Takes the next rows of the waiting record.
     fn take(&mut self, count: usize) -> Option<RecordBatch> {
         let first = self.rows.first()?;
         let count = count.min(first.num_rows());
@@ -261,19 +263,19 @@ impl WaitingRecord {
     }
 }
 
-/// Reads records of the log one after the other.
+/// Reads the records of the log sequentially.
 pub(crate) struct LogReader {
     dir: PathBuf,
     segments: Arc<Segments>,
     place: SegmentStart,
     file: Option<File>,
-    /// Where the next record begins in the file.
+    /// Offset of the next record in the file.
     offset: u64,
-    /// The next record's number.
+    /// Sequence number of the next record.
     sequence: u64,
 }
 
-/// A record as it stands in the log, with its head.
+/// A record with its header, as the log stores it.
 struct CopiedRecord {
     bytes: Vec<u8>,
     sequence: u64,
@@ -286,17 +288,17 @@ impl CopiedRecord {
 }
 
 impl LogReader {
-    /// A reader that goes on from record `sequence`.
+    /// Makes a reader that starts at record `sequence`.
     pub(crate) fn new(dir: PathBuf, segments: Arc<Segments>, sequence: u64) -> Self {
         let place =
             segments.place(sequence).unwrap_or(SegmentStart { segment: 0, first_sequence: 0 });
         Self { dir, segments, place, file: None, offset: SEGMENT_HEAD_BYTES as u64, sequence }
     }
 
-    /// The record `sequence`, or the first behind it that there still is.
+    /// Reads record `sequence`, or the first existing record after it.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` when the record is damaged and no later segment has begun.
+    /// `Io`; `Corrupt` when the record is damaged and there is no later segment.
     fn next(&mut self) -> Result<CopiedRecord, StoreError> {
         loop {
             if self.file.is_none() {
@@ -326,7 +328,7 @@ impl LogReader {
         self.offset = SEGMENT_HEAD_BYTES as u64;
     }
 
-    /// Opens the segment of the record `sequence` and passes over those before it.
+    /// Opens the segment of record `sequence` and skips the records before it.
     fn open(&mut self) -> Result<(), StoreError> {
         self.enter(self.segments.place(self.sequence).unwrap_or(self.place));
         let path = path_of(&self.dir, self.place.segment);
@@ -339,7 +341,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// The head at `offset`; `None` at the end of the segment.
+    /// Reads the record header at `offset`; `None` at the end of the segment.
     fn head(&self, file: &File) -> Result<Option<[u8; RECORD_HEAD_BYTES]>, StoreError> {
         let mut head = [0; RECORD_HEAD_BYTES];
         match file.read_exact_at(&mut head, self.offset) {
@@ -349,7 +351,7 @@ impl LogReader {
         }
     }
 
-    /// The whole record at `offset`; `None` when there is none with the right number.
+    /// Reads the record at `offset`; `None` unless it is complete and has the right number.
     fn record(&self) -> Result<Option<CopiedRecord>, StoreError> {
         let file = self.file.as_ref().expect("it was opened before");
         let Some(head) = self.head(file)? else { return Ok(None) };

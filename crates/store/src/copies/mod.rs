@@ -1,4 +1,4 @@
-//! Begins copies: what the store needs to know of all of them, from its start on.
+//! The registry of copies: what the store must know of all of them from its start.
 
 mod copy;
 mod positions;
@@ -20,16 +20,16 @@ use crate::write_path::segments::Segments;
 
 pub use copy::Copy;
 
-/// What is to be copied, and how much of it may wait.
+/// Selection of the rows to copy, and the limit of the backlog.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Under this name the position is kept.
+    /// Name under which the position is stored.
     pub name: String,
-    /// The table.
+    /// Table to copy.
     pub table: &'static TableSpec,
-    /// A condition on its rows, in SQL; without one, all are copied.
+    /// SQL condition on the rows; `None` copies all.
     pub condition: Option<String>,
-    /// Bytes of the log that may wait to be copied, before [`Copy::is_over`] says that it is too much.
+    /// Backlog limit in bytes of the log, after which [`Copy::is_over`] returns true.
     pub keep_bytes: u64,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct CopyRegistry {
 }
 
 impl CopyRegistry {
-    /// Positions of the copies that there are, in a database, and the log kept for them. `known` names those that will go on; others are
-    /// forgotten. Without it all are kept.
+    /// Opens the positions database and the log retained for copies. `known` names the copies to
+    /// resume; others are forgotten. `None` keeps all.
     ///
     /// # Errors
     /// `Io`, `Full`, `Corrupt`.
@@ -67,7 +67,7 @@ impl CopyRegistry {
         Ok(Self { dir: directory.wal(), segments, positions: Arc::new(positions) })
     }
 
-    /// Where the copy stands: as it was kept, else at the end of the log.
+    /// The stored state of a copy, or a new one at the end of the log.
     fn state(&self, name: &str) -> Result<CopyState, StoreError> {
         let end = LogPosition { sequence: self.segments.end(), row: 0 };
         let kept = self.positions.load()?.get(name).copied();
@@ -85,10 +85,10 @@ impl CopyRegistry {
 }
 
 impl Store {
-    /// Begins or goes on with a copy. A name may be used once at a time.
+    /// Starts or resumes a copy. Each name may be open once at a time.
     ///
     /// # Errors
-    /// `BadQuery` for a condition that is none, and for a store without files; `Io`, `Full`, `Corrupt`.
+    /// `BadQuery` for an invalid condition, and for a store without files; `Io`, `Full`, `Corrupt`.
     pub fn copy(&self, options: &CopyOptions) -> Result<Copy, StoreError> {
         let condition = options.condition.as_deref();
         let condition =
@@ -113,7 +113,7 @@ impl Store {
         })
     }
 
-    /// Whether `sql` is a condition on rows of `table`.
+    /// Checks that `sql` is a condition on rows of `table`.
     ///
     /// # Errors
     /// `BadQuery`: what is wrong with it.

@@ -1,5 +1,5 @@
-//! Where copies stand, in the manifest: one row per copy, over a connection of its own, so that a flush or a compaction
-//! that takes its time does not stop them. Layout: `docs/formats/manifest.md`.
+//! Positions of copies, one row per copy in the manifest, over a separate connection: a slow flush
+//! or compaction does not block them. Layout: `docs/formats/manifest.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,26 @@ use weir_tables::LogPosition;
 
 use crate::manifest::fail;
 
-/// A copy's row.
+/// The persisted state of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CopyState {
-    /// Drawn when the copy began: with a place in the log it names a row for ever, beyond this directory.
+    /// Drawn when the copy began: with a log position it names a row uniquely, even across
+    /// directories.
     pub(crate) epoch: i64,
-    /// Everything before is copied.
+    /// Everything before this position is copied.
     pub(crate) done: LogPosition,
-    /// The end of what is being copied, so that a second attempt has the same rows; at most `done` when nothing is.
+    /// End of the batch being copied, so that a retry has the same rows; at most `done` without
+    /// one.
     pub(crate) planned: LogPosition,
 }
 
-/// All of them.
+/// The positions database.
 pub(crate) struct CopyPositions {
     connection: Mutex<Connection>,
     path: PathBuf,
 }
 
-/// Beside the tables of the manifest's version 1, which an older weir does not look at.
+/// Kept outside the tables of manifest version 1, which an older weir ignores.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS copy_position (
   name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, row INTEGER NOT NULL,
@@ -37,7 +39,7 @@ CREATE TABLE IF NOT EXISTS copy_position (
 ";
 
 impl CopyPositions {
-    /// Opens the manifest, or a file of its own.
+    /// Opens the manifest, or a separate file.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `Full`.
@@ -61,7 +63,7 @@ impl CopyPositions {
         work(&connection).map_err(|error| fail(&error, &self.path))
     }
 
-    /// Every copy by name.
+    /// Loads the state of every copy by name.
     pub(crate) fn load(&self) -> Result<BTreeMap<String, CopyState>, StoreError> {
         self.with(|connection| {
             let mut statement = connection.prepare("SELECT * FROM copy_position")?;
@@ -78,7 +80,7 @@ impl CopyPositions {
         })
     }
 
-    /// Durable when it returns.
+    /// Saves a copy's state; durable on return.
     pub(crate) fn save(&self, name: &str, state: &CopyState) -> Result<(), StoreError> {
         let CopyState { epoch, done, planned } = *state;
         let number = u64::cast_signed;
@@ -98,7 +100,7 @@ impl CopyPositions {
         })
     }
 
-    /// Forgets a copy.
+    /// Deletes a copy's state.
     pub(crate) fn forget(&self, name: &str) -> Result<(), StoreError> {
         self.with(|connection| {
             connection.execute("DELETE FROM copy_position WHERE name = ?1", [name]).map(drop)

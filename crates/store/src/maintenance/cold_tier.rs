@@ -1,6 +1,8 @@
-//! Maintenance of the slow tier: what moves next, what became of it, what is deleted there.
+//! Maintenance of the cold tier: chooses the next file to move, commits moved files, and deletes
+//! expired ones.
 //!
-//! All of it goes through one thread that waits for the tier, so a tier that is slow or gone holds up nothing else.
+//! A separate thread does all waiting for the tier, so a slow or unreachable tier blocks nothing
+//! else.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -13,24 +15,24 @@ use weir_tier::{ColdTier, MoverJob, MoverReport, SlowOptions, TierMover, to_move
 use crate::maintenance::{Maintenance, RetiredFile};
 use crate::manifest::Manifest;
 
-/// What maintenance knows of the tier.
+/// State of the cold tier's maintenance.
 pub(crate) struct TierMaintenance {
     slow: Arc<ColdTier>,
     options: SlowOptions,
     mover: TierMover,
-    /// Waiting to be moved.
+    /// Files waiting to be moved.
     queue: VecDeque<Arc<DataFile>>,
-    /// Waiting to be gone, on the way to the tier.
+    /// Files in the cold tier waiting to be deleted.
     deleting: Vec<RetiredFile>,
     is_busy: bool,
-    /// It was there when it was last looked at.
+    /// Whether the tier was reachable at the last check.
     is_there: bool,
-    /// Files that a kill left there are deleted.
+    /// Whether leftovers of a killed run are deleted.
     is_clean: bool,
 }
 
 impl TierMaintenance {
-    /// Gives the tier a number in the manifest at its first use.
+    /// Assigns the tier an id in the manifest at its first use.
     ///
     /// # Errors
     /// `Io`, `Full`, `Corrupt`.
@@ -80,7 +82,7 @@ impl TierMaintenance {
 }
 
 impl Maintenance {
-    /// Looks whether the tier is there; what is to move is chosen when it is.
+    /// Checks that the tier is reachable, and if so chooses the files to move.
     pub(crate) fn look_at_slow_tier(&mut self) {
         let Some(tier) = self.slow.as_mut().filter(|tier| !tier.is_busy) else { return };
         let view = self.shared.view();
@@ -90,12 +92,12 @@ impl Maintenance {
         let known: HashSet<String> =
             live.chain(retired.map(|retired| &retired.path)).cloned().collect();
         let is_used = !known.is_empty() || self.names_unknown_tables;
-        // Of tables that this weir does not know it cannot say which files are theirs.
+        // With unknown tables in the manifest, it is not known which files belong to them.
         let is_to_clean = !tier.is_clean && !self.names_unknown_tables;
         tier.send(MoverJob::Look { is_used, known: is_to_clean.then_some(known) });
     }
 
-    /// Takes in what is done and begins what is next.
+    /// Handles completed work and starts the next.
     pub(crate) fn go_on_with_slow_tier(&mut self) {
         while let Some(done) = self.slow.as_mut().and_then(|tier| tier.mover.take()) {
             if let Some(tier) = &mut self.slow {
@@ -177,7 +179,7 @@ impl Maintenance {
         };
         let (gone, left): (Vec<_>, Vec<_>) =
             deleting.into_iter().partition(|retired| gone.contains(&retired.path));
-        // What cannot be deleted waits once more, so that others are moved meanwhile.
+        // A file that cannot be deleted is queued again, so that others move meanwhile.
         let since = self.shared.now();
         self.retired.extend(left.into_iter().map(|retired| RetiredFile { since, ..retired }));
         let ids: Vec<i64> = gone.iter().map(|retired| retired.id).collect();
@@ -186,7 +188,7 @@ impl Maintenance {
         }
     }
 
-    /// Deletes what is due, else moves the next file.
+    /// Deletes what is due, otherwise moves the next file.
     fn next_of_slow_tier(&mut self) {
         let now = self.shared.now();
         let grace = self.options.gc_grace;
@@ -222,7 +224,7 @@ impl Maintenance {
 }
 
 impl RetiredFile {
-    /// A copy that never got into the manifest.
+    /// A copy that never reached the manifest.
     pub(crate) fn unnamed(file: &Arc<DataFile>) -> Self {
         let (path, tier) = (file.path.clone(), file.tier);
         Self { id: file.id, path, tier, since: Micros::default(), file: None }

@@ -1,6 +1,7 @@
-//! Merges the many small files of a day into few, in the table's order, without holding them in memory.
+//! Compaction: merges the many small files of a day into few, in the table's sort order, without
+//! holding them in memory.
 //!
-//! Every file is sorted, so a merge reads each from front to back and keeps one batch of each.
+//! Every file is sorted, so a merge reads each one sequentially and keeps one batch per file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use weir_tier::FileLocations;
 
 use crate::options::StoreOptions;
 
-/// One merge takes at most this many files: each holds a batch and a file handle.
+/// Maximum number of files per merge: each holds a batch and a file handle.
 const MERGE_FILES_MAX: usize = 64;
-/// And at most this many bytes of them, so that it ends within seconds.
+/// Maximum input bytes of a merge, so that it ends within seconds.
 const MERGE_BYTES_MAX: u64 = 256 << 20;
 
-/// Groups of files of one day that are to become one file each.
+/// Groups files of one day that are to be merged into one file each.
 pub(crate) fn plan(files: &[Arc<DataFile>], options: &StoreOptions) -> Vec<Vec<Arc<DataFile>>> {
     small_files(files, options)
         .into_values()
@@ -26,18 +27,18 @@ pub(crate) fn plan(files: &[Arc<DataFile>], options: &StoreOptions) -> Vec<Vec<A
         .collect()
 }
 
-/// Most small files of one day.
+/// The largest number of small files of any one day.
 pub(crate) fn most_small(files: &[Arc<DataFile>], options: &StoreOptions) -> usize {
     small_files(files, options).values().map(Vec::len).max().unwrap_or_default()
 }
 
-/// Small files by day; what is in the slow tier stays as it is.
+/// Small files by day; files in the cold tier are not merged.
 fn small_files(
     files: &[Arc<DataFile>],
     options: &StoreOptions,
 ) -> BTreeMap<i64, Vec<Arc<DataFile>>> {
     let mut days: BTreeMap<i64, Vec<Arc<DataFile>>> = BTreeMap::new();
-    // Of several hubs all files are in that place.
+    // In a cluster all files are in the shared place.
     let tier = if options.cluster.is_some() { Tier::Slow } else { Tier::Local };
     let is_small =
         |file: &DataFile| file.tier == tier && file.byte_count < options.small_file_bytes;
@@ -58,7 +59,7 @@ fn first_group(mut small: Vec<Arc<DataFile>>) -> Vec<Arc<DataFile>> {
     fitting.collect()
 }
 
-/// Writes the rows of `files` into one new file, durable, not yet in the manifest.
+/// Merges the rows of `files` into one new file, durable, not yet in the manifest.
 ///
 /// # Errors
 /// `Full`, `Io`, `Corrupt`.
@@ -73,7 +74,7 @@ pub(crate) fn merge(
     let arrival = files.iter().map(|file| file.arrival_ts).max().expect("a group is not empty");
     let mut draft = maker.draft(table, day, Micros(arrival))?;
     let mut files = files.to_vec();
-    // Rows of the same time stay in the order of their coming.
+    // Rows with equal times stay in arrival order.
     files.sort_by_key(|file| file.id);
     match FileMerge::open(places, table, &files, &draft, COPY_ROWS_MIN)? {
         Some(merge) => merge.write(&mut draft)?,

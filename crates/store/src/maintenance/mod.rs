@@ -1,9 +1,9 @@
-//! The thread behind the writer: flushes hot rows to files, merges small files, deletes old ones.
+//! The maintenance thread: flushes the memtable to files, merges small files, deletes expired ones.
 //!
 //! ```text
-//! freeze ─► sort, write, sync files ─► one manifest transaction ─► show files ─► remove log segments
-//!    ▲            kill here: orphans,         kill here: files and positions        kill here: segments below
-//!    └─ log and hot rows still complete       are in, the log below is skipped      the floor go at the next start
+//! freeze ─► sort, write, sync files ─► manifest commit ─► show files ─► remove log segments
+//!   ▲         kill here: orphans;       kill here: files     kill here: segments below
+//!   └──────── log and memtable intact   are in, log skipped  the floor go at next start
 //! ```
 
 pub(crate) mod cold_tier;
@@ -32,13 +32,12 @@ use crate::options::StoreOptions;
 use crate::write_path::shared::StoreState;
 use crate::write_path::writer::{FrozenRows, WriterCommand};
 
-/// What the thread is asked to do beside what it does by itself.
+/// Requests to the maintenance thread, beside its periodic work.
 pub(crate) enum MaintenanceTask {
     Flush(oneshot::Sender<Result<(), StoreError>>),
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// The thread's own state.
 pub(crate) struct Maintenance {
     pub(crate) options: StoreOptions,
     pub(crate) shared: Arc<StoreState>,
@@ -49,32 +48,32 @@ pub(crate) struct Maintenance {
     pub(crate) manifest: Manifest,
     pub(crate) directory: Directory,
     pub(crate) writer: Option<JoinHandle<()>>,
-    /// Frozen rows that are not in files yet.
+    /// The immutable memtable that is being flushed.
     pub(crate) frozen: Option<FrozenRows>,
-    /// The files of the frozen rows, once they are written: a manifest that failed to take them is asked again.
+    /// Written files of the immutable memtable: a failed commit is retried with them.
     pub(crate) written: Option<Vec<Arc<DataFile>>>,
-    /// Files that the manifest failed to take and that nobody needs. They stay until it takes another change: a failed
-    /// one may come back after a loss of power, and only what is written over it ends that.
+    /// Unneeded files of a failed commit. They stay until the next successful commit: after a power
+    /// loss a failed commit may reappear, and only overwriting it rules that out.
     pub(crate) doubtful: Vec<Arc<DataFile>>,
-    /// Files that cannot be merged, since they cannot be read.
+    /// Unreadable files, which are excluded from merges.
     pub(crate) broken: HashSet<i64>,
-    /// Files out of the manifest, until nobody reads them.
+    /// Files out of the manifest that queries may still read.
     pub(crate) retired: Vec<RetiredFile>,
     pub(crate) places: FileLocations,
     pub(crate) slow: Option<TierMaintenance>,
     /// Whether the manifest has files of tables that this weir does not know.
     pub(crate) names_unknown_tables: bool,
-    /// `None` for a hub alone.
+    /// Cluster state; `None` for a single hub.
     pub(crate) shared_work: Option<SharedWork>,
 }
 
-/// A file out of the manifest.
+/// A file that is no longer in the manifest.
 pub(crate) struct RetiredFile {
     pub(crate) id: i64,
     pub(crate) path: String,
     pub(crate) tier: Tier,
     pub(crate) since: Micros,
-    /// What queries of this process may still read; `None` for one of an earlier run.
+    /// The file while queries of this process may read it; `None` for a file of an earlier run.
     pub(crate) file: Option<Arc<DataFile>>,
 }
 
@@ -89,13 +88,13 @@ impl RetiredFile {
     }
 }
 
-/// How often sizes and ages are looked at.
+/// Interval between checks of sizes and ages.
 const TICK: Duration = Duration::from_millis(100);
-/// A failed flush is tried again after this.
+/// Delay before a failed flush is retried.
 const RETRY: Duration = Duration::from_secs(2);
 
 impl Maintenance {
-    /// Runs until the store is closed or dropped; gives up the directory at its end.
+    /// Runs until the store is closed or dropped; unlocks the directory at the end.
     pub(crate) fn run(mut self) {
         let _ = rustix::process::nice(2);
         let mut next_round = Instant::now();
@@ -128,7 +127,8 @@ impl Maintenance {
         }
     }
 
-    /// Waits for the writer, whose last sender this is, and before that for what is under way in the slow tier.
+    /// Waits for the cold tier's current operation, then for the writer, whose last sender this
+    /// thread holds.
     fn end(&mut self) {
         self.slow.take();
         if let Some(work) = &mut self.shared_work {
@@ -147,7 +147,7 @@ impl Maintenance {
             || age.is_some_and(|age| age > self.options.hot_age_max.as_secs_f64())
     }
 
-    /// Brings all rows into files; also those of a flush that failed before.
+    /// Flushes all rows to files, including those of an earlier failed flush.
     fn flush(&mut self) -> Result<(), StoreError> {
         let outcome = self.flush_frozen().and_then(|()| {
             self.frozen = self.freeze()?;
@@ -160,7 +160,8 @@ impl Maintenance {
         outcome
     }
 
-    /// Merges until no day has too many small files: rows that come meanwhile wait in memory, and then at the door.
+    /// Merges until no day has too many small files: rows that arrive meanwhile wait in memory,
+    /// then appends block.
     fn catch_up(&mut self) {
         let lag = |this: &Self| {
             let view = this.shared.view();
@@ -192,12 +193,12 @@ impl Maintenance {
         answer.recv().map_err(|_| StoreError::closed())?
     }
 
-    /// Whether the manifest has to learn that streams of other hubs are left out by now.
+    /// Whether the manifest must learn that streams of other hubs are purged.
     fn has_purged(&self) -> bool {
         self.shared_work.as_ref().is_some_and(|work| work.cluster.has_purged())
     }
 
-    /// Whether this hub merges and deletes: one alone, or the one of several that does.
+    /// Whether this hub merges and deletes: a single hub, or the leader.
     fn is_for_all(&self) -> bool {
         self.shared_work.as_ref().is_none_or(|work| work.cluster.is_leader())
     }
@@ -248,7 +249,7 @@ impl Maintenance {
         Ok(files)
     }
 
-    /// Compaction, retention, deletion; each may fail without stopping the others.
+    /// Runs compaction, retention and deletion; a failure of one does not stop the others.
     fn round(&mut self) {
         if self.is_for_all() {
             self.expire()
@@ -294,7 +295,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// One damaged file must not keep the others from being merged.
+    /// Excludes a damaged file, so that the others are still merged.
     fn leave_out_broken(&mut self, group: &[Arc<DataFile>], error: &StoreError) {
         tracing::warn!("cannot merge small files: {error}");
         for file in group {
@@ -307,7 +308,8 @@ impl Maintenance {
         }
     }
 
-    /// One transaction, then the view, then the files wait for their last reader.
+    /// Commits one transaction, updates the view, then queues the old files until their last reader
+    /// is done.
     pub(crate) fn replace(
         &mut self,
         reason: &'static str,
@@ -349,7 +351,8 @@ impl Maintenance {
     }
 }
 
-/// Deletes a file below the data directory; whether it is gone. What is not is deleted at the next start.
+/// Deletes a file below the data directory; returns whether it is gone. The next start deletes
+/// leftovers.
 pub(crate) fn delete(directory: &Directory, path: &str) -> bool {
     match std::fs::remove_file(directory.file(path)) {
         Ok(()) => true,

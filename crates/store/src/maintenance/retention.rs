@@ -1,4 +1,5 @@
-//! Which files are too old or too many. Pure: files, limits and the time in, files out.
+//! Selects files for deletion by age and total size. Pure: takes files, limits and the time,
+//! returns files.
 
 use std::sync::Arc;
 
@@ -7,8 +8,9 @@ use weir_tables::Micros;
 
 use crate::options::Retention;
 
-/// Files whose last row came in longer ago than its table's days, and then the oldest until the rest fits `total_bytes`. Findings
-/// never go for size: they are small, and they are the memory of what happened.
+/// Files whose last row arrived longer ago than the table's retention, then the oldest until the
+/// rest fits `total_bytes`. Findings are never deleted for size: they are small, and hold the
+/// history of incidents.
 pub(crate) fn expired(
     files: &[Arc<DataFile>],
     retention: &Retention,

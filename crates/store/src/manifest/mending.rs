@@ -1,4 +1,4 @@
-//! Who mends files beside the hubs of a cluster: like a hub without rows, which others do not see.
+//! Cluster membership for repairs: like a hub without rows, invisible to other hubs.
 
 use weir_datafile::StoreError;
 
@@ -6,7 +6,8 @@ use super::postgres::{ABANDONED, NOW, PostgresManifest, micros, replaced};
 use crate::cluster::{ManifestOptions, random};
 
 impl PostgresManifest {
-    /// Enters for a while as one that takes no rows and answers no queries, but changes files: other hubs do not see it.
+    /// Enters temporarily as a member that changes files but takes no rows and answers no queries;
+    /// other hubs do not see it.
     ///
     /// # Errors
     /// `Io`, also when there is no cluster; `NewerVersion`.
@@ -14,7 +15,7 @@ impl PostgresManifest {
         let mut manifest = Self::look(options)?;
         let instance = random("instance");
         manifest.hub = manifest.with(|client| {
-            // Those that were killed.
+            // Members that were killed.
             let sql = format!(
                 "DELETE FROM hub WHERE address = '' AND seen_ts < {NOW} - $1 AND id NOT IN (SELECT hub FROM pending_file)"
             );
@@ -29,7 +30,8 @@ impl PostgresManifest {
         Ok(manifest)
     }
 
-    /// Ends [`PostgresManifest::enter_to_mend`]. What was written and not entered is deleted by a hub later.
+    /// Ends [`PostgresManifest::enter_to_mend`]. A hub later deletes files that were written and
+    /// not committed.
     ///
     /// # Errors
     /// `Io`.
@@ -38,7 +40,7 @@ impl PostgresManifest {
         self.with(|client| client.execute(sql, &[&self.hub]).map(drop))
     }
 
-    /// Says that this hub is there.
+    /// Sends a heartbeat.
     ///
     /// # Errors
     /// As [`PostgresManifest::pulse`].

@@ -1,8 +1,9 @@
-//! The manifest of several hubs, in PostgreSQL. Layout: `docs/formats/manifest.md`.
+//! The manifest of a cluster, in PostgreSQL. Layout: `docs/formats/manifest.md`.
 //!
-//! Every change begins by locking one row, so changes have an order and their numbers are in it: who has seen number N has
-//! seen all before it. A stream goes through one hub at a time; a hub that another one took a stream from is told in
-//! `stream_lost`, and cannot commit anything before it has left out what it has of that stream.
+//! Every commit begins by locking one row, so snapshots are numbered in commit order: a hub that
+//! has seen snapshot N has seen all before it. A stream belongs to one hub at a time. A hub that
+//! lost a stream finds it in `stream_lost`, and cannot commit before it has purged its rows of that
+//! stream.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,11 +19,10 @@ use super::{DataFile, ManifestChange, ManifestContent, QueuedDeletion, Tier, nam
 use crate::cluster::{ClusterOptions, ManifestOptions, random};
 use crate::postgres_client::PostgresServer;
 
-/// The schema's version.
 const VERSION: i64 = 1;
-/// A lease, and what is said of a hub that is there, is good for so long.
+/// Lifetime of a lease, and of a hub's heartbeat.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
-/// Files that a hub wrote and did not enter are somebody else's to delete when it was not seen for so long.
+/// After this long without a heartbeat, other hubs delete the uncommitted files of a hub.
 pub(super) const ABANDONED: Duration = Duration::from_secs(3600);
 
 pub(super) const SCHEMA: &str = "
@@ -50,17 +50,16 @@ CREATE TABLE shared_file (name text PRIMARY KEY, content bytea NOT NULL);
 INSERT INTO setting VALUES ('version', 1), ('snapshot', 0);
 ";
 
-/// The server's own time, µs since 1970: leases are of one clock.
+/// The server's clock, µs since 1970: leases use one clock.
 pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 const COLUMNS: &str =
     "id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts, arrival_ts";
 
-/// The open manifest, as one hub.
+/// The open manifest, as seen by one hub.
 pub(crate) struct PostgresManifest {
     server: Mutex<PostgresServer>,
-    /// The hub's number.
     pub(super) hub: i64,
-    /// Drawn when the hub started: whoever has another one is not this process.
+    /// Drawn at start: a different value belongs to another process.
     pub(super) instance: i64,
 }
 
@@ -70,7 +69,7 @@ impl std::fmt::Debug for PostgresManifest {
     }
 }
 
-/// What a hub learns twice a second.
+/// The result of a heartbeat.
 #[derive(Debug)]
 pub(crate) struct ClusterPulse {
     pub(crate) is_leader: bool,
@@ -78,31 +77,31 @@ pub(crate) struct ClusterPulse {
     pub(crate) lost: Vec<StreamId>,
 }
 
-/// What became of an attempt to take streams over.
+/// The result of claiming streams.
 #[derive(Debug)]
 pub(crate) enum ClaimOutcome {
-    /// They go through this hub, as far as they are known; where files have them.
+    /// Claimed, as far as the streams are known, with their positions in files.
     Ours(Vec<(StreamId, u64)>),
-    /// Some were taken from this hub, and its log still has rows of them.
+    /// This hub lost some of them, and its log still has their rows.
     Stale,
 }
 
-/// What changed after some change.
+/// Changes since a snapshot.
 #[derive(Debug)]
 pub(crate) struct ManifestNews {
-    /// The last change.
+    /// The newest snapshot.
     pub(crate) snapshot: i64,
     pub(crate) added: Vec<Arc<DataFile>>,
     pub(crate) removed: Vec<i64>,
-    /// `added` are all files that there are, and others are gone.
+    /// Whether `added` lists all current files, and every other file is gone.
     pub(crate) is_whole: bool,
 }
 
 impl PostgresManifest {
-    /// Enters the cluster as the hub `id`, or as a new one of this name; makes the tables when they are missing.
+    /// Joins the cluster as hub `id`, or as a new hub with this name; creates missing tables.
     ///
     /// # Errors
-    /// `Io`, `NewerVersion`; `Locked` when a hub of this name is there already.
+    /// `Io`, `NewerVersion`; `Locked` when a live hub has this name.
     pub(crate) fn enter(options: &ClusterOptions, id: Option<i64>) -> Result<Self, StoreError> {
         let mut server = PostgresServer::new(&options.manifest)?;
         make_tables(&mut server, &options.manifest.schema)?;
@@ -144,7 +143,7 @@ impl PostgresManifest {
         Ok(Self { server: Mutex::new(server), hub, instance })
     }
 
-    /// The same hub over another connection.
+    /// Opens another connection for the same hub.
     ///
     /// # Errors
     /// `Io`.
@@ -153,7 +152,7 @@ impl PostgresManifest {
         Ok(Self { server, hub: self.hub, instance: self.instance })
     }
 
-    /// For one who only looks.
+    /// Opens a read-only view.
     ///
     /// # Errors
     /// `Io`, also when there is no cluster; `NewerVersion`.
@@ -168,13 +167,13 @@ impl PostgresManifest {
         Ok(Self::of_nobody(server))
     }
 
-    /// Not as a hub.
+    /// Opens the manifest without being a hub.
     pub(super) fn of_nobody(server: PostgresServer) -> Self {
         Self { server: Mutex::new(server), hub: 0, instance: 0 }
     }
 
-    /// The files that there are, and the names of others that have a reason to be there: their time is over, or a hub is
-    /// about to enter them.
+    /// The current files, and the names of others that must stay: files in their grace period, or
+    /// files that a hub is about to commit.
     ///
     /// # Errors
     /// `Io`.
@@ -265,7 +264,7 @@ impl PostgresManifest {
     pub(super) fn forget(&self, ids: &[i64]) -> Result<(), StoreError> {
         self.with(|client| {
             let mut work = client.transaction()?;
-            // A hub that has not seen yet that they were replaced cannot learn it from what is left.
+            // A hub that has not yet seen the replacement cannot learn it from the remaining rows.
             let sql = "INSERT INTO setting
                  SELECT 'forgotten', coalesce(max(end_snapshot), 0) FROM data_file WHERE id = ANY($1)
                  ON CONFLICT (name) DO UPDATE SET value = greatest(setting.value, excluded.value)";
@@ -280,7 +279,7 @@ impl PostgresManifest {
         })
     }
 
-    /// Files that are about to be written where all hubs have theirs.
+    /// Announces files that are about to be uploaded to the shared place.
     ///
     /// # Errors
     /// `Io`.
@@ -290,8 +289,7 @@ impl PostgresManifest {
         self.with(|client| client.execute(sql, &[&paths, &self.hub]).map(drop))
     }
 
-    /// Files that were written and did not get into the manifest: of this hub, or with `is_leader` those of hubs that
-    /// are gone.
+    /// Uploaded files that were not committed: of this hub, or with `is_leader` those of dead hubs.
     ///
     /// # Errors
     /// `Io`.
@@ -309,7 +307,7 @@ impl PostgresManifest {
         })
     }
 
-    /// Such files are deleted.
+    /// Forgets uncommitted files after their deletion.
     ///
     /// # Errors
     /// `Io`.
@@ -318,7 +316,7 @@ impl PostgresManifest {
         self.with(|client| client.execute(sql, &[&paths]).map(drop))
     }
 
-    /// As [`super::Manifest::commit`]; gives the change's number.
+    /// Commits as [`super::Manifest::commit`]; returns the snapshot's number.
     ///
     /// # Errors
     /// `Io`, `Full`, `Moved`.
@@ -334,7 +332,7 @@ impl PostgresManifest {
         outcome?.map_err(|why| StoreError::new(ErrorKind::Moved, why))
     }
 
-    /// What the change meets: `Err` says what others did meanwhile.
+    /// Applies a change; `Err` reports a conflict with another hub.
     fn apply(
         &self,
         work: &mut Transaction<'_>,
@@ -342,7 +340,7 @@ impl PostgresManifest {
     ) -> Result<Result<i64, &'static str>, postgres::Error> {
         let snapshot = lock(work)? + 1;
         let ids: Vec<i64> = change.add.iter().map(|file| file.id).collect();
-        // An earlier attempt whose answer was lost.
+        // An earlier attempt whose response was lost.
         let sql = "SELECT begin_snapshot FROM data_file WHERE id = ANY($1) LIMIT 1";
         if let Some(known) = work.query_opt(sql, &[&ids])? {
             return Ok(Ok(known.get(0)));
@@ -373,8 +371,8 @@ impl PostgresManifest {
         Ok(Ok(snapshot))
     }
 
-    /// What changed after change `seen`; `None` when nothing did. All that there is when files that were replaced since
-    /// `seen` are forgotten by now.
+    /// Changes since snapshot `seen`; `None` without any. Returns all current files when
+    /// replacements since `seen` are already forgotten.
     ///
     /// # Errors
     /// `Io`.
@@ -401,7 +399,7 @@ impl PostgresManifest {
         })
     }
 
-    /// Streams that were taken from this hub, and that its log may have rows of.
+    /// Streams that other hubs took over and that this hub's log may have rows of.
     ///
     /// # Errors
     /// `Io`.
@@ -409,7 +407,8 @@ impl PostgresManifest {
         self.with(|client| lost(&mut client.transaction()?, self.hub))
     }
 
-    /// Has streams go through this hub from now on; with a position also such that no hub has seen, from there on.
+    /// Claims streams for this hub; a stream with a position is created if no hub knows it,
+    /// starting there.
     ///
     /// # Errors
     /// `Io`.
@@ -432,7 +431,8 @@ impl PostgresManifest {
             work.execute(sql, &[&self.hub, &keys])?;
             let sql = "UPDATE stream_position SET hub = $1 WHERE stream = ANY($2) AND hub <> $1";
             work.execute(sql, &[&self.hub, &keys])?;
-            // A stream begins where its first hub took it up, also when that has nothing of it in files yet.
+            // A stream begins where its first hub admitted it, even if none of its rows are
+            // flushed.
             let sql = "INSERT INTO stream_position (stream, position, hub) SELECT stream, position, $1
                  FROM unnest($2::bytea[], $3::bigint[]) AS new (stream, position) WHERE position IS NOT NULL
                  ON CONFLICT DO NOTHING";
@@ -445,7 +445,7 @@ impl PostgresManifest {
         })
     }
 
-    /// Where streams stand in files, whichever hub they go through.
+    /// Positions of streams in files, whichever hub they belong to.
     ///
     /// # Errors
     /// `Io`.
@@ -459,7 +459,7 @@ impl PostgresManifest {
         })
     }
 
-    /// Says that this hub is there, and learns what it has to know of the others.
+    /// Sends a heartbeat, and returns what this hub must know of the others.
     ///
     /// # Errors
     /// `Io`; `Locked` when another process is this hub now.
@@ -492,7 +492,7 @@ impl PostgresManifest {
         Ok(client.execute(&sql, &[&self.hub, &self.instance])? > 0)
     }
 
-    /// Gives up what others may go on with at once.
+    /// Releases leases so that others can proceed at once.
     ///
     /// # Errors
     /// `Io`.
@@ -558,7 +558,7 @@ pub(super) fn snapshot_transaction(
     client.build_transaction().isolation_level(level).read_only(true).start()
 }
 
-/// Changes come one by one from here on; the last one's number.
+/// Locks the manifest, which serializes commits; returns the newest snapshot.
 fn lock(work: &mut Transaction<'_>) -> Result<i64, postgres::Error> {
     let sql = "SELECT value FROM setting WHERE name = 'snapshot' FOR UPDATE";
     Ok(work.query_one(sql, &[])?.get(0))

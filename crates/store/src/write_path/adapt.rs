@@ -1,5 +1,5 @@
-//! Brings a batch to the schema its table has today, so that parcels of an older agent and old log records fit, and
-//! says in each row of a log which stream it came from: the parcel knows it once for all of its rows.
+//! Adapts a batch to its table's current schema, so that parcels of an older agent and old log
+//! records fit, and adds the stream to each row of a log: the parcel holds it once for all rows.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use arrow_array::{Int64Array, RecordBatch};
 use weir_datafile::StoreError;
 use weir_tables::{Batch, Parcel, StreamId, is_null_column};
 
-/// Rows in the schema of their table ([`weir_tables::TableSpec::fit`]), those of a log with their stream.
+/// Fits rows to the schema of their table ([`weir_tables::TableSpec::fit`]), and adds the stream to
+/// those of a log.
 ///
 /// # Errors
 /// `BadParcel` when a column that cannot be NULL is missing or a column has another type.

@@ -1,9 +1,9 @@
-//! The way of a row from an append to a data file.
+//! The write path: from an append to a data file.
 //!
 //! ```text
-//! Store::append ─► adapt ─► writer ─► wal (fsync) ─► memtable ─► maintenance: flush ─► data files ─► manifest
-//!                             │  streams: new, known, behind?        │
-//!                             └─ segments: which are still needed ◄──┘
+//! Store::append ─► adapt ─► writer ─► wal (fsync) ─► memtable ─► flush ─► data files ─► manifest
+//!                            │  streams: new, known, behind?        │
+//!                            └─ segments: which are still needed ◄──┘
 //! ```
 
 pub(crate) mod adapt;

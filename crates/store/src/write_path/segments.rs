@@ -1,13 +1,15 @@
-//! Which segments the write-ahead log has, how far it is durable, and who still needs what of it.
+//! Segments of the write-ahead log: which exist, how far the log is durable, and which copies still
+//! need them.
 //!
 //! ```text
 //!   0007.wal   0008.wal   0009.wal   0010.wal
-//!  ├──────────┼──────────┼──────────┼─────▌ end: next sequence number
-//!       ▲                     ▲ floor: below, everything is in files
-//!       └ a copy is here: 0007 and 0008 stay for it, and go when it is past them
+//! ├──────────┼──────────┼──────────┼─────▌ end: next sequence number
+//!      ▲                     ▲ floor: everything below is flushed
+//!      └ a copy is here: 0007 and 0008 stay for it until it has passed them
 //! ```
 //!
-//! The writer tells what it made durable; copies wait for it here and say which sequence number they go on from.
+//! The writer reports what it made durable. Copies wait for it here, and report the sequence number
+//! from which they need the log.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use crate::write_path::wal::{SEGMENT_HEAD_BYTES, path_of};
 
-/// Shared by the log, which grows it, and by copies, which read it.
+/// Shared by the log, which extends it, and by copies, which read it.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     dir: PathBuf,
@@ -26,13 +28,13 @@ pub(crate) struct Segments {
 
 #[derive(Debug, Default)]
 struct SegmentState {
-    /// By number; the last one is written to.
+    /// Segments by number; the last one is open for writing.
     segments: BTreeMap<u64, LogSegment>,
-    /// Segments below hold nothing that is not in files.
+    /// All rows of segments below this are flushed.
     floor: u64,
-    /// The sequence number after the last durable record.
+    /// Sequence number after the last durable record.
     end: u64,
-    /// What copies go on from, by name.
+    /// Lowest sequence number that each copy needs, by name.
     needs: BTreeMap<String, u64>,
 }
 
@@ -42,10 +44,10 @@ struct LogSegment {
     bytes: u64,
 }
 
-/// Where a record lies.
+/// Location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentStart {
-    /// The segment that holds it, or that will.
+    /// The segment that holds the record, or will hold it.
     pub(crate) segment: u64,
     /// The first record of that segment.
     pub(crate) first_sequence: u64,
@@ -54,7 +56,7 @@ pub(crate) struct SegmentStart {
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 impl Segments {
-    /// For the log in `dir`, of which copies need records from these sequence numbers on.
+    /// Tracks the log in `dir`; `needs` are the lowest sequence numbers that copies need.
     pub(crate) fn new(dir: PathBuf, needs: BTreeMap<String, u64>) -> Self {
         let state = SegmentState { needs, ..SegmentState::default() };
         Self { dir, state: Mutex::new(state), grown: Condvar::new() }
@@ -64,7 +66,7 @@ impl Segments {
         self.state.lock().expect(NO_PANIC)
     }
 
-    /// There is a segment, and it has so many bytes.
+    /// Adds a segment of this size.
     pub(crate) fn add(&self, number: u64, first_sequence: u64, bytes: u64) {
         self.state().segments.insert(number, LogSegment { first_sequence, bytes });
     }
@@ -80,21 +82,21 @@ impl Segments {
         self.grown.notify_all();
     }
 
-    /// What is in segments below `floor` is in files.
+    /// Marks all segments below `floor` as flushed.
     pub(crate) fn release(&self, floor: u64) {
         let mut state = self.state();
         state.floor = state.floor.max(floor);
         self.trim(&mut state);
     }
 
-    /// The copy `name` goes on from `sequence`; what only it needed before goes.
+    /// Sets the lowest sequence number that a copy needs; removes segments that only it needed.
     pub(crate) fn need(&self, name: &str, sequence: u64) {
         let mut state = self.state();
         state.needs.insert(name.to_owned(), sequence);
         self.trim(&mut state);
     }
 
-    /// Removes segments that are in files and that no copy needs; what cannot be removed is removed at the next start.
+    /// Removes flushed segments that no copy needs; the next start retries failed removals.
     fn trim(&self, state: &mut SegmentState) {
         let needed = state.needs.values().copied().min().unwrap_or(u64::MAX);
         while let Some((number, next)) = state.first_two() {
@@ -108,19 +110,19 @@ impl Segments {
         }
     }
 
-    /// The sequence number after the last durable record.
+    /// Sequence number after the last durable record.
     pub(crate) fn end(&self) -> u64 {
         self.state().end
     }
 
-    /// Waits at most `patience` until there is a durable record `sequence`; whether there is.
+    /// Waits at most `patience` for a durable record `sequence`; returns whether there is one.
     pub(crate) fn wait(&self, sequence: u64, patience: Duration) -> bool {
         let state = self.state();
         let waited = self.grown.wait_timeout_while(state, patience, |state| state.end <= sequence);
         waited.expect(NO_PANIC).0.end > sequence
     }
 
-    /// The segment of the record `sequence`, or of the first record behind it that there still is.
+    /// Locates record `sequence`, or the first existing record after it.
     pub(crate) fn place(&self, sequence: u64) -> Option<SegmentStart> {
         let state = self.state();
         let before = state.segments.iter().rev().find(|(_, one)| one.first_sequence <= sequence);
@@ -131,7 +133,7 @@ impl Segments {
         })
     }
 
-    /// The segment behind `number`.
+    /// Locates the segment after `number`.
     pub(crate) fn after(&self, number: u64) -> Option<SegmentStart> {
         let state = self.state();
         let next = state.segments.range(number + 1..).next();
@@ -141,7 +143,7 @@ impl Segments {
         })
     }
 
-    /// Bytes of records behind byte `offset` of segment `number`.
+    /// Bytes of records after offset `offset` of segment `number`.
     pub(crate) fn bytes_behind(&self, number: u64, offset: u64) -> u64 {
         let state = self.state();
         let own = state.segments.get(&number).map_or(0, |one| one.bytes.saturating_sub(offset));
@@ -149,7 +151,7 @@ impl Segments {
         own + later.map(|bytes| bytes.saturating_sub(SEGMENT_HEAD_BYTES as u64)).sum::<u64>()
     }
 
-    /// Whether a copy that goes on from `sequence` holds segments that are in files.
+    /// Whether a copy at `sequence` retains flushed segments.
     pub(crate) fn is_held_from(&self, sequence: u64) -> bool {
         let place = self.place(sequence);
         place.is_some_and(|place| place.segment < self.state().floor)
@@ -157,7 +159,7 @@ impl Segments {
 }
 
 impl SegmentState {
-    /// The number of the first segment, and the second one; `None` when there is only one.
+    /// The number of the first segment, and the second segment; `None` with fewer than two.
     fn first_two(&self) -> Option<(u64, LogSegment)> {
         let mut segments = self.segments.iter();
         let (number, _) = segments.next()?;

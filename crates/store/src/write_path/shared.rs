@@ -1,4 +1,4 @@
-//! What the writer, maintenance and queries share: the view, the positions, and a few figures.
+//! State shared by the writer, maintenance and queries: the view, the positions, and counters.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,29 +14,29 @@ use crate::manifest::ManifestNews;
 use crate::options::StoreOptions;
 use crate::write_path::streams::StreamPositions;
 
-/// Shared state; every lock is held for moments only, never over I/O.
+/// Shared state; every lock is held briefly, never during I/O.
 pub(crate) struct StoreState {
     view: RwLock<Snapshot>,
     positions: Mutex<StreamPositions>,
     clock: Arc<dyn Clock>,
-    /// Bytes of hot rows.
+    /// Bytes of the memtable.
     hot_bytes: AtomicUsize,
-    /// Bytes of frozen rows.
+    /// Bytes of the immutable memtable.
     frozen_bytes: AtomicUsize,
     wal_bytes: AtomicU64,
-    /// When the oldest hot row was taken in.
+    /// Arrival time of the oldest row of the memtable.
     hot_since: Mutex<Option<Micros>>,
-    /// Why appends are refused.
+    /// Reason why appends are refused.
     full: Mutex<Option<String>>,
-    /// Why the last flush failed.
+    /// Error of the last failed flush.
     flush_failure: Mutex<Option<String>>,
-    /// Conditions of rules, told of each row.
+    /// Watched conditions of rules, evaluated on each row.
     pub(crate) watching: WatchRegistry,
-    /// Why files do not move to the slow tier.
+    /// Reason why files do not move to the cold tier.
     slow_failure: Mutex<Option<String>>,
-    /// Told when memory is free again.
+    /// Notified when memory is released.
     pub(crate) room: Notify,
-    /// Counts the flushes that brought positions into files.
+    /// Counts the flushes that advanced positions in files.
     pub(crate) commits: watch::Sender<u64>,
 }
 
@@ -65,7 +65,7 @@ impl StoreState {
         }
     }
 
-    /// The snapshot that a query runs on.
+    /// The current snapshot for a query.
     pub(crate) fn view(&self) -> Snapshot {
         self.view.read().expect(NO_PANIC).clone()
     }
@@ -78,7 +78,7 @@ impl StoreState {
         self.positions.lock().expect(NO_PANIC)
     }
 
-    /// Shows durable rows to queries and their positions to senders.
+    /// Makes durable rows visible to queries, and their positions to senders.
     pub(crate) fn publish<'a>(&self, parcels: impl Iterator<Item = &'a Parcel> + Clone) {
         let (batches, now) = (parcels.flat_map(|parcel| &parcel.batches), self.now());
         batches.clone().for_each(|batch| self.watching.see(batch, now));
@@ -92,7 +92,7 @@ impl StoreState {
         }
     }
 
-    /// Moves hot rows to frozen.
+    /// Turns the memtable into the immutable memtable.
     pub(crate) fn freeze(&self) {
         self.view.write().expect(NO_PANIC).freeze();
         let bytes = self.hot_bytes.swap(0, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl StoreState {
         *self.hot_since.lock().expect(NO_PANIC) = None;
     }
 
-    /// Replaces frozen rows by the files that hold them now, up to these positions.
+    /// Replaces the immutable memtable by its flushed files, up to these positions.
     pub(crate) fn thaw(&self, files: &[Arc<DataFile>], positions: &[(StreamId, u64)]) {
         let mut view = self.view.write().expect(NO_PANIC);
         for table in &mut view.tables {
@@ -114,7 +114,7 @@ impl StoreState {
         self.commits.send_modify(|count| *count += 1);
     }
 
-    /// Puts files in the place of others, at once for every query that starts afterwards.
+    /// Replaces files atomically for every query that starts afterwards.
     pub(crate) fn replace(&self, remove: &[Arc<DataFile>], files: &[Arc<DataFile>]) {
         let mut view = self.view.write().expect(NO_PANIC);
         for file in remove {
@@ -124,8 +124,9 @@ impl StoreState {
         add(&mut view, files);
     }
 
-    /// Of several hubs: brings the view to a later change of the manifest. With the number of a change of this hub, and the
-    /// positions in it, the frozen rows are in its files: others may still ask for them.
+    /// Advances the view to a later snapshot; cluster only. `thaw` is the snapshot that this hub's
+    /// flush committed, with its positions: the immutable memtable is then in its files, but other
+    /// hubs may still read it.
     pub(crate) fn advance(&self, news: &ManifestNews, thaw: Option<(i64, &[(StreamId, u64)])>) {
         let mut view = self.view.write().expect(NO_PANIC);
         if let Some((snapshot, _)) = thaw {
@@ -159,7 +160,7 @@ impl StoreState {
         }
     }
 
-    /// Rows that have been in files for so long are not kept for other hubs any more.
+    /// Drops flushed rows that were kept for other hubs longer than `kept`.
     pub(crate) fn forget_flushed(&self, kept: Duration) {
         if self.view.read().expect(NO_PANIC).flushed.is_empty() {
             return;
@@ -173,7 +174,7 @@ impl StoreState {
         }
     }
 
-    /// Puts other rows in the place of those in memory.
+    /// Replaces the rows in memory.
     pub(crate) fn put_in_memory(&self, frozen: Snapshot, hot: Snapshot) {
         let mut view = self.view.write().expect(NO_PANIC);
         let bytes = [&frozen, &hot].map(|rows| usize::try_from(rows.hot_totals().1));
@@ -191,7 +192,7 @@ impl StoreState {
         self.hot_bytes.load(Ordering::Relaxed)
     }
 
-    /// Hot and frozen.
+    /// Bytes of the memtable and the immutable memtable.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.hot_bytes() + self.frozen_bytes.load(Ordering::Relaxed)
     }
@@ -208,7 +209,7 @@ impl StoreState {
         *self.hot_since.lock().expect(NO_PANIC)
     }
 
-    /// Why appends are refused for want of room; `None`: they are not.
+    /// Sets the reason why appends are refused; `None` when they are accepted.
     pub(crate) fn set_message(&self, why: Option<String>) {
         let mut full = self.full.lock().expect(NO_PANIC);
         match (&*full, &why) {
@@ -227,7 +228,7 @@ impl StoreState {
         *self.flush_failure.lock().expect(NO_PANIC) = why;
     }
 
-    /// Said once when it begins and once when it is over.
+    /// Logs a failure once when it begins and once when it is over.
     pub(crate) fn set_slow_failure(&self, why: Option<String>) {
         let mut failure = self.slow_failure.lock().expect(NO_PANIC);
         match (&*failure, &why) {
@@ -238,7 +239,7 @@ impl StoreState {
         *failure = why;
     }
 
-    /// What a person should know.
+    /// Problem to show to the operator.
     pub(crate) fn message(&self) -> Option<String> {
         let full = self.full.lock().expect(NO_PANIC).clone();
         let flush = || self.flush_failure.lock().expect(NO_PANIC).clone();

@@ -1,12 +1,12 @@
-//! Where every stream stands, and what of a parcel is new. This is what makes sending twice harmless.
+//! Positions of streams, and admission of parcels: makes repeated sends idempotent.
 //!
 //! ```text
-//!            position P
-//! ──────────────┼──────────────►
-//! [from, to)    │                 to ≤ P: known, answered, not stored
-//!         [from,│  to)            rows below P are cut off, the rest is stored
-//!               │[from, to)       from = P (or the stream is new): stored
-//!               │    [from, to)   from > P: refused, go back to P
+//!           position P
+//!  ──────────────┼──────────────►
+//!  [from, to)    │                 to ≤ P: duplicate, acknowledged, not stored
+//!          [from,│  to)            rows below P are cut off, the rest is stored
+//!                │[from, to)       from = P (or the stream is new): stored
+//!                │    [from, to)   from > P: refused, go back to P
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -19,25 +19,25 @@ use arrow_select::filter::filter_record_batch;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{Batch, Parcel, StreamId, StreamRange};
 
-/// What is to be done with a parcel.
+/// The admission decision for a parcel.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// All of it is known already.
+    /// All rows are already stored.
     Duplicate {
-        /// The stream's position.
+        /// Position of the stream.
         position: u64,
     },
-    /// Store it as it is.
+    /// Store the parcel unchanged.
     Whole,
-    /// Store this instead.
+    /// Store this remainder instead.
     Trimmed(Parcel),
 }
 
-/// Judges `parcel` against the stream's position, `None` for a stream not seen before.
+/// Compares `parcel` with the stream's position, `None` for an unknown stream.
 ///
 /// # Errors
-/// `Behind` when rows between the position and the parcel are missing, or when the parcel overlaps the position and
-/// has rows without an offset to cut by; `BadParcel` when the range is not one.
+/// `Behind` when rows between the position and the parcel are missing, or when the parcel overlaps
+/// the position and has rows without an offset to cut by; `BadParcel` when the range is invalid.
 pub(crate) fn judge(parcel: &Parcel, position: Option<u64>) -> Result<Admission, StoreError> {
     let Some(range) = parcel.range else { return Ok(Admission::Whole) };
     if range.from > range.to || i64::try_from(range.to).is_err() {
@@ -79,29 +79,29 @@ fn trim_batch(batch: &Batch, position: u64) -> Option<Batch> {
     Some(Batch { table: batch.table, rows })
 }
 
-/// Positions of all streams: what is durable, and what the group being written adds to it.
+/// Positions of all streams: durable ones, and those staged by the group that is being written.
 #[derive(Debug, Default)]
 pub(crate) struct StreamPositions {
     durable: HashMap<StreamId, u64>,
     pending: HashMap<StreamId, u64>,
-    /// What is in files as well: a subset of what is durable.
+    /// Positions in files, never beyond the durable ones.
     filed: HashMap<StreamId, u64>,
-    /// Of several hubs: the streams that go through this one.
+    /// Streams that this hub owns; cluster only.
     owned: Option<HashSet<StreamId>>,
 }
 
 impl StreamPositions {
-    /// With `owned`, only those may be taken in.
+    /// Makes the positions; with `owned`, the hub admits only these streams.
     pub(crate) fn new(durable: HashMap<StreamId, u64>, owned: Option<HashSet<StreamId>>) -> Self {
         Self { filed: durable.clone(), durable, pending: HashMap::new(), owned }
     }
 
-    /// Whether rows of the stream may be taken in here.
+    /// Whether this hub may admit rows of the stream.
     pub(crate) fn owns(&self, stream: StreamId) -> bool {
         self.owned.as_ref().is_none_or(|owned| owned.contains(&stream))
     }
 
-    /// These go through this hub from now on, from where files have them.
+    /// Adds streams to this hub, at their positions in files.
     pub(crate) fn own(&mut self, streams: &[(StreamId, u64)]) {
         let Some(owned) = &mut self.owned else { return };
         for (stream, position) in streams {
@@ -112,7 +112,8 @@ impl StreamPositions {
         }
     }
 
-    /// These go through another hub. Whether it is more than files that is known of them.
+    /// Removes streams that another hub took over. Returns whether any durable position was beyond
+    /// the position in files.
     pub(crate) fn disown(&mut self, streams: &HashSet<StreamId>) -> bool {
         let Some(owned) = &mut self.owned else { return false };
         let mut is_more = false;
@@ -123,42 +124,42 @@ impl StreamPositions {
         is_more
     }
 
-    /// The position that the next parcel of the group meets.
+    /// Position against which the next parcel of the group is checked.
     pub(crate) fn next(&self, stream: StreamId) -> Option<u64> {
         self.pending.get(&stream).or_else(|| self.durable.get(&stream)).copied()
     }
 
-    /// Notes that the group holds `range`.
+    /// Stages `range` as part of the group.
     pub(crate) fn stage(&mut self, range: StreamRange) {
         self.pending.insert(range.stream, range.to);
     }
 
-    /// The group is durable.
+    /// Makes the staged positions durable.
     pub(crate) fn commit(&mut self) {
         self.durable.extend(self.pending.drain());
     }
 
-    /// The group was not written.
+    /// Discards the staged positions after a failed write.
     pub(crate) fn roll_back(&mut self) {
         self.pending.clear();
     }
 
-    /// Where streams stand for sure.
+    /// Durable position of a stream.
     pub(crate) fn durable(&self, stream: StreamId) -> Option<u64> {
         self.durable.get(&stream).copied()
     }
 
-    /// Up to where streams are in files.
+    /// Position of a stream in files.
     pub(crate) fn filed(&self, stream: StreamId) -> Option<u64> {
         self.filed.get(&stream).copied()
     }
 
-    /// A flush brought streams into files up to here.
+    /// Advances positions in files after a flush.
     pub(crate) fn file(&mut self, positions: &[(StreamId, u64)]) {
         self.filed.extend(positions.iter().copied());
     }
 
-    /// All of them, for the manifest.
+    /// All durable positions, for the manifest.
     pub(crate) fn all(&self) -> Arc<[(StreamId, u64)]> {
         self.durable.iter().map(|(stream, position)| (*stream, *position)).collect()
     }

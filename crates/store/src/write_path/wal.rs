@@ -1,8 +1,9 @@
-//! The write-ahead log: what was acknowledged and is not in files yet. Layout: `docs/formats/wal.md`.
+//! The write-ahead log: acknowledged rows that are not flushed yet. Layout: `docs/formats/wal.md`.
 //!
-//! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. Only the last group of
-//! the last segment can be torn: a group is written after the one before was synced. So bytes that are no record are
-//! cut off when no later group follows, and are damage when one does.
+//! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. Only
+//! the last group of the last segment can be torn, because a group is written after the previous
+//! one was synced. Invalid bytes are therefore cut off when no later group follows, and are
+//! corruption when one does.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -18,37 +19,39 @@ use crate::write_path::segments::Segments;
 const MAGIC: &[u8; 8] = b"WWAL\x01\0\0\0";
 pub(crate) const SEGMENT_HEAD_BYTES: usize = 16;
 pub(crate) const RECORD_HEAD_BYTES: usize = 16;
-/// In a record's length: the record begins a group.
+/// Flag in a record's length: the record begins a group.
 const BEGINS_GROUP: u32 = 1 << 31;
 
-/// One encoded parcel is at most this long.
+/// Maximum length of an encoded parcel.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 20;
 
-/// The log, open for writing at its end.
+/// The log, open for appending.
 #[derive(Debug)]
 pub(crate) struct Wal {
     dir: PathBuf,
     file: File,
     number: u64,
-    /// Where the last durable group ends.
+    /// Offset at which the last durable group ends.
     length: u64,
-    /// Bytes behind `length` may be left of a group that could not be written.
+    /// Bytes after `length` may be the remainder of a failed group.
     is_dirty: bool,
     /// Lengths of older segments that are still needed.
     older: BTreeMap<u64, u64>,
     next_sequence: u64,
     segment_bytes_max: u64,
-    /// A sync failed: what the disk holds is not known any more, so nothing can be promised.
+    /// Error of a failed sync: the content of the disk is unknown, so no later write can be
+    /// acknowledged.
     broken: Option<String>,
-    /// Told of every segment; removes those that are in files and that nobody needs.
+    /// Tracks every segment; removes flushed ones that no copy needs.
     segments: Arc<Segments>,
 }
 
 impl Wal {
-    /// Reads segments from `floor` on, hands each record to `replay` in order, and goes on behind the last.
+    /// Replays segments from `floor` on, passes each record to `replay` in order, and opens the log
+    /// at its end.
     ///
     /// # Errors
-    /// `Corrupt` for damage before the end, `Io`, `Full`, and what `replay` answers.
+    /// `Corrupt` for damage before the end, `Io`, `Full`, and errors of `replay`.
     pub(crate) fn open(
         dir: &Path,
         floor: u64,
@@ -59,7 +62,8 @@ impl Wal {
         let mut older = BTreeMap::new();
         let mut next_sequence = 0;
         let mut numbers = list(dir)?;
-        // A roll that failed half-way leaves a name without a record; the segment before it went on, and may be torn.
+        // A failed roll leaves a file without a record; the log then continued in the previous
+        // segment, which may be torn.
         while let Some(number) = numbers.pop_if(|number| is_headless(&path_of(dir, *number))) {
             remove(&path_of(dir, number))?;
         }
@@ -75,7 +79,7 @@ impl Wal {
             segments.add(number, measure(&path)?.0, length);
             older.insert(number, length);
         }
-        // The last segment goes on: a start must not need room on the disk.
+        // Reuse the last segment: a start must not need free disk space.
         let (number, length, file) = match older.pop_last() {
             Some((number, length)) => (number, length, reopen(&path_of(dir, number), length)?),
             None => {
@@ -101,11 +105,11 @@ impl Wal {
         })
     }
 
-    /// Appends records and makes them durable, all or none.
+    /// Appends records durably, all or none.
     ///
     /// # Errors
-    /// `Full` when there is no room: nothing was kept, and it can be tried again. `Io` when the disk failed: from then
-    /// on every call fails.
+    /// `Full` when the disk is full: nothing was written, and a retry is possible. `Io` when the
+    /// disk failed: every later call fails.
     pub(crate) fn write_group<'a>(
         &mut self,
         records: impl Iterator<Item = &'a [u8]>,
@@ -160,14 +164,14 @@ impl Wal {
         Ok(())
     }
 
-    /// Cuts off what a failed write left behind.
+    /// Truncates the remainder of a failed write.
     fn undo(&mut self) {
         let cut = self.file.set_len(self.length);
         let cut = cut.and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
         self.is_dirty = cut.is_err();
     }
 
-    /// Starts a new segment; gives its number. Every record written before is in a lower one.
+    /// Starts a new segment and returns its number. Every earlier record is in a lower one.
     ///
     /// # Errors
     /// `Full`, `Io`; the old segment stays in use.
@@ -185,10 +189,10 @@ impl Wal {
         Ok(self.number)
     }
 
-    /// Hands each record of the closed segments from `floor` up to `end` to `replay`, in order.
+    /// Passes each record of the closed segments from `floor` up to `end` to `replay`, in order.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`, and what `replay` answers.
+    /// `Corrupt`, `Io`, and errors of `replay`.
     pub(crate) fn read(
         &self,
         floor: u64,
@@ -203,18 +207,18 @@ impl Wal {
         Ok(())
     }
 
-    /// The segment that is written to.
+    /// Number of the open segment.
     pub(crate) fn segment(&self) -> u64 {
         self.number
     }
 
-    /// What is below `floor` is in files: those segments go as soon as no copy needs them.
+    /// Marks segments below `floor` as flushed; they are removed once no copy needs them.
     pub(crate) fn release(&mut self, floor: u64) {
         self.older = self.older.split_off(&floor);
         self.segments.release(floor);
     }
 
-    /// Bytes of all segments that hold what is in no file.
+    /// Bytes of all segments with unflushed rows.
     pub(crate) fn byte_count(&self) -> u64 {
         self.older.values().sum::<u64>() + self.length
     }
@@ -229,12 +233,12 @@ impl Wal {
     }
 }
 
-/// Where segment `number` is.
+/// Path of segment `number`.
 pub(crate) fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:010}.wal"))
 }
 
-/// The first segment in `dir` that is not below `floor`.
+/// The first segment in `dir` at or above `floor`.
 pub(crate) fn first_from(dir: &Path, floor: u64) -> Result<Option<u64>, StoreError> {
     Ok(list(dir)?.into_iter().find(|number| *number >= floor))
 }
@@ -253,7 +257,7 @@ fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
 fn create(dir: &Path, number: u64, first_sequence: u64) -> Result<File, StoreError> {
     let path = path_of(dir, number);
     let make = || {
-        // A roll that failed half-way may have left the name; it holds no record.
+        // A failed roll may have left the file; it holds no record.
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
         file.write_all(MAGIC)?;
         file.write_all(&first_sequence.to_le_bytes())?;
@@ -274,7 +278,7 @@ fn reopen(path: &Path, length: u64) -> Result<File, StoreError> {
     open().map_err(|error| StoreError::io("open", path, &error))
 }
 
-/// First sequence number and length of a segment that was closed before; `u64::MAX` when it has no head.
+/// First sequence number and length of a closed segment; `u64::MAX` without a header.
 fn measure(path: &Path) -> Result<(u64, u64), StoreError> {
     let read = || {
         let file = File::open(path)?;
@@ -290,7 +294,7 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     std::fs::remove_file(path).map_err(|error| StoreError::io("remove", path, &error))
 }
 
-/// Writes all slices as they lie in memory.
+/// Writes all slices with vectored I/O.
 fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> std::io::Result<()> {
     while !slices.is_empty() {
         match file.write_vectored(slices) {
@@ -320,25 +324,24 @@ fn checksum(length: u32, sequence: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A record found in a segment.
 struct WalRecord<'a> {
     begins_group: bool,
     bytes: &'a [u8],
     end: usize,
 }
 
-/// Length of the parcel behind a record's head; the whole record must be `checked` afterwards.
+/// Length of the parcel after a record header; the caller must verify the record with `checked`.
 pub(crate) fn record_length(head: &[u8; RECORD_HEAD_BYTES]) -> usize {
     let length = u32::from_le_bytes(head[..4].try_into().expect("4 bytes"));
     (length & !BEGINS_GROUP) as usize
 }
 
-/// The parcel of a record that stands alone, if the record is whole and has this sequence number.
+/// The parcel of a single record, if the record is intact and has this sequence number.
 pub(crate) fn checked(record: &[u8], sequence: u64) -> Option<&[u8]> {
     record_at(record, 0, |found| found == sequence).map(|found| found.bytes)
 }
 
-/// The record at `at`, if there is a whole one with the sequence number that `is_expected`.
+/// The record at `at`, if it is intact and `is_expected` accepts its sequence number.
 fn record_at(
     segment: &[u8],
     at: usize,
@@ -357,14 +360,14 @@ fn record_at(
     Some(WalRecord { begins_group: length & BEGINS_GROUP != 0, bytes, end: start + size })
 }
 
-/// Whether a segment has no whole head: the name is made before the head is durable.
+/// Whether a segment has no complete header: the name is created before the header is durable.
 fn is_headless(path: &Path) -> bool {
     let length = std::fs::metadata(path).map_or(u64::MAX, |meta| meta.len());
     length <= SEGMENT_HEAD_BYTES as u64
         && std::fs::read(path).is_ok_and(|bytes| segment_head(&bytes).is_none())
 }
 
-/// Replays a segment; gives its length, after cutting off a torn end if it is the last one.
+/// Replays a segment and returns its length; truncates a torn end of the last one.
 fn replay_segment(
     path: &Path,
     is_last: bool,
@@ -398,7 +401,8 @@ fn segment_head(segment: &[u8]) -> Option<u64> {
     head.starts_with(MAGIC).then(|| u64::from_le_bytes(head[8..].try_into().expect("8 bytes")))
 }
 
-/// Whether a whole record that begins a group stands anywhere behind `at`: then what is at `at` was synced once.
+/// Whether an intact record that begins a group follows `at`: if so, the bytes at `at` were synced
+/// once.
 fn has_later_group(segment: &[u8], at: usize, sequence: u64) -> bool {
     let is_near = |found: u64| found > sequence && found - sequence < 1 << 20;
     (at + 1..segment.len())
@@ -439,7 +443,7 @@ mod tests {
         Ok((wal, seen))
     }
 
-    /// A log with the groups [a, b] and [c]; gives the bytes of its segment.
+    /// A log with the groups [a, b] and [c], and the bytes of its segment.
     fn written() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
         let (mut wal, _) = open(dir.path()).unwrap();

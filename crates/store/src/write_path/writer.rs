@@ -1,10 +1,10 @@
-//! The one thread that writes: it takes appends in groups, makes each group durable with one write and one sync, shows
-//! its rows to queries, and answers.
+//! The writer thread: collects appends into groups, makes each group durable with one write and one
+//! sync, shows its rows to queries, and acknowledges.
 //!
-//! A group is whatever gathered while the previous one was being synced (group commit), so a hundred senders cost
-//! about as many syncs as one; and what comes shortly after, since one sender's parcels come one by one as well (see
-//! [`GroupCommitDelay`]). Positions of a group count for the parcels behind it in the same group, and are rolled back with it when
-//! it cannot be written.
+//! A group consists of the appends that arrived during the previous sync (group commit), so a
+//! hundred senders cost about as many syncs as one. It also includes what arrives shortly after,
+//! because a sender's parcels arrive one by one (see [`GroupCommitDelay`]). Staged positions of a
+//! group apply to later parcels in the same group, and are rolled back if the write fails.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -21,73 +21,74 @@ use crate::write_path::shared::StoreState;
 use crate::write_path::streams::{Admission, judge};
 use crate::write_path::wal::Wal;
 
-/// What [`crate::Store::append`] did.
+/// The result of [`crate::Store::append`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Rows that were new.
+    /// Number of new rows.
     pub rows: u64,
-    /// Where the parcel's stream stands now; `None` for a parcel without a range.
+    /// New position of the parcel's stream; `None` for a parcel without a range.
     pub position: Option<u64>,
 }
 
-/// A group stops growing at this many bytes.
+/// Size at which a group is closed.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// How often a full disk is looked at again when nobody appends.
+/// Interval between checks of a full disk while no append arrives.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One append on its way.
+/// A queued append.
 pub(crate) struct AppendRequest {
     pub(crate) parcel: Parcel,
     /// The record to log; empty when the store has no log.
     pub(crate) encoded: Vec<u8>,
     pub(crate) reply: oneshot::Sender<Result<Appended, StoreError>>,
-    /// Its share of the queue, given back when it is answered.
+    /// Queue permit, released with the response.
     pub(crate) _room: OwnedSemaphorePermit,
 }
 
-/// What the thread is asked to do.
+/// Commands to the writer thread.
 pub(crate) enum WriterCommand {
     Append(AppendRequest),
-    /// Freeze all hot rows for a flush; `None` when nothing changed since the last, unless it has to be one anyway.
+    /// Freezes the memtable for a flush; `None` when nothing changed since the last one, unless
+    /// forced.
     Freeze {
         is_needed: bool,
         reply: Sender<Result<Option<FrozenRows>, StoreError>>,
     },
-    /// Log segments below this are in files.
+    /// Log segments below this are flushed.
     Release(u64),
-    /// Rows of these streams that are in no file are left out; the first log segment that has none of them.
+    /// Purges unflushed rows of these streams; returns the first log segment that has none of them.
     LeaveOut(Arc<HashSet<StreamId>>, Sender<Result<u64, StoreError>>),
 }
 
-/// What a flush has to make durable together with the frozen rows of the view.
+/// What a flush makes durable together with the immutable memtable of the view.
 #[derive(Debug)]
 pub(crate) struct FrozenRows {
-    /// Every record below this segment is in the frozen rows or in files.
+    /// Every record below this segment is in the immutable memtable or in files.
     pub(crate) wal_floor: u64,
     pub(crate) positions: Arc<[(StreamId, u64)]>,
 }
 
-/// The log and when to stop filling its disk.
+/// The log, and the free space at which to stop writing.
 pub(crate) struct WriterLog {
     pub(crate) wal: Wal,
     pub(crate) dir: PathBuf,
     pub(crate) min_free_bytes: u64,
 }
 
-/// The thread's own state.
+/// State of the writer thread.
 pub(crate) struct LogWriter {
     shared: Arc<StoreState>,
     commands: Receiver<WriterCommand>,
     log: Option<WriterLog>,
     pace: GroupCommitDelay,
-    /// The first segment of the log that has rows which are in no file,
+    /// First log segment with unflushed rows.
     floor: u64,
-    /// and the first one that has none of the frozen rows, while there are some.
+    /// First log segment after the immutable memtable, while there is one.
     frozen: Option<u64>,
 }
 
-/// An append that passed the positions.
+/// An append that passed admission.
 struct AcceptedAppend {
     parcel: Parcel,
     encoded: Vec<u8>,
@@ -96,27 +97,27 @@ struct AcceptedAppend {
     _room: OwnedSemaphorePermit,
 }
 
-/// How long a group waits for more: so long that syncs take a quarter of the time of the thread that makes them, unless
-/// nothing comes.
+/// Delay before a group is committed: chosen so that syncs take a quarter of the writer's time, and
+/// skipped when waiting brings nothing.
 #[derive(Debug, Default)]
 struct GroupCommitDelay {
-    /// No sync before this.
+    /// Earliest time of the next sync.
     next: Option<Instant>,
-    /// Waits in a row in which nothing came.
+    /// Consecutive delays in which nothing arrived.
     in_vain: u32,
 }
 
-/// Pauses are so many times as long as syncs,
+/// Delays are this many times as long as a sync,
 const PAUSE_PARTS: u32 = 3;
-/// but no longer than this.
+/// up to this limit.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
-/// After so many waits in vain a sender seems to wait for its answer before it goes on,
+/// After this many fruitless delays the sender probably waits for its response,
 const IN_VAIN_MAX: u32 = 2;
-/// and so many groups go without.
+/// and this many groups are committed without delay.
 const GROUPS_WITHOUT: u32 = 32;
 
 impl GroupCommitDelay {
-    /// Until when a group that begins now gathers; `None`: it does not wait.
+    /// Deadline for collecting a group that begins now; `None` for no delay.
     fn waits_until(&mut self, now: Instant) -> Option<Instant> {
         let next = self.next.filter(|next| now < *next)?;
         if self.in_vain < IN_VAIN_MAX {
@@ -139,7 +140,7 @@ impl GroupCommitDelay {
 }
 
 impl LogWriter {
-    /// With the first segment of the log that has rows which are in no file.
+    /// Makes the writer; `floor` is the first log segment with unflushed rows.
     pub(crate) fn new(
         shared: Arc<StoreState>,
         log: Option<WriterLog>,
@@ -180,7 +181,7 @@ impl LogWriter {
         }
     }
 
-    /// Takes what has gathered behind `first`; gives the command that ended the group.
+    /// Collects the appends queued after `first`; returns the command that ended the group.
     fn append_group(&mut self, first: AppendRequest) -> Option<WriterCommand> {
         let mut bytes = first.encoded.len();
         let mut group = vec![first];
@@ -229,7 +230,7 @@ impl LogWriter {
         }
     }
 
-    /// Judges a parcel; `None` when it was refused and answered.
+    /// Admits a parcel; `None` when it was refused and answered.
     fn accept(&self, request: AppendRequest) -> Option<AcceptedAppend> {
         let AppendRequest { mut parcel, mut encoded, reply, _room } = request;
         let mut positions = self.shared.positions();
@@ -246,7 +247,8 @@ impl LogWriter {
                 parcel = rest;
             }
             Ok(Admission::Duplicate { position }) => {
-                // Answered with its group: what makes it a duplicate may be in the same group.
+                // Acknowledge duplicates with the group, because the original may be in the same
+                // group.
                 (parcel, encoded) = (Parcel::default(), Vec::new());
                 end = Some(position);
             }
@@ -272,7 +274,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Notices that a full disk has room again.
+    /// Notices when a full disk has free space again.
     fn probe(&self) {
         if self.shared.is_full()
             && let Some(log) = &self.log
@@ -293,7 +295,7 @@ impl LogWriter {
         Ok(Some(FrozenRows { wal_floor, positions: self.shared.positions().all() }))
     }
 
-    /// Reads back what the memory has, without these streams.
+    /// Rebuilds the memtables from the log without these streams.
     fn leave_out(&mut self, streams: &HashSet<StreamId>) -> Result<u64, StoreError> {
         let Some(log) = &mut self.log else { return Ok(0) };
         let end = log.wal.roll()?;
@@ -334,10 +336,12 @@ impl WriterLog {
         Ok(view)
     }
 
+    /// Fails when free space is below the reserve.
+    ///
     /// # Errors
     /// `Full` when fewer bytes are free than have to stay free.
     fn check_room(&self) -> Result<(), StoreError> {
-        // A file system that does not tell is written to until it refuses.
+        // Without free-space information, write until the file system refuses.
         let Some((free, _)) = space(&self.dir) else { return Ok(()) };
         if free >= self.min_free_bytes {
             return Ok(());
