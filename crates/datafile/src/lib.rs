@@ -2,36 +2,39 @@
 //!
 //! It names neither a query engine nor a place beyond the file system, so that its tests run without either.
 
-mod check;
 mod data_file;
+mod data_file_writer;
 mod dictionary;
 mod disk;
-mod donor;
-mod draft;
 mod error;
-mod file;
-mod horizon;
-mod hot;
+mod file_check;
+mod file_maker;
+mod file_source;
+mod memtable;
 mod merge;
 mod page_check;
 mod parquet_file;
 #[cfg(test)]
 mod read_back;
+mod row_group_source;
 mod salvage;
-mod source;
 mod text_column;
 pub mod text_index;
+mod visibility;
 
-pub use check::{Inspection, Look, TableCost, data_files};
-pub use data_file::{FOOTER_BYTES_HINT, FileMaker, PAGE_ROWS, ROW_GROUP_ROWS, SORT};
+pub use data_file::{DataFile, SLOW_PREFIX, Tier};
+pub use data_file_writer::DataFileWriter;
 pub use dictionary::{dictionaries, is_same, schema_with};
 pub use disk::{space, sync_dir};
-pub use draft::Draft;
 pub use error::{ErrorKind, StoreError};
-pub use file::{DataFile, SLOW_PREFIX, Tier};
-pub use horizon::{Horizon, Side};
-pub use hot::{Flushed, HotBatch, TableView, Uniform, View, row_bytes, table_index, timestamps};
-pub use merge::{COPY_ROWS_MIN, Merge};
+pub use file_check::{FileCheck, Inspection, TableCost, data_files};
+pub use file_maker::{FOOTER_BYTES_HINT, FileMaker, PAGE_ROWS, ROW_GROUP_ROWS, SORT};
+pub use file_source::{FileOpener, FileSource, ReadAt, SourceReader};
+pub use memtable::{
+    FlushedRows, MemBatch, Snapshot, TableSnapshot, UniformColumns, row_bytes, table_index,
+    timestamps,
+};
+pub use merge::{COPY_ROWS_MIN, FileMerge};
 pub use parquet_file::{ParquetFile, parquet_file, write_parquet};
 pub use salvage::read_undamaged;
-pub use source::{FileOpener, ReadAt, Source, SourceReader};
+pub use visibility::{CutoffSide, VisibilityCutoff};

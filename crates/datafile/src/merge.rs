@@ -1,7 +1,7 @@
 //! Rows of files that are sorted by time, in one order.
 //!
 //! Files that flushes leave follow each other in time: row groups that overlap no other are taken over as they are
-//! ([`Donor`]), and only the rest is read, a page at a time where it can be and row by row where it has to be. Texts stay what they
+//! ([`RowGroupSource`]), and only the rest is read, a page at a time where it can be and row by row where it has to be. Texts stay what they
 //! are in the files, places in dictionaries, so that each text is looked at once for a row group and not for every row.
 
 use std::cmp::Reverse;
@@ -18,14 +18,14 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use parquet::file::statistics::Statistics;
 use weir_tables::TableSpec;
 
-use crate::data_file::{PAGE_ROWS, ROW_GROUP_ROWS, is_text_column};
+use crate::data_file::DataFile;
+use crate::data_file_writer::DataFileWriter;
 use crate::dictionary::{dictionaries, schema_with};
-use crate::donor::Donor;
-use crate::draft::Draft;
 use crate::error::{ErrorKind, StoreError};
-use crate::file::DataFile;
-use crate::hot::timestamps;
-use crate::source::{FileOpener, Source};
+use crate::file_maker::{PAGE_ROWS, ROW_GROUP_ROWS, is_text_column};
+use crate::file_source::{FileOpener, FileSource};
+use crate::memtable::timestamps;
+use crate::row_group_source::RowGroupSource;
 
 /// So many rows of one file are not put together with those of others.
 const RUN_MIN: usize = 256;
@@ -33,46 +33,46 @@ const RUN_MIN: usize = 256;
 pub const COPY_ROWS_MIN: usize = ROW_GROUP_ROWS / 4;
 
 /// Files that become one.
-pub struct Merge {
-    inputs: Vec<Input>,
-    stretches: Vec<Stretch>,
+pub struct FileMerge {
+    inputs: Vec<MergeInput>,
+    stretches: Vec<MergeStep>,
 }
 
 /// One of the files.
-struct Input {
+struct MergeInput {
     path: String,
-    source: Source,
+    source: FileSource,
     reading: ArrowReaderMetadata,
-    donor: Donor,
+    donor: RowGroupSource,
 }
 
 /// A row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct RowGroupRef {
     input: usize,
     group: usize,
 }
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
-enum Stretch {
+enum MergeStep {
     /// A row group as it is, with its first and its last time.
-    Copy(Place, (i64, i64)),
+    Copy(RowGroupRef, (i64, i64)),
     /// The rows of these.
-    Rows(Vec<Place>),
+    Rows(Vec<RowGroupRef>),
 }
 
 /// What is known of a row group before it is read.
-struct Candidate {
-    place: Place,
+struct RowGroupCandidate {
+    place: RowGroupRef,
     /// Of its first and of its last row.
     ts: (i64, i64),
     may_be_copied: bool,
 }
 
 /// Row groups of a file that are read from front to back.
-struct Run<'a> {
-    input: &'a Input,
+struct RowRun<'a> {
+    input: &'a MergeInput,
     groups: VecDeque<usize>,
     reader: Option<ParquetRecordBatchReader>,
     /// Rows, of which those before `at` are taken.
@@ -81,7 +81,7 @@ struct Run<'a> {
 }
 
 /// Rows of several files that were not written yet.
-struct Mixed {
+struct MixedRows {
     batches: Vec<RecordBatch>,
     /// Where in `batches` the rows of each file are that it is at.
     of_run: Vec<Option<usize>>,
@@ -89,7 +89,7 @@ struct Mixed {
     order: Vec<(usize, usize)>,
 }
 
-impl Merge {
+impl FileMerge {
     /// `files` in the order of their coming; their row groups of at least `copy_from` rows may be copied. `None` when rows
     /// are not sorted by time alone, or a file does not have the columns of its table.
     ///
@@ -99,13 +99,13 @@ impl Merge {
         opener: &dyn FileOpener,
         table: &'static TableSpec,
         files: &[Arc<DataFile>],
-        draft: &Draft,
+        draft: &DataFileWriter,
         copy_from: usize,
     ) -> Result<Option<Self>, StoreError> {
         if table.sort != ["ts"] {
             return Ok(None);
         }
-        let inputs = files.iter().map(|file| Input::open(opener, table, file));
+        let inputs = files.iter().map(|file| MergeInput::open(opener, table, file));
         let Some(inputs) = inputs.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
         let mut candidates = Vec::new();
         for (at, input) in inputs.iter().enumerate() {
@@ -118,22 +118,26 @@ impl Merge {
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub fn write(&self, draft: &mut Draft) -> Result<(), StoreError> {
+    pub fn write(&self, draft: &mut DataFileWriter) -> Result<(), StoreError> {
         for stretch in &self.stretches {
             match stretch {
-                Stretch::Copy(place, ts) => {
-                    let Input { path, donor, .. } = &self.inputs[place.input];
+                MergeStep::Copy(place, ts) => {
+                    let MergeInput { path, donor, .. } = &self.inputs[place.input];
                     let chunks = donor.read(place.group).map_err(|error| broken(path, &error))?;
                     draft.copy_group(donor, place.group, &chunks, *ts)?;
                 }
-                Stretch::Rows(places) => self.write_rows(places, draft)?,
+                MergeStep::Rows(places) => self.write_rows(places, draft)?,
             }
         }
         Ok(())
     }
 
-    fn write_rows(&self, places: &[Place], draft: &mut Draft) -> Result<(), StoreError> {
-        let mut runs: Vec<Run<'_>> = self.inputs.iter().map(Run::of).collect();
+    fn write_rows(
+        &self,
+        places: &[RowGroupRef],
+        draft: &mut DataFileWriter,
+    ) -> Result<(), StoreError> {
+        let mut runs: Vec<RowRun<'_>> = self.inputs.iter().map(RowRun::of).collect();
         for place in places {
             runs[place.input].groups.push_back(place.group);
         }
@@ -142,7 +146,7 @@ impl Merge {
         for (place, run) in runs.iter_mut().enumerate() {
             next.extend(run.next_ts()?.map(|ts| Reverse((ts, place))));
         }
-        let mut mixed = Mixed::of(runs.len());
+        let mut mixed = MixedRows::of(runs.len());
         while let Some(Reverse((_, place))) = next.pop() {
             let run = &mut runs[place];
             let count = run.count_before(place, next.peek());
@@ -166,9 +170,9 @@ impl Merge {
 }
 
 /// Row groups in order: those that overlap are read together, as are small ones that follow each other.
-fn stretches(mut candidates: Vec<Candidate>) -> Vec<Stretch> {
+fn stretches(mut candidates: Vec<RowGroupCandidate>) -> Vec<MergeStep> {
     candidates.sort_by_key(|one| (one.ts.0, one.place.input, one.place.group));
-    let mut clusters: Vec<(Vec<Candidate>, (i64, usize))> = Vec::new();
+    let mut clusters: Vec<(Vec<RowGroupCandidate>, (i64, usize))> = Vec::new();
     for one in candidates {
         let (first, last) = ((one.ts.0, one.place.input), (one.ts.1, one.place.input));
         match clusters.last_mut() {
@@ -181,20 +185,20 @@ fn stretches(mut candidates: Vec<Candidate>) -> Vec<Stretch> {
     }
     let mut stretches = Vec::new();
     for (cluster, _) in clusters {
-        if let [Candidate { place, ts, may_be_copied: true }] = cluster[..] {
-            stretches.push(Stretch::Copy(place, ts));
+        if let [RowGroupCandidate { place, ts, may_be_copied: true }] = cluster[..] {
+            stretches.push(MergeStep::Copy(place, ts));
             continue;
         }
         let places = cluster.iter().map(|one| one.place);
         match stretches.last_mut() {
-            Some(Stretch::Rows(before)) => before.extend(places),
-            _ => stretches.push(Stretch::Rows(places.collect())),
+            Some(MergeStep::Rows(before)) => before.extend(places),
+            _ => stretches.push(MergeStep::Rows(places.collect())),
         }
     }
     stretches
 }
 
-impl Input {
+impl MergeInput {
     fn open(
         opener: &dyn FileOpener,
         table: &'static TableSpec,
@@ -219,7 +223,7 @@ impl Input {
         let reading =
             ArrowReaderMetadata::try_new(Arc::clone(&footer), options.with_schema(schema));
         let reading = reading.map_err(fail)?;
-        let donor = Donor::new(source.clone(), footer);
+        let donor = RowGroupSource::new(source.clone(), footer);
         Ok(Some(Self { path, source, reading, donor }))
     }
 
@@ -229,13 +233,13 @@ impl Input {
         table: &TableSpec,
         is_donor: bool,
         copy_from: usize,
-    ) -> impl Iterator<Item = Candidate> {
+    ) -> impl Iterator<Item = RowGroupCandidate> {
         let footer = self.reading.metadata();
         footer.row_groups().iter().enumerate().map(move |(group, of)| {
             let is_large = usize::try_from(of.num_rows()).is_ok_and(|rows| rows >= copy_from);
             let ts = times(table, footer, group);
-            Candidate {
-                place: Place { input, group },
+            RowGroupCandidate {
+                place: RowGroupRef { input, group },
                 ts: ts.unwrap_or((i64::MIN, i64::MAX)),
                 may_be_copied: is_donor && is_large && ts.is_some(),
             }
@@ -253,8 +257,8 @@ fn times(table: &TableSpec, footer: &ParquetMetaData, group: usize) -> Option<(i
     }
 }
 
-impl<'a> Run<'a> {
-    fn of(input: &'a Input) -> Self {
+impl<'a> RowRun<'a> {
+    fn of(input: &'a MergeInput) -> Self {
         let rows = RecordBatch::new_empty(Arc::clone(input.reading.schema()));
         Self { input, groups: VecDeque::new(), reader: None, rows, at: 0 }
     }
@@ -284,7 +288,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Input {
+impl MergeInput {
     /// Each row group has a reader, so that no batch has rows of two, with two dictionaries.
     fn read(&self, group: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
         let (source, reading) = (self.source.clone(), self.reading.clone());
@@ -293,13 +297,13 @@ impl Input {
     }
 }
 
-impl Mixed {
+impl MixedRows {
     fn of(runs: usize) -> Self {
         Self { batches: Vec::new(), of_run: vec![None; runs], order: Vec::new() }
     }
 
     /// Takes the next `count` rows of a file.
-    fn push(&mut self, place: usize, run: &Run<'_>, count: usize) {
+    fn push(&mut self, place: usize, run: &RowRun<'_>, count: usize) {
         let batch = *self.of_run[place].get_or_insert_with(|| {
             self.batches.push(run.rows.clone());
             self.batches.len() - 1
@@ -307,7 +311,7 @@ impl Mixed {
         self.order.extend((run.at..run.at + count).map(|row| (batch, row)));
     }
 
-    fn write(&mut self, draft: &mut Draft) -> Result<(), StoreError> {
+    fn write(&mut self, draft: &mut DataFileWriter) -> Result<(), StoreError> {
         if !self.order.is_empty() {
             draft.push_chosen(&self.batches, &self.order)?;
             self.batches.clear();
@@ -333,16 +337,16 @@ mod tests {
     use weir_tables::{Log, LogRows, Micros, Request, Rows as _, Sysctl};
 
     use super::*;
-    use crate::data_file::FileMaker;
+    use crate::file_maker::FileMaker;
     use crate::read_back::{check_index, read};
 
-    struct Files {
+    struct TestFiles {
         dir: tempfile::TempDir,
         maker: FileMaker,
         files: Vec<Arc<DataFile>>,
     }
 
-    impl Files {
+    impl TestFiles {
         /// A file of each batch.
         fn of(batches: &[RecordBatch]) -> Self {
             let dir = tempfile::tempdir().unwrap();
@@ -357,28 +361,28 @@ mod tests {
         /// How many row groups were copied, and the file.
         fn merge(&self, copy_from: usize) -> Result<(usize, Arc<DataFile>), StoreError> {
             let mut draft = self.maker.draft(&Log::SPEC, 0, Micros(5)).unwrap();
-            let merge = Merge::open(self, &Log::SPEC, &self.files, &draft, copy_from)?;
+            let merge = FileMerge::open(self, &Log::SPEC, &self.files, &draft, copy_from)?;
             let merge = merge.unwrap();
             for input in &merge.inputs {
                 let host = input.reading.schema().field_with_name("host").unwrap();
                 assert!(matches!(host.data_type(), DataType::Dictionary(..)));
             }
             merge.write(&mut draft)?;
-            let is_copy = |stretch: &&Stretch| matches!(stretch, Stretch::Copy(..));
+            let is_copy = |stretch: &&MergeStep| matches!(stretch, MergeStep::Copy(..));
             Ok((merge.stretches.iter().filter(is_copy).count(), draft.finish()?))
         }
     }
 
-    impl FileOpener for Files {
-        fn open_file(&self, file: &DataFile) -> std::io::Result<Source> {
-            Source::of_file(std::fs::File::open(self.dir.path().join(&file.path))?)
+    impl FileOpener for TestFiles {
+        fn open_file(&self, file: &DataFile) -> std::io::Result<FileSource> {
+            FileSource::of_file(std::fs::File::open(self.dir.path().join(&file.path))?)
         }
     }
 
     /// Writes each batch to a file, merges the files, and compares with the rows in order; how many row groups were copied,
     /// and how many there are.
     fn check(batches: &[RecordBatch], copy_from: usize) -> (usize, usize) {
-        let files = Files::of(batches);
+        let files = TestFiles::of(batches);
         let (copied, merged) = files.merge(copy_from).unwrap();
         let (rows, footer, bytes) = read(files.dir.path(), &merged);
         let all = concat_batches(&Log::SPEC.schema(), batches).unwrap();
@@ -444,7 +448,7 @@ mod tests {
 
     #[test]
     fn merged_files_are_merged_again() {
-        let mut files = Files::of(&batches(&[(0, 1, 9000), (9000, 1, 100), (9100, 1, 8500)]));
+        let mut files = TestFiles::of(&batches(&[(0, 1, 9000), (9000, 1, 100), (9100, 1, 8500)]));
         let (copied, merged) = files.merge(1).unwrap();
         assert_eq!(copied, 3);
         let last = files.maker.write(&Log::SPEC, &batches(&[(20_000, 1, 10)]), Micros(5)).unwrap();
@@ -458,7 +462,7 @@ mod tests {
 
     #[test]
     fn damage_is_not_copied() {
-        let files = Files::of(&batches(&[(0, 1, 9000), (9000, 1, 9000)]));
+        let files = TestFiles::of(&batches(&[(0, 1, 9000), (9000, 1, 9000)]));
         let path = files.dir.path().join(&files.files[1].path);
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
         file.write_all_at(&[0xa5; 64], 4000).unwrap();
@@ -490,13 +494,13 @@ mod tests {
 
     #[test]
     fn other_orders_are_not_for_it_and_a_broken_file_is_named() {
-        let nothing = Files::of(&[]);
+        let nothing = TestFiles::of(&[]);
         let maker = &nothing.maker;
         let draft = maker.draft(&Sysctl::SPEC, 0, Micros(5)).unwrap();
-        assert!(Merge::open(&nothing, &Sysctl::SPEC, &[], &draft, 1).unwrap().is_none());
+        assert!(FileMerge::open(&nothing, &Sysctl::SPEC, &[], &draft, 1).unwrap().is_none());
         let draft = maker.draft(&Request::SPEC, 0, Micros(5)).unwrap();
         let file = Arc::new(DataFile::new(7, &Request::SPEC, "data/request/7.parquet".to_owned()));
-        let error = Merge::open(&nothing, &Request::SPEC, &[file], &draft, 1).err().unwrap();
+        let error = FileMerge::open(&nothing, &Request::SPEC, &[file], &draft, 1).err().unwrap();
         assert_eq!(error.kind, ErrorKind::Io);
         assert!(error.message.contains("`data/request/7.parquet`"), "{}", error.message);
     }

@@ -5,12 +5,12 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 
-use crate::hot::timestamps;
+use crate::memtable::timestamps;
 
 /// Compares pages with the rows of a file, which come in their order.
 pub(crate) struct PageCheck {
     /// Pages of `ts`.
-    pages: Vec<Page>,
+    pages: Vec<PageBounds>,
     /// Of the rows that came.
     rows: u64,
     /// The page that the next row is in, or one before.
@@ -18,7 +18,7 @@ pub(crate) struct PageCheck {
 }
 
 /// A page of `ts`.
-struct Page {
+struct PageBounds {
     /// Rows of the file before it ends.
     end: u64,
     /// Least and most that the index says.
@@ -103,7 +103,7 @@ fn pages_of(
     index: &ColumnIndexMetaData,
     begin: u64,
     rows: i64,
-) -> Option<Vec<Page>> {
+) -> Option<Vec<PageBounds>> {
     let ColumnIndexMetaData::INT64(index) = index else { return None };
     if index.num_pages() != pages.len() as u64 {
         return None;
@@ -111,7 +111,7 @@ fn pages_of(
     let ends = pages.iter().skip(1).map(|page| page.first_row_index).chain([rows]);
     let page = |(at, end): (usize, i64)| {
         let said = (*index.min_value(at)?, *index.max_value(at)?);
-        Some(Page { end: begin + end.cast_unsigned(), said, found: (i64::MAX, i64::MIN) })
+        Some(PageBounds { end: begin + end.cast_unsigned(), said, found: (i64::MAX, i64::MIN) })
     };
     ends.enumerate().map(page).collect()
 }

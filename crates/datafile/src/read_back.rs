@@ -11,7 +11,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::ParquetMetaData;
 use weir_tables::Log;
 
-use crate::file::DataFile;
+use crate::data_file::DataFile;
 use crate::text_index::{self, IndexBuilder, TextIndex};
 
 /// The rows of a file, what its footer says, and its bytes.

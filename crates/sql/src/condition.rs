@@ -1,4 +1,5 @@
-//! A condition over the columns of one table, compiled once and asked of batch after batch, without a query.
+//! A condition over the columns of one table, compiled once and evaluated on many batches without a
+//! query.
 
 use std::sync::Arc;
 
@@ -16,15 +17,15 @@ use weir_tables::TableSpec;
 
 use crate::explain::explain;
 
-/// True, false or NULL for each row.
+/// Compiled condition; evaluates to true, false or NULL for each row.
 #[derive(Debug)]
 pub struct Condition(Arc<dyn PhysicalExpr>);
 
 impl Condition {
-    /// Compiles `sql`, which may name the columns of `table` and functions.
+    /// Compiles `sql`, which may reference the columns of `table` and functions.
     ///
     /// # Errors
-    /// `BadQuery`: what is wrong, and the nearest right name.
+    /// `BadQuery`: the mistake, and the nearest valid name.
     pub fn new(
         table: &'static TableSpec,
         sql: &str,
@@ -52,7 +53,7 @@ impl Condition {
         }
     }
 
-    /// Which rows it chooses.
+    /// Evaluates the condition for each row.
     ///
     /// # Errors
     /// `BadQuery` when it cannot be computed for these rows, such as a division by zero.
@@ -66,7 +67,7 @@ impl Condition {
     }
 }
 
-/// What does not depend on the row alone: subqueries, aggregates, the time of the query.
+/// Finds a part that does not depend on the row alone: a subquery, an aggregate, the current time.
 fn unfit(expr: &Expr) -> Result<Option<String>, DataFusionError> {
     let mut found = None;
     expr.apply(|part| {

@@ -1,4 +1,5 @@
-//! Turns DataFusion's errors into one message and one hint, with the nearest name where a name is wrong.
+//! Turns DataFusion's errors into one message and one hint, with the nearest name where a name is
+//! unknown.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +11,19 @@ use datafusion::prelude::SessionContext;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{TABLES, edit_distance as distance};
 
-/// Messages longer than this are cut: some carry a whole plan.
+/// Longer messages are truncated: some contain a whole plan.
 const MESSAGE_CHARS_MAX: usize = 400;
 
-/// At most so many names that are as near.
+/// At most this many equally near names are suggested.
 const NEAREST_MAX: usize = 3;
 
-/// Statements that would change something.
+/// Verbs of statements that write.
 const WRITING_VERBS: [&str; 11] = [
     "insert", "update", "delete", "merge", "truncate", "create", "drop", "alter", "copy", "set",
     "grant",
 ];
 
-/// What went wrong, for the person who wrote the SQL.
+/// Explains an error to the author of the SQL.
 pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionContext) -> StoreError {
     match error.find_root() {
         DataFusionError::SchemaError(schema, _) => explain_schema(schema),
@@ -44,7 +45,7 @@ pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionConte
     }
 }
 
-/// Arrow's errors are of the query (a division by zero) or of a file.
+/// Whether an Arrow error concerns a file; the others concern the query (a division by zero).
 fn is_of_file(error: &ArrowError) -> bool {
     matches!(
         error,
@@ -95,7 +96,7 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
             None => error.with_hint("`weir tables` lists the tables"),
         };
     }
-    // A statement that writes may be refused for a detail before it is refused for writing.
+    // A statement that writes may fail on a detail before it is refused for writing.
     let verb = sql.split_whitespace().next().unwrap_or_default().to_lowercase();
     if text.contains(" not supported: ") || WRITING_VERBS.contains(&verb.as_str()) {
         return bad_query(&format!("only queries are run, not `{verb}`")).with_hint(
@@ -108,7 +109,7 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
     }
 }
 
-/// Functions that other databases have, and what does the same here.
+/// Functions of other databases, and their equivalents here.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("time_bucket", "date_bin(interval '5 minutes', ts)"),
     ("tostartofinterval", "date_bin(interval '5 minutes', ts)"),
@@ -125,7 +126,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("count_if", "count(*) filter (where …)"),
 ];
 
-/// DataFusion would name the nearest function however far it is.
+/// Suggests a function; DataFusion would suggest the nearest one at any distance.
 fn explain_function(name: &str, state: &SessionState) -> StoreError {
     let error = bad_query(&format!("there is no function `{name}`"));
     let lower = name.to_lowercase();
@@ -165,7 +166,7 @@ fn shorten(text: &str) -> String {
     short
 }
 
-/// The names that differ least from `wanted`, if they differ little: `` `a` or `b` ``.
+/// Names with the smallest distance to `wanted`, if it is small: `` `a` or `b` ``.
 fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let wanted = wanted.to_lowercase();
     let limit = (wanted.chars().count() / 3).max(1);
@@ -176,7 +177,8 @@ fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<Str
     Some(alike.map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(" or "))
 }
 
-/// How much `wanted` differs from `name`, or from words of it: `status` stands for `http_response_status_code`.
+/// Distance between `wanted` and `name` or words of `name`: `status` matches
+/// `http_response_status_code`.
 fn unlikeness(wanted: &str, name: &str) -> usize {
     let words: Vec<&str> = name.split('_').collect();
     let parts = words.windows(wanted.split('_').count().min(words.len()));

@@ -1,4 +1,5 @@
-//! Readers of data files: footers are kept, and what the text index spared is counted in the plan's metrics.
+//! Readers of data files: footers are cached, and the blocks skipped by the text index are counted
+//! in the plan's metrics.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use weir_datafile::{DataFile, FOOTER_BYTES_HINT};
 
-use crate::guard::Usage;
-use crate::text_index::BlockCounts;
+use crate::index_probe::BlockCounts;
+use crate::limits::QueryUsage;
 
-/// A file's footer with its page index, kept in `footers`.
+/// Reads a file's footer with its page index, through the cache `footers`.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -35,7 +36,7 @@ pub(crate) async fn read_footer(
         .await
 }
 
-/// Makes readers; `explain analyze` shows their counts beside Parquet's own.
+/// Reader factory; `explain analyze` shows its counts beside Parquet's own.
 #[derive(Debug)]
 pub(crate) struct CountingReaders(CachedParquetFileReaderFactory);
 
@@ -54,7 +55,7 @@ impl ParquetFileReaderFactory for CountingReaders {
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
         if let Some(data_file) = file.extension::<Arc<DataFile>>() {
-            Usage::note_opened(data_file);
+            QueryUsage::note_opened(data_file);
         }
         if let Some(counts) = file.extension::<BlockCounts>() {
             let add = |name, count| MetricBuilder::new(metrics).counter(name, partition).add(count);

@@ -1,8 +1,9 @@
-//! What a query will read, said before it runs: files, bytes and requests of each tier.
+//! Estimates what a query will read before it runs: files, bytes and requests of each tier.
 //!
-//! The query is planned as if it were run: files are left out by their times, blocks by the text index, row groups and pages
-//! by their statistics. What is then still to be read, and is not in memory, is counted from the footers. It is the most that is read: a limit, or a condition
-//! that no row of a block fits, may end the reading earlier.
+//! The query is planned as for execution: files are pruned by time range, blocks by the text index,
+//! row groups and pages by statistics. The remaining bytes that are not in memory are summed from
+//! the footers. The result is an upper bound: a limit, or a condition that matches no row of a
+//! block, may end the scan earlier.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -33,23 +34,23 @@ use weir_datafile::{DataFile, Tier};
 use weir_tier::ReadPrices;
 
 use crate::columns::ColumnScan;
+use crate::file_access::FileAccess;
 use crate::file_reader::read_footer;
-use crate::table_provider::FileAccess;
 
-/// What a query will read at most.
+/// Upper bound of what a query will read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
-    /// From the data directory.
+    /// Reads from the data directory.
     pub fast: Reading,
-    /// From the slow tier.
+    /// Reads from the cold tier.
     pub slow: Reading,
-    /// Where the slow tier is; `None` without one.
+    /// Location of the cold tier; `None` without one.
     pub slow_place: Option<String>,
-    /// What reading from the slow tier costs, in US dollars; `None` where it is no service.
+    /// Cost in US dollars of reading from the cold tier; `None` where it is not a paid service.
     pub slow_usd: Option<f64>,
 }
 
-/// A line for each tier.
+/// One line for each tier.
 impl fmt::Display for Forecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "fast: {}", self.fast)?;
@@ -76,10 +77,11 @@ impl Reading {
     }
 }
 
-/// What stands below the plan in the answer to `explain`; `None` where the plan is for programs, or was run (`explain analyze`).
+/// Forecast shown below the plan in the result of `explain`; `None` if the plan's format is for
+/// programs, or it was run (`explain analyze`).
 ///
 /// # Errors
-/// As of planning, and when a footer cannot be read.
+/// As planning, and when a footer cannot be read.
 pub(crate) async fn beside_plan(
     question: &LogicalPlan,
     state: &SessionState,
@@ -97,18 +99,18 @@ pub(crate) async fn beside_plan(
     Ok(Some(RecordBatch::try_new(Arc::clone(schema), cells.into())?))
 }
 
-/// What is read in one place.
+/// Reads from one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Files that are opened.
+    /// Number of files opened.
     pub files: u64,
-    /// Bytes of them.
+    /// Bytes read from them.
     pub bytes: u64,
-    /// Reads, in a bucket requests: neighbours are read together.
+    /// Number of reads (for a bucket, requests); adjacent ranges are read together.
     pub reads: u64,
 }
 
-/// Adds up what the scans of a plan will read.
+/// Sums what the scans of a plan will read.
 ///
 /// # Errors
 /// When a footer cannot be read.
@@ -143,11 +145,11 @@ pub(crate) async fn forecast(
         reading.bytes += lengths.iter().sum::<u64>();
     }
     for config in &scans {
-        let scan = Scan::new(config);
+        let scan = ForecastScan::new(config);
         for file in config.file_groups.iter().flat_map(|group| group.iter()) {
             let Some(data) = file.extension::<Arc<DataFile>>() else { continue };
             let ranges = scan.ranges(file, access).await?;
-            // What statistics answer opens nothing.
+            // A file that statistics alone answer is not opened.
             if ranges.is_empty() {
                 continue;
             }
@@ -171,16 +173,16 @@ pub(crate) async fn forecast(
     Ok(forecast)
 }
 
-/// What one scan asks of each of its files.
-struct Scan<'a> {
+/// Columns that one scan reads of each of its files.
+struct ForecastScan<'a> {
     config: &'a FileScanConfig,
-    /// Names of the columns that conditions need, and of the others.
+    /// Names of the columns of conditions, and of the others.
     conditions: Vec<String>,
     rest: Vec<String>,
     predicate: Option<Arc<dyn PhysicalExpr>>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> ForecastScan<'a> {
     fn new(config: &'a FileScanConfig) -> Self {
         let predicate = config.file_source().filter();
         let names = |expr: &Arc<dyn PhysicalExpr>| {
@@ -195,7 +197,7 @@ impl<'a> Scan<'a> {
         Self { config, conditions, rest, predicate }
     }
 
-    /// Ranges of bytes, those that are asked for at the same time together.
+    /// Byte ranges, grouped by the reads that are issued together.
     async fn ranges(
         &self,
         file: &PartitionedFile,
@@ -206,7 +208,8 @@ impl<'a> Scan<'a> {
         let kept = groups.inner().iter().zip(footer.row_groups()).enumerate();
         let kept = kept.filter(|(_, (rows, _))| rows.should_scan());
         let ranges = kept.flat_map(|(number, (rows, group))| {
-            // Conditions are read first, one column after the other, and the rest where they hold.
+            // Condition columns are read first, one after the other, then the rest for the matching
+            // rows.
             let ranges = |columns: &[String]| of_columns(columns, rows, group, number, &footer);
             let first = self.conditions.iter().map(std::slice::from_ref).map(ranges);
             first.chain([ranges(&self.rest)]).collect::<Vec<_>>()
@@ -214,7 +217,7 @@ impl<'a> Scan<'a> {
         Ok(ranges.filter(|ranges| !ranges.is_empty()).collect())
     }
 
-    /// The row groups and pages that statistics do not rule out.
+    /// Row groups and pages that statistics do not rule out.
     fn pruned(
         &self,
         file: &PartitionedFile,
@@ -246,7 +249,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Where the pages of some columns of a row group are.
+/// Byte ranges of the pages of some columns of a row group.
 fn of_columns(
     columns: &[String],
     rows: &RowGroupAccess,
@@ -267,7 +270,7 @@ fn of_columns(
             (RowGroupAccess::Selection(rows), Some(pages)) if !pages.is_empty() => {
                 let first = u64::try_from(pages[0].offset).unwrap_or(start);
                 if first > start {
-                    // The dictionary.
+                    // Dictionary page.
                     ranges.push(start..first);
                 }
                 ranges.extend(rows.scan_ranges(pages));

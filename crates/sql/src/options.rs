@@ -1,31 +1,33 @@
-//! What the query engine may use, and what one query may.
+//! Options of the query engine, and limits of one query.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_tables::Clock;
 
-/// What all queries together may use.
+/// Limits of all queries together.
 #[derive(Clone)]
 pub struct EngineOptions {
-    /// The time of day.
+    /// Wall clock.
     pub clock: Arc<dyn Clock>,
     /// Threads that run queries.
     pub query_threads: usize,
-    /// Memory of all running queries of users together; rules have a quarter of it beside that.
+    /// Memory of all running queries of users together; rules have a quarter of it in addition.
     pub query_memory_bytes: usize,
-    /// Bytes that all queries of one user together may read from files within an hour; 0: no limit.
+    /// Bytes that all queries of one user together may read from files within an hour; 0 means no
+    /// limit.
     pub user_read_bytes: u64,
-    /// Columns of files stay in memory up to this; 0: none.
+    /// Capacity of the column cache; 0 disables it.
     pub column_cache_bytes: usize,
-    /// Queries that take at least this long are kept for [`crate::QueryEngine::take_ended`].
+    /// Queries that take at least this long are retained for [`crate::QueryEngine::take_ended`].
     pub slow_query: Duration,
-    /// Rows further ahead of the clock than this are in the tables of the schema `future`.
+    /// Rows whose `ts` is further ahead of the clock than this are in the tables of the schema
+    /// `future`.
     pub future: Duration,
 }
 
 impl EngineOptions {
-    /// The defaults.
+    /// The default options.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -39,33 +41,33 @@ impl EngineOptions {
     }
 }
 
-/// Who asks; each has threads and memory of its own.
+/// Class of a query; each has its own threads and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// A person or a program, by way of the API.
+    /// A person or a program, through the API.
     User,
-    /// weir itself: rules and what keeps them going.
+    /// weir itself: rules and their supporting queries.
     Rule,
 }
 
-/// What one query may use.
+/// Limits of one query.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryLimits {
-    /// Rows of the answer; more are cut and `is_truncated` is set.
+    /// Rows of the result; the rest is cut off and `is_truncated` is set.
     pub rows: usize,
-    /// The query is stopped after this.
+    /// Timeout of the query.
     pub timeout: Duration,
-    /// Memory; what needs more is done on disk, or stopped.
+    /// Memory; a query that needs more spills to disk or is stopped.
     pub memory_bytes: usize,
     /// Bytes read from files; a query that needs more is stopped.
     pub read_bytes: u64,
-    /// Bytes of the answer's rows in memory; a query with a larger one is stopped.
+    /// Bytes of the result in memory; a query with a larger result is stopped.
     pub answer_bytes: usize,
-    /// Who asks.
+    /// Query class.
     pub asker: Asker,
 }
 
-/// 10,000 rows, 30 s, 384 MiB of memory, 64 MiB of answer, no limit of reading.
+/// 10,000 rows, 30 s, 384 MiB of memory, 64 MiB of result, unlimited reads.
 impl Default for QueryLimits {
     fn default() -> Self {
         Self {
@@ -80,7 +82,7 @@ impl Default for QueryLimits {
 }
 
 impl QueryLimits {
-    /// For weir's own queries, beside those of users.
+    /// Limits of weir's own queries.
     pub fn of_rule(rows: usize, timeout: Duration) -> Self {
         Self { rows, timeout, asker: Asker::Rule, ..Self::default() }
     }

@@ -1,41 +1,42 @@
-//! The other hubs of a cluster as queries of this hub reach them: who is there, who could not be reached a moment ago.
+//! Peer set of a cluster, as queries use it: the current members, and which of them were
+//! unreachable at the last attempt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use crate::distributed::QueryChannel;
 use crate::peers::{Peer, Peers};
-use crate::spread::QueryChannel;
 
-/// A hub that could not be reached is asked again after this.
+/// An unreachable hub is retried after this.
 const GONE: Duration = Duration::from_secs(1);
 
-/// The other hubs.
+/// Other hubs of the cluster.
 pub struct PeerSet {
-    /// Where other hubs reach this one: a URL.
+    /// URL at which other hubs reach this one.
     pub(crate) address: String,
-    /// How this hub reaches the others.
+    /// Transport to the other hubs.
     pub(crate) peers: Arc<dyn Peers>,
-    /// A query that reads more bytes than this is dealt out to all hubs.
+    /// A query that reads more bytes than this is distributed over all hubs.
     pub(crate) spread_bytes: u64,
-    members: RwLock<Members>,
-    /// Ways to others for pieces of queries, by address.
+    members: RwLock<PeerMembers>,
+    /// Channels for subplans, by address.
     channels: Mutex<HashMap<String, QueryChannel>>,
-    /// Pieces of others' queries that this hub was asked for.
+    /// Subplans received from other hubs.
     pieces: AtomicU64,
 }
 
-/// The others, as of some moment.
+/// Members at one time.
 #[derive(Default)]
-struct Members {
+struct PeerMembers {
     peers: Vec<Peer>,
-    /// Hubs that could not be reached, and when that was last tried.
+    /// Unreachable hubs, with the time of the last attempt.
     gone: HashMap<String, Instant>,
 }
 
 impl PeerSet {
-    /// Nobody yet; this hub is at `address`.
+    /// An empty set; this hub is at `address`.
     pub fn new(address: String, peers: Arc<dyn Peers>, spread_bytes: u64) -> Self {
         Self {
             address,
@@ -47,12 +48,12 @@ impl PeerSet {
         }
     }
 
-    /// The hubs that are there.
+    /// All current members.
     pub fn all(&self) -> Vec<Peer> {
         self.members.read().unwrap_or_else(PoisonError::into_inner).peers.clone()
     }
 
-    /// From now on these are there; connections to others are closed.
+    /// Replaces the members; connections to removed hubs are closed.
     pub fn replace(&self, peers: Vec<Peer>) {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|address, _| peers.iter().any(|peer| peer.address == *address));
@@ -62,7 +63,7 @@ impl PeerSet {
         members.peers = peers;
     }
 
-    /// Those that it makes sense to ask: not the ones that could not be reached a moment ago.
+    /// Members that were not found unreachable within the last second.
     pub(crate) fn reachable(&self) -> Vec<Peer> {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         let is_gone =
@@ -70,16 +71,16 @@ impl PeerSet {
         members.peers.iter().filter(|peer| !is_gone(peer)).cloned().collect()
     }
 
-    /// The way to a hub for pieces of queries.
+    /// Channel to a hub for subplans.
     pub(crate) fn channel(&self, peer: &Peer) -> QueryChannel {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || self.peers.channel(peer);
         channels.entry(peer.address.clone()).or_insert_with(make).clone()
     }
 
-    /// Whether a hub could be reached, and if not, why; said when it changes.
+    /// Records whether a hub was reached, or the error; logs a change.
     pub(crate) fn note_reached(&self, peer: &Peer, gone: Option<&str>) {
-        let is_known = |members: &Members| members.gone.contains_key(&peer.name);
+        let is_known = |members: &PeerMembers| members.gone.contains_key(&peer.name);
         if gone.is_none() && !is_known(&self.members.read().unwrap_or_else(PoisonError::into_inner))
         {
             return;
@@ -101,19 +102,19 @@ impl PeerSet {
         }
     }
 
-    /// The name of a hub that could not be reached, if there is one.
+    /// Name of an unreachable hub, if there is one.
     pub fn unreachable(&self) -> Option<String> {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         let peer = members.peers.iter().find(|peer| members.gone.contains_key(&peer.name))?;
         Some(peer.name.clone())
     }
 
-    /// Counts a piece of another hub's query.
+    /// Counts a subplan of another hub's query.
     pub(crate) fn count_piece(&self) {
         self.pieces.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many pieces of others' queries this hub was asked for.
+    /// Number of subplans received from other hubs.
     pub fn pieces(&self) -> u64 {
         self.pieces.load(Ordering::Relaxed)
     }

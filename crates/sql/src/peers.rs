@@ -1,4 +1,4 @@
-//! Rows that other hubs have in memory, for a query here.
+//! Rows in the memory of other hubs, for a query on this hub.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,85 +11,87 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::sql::unparser::expr_to_sql;
 use futures::future::join_all;
-use weir_datafile::{ErrorKind, HotBatch, StoreError};
+use weir_datafile::{ErrorKind, MemBatch, StoreError};
 use weir_tables::{TableSpec, null_column};
 
+use crate::distributed::QueryChannel;
 use crate::peer_set::PeerSet;
-use crate::spread::QueryChannel;
 
 /// Another hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What it is called.
+    /// Name of the hub.
     pub name: String,
-    /// Where it is reached.
+    /// Address at which it is reached.
     pub address: String,
 }
 
-/// Rows that are wanted of another hub: those of a table that were not in files at a change.
+/// Request for a table's rows that another hub has in memory and that were not in files as of a
+/// snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAsk {
-    /// The change.
+    /// Number of the snapshot.
     pub snapshot: i64,
-    /// The table.
+    /// Name of the table.
     pub table: String,
-    /// Its columns, of which one is `ts`.
+    /// Columns to return; must include `ts`.
     pub columns: Vec<String>,
-    /// A condition in SQL; rows that do not fit may be left out.
+    /// SQL condition; rows that do not match may be left out.
     pub condition: Option<String>,
-    /// So many rows are enough, whichever.
+    /// Any rows up to this number are enough.
     pub limit: Option<usize>,
 }
 
-/// The columns that were asked for.
+/// Rows with the requested columns.
 pub type PeerRows = Vec<RecordBatch>;
 
-/// Why another hub gave no rows.
+/// Reason why another hub returned no rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerFailure {
-    /// It cannot be reached: what only it has is not to be had.
+    /// Unreachable: rows that only this hub has are missing.
     Gone(String),
-    /// Rows of a change that is too long ago were asked for.
+    /// The requested snapshot is too old.
     Stale(String),
-    /// It is there and does not answer as it should.
+    /// Reachable, but the request failed.
     Failed(String),
 }
 
-/// The way to other hubs.
+/// Transport to other hubs.
 #[async_trait]
 pub trait Peers: Send + Sync {
-    /// Asks one.
+    /// Requests rows from one hub.
     ///
     /// # Errors
-    /// Why it gave none.
+    /// The reason why it returned none.
     async fn rows(&self, peer: &Peer, ask: &PeerAsk) -> Result<PeerRows, PeerFailure>;
 
-    /// The way for pieces of queries, as [`query_channel`](crate::query_channel) makes it; it is kept.
+    /// Channel for subplans, as [`query_channel`](crate::query_channel) creates it; it is cached.
     fn channel(&self, peer: &Peer) -> QueryChannel;
 }
 
-/// Rows of others as one query asks for them.
+/// Remote rows for one query.
 #[derive(Clone)]
-pub(crate) struct OfPeers {
+pub(crate) struct PeerRowSource {
     pub(crate) peer_set: Arc<PeerSet>,
     pub(crate) snapshot: i64,
 }
 
-impl fmt::Debug for OfPeers {
+impl fmt::Debug for PeerRowSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OfPeers").field("snapshot", &self.snapshot).finish_non_exhaustive()
     }
 }
 
-impl OfPeers {
-    /// Rows of `table` in the memory of all other hubs: the columns that are wanted or that `filters` name, the others NULL.
+impl PeerRowSource {
+    /// Rows of `table` in the memory of all other hubs: the columns that the projection or
+    /// `filters` reference, the others NULL.
     pub(crate) async fn rows(
         &self,
         table: &'static TableSpec,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
-    ) -> PlanResult<Vec<HotBatch>> {
+    ) -> PlanResult<Vec<MemBatch>> {
         let peers = self.peer_set.reachable();
         if peers.is_empty() {
             return Ok(Vec::new());
@@ -112,7 +114,9 @@ impl OfPeers {
                 }
                 Err(PeerFailure::Gone(why)) => self.peer_set.note_reached(peer, Some(&why)),
                 Err(PeerFailure::Stale(why)) => return Err(refused(ErrorKind::Moved, peer, &why)),
-                Err(PeerFailure::Failed(why)) => return Err(refused(ErrorKind::Io, peer, &why)),
+                Err(PeerFailure::Failed(why)) => {
+                    return Err(refused(ErrorKind::Io, peer, &why));
+                }
             }
         }
         rows.iter().filter_map(|rows| widen(table, &columns, rows).transpose()).collect()
@@ -125,7 +129,7 @@ fn refused(kind: ErrorKind, peer: &Peer, why: &str) -> DataFusionError {
     DataFusionError::External(Box::new(StoreError::new(kind, text).with_hint(hint)))
 }
 
-/// Places of the columns that a scan needs, `ts` among them.
+/// Indexes of the columns that a scan needs, including `ts`.
 fn columns(table: &TableSpec, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Vec<usize> {
     let Some(projection) = projection else { return (0..table.columns.len()).collect() };
     let named: HashSet<String> = filters
@@ -139,7 +143,7 @@ fn columns(table: &TableSpec, projection: Option<&Vec<usize>>, filters: &[Expr])
     (0..table.columns.len()).filter(is_wanted).collect()
 }
 
-/// As much of the filters as can be said in SQL.
+/// The filters that can be expressed in SQL, as one condition.
 fn condition(filters: &[Expr]) -> Option<String> {
     let plain = |filter: &Expr| {
         let filter = filter.clone().transform_names();
@@ -150,12 +154,12 @@ fn condition(filters: &[Expr]) -> Option<String> {
     Some(expr_to_sql(&all).ok()?.to_string())
 }
 
-/// Columns without the name of their table.
-pub(crate) trait TransformNames {
+/// Removes table qualifiers from columns.
+pub(crate) trait UnqualifiedColumns {
     fn transform_names(self) -> Self;
 }
 
-impl TransformNames for Expr {
+impl UnqualifiedColumns for Expr {
     fn transform_names(self) -> Self {
         use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
         let bare = |expr: Self| {
@@ -171,12 +175,12 @@ impl TransformNames for Expr {
     }
 }
 
-/// Rows with all columns of their table, NULL where they were not asked for.
+/// Adds the table's other columns, as NULL.
 fn widen(
     table: &'static TableSpec,
     columns: &[usize],
     rows: &RecordBatch,
-) -> PlanResult<Option<HotBatch>> {
+) -> PlanResult<Option<MemBatch>> {
     let schema = table.schema();
     let column = |place: usize| -> ArrayRef {
         match columns.iter().position(|found| *found == place) {
@@ -185,7 +189,7 @@ fn widen(
         }
     };
     let widened = (0..table.columns.len()).map(column).collect();
-    // NULL in columns that never are: nobody looks at them.
+    // Allow NULL even in required columns: nothing reads them.
     let lax = Arc::new(arrow_schema::Schema::new(
         schema
             .fields()
@@ -194,5 +198,5 @@ fn widen(
             .collect::<Vec<_>>(),
     ));
     let rows = RecordBatch::try_new(lax, widened)?;
-    Ok(HotBatch::new(rows))
+    Ok(MemBatch::new(rows))
 }

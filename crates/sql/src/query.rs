@@ -1,4 +1,4 @@
-//! Runs SQL: reads only, within limits, on its own threads, over one snapshot of all tables.
+//! Runs SQL: read-only, within limits, on its own threads, over one snapshot of all tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,80 +28,83 @@ use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use weir_datafile::{
-    DataFile, ErrorKind, Horizon, Inspection, Look, Side, StoreError, Tier, View, row_bytes,
+    CutoffSide, DataFile, ErrorKind, FileCheck, Inspection, Snapshot, StoreError, Tier,
+    VisibilityCutoff, row_bytes,
 };
 use weir_tables::{Clock, Micros, TableSpec};
-use weir_tier::{BucketStats, Places, RoutedStore};
+use weir_tier::{BucketStats, FileLocations, TieredStore};
 
-use crate::columns::{CodedGroups, ColumnCache, NewestUnits};
+use crate::columns::{ColumnCache, DictionaryGroups, NewestMorsels};
 use crate::condition::Condition;
+use crate::distributed::{FailedPeers, QueryDistributor, QueryWorker, RemoteUsage};
+use crate::drop_unused_ordering::DropUnusedOrdering;
 use crate::explain::explain;
+use crate::file_access::{FileAccess, ScanPart};
 use crate::file_reader::CountingReaders;
 use crate::forecast::{Forecast, beside_plan, forecast};
 use crate::functions;
-use crate::guard::{
-    Classes, CountingStore, EndedQueries, EndedQuery, Guarded, Limit, Metered, Readers, Running,
-    SpillSpace, USAGE, Usage, watch_tasks,
+use crate::limits::{
+    CountingStore, EndedQueries, EndedQuery, LimitKind, MeteredFuture, QueryClasses,
+    QueryEnvironment, QueryUsage, ReadQuotas, RunningQuery, SpillSpace, USAGE, watch_tasks,
 };
-use crate::joins_on_disk::{self, OtherConditions, all_given_back};
-use crate::kept_plans::{Asked, KeptPlans};
-use crate::newest_first::NewestFirst;
 use crate::options::{Asker, EngineOptions, QueryLimits};
 use crate::peer_set::PeerSet;
-use crate::peers::{OfPeers, Peer};
+use crate::peers::{Peer, PeerRowSource};
+use crate::plan_cache::{PlanCache, PlanTemplate};
 use crate::postgres::{self, Described, Postgres};
-use crate::spread::{Counted, Failed, QueryWorker, Spread};
-use crate::table_provider::{FileAccess, Part, scan_files, sort_order};
-use crate::tables::{FUTURE_SCHEMA, SCHEMA, Tables};
-use crate::unordered_groups::UnorderedGroups;
+use crate::reverse_scan::ReverseScan;
+use crate::spilling_joins::{self, NonEquiJoinRule, all_given_back};
+use crate::table_provider::{scan_files, sort_order};
+use crate::tables::{FUTURE_SCHEMA, SCHEMA, TableCatalog};
 
-/// The answer to a query.
+/// Result of a query.
 #[derive(Clone, Debug)]
 pub struct QueryResult {
     /// Names and types of the columns.
     pub schema: SchemaRef,
-    /// The rows.
+    /// Result rows.
     pub batches: Vec<RecordBatch>,
-    /// Whether rows were left out because of [`QueryLimits::rows`].
+    /// Whether rows were cut off because of [`QueryLimits::rows`].
     pub is_truncated: bool,
-    /// From the call to the last row.
+    /// Time from the call to the last row.
     pub elapsed: Duration,
 }
 
 impl QueryResult {
-    /// Rows of all batches together.
+    /// Total number of rows.
     pub fn row_count(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 }
 
-/// DataFusion with weir's settings and threads of its own.
+/// DataFusion with weir's settings and its own threads.
 pub struct QueryEngine {
-    classes: Classes,
+    classes: QueryClasses,
     template: SessionState,
-    /// The same in one piece: rules' queries are small and many, and dealing them out costs more than it gives.
+    /// Single-partition state: rules' queries are small and many, and distributing them costs more
+    /// than it saves.
     rules_template: SessionState,
     postgres: Postgres,
-    pub(crate) kept: Arc<KeptPlans>,
+    pub(crate) kept: Arc<PlanCache>,
     files: Option<FileAccess>,
     clock: Arc<dyn Clock>,
     future: Duration,
     ended: Arc<EndedQueries>,
-    readers: Readers,
-    /// Of several hubs, the way to the others.
+    readers: ReadQuotas,
+    /// Other hubs of the cluster; `None` for a single hub.
     pub peer_set: Option<Arc<PeerSet>>,
-    spread: Option<Arc<Spread>>,
+    spread: Option<Arc<QueryDistributor>>,
 }
 
 impl QueryEngine {
-    /// An engine over the files at `places`, with room for what does not fit into memory.
+    /// Creates an engine over the files at `places`, with spill space.
     pub fn new(
         options: &EngineOptions,
-        places: Option<Places>,
+        places: Option<FileLocations>,
         spill: Option<Arc<SpillSpace>>,
     ) -> Result<Self, StoreError> {
         watch_tasks();
-        let classes = Classes::new(options, spill)?;
+        let classes = QueryClasses::new(options, spill)?;
         let template = session_state(options.query_threads, MERGE_MEMORY_BYTES);
         let columns = Arc::new(ColumnCache::new(options.column_cache_bytes));
         let files =
@@ -124,24 +127,25 @@ impl QueryEngine {
             clock,
             future,
             ended,
-            readers: Readers::new(options.user_read_bytes),
+            readers: ReadQuotas::new(options.user_read_bytes),
             peer_set: None,
             spread: None,
         })
     }
 
-    /// The same, with rows of other hubs, and their help.
+    /// Adds rows of other hubs, and distributed execution.
     pub fn in_cluster(self, peer_set: Option<Arc<PeerSet>>) -> Self {
         let spread = peer_set.as_ref().zip(self.files.clone()).map(|(peer_set, access)| {
-            let usage = Usage::new(QueryLimits::default());
-            let Guarded { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
+            let usage = QueryUsage::new(QueryLimits::default());
+            let QueryEnvironment { env, .. } =
+                self.classes.guard(&usage, self.template.runtime_env());
             let template = self.rules_template.clone();
-            Arc::new(Spread::new(Arc::clone(peer_set), access, template, env))
+            Arc::new(QueryDistributor::new(Arc::clone(peer_set), access, template, env))
         });
         Self { peer_set, spread, ..self }
     }
 
-    /// What runs pieces of other hubs' queries; `None` for a hub alone.
+    /// Worker for subplans of other hubs; `None` for a single hub.
     ///
     /// # Errors
     /// `Closed`.
@@ -150,28 +154,30 @@ impl QueryEngine {
         Ok(Some(QueryWorker::new(spread, self.classes.users().handle()?.clone())))
     }
 
-    /// Queries that were slow or stopped at a limit since the last call, and how many more there were than are kept.
+    /// Queries since the last call that were slow or stopped at a limit, and the number of those
+    /// dropped.
     pub fn take_ended(&self) -> (Vec<EndedQuery>, u64) {
         self.ended.take()
     }
 
-    /// Queries that go on have memory only.
+    /// Closes the spill space; running queries can use memory only.
     pub fn close(&self) {
         self.classes.close();
     }
 
-    /// Requests to the cold tier's bucket so far; `None` without one.
+    /// Number of requests to the cold tier's bucket so far; `None` without one.
     pub fn bucket_stats(&self) -> Option<BucketStats> {
         self.files.as_ref()?.places.slow.as_ref()?.stats()
     }
 
-    /// What tables show now.
-    pub fn horizon(&self) -> Horizon {
+    /// Current visibility cutoff of the tables.
+    pub fn horizon(&self) -> VisibilityCutoff {
         let ahead = i64::try_from(self.future.as_micros()).unwrap_or(i64::MAX);
-        Horizon { ts: self.clock.now().0.saturating_add(ahead), side: Side::Past }
+        VisibilityCutoff { ts: self.clock.now().0.saturating_add(ahead), side: CutoffSide::Past }
     }
 
-    /// Hands the rows of sorted files, merged into one order, to `sink`. Blocks; not for threads of a runtime.
+    /// Merges the rows of sorted files into one order and passes them to `sink`. Blocks, so it must
+    /// not run on a runtime's threads.
     pub fn read_sorted(
         &self,
         table: &'static TableSpec,
@@ -192,55 +198,58 @@ impl QueryEngine {
         files: &[Arc<DataFile>],
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
         let access = self.files.as_ref().expect("only stores with files merge them");
-        let groups: Vec<_> = files.iter().map(|file| vec![Part::whole(file)]).collect();
+        let groups: Vec<_> = files.iter().map(|file| vec![ScanPart::whole(file)]).collect();
         let scan = scan_files(access, table, &groups, None, None)?;
         let order = sort_order(table).expect("every table is sorted");
         let merge = SortPreservingMergeExec::new(order, scan);
         merge.execute(0, self.template.task_ctx())
     }
 
-    /// Runs a question over `view` for `user`; for weir itself without one. Dropping the future stops the query.
+    /// Runs a query over the snapshot `view` for `user`, or for weir itself without one. Dropping
+    /// the future cancels the query.
     pub async fn query(
         &self,
-        view: View,
+        view: Snapshot,
         user: Option<&str>,
-        question: Question,
+        question: QueryRequest,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        let usage = Usage::for_reader(limits, user.and_then(|user| self.readers.of(user)));
+        let usage = QueryUsage::for_reader(limits, user.and_then(|user| self.readers.of(user)));
         let user = user.unwrap_or(OWN_USER);
-        let running = Running::start(&self.ended, &usage, self.clock.now(), user, &question.sql);
+        let running =
+            RunningQuery::start(&self.ended, &usage, self.clock.now(), user, &question.sql);
         let outcome = self.answer(view, question, &running).await;
         running.end(&outcome);
         outcome
     }
 
-    /// What a statement of PostgreSQL's clients wants and gives.
+    /// Describes the parameters and result columns of a statement from PostgreSQL's clients.
     pub async fn describe(
         &self,
-        view: View,
+        view: Snapshot,
         sql: &str,
         known: &[Option<DataType>],
         limits: QueryLimits,
     ) -> Result<Described, StoreError> {
-        let usage = Usage::new(limits);
-        let Guarded { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
-        let session = self.session(view, env, &usage, Asking::Postgres(Vec::new()));
+        let usage = QueryUsage::new(limits);
+        let QueryEnvironment { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
+        let session = self.session(view, env, &usage, QueryMode::Postgres(Vec::new()));
         let described = postgres::describe(&session.state, sql, known).await;
         described.map_err(|error| session.tell(&error, sql, &usage))
     }
 
-    /// What a query will read, without running it.
+    /// Estimates what a query will read, without running it.
     pub async fn forecast(
         &self,
-        view: View,
+        view: Snapshot,
         sql: &str,
         limits: QueryLimits,
     ) -> Result<Forecast, StoreError> {
         let Some(access) = self.files.clone() else { return Ok(Forecast::default()) };
-        let usage = Usage::new(limits);
-        let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
-        let session = self.session(view, env, &usage, Asking::Once);
+        let usage = QueryUsage::new(limits);
+        let QueryEnvironment { class, env } =
+            self.classes.guard(&usage, self.template.runtime_env());
+        let session = self.session(view, env, &usage, QueryMode::Once);
         let (sql, own_usage) = (sql.to_owned(), Arc::clone(&usage));
         let work = async move {
             let told = |error: DataFusionError| session.tell(&error, &sql, &own_usage);
@@ -249,31 +258,32 @@ impl QueryEngine {
         };
         let work = tokio::time::timeout(usage.limits.timeout, work);
         let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
-        let _stop_when_dropped = Stop(task.abort_handle());
+        let _stop_when_dropped = AbortOnDrop(task.abort_handle());
         match task.await.map_err(|error| crash(&error))? {
             Ok(Err(error)) if error.kind == ErrorKind::Io => {
                 Err(self.damaged_file(&usage).await.unwrap_or(error))
             }
             Ok(outcome) => outcome,
-            Err(_) => Err(usage.explain(Limit::Time)),
+            Err(_) => Err(usage.explain(LimitKind::Time)),
         }
     }
 
     async fn answer(
         &self,
-        view: View,
-        question: Question,
-        running: &Running,
+        view: Snapshot,
+        question: QueryRequest,
+        running: &RunningQuery,
     ) -> Result<QueryResult, StoreError> {
         let usage = Arc::clone(&running.usage);
-        let Guarded { class, env } = self.classes.guard(&usage, self.template.runtime_env());
+        let QueryEnvironment { class, env } =
+            self.classes.guard(&usage, self.template.runtime_env());
         let session = self.session(view, env, &usage, question.asking);
         let (sql, own_usage) = (question.sql, Arc::clone(&usage));
         let work = async move { session.run(&sql, &own_usage).await };
         let work = tokio::time::timeout(usage.limits.timeout, work);
-        let work = Metered::new(work, Arc::clone(&usage));
+        let work = MeteredFuture::new(work, Arc::clone(&usage));
         let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
-        let _stop_when_dropped = Stop(task.abort_handle());
+        let _stop_when_dropped = AbortOnDrop(task.abort_handle());
         let outcome = match task.await {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -281,8 +291,8 @@ impl QueryEngine {
             }
         };
         let outcome = outcome.map_err(|_| {
-            usage.meet(Limit::Time);
-            usage.explain(Limit::Time)
+            usage.meet(LimitKind::Time);
+            usage.explain(LimitKind::Time)
         })?;
         let (schema, batches, is_truncated) = match outcome {
             Err(error) if error.kind == ErrorKind::Io => {
@@ -293,8 +303,9 @@ impl QueryEngine {
         Ok(QueryResult { schema, batches, is_truncated, elapsed: running.elapsed() })
     }
 
-    /// The damaged file that a failed query met, if there is one: decoders do not say which file they read.
-    async fn damaged_file(&self, usage: &Usage) -> Option<StoreError> {
+    /// Finds the damaged file that failed a query, if there is one: decoders do not report which
+    /// file they read.
+    async fn damaged_file(&self, usage: &QueryUsage) -> Option<StoreError> {
         let places = self.files.as_ref()?.places.clone();
         let opened = usage.opened();
         let look = move || {
@@ -306,7 +317,7 @@ impl QueryEngine {
                 left = left.checked_sub(file.byte_count)?;
                 let is_far = places.slow.as_ref().is_some_and(|slow| slow.is_far());
                 let is_thorough = file.tier == Tier::Local || !is_far;
-                let look = Look { places: &places, file: &file, is_thorough };
+                let look = FileCheck { places: &places, file: &file, is_thorough };
                 let why = look.look(&mut Inspection::default()).err()?;
                 let text = format!("cannot answer: `{}` {why}", file.path);
                 Some(StoreError::new(ErrorKind::Corrupt, text).with_hint(
@@ -317,7 +328,7 @@ impl QueryEngine {
         self.classes.rules().handle().ok()?.spawn_blocking(look).await.ok()?
     }
 
-    /// A condition on rows of `table`.
+    /// Compiles a condition on rows of `table`.
     ///
     /// # Errors
     /// `BadQuery`.
@@ -325,35 +336,41 @@ impl QueryEngine {
         Condition::new(table, sql, &SessionContext::new_with_state(self.template.clone()))
     }
 
-    /// Made by hand and not by DataFusion's builders, which register every function anew: a fifth of the time of a
-    /// rule's condition.
-    fn session(&self, view: View, env: Arc<RuntimeEnv>, usage: &Usage, asking: Asking) -> Session {
+    /// Built by hand: DataFusion's builders register every function again, which is a fifth of the
+    /// time of a rule's condition.
+    fn session(
+        &self,
+        view: Snapshot,
+        env: Arc<RuntimeEnv>,
+        usage: &QueryUsage,
+        asking: QueryMode,
+    ) -> QuerySession {
         let snapshot = view.snapshot;
-        let peers = self.peer_set.clone().map(|peer_set| OfPeers { peer_set, snapshot });
+        let peers = self.peer_set.clone().map(|peer_set| PeerRowSource { peer_set, snapshot });
         let (files, horizon) = (self.files.clone(), self.horizon());
-        let tables = Tables { view, files, horizon, peers, spread: None };
+        let tables = TableCatalog { view, files, horizon, peers, spread: None };
         let mut state = match (usage.limits.asker, &asking) {
             (Asker::Rule, _) => self.rules_template.clone(),
-            (Asker::User, Asking::Once | Asking::At { .. }) => self.template.clone(),
-            (Asker::User, Asking::Postgres(_)) => self.postgres.state(&self.template),
+            (Asker::User, QueryMode::Once | QueryMode::At { .. }) => self.template.clone(),
+            (Asker::User, QueryMode::Postgres(_)) => self.postgres.state(&self.template),
         };
         state.register_catalog_list(catalogs(&tables, &asking));
         state.mark_start_execution();
         reserve_for_merging(&mut state, usage.limits.memory_bytes);
-        let is_users = usage.limits.asker == Asker::User && !matches!(asking, Asking::At { .. });
+        let is_users = usage.limits.asker == Asker::User && !matches!(asking, QueryMode::At { .. });
         let spread = self.spread.clone().filter(|_| is_users);
-        Session { state, env, asking, kept: Arc::clone(&self.kept), tables, spread }
+        QuerySession { state, env, asking, kept: Arc::clone(&self.kept), tables, spread }
     }
 }
 
-/// Names of tables, for a question that is asked so.
-fn catalogs(tables: &Tables, asking: &Asking) -> Arc<dyn CatalogProviderList> {
+/// Catalogs with the table names that are visible in this query mode.
+fn catalogs(tables: &TableCatalog, asking: &QueryMode) -> Arc<dyn CatalogProviderList> {
     let catalog = MemoryCatalogProvider::new();
-    for (name, side) in [(SCHEMA, Side::Past), (FUTURE_SCHEMA, Side::Future)] {
+    for (name, side) in [(SCHEMA, CutoffSide::Past), (FUTURE_SCHEMA, CutoffSide::Future)] {
         let tables = tables.of(side);
         catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
     }
-    if let Asking::Postgres(_) = asking {
+    if let QueryMode::Postgres(_) = asking {
         postgres::add_namespaces(&catalog);
     }
     let catalogs = MemoryCatalogProviderList::new();
@@ -361,69 +378,69 @@ fn catalogs(tables: &Tables, asking: &Asking) -> Arc<dyn CatalogProviderList> {
     Arc::new(catalogs)
 }
 
-/// What is asked, and how.
+/// Query text and how to run it.
 #[derive(Clone)]
-pub struct Question {
+pub struct QueryRequest {
     pub(crate) sql: String,
-    pub(crate) asking: Asking,
+    pub(crate) asking: QueryMode,
 }
 
-impl Question {
-    /// Asked once.
+impl QueryRequest {
+    /// One-off query.
     pub fn once(sql: &str) -> Self {
-        Self { sql: sql.to_owned(), asking: Asking::Once }
+        Self { sql: sql.to_owned(), asking: QueryMode::Once }
     }
 
-    /// Asked again and again, with `$now` in it: planned once, as far as its plan is the same for all moments.
+    /// Repeated query with `$now` in its SQL: planned once, if its plan is the same for all times.
     pub fn at(template: &str, now: Micros) -> Self {
-        let sql = Asked { template, now }.sql();
-        Self { sql, asking: Asking::At { template: template.to_owned(), now } }
+        let sql = PlanTemplate { template, now }.sql();
+        Self { sql, asking: QueryMode::At { template: template.to_owned(), now } }
     }
 
-    /// Asked by a client of PostgreSQL, with `$1`, `$2`, … each from an array of one value.
+    /// Query of a PostgreSQL client, with `$1`, `$2`, … each taken from an array of one value.
     ///
     /// # Errors
     /// `BadQuery`: a parameter cannot be used.
     pub fn prepared(sql: &str, parameters: &[ArrayRef]) -> Result<Self, StoreError> {
-        let asking = Asking::Postgres(postgres::values(parameters)?);
+        let asking = QueryMode::Postgres(postgres::values(parameters)?);
         Ok(Self { sql: sql.to_owned(), asking })
     }
 }
 
 #[derive(Clone)]
-pub(crate) enum Asking {
+pub(crate) enum QueryMode {
     Once,
-    /// Again and again: the question with `$now` in it, and what that is this time.
+    /// Repeated: the SQL with `$now` in it, and the current time.
     At {
         template: String,
         now: Micros,
     },
-    /// By a client of PostgreSQL, with parameters.
+    /// From a PostgreSQL client, with parameters.
     Postgres(Vec<ScalarValue>),
 }
 
-/// One query's view of the tables, with its memory and disk.
-struct Session {
+/// One query's snapshot of the tables, with its memory and disk.
+struct QuerySession {
     state: SessionState,
     env: Arc<RuntimeEnv>,
-    asking: Asking,
-    kept: Arc<KeptPlans>,
-    tables: Tables,
-    spread: Option<Arc<Spread>>,
+    asking: QueryMode,
+    kept: Arc<PlanCache>,
+    tables: TableCatalog,
+    spread: Option<Arc<QueryDistributor>>,
 }
 
-/// Memory of merging: a batch of each of 64 files.
+/// Memory of a merge: a batch of each of 64 files.
 const MERGE_MEMORY_BYTES: usize = 512 << 20;
-/// Files are looked at for damage up to so many bytes.
+/// Files are checked for damage up to this many bytes.
 const DAMAGE_BYTES_MAX: u64 = 2 << 30;
 
-/// A query begins again without hubs that are lost meanwhile, and after so many times alone.
+/// A query restarts without lost hubs, and on this hub alone after this many attempts.
 const SPREAD_TRIES: usize = 3;
 
 const CATALOG: &str = "weir";
-/// Who asks when weir itself does.
+/// User name of weir's own queries.
 const OWN_USER: &str = "weir";
-/// What a sort keeps for merging what it spilled: it must not be most of a small memory.
+/// Memory that a sort reserves for merging its spill files: it must not be most of a small budget.
 fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
     let execution = &state.config().options().execution;
     let bytes = memory_bytes / (8 * execution.target_partitions.max(1));
@@ -443,8 +460,8 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     options.execution.time_zone = Some("+00:00".into());
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
-    // It leaves out rows that another least or greatest value of the same query still needs: of an expression, or of a column
-    // of which no value was seen yet (DataFusion 55).
+    // The optimizer removes rows that another `min` or `max` of the same query still needs: of an
+    // expression, or of a column without a value so far (DataFusion 55).
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
@@ -454,12 +471,12 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         .build_arc()
         .expect("nothing here touches the disk");
     let mut rules = PhysicalOptimizer::new().rules;
-    rules.insert(0, Arc::new(UnorderedGroups));
+    rules.insert(0, Arc::new(DropUnusedOrdering));
     let distribution = rules.iter().position(|rule| rule.name() == "EnsureRequirements");
     let before = distribution.unwrap_or(rules.len());
-    rules.splice(before..before, [Arc::new(NewestUnits) as _, Arc::new(CodedGroups) as _]);
-    rules.push(Arc::new(NewestFirst));
-    rules.push(Arc::new(OtherConditions));
+    rules.splice(before..before, [Arc::new(NewestMorsels) as _, Arc::new(DictionaryGroups) as _]);
+    rules.push(Arc::new(ReverseScan));
+    rules.push(Arc::new(NonEquiJoinRule));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
@@ -472,7 +489,7 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     state
 }
 
-/// weir's own functions.
+/// Registers weir's own functions.
 pub(crate) fn register_functions(state: &mut SessionState) {
     for function in functions::all() {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");
@@ -483,12 +500,12 @@ pub(crate) fn register_functions(state: &mut SessionState) {
 }
 
 fn file_access(
-    places: Places,
+    places: FileLocations,
     runtime: &RuntimeEnv,
     columns: Arc<ColumnCache>,
 ) -> Result<FileAccess, DataFusionError> {
     let local = Arc::new(LocalFileSystem::new_with_prefix(&places.root)?);
-    let both = RoutedStore::new(local, places.slow.clone());
+    let both = TieredStore::new(local, places.slow.clone());
     let store: Arc<dyn ObjectStore> = Arc::new(CountingStore::new(Arc::new(both)));
     let url = ObjectStoreUrl::parse("weir://data")?;
     runtime.register_object_store(url.as_ref(), Arc::clone(&store));
@@ -502,20 +519,20 @@ fn broken_files(error: &DataFusionError) -> StoreError {
 }
 
 /// Aborts the task when the caller is gone.
-struct Stop(tokio::task::AbortHandle);
+struct AbortOnDrop(tokio::task::AbortHandle);
 
-impl Drop for Stop {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-type Answer = (SchemaRef, Vec<RecordBatch>, bool);
+type QueryRows = (SchemaRef, Vec<RecordBatch>, bool);
 
-impl Session {
-    async fn run(mut self, sql: &str, usage: &Arc<Usage>) -> Result<Answer, StoreError> {
+impl QuerySession {
+    async fn run(mut self, sql: &str, usage: &Arc<QueryUsage>) -> Result<QueryRows, StoreError> {
         let plan = self.plan(sql).await.map_err(|error| self.tell(&error, sql, usage))?;
-        let may_go_on = self.env.disk_manager.tmp_files_enabled() && joins_on_disk::has_any(&plan);
+        let may_go_on = self.env.disk_manager.tmp_files_enabled() && spilling_joins::has_any(&plan);
         if plan.downcast_ref::<ExplainExec>().is_some() {
             return self.run_explain(plan, sql, usage).await;
         }
@@ -525,22 +542,22 @@ impl Session {
         }
         all_given_back(&self.env.memory_pool).await;
         usage.share_evenly();
-        joins_on_disk::prefer(&mut self.state);
-        // Hubs that run pieces do not share memory evenly.
+        spilling_joins::prefer(&mut self.state);
+        // Hubs that run subplans do not share memory evenly.
         self.spread = None;
-        // What cannot be planned so has no memory.
+        // A query that cannot be planned this way keeps its memory error.
         let Ok(plan) = self.plan(sql).await else { return outcome };
-        joins_on_disk::reserve_for_sorts(&mut self.state, &plan, &self.env.memory_pool);
+        spilling_joins::reserve_for_sorts(&mut self.state, &plan, &self.env.memory_pool);
         self.run_plan(plan, sql, usage).await
     }
 
-    /// A plan in words, and what it would read.
+    /// Runs `explain`: the plan as text, with the forecast of its reads.
     async fn run_explain(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         sql: &str,
-        usage: &Arc<Usage>,
-    ) -> Result<Answer, StoreError> {
+        usage: &Arc<QueryUsage>,
+    ) -> Result<QueryRows, StoreError> {
         let (schema, mut batches, is_cut) = self.run_plan(plan, sql, usage).await?;
         if let Some(access) = &self.tables.files {
             let told = |error: DataFusionError| self.tell(&error, sql, usage);
@@ -551,13 +568,13 @@ impl Session {
         Ok((schema, batches, is_cut))
     }
 
-    /// The whole answer of a plan.
+    /// Collects the whole result of a plan.
     async fn run_plan(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         sql: &str,
-        usage: &Arc<Usage>,
-    ) -> Result<Answer, StoreError> {
+        usage: &Arc<QueryUsage>,
+    ) -> Result<QueryRows, StoreError> {
         if let Some(answer) = self.run_spread(&plan, sql, usage).await? {
             return Ok(answer);
         }
@@ -565,21 +582,21 @@ impl Session {
         self.collect(stream, sql, usage).await
     }
 
-    /// With the help of other hubs, as long as there are some; `None`: it is to be run here.
+    /// Runs a plan with other hubs while any are reachable; `None` if it has to run on this hub.
     async fn run_spread(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         sql: &str,
-        usage: &Arc<Usage>,
-    ) -> Result<Option<Answer>, StoreError> {
-        let spread = self.spread.as_ref().filter(|_| !joins_on_disk::reads_again(plan));
+        usage: &Arc<QueryUsage>,
+    ) -> Result<Option<QueryRows>, StoreError> {
+        let spread = self.spread.as_ref().filter(|_| !spilling_joins::reads_again(plan));
         let Some(spread) = spread else { return Ok(None) };
         for _ in 0..SPREAD_TRIES {
             let hubs = spread.hubs_for(plan).await;
             if hubs.is_empty() {
                 break;
             }
-            let failed = Failed::default();
+            let failed = FailedPeers::default();
             let mut counted = spread.count(&hubs, usage);
             let stream = self.spread_stream(spread, &hubs, &counted, &failed, sql).await;
             let outcome = match stream {
@@ -589,7 +606,7 @@ impl Session {
                 },
                 Err(error) => Err(self.tell(&error, sql, usage)),
             };
-            // Also when a hub ended its piece, for which the limit of all is behind it.
+            // Also if a hub stopped its subplan because the query's total reached the limit.
             counted.take_in().await.map_err(|limit| usage.explain(limit))?;
             let error = match outcome {
                 Ok(answer) => return Ok(Some(answer)),
@@ -606,14 +623,15 @@ impl Session {
 
     async fn spread_stream(
         &self,
-        spread: &Spread,
+        spread: &QueryDistributor,
         hubs: &[Peer],
-        counted: &Counted<'_>,
-        failed: &Failed,
+        counted: &RemoteUsage<'_>,
+        failed: &FailedPeers,
         sql: &str,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
         let mut state = spread.state(&self.state, hubs, counted, failed)?;
-        let tables = Tables { spread: Some(Arc::clone(&spread.files)), ..self.tables.clone() };
+        let tables =
+            TableCatalog { spread: Some(Arc::clone(&spread.files)), ..self.tables.clone() };
         state.register_catalog_list(catalogs(&tables, &self.asking));
         let plan = self.logical_plan(&state, sql).await?;
         let plan = state.create_physical_plan(&plan).await?;
@@ -625,8 +643,8 @@ impl Session {
         &self,
         mut stream: SendableRecordBatchStream,
         sql: &str,
-        usage: &Usage,
-    ) -> Result<Answer, StoreError> {
+        usage: &QueryUsage,
+    ) -> Result<QueryRows, StoreError> {
         let told = |error: DataFusionError| self.tell(&error, sql, usage);
         let schema = stream.schema();
         let (mut batches, mut left, mut bytes) = (Vec::new(), usage.limits.rows, 0);
@@ -636,8 +654,8 @@ impl Session {
             let batch = if is_truncated { batch.slice(0, left) } else { batch };
             bytes += row_bytes(&batch);
             if bytes > usage.limits.answer_bytes {
-                usage.meet(Limit::Answer);
-                return Err(usage.explain(Limit::Answer));
+                usage.meet(LimitKind::Answer);
+                return Err(usage.explain(LimitKind::Answer));
             }
             left -= batch.num_rows();
             batches.push(batch);
@@ -648,7 +666,7 @@ impl Session {
         Ok((schema, batches, false))
     }
 
-    fn tell(&self, error: &DataFusionError, sql: &str, usage: &Usage) -> StoreError {
+    fn tell(&self, error: &DataFusionError, sql: &str, usage: &QueryUsage) -> StoreError {
         let context = || SessionContext::new_with_state(self.state.clone());
         usage.limit_behind(error).unwrap_or_else(|| explain(error, sql, &context()))
     }
@@ -657,7 +675,7 @@ impl Session {
         &self,
         plan: Arc<dyn ExecutionPlan>,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
-        // Functions are named in plans that came from elsewhere only; these have them in themselves.
+        // Only plans from elsewhere refer to functions by name; these contain theirs.
         let (scalar, higher) = (HashMap::new(), HashMap::new());
         let (aggregate, window) = (HashMap::new(), HashMap::new());
         let id = self.state.session_id().to_owned();
@@ -668,7 +686,7 @@ impl Session {
     }
 
     async fn plan(&self, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        if let Asking::At { template, now } = &self.asking {
+        if let QueryMode::At { template, now } = &self.asking {
             let kept = self.kept.plan(&self.state, template, *now, &self.tables).await;
             let physical = match kept {
                 Some(plan) => {
@@ -684,13 +702,13 @@ impl Session {
         self.state.create_physical_plan(&self.logical_plan(&self.state, sql).await?).await
     }
 
-    /// The question as `state` understands it.
+    /// Plans the query in the dialect of `state`.
     async fn logical_plan(
         &self,
         state: &SessionState,
         sql: &str,
     ) -> Result<LogicalPlan, DataFusionError> {
-        let Asking::Postgres(parameters) = &self.asking else {
+        let QueryMode::Postgres(parameters) = &self.asking else {
             return plan_query(state, sql).await;
         };
         let plan = postgres::plan(state, sql, parameters).await?;
@@ -699,7 +717,7 @@ impl Session {
     }
 }
 
-/// A question in words, planned.
+/// Plans a query from its SQL.
 pub(crate) async fn plan_query(
     state: &SessionState,
     sql: &str,

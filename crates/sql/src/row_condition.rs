@@ -1,4 +1,5 @@
-//! Conditions on single rows, found in the SQL of rules: what a query that looks back over a window asks of each row.
+//! Extracts per-row conditions from the SQL of rules: what a query over a recent window requires of
+//! each row.
 
 use std::time::Duration;
 
@@ -9,41 +10,42 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use weir_tables::{TABLES, TableSpec};
 
-/// `select … from table where row and ts > $now - window and ts <= $now`: it can have an answer only when a row of the time
-/// before fits.
+/// `select … from table where row and ts > $now - window and ts <= $now`: can return rows only if a
+/// row within the window matches.
 #[derive(Debug)]
 pub struct RowCondition {
-    /// Whose rows.
+    /// Table of the rows.
     pub table: &'static TableSpec,
-    /// What a row must be, in SQL.
+    /// SQL condition on a row.
     pub row: String,
-    /// How far back the query looks, in µs.
+    /// Length of the window in µs.
     pub window_micros: i64,
-    /// Whether the query asks for more than a row that fits.
+    /// Whether the query requires more than a matching row.
     pub has_groups: bool,
 }
 
 impl RowCondition {
-    /// How far back the query looks.
+    /// Length of the window.
     pub fn window(&self) -> Duration {
         Duration::from_micros(u64::try_from(self.window_micros).unwrap_or_default())
     }
 }
 
-/// The selects of `sql`, in which `now` is written `$now`, when it is made of nothing but them: it has an answer only when one of
-/// them has. `None` when it depends on more than single rows and their age.
+/// Splits `sql`, with `$now` as the current time, into selects of which at least one must return
+/// rows for the query to return rows. `None` if the query depends on more than single rows and
+/// their age.
 pub fn row_conditions(sql: &str) -> Option<Vec<RowCondition>> {
     let [Statement::Query(query)] = &Parser::parse_sql(&GenericDialect {}, sql).ok()?[..] else {
         return None;
     };
     let mut found = Vec::new();
     let text = walk(&query.body, &mut found)?;
-    // What was not looked at would be in the one and not in the other.
+    // Any part that the walk ignored would make the two texts differ.
     let is_all = query.to_string() == text || query.to_string() == format!("{text} LIMIT 1");
     is_all.then_some(found)
 }
 
-/// Adds the selects below `body`, and gives its text as far as it was understood.
+/// Adds the selects below `body`, and returns the part of its SQL that was understood.
 fn walk(body: &SetExpr, found: &mut Vec<RowCondition>) -> Option<String> {
     match body {
         SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } => {
@@ -63,7 +65,8 @@ fn walk(body: &SetExpr, found: &mut Vec<RowCondition>) -> Option<String> {
     }
 }
 
-/// Without `group by`, an aggregate would have a row even when no row fits; with it, there is a group only when one does.
+/// Without `group by`, an aggregate returns a row even if no row matches; with it, only matching
+/// rows form groups.
 fn shape(select: &Select) -> Option<(RowCondition, String)> {
     let [from] = &select.from[..] else { return None };
     let name = from.to_string();
@@ -96,7 +99,7 @@ fn shape(select: &Select) -> Option<(RowCondition, String)> {
     Some((RowCondition { table, row: row.join(" AND "), window_micros: window?, has_groups }, text))
 }
 
-/// What `and` joins.
+/// Operands of a conjunction.
 fn terms(expr: &Expr) -> Vec<String> {
     use datafusion::sql::sqlparser::ast::BinaryOperator::And;
     match expr {
@@ -107,7 +110,7 @@ fn terms(expr: &Expr) -> Vec<String> {
     }
 }
 
-/// `15 seconds`
+/// Parses an interval such as `15 seconds` to µs.
 fn micros(span: &str) -> Option<i64> {
     let (count, unit) = span.split_once(' ')?;
     let unit = match unit.trim_end_matches('s') {

@@ -1,10 +1,10 @@
-//! Hashes of whole rows, by which equal ones are found.
+//! Hashes of whole rows, to find equal ones.
 
 use arrow_array::RecordBatch;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use weir_datafile::{ErrorKind, StoreError};
 
-/// 128 bits for each row.
+/// 128-bit hash of each row.
 ///
 /// # Errors
 /// `Io`: a column has a type that cannot be hashed.

@@ -1,7 +1,8 @@
-//! A table as DataFusion sees it: hot rows from memory, frozen rows, and the manifest's files, as one union.
+//! Table provider for DataFusion: memtable rows, immutable memtable rows and the manifest's files,
+//! as one union.
 //!
-//! Files and hot batches whose range of `ts` cannot match are left out here, before anything is opened; inside a file
-//! row groups and pages are skipped by Parquet's own statistics.
+//! Files and memory batches whose range of `ts` cannot match are pruned here, before any file is
+//! opened; within a file, Parquet's statistics prune row groups and pages.
 
 use std::sync::Arc;
 
@@ -14,13 +15,9 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{Column, ColumnStatistics, DFSchema, Result, ScalarValue, Statistics};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::datasource::physical_plan::parquet::{
-    ParquetFileReaderFactory, ParquetRowSelection,
-};
+use datafusion::datasource::physical_plan::parquet::ParquetRowSelection;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::execution::cache::cache_manager::FileMetadataCache;
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
@@ -29,70 +26,55 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::union::UnionExec;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::ObjectStore;
-use parquet::arrow::arrow_reader::RowSelection;
 use weir_datafile::{
-    DataFile, FOOTER_BYTES_HINT, Horizon, HotBatch, SORT, TableView, Tier, dictionaries,
-    schema_with,
+    DataFile, FOOTER_BYTES_HINT, MemBatch, SORT, TableSnapshot, Tier, VisibilityCutoff,
+    dictionaries, schema_with,
 };
 use weir_tables::TableSpec;
-use weir_tier::Places;
 
-use crate::columns::{self, ColumnCache, Wanted};
-use crate::far;
+use crate::columns::{self, ScanRequest};
+use crate::dictionary_filter::{self, DictionaryFilterAdapters};
+use crate::distributed::{DistributedScan, ScanSpec, WorkerFiles};
+use crate::file_access::{FileAccess, ScanPart};
 use crate::file_reader::read_footer;
-use crate::guard::Usage;
-use crate::peers::OfPeers;
-use crate::per_value::{self, PerValueAdapters};
-use crate::spread::{Files, SpreadScan, What};
-use crate::text_index::{self, BlockCounts, Probe, Selected};
+use crate::index_probe::{self, BlockSelection, IndexProbe};
+use crate::limits::QueryUsage;
+use crate::peers::PeerRowSource;
+use crate::remote_scans;
 
 /// One table in one query.
 #[derive(Debug)]
 pub(crate) struct StoreTable {
     spec: &'static TableSpec,
     schema: SchemaRef,
-    view: TableView,
+    view: TableSnapshot,
     files: Option<FileAccess>,
-    horizon: Horizon,
-    peers: Option<OfPeers>,
-    spread: Option<Arc<Files>>,
-}
-
-/// How the files of a store are read.
-#[derive(Clone, Debug)]
-pub(crate) struct FileAccess {
-    pub(crate) places: Places,
-    /// Stands for the data directory, so that plans and messages hold short names.
-    pub(crate) url: ObjectStoreUrl,
-    pub(crate) store: Arc<dyn ObjectStore>,
-    /// Keeps footers, which every rule would otherwise read again every few seconds.
-    pub(crate) footers: Arc<FileMetadataCache>,
-    pub(crate) reader: Arc<dyn ParquetFileReaderFactory>,
-    pub(crate) columns: Arc<ColumnCache>,
+    horizon: VisibilityCutoff,
+    peers: Option<PeerRowSource>,
+    spread: Option<Arc<WorkerFiles>>,
 }
 
 impl StoreTable {
     pub(crate) fn new(
         spec: &'static TableSpec,
-        view: TableView,
+        view: TableSnapshot,
         files: Option<FileAccess>,
-        horizon: Horizon,
+        horizon: VisibilityCutoff,
     ) -> Self {
         Self { spec, schema: spec.schema(), view, files, horizon, peers: None, spread: None }
     }
 
-    /// The same, with files that are read in pieces.
-    pub(crate) fn with_spread(self, spread: Option<Arc<Files>>) -> Self {
+    /// Enables distributed scans.
+    pub(crate) fn with_spread(self, spread: Option<Arc<WorkerFiles>>) -> Self {
         Self { spread, ..self }
     }
 
-    /// The same, with rows that other hubs have in memory.
-    pub(crate) fn with_peers(self, peers: Option<OfPeers>) -> Self {
+    /// Adds the rows that other hubs have in memory.
+    pub(crate) fn with_peers(self, peers: Option<PeerRowSource>) -> Self {
         Self { peers, ..self }
     }
 
-    /// The predicate that tells from the range of `ts` whether a container can hold a match.
+    /// Predicate that decides from the range of `ts` whether a container can contain a match.
     fn pruning(&self, session: &dyn Session, filters: &[Expr]) -> Option<PruningPredicate> {
         let filter = conjunction(filters.to_vec())?;
         let schema = DFSchema::try_from(Arc::clone(&self.schema)).ok()?;
@@ -103,7 +85,7 @@ impl StoreTable {
             .ok()
     }
 
-    fn hot_batches(&self, pruning: Option<&PruningPredicate>) -> Vec<HotBatch> {
+    fn hot_batches(&self, pruning: Option<&PruningPredicate>) -> Vec<MemBatch> {
         let batches: Vec<_> = self.view.frozen.iter().chain(&*self.view.hot).collect();
         let ranges =
             batches.iter().map(|batch| (batch.min_ts, batch.max_ts, batch.rows.num_rows() as u64));
@@ -120,7 +102,7 @@ impl StoreTable {
 impl StoreTable {
     fn in_memory(
         &self,
-        hot: Vec<HotBatch>,
+        hot: Vec<MemBatch>,
         projection: Option<&Vec<usize>>,
         limit: Option<usize>,
         threads: usize,
@@ -133,10 +115,10 @@ impl StoreTable {
         Ok(DataSourceExec::from_data_source(memory))
     }
 
-    /// Rows in memory beside those of files.
+    /// Union of rows in memory and rows of files.
     fn beside(
         &self,
-        hot: Vec<HotBatch>,
+        hot: Vec<MemBatch>,
         files: Arc<dyn ExecutionPlan>,
         projection: Option<&Vec<usize>>,
         limit: Option<usize>,
@@ -158,11 +140,11 @@ impl StoreTable {
     }
 }
 
-/// Reads files; each group is one partition of the plan.
+/// Scans files; each group is one partition of the plan.
 pub(crate) fn scan_files(
     access: &FileAccess,
     table: &'static TableSpec,
-    groups: &[Vec<Part>],
+    groups: &[Vec<ScanPart>],
     projection: Option<Vec<usize>>,
     limit: Option<usize>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -178,12 +160,12 @@ pub(crate) fn scan_files(
         .with_output_ordering(sort_order(table).into_iter().collect())
         .with_projection_indices(projection)?
         .with_limit(limit)
-        .with_expr_adapter(Some(Arc::new(PerValueAdapters)))
+        .with_expr_adapter(Some(Arc::new(DictionaryFilterAdapters)))
         .build();
     Ok(DataSourceExec::from_data_source(config))
 }
 
-/// The order of rows within every file of `table`.
+/// Sort order of rows within every file of `table`.
 pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
     let place = |name: &str| table.columns.iter().position(|column| column.name == name);
     let exprs = table.sort.iter().filter_map(|name| {
@@ -193,20 +175,7 @@ pub(crate) fn sort_order(table: &TableSpec) -> Option<LexOrdering> {
     LexOrdering::new(exprs)
 }
 
-/// A file, or the rows of it that may match.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) file: Arc<DataFile>,
-    pub(crate) rows: Option<(RowSelection, BlockCounts)>,
-    /// The columns as they are read, where that is not as the table has them.
-    pub(crate) schema: Option<SchemaRef>,
-}
-
-impl Part {
-    pub(crate) fn whole(file: &Arc<DataFile>) -> Self {
-        Self { file: Arc::clone(file), rows: None, schema: None }
-    }
-
+impl ScanPart {
     fn partitioned(&self, schema: &Schema) -> PartitionedFile {
         let mut file = partitioned(&self.file, schema);
         file.arrow_schema.clone_from(&self.schema);
@@ -220,15 +189,15 @@ impl Part {
 }
 
 impl FileAccess {
-    /// Leaves out the files, and the blocks of files, that the text index says hold nothing that the filters ask for.
+    /// Prunes the files, and the blocks of files, that cannot match according to the text index.
     async fn narrow(
         &self,
         table: &TableSpec,
         files: Vec<Arc<DataFile>>,
         filters: &[Expr],
-    ) -> Result<Vec<Part>> {
-        let Some(probe) = text_index::probe_of(table, filters) else {
-            return Ok(files.iter().map(Part::whole).collect());
+    ) -> Result<Vec<ScanPart>> {
+        let Some(probe) = index_probe::probe_of(table, filters) else {
+            return Ok(files.iter().map(ScanPart::whole).collect());
         };
         let is_far = files.iter().any(|file| file.tier == Tier::Slow);
         let narrowed = stream::iter(files).map(|file| self.narrow_file(file, &probe));
@@ -239,34 +208,39 @@ impl FileAccess {
             .await
     }
 
-    async fn narrow_file(&self, file: Arc<DataFile>, probe: &Probe) -> Result<Option<Part>> {
-        Usage::note_opened(&file);
-        let selected = text_index::select(&file, probe, &*self.store, &self.footers).await?;
+    async fn narrow_file(
+        &self,
+        file: Arc<DataFile>,
+        probe: &IndexProbe,
+    ) -> Result<Option<ScanPart>> {
+        QueryUsage::note_opened(&file);
+        let selected = index_probe::select(&file, probe, &*self.store, &self.footers).await?;
         Ok(match selected {
-            Selected::Everything => Some(Part::whole(&file)),
-            Selected::Nothing => None,
-            Selected::Rows(rows, counts) => {
-                Some(Part { rows: Some((rows, counts)), ..Part::whole(&file) })
+            BlockSelection::Everything => Some(ScanPart::whole(&file)),
+            BlockSelection::Nothing => None,
+            BlockSelection::Rows(rows, counts) => {
+                Some(ScanPart { rows: Some((rows, counts)), ..ScanPart::whole(&file) })
             }
         })
     }
 }
 
 impl FileAccess {
-    /// Has texts that are only asked conditions on read as dictionaries, where the files have them as such.
+    /// Reads text columns that are used only in conditions as dictionaries, where the files store
+    /// them so.
     async fn read_per_value(
         &self,
         table: &'static TableSpec,
-        parts: &mut [Part],
+        parts: &mut [ScanPart],
         filters: &[Expr],
     ) -> Result<()> {
-        let texts = per_value::columns(table, filters);
+        let texts = dictionary_filter::columns(table, filters);
         if texts.is_empty() {
             return Ok(());
         }
         let mut schemas: Vec<(Vec<usize>, SchemaRef)> = Vec::new();
         for part in parts {
-            Usage::note_opened(&part.file);
+            QueryUsage::note_opened(&part.file);
             let stored = self.dictionaries(&part.file).await?;
             let is_stored = |place: &usize| stored.get(*place).copied().unwrap_or_default();
             let texts: Vec<usize> = texts.iter().copied().filter(is_stored).collect();
@@ -283,7 +257,7 @@ impl FileAccess {
         Ok(())
     }
 
-    /// Which columns of a file are dictionaries, read with its footer at the first need.
+    /// Per column, whether a file stores it as a dictionary; read with its footer on first use.
     async fn dictionaries<'a>(&self, file: &'a DataFile) -> Result<&'a [bool]> {
         if let Some(known) = file.dictionaries.get() {
             return Ok(known);
@@ -294,12 +268,13 @@ impl FileAccess {
     }
 }
 
-/// Indexes that are read at the same time.
+/// Indexes read concurrently.
 const FILES_ASKED_AT_ONCE: usize = 8;
-/// The same where some are in the slow tier, which may need a tenth of a second for each and has a limit of its own.
+/// Indexes read concurrently if some are in the cold tier, where each may take a tenth of a second;
+/// its requests are limited separately.
 const FAR_FILES_ASKED_AT_ONCE: usize = 64;
 
-/// A file with what the manifest knows of it; from the counts alone `count(*)` needs no file.
+/// A file with the manifest's statistics; its row count alone answers `count(*)`.
 fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
     let rows = usize::try_from(file.row_count).unwrap_or(usize::MAX);
     let mut statistics = Statistics::new_unknown(schema).with_num_rows(Precision::Exact(rows));
@@ -310,7 +285,7 @@ fn partitioned(file: &Arc<DataFile>, schema: &Schema) -> PartitionedFile {
         .with_null_count(Precision::Exact(0))
         .with_min_value(instant(file.min_ts))
         .with_max_value(instant(file.max_ts));
-    // The extension keeps the file from being deleted while the plan lives.
+    // The extension keeps the file from being deleted while the plan exists.
     PartitionedFile::new(file.location(), file.byte_count)
         .with_statistics(Arc::new(statistics))
         .with_extension(Arc::clone(file))
@@ -342,14 +317,15 @@ impl TableProvider for StoreTable {
         }
         let files = self.kept_files(pruning.as_ref());
         if let Some(spread_files) = self.spread.as_ref().filter(|_| !files.is_empty()) {
-            let what = What {
+            let what = ScanSpec {
                 table: self.spec,
                 horizon: self.horizon,
                 projection: projection.cloned(),
                 filters: filters.to_vec(),
                 limit,
             };
-            let scan = SpreadScan::new(what, spread(files, threads), Arc::clone(spread_files))?;
+            let scan =
+                DistributedScan::new(what, spread(files, threads), Arc::clone(spread_files))?;
             return self.beside(hot, Arc::new(scan), projection, limit, threads);
         }
         let mut files = match &self.files {
@@ -357,7 +333,7 @@ impl TableProvider for StoreTable {
             None => Vec::new(),
         };
         if let Some(access) = self.files.as_ref().filter(|_| !files.is_empty()) {
-            let wanted = Wanted {
+            let wanted = ScanRequest {
                 table: self.spec,
                 hot: &hot,
                 parts: &files,
@@ -375,13 +351,13 @@ impl TableProvider for StoreTable {
             return self.in_memory(hot, projection, limit, threads);
         };
         access.read_per_value(self.spec, &mut files, filters).await?;
-        let (files, lanes) = far::deal(&access.places, files, threads);
+        let (files, lanes) = remote_scans::deal(&access.places, files, threads);
         let groups = spread(files, lanes);
         let cold = scan_files(access, self.spec, &groups, projection.cloned(), limit)?;
         self.beside(hot, cold, projection, limit, threads)
     }
 
-    /// `Inexact`: what passes here is still filtered above, the filters only say what can be left out.
+    /// `Inexact`: filters only prune here and are evaluated again above the scan.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
@@ -390,7 +366,8 @@ impl TableProvider for StoreTable {
     }
 }
 
-/// Deals batches or files out to at most `count` partitions; at least one, maybe empty.
+/// Distributes batches or files over at most `count` partitions; returns at least one, which may be
+/// empty.
 fn spread<T: Clone>(batches: Vec<T>, count: usize) -> Vec<Vec<T>> {
     let count = batches.len().clamp(1, count.max(1));
     let mut parts = vec![Vec::new(); count];
@@ -400,7 +377,7 @@ fn spread<T: Clone>(batches: Vec<T>, count: usize) -> Vec<Vec<T>> {
     parts
 }
 
-/// Which containers can hold a match, by (min ts, max ts, rows) of each.
+/// Whether each container can contain a match, given its (min ts, max ts, rows).
 pub(crate) fn kept(
     pruning: Option<&PruningPredicate>,
     ranges: impl Iterator<Item = (i64, i64, u64)>,
@@ -411,7 +388,7 @@ pub(crate) fn kept(
     pruning.prune(&TimeRanges(ranges)).unwrap_or(all)
 }
 
-/// Statistics of containers: the range of `ts` and nothing else.
+/// Statistics of containers: only the range of `ts`.
 struct TimeRanges(Vec<(i64, i64, u64)>);
 
 impl TimeRanges {

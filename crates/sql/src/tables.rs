@@ -1,4 +1,4 @@
-//! All tables at one moment, as questions name them.
+//! All tables of one snapshot, by the names that queries use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,32 +9,33 @@ use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableSource;
-use weir_datafile::{Horizon, Side, View};
+use weir_datafile::{CutoffSide, Snapshot, VisibilityCutoff};
 use weir_tables::TABLES;
 
-use crate::peers::OfPeers;
-use crate::spread::Files;
-use crate::table_provider::{FileAccess, StoreTable};
+use crate::distributed::WorkerFiles;
+use crate::file_access::FileAccess;
+use crate::peers::PeerRowSource;
+use crate::table_provider::StoreTable;
 
 pub(crate) const SCHEMA: &str = "public";
-/// Has the same tables, with rows that are too far ahead of the clock.
+/// Schema with the same tables, for rows that are too far ahead of the clock.
 pub(crate) const FUTURE_SCHEMA: &str = "future";
 
-/// All tables of one view; what a query does not name costs nothing.
+/// All tables of one snapshot; tables that a query does not reference cost nothing.
 #[derive(Clone)]
-pub(crate) struct Tables {
-    pub(crate) view: View,
+pub(crate) struct TableCatalog {
+    pub(crate) view: Snapshot,
     pub(crate) files: Option<FileAccess>,
-    pub(crate) horizon: Horizon,
-    /// Of several hubs: the rows in memory of the others.
-    pub(crate) peers: Option<OfPeers>,
-    /// Files are read in pieces that may run elsewhere.
-    pub(crate) spread: Option<Arc<Files>>,
+    pub(crate) horizon: VisibilityCutoff,
+    /// Rows in the memory of other hubs, in a cluster.
+    pub(crate) peers: Option<PeerRowSource>,
+    /// Splits scans into parts that may run on other hubs.
+    pub(crate) spread: Option<Arc<WorkerFiles>>,
 }
 
-impl Tables {
-    pub(crate) fn of(&self, side: Side) -> Self {
-        Self { horizon: Horizon { side, ..self.horizon }, ..self.clone() }
+impl TableCatalog {
+    pub(crate) fn of(&self, side: CutoffSide) -> Self {
+        Self { horizon: VisibilityCutoff { side, ..self.horizon }, ..self.clone() }
     }
 
     fn provider(&self, name: &str) -> Option<Arc<StoreTable>> {
@@ -44,25 +45,25 @@ impl Tables {
         Some(Arc::new(table.with_peers(self.peers.clone()).with_spread(self.spread.clone())))
     }
 
-    /// The table that a plan names so.
+    /// Resolves a table name of a plan.
     pub(crate) fn source(&self, name: &TableReference) -> Option<Arc<dyn TableSource>> {
         let side = match name.schema() {
-            None | Some(SCHEMA) => Side::Past,
-            Some(FUTURE_SCHEMA) => Side::Future,
+            None | Some(SCHEMA) => CutoffSide::Past,
+            Some(FUTURE_SCHEMA) => CutoffSide::Future,
             Some(_) => return None,
         };
         Some(provider_as_source(self.of(side).provider(name.table())?))
     }
 }
 
-impl fmt::Debug for Tables {
+impl fmt::Debug for TableCatalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tables").finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl SchemaProvider for Tables {
+impl SchemaProvider for TableCatalog {
     fn table_names(&self) -> Vec<String> {
         TABLES.iter().map(|spec| spec.name.to_owned()).collect()
     }

@@ -1,8 +1,9 @@
-//! Objects in memory behind an address that speaks S3, far away: every GET is answered so many milliseconds late. Knows no keys and forgets
-//! everything at its end. `cargo run -p weir-store --example far_objects -- 127.0.0.1:9900 120`.
+//! Serves objects from memory over the S3 protocol with an artificial delay: every GET is answered
+//! the given number of milliseconds late. Checks no keys and drops everything on exit. `cargo run
+//! -p weir-store --example far_objects -- 127.0.0.1:9900 120`.
 //!
-//! It is the static server for the ceiling of `weir bench store` and of needles in the slow tier: a thread for each
-//! connection, which sleeps and writes.
+//! This static server sets the ceiling for `weir bench store` and for needle queries in the cold
+//! tier: one thread per connection, which sleeps and writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,14 +16,14 @@ type Bytes = Arc<Vec<u8>>;
 #[derive(Default)]
 struct Objects {
     whole: RwLock<BTreeMap<String, Bytes>>,
-    /// Uploads by their id: parts by number.
+    /// Multipart uploads by id, each with its parts by number.
     parts: Mutex<HashMap<String, BTreeMap<u32, Bytes>>>,
 }
 
-/// What is asked.
+/// A parsed S3 request.
 struct Asked {
     method: String,
-    /// Without the bucket.
+    /// The object key, without the bucket.
     key: String,
     query: HashMap<String, String>,
     range: Option<(usize, usize)>,
@@ -57,7 +58,8 @@ fn serve(client: TcpStream, objects: &Objects, late: Duration) -> std::io::Resul
     while let Some(asked) = read(&mut input)? {
         let answer = objects.answer(&asked);
         if asked.method == "GET" {
-            // From when it was asked; a park may end early, which a far service does not.
+            // Measured from the arrival of the request; a park may return early, a remote service
+            // never does.
             let until = std::time::Instant::now() + late;
             while let Some(left) = until.checked_duration_since(std::time::Instant::now()) {
                 std::thread::park_timeout(left);
@@ -77,7 +79,7 @@ fn serve(client: TcpStream, objects: &Objects, late: Duration) -> std::io::Resul
     Ok(())
 }
 
-/// The next request; `None` at the end of the connection.
+/// Reads the next request; `None` at the end of the connection.
 fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<Asked>> {
     let mut line = String::new();
     if input.read_line(&mut line)? == 0 {
@@ -109,7 +111,7 @@ fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<Asked>> {
     Ok(Some(Asked { method, key, query, range, body }))
 }
 
-/// `bytes=FROM-TO`, with the end not counted.
+/// Parses `bytes=FROM-TO` into a half-open range.
 fn parse_range(text: &str) -> Option<(usize, usize)> {
     let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
     Some((from.parse().ok()?, to.parse::<usize>().map_or(usize::MAX, |to| to.saturating_add(1))))
@@ -123,7 +125,7 @@ impl Answer {
 }
 
 impl Objects {
-    /// Several at once, named in the body.
+    /// Deletes the objects that the body lists.
     fn delete(&self, asked: &Asked) -> Answer {
         let body = String::from_utf8_lossy(&asked.body);
         let keys = body.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
@@ -177,7 +179,7 @@ impl Objects {
         Answer::new("200 OK", Vec::new())
     }
 
-    /// Begins an upload, or ends it.
+    /// Starts or completes a multipart upload.
     fn upload(&self, asked: &Asked) -> Answer {
         let mut parts = self.parts.lock().expect("no panic");
         let Some(id) = asked.query.get("uploadId") else {

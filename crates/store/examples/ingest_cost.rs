@@ -1,11 +1,13 @@
-//! What a stored request costs: CPU-seconds per million rows, bytes per row and memory, from `append` to synced
-//! Parquet. `cargo run -p weir-store --example ingest_cost -- [ROWS] [DIR] [ENDPOINT]`.
+//! Measures what a stored request costs: CPU-seconds per million rows, bytes per row and memory,
+//! from `append` to synced Parquet. `cargo run -p weir-store --example ingest_cost -- [ROWS] [DIR]
+//! [ENDPOINT]`.
 //!
-//! With the endpoint of a service that speaks S3, such as the example `far_objects`, all files then move to its bucket `rows`, and it is
-//! measured what searching there takes.
+//! With the endpoint of an S3 service, such as the example `far_objects`, all files then move to
+//! its bucket `rows`, and the example measures needle queries there.
 //!
-//! The rows are made up with the spread of a busy nginx: random request ids, two million addresses, a few thousand
-//! paths of which few are frequent. Making them is measured apart and not counted.
+//! The generated rows have the distribution of a busy nginx: random request ids, two million
+//! addresses, a few thousand paths of which few are frequent. Generation is timed separately and
+//! not counted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use weir_tables::{
     Batch, FixedClock, Micros, Parcel, Request, RequestRows, Rows, StreamId, StreamRange,
 };
 
-/// Rows of one parcel: what a tailer hands over at once.
+/// Rows per parcel: what a tailer delivers in one call.
 const PARCEL_ROWS: u64 = 2000;
 /// 2026-11-20T00:00:00Z.
 const START: i64 = 1_795_132_800_000_000;
@@ -103,7 +105,7 @@ async fn measure(row_count: u64, dir: &Path) -> Result<(), Box<dyn std::error::E
     Ok(())
 }
 
-/// Needles in a bucket: the id of a row, one that there is not, and a word.
+/// Runs needle queries against a bucket: an existing row id, a missing id, and a word.
 async fn measure_far(
     row_count: u64,
     dir: &Path,
@@ -130,7 +132,7 @@ async fn measure_far(
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     store.close().await?;
-    // Nothing in memory, as after a start.
+    // Reopen with cold caches, as after a start.
     let store = Store::open(options)?;
     let (files, all) = (store.stats().slow_file_count, store.stats().slow_file_bytes);
     report("files in the bucket", format!("{files}, {all} bytes"));
@@ -181,7 +183,7 @@ fn report(what: &str, figure: impl std::fmt::Display) {
 
 fn push(rows: &mut RequestRows, random: &mut Random, at: u64) {
     let id = format!("{:016x}{:016x}", random.next(), random.next());
-    // A product of two uniform numbers: few addresses and paths come often, many rarely.
+    // The product of two uniform numbers: few addresses and paths are frequent, many are rare.
     let address = random.below(1 << 11) * random.below(1 << 10);
     let address = format!("10.{}.{}.{}", address >> 16 & 255, address >> 8 & 255, address & 255);
     let path = format!(
@@ -241,7 +243,7 @@ const AGENTS: [&str; 4] = [
     "curl/8.16.0",
 ];
 
-/// Xorshift: the same rows in every run.
+/// Xorshift generator: every run gets the same rows.
 struct Random(u64);
 
 impl Random {

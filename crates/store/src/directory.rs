@@ -1,7 +1,8 @@
-//! The data directory: one weir at a time, one layout version, and the syncs that make names durable.
+//! The data directory: exclusive lock, layout version, and the syncs that make names durable.
 //! Layout: `docs/formats/data-file.md`, `docs/formats/wal.md`, `docs/formats/manifest.md`.
 //!
-//! A file is durable only when its directory is synced too, after creating as after renaming.
+//! A file is durable only after its directory is synced too, after a creation as well as after a
+//! rename.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use weir_datafile::{ErrorKind, StoreError, sync_dir};
 
-/// The layout that this weir writes.
+/// Layout version that this weir writes.
 const VERSION: u32 = 1;
 
-/// A data directory that this process has for itself until the value is dropped.
+/// A data directory, locked for this process until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) root: PathBuf,
@@ -21,7 +22,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Takes the directory; makes it when it is missing.
+    /// Locks the directory; creates it when it is missing.
     ///
     /// # Errors
     /// `NewerVersion` (nothing was touched), `Locked`, `Io`, `Full`.
@@ -47,13 +48,13 @@ impl Directory {
         self.root.join("manifest.sqlite")
     }
 
-    /// Where the path of a [`weir_datafile::DataFile`] is.
+    /// Absolute path of a [`weir_datafile::DataFile`].
     pub(crate) fn file(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 }
 
-/// In a directory that a restore has not finished.
+/// Marker file of a directory whose restore has not finished.
 pub(crate) const RESTORING: &str = "RESTORING";
 
 fn check_version(root: &Path) -> Result<(), StoreError> {
@@ -115,7 +116,7 @@ fn lock(root: &Path) -> Result<File, StoreError> {
         .map_err(|error| fail(&error).with_hint("weir's user has to own its data directory"))?;
     match try_lock_for_a_second(&file) {
         Ok(()) => {
-            // Only a help for people: a full disk must not keep weir from starting.
+            // The process id only helps people: a full disk must not keep weir from starting.
             drop(file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())));
             Ok(file)
         }
@@ -130,10 +131,10 @@ fn lock(root: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Makes an empty file when there is none, and locks it for this process alone.
+/// Creates the file if it is missing, and locks it exclusively.
 ///
 /// # Errors
-/// `Io`; what `taken` makes when another process has it.
+/// `Io`; the error that `taken` makes when another process holds the lock.
 pub(crate) fn lock_file(
     path: &Path,
     taken: impl FnOnce() -> StoreError,
@@ -148,7 +149,8 @@ pub(crate) fn lock_file(
     }
 }
 
-/// A weir that was just stopped, or a child that has not yet got to its `exec`, holds the lock a moment longer.
+/// A weir that was just stopped, or a child that has not yet got to its `exec`, holds the lock a
+/// moment longer.
 #[expect(
     clippy::disallowed_methods,
     reason = "a file lock can only be polled, and only a start or a backup waits for it"

@@ -1,20 +1,21 @@
-//! Looks at a data directory from outside, whether a weir has it or not: what its files cost, and whether they are what
-//! the manifest says. It only reads.
+//! Inspects a data directory from outside, whether a weir has it open or not: size of its files,
+//! and whether they match the manifest. Read-only.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_datafile::{DataFile, ErrorKind, Inspection, Look, StoreError, data_files};
-use weir_tier::{Places, SlowOptions};
+use weir_datafile::{DataFile, ErrorKind, FileCheck, Inspection, StoreError, data_files};
+use weir_tier::{FileLocations, SlowOptions};
 
 use crate::cluster::ManifestOptions;
-use crate::manifest::{Postgres, Sqlite};
+use crate::manifest::{PostgresManifest, SqliteManifest};
 
-/// Looks at the store in `dir`, whose old files are in `slow`; with `is_thorough` every row of every file is read.
+/// Inspects the store in `dir`, whose cold tier is `slow`; `is_thorough` reads every row of every
+/// file.
 ///
 /// # Errors
-/// `Io`, `Corrupt` when there is no manifest that can be read. What is wrong with files is in the answer.
+/// `Io`, `Corrupt` when no manifest can be read. Damaged files are part of the result.
 pub fn inspect(
     dir: &Path,
     slow: Option<&SlowOptions>,
@@ -26,51 +27,55 @@ pub fn inspect(
         return Err(StoreError::new(ErrorKind::Io, text)
             .with_hint("name a hub's data directory with `--data`"));
     }
-    let places = Places::new(dir, slow, Sqlite::read(&manifest)?.slow_id()?, None)?;
+    let places = FileLocations::new(dir, slow, SqliteManifest::read(&manifest)?.slow_id()?, None)?;
     let said = || {
-        let manifest = Sqlite::read(&manifest)?;
+        let manifest = SqliteManifest::read(&manifest)?;
         let (content, waiting) = (manifest.load()?, manifest.gc_queue()?);
         let waiting = waiting.into_iter().map(|file| file.path);
-        Ok(Said { files: content.files, names: content.paths.into_iter().chain(waiting).collect() })
+        Ok(ManifestListing {
+            files: content.files,
+            names: content.paths.into_iter().chain(waiting).collect(),
+        })
     };
     look_at(dir, &places, is_thorough, &said)
 }
 
-/// Looks at the files of a cluster, which are all in `slow`, from any machine that reaches them; `dir` is for what is brought here.
+/// Inspects the files of a cluster, which are all in `slow`, from any machine that reaches them;
+/// `dir` receives temporary downloads.
 ///
 /// # Errors
-/// `Io`, `NewerVersion`. What is wrong with files is in the answer.
+/// `Io`, `NewerVersion`. Damaged files are part of the result.
 pub fn inspect_cluster(
     dir: &Path,
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
     is_thorough: bool,
 ) -> Result<Inspection, StoreError> {
-    let manifest = Postgres::look(cluster)?;
-    let places = Places::new(dir, slow, manifest.slow_id()?, None)?;
-    // Who cannot see any of them would find each of them wrong.
+    let manifest = PostgresManifest::look(cluster)?;
+    let places = FileLocations::new(dir, slow, manifest.slow_id()?, None)?;
+    // Without access to the tier, every file would be reported as damaged.
     places.check()?;
-    let said = || manifest.files().map(|(files, names)| Said { files, names });
+    let said = || manifest.files().map(|(files, names)| ManifestListing { files, names });
     look_at(dir, &places, is_thorough, &said)
 }
 
-/// What a manifest says at a moment.
-struct Said {
+/// The content of a manifest at one moment.
+struct ManifestListing {
     files: Vec<Arc<DataFile>>,
-    /// Names that it has, also of files that no query reads any more.
+    /// Every name in the manifest, including files that no query reads any more.
     names: HashSet<String>,
 }
 
 fn look_at(
     dir: &Path,
-    places: &Places,
+    places: &FileLocations,
     is_thorough: bool,
-    said: &dyn Fn() -> Result<Said, StoreError>,
+    said: &dyn Fn() -> Result<ManifestListing, StoreError>,
 ) -> Result<Inspection, StoreError> {
     let mut inspection = Inspection::default();
-    let Said { files, mut names } = said()?;
+    let ManifestListing { files, mut names } = said()?;
     for file in &files {
-        let outcome = Look { places, file, is_thorough }.look(&mut inspection);
+        let outcome = FileCheck { places, file, is_thorough }.look(&mut inspection);
         if let Err(why) = outcome {
             // A running weir may have merged it away in the meantime.
             if said()?.files.iter().any(|now| now.path == file.path) {
@@ -81,7 +86,7 @@ fn look_at(
     let local = data_files(dir, "parquet");
     let slow = places.slow.as_ref().filter(|slow| slow.check().is_ok());
     let in_slow = slow.map(|slow| slow.unknown(|_| false)).transpose()?.unwrap_or_default();
-    // Also those that came since then.
+    // Include files that were added since then.
     names.extend(said()?.names);
     let unknown = |path: &String| !names.contains(path);
     inspection.unknown_files = local.into_iter().filter(unknown).collect();

@@ -1,12 +1,16 @@
-//! Keeps rows, answers SQL: write-ahead log, hot rows, Parquet, manifest.
+//! Stores rows durably: write-ahead log, memtable, data files, manifest, cluster, backup.
+//!
+//! ```text
+//! weir-store     write path, manifest, maintenance, cluster, backup, repair
+//!   weir-sql       queries: plans, columns, limits, PostgreSQL's catalog
+//!     weir-tier      where data files are: the data directory, a directory, a bucket
+//!       weir-datafile  memtable, Parquet files, text index, checks
+//! ```
 
-mod adapt;
 mod backup;
 mod cluster;
-mod compaction;
+mod condition_watch;
 mod copies;
-mod copy;
-mod copy_positions;
 mod directory;
 mod iceberg;
 mod inspect;
@@ -14,34 +18,26 @@ mod maintenance;
 mod manifest;
 mod options;
 mod postgres_client;
-mod recent;
 mod repair;
-mod retention;
-mod segments;
-mod shared;
-mod slow_tier;
 mod stats;
 mod store;
-mod streams;
-mod wal;
-mod writer;
+mod watch;
+mod write_path;
 
 pub use backup::{
     BackedUp, BackupSnapshot, Restored, Verified, backup, backup_cluster, backup_snapshots,
     cluster_hubs, restore, restore_cluster, verify_backup,
 };
-pub use cluster::{ClusterOptions, ManifestOptions};
-pub use copies::CopyOptions;
-pub use copy::Copy;
+pub use condition_watch::Recent;
+pub use copies::{Copy, CopyOptions};
 pub use iceberg::IcebergTable;
 pub use inspect::{inspect, inspect_cluster};
 pub use manifest::Hubs;
-pub use options::{Retention, StoreOptions};
-pub use recent::Recent;
+pub use options::{ClusterOptions, ManifestOptions, Retention, StoreOptions};
 pub use repair::{Mended, repair, repair_cluster};
 pub use stats::StoreStats;
 pub use store::Store;
-pub use writer::Appended;
+pub use write_path::Appended;
 
 pub use weir_datafile::{
     ErrorKind, Inspection, ParquetFile, StoreError, TableCost, parquet_file, write_parquet,

@@ -1,74 +1,79 @@
-//! What of the store can be set; every limit has a default, a unit and a reason.
+//! Settings of the store; every limit has a default, a unit and a reason.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_sql::EngineOptions;
+use weir_sql::{EngineOptions, Peers};
 use weir_tables::Clock;
 use weir_tier::SlowOptions;
 
-use crate::cluster::ClusterOptions;
-
-/// Where the store lives and what it may use.
+/// Where the store lives and what resources it may use.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// The data directory; made when it is missing.
+    /// The data directory; created when it is missing.
     pub dir: PathBuf,
-    /// The time of day: ages and retention, never the order of rows.
+    /// Clock for ages and retention, never for the order of rows.
     pub clock: Arc<dyn Clock>,
-    /// Hot rows above this are flushed to files. Default 128 MiB: files of a few MiB each, seconds of replay.
+    /// A larger memtable is flushed to files. Default 128 MiB: files of a few MiB each, seconds of
+    /// replay.
     pub hot_bytes_max: usize,
-    /// Appends wait while hot rows and rows being flushed are above this. Default 384 MiB.
+    /// Appends wait while the memtable and the immutable memtable exceed this. Default 384 MiB.
     pub hot_bytes_limit: usize,
-    /// Hot rows older than this are flushed. Default 5 min, so that other readers of the files are not far behind.
+    /// An older memtable is flushed. Default 5 min, so that other readers of the files are not far
+    /// behind.
     pub hot_age_max: Duration,
-    /// A write-ahead log above this is flushed. Default 512 MiB: bounds the replay after a crash.
+    /// A larger write-ahead log triggers a flush. Default 512 MiB: bounds the replay after a crash.
     pub wal_bytes_max: u64,
-    /// Segments of the write-ahead log roll above this. Default 64 MiB.
+    /// Size at which a segment of the write-ahead log rolls. Default 64 MiB.
     pub wal_segment_bytes: u64,
-    /// Writing stops while fewer bytes are free. Default: 256 MiB or 1 % of the file system, whichever is smaller.
+    /// Writing stops while fewer bytes are free. Default: 256 MiB or 1 % of the file system,
+    /// whichever is smaller.
     pub min_free_bytes: Option<u64>,
-    /// What is deleted when.
+    /// Rules for the deletion of files.
     pub retention: Retention,
     /// Files below this count as small. Default 32 MiB.
     pub small_file_bytes: u64,
-    /// More small files than this of one table and day are merged. Default 16.
+    /// Number of small files of one table and day above which they are merged. Default 16.
     pub small_file_count: usize,
-    /// Rows are not written to more files while a table and day has more small ones than this: merging comes first, and
-    /// appends wait when memory is full meanwhile. Default 64.
+    /// Flushes pause while a table and day has more small files than this: merging comes first, and
+    /// appends wait if memory fills up meanwhile. Default 64.
     pub small_files_max: usize,
-    /// Files that no query needs any more stay this long for other readers, also over a restart. Default 60 s.
+    /// Grace period of unneeded files for other readers, across restarts. Default 60 s.
     pub gc_grace: Duration,
-    /// How often compaction, retention and deletion look for work. Default 60 s.
+    /// Interval between checks for compaction, retention and deletion. Default 60 s.
     pub maintenance_interval: Duration,
-    /// Memory of all running queries of users together; rules have a quarter of it beside that. Default 512 MiB.
+    /// Memory limit of all running user queries together; rules get another quarter of it. Default
+    /// 512 MiB.
     pub query_memory_bytes: usize,
-    /// Disk space of all running queries together for what does not fit into memory; 0: none. Default 4 GiB.
+    /// Spill space on disk for all running queries together; 0 disables spilling. Default 4 GiB.
     pub query_spill_bytes: usize,
-    /// Bytes that all queries of one user together may read from files within an hour; 0: no limit. Default 0.
+    /// Bytes that all queries of one user together may read from files within an hour; 0 disables
+    /// the limit. Default 0.
     pub user_read_bytes: u64,
-    /// Columns of files that queries asked for stay in memory up to this, so that the next ones need not read and decode
-    /// them; 0: none, and files are read from end to end. Default 256 MiB.
+    /// Size of the cache of decoded file columns, which saves later queries the reading and
+    /// decoding; 0 disables it, and queries read files from end to end. Default 256 MiB.
     pub column_cache_bytes: usize,
-    /// Queries that take at least this long are kept for [`crate::Store::take_ended_queries`]. Default 1 s.
+    /// Queries that take at least this long are recorded for [`crate::Store::take_ended_queries`].
+    /// Default 1 s.
     pub slow_query: Duration,
-    /// Names of the copies that will go on, so that the log keeps what they need; others are forgotten. Default: all that there
-    /// were are kept.
+    /// Names of the copies that will resume, so that the log keeps what they need; others are
+    /// forgotten. Default: all existing copies are kept.
     pub copies: Option<Vec<String>>,
-    /// Rows that are further ahead of the clock than this are not in tables but in those of the schema `future`, until
+    /// Rows further ahead of the clock than this appear in the tables of the schema `future` until
     /// their time comes. Default 1 day.
     pub future: Duration,
-    /// Where old files go. Default: nowhere.
+    /// Cold tier for old files. Default: none.
     pub slow: Option<SlowOptions>,
-    /// One of several hubs: all their files are in the place of `slow`. Default: a hub alone.
+    /// Cluster membership: all files are then in the place of `slow`. Default: a single hub.
     pub cluster: Option<ClusterOptions>,
-    /// Threads that run queries. Default: the cores of the machine.
+    /// Number of query threads. Default: the number of cores.
     pub query_threads: usize,
 }
 
 impl StoreOptions {
-    /// The defaults for a store in `dir`.
+    /// Default settings for a store in `dir`.
     pub fn new(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         let engine = EngineOptions::new(clock);
         Self {
@@ -99,7 +104,7 @@ impl StoreOptions {
         }
     }
 
-    /// The part of them that is the query engine's.
+    /// The query engine's part of the settings.
     pub(crate) fn engine(&self) -> EngineOptions {
         EngineOptions {
             clock: Arc::clone(&self.clock),
@@ -113,15 +118,52 @@ impl StoreOptions {
     }
 }
 
-/// How long rows are kept: whole files, by when the last row of them came in. What rows say of their time does not
+/// Connection to the manifest of a cluster.
+#[derive(Clone)]
+pub struct ManifestOptions {
+    /// PostgreSQL's address: `postgresql://weir@db/weir`, or libpq's keywords. `sslmode=require`
+    /// encrypts and verifies.
+    pub url: String,
+    /// Password of the PostgreSQL user.
+    pub password: Option<String>,
+    /// CA certificate (PEM) that verifies the server, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The schema of its tables. Default `weir`.
+    pub schema: String,
+}
+
+/// Settings of one hub in a cluster.
+#[derive(Clone)]
+pub struct ClusterOptions {
+    /// The manifest that all hubs share.
+    pub manifest: ManifestOptions,
+    /// Name of this hub, unique in the cluster.
+    pub name: String,
+    /// URL at which other hubs reach this hub.
+    pub address: String,
+    /// Client for the other hubs.
+    pub peers: Arc<dyn Peers>,
+    /// Queries that read more bytes than this are distributed over all hubs.
+    pub spread_bytes: u64,
+}
+
+impl fmt::Debug for ClusterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterOptions").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Retention applies to whole files, by the arrival of their last row. Times inside rows do not
 /// matter: clocks can be wrong.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// Days that rows of a table are kept. Default 30.
+    /// Retention of rows in days. Default 30.
     pub days: u32,
-    /// Tables that differ: name and days. Default: `finding` 400 days, since one looks back at last year's.
+    /// Exceptions by table: name and days. Default: `finding` 400 days, for comparison with last
+    /// year's.
     pub days_by_table: Vec<(String, u32)>,
-    /// All files together stay below this; the oldest go first, `finding` never. Default 100 GiB.
+    /// Limit on the size of all files together; the oldest are deleted first, `finding` never.
+    /// Default 100 GiB.
     pub total_bytes: u64,
 }
 
@@ -132,7 +174,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Days that rows of `table` are kept.
+    /// Retention of `table` in days.
     pub(crate) fn days_of(&self, table: &str) -> u32 {
         self.days_by_table.iter().find(|(name, _)| name == table).map_or(self.days, |entry| entry.1)
     }

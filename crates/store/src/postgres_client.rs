@@ -1,6 +1,7 @@
-//! A connection to the PostgreSQL that has the manifest of a cluster. One that breaks is made again at the next use.
+//! A connection to the PostgreSQL server that holds a cluster's manifest. A broken connection is
+//! replaced at the next use.
 //!
-//! Blocks; not for threads of a runtime.
+//! Blocks; not for threads of an async runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,23 +16,23 @@ use weir_datafile::{ErrorKind, StoreError};
 
 use crate::cluster::ManifestOptions;
 
-/// A server that does not answer a connection is given up after this,
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// and one that acknowledges nothing any more after this.
+/// Timeout for a server that acknowledges nothing.
 const SILENCE: Duration = Duration::from_secs(15);
-/// No statement of a manifest takes longer, waiting for others included.
+/// Upper bound for every manifest statement, including lock waits.
 const STATEMENT: &str = "SET statement_timeout = '30s'; SET lock_timeout = '15s'; SET idle_in_transaction_session_timeout = '30s'";
 
-/// The server.
-pub(crate) struct Server {
+/// A PostgreSQL server and its connection.
+pub(crate) struct PostgresServer {
     config: Config,
     schema: String,
     tls: Option<MakeRustlsConnect>,
     client: Option<Client>,
 }
 
-impl Server {
-    /// Connects at the first use.
+impl PostgresServer {
+    /// Makes a client that connects at the first use.
     ///
     /// # Errors
     /// `Io`: what is wrong with the options.
@@ -46,7 +47,7 @@ impl Server {
             config.password(password);
         }
         config.connect_timeout(CONNECT).tcp_user_timeout(SILENCE).application_name("weir");
-        // Encryption that is dropped when the other side says so would be none.
+        // Encryption that the server can decline would be no protection.
         let tls = match config.get_ssl_mode() {
             SslMode::Require => Some(MakeRustlsConnect::new(client_config(options)?)),
             _ => None,
@@ -54,10 +55,10 @@ impl Server {
         Ok(Self { config, schema: options.schema.clone(), tls, client: None })
     }
 
-    /// Does some work; after an error the connection is made anew if it broke.
+    /// Runs `work` on the connection; reconnects after an error that broke it.
     ///
     /// # Errors
-    /// `Io`, `Full`: with the server's name and words.
+    /// `Io`, `Full`: with the server's name and message.
     pub(crate) fn with<T>(
         &mut self,
         mut work: impl FnMut(&mut Client) -> Result<T, postgres::Error>,
@@ -120,8 +121,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    /// A connection says goodbye when it is dropped, which waits, and this may be a thread that must not.
+impl Drop for PostgresServer {
+    /// Dropping a client sends a terminate message, which blocks, and this thread may not be
+    /// allowed to block.
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
             drop(std::thread::Builder::new().spawn(move || drop(client)));

@@ -1,45 +1,44 @@
-//! How far the store is: what `/api/status` and `/metrics` show of it.
+//! Statistics of the store, as `/api/status` and `/metrics` show them.
 
-use weir_datafile::{Horizon, Side, Tier, View};
-use weir_tables::{Micros, TABLES};
+use weir_datafile::{CutoffSide, Snapshot, Tier, VisibilityCutoff};
+use weir_tables::TABLES;
 use weir_tier::BucketStats;
 
-use crate::store::Store;
-
-/// The store's own figures at one moment.
+/// Statistics of the store at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Rows in memory that are not in files yet.
+    /// Rows in the memtable and the immutable memtable.
     pub hot_rows: u64,
-    /// Their bytes.
+    /// Bytes of the rows in memory.
     pub hot_bytes: u64,
     /// Bytes of the write-ahead log.
     pub wal_bytes: u64,
     /// Parquet files that queries read.
     pub file_count: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub file_bytes: u64,
-    /// Their rows.
+    /// Rows in these files.
     pub file_rows: u64,
-    /// Of these files, those in the slow tier.
+    /// Number of files in the cold tier.
     pub slow_file_count: u64,
-    /// Their bytes.
+    /// Bytes of the files in the cold tier.
     pub slow_file_bytes: u64,
-    /// What was asked of the slow tier's bucket since the store is open; `None` without one.
+    /// Requests to the cold tier's bucket since the store was opened; `None` without a bucket.
     pub bucket: Option<BucketStats>,
-    /// Whether appends are refused for want of room.
+    /// Whether appends are refused because the disk is full.
     pub is_full: bool,
-    /// What a person should know: why the store is full, why the last flush failed, or why the slow tier cannot be used.
+    /// Problem to show to the operator: why the store is full, why the last flush failed, or why
+    /// the cold tier cannot be used.
     pub message: Option<String>,
-    /// Rows that are too far ahead of the clock to be shown in tables, in memory and in files.
+    /// Hidden rows too far ahead of the clock, in memory and in files.
     pub future_rows: u64,
     /// Rows of each table, in memory and in files, in the order of [`TABLES`].
     pub row_counts: Vec<(&'static str, u64)>,
 }
 
 impl StoreStats {
-    /// What a view tells; the rest stays empty.
-    pub(crate) fn of(view: &View, horizon: Horizon) -> Self {
+    /// Statistics derived from a view; the rest stays empty.
+    pub(crate) fn of(view: &Snapshot, horizon: VisibilityCutoff) -> Self {
         let (hot_rows, hot_bytes) = view.hot_totals();
         let files = || view.tables.iter().flat_map(|table| &*table.files);
         let slow = || files().filter(|file| file.tier == Tier::Slow);
@@ -60,21 +59,13 @@ impl StoreStats {
     }
 }
 
-/// Rows beyond the horizon, wherever it is asked from.
-fn future_rows(view: &View, horizon: Horizon) -> u64 {
-    let horizon = Horizon { side: Side::Future, ..horizon };
+/// Counts rows beyond the horizon in memory and in files.
+fn future_rows(view: &Snapshot, horizon: VisibilityCutoff) -> u64 {
+    let horizon = VisibilityCutoff { side: CutoffSide::Future, ..horizon };
     let files = view.tables.iter().flat_map(|table| table.files.iter());
     let in_files = files.filter(|file| horizon.shows_file(file)).map(|file| file.row_count);
     let memory = view.tables.iter().flat_map(|table| table.hot.iter().chain(&*table.frozen));
     let ahead = memory.filter(|batch| batch.max_ts > horizon.ts);
     let in_memory = ahead.filter_map(|batch| horizon.rows_of(batch));
     in_files.chain(in_memory.map(|batch| batch.rows.num_rows() as u64)).sum()
-}
-
-impl Store {
-    /// The time of a table's oldest row; `None` when it has none, or there is no such table.
-    pub fn oldest(&self, table: &str) -> Option<Micros> {
-        let place = TABLES.iter().position(|spec| spec.name == table)?;
-        self.shared.view().tables[place].oldest().map(Micros)
-    }
 }

@@ -1,4 +1,4 @@
-//! The store as the other rooms see it.
+//! The store's public interface.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,66 +10,71 @@ use std::time::Duration;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use weir_datafile::{ErrorKind, FileMaker, StoreError, Tier, View, data_files, space, table_index};
-use weir_sql::{
-    Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryResult, QueryWorker, Question,
-    SpillSpace,
+use weir_datafile::{
+    ErrorKind, FileMaker, Snapshot, StoreError, Tier, data_files, space, table_index,
 };
-use weir_tables::{Clock, Micros, Parcel, StreamId, TableSpec};
-use weir_tier::{CacheRoom, Places, SlowOptions};
+use weir_sql::{
+    Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryRequest, QueryResult,
+    QueryWorker, SpillSpace,
+};
+use weir_tables::{Clock, Micros, Parcel, StreamId, TABLES, TableSpec};
+use weir_tier::{CacheSpace, FileLocations, SlowOptions};
 
-use crate::adapt::adapt;
-use crate::cluster::{self, Cluster, Entered, Follower, SharedWork};
-use crate::copies::Copies;
+use crate::cluster::{self, Cluster, ClusterEntry, ClusterFollower, SharedWork};
+use crate::copies::CopyRegistry;
 use crate::directory::Directory;
 use crate::iceberg::{Iceberg, IcebergTable};
-use crate::maintenance::{Maintenance, Retired, Task, delete};
-use crate::manifest::{Content, Manifest, Postgres, Sqlite, Waiting};
+use crate::maintenance::cold_tier::TierMaintenance;
+use crate::maintenance::{Maintenance, MaintenanceTask, RetiredFile, delete};
+use crate::manifest::{
+    Manifest, ManifestContent, PostgresManifest, QueuedDeletion, SqliteManifest,
+};
 use crate::options::StoreOptions;
-use crate::shared::Shared;
-use crate::slow_tier::SlowTier;
 use crate::stats::StoreStats;
-use crate::streams::Positions;
-use crate::wal::{self, RECORD_BYTES_MAX, Wal};
-use crate::writer::{Appended, Command, Log, Request, Writer};
+use crate::write_path::adapt::adapt;
+use crate::write_path::shared::StoreState;
+use crate::write_path::streams::StreamPositions;
+use crate::write_path::wal::{self, RECORD_BYTES_MAX, Wal};
+use crate::write_path::writer::{AppendRequest, Appended, LogWriter, WriterCommand, WriterLog};
 
-/// Keeps rows, answers SQL. One per data directory.
+/// Stores rows and answers SQL. One per data directory.
 pub struct Store {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StoreState>,
     pub(crate) engine: Arc<QueryEngine>,
-    /// `None` without files.
-    pub(crate) copies: Option<Copies>,
-    /// `None` without files.
+    /// `None` for a store without files.
+    pub(crate) copies: Option<CopyRegistry>,
+    /// `None` for a store without files.
     iceberg: Option<Arc<Iceberg>>,
-    /// `None` for a hub alone.
+    /// `None` for a single hub.
     pub(crate) cluster: Option<Arc<Cluster>>,
     memory_limit: usize,
     has_files: bool,
-    /// Bytes that may wait for the writer, in KiB.
+    /// Permits for bytes waiting for the writer, in KiB.
     queue: Arc<Semaphore>,
-    threads: Mutex<Threads>,
+    threads: Mutex<StoreThreads>,
 }
 
-/// Ways to the threads; taken when the store closes.
+/// Channels to the threads; taken when the store closes.
 #[derive(Default)]
-struct Threads {
-    commands: Option<Sender<Command>>,
-    tasks: Option<Sender<Task>>,
-    /// Maintenance, which waits for the writer; or the writer itself when there are no files.
+struct StoreThreads {
+    commands: Option<Sender<WriterCommand>>,
+    tasks: Option<Sender<MaintenanceTask>>,
+    /// The maintenance thread, which waits for the writer; the writer itself in a store without
+    /// files.
     last: Option<JoinHandle<()>>,
 }
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
-/// Parcels that wait for the writer together take at most this many KiB.
+/// Limit on the size of waiting parcels, in KiB.
 const QUEUE_KIB: usize = 64 << 10;
-/// An append waits this long for memory or for the queue.
+/// Time that an append waits for memory or for the queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Opens the store in `options.dir`, reads back what the last run left in its log, and starts its threads.
+    /// Opens the store in `options.dir`, replays the log, and starts the threads.
     ///
     /// # Errors
-    /// `Locked`, `NewerVersion`, `Corrupt`, `Io`, `Full`; the message says what to do.
+    /// `Locked`, `NewerVersion`, `Corrupt`, `Io`, `Full`; the message contains a hint.
     pub fn open(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
         if let Some(cluster) = &options.cluster {
@@ -79,58 +84,65 @@ impl Store {
                     "set `store.slow_path` to a bucket, or to a directory that all hubs mount",
                 ));
             }
-            let Entered { cluster, manifest, follows } = Entered::new(&directory, cluster)?;
+            let ClusterEntry { cluster, manifest, follows } =
+                ClusterEntry::new(&directory, cluster)?;
             refuse_older_manifest(&directory, &manifest)?;
-            let begun =
-                Begun { shared: Some((cluster, follows)), ..Begun::new(directory, manifest) };
+            let begun = StartState {
+                shared: Some((cluster, follows)),
+                ..StartState::new(directory, manifest)
+            };
             return Self::start(options, begun);
         }
         cluster::refuse_cluster(&options.dir)?;
-        let mut manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
+        let mut manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
         refuse_older_manifest(&directory, &manifest)?;
         let retired = clean(&options, &directory, &mut manifest)?;
         let moving = options.slow.clone();
-        Self::start(options, Begun { retired, moving, ..Begun::new(directory, manifest) })
+        Self::start(options, StartState { retired, moving, ..StartState::new(directory, manifest) })
     }
 
-    /// The same, with every file left where it is, also those that the manifest does not name.
+    /// Opens the store without deleting any file, not even files that the manifest does not name.
     pub(crate) fn open_keeping(options: StoreOptions) -> Result<Arc<Self>, StoreError> {
         let directory = Directory::open(&options.dir)?;
-        let manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
-        Self::start(options, Begun::new(directory, manifest))
+        let manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
+        Self::start(options, StartState::new(directory, manifest))
     }
 
-    fn start(options: StoreOptions, begun: Begun) -> Result<Arc<Self>, StoreError> {
-        let Begun { directory, mut manifest, retired, moving, shared: of_several } = begun;
+    fn start(options: StoreOptions, begun: StartState) -> Result<Arc<Self>, StoreError> {
+        let StartState { directory, mut manifest, retired, moving, shared: of_several } = begun;
         let content = manifest.load()?;
         let min_free_bytes =
             options.min_free_bytes.unwrap_or_else(|| default_reserve(&options.dir));
-        // Rows come first: what is only kept for queries ends long before the disk has as little room as ends writing.
+        // Rows come first: spill and caches stop long before free space is so low that writes stop.
         let reserve = min_free_bytes.saturating_mul(2);
-        let room = CacheRoom { dir: &options.dir, reserve };
-        let places =
-            Places::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, Some(&room))?;
+        let room = CacheSpace { dir: &options.dir, reserve };
+        let places = FileLocations::new(
+            &options.dir,
+            options.slow.as_ref(),
+            manifest.slow_id()?,
+            Some(&room),
+        )?;
         let slow = moving
             .zip(places.slow.clone())
-            .map(|(options, slow)| SlowTier::start(slow, options, &mut manifest))
+            .map(|(options, slow)| TierMaintenance::start(slow, options, &mut manifest))
             .transpose()?;
         let names_unknown_tables = content.paths.len() > content.files.len();
         let needs_slow = content.files.iter().any(|file| file.tier == Tier::Slow);
         let (next_id, copies_in) = own_state(&manifest, &directory, &content)?;
         let maker = FileMaker::new(options.dir.clone(), next_id);
-        let copies = Copies::open(&directory, &copies_in, options.copies.as_deref())?;
+        let copies = CopyRegistry::open(&directory, &copies_in, options.copies.as_deref())?;
         let (floor, snapshot) = (content.wal_floor, content.snapshot);
         let lost: Vec<StreamId> = content.lost.iter().copied().collect();
         let (shared, mut wal) = recover(&options, &directory, content, &copies)?;
         if let Some((cluster, _)) = &of_several {
-            // Records of streams that are another hub's by now are in the log up to here.
+            // Up to here the log has records of streams that belong to another hub by now.
             let segment = if lost.is_empty() { wal.segment() } else { wal.roll()? };
             cluster.begin(snapshot, &lost, segment);
         }
-        let log = Log { wal, dir: options.dir.clone(), min_free_bytes };
+        let log = WriterLog { wal, dir: options.dir.clone(), min_free_bytes };
 
         let spill = spill_space(&options, reserve)?;
-        // A tier that is configured is looked at soon, and not waited for here.
+        // A configured tier is checked soon by maintenance; opening does not wait for it.
         if needs_slow
             && places.slow.is_none()
             && let Err(error) = places.check()
@@ -142,7 +154,7 @@ impl Store {
         let peer_set = cluster.as_ref().map(|cluster| Arc::clone(&cluster.peer_set));
         let engine = Arc::new(engine.in_cluster(peer_set));
         let iceberg = iceberg(&manifest, &places, &options);
-        let (writer, commands) = Writer::new(Arc::clone(&shared), Some(log), floor);
+        let (writer, commands) = LogWriter::new(Arc::clone(&shared), Some(log), floor);
         let writer = spawn("weir-writer", move || writer.run())?;
         let shared_work = of_several.map(|parts| follow(parts, &shared, &commands)).transpose()?;
         let (task_sender, tasks) = std::sync::mpsc::channel();
@@ -168,35 +180,36 @@ impl Store {
         };
         let last = spawn("weir-files", move || maintenance.run())?;
         let threads =
-            Threads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
+            StoreThreads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
         let store = Self::assemble(&options, shared, engine, threads, Some((copies, iceberg)));
         Ok(Arc::new(store.with_cluster(cluster)))
     }
 
-    /// A store without files: rows live in memory until it is dropped.
+    /// Opens a store without files: rows live in memory until it is dropped.
     ///
     /// # Panics
     /// When the system refuses to start threads.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Arc<Self> {
-        // Rows of a replay are of any time.
+        // Replayed rows may have any time.
         let options =
             StoreOptions { future: Duration::MAX, ..StoreOptions::new(PathBuf::new(), clock) };
         let engine = Arc::new(
             QueryEngine::new(&options.engine(), None, None).expect("threads can be started"),
         );
-        let shared = Arc::new(Shared::new(View::new(), Positions::default(), &options));
-        let (writer, commands) = Writer::new(Arc::clone(&shared), None, 0);
+        let shared =
+            Arc::new(StoreState::new(Snapshot::new(), StreamPositions::default(), &options));
+        let (writer, commands) = LogWriter::new(Arc::clone(&shared), None, 0);
         let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
-        let threads = Threads { commands: Some(commands), tasks: None, last: Some(last) };
+        let threads = StoreThreads { commands: Some(commands), tasks: None, last: Some(last) };
         Arc::new(Self::assemble(&options, shared, engine, threads, None))
     }
 
     fn assemble(
         options: &StoreOptions,
-        shared: Arc<Shared>,
+        shared: Arc<StoreState>,
         engine: Arc<QueryEngine>,
-        threads: Threads,
-        files: Option<(Copies, Iceberg)>,
+        threads: StoreThreads,
+        files: Option<(CopyRegistry, Iceberg)>,
     ) -> Self {
         let (copies, iceberg) = files.unzip();
         Self {
@@ -217,7 +230,8 @@ impl Store {
         self
     }
 
-    /// Stores a parcel; returns when its rows and its stream's position survive a power loss and queries see them.
+    /// Appends a parcel; returns once its rows and its stream's position survive a power loss and
+    /// queries see them.
     ///
     /// # Errors
     /// `Behind`, `Full`, `Busy`, `BadParcel`, `Io`, `Closed`; nothing of the parcel is stored then.
@@ -227,7 +241,7 @@ impl Store {
         self.submit(parcel, encoded).await
     }
 
-    /// Stores a parcel as [`Parcel::encode`] wrote it; the same bytes go to the log.
+    /// Appends a parcel encoded by [`Parcel::encode`]; the same bytes go to the log.
     ///
     /// # Errors
     /// As [`Store::append`]; `BadParcel` when the bytes are not a parcel.
@@ -248,13 +262,13 @@ impl Store {
             let room = tokio::time::timeout(PATIENCE, self.room(encoded.len())).await;
             let room = room.map_err(|_| busy())??;
             let encoded = if self.has_files { encoded } else { Vec::new() };
-            self.send(Command::Append(Request { parcel, encoded, reply, _room: room }))
+            self.send(WriterCommand::Append(AppendRequest { parcel, encoded, reply, _room: room }))
         };
         self.in_turn(range, hand_over).await?;
         answer.await.map_err(|_| StoreError::closed())?
     }
 
-    /// Waits until memory and the queue have room.
+    /// Waits for free memory and for space in the queue.
     async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, StoreError> {
         loop {
             let freed = self.shared.room.notified();
@@ -272,39 +286,41 @@ impl Store {
         Arc::clone(&self.queue).acquire_many_owned(share).await.map_err(|_| StoreError::closed())
     }
 
-    fn send(&self, command: Command) -> Result<(), StoreError> {
+    fn send(&self, command: WriterCommand) -> Result<(), StoreError> {
         let threads = self.threads.lock().expect(NO_PANIC);
         let sender = threads.commands.as_ref().ok_or_else(StoreError::closed)?;
         sender.send(command).map_err(|_| StoreError::closed())
     }
 
-    /// Where streams stand for sure; streams not seen before are left out, and of a cluster those of other hubs.
+    /// Durable positions of streams; unknown streams are omitted, and in a cluster those of other
+    /// hubs.
     pub fn positions(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
         let positions = self.shared.positions();
         streams.iter().filter_map(|stream| Some((*stream, positions.durable(*stream)?))).collect()
     }
 
-    /// Up to where streams are in files, so that not even the loss of the log would lose them; streams of which nothing
-    /// is in files are left out.
+    /// Positions of streams in files, which survive even the loss of the log; streams without
+    /// flushed rows are omitted.
     pub fn committed(&self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
         let positions = self.shared.positions();
         streams.iter().filter_map(|stream| Some((*stream, positions.filed(*stream)?))).collect()
     }
 
-    /// Changes with each flush, after which [`Store::committed`] may say more.
+    /// Notifies after each flush that advanced [`Store::committed`].
     pub fn commits(&self) -> watch::Receiver<u64> {
         self.shared.commits.subscribe()
     }
 
-    /// Runs one query over all rows that were acknowledged before the call. Dropping the future stops it.
+    /// Runs one query over all rows acknowledged before the call. Dropping the future cancels it.
     ///
     /// # Errors
-    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when a limit ends it, `Io` when files cannot be read.
+    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when it exceeds a limit,
+    /// `Io` when files cannot be read.
     pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
-        self.ask(None, Question::once(sql), limits).await
+        self.ask(None, QueryRequest::once(sql), limits).await
     }
 
-    /// The same for somebody: a login or an address, as [`EndedQuery::user`] says it.
+    /// Runs a query on behalf of a user: a login or an address, as in [`EndedQuery::user`].
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -314,11 +330,11 @@ impl Store {
         sql: &str,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        self.ask(Some(user), Question::once(sql), limits).await
+        self.ask(Some(user), QueryRequest::once(sql), limits).await
     }
 
-    /// The same for a question that is asked again and again, with `$now` in it where the moment stands that it is asked
-    /// for: it is planned once, as far as its plan is the same for all moments.
+    /// Runs a repeated query in which `$now` stands for the time: the parts of its plan
+    /// that do not depend on the time are cached.
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -328,10 +344,11 @@ impl Store {
         now: Micros,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        self.ask(None, Question::at(template, now), limits).await
+        self.ask(None, QueryRequest::at(template, now), limits).await
     }
 
-    /// The same for a client of PostgreSQL: with its catalog, and `$1`, `$2`, … each from an array of one value.
+    /// Runs a query of a PostgreSQL client: with PostgreSQL's catalog, and `$1`, `$2`, … each bound
+    /// to an array of one value.
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -342,19 +359,19 @@ impl Store {
         parameters: &[ArrayRef],
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
-        self.ask(Some(user), Question::prepared(sql, parameters)?, limits).await
+        self.ask(Some(user), QueryRequest::prepared(sql, parameters)?, limits).await
     }
 
     async fn ask(
         &self,
         user: Option<&str>,
-        question: Question,
+        question: QueryRequest,
         limits: QueryLimits,
     ) -> Result<QueryResult, StoreError> {
         let (again, view) = (question.clone(), self.shared.view());
         let snapshot = view.snapshot;
         match self.engine.query(view, user, question, limits).await {
-            // Another hub has gone on: what came into files meanwhile is in the view then.
+            // Another hub has moved on: the retry sees the files that were flushed meanwhile.
             Err(error) if error.kind == ErrorKind::Moved => {
                 let view = self.view_at(snapshot + 1).await?;
                 self.engine.query(view, user, again, limits).await
@@ -363,7 +380,7 @@ impl Store {
         }
     }
 
-    /// What a query would read now, without running it.
+    /// Estimates what a query would read now, without running it.
     ///
     /// # Errors
     /// As [`Store::query`].
@@ -371,8 +388,8 @@ impl Store {
         self.engine.forecast(self.shared.view(), sql, limits).await
     }
 
-    /// What such a statement wants and gives, without running it; `known` are types of parameters, as far as the client has
-    /// said them.
+    /// Describes parameters and columns of a prepared statement without running it; `known` are the
+    /// parameter types that the client specified.
     ///
     /// # Errors
     /// `BadQuery` when the SQL is not valid.
@@ -385,17 +402,19 @@ impl Store {
         self.engine.describe(self.shared.view(), sql, known, limits).await
     }
 
-    /// Queries that were slow or stopped at a limit since the last call, and how many more there were than
-    /// are kept (1,000).
+    /// Queries since the last call that were slow or exceeded a limit (at most 1,000), and how many
+    /// more were dropped.
     pub fn take_ended_queries(&self) -> (Vec<EndedQuery>, u64) {
         self.engine.take_ended()
     }
 
-    /// What a table is for engines that read files themselves: the rows that are in files by now. Written beside them when
-    /// they have changed; its files stay for the store's grace period after that.
+    /// The Iceberg metadata of a table, for engines that read files directly: it covers the flushed
+    /// rows. Writes it beside the files if they have changed; outdated metadata stays for the
+    /// store's grace period.
     ///
     /// # Errors
-    /// `Io`, `Full`: it cannot be written, or files are in a slow tier that is not configured; `Io` for a store without files.
+    /// `Io`, `Full`: it cannot be written, or files are in a cold tier that is not configured; `Io`
+    /// for a store without files.
     pub async fn iceberg_table(
         &self,
         table: &'static TableSpec,
@@ -410,16 +429,16 @@ impl Store {
         made.await.map_err(|_| StoreError::closed())?
     }
 
-    /// Writes all rows to files now. Nothing to do without files.
+    /// Flushes all rows to files now. Does nothing without files.
     ///
     /// # Errors
-    /// `Full`, `Io`, `Closed`; the rows stay in the log and in memory, and it is tried again.
+    /// `Full`, `Io`, `Closed`; the rows stay in the log and in memory, and the flush is retried.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let tasks = self.threads.lock().expect(NO_PANIC).tasks.clone();
-        if self.has_files { ask(tasks, Task::Flush).await } else { Ok(()) }
+        if self.has_files { ask(tasks, MaintenanceTask::Flush).await } else { Ok(()) }
     }
 
-    /// The store's own figures now.
+    /// Current statistics of the store.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
             wal_bytes: self.shared.wal_bytes(),
@@ -430,7 +449,13 @@ impl Store {
         }
     }
 
-    /// What runs pieces of other hubs' queries; `None` for a hub alone.
+    /// Time of a table's oldest row; `None` when it has no rows, or there is no such table.
+    pub fn oldest(&self, table: &str) -> Option<Micros> {
+        let place = TABLES.iter().position(|spec| spec.name == table)?;
+        self.shared.view().tables[place].oldest().map(Micros)
+    }
+
+    /// The worker that runs fragments of other hubs' queries; `None` for a single hub.
     ///
     /// # Errors
     /// `Closed`.
@@ -438,21 +463,22 @@ impl Store {
         self.engine.worker()
     }
 
-    /// How often other hubs asked for what a piece of their queries gives.
+    /// Number of query fragments run for other hubs.
     pub fn pieces(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |cluster| cluster.peer_set.pieces())
     }
 
-    /// Flushes, ends the threads and gives up the directory; later appends answer `Closed`.
+    /// Flushes, ends the threads and unlocks the directory; later appends fail with `Closed`.
     ///
     /// # Errors
     /// As [`Store::flush`]; the store is closed all the same, and the log keeps the rows.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let Threads { commands, tasks, last } =
+        let StoreThreads { commands, tasks, last } =
             std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
         drop(commands);
         self.engine.close();
-        let outcome = if tasks.is_some() { ask(tasks, Task::Close).await } else { Ok(()) };
+        let outcome =
+            if tasks.is_some() { ask(tasks, MaintenanceTask::Close).await } else { Ok(()) };
         if let Some(last) = last {
             drop(tokio::task::spawn_blocking(move || last.join()).await);
         }
@@ -460,36 +486,36 @@ impl Store {
     }
 }
 
-/// Without [`Store::close`] the rows stay in the log; the directory is free afterwards.
+/// Without [`Store::close`] the rows stay in the log; the directory is unlocked afterwards.
 impl Drop for Store {
     fn drop(&mut self) {
-        let Threads { commands, tasks, last } =
+        let StoreThreads { commands, tasks, last } =
             std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
         drop((commands, tasks));
         drop(last.map(JoinHandle::join));
     }
 }
 
-/// What a start begins with.
-struct Begun {
+/// The inputs of a start.
+struct StartState {
     directory: Directory,
     manifest: Manifest,
-    retired: Vec<Retired>,
-    /// With it, files move to the slow tier.
+    retired: Vec<RetiredFile>,
+    /// Configuration of the cold tier, if files are to move there.
     moving: Option<SlowOptions>,
-    /// Of several hubs.
-    shared: Option<(Arc<Cluster>, Postgres)>,
+    /// Cluster membership; `None` for a single hub.
+    shared: Option<(Arc<Cluster>, PostgresManifest)>,
 }
 
-impl Begun {
+impl StartState {
     fn new(directory: Directory, manifest: Manifest) -> Self {
         Self { directory, manifest, retired: Vec::new(), moving: None, shared: None }
     }
 }
 
 async fn ask(
-    tasks: Option<Sender<Task>>,
-    task: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Task,
+    tasks: Option<Sender<MaintenanceTask>>,
+    task: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> MaintenanceTask,
 ) -> Result<(), StoreError> {
     let (reply, answer) = oneshot::channel();
     let tasks = tasks.ok_or_else(StoreError::closed)?;
@@ -510,7 +536,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}")))
 }
 
-/// `None` when queries have memory only.
+/// Spill directory; `None` when queries may use memory only.
 fn spill_space(
     options: &StoreOptions,
     reserve: u64,
@@ -520,11 +546,11 @@ fn spill_space(
     (bytes > 0).then(open).transpose()
 }
 
-/// The number of the next file, and where copies keep their positions.
+/// The number of the next file, and the file with the positions of copies.
 fn own_state(
     manifest: &Manifest,
     directory: &Directory,
-    content: &Content,
+    content: &ManifestContent,
 ) -> Result<(i64, PathBuf), StoreError> {
     Ok(match manifest {
         Manifest::Own(_) => (next_file_id(&directory.root, content), directory.manifest()),
@@ -534,8 +560,9 @@ fn own_state(
     })
 }
 
-/// Of several hubs each writes metadata of its own, which stays as long as the files that it names.
-fn iceberg(manifest: &Manifest, places: &Places, options: &StoreOptions) -> Iceberg {
+/// Opens the Iceberg writer. Each hub of a cluster writes separate metadata, which stays as long as
+/// the files that it names.
+fn iceberg(manifest: &Manifest, places: &FileLocations, options: &StoreOptions) -> Iceberg {
     let (hub, grace) = match manifest {
         Manifest::Own(_) => (None, options.gc_grace),
         Manifest::Shared(manifest) => (Some(manifest.hub()), cluster::grace(options)),
@@ -543,34 +570,35 @@ fn iceberg(manifest: &Manifest, places: &Places, options: &StoreOptions) -> Iceb
     Iceberg::new(places.clone(), hub, grace)
 }
 
-/// Learns what the others do, and keeps up with them from then on.
+/// Learns the cluster's state and starts the follower.
 fn follow(
-    (cluster, follows): (Arc<Cluster>, Postgres),
-    shared: &Arc<Shared>,
-    commands: &Sender<Command>,
+    (cluster, follows): (Arc<Cluster>, PostgresManifest),
+    shared: &Arc<StoreState>,
+    commands: &Sender<WriterCommand>,
 ) -> Result<SharedWork, StoreError> {
     cluster.learn(follows.pulse()?, commands)?;
     let (shared, commands) = (Arc::clone(shared), commands.clone());
-    let follower = Follower::start(Arc::clone(&cluster), shared, follows, commands)?;
+    let follower = ClusterFollower::start(Arc::clone(&cluster), shared, follows, commands)?;
     Ok(SharedWork::new(cluster, follower))
 }
 
-/// 256 MiB or 1 % of the file system, whichever is smaller.
+/// Default reserve: 256 MiB or 1 % of the file system, whichever is smaller.
 fn default_reserve(dir: &Path) -> u64 {
     space(dir).map_or(0, |(_, total)| (total / 100).min(256 << 20))
 }
 
-/// Deletes what a killed run left: files that are out of the manifest, and files that never got into it.
-/// Gives those whose grace period is not over.
+/// Deletes leftovers of a killed run: files out of the manifest, and files that never reached it.
+/// Returns those still in their grace period.
 fn clean(
     options: &StoreOptions,
     directory: &Directory,
     manifest: &mut Manifest,
-) -> Result<Vec<Retired>, StoreError> {
+) -> Result<Vec<RetiredFile>, StoreError> {
     let now = options.clock.now();
     let queue = manifest.gc_queue()?.into_iter();
-    let is_due =
-        |waiting: &Waiting| waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now;
+    let is_due = |waiting: &QueuedDeletion| {
+        waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now
+    };
     let (due, kept): (Vec<_>, Vec<_>) = queue.partition(is_due);
     let gone: Vec<i64> =
         due.iter().filter(|file| delete(directory, &file.path)).map(|file| file.id).collect();
@@ -579,7 +607,7 @@ fn clean(
     }
     let waiting = kept.iter().map(|file| file.path.clone());
     let known: HashSet<String> = manifest.load()?.paths.into_iter().chain(waiting).collect();
-    for table in weir_tables::TABLES {
+    for table in TABLES {
         for day in entries(&directory.root.join("data").join(table.name)) {
             for file in entries(&day) {
                 let path = file
@@ -592,12 +620,18 @@ fn clean(
             }
         }
     }
-    let retired = |Waiting { id, path, tier, since }| Retired { id, path, tier, since, file: None };
+    let retired = |QueuedDeletion { id, path, tier, since }| RetiredFile {
+        id,
+        path,
+        tier,
+        since,
+        file: None,
+    };
     Ok(kept.into_iter().map(retired).collect())
 }
 
-/// A manifest that is older than the log does not name the files that its segments went into: the start would delete
-/// them.
+/// Rejects a manifest older than the log: it does not name the files that removed segments were
+/// flushed to, and the start would delete them.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -619,8 +653,8 @@ fn refuse_older_manifest(directory: &Directory, manifest: &Manifest) -> Result<(
     Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(hint))
 }
 
-/// No file on the disk has this number or a higher one, whether the manifest names it or not.
-fn next_file_id(dir: &Path, content: &Content) -> i64 {
+/// A file number above every file on disk, whether the manifest names it or not.
+fn next_file_id(dir: &Path, content: &ManifestContent) -> i64 {
     let paths = ["parquet", "damaged"].into_iter().flat_map(|end| data_files(dir, end));
     let ids = paths.filter_map(|path| {
         let name = path.rsplit('/').next()?;
@@ -634,15 +668,15 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// Rows and positions as they were acknowledged: from the manifest, then from the log.
+/// Restores rows and positions from the manifest, then from the log.
 fn recover(
     options: &StoreOptions,
     directory: &Directory,
-    content: Content,
-    copies: &Copies,
-) -> Result<(Arc<Shared>, Wal), StoreError> {
-    let mut view = View::new();
-    let mut positions = Positions::new(content.positions, content.owned);
+    content: ManifestContent,
+    copies: &CopyRegistry,
+) -> Result<(Arc<StoreState>, Wal), StoreError> {
+    let mut view = Snapshot::new();
+    let mut positions = StreamPositions::new(content.positions, content.owned);
     view.snapshot = content.snapshot;
     view.forgotten = content.snapshot;
     let lost = content.lost;
@@ -666,7 +700,7 @@ fn recover(
         Ok(())
     })?;
     positions.commit();
-    let shared = Shared::new(view, positions, options);
+    let shared = StoreState::new(view, positions, options);
     shared.set_wal_bytes(wal.byte_count());
     Ok((Arc::new(shared), wal))
 }

@@ -6,8 +6,8 @@ mod options;
 mod stats;
 
 pub use cold_tier::{
-    CacheRoom, Done, Job, Mover, Places, RangeReader, RoutedStore, Slow, SlowBucket, file_url,
-    to_move,
+    BucketTier, CacheSpace, ColdTier, FileLocations, MoverJob, MoverReport, RangeReader, TierMover,
+    TieredStore, file_url, to_move,
 };
 pub use objects::{Bucket, BucketOptions, StoredObject};
 pub use options::{ReadPrices, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::text_index::hash;
 
 /// Texts numbered from 0 in the order in which they came first.
-pub(crate) struct Distinct {
+pub(crate) struct DistinctTexts {
     /// Each text behind its length, as a dictionary page has them.
     page: Vec<u8>,
     /// Where each text is.
@@ -21,7 +21,7 @@ pub(crate) struct Distinct {
 const FREE: u32 = u32::MAX;
 const SLOTS_MIN: usize = 64;
 
-impl Default for Distinct {
+impl Default for DistinctTexts {
     fn default() -> Self {
         let slots = vec![(0, FREE); SLOTS_MIN];
         let seed = RandomState::new().hash_one(0);
@@ -29,7 +29,7 @@ impl Default for Distinct {
     }
 }
 
-impl Distinct {
+impl DistinctTexts {
     /// The number of `text`, which is known from now on.
     #[inline]
     pub(crate) fn number(&mut self, text: &[u8]) -> u32 {
@@ -131,12 +131,12 @@ fn short(count: usize) -> u32 {
 mod tests {
     use std::collections::HashMap;
 
-    use super::Distinct;
+    use super::DistinctTexts;
 
     #[test]
     fn each_text_has_one_number_in_order_of_first_coming() {
         arbtest::arbtest(|u| {
-            let (mut distinct, mut known) = (Distinct::default(), HashMap::new());
+            let (mut distinct, mut known) = (DistinctTexts::default(), HashMap::new());
             let many = u.ratio(1, 2)?;
             while !u.is_empty() {
                 let text = if many { u.arbitrary::<u16>()?.to_string() } else { u.arbitrary()? };

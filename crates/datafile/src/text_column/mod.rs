@@ -20,17 +20,17 @@ use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::Result;
 use parquet::schema::types::ColumnDescPtr;
 
-pub(crate) use distinct::Distinct;
+pub(crate) use distinct::DistinctTexts;
 use lengths::push_lengths;
-use numbered::Numbered;
-use order::Order;
-pub(crate) use pages::Packer;
-use pages::Pages;
+use numbered::TextNumbering;
+use order::TextOrder;
+use pages::PageBuffer;
+pub(crate) use pages::PagePacker;
 use runs::push_runs;
-pub(crate) use texts::{Part, Texts, parts};
+pub(crate) use texts::{TextPart, TextValues, parts};
 
 /// Rows of a data page.
-const PAGE_ROWS: usize = crate::data_file::PAGE_ROWS;
+const PAGE_ROWS: usize = crate::file_maker::PAGE_ROWS;
 /// A page of whole texts ends at this many bytes.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// When its texts take more than this, those that follow are written as they are: who reads a few rows reads the whole
@@ -46,19 +46,19 @@ const NULL: u32 = u32::MAX;
 /// A column of the row group under way.
 pub(crate) struct TextColumn {
     column: ColumnDescPtr,
-    state: State,
+    state: ColumnState,
 }
 
-enum State {
+enum ColumnState {
     /// A number for each row.
-    Numbers { texts: Numbered, rows: Vec<u32> },
+    Numbers { texts: TextNumbering, rows: Vec<u32> },
     /// After so many rows there were too many texts.
-    Whole { numbered: usize, pages: Pages, page: Page },
+    Whole { numbered: usize, pages: PageBuffer, page: PageRows },
 }
 
 /// A data page of whole texts under way.
 #[derive(Default)]
-struct Page {
+struct PageRows {
     /// 1, or 0 for NULL.
     has_text: Vec<u32>,
     /// Of ids, which stand one behind the other; other texts stand behind their lengths.
@@ -70,24 +70,24 @@ impl TextColumn {
     /// Without rows; `repeats` is whether its texts are expected to.
     pub(crate) fn new(column: ColumnDescPtr, repeats: bool) -> Self {
         let state = if repeats {
-            State::Numbers { texts: Numbered::default(), rows: Vec::new() }
+            ColumnState::Numbers { texts: TextNumbering::default(), rows: Vec::new() }
         } else {
-            State::Whole { numbered: 0, pages: Pages::new(), page: Page::default() }
+            ColumnState::Whole { numbered: 0, pages: PageBuffer::new(), page: PageRows::default() }
         };
         Self { column, state }
     }
 
     /// Ids, each of which is another.
     pub(crate) fn of_ids(column: ColumnDescPtr) -> Self {
-        let page = Page { lengths: Some(Vec::new()), ..Page::default() };
-        Self { column, state: State::Whole { numbered: 0, pages: Pages::new(), page } }
+        let page = PageRows { lengths: Some(Vec::new()), ..PageRows::default() };
+        Self { column, state: ColumnState::Whole { numbered: 0, pages: PageBuffer::new(), page } }
     }
 
     /// Whether numbers were worth it.
     pub(crate) fn repeats(&self) -> bool {
         match &self.state {
-            State::Numbers { .. } => true,
-            State::Whole { numbered, .. } => *numbered > NUMBERED_MIN,
+            ColumnState::Numbers { .. } => true,
+            ColumnState::Whole { numbered, .. } => *numbered > NUMBERED_MIN,
         }
     }
 
@@ -95,18 +95,18 @@ impl TextColumn {
     /// are not numbered.
     pub(crate) fn push(
         &mut self,
-        texts: &Texts<'_>,
-        packer: &mut Packer,
-    ) -> Result<Option<(&Distinct, impl Iterator<Item = u32> + Clone)>> {
+        texts: &TextValues<'_>,
+        packer: &mut PagePacker,
+    ) -> Result<Option<(&DistinctTexts, impl Iterator<Item = u32> + Clone)>> {
         self.give_up_numbers(packer)?;
         match &mut self.state {
-            State::Numbers { texts: known, rows } => {
+            ColumnState::Numbers { texts: known, rows } => {
                 let start = rows.len();
                 known.push(texts, rows);
                 let new = rows[start..].iter().copied().filter(|number| *number != NULL);
                 Ok(Some((&known.distinct, new)))
             }
-            State::Whole { pages, page, .. } => {
+            ColumnState::Whole { pages, page, .. } => {
                 let mut outcome = Ok(());
                 texts.each(|text| {
                     if outcome.is_ok() {
@@ -119,26 +119,27 @@ impl TextColumn {
     }
 
     /// From here on texts are written as they are, when there are too many.
-    fn give_up_numbers(&mut self, packer: &mut Packer) -> Result<()> {
-        let State::Numbers { texts: Numbered { distinct, .. }, rows } = &self.state else {
+    fn give_up_numbers(&mut self, packer: &mut PagePacker) -> Result<()> {
+        let ColumnState::Numbers { texts: TextNumbering { distinct, .. }, rows } = &self.state
+        else {
             return Ok(());
         };
         let (bytes, is_between) = (distinct.page().len(), rows.len().is_multiple_of(PAGE_ROWS));
         if bytes > DICTIONARY_BYTES_END || bytes > DICTIONARY_BYTES_MAX && is_between {
             let numbered = rows.len();
             let pages = self.numbered_pages(distinct, rows, packer)?;
-            self.state = State::Whole { numbered, pages, page: Page::default() };
+            self.state = ColumnState::Whole { numbered, pages, page: PageRows::default() };
         }
         Ok(())
     }
 
     fn numbered_pages(
         &self,
-        distinct: &Distinct,
+        distinct: &DistinctTexts,
         rows: &[u32],
-        packer: &mut Packer,
-    ) -> Result<Pages> {
-        let (mut pages, is_nullable) = (Pages::new(), is_nullable(&self.column));
+        packer: &mut PagePacker,
+    ) -> Result<PageBuffer> {
+        let (mut pages, is_nullable) = (PageBuffer::new(), is_nullable(&self.column));
         if distinct.len() == 0 {
             for rows in rows.chunks(PAGE_ROWS) {
                 let has_text = vec![0; rows.len()];
@@ -146,7 +147,7 @@ impl TextColumn {
             }
             return Ok(pages);
         }
-        let order = Order::new(distinct, rows);
+        let order = TextOrder::new(distinct, rows);
         let Some(order) = order else {
             pages.push_dictionary(distinct.page(), distinct.len(), packer)?;
             for rows in rows.chunks(PAGE_ROWS) {
@@ -162,30 +163,30 @@ impl TextColumn {
     }
 
     /// The chunk's bytes, and what the row group says of them.
-    pub(crate) fn finish(mut self, packer: &mut Packer) -> Result<(Bytes, ColumnCloseResult)> {
+    pub(crate) fn finish(mut self, packer: &mut PagePacker) -> Result<(Bytes, ColumnCloseResult)> {
         let column = Arc::clone(&self.column);
         match &mut self.state {
-            State::Numbers { texts, rows } => {
+            ColumnState::Numbers { texts, rows } => {
                 let distinct = std::mem::take(&mut texts.distinct);
                 let rows = std::mem::take(rows);
                 let pages = self.numbered_pages(&distinct, &rows, packer)?;
                 pages.finish(column, distinct.range(), packer)
             }
-            State::Whole { pages, page, .. } => {
+            ColumnState::Whole { pages, page, .. } => {
                 page.end(pages, &column, packer)?;
-                std::mem::replace(pages, Pages::new()).finish(column, None, packer)
+                std::mem::replace(pages, PageBuffer::new()).finish(column, None, packer)
             }
         }
     }
 }
 
-impl Page {
+impl PageRows {
     fn push(
         &mut self,
         text: Option<&[u8]>,
-        pages: &mut Pages,
+        pages: &mut PageBuffer,
         column: &ColumnDescPtr,
-        packer: &mut Packer,
+        packer: &mut PagePacker,
     ) -> Result<()> {
         self.has_text.push(u32::from(text.is_some()));
         if let Some(text) = text {
@@ -204,9 +205,9 @@ impl Page {
 
     fn end(
         &mut self,
-        pages: &mut Pages,
+        pages: &mut PageBuffer,
         column: &ColumnDescPtr,
-        packer: &mut Packer,
+        packer: &mut PagePacker,
     ) -> Result<()> {
         if !self.has_text.is_empty() {
             let push_texts = |out: &mut Vec<u8>| {
@@ -232,9 +233,9 @@ impl Page {
 fn push_numbers(
     rows: &[u32],
     is_skewed: bool,
-    pages: &mut Pages,
+    pages: &mut PageBuffer,
     is_nullable: bool,
-    packer: &mut Packer,
+    packer: &mut PagePacker,
 ) -> Result<()> {
     let has_text: Vec<u32> = rows.iter().map(|number| u32::from(*number != NULL)).collect();
     let numbers = || rows.iter().copied().filter(|number| *number != NULL);

@@ -4,41 +4,41 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 
 use super::NULL;
-use super::distinct::Distinct;
-use super::texts::{Coded, Part, Texts};
+use super::distinct::DistinctTexts;
+use super::texts::{DictionaryTexts, TextPart, TextValues};
 use crate::dictionary::is_same;
 
 /// The texts of a row group, and what is known of the dictionaries that rows came with.
 #[derive(Default)]
-pub(super) struct Numbered {
-    pub(super) distinct: Distinct,
-    dictionaries: Vec<Dictionary>,
+pub(super) struct TextNumbering {
+    pub(super) distinct: DistinctTexts,
+    dictionaries: Vec<InputDictionary>,
 }
 
-struct Dictionary {
+struct InputDictionary {
     /// Kept, so that no other dictionary comes to lie where this one is.
     values: ArrayRef,
     /// For each of its texts, [`NULL`] where it has not come yet.
     numbers: Vec<u32>,
 }
 
-impl Numbered {
+impl TextNumbering {
     /// Appends the number of each text, [`NULL`] for those that are NULL.
-    pub(super) fn push(&mut self, texts: &Texts<'_>, rows: &mut Vec<u32>) {
+    pub(super) fn push(&mut self, texts: &TextValues<'_>, rows: &mut Vec<u32>) {
         match texts {
-            Texts::Nulls(count) => rows.resize(rows.len() + count, NULL),
-            Texts::All(Part::Coded(coded)) => {
+            TextValues::Nulls(count) => rows.resize(rows.len() + count, NULL),
+            TextValues::All(TextPart::Dictionary(coded)) => {
                 let known = self.known(coded);
                 rows.extend((0..coded.keys.len()).map(|row| self.number(known, coded, row)));
             }
-            Texts::Chosen(parts, order)
-                if parts.iter().any(|part| matches!(part, Part::Coded(_))) =>
+            TextValues::Chosen(parts, order)
+                if parts.iter().any(|part| matches!(part, TextPart::Dictionary(_))) =>
             {
                 let known: Vec<usize> = parts.iter().map(|part| self.known_part(part)).collect();
                 rows.extend(order.iter().map(|(part, row)| match &parts[*part] {
-                    Part::Coded(coded) => self.number(known[*part], coded, *row),
-                    Part::Plain(texts) if texts.is_null(*row) => NULL,
-                    Part::Plain(texts) => self.distinct.number(texts.value(*row).as_bytes()),
+                    TextPart::Dictionary(coded) => self.number(known[*part], coded, *row),
+                    TextPart::Plain(texts) if texts.is_null(*row) => NULL,
+                    TextPart::Plain(texts) => self.distinct.number(texts.value(*row).as_bytes()),
                 }));
             }
             _ => texts.each(|text| {
@@ -47,25 +47,25 @@ impl Numbered {
         }
     }
 
-    fn known_part(&mut self, part: &Part<'_>) -> usize {
+    fn known_part(&mut self, part: &TextPart<'_>) -> usize {
         match part {
-            Part::Coded(coded) => self.known(coded),
-            Part::Plain(_) => usize::MAX,
+            TextPart::Dictionary(coded) => self.known(coded),
+            TextPart::Plain(_) => usize::MAX,
         }
     }
 
     /// The place of the dictionary among those that are known.
-    fn known(&mut self, coded: &Coded<'_>) -> usize {
-        let is_known = |known: &Dictionary| is_same(&known.values, coded.values);
+    fn known(&mut self, coded: &DictionaryTexts<'_>) -> usize {
+        let is_known = |known: &InputDictionary| is_same(&known.values, coded.values);
         self.dictionaries.iter().rposition(is_known).unwrap_or_else(|| {
             let numbers = vec![NULL; coded.values.len()];
-            self.dictionaries.push(Dictionary { values: coded.values.clone(), numbers });
+            self.dictionaries.push(InputDictionary { values: coded.values.clone(), numbers });
             self.dictionaries.len() - 1
         })
     }
 
     #[inline]
-    fn number(&mut self, known: usize, coded: &Coded<'_>, row: usize) -> u32 {
+    fn number(&mut self, known: usize, coded: &DictionaryTexts<'_>, row: usize) -> u32 {
         let Some(place) = coded.place(row) else { return NULL };
         let number = &mut self.dictionaries[known].numbers[place];
         if *number == NULL {

@@ -3,7 +3,7 @@
 //! Alike texts that follow each other are packed to less, and so are numbers most of which are small.
 
 use super::NULL;
-use super::distinct::Distinct;
+use super::distinct::DistinctTexts;
 
 /// Fewer texts stay in the order in which they came.
 const TEXTS_MIN: usize = 256;
@@ -13,7 +13,7 @@ const STEP: usize = 8;
 const STEPS_MAX: usize = 8;
 
 /// A dictionary's texts in their order.
-pub(super) struct Order {
+pub(super) struct TextOrder {
     /// The number of each text, as it came.
     pub(super) texts: Vec<u32>,
     /// By that number, the place of the text.
@@ -22,9 +22,9 @@ pub(super) struct Order {
     pub(super) is_skewed: bool,
 }
 
-impl Order {
+impl TextOrder {
     /// For the texts of `rows`; `None` when they are few.
-    pub(super) fn new(distinct: &Distinct, rows: &[u32]) -> Option<Self> {
+    pub(super) fn new(distinct: &DistinctTexts, rows: &[u32]) -> Option<Self> {
         if distinct.len() < TEXTS_MIN {
             return None;
         }
@@ -59,7 +59,7 @@ impl Order {
 }
 
 /// How many bytes all texts begin with.
-fn common_prefix(distinct: &Distinct) -> usize {
+fn common_prefix(distinct: &DistinctTexts) -> usize {
     let first = distinct.text(0);
     let numbers = 1..u32::try_from(distinct.len()).unwrap_or(u32::MAX);
     numbers.fold(first.len(), |length, number| {
@@ -69,7 +69,7 @@ fn common_prefix(distinct: &Distinct) -> usize {
 }
 
 /// Eight bytes of a text from `from` on, greater ones later, and its number.
-fn key(distinct: &Distinct, number: u32, from: usize) -> u128 {
+fn key(distinct: &DistinctTexts, number: u32, from: usize) -> u128 {
     let rest = distinct.text(number).get(from..).unwrap_or_default();
     let mut bytes = [0; STEP];
     let length = rest.len().min(STEP);
@@ -78,7 +78,7 @@ fn key(distinct: &Distinct, number: u32, from: usize) -> u128 {
 }
 
 /// Sorts by class and text. Those that agree in the bytes from `from` on are sorted by the next ones.
-fn sort(keys: &mut [u128], distinct: &Distinct, from: usize, steps: usize) {
+fn sort(keys: &mut [u128], distinct: &DistinctTexts, from: usize, steps: usize) {
     keys.sort_unstable();
     if steps == 0 {
         return;
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn often_used_texts_come_first_and_alike_ones_side_by_side() {
-        let (mut distinct, mut rows) = (Distinct::default(), Vec::new());
+        let (mut distinct, mut rows) = (DistinctTexts::default(), Vec::new());
         let text =
             |number: u32| format!("/a long way to the page of number {}", number * 7919 % 1009);
         for number in 0..1000 {
@@ -108,7 +108,7 @@ mod tests {
         }
         let often = distinct.number(text(77).as_bytes());
         rows.extend([often; 5000]);
-        let order = Order::new(&distinct, &rows).unwrap();
+        let order = TextOrder::new(&distinct, &rows).unwrap();
         assert!(order.is_skewed);
         assert_eq!(order.texts[0], often);
         let in_order = order.texts[1..].iter().map(|number| distinct.text(*number));
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn few_texts_stay_as_they_came() {
-        let mut distinct = Distinct::default();
+        let mut distinct = DistinctTexts::default();
         let rows: Vec<u32> =
             (0..255_u32).map(|number| distinct.number(&number.to_le_bytes())).collect();
-        assert!(Order::new(&distinct, &rows).is_none());
+        assert!(TextOrder::new(&distinct, &rows).is_none());
     }
 }

@@ -17,7 +17,7 @@ use zstd::zstd_safe::{self, InBuffer, OutBuffer, ResetDirective};
 use super::runs::push_runs;
 
 /// Makes data smaller; its tables are large, so that it is made once per file.
-pub(crate) struct Packer {
+pub(crate) struct PagePacker {
     level: ZstdLevel,
     compressor: Compressor<'static>,
     /// Little is gained on numbers of few bits, and this takes half the time.
@@ -28,7 +28,7 @@ pub(crate) struct Packer {
 
 /// How a page is packed.
 #[derive(Clone, Copy)]
-enum Way {
+enum PageCodec {
     Hard,
     Fast,
     /// Fast, with so many bytes at the begin by themselves. Hexadecimal digits come down to half a byte each only where
@@ -36,17 +36,17 @@ enum Way {
     Apart(usize),
 }
 
-impl Packer {
+impl PagePacker {
     pub(crate) fn new(level: ZstdLevel) -> std::io::Result<Self> {
         let compressor = Compressor::new(level.compression_level())?;
         Ok(Self { level, compressor, fast: Compressor::new(1)?, scratch: Vec::new() })
     }
 
-    fn packed(&mut self, way: Way) -> Result<Bytes> {
+    fn packed(&mut self, way: PageCodec) -> Result<Bytes> {
         let packed = match way {
-            Way::Hard => self.compressor.compress(&self.scratch),
-            Way::Fast => self.fast.compress(&self.scratch),
-            Way::Apart(begin) => self.packed_apart(begin),
+            PageCodec::Hard => self.compressor.compress(&self.scratch),
+            PageCodec::Fast => self.fast.compress(&self.scratch),
+            PageCodec::Apart(begin) => self.packed_apart(begin),
         };
         packed.map(Bytes::from).map_err(|error| ParquetError::External(Box::new(error)))
     }
@@ -74,7 +74,7 @@ impl Packer {
 }
 
 /// Pages of a chunk that begins at byte 0.
-pub(crate) struct Pages {
+pub(crate) struct PageBuffer {
     sink: TrackedWrite<Vec<u8>>,
     offsets: OffsetIndexBuilder,
     has_dictionary: bool,
@@ -89,7 +89,7 @@ pub(crate) struct Pages {
     unpacked_bytes: i64,
 }
 
-impl Pages {
+impl PageBuffer {
     /// Without pages.
     pub(crate) fn new() -> Self {
         Self {
@@ -110,12 +110,12 @@ impl Pages {
         &mut self,
         texts: &[u8],
         count: usize,
-        packer: &mut Packer,
+        packer: &mut PagePacker,
     ) -> Result<()> {
         packer.scratch.clear();
         packer.scratch.extend_from_slice(texts);
         let page = Page::DictionaryPage {
-            buf: packer.packed(Way::Fast)?,
+            buf: packer.packed(PageCodec::Fast)?,
             num_values: u32::try_from(count)?,
             encoding: Encoding::PLAIN,
             is_sorted: false,
@@ -135,7 +135,7 @@ impl Pages {
         is_nullable: bool,
         encoding: Encoding,
         push_texts: impl FnOnce(&mut Vec<u8>) -> Option<usize>,
-        packer: &mut Packer,
+        packer: &mut PagePacker,
     ) -> Result<()> {
         packer.scratch.clear();
         if is_nullable {
@@ -146,9 +146,9 @@ impl Pages {
         }
         let texts_begin = push_texts(&mut packer.scratch);
         let way = match (encoding, texts_begin) {
-            (Encoding::RLE_DICTIONARY, _) => Way::Fast,
-            (_, Some(begin)) => Way::Apart(begin),
-            _ => Way::Hard,
+            (Encoding::RLE_DICTIONARY, _) => PageCodec::Fast,
+            (_, Some(begin)) => PageCodec::Apart(begin),
+            _ => PageCodec::Hard,
         };
         let page = Page::DataPage {
             buf: packer.packed(way)?,
@@ -185,7 +185,7 @@ impl Pages {
         self,
         column: ColumnDescPtr,
         range: Option<(&[u8], &[u8])>,
-        packer: &Packer,
+        packer: &PagePacker,
     ) -> Result<(Bytes, ColumnCloseResult)> {
         let bytes = Bytes::from(self.sink.into_inner()?);
         let [numbered, whole] = self.data_pages;

@@ -7,12 +7,12 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use weir_tables::TableSpec;
 
-use super::groups::GroupFilters;
+use super::group_filters::GroupFilters;
 use super::key::{
-    Bits, Kind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words,
+    KeyBits, KeyKind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words,
 };
-use super::{BLOCK_ROWS, FULL_ROWS, Group, SLOT_BYTES, Sheet, TextIndex, Version};
-use crate::text_column::{Distinct, Part, Texts};
+use super::{BLOCK_ROWS, FULL_ROWS, FilterBlock, FilterGroup, IndexVersion, SLOT_BYTES, TextIndex};
+use crate::text_column::{DistinctTexts, TextPart, TextValues};
 
 /// Bits of a filter for each id of the fullest block: of a thousand blocks without it, four to five are read for nothing, if their
 /// row group is asked at all.
@@ -24,8 +24,8 @@ const SLOTS_MAX: usize = 2048;
 
 /// The index of a file that is being written.
 pub(crate) struct IndexBuilder {
-    ids: Gatherer,
-    words: Gatherer,
+    ids: KeyCollector,
+    words: KeyCollector,
     /// Of the row group under way.
     rows: usize,
     /// Of those before.
@@ -35,36 +35,36 @@ pub(crate) struct IndexBuilder {
 }
 
 /// Gathers the keys of a group of columns.
-struct Gatherer {
-    columns: Vec<Column>,
+struct KeyCollector {
+    columns: Vec<KeyColumn>,
     bits_per_key: usize,
-    bits: Bits,
-    group: Group,
+    bits: KeyBits,
+    group: FilterGroup,
     /// Keys of the row group's blocks; the last is under way.
     blocks: Vec<Vec<u64>>,
 }
 
 /// A column whose keys are gathered.
-struct Column {
+struct KeyColumn {
     place: usize,
     has_words: bool,
-    seeds: Seeds,
-    seen: Seen,
-    known: Known,
+    seeds: KeySeeds,
+    seen: SeenTexts,
+    known: KeyBuffer,
     /// How texts of the block under way came: without numbers, with numbers.
     came: [bool; 2],
 }
 
-struct Seeds {
+struct KeySeeds {
     whole: u64,
     word: u64,
     part: u64,
 }
 
 /// What of the block is known already, so that nothing is hashed or kept twice.
-struct Seen {
-    values: Hashes,
-    words: Hashes,
+struct SeenTexts {
+    values: KeySet,
+    words: KeySet,
     /// A bit for each bucket.
     parts: Vec<u64>,
     /// The value in small letters.
@@ -73,9 +73,9 @@ struct Seen {
 
 /// The numbered texts of a row group: what is in each is found out once.
 #[derive(Default)]
-struct Known {
+struct KeyBuffer {
     /// The words of all texts so far, by hash.
-    words: HashMap<u64, u32, BuildHasherDefault<Ready>>,
+    words: HashMap<u64, u32, BuildHasherDefault<HashedKey>>,
     /// The hash of each word, and the block it was last in, counted from 1.
     word_blocks: Vec<(u64, u32)>,
     /// By text.
@@ -93,13 +93,13 @@ struct KnownText {
     block: u32,
 }
 
-type Hashes = HashSet<u64, BuildHasherDefault<Ready>>;
+type KeySet = HashSet<u64, BuildHasherDefault<HashedKey>>;
 
 /// The hash of a hash.
 #[derive(Default)]
-struct Ready(u64);
+struct HashedKey(u64);
 
-impl Hasher for Ready {
+impl Hasher for HashedKey {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -116,15 +116,15 @@ impl Hasher for Ready {
 impl IndexBuilder {
     /// `None` for a table that has nothing to be searched.
     pub(crate) fn new(table: &TableSpec) -> Option<Self> {
-        let ids = Gatherer::new(table, table.ids, false, BITS_PER_ID);
-        let words = Gatherer::new(table, table.words, true, BITS_PER_WORD);
+        let ids = KeyCollector::new(table, table.ids, false, BITS_PER_ID);
+        let words = KeyCollector::new(table, table.words, true, BITS_PER_WORD);
         let is_needed = !ids.columns.is_empty() || !words.columns.is_empty();
         let (group_rows, group_ids) = (Vec::new(), GroupFilters::default());
         is_needed.then_some(Self { ids, words, rows: 0, group_rows, group_ids })
     }
 
     /// Takes texts of the block under way, of the column at `place`; others are passed over.
-    pub(crate) fn push_texts(&mut self, place: usize, texts: &Texts<'_>) {
+    pub(crate) fn push_texts(&mut self, place: usize, texts: &TextValues<'_>) {
         for gatherer in [&mut self.ids, &mut self.words] {
             gatherer.with(place, |column, _, keys| column.gather(texts, keys));
         }
@@ -134,7 +134,7 @@ impl IndexBuilder {
     pub(crate) fn push_numbers(
         &mut self,
         place: usize,
-        distinct: &Distinct,
+        distinct: &DistinctTexts,
         numbers: impl Iterator<Item = u32> + Clone,
     ) {
         for gatherer in [&mut self.ids, &mut self.words] {
@@ -177,7 +177,7 @@ impl IndexBuilder {
             for (place, column) in rows.columns().iter().enumerate() {
                 if let Some(texts) = column.as_string_opt() {
                     let texts = texts.slice(done, count);
-                    self.push_texts(place, &Texts::All(Part::Plain(&texts)));
+                    self.push_texts(place, &TextValues::All(TextPart::Plain(&texts)));
                 }
             }
             self.end_rows(count, &mut write)?;
@@ -225,7 +225,7 @@ impl IndexBuilder {
         index: &TextIndex,
         group: usize,
         groups: &[u8],
-        mut copy: impl FnMut(&Sheet) -> Result<u64, E>,
+        mut copy: impl FnMut(&FilterBlock) -> Result<u64, E>,
     ) -> Result<(), E> {
         debug_assert_eq!(self.rows, 0, "between two row groups");
         self.group_rows.push(index.group_rows[group]);
@@ -235,7 +235,7 @@ impl IndexBuilder {
         let of = [(&mut self.ids.group, &index.ids), (&mut self.words.group, &index.words)];
         for (own, other) in of {
             if let Some(sheet) = other.sheets.get(group) {
-                own.sheets.push(Sheet { offset: copy(sheet)?, ..*sheet });
+                own.sheets.push(FilterBlock { offset: copy(sheet)?, ..*sheet });
             }
         }
         Ok(())
@@ -252,29 +252,29 @@ impl IndexBuilder {
             0 => None,
             blocks => {
                 let (bytes, slots) = group_ids.sheet();
-                Some(Sheet { offset: write(&bytes)?, blocks, slots })
+                Some(FilterBlock { offset: write(&bytes)?, blocks, slots })
             }
         };
-        let (version, ids, words) = (Version::default(), ids.group, words.group);
+        let (version, ids, words) = (IndexVersion::default(), ids.group, words.group);
         Ok(TextIndex { version, group_rows, groups, ids, words })
     }
 }
 
-impl Gatherer {
+impl KeyCollector {
     fn new(table: &TableSpec, names: &[&str], has_words: bool, bits_per_key: usize) -> Self {
         let place = |name: &&str| table.columns.iter().position(|column| column.name == *name);
         let places = || names.iter().filter_map(place);
-        let group = Group {
+        let group = FilterGroup {
             columns: places().map(|place| table.columns[place].id).collect(),
             sheets: Vec::new(),
         };
-        let column = |place: usize| Column::new(place, table.columns[place].id, has_words);
+        let column = |place: usize| KeyColumn::new(place, table.columns[place].id, has_words);
         let columns = places().map(column).collect();
-        let bits = if has_words { Bits::Four } else { Bits::Eight };
+        let bits = if has_words { KeyBits::Four } else { KeyBits::Eight };
         Self { columns, bits_per_key, bits, group, blocks: vec![Vec::new()] }
     }
 
-    fn with(&mut self, place: usize, gather: impl FnOnce(&mut Column, u32, &mut Vec<u64>)) {
+    fn with(&mut self, place: usize, gather: impl FnOnce(&mut KeyColumn, u32, &mut Vec<u64>)) {
         let block = u32::try_from(self.blocks.len()).expect("a row group has few blocks");
         let keys = self.blocks.last_mut().expect("a block is always under way");
         if let Some(column) = self.columns.iter_mut().find(|column| column.place == place) {
@@ -309,16 +309,16 @@ impl Gatherer {
         let most = self.blocks.iter().map(Vec::len).max().unwrap_or_default();
         let slots = (most * self.bits_per_key).div_ceil(SLOT_BYTES * 8).clamp(1, SLOTS_MAX);
         let offset = write(&sheet(&self.blocks, slots, self.bits))?;
-        self.group.sheets.push(Sheet { offset, blocks: self.blocks.len(), slots });
+        self.group.sheets.push(FilterBlock { offset, blocks: self.blocks.len(), slots });
         self.blocks.clear();
         self.next_block();
-        self.columns.iter_mut().for_each(|column| column.known = Known::default());
+        self.columns.iter_mut().for_each(|column| column.known = KeyBuffer::default());
         Ok(())
     }
 }
 
 /// The filters of blocks, crosswise.
-fn sheet(blocks: &[Vec<u64>], slots: usize, bits: Bits) -> Vec<u8> {
+fn sheet(blocks: &[Vec<u64>], slots: usize, bits: KeyBits) -> Vec<u8> {
     let mut words = vec![0_u32; slots * blocks.len() * SLOT_BYTES / 4];
     for (block, keys) in blocks.iter().enumerate() {
         for key in keys {
@@ -331,20 +331,20 @@ fn sheet(blocks: &[Vec<u64>], slots: usize, bits: Bits) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-impl Column {
+impl KeyColumn {
     fn new(place: usize, id: i32, has_words: bool) -> Self {
-        let seeds = Seeds {
-            whole: seed(id, Kind::Whole),
-            word: seed(id, Kind::Word),
-            part: seed(id, Kind::Part),
+        let seeds = KeySeeds {
+            whole: seed(id, KeyKind::Whole),
+            word: seed(id, KeyKind::Word),
+            part: seed(id, KeyKind::Part),
         };
         let parts = if has_words { vec![0; 65_536 / 64] } else { Vec::new() };
-        let (values, words) = (Hashes::default(), Hashes::default());
-        let seen = Seen { values, words, parts, text: Vec::new() };
-        Self { place, has_words, seeds, seen, known: Known::default(), came: [false; 2] }
+        let (values, words) = (KeySet::default(), KeySet::default());
+        let seen = SeenTexts { values, words, parts, text: Vec::new() };
+        Self { place, has_words, seeds, seen, known: KeyBuffer::default(), came: [false; 2] }
     }
 
-    fn gather(&mut self, texts: &Texts<'_>, keys: &mut Vec<u64>) {
+    fn gather(&mut self, texts: &TextValues<'_>, keys: &mut Vec<u64>) {
         self.came[0] = true;
         texts.each(|text| {
             let Some(text) = text else { return };
@@ -362,7 +362,7 @@ impl Column {
 
     fn gather_numbers(
         &mut self,
-        distinct: &Distinct,
+        distinct: &DistinctTexts,
         numbers: impl Iterator<Item = u32>,
         block: u32,
         keys: &mut Vec<u64>,
@@ -387,9 +387,9 @@ impl Column {
     }
 }
 
-impl Known {
+impl KeyBuffer {
     /// Takes in the next text.
-    fn learn(&mut self, text: &[u8], seeds: &Seeds, small: &mut Vec<u8>) {
+    fn learn(&mut self, text: &[u8], seeds: &KeySeeds, small: &mut Vec<u8>) {
         small.clear();
         small.extend_from_slice(text);
         small.make_ascii_lowercase();
@@ -409,8 +409,8 @@ impl Known {
     }
 }
 
-impl Seen {
-    fn gather_words(&mut self, text: &[u8], seeds: &Seeds, keys: &mut Vec<u64>) {
+impl SeenTexts {
+    fn gather_words(&mut self, text: &[u8], seeds: &KeySeeds, keys: &mut Vec<u64>) {
         self.text.clear();
         self.text.extend_from_slice(text);
         self.text.make_ascii_lowercase();
@@ -429,10 +429,10 @@ impl Seen {
 
     fn gather_known(
         &mut self,
-        known: &mut Known,
+        known: &mut KeyBuffer,
         at: usize,
         block: u32,
-        seeds: &Seeds,
+        seeds: &KeySeeds,
         keys: &mut Vec<u64>,
     ) {
         let end = &known.texts[at];
@@ -459,7 +459,7 @@ impl Seen {
 }
 
 #[inline]
-fn note_part(parts: &mut [u64], bucket: u16, seeds: &Seeds, keys: &mut Vec<u64>) {
+fn note_part(parts: &mut [u64], bucket: u16, seeds: &KeySeeds, keys: &mut Vec<u64>) {
     let (at, bit) = (usize::from(bucket >> 6), 1 << (bucket & 63));
     if parts[at] & bit == 0 {
         parts[at] |= bit;
@@ -473,17 +473,17 @@ mod tests {
 
     use weir_tables::{Log, LogRows, Rows};
 
-    use super::super::key::Key;
+    use super::super::key::FilterKey;
     use super::*;
 
-    fn has(bytes: &[u8], sheet: &Sheet, key: Key) -> Vec<bool> {
+    fn has(bytes: &[u8], sheet: &FilterBlock, key: FilterKey) -> Vec<bool> {
         let range = sheet.range(key.hash);
         let start = usize::try_from(range.start - sheet.offset).unwrap();
         (0..sheet.blocks)
             .map(|block| {
                 let slot = &bytes[start + block * 32..start + block * 32 + 32];
                 let words = slot.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-                words.zip(mask(key.hash, Bits::Four)).all(|(word, bit)| word & bit == bit)
+                words.zip(mask(key.hash, KeyBits::Four)).all(|(word, bit)| word & bit == bit)
             })
             .collect()
     }
@@ -508,16 +508,17 @@ mod tests {
         };
         let index = builder.finish(write).unwrap();
         let body = Log::SPEC.column("body").unwrap().id;
-        assert_eq!((&index.ids, &index.words.columns[..]), (&Group::default(), &[body][..]));
+        assert_eq!((&index.ids, &index.words.columns[..]), (&FilterGroup::default(), &[body][..]));
         let [sheet] = index.words.sheets[..] else { panic!("20,000 rows are less than a group") };
         assert_eq!((sheet.blocks, sheet.byte_count()), (3, bytes.len() as u64));
         assert_eq!(index.byte_count(), sheet.byte_count());
-        let ask = |word: &str| has(&bytes, &sheet, Key::word(body, word.as_bytes()));
+        let ask = |word: &str| has(&bytes, &sheet, FilterKey::word(body, word.as_bytes()));
         assert_eq!(ask("order"), [true, true, true]);
         assert_eq!(ask("block1"), [false, true, false]);
         assert_eq!(ask("19999"), [false, false, true]);
         assert_eq!(ask("absent"), [false, false, false]);
-        let part = |text: &[u8; 3]| has(&bytes, &sheet, Key::part(body, bucket(*text).unwrap()));
+        let part =
+            |text: &[u8; 3]| has(&bytes, &sheet, FilterKey::part(body, bucket(*text).unwrap()));
         assert_eq!(part(b"sen"), [true, true, true]);
         assert_eq!(part(b"xyz"), [false, false, false]);
         assert_eq!(ask("999"), [false, false, false], "short numbers are not kept");

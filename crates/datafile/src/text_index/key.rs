@@ -6,7 +6,7 @@
 
 /// What of a value is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum KeyKind {
     /// The value as it is.
     Whole,
     /// A word of it, in small letters.
@@ -17,11 +17,11 @@ pub enum Kind {
 
 /// A key of the column with field id `column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct FilterKey {
     /// Field id of the column.
     pub column: i32,
     /// Part of the value that was hashed.
-    pub kind: Kind,
+    pub kind: KeyKind,
     /// Hash, seeded by column and kind.
     pub hash: u64,
 }
@@ -41,33 +41,33 @@ const SALTS: [u32; 8] = [
     0x5c6b_fb31,
 ];
 
-impl Key {
+impl FilterKey {
     /// Key of a whole value.
     pub fn whole(column: i32, value: &str) -> Self {
-        Self::new(column, Kind::Whole, hash(seed(column, Kind::Whole), value.as_bytes()))
+        Self::new(column, KeyKind::Whole, hash(seed(column, KeyKind::Whole), value.as_bytes()))
     }
 
     /// `word` is in small letters.
     pub fn word(column: i32, word: &[u8]) -> Self {
-        Self::new(column, Kind::Word, word_hash(seed(column, Kind::Word), word))
+        Self::new(column, KeyKind::Word, word_hash(seed(column, KeyKind::Word), word))
     }
 
     /// Key of three bytes in a row.
     pub fn part(column: i32, bucket: u16) -> Self {
-        Self::new(column, Kind::Part, part_hash(seed(column, Kind::Part), bucket))
+        Self::new(column, KeyKind::Part, part_hash(seed(column, KeyKind::Part), bucket))
     }
 
-    fn new(column: i32, kind: Kind, hash: u64) -> Self {
+    fn new(column: i32, kind: KeyKind, hash: u64) -> Self {
         Self { column, kind, hash }
     }
 }
 
 /// Where the hashes of a column's keys begin.
-pub(crate) fn seed(column: i32, kind: Kind) -> u64 {
+pub(crate) fn seed(column: i32, kind: KeyKind) -> u64 {
     let kind = match kind {
-        Kind::Whole => 1,
-        Kind::Word => 2,
-        Kind::Part => 3,
+        KeyKind::Whole => 1,
+        KeyKind::Word => 2,
+        KeyKind::Part => 3,
     };
     fold(MULTIPLIERS[2] ^ (u64::from(column.cast_unsigned()) << 2 | kind), MULTIPLIERS[0])
 }
@@ -128,7 +128,7 @@ pub(crate) fn slot(key: u64, slots: usize) -> usize {
 
 /// How many bits of these 32 bytes are those of a key: one in each of as many of the eight words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bits {
+pub enum KeyBits {
     /// Best where a key has ten bits of room.
     Eight,
     /// And where it has five. The words follow each other, the first one behind the last.
@@ -148,13 +148,13 @@ const FOUR: [[u32; 8]; 8] = {
 
 /// The bit of each of the eight words of these 32 bytes; none in some words where a key has four.
 #[inline]
-pub fn mask(key: u64, bits: Bits) -> [u32; 8] {
+pub fn mask(key: u64, bits: KeyBits) -> [u32; 8] {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half says which bits")]
     let low = key as u32;
     let mask = SALTS.map(|salt| 1 << (low.wrapping_mul(salt) >> 27));
     match bits {
-        Bits::Eight => mask,
-        Bits::Four => {
+        KeyBits::Eight => mask,
+        KeyBits::Four => {
             let words = &FOUR[(key >> 32 & 7) as usize];
             std::array::from_fn(|at| mask[at] & words[at])
         }
@@ -219,11 +219,14 @@ mod tests {
     #[test]
     fn hashes_are_those_of_the_format() {
         // What is in files stays: these numbers may change with the version of the index only.
-        assert_eq!(Key::whole(8, "4bf92f3577b34da6a3ce929d0e0e4736").hash, 0xdfa0_f48f_2c62_3343);
-        assert_eq!(Key::word(15, b"cart").hash, 0xde58_f9e5_83fe_0e3e);
-        let part = bucket(*b"art").map(|bucket| Key::part(15, bucket).hash);
+        assert_eq!(
+            FilterKey::whole(8, "4bf92f3577b34da6a3ce929d0e0e4736").hash,
+            0xdfa0_f48f_2c62_3343
+        );
+        assert_eq!(FilterKey::word(15, b"cart").hash, 0xde58_f9e5_83fe_0e3e);
+        let part = bucket(*b"art").map(|bucket| FilterKey::part(15, bucket).hash);
         assert_eq!(part, Some(0xf6d5_0193_e96a_1ce8));
-        let of_word = mask(0xde58_f9e5_83fe_0e3e, Bits::Four);
+        let of_word = mask(0xde58_f9e5_83fe_0e3e, KeyBits::Four);
         assert_eq!(of_word, [1 << 19, 0, 0, 0, 0, 1 << 15, 1 << 10, 1 << 18]);
     }
 
@@ -252,11 +255,11 @@ mod tests {
         let mut counts = [0_u32; 100];
         let (mut bits, mut words) = ([0_u32; 32], [0_u32; 8]);
         for number in 0..100_000 {
-            let key = Key::whole(8, &format!("{number:032x}")).hash;
+            let key = FilterKey::whole(8, &format!("{number:032x}")).hash;
             counts[slot(key, 100)] += 1;
-            let mask_of_eight = mask(key, Bits::Eight);
+            let mask_of_eight = mask(key, KeyBits::Eight);
             bits[mask_of_eight[3].trailing_zeros() as usize] += 1;
-            let mask_of_four = mask(key, Bits::Four);
+            let mask_of_four = mask(key, KeyBits::Four);
             assert_eq!(mask_of_four.iter().filter(|word| **word != 0).count(), 4);
             for (at, (four, eight)) in mask_of_four.into_iter().zip(mask_of_eight).enumerate() {
                 assert!(four == 0 || four == eight);

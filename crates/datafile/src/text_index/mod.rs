@@ -8,17 +8,17 @@
 //! way, so that a file is asked with one read whether any of its row groups is worth one.
 
 mod build;
-mod groups;
+mod group_filters;
 mod key;
 
 use std::borrow::Cow;
 
-use crate::file::DataFile;
+use crate::data_file::DataFile;
 
 pub(crate) use build::IndexBuilder;
-pub use groups::turned;
+pub use group_filters::turned;
 pub(crate) use key::hash;
-pub use key::{Bits, Key, Kind, bucket, folded, is_telling, is_word, mask, words};
+pub use key::{FilterKey, KeyBits, KeyKind, bucket, folded, is_telling, is_word, mask, words};
 
 /// Under this key of the file's metadata stands where the index is.
 pub const METADATA_KEY: &str = "weir.text_index";
@@ -35,20 +35,20 @@ pub const SLOT_BYTES: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TextIndex {
     /// Layout of the filters.
-    pub version: Version,
+    pub version: IndexVersion,
     /// Rows of each row group; its blocks are counted from its first one.
     pub group_rows: Vec<usize>,
     /// The filters of ids of whole row groups, as if these were blocks; none in older files, and without ids.
-    pub groups: Option<Sheet>,
+    pub groups: Option<FilterBlock>,
     /// Columns whose whole values are keys.
-    pub ids: Group,
+    pub ids: FilterGroup,
     /// Columns whose words and parts are keys.
-    pub words: Group,
+    pub words: FilterGroup,
 }
 
 /// What was written at different times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Version {
+pub enum IndexVersion {
     /// Words have as many bits as ids.
     One,
     /// Row groups have no filters.
@@ -60,16 +60,16 @@ pub enum Version {
 
 /// Columns whose keys share filters.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Group {
+pub struct FilterGroup {
     /// Their field ids.
     pub columns: Vec<i32>,
     /// One of each row group; none without columns.
-    pub sheets: Vec<Sheet>,
+    pub sheets: Vec<FilterBlock>,
 }
 
 /// The filters of up to [`SHEET_BLOCKS`] blocks, or of all row groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sheet {
+pub struct FilterBlock {
     /// Where it begins in the file.
     pub offset: u64,
     /// How many blocks it has.
@@ -81,17 +81,17 @@ pub struct Sheet {
 impl TextIndex {
     /// Bytes of all filters.
     pub fn byte_count(&self) -> u64 {
-        self.sheets().map(Sheet::byte_count).sum()
+        self.sheets().map(FilterBlock::byte_count).sum()
     }
 
     /// All that it has in the file.
-    pub fn sheets(&self) -> impl Iterator<Item = &Sheet> {
+    pub fn sheets(&self) -> impl Iterator<Item = &FilterBlock> {
         self.ids.sheets.iter().chain(&self.words.sheets).chain(&self.groups)
     }
 
     /// Whether it is as it would be written now.
     pub(crate) fn is_current(&self) -> bool {
-        self.version == Version::default()
+        self.version == IndexVersion::default()
     }
 
     /// As it stands in the file's metadata.
@@ -100,10 +100,10 @@ impl TextIndex {
         let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
         let rows = rows.join(",");
         match self.version {
-            Version::One => format!("1 {BLOCK_ROWS} {of_blocks}"),
-            Version::Two => format!("2 {BLOCK_ROWS} {rows} {of_blocks}"),
-            Version::Three => {
-                let groups = self.groups.map_or_else(|| "-".to_owned(), Sheet::to_text);
+            IndexVersion::One => format!("1 {BLOCK_ROWS} {of_blocks}"),
+            IndexVersion::Two => format!("2 {BLOCK_ROWS} {rows} {of_blocks}"),
+            IndexVersion::Three => {
+                let groups = self.groups.map_or_else(|| "-".to_owned(), FilterBlock::to_text);
                 format!("3 {BLOCK_ROWS} {rows} {groups} {of_blocks}")
             }
         }
@@ -115,9 +115,9 @@ impl TextIndex {
         let (version, text) = text.split_once(' ')?;
         let text = text.strip_prefix(&format!("{BLOCK_ROWS} "))?;
         let (version, (group_rows, text)) = match version {
-            "1" => (Version::One, (full_groups(rows), text)),
-            "2" => (Version::Two, group_rows_from(text)?),
-            "3" => (Version::Three, group_rows_from(text)?),
+            "1" => (IndexVersion::One, (full_groups(rows), text)),
+            "2" => (IndexVersion::Two, group_rows_from(text)?),
+            "3" => (IndexVersion::Three, group_rows_from(text)?),
             _ => return None,
         };
         let all = group_rows.iter().try_fold(0_usize, |all, rows| all.checked_add(*rows));
@@ -125,47 +125,49 @@ impl TextIndex {
             return None;
         }
         let (groups, text) = match version {
-            Version::One | Version::Two => (None, text),
-            Version::Three => match text.split_once(' ')? {
+            IndexVersion::One | IndexVersion::Two => (None, text),
+            IndexVersion::Three => match text.split_once(' ')? {
                 ("-", text) => (None, text),
-                (groups, text) => (Some(Sheet::from_text(groups)?), text),
+                (groups, text) => (Some(FilterBlock::from_text(groups)?), text),
             },
         };
         let (ids, words) = text.split_once(' ')?;
-        let (ids, words) =
-            (Group::from_text(ids, &group_rows)?, Group::from_text(words, &group_rows)?);
+        let (ids, words) = (
+            FilterGroup::from_text(ids, &group_rows)?,
+            FilterGroup::from_text(words, &group_rows)?,
+        );
         let is_right = match groups {
             Some(groups) => groups.blocks == group_rows.len(),
-            None => version != Version::Three || ids.columns.is_empty(),
+            None => version != IndexVersion::Three || ids.columns.is_empty(),
         };
         is_right.then_some(Self { version, group_rows, groups, ids, words })
     }
 
     /// How many bits a key of this kind has.
-    pub fn bits(&self, kind: Kind) -> Bits {
+    pub fn bits(&self, kind: KeyKind) -> KeyBits {
         match (self.version, kind) {
-            (Version::One, _) | (_, Kind::Whole) => Bits::Eight,
-            (_, Kind::Word | Kind::Part) => Bits::Four,
+            (IndexVersion::One, _) | (_, KeyKind::Whole) => KeyBits::Eight,
+            (_, KeyKind::Word | KeyKind::Part) => KeyBits::Four,
         }
     }
 
     /// The filters that hold keys of this kind.
-    pub fn group(&self, kind: Kind) -> &Group {
-        if kind == Kind::Whole { &self.ids } else { &self.words }
+    pub fn group(&self, kind: KeyKind) -> &FilterGroup {
+        if kind == KeyKind::Whole { &self.ids } else { &self.words }
     }
 }
 
-impl Group {
+impl FilterGroup {
     fn to_text(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(i32::to_string).collect();
-        let sheets: Vec<_> = self.sheets.iter().copied().map(Sheet::to_text).collect();
+        let sheets: Vec<_> = self.sheets.iter().copied().map(FilterBlock::to_text).collect();
         format!("{};{}", columns.join(","), sheets.join(","))
     }
 
     fn from_text(text: &str, group_rows: &[usize]) -> Option<Self> {
         let (columns, sheets) = text.split_once(';')?;
         let columns = parts(columns).map(|id| id.parse().ok()).collect::<Option<Vec<i32>>>()?;
-        let sheets = parts(sheets).map(Sheet::from_text).collect::<Option<Vec<_>>>()?;
+        let sheets = parts(sheets).map(FilterBlock::from_text).collect::<Option<Vec<_>>>()?;
         let blocks = group_rows.iter().map(|rows| rows.div_ceil(BLOCK_ROWS));
         let fits = sheets.iter().map(|sheet| sheet.blocks).eq(blocks)
             && sheets.iter().all(|sheet| sheet.blocks <= SHEET_BLOCKS);
@@ -173,7 +175,7 @@ impl Group {
     }
 }
 
-impl Sheet {
+impl FilterBlock {
     fn to_text(self) -> String {
         format!("{}:{}:{}", self.offset, self.blocks, self.slots)
     }
@@ -226,25 +228,26 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, Sheet, TextIndex, Version};
+    use super::{FilterBlock, FilterGroup, IndexVersion, TextIndex};
 
     #[test]
     fn directory_comes_back_from_its_text() {
         let sheets = vec![
-            Sheet { offset: 4, blocks: 16, slots: 900 },
-            Sheet { offset: 500_000, blocks: 3, slots: 1 },
+            FilterBlock { offset: 4, blocks: 16, slots: 900 },
+            FilterBlock { offset: 500_000, blocks: 3, slots: 1 },
         ];
         let group_rows = vec![16 * 8192, 2 * 8192 + 1];
         let rows = 16 * 8192 + 2 * 8192 + 1;
-        let groups = Some(Sheet { offset: 700_000, blocks: 2, slots: 64 });
+        let groups = Some(FilterBlock { offset: 700_000, blocks: 2, slots: 64 });
         for (version, groups, head) in [
-            (Version::One, None, "1 8192"),
-            (Version::Two, None, "2 8192 131072,16385"),
-            (Version::Three, groups, "3 8192 131072,16385 700000:2:64"),
+            (IndexVersion::One, None, "1 8192"),
+            (IndexVersion::Two, None, "2 8192 131072,16385"),
+            (IndexVersion::Three, groups, "3 8192 131072,16385 700000:2:64"),
         ] {
-            let ids = Group { columns: vec![8, 11], sheets: sheets.clone() };
+            let ids = FilterGroup { columns: vec![8, 11], sheets: sheets.clone() };
             let group_rows = group_rows.clone();
-            let index = TextIndex { version, group_rows, groups, ids, words: Group::default() };
+            let index =
+                TextIndex { version, group_rows, groups, ids, words: FilterGroup::default() };
             let text = format!("{head} 8,11;4:16:900,500000:3:1 ;");
             assert_eq!(index.to_text(), text);
             assert_eq!(TextIndex::from_text(&text, rows), Some(index));
@@ -264,10 +267,11 @@ mod tests {
 
     #[test]
     fn directory_of_row_groups_of_any_size_comes_back_from_its_text() {
-        let sheet = |offset, blocks| Sheet { offset, blocks, slots: 7 };
-        let ids = Group { columns: vec![8], sheets: vec![sheet(4, 2), sheet(900, 1)] };
-        let (version, group_rows) = (Version::Two, vec![9000, 8192]);
-        let index = TextIndex { version, group_rows, groups: None, ids, words: Group::default() };
+        let sheet = |offset, blocks| FilterBlock { offset, blocks, slots: 7 };
+        let ids = FilterGroup { columns: vec![8], sheets: vec![sheet(4, 2), sheet(900, 1)] };
+        let (version, group_rows) = (IndexVersion::Two, vec![9000, 8192]);
+        let index =
+            TextIndex { version, group_rows, groups: None, ids, words: FilterGroup::default() };
         let text = "2 8192 9000,8192 8;4:2:7,900:1:7 ;";
         assert_eq!(index.to_text(), text);
         assert_eq!(TextIndex::from_text(text, 17_192), Some(index));

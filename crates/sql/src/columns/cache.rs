@@ -1,7 +1,8 @@
-//! Columns of files that queries asked for, kept in memory up to a number of bytes.
+//! Cache of file columns in memory, bounded by bytes.
 //!
-//! What is kept is one column of one row group. A column that a query wants few rows of is read page by page the first
-//! time, and whole the second time: a needle that nobody asks for again costs no more than its pages.
+//! An entry is one column of one row group. A column of which a scan needs few rows is read page by
+//! page the first time and as a whole the second time: a rare lookup that is not repeated costs
+//! only its pages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,38 +15,38 @@ use object_store::ObjectStore;
 use weir_datafile::{DataFile, Tier, dictionaries};
 use weir_tables::TableSpec;
 
-use super::chunk::{Chunk, Footer, Key};
-use super::column::{Column, Lexicon};
+use super::chunk::{ChunkKey, ColumnChunk, FileFooter};
+use super::column::{Column, SharedDictionary};
 use crate::file_reader::read_footer;
 
-/// Which columns were asked for a few rows of; forgotten when there are more.
+/// Columns recently read page by page; the record is cleared above this number.
 const GLANCES_MAX: usize = 100_000;
-/// One row of so many, and the column is read as a whole.
+/// A column is read as a whole when at least one row in this many is wanted.
 const MANY: usize = 8;
 
-/// Columns in memory.
+/// Columns in memory, evicted by least recent use.
 #[derive(Debug)]
 pub(crate) struct ColumnCache {
-    /// Bytes.
+    /// Capacity in bytes.
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    columns: HashMap<Key, Entry>,
+struct CacheState {
+    columns: HashMap<ChunkKey, CacheEntry>,
     bytes: usize,
-    /// Counts uses.
+    /// Logical clock: increases by one at each use.
     clock: u64,
-    /// Columns of which some rows were read, and for which scan first.
-    glances: HashMap<Key, usize>,
-    footers: HashMap<i64, (Arc<Footer>, u64)>,
-    /// By table and place.
-    lexicons: HashMap<(&'static str, usize), Arc<Lexicon>>,
+    /// Columns of which some rows were read, with the first scan that read them.
+    glances: HashMap<ChunkKey, usize>,
+    footers: HashMap<i64, (Arc<FileFooter>, u64)>,
+    /// Shared dictionaries by table and column index.
+    lexicons: HashMap<(&'static str, usize), Arc<SharedDictionary>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     column: Arc<Column>,
     bytes: usize,
     used: u64,
@@ -56,17 +57,18 @@ impl ColumnCache {
         Self { limit, state: Mutex::default() }
     }
 
-    /// Bytes that it may hold; 0: it is not used.
+    /// Capacity in bytes; 0 disables the cache.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Numbers for the texts of a column. Those of all columns are forgotten when they take more than an eighth of the limit.
-    pub(crate) fn lexicon(&self, table: &TableSpec, column: usize) -> Arc<Lexicon> {
+    /// Shared dictionary of a text column. All of them are dropped when together they exceed an
+    /// eighth of the limit.
+    pub(crate) fn lexicon(&self, table: &TableSpec, column: usize) -> Arc<SharedDictionary> {
         let mut state = self.state();
         let bytes: usize = state.lexicons.values().map(|lexicon| lexicon.byte_count()).sum();
         if bytes > self.limit / 8 {
@@ -75,10 +77,11 @@ impl ColumnCache {
         state.clock += 1;
         let now = state.clock;
         let of_column = state.lexicons.entry((table.name, column));
-        Arc::clone(of_column.or_insert_with(|| Arc::new(Lexicon::new(now))))
+        Arc::clone(of_column.or_insert_with(|| Arc::new(SharedDictionary::new(now))))
     }
 
-    /// What is known of a file; `None` for one that has other columns than its table has today, or is not on the local disk.
+    /// Footer of a file; `None` if the file is not on the local disk or its columns differ from its
+    /// table's current schema.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -87,7 +90,7 @@ impl ColumnCache {
         file: &DataFile,
         store: &dyn ObjectStore,
         footers: &Arc<FileMetadataCache>,
-    ) -> Result<Option<Arc<Footer>>> {
+    ) -> Result<Option<Arc<FileFooter>>> {
         if file.tier != Tier::Local {
             return Ok(None);
         }
@@ -100,7 +103,7 @@ impl ColumnCache {
         if stored.is_empty() {
             return Ok(None);
         }
-        let footer = Arc::new(Footer::new(file.table, stored, footer)?);
+        let footer = Arc::new(FileFooter::new(file.table, stored, footer)?);
         let mut state = self.state();
         state.bytes += footer.bytes;
         state.clock += 1;
@@ -112,13 +115,13 @@ impl ColumnCache {
         Ok(Some(footer))
     }
 
-    /// A whole column, from memory or from the file; kept if there is room and `is_kept`.
+    /// A whole column, from memory or from the file; cached if it fits and `is_kept`.
     ///
     /// # Errors
     /// When the file cannot be read, or the query may not read that much.
     pub(crate) fn column(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &ColumnChunk<'_>,
         column: usize,
         is_kept: bool,
     ) -> Result<Arc<Column>> {
@@ -133,13 +136,14 @@ impl ColumnCache {
         Ok(read)
     }
 
-    /// A whole column if it is in memory, or if so many rows of it are wanted that it is read as a whole.
+    /// A whole column if it is in memory, or if `wanted` rows are enough to justify reading it
+    /// whole.
     ///
     /// # Errors
     /// As [`ColumnCache::column`].
     pub(crate) fn whole(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &ColumnChunk<'_>,
         column: usize,
         wanted: usize,
         is_kept: bool,
@@ -150,21 +154,26 @@ impl ColumnCache {
         Ok(self.known(chunk.key(column)))
     }
 
-    /// What would have to be read now for `wanted` rows of a column: nothing, pages, or all of it.
-    pub(crate) fn forecast(&self, chunk: &Chunk<'_>, column: usize, wanted: usize) -> Missing {
+    /// Estimates the read for `wanted` rows of a column: nothing, pages, or the whole column.
+    pub(crate) fn forecast(
+        &self,
+        chunk: &ColumnChunk<'_>,
+        column: usize,
+        wanted: usize,
+    ) -> MissingColumns {
         let key = chunk.key(column);
         let state = self.state();
         if wanted == 0 || state.columns.contains_key(&key) {
-            Missing::Nothing
+            MissingColumns::Nothing
         } else if wanted * MANY > chunk.row_count() || state.glances.contains_key(&key) {
-            Missing::All
+            MissingColumns::All
         } else {
-            Missing::Pages
+            MissingColumns::Pages
         }
     }
 
-    /// A column if it is in memory.
-    fn known(&self, key: Key) -> Option<Arc<Column>> {
+    /// Looks up a column in memory.
+    fn known(&self, key: ChunkKey) -> Option<Arc<Column>> {
         let mut state = self.state();
         state.clock += 1;
         let now = state.clock;
@@ -173,14 +182,14 @@ impl ColumnCache {
         Some(Arc::clone(&entry.column))
     }
 
-    fn keep(&self, key: Key, column: &Arc<Column>) {
+    fn keep(&self, key: ChunkKey, column: &Arc<Column>) {
         let bytes = column.byte_count();
         if bytes > self.limit / 4 {
             return;
         }
         let mut state = self.state();
         state.clock += 1;
-        let entry = Entry { column: Arc::clone(column), bytes, used: state.clock };
+        let entry = CacheEntry { column: Arc::clone(column), bytes, used: state.clock };
         state.bytes += bytes;
         if let Some(old) = state.columns.insert(key, entry) {
             state.bytes -= old.bytes;
@@ -188,13 +197,13 @@ impl ColumnCache {
         state.make_room(self.limit);
     }
 
-    /// Rows of some columns, in ascending order: from memory, or the pages that hold them.
+    /// Rows of some columns, in ascending order: from memory, or from the pages that contain them.
     ///
     /// # Errors
     /// As [`ColumnCache::column`].
     pub(crate) fn rows(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &ColumnChunk<'_>,
         columns: &[usize],
         rows: &[u32],
         is_kept: bool,
@@ -227,8 +236,8 @@ impl ColumnCache {
         Ok(found.into_iter().enumerate().map(array).collect())
     }
 
-    /// Whether another scan has read rows of the column before.
-    fn is_second_glance(&self, key: Key, scan: usize) -> bool {
+    /// Whether a different scan has read rows of the column before.
+    fn is_second_glance(&self, key: ChunkKey, scan: usize) -> bool {
         let mut state = self.state();
         if state.glances.len() >= GLANCES_MAX {
             state.glances.clear();
@@ -237,16 +246,16 @@ impl ColumnCache {
     }
 }
 
-/// What of a column is not in memory.
+/// The part of a column that is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingColumns {
     Nothing,
     Pages,
     All,
 }
 
-impl State {
-    fn footer(&mut self, file: i64) -> Option<Arc<Footer>> {
+impl CacheState {
+    fn footer(&mut self, file: i64) -> Option<Arc<FileFooter>> {
         self.clock += 1;
         let now = self.clock;
         let (footer, used) = self.footers.get_mut(&file)?;
@@ -254,7 +263,7 @@ impl State {
         Some(Arc::clone(footer))
     }
 
-    /// Forgets what was not used for the longest time, when there is more than `limit`.
+    /// Evicts the least recently used columns once the cache exceeds `limit`.
     fn make_room(&mut self, limit: usize) {
         if self.bytes <= limit {
             return;
@@ -264,7 +273,7 @@ impl State {
         let mut by_use: Vec<_> = columns.chain(footers).collect();
         by_use.sort_unstable();
         for (_, key, file) in by_use {
-            // A bit more, so that this is not done for each column.
+            // Evict an eighth more, so that eviction does not run for each column.
             if self.bytes <= limit / 8 * 7 {
                 return;
             }

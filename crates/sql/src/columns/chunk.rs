@@ -1,4 +1,5 @@
-//! Reads columns of a row group of a file: whole ones with one read, some rows by the pages that hold them.
+//! Reads columns of a row group: whole columns with one read, single rows by the pages that contain
+//! them.
 
 use std::sync::Arc;
 
@@ -14,33 +15,33 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
-use weir_datafile::{DataFile, FileOpener, Source, schema_with};
+use weir_datafile::{DataFile, FileOpener, FileSource, schema_with};
 use weir_tables::TableSpec;
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
 use super::column::Column;
-use crate::guard::{Usage, count_read};
+use crate::limits::{QueryUsage, count_read};
 
-/// A column of a row group: file, row group, place in the table.
-pub(super) type Key = (i64, usize, usize);
+/// Key of a column of a row group: file, row group, column index in the table.
+pub(super) type ChunkKey = (i64, usize, usize);
 
-/// A column whose values take more than this is not read as a whole.
+/// Columns whose values exceed this size are not read as a whole.
 const COLUMN_BYTES_MAX: i64 = 256 << 20;
 
-/// What is known of a file.
+/// Footer of a file, with what the scan derives from it.
 #[derive(Debug)]
-pub(crate) struct Footer {
+pub(crate) struct FileFooter {
     reading: ArrowReaderMetadata,
-    /// See [`Footer::estimate`].
+    /// Bytes by row group and column; see [`FileFooter::estimate`].
     sizes: Vec<Vec<u64>>,
     pub(super) bytes: usize,
 }
 
-impl Footer {
-    /// The footer of a file of `table` whose columns are `stored` as dictionaries or not.
+impl FileFooter {
+    /// The footer of a file of `table`; `stored` says per column whether it is dictionary-encoded.
     ///
     /// # Errors
-    /// When the file has other columns than its table.
+    /// When the file's columns differ from its table's.
     pub(super) fn new(
         table: &'static TableSpec,
         stored: &[bool],
@@ -65,13 +66,14 @@ impl Footer {
         self.metadata().row_groups()
     }
 
-    /// About so many bytes take these columns of a row group in memory.
+    /// Estimated bytes in memory of these columns of a row group.
     pub(crate) fn estimate(&self, group: usize, columns: &[usize]) -> u64 {
         columns.iter().map(|column| self.sizes[group][*column]).sum()
     }
 }
 
-/// Bytes of each column of each row group: as they are in the file without compression, and no less than numbers take.
+/// Bytes of each column of each row group: the uncompressed size in the file, but at least a
+/// minimum per row.
 fn sizes(reading: &ArrowReaderMetadata) -> Vec<Vec<u64>> {
     let schema = reading.parquet_schema();
     let of_group = |group: &RowGroupMetaData| {
@@ -88,19 +90,19 @@ fn sizes(reading: &ArrowReaderMetadata) -> Vec<Vec<u64>> {
     reading.metadata().row_groups().iter().map(of_group).collect()
 }
 
-/// A row group of a file.
+/// A row group of a file, to read columns from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk<'a> {
-    pub(crate) places: &'a Places,
+pub(crate) struct ColumnChunk<'a> {
+    pub(crate) places: &'a FileLocations,
     pub(crate) file: &'a Arc<DataFile>,
-    pub(crate) footer: &'a Footer,
+    pub(crate) footer: &'a FileFooter,
     pub(crate) group: usize,
-    /// Tells the scans of queries apart.
+    /// Identifies the scan.
     pub(crate) scan: usize,
 }
 
-impl Chunk<'_> {
-    pub(super) fn key(&self, column: usize) -> Key {
+impl ColumnChunk<'_> {
+    pub(super) fn key(&self, column: usize) -> ChunkKey {
         (self.file.id, self.group, column)
     }
 
@@ -112,8 +114,8 @@ impl Chunk<'_> {
         usize::try_from(self.meta().num_rows()).unwrap_or(usize::MAX)
     }
 
-    fn open(&self) -> Result<Source> {
-        Usage::note_opened(self.file);
+    fn open(&self) -> Result<FileSource> {
+        QueryUsage::note_opened(self.file);
         Ok(self.places.open_file(self.file)?)
     }
 
@@ -132,14 +134,14 @@ impl Chunk<'_> {
         count_read(end - start)?;
         let length = usize::try_from(end - start).unwrap_or(usize::MAX);
         let bytes = self.open()?.get_bytes(start, length)?;
-        let stretch = Stretch { start, bytes };
+        let stretch = ByteSpan { start, bytes };
         let mut arrays = self.decode(stretch, &[column], None)?;
         Column::new(&arrays.pop().expect("a column was asked for"))
     }
 
-    /// Texts are plain ones.
+    /// Reads some rows of columns; texts come without a dictionary.
     pub(super) fn read_rows(&self, columns: &[usize], rows: &[u32]) -> Result<Vec<ArrayRef>> {
-        let source = Counted(self.open()?);
+        let source = CountedSource(self.open()?);
         let arrays = self.decode(source, columns, Some(rows))?;
         let plain = |array: ArrayRef| match array.data_type() {
             DataType::Dictionary(_, value) => Ok(cast(&array, value)?),
@@ -148,7 +150,7 @@ impl Chunk<'_> {
         arrays.into_iter().map(plain).collect()
     }
 
-    /// Columns in ascending order of their places; all rows, or some.
+    /// Decodes columns in ascending order of their indexes; all rows, or some.
     fn decode(
         &self,
         source: impl ChunkReader + 'static,
@@ -175,7 +177,7 @@ impl Chunk<'_> {
     }
 }
 
-/// `rows` ascend.
+/// Row selection for `rows`, which must ascend.
 pub(super) fn selection(rows: &[u32], total: usize) -> RowSelection {
     let mut selectors = Vec::new();
     let mut at = 0;
@@ -189,19 +191,19 @@ pub(super) fn selection(rows: &[u32], total: usize) -> RowSelection {
     selectors.into()
 }
 
-/// Bytes of a file from `start` on.
-struct Stretch {
+/// Byte range of a file, beginning at `start`.
+struct ByteSpan {
     start: u64,
     bytes: Bytes,
 }
 
-impl Length for Stretch {
+impl Length for ByteSpan {
     fn len(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
 }
 
-impl ChunkReader for Stretch {
+impl ChunkReader for ByteSpan {
     type T = std::io::Cursor<Bytes>;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
@@ -219,17 +221,17 @@ impl ChunkReader for Stretch {
     }
 }
 
-/// A file whose reads count for the query.
-struct Counted(Source);
+/// A file whose reads are charged to the query.
+struct CountedSource(FileSource);
 
-impl Length for Counted {
+impl Length for CountedSource {
     fn len(&self) -> u64 {
         self.0.length()
     }
 }
 
-impl ChunkReader for Counted {
-    type T = <Source as ChunkReader>::T;
+impl ChunkReader for CountedSource {
+    type T = <FileSource as ChunkReader>::T;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
         self.0.get_read(start)

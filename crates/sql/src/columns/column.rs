@@ -1,4 +1,4 @@
-//! A column of some rows in memory: numbers of distinct values where values repeat, else the values themselves.
+//! A column of some rows in memory: dictionary codes where values repeat, else plain values.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -13,46 +13,47 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 use datafusion::common::Result;
 
-use super::numbers::{NumberedTexts, spread};
+use super::group_ids::{NumberedTexts, spread};
 
 /// The values of one column.
 #[derive(Debug)]
 pub(crate) enum Column {
-    /// Each row has the number of one of `values`, of which NULL is one.
-    Coded { codes: Codes, values: ArrayRef, names: OnceLock<Names> },
-    /// As they are.
+    /// Dictionary-encoded: each row has the code of an entry of `values`, which may include NULL.
+    Coded { codes: DictionaryCodes, values: ArrayRef, names: OnceLock<DictionaryNames> },
+    /// Plain values.
     Plain(ArrayRef),
 }
 
-/// The number of each row's value, as narrow as they can be.
+/// Dictionary code of each row, in the narrowest integer type that fits.
 #[derive(Debug)]
-pub(crate) enum Codes {
-    /// All of so many rows have the first value.
+pub(crate) enum DictionaryCodes {
+    /// Number of rows, all of which have the first value.
     One(usize),
     U8(Vec<u8>),
     U16(Vec<u16>),
     U32(Vec<u32>),
 }
 
-/// Numbers and times that have at most so many values are kept by number.
+/// Most distinct values for which numbers and times are dictionary-encoded.
 const FEW: usize = 255;
-/// After so many texts it shows whether they repeat.
+/// Number of texts after which the encoder decides whether values repeat.
 const PROBE_ROWS: usize = 16_384;
 
-/// Runs `$body` with `$codes` as a slice, whatever the width; `One` as `$one`.
+/// Runs `$body` with `$codes` as a slice of any width; [`DictionaryCodes::One`] is passed as
+/// `$one`.
 macro_rules! each_width {
     ($of:expr, $codes:ident => $body:expr, $rows:ident => $one:expr) => {
         match $of {
-            $crate::columns::column::Codes::One($rows) => $one,
-            $crate::columns::column::Codes::U8($codes) => $body,
-            $crate::columns::column::Codes::U16($codes) => $body,
-            $crate::columns::column::Codes::U32($codes) => $body,
+            $crate::columns::column::DictionaryCodes::One($rows) => $one,
+            $crate::columns::column::DictionaryCodes::U8($codes) => $body,
+            $crate::columns::column::DictionaryCodes::U16($codes) => $body,
+            $crate::columns::column::DictionaryCodes::U32($codes) => $body,
         }
     };
 }
 pub(crate) use each_width;
 
-impl Codes {
+impl DictionaryCodes {
     fn new(codes: impl ExactSizeIterator<Item = u32>, values: usize) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "every code is below `values`")]
         match values {
@@ -67,7 +68,7 @@ impl Codes {
         each_width!(self, codes => codes.len(), rows => *rows)
     }
 
-    /// The numbers of some rows.
+    /// Codes of some rows.
     #[expect(clippy::useless_conversion, reason = "one of the widths is that of the outcome")]
     fn at(&self, rows: &[u32]) -> UInt32Array {
         each_width!(self,
@@ -90,14 +91,14 @@ impl Codes {
 }
 
 impl Column {
-    /// Takes what was read, and finds the form that is small and quick to ask.
+    /// Encodes an array in the form that is smallest and fastest to filter.
     ///
     /// # Errors
-    /// When the engine cannot put values together, which would be a bug.
+    /// When the engine cannot concatenate values, which would be a bug.
     pub(crate) fn new(array: &ArrayRef) -> Result<Self> {
         if !array.is_empty() && array.null_count() == array.len() {
             let values = new_null_array(value_type(array.data_type()), 1);
-            return Ok(Self::coded(Codes::One(array.len()), values));
+            return Ok(Self::coded(DictionaryCodes::One(array.len()), values));
         }
         let coded = match array.data_type() {
             DataType::Dictionary(..) => Some(of_dictionary(array.as_dictionary())?),
@@ -126,7 +127,7 @@ impl Column {
         Ok(coded.unwrap_or_else(|| Self::Plain(Arc::clone(array))))
     }
 
-    /// Whether all rows have the same value, if that shows quickly: texts, and NULL.
+    /// Whether all rows have the same value, if that can be checked cheaply: texts, and NULL.
     pub(crate) fn is_of_one_value(array: &ArrayRef) -> bool {
         match array.null_count() {
             0 => array.as_string_opt::<i32>().is_some_and(is_one_text),
@@ -134,12 +135,12 @@ impl Column {
         }
     }
 
-    /// A column of which that is known.
+    /// A column for an array whose rows are known to have one value.
     pub(crate) fn of_one_value(array: &ArrayRef) -> Self {
-        Self::coded(Codes::One(array.len()), array.slice(0, 1))
+        Self::coded(DictionaryCodes::One(array.len()), array.slice(0, 1))
     }
 
-    fn coded(codes: Codes, values: ArrayRef) -> Self {
+    fn coded(codes: DictionaryCodes, values: ArrayRef) -> Self {
         Self::Coded { codes, values, names: OnceLock::new() }
     }
 
@@ -151,7 +152,7 @@ impl Column {
         }
     }
 
-    /// Some rows of it, in the order of the numbers.
+    /// Some rows, in the order of `rows`.
     pub(crate) fn rows(&self, rows: &[u32]) -> Result<ArrayRef> {
         let is_stretch = rows
             .first()
@@ -162,7 +163,7 @@ impl Column {
                 new_null_array(values.data_type(), rows.len())
             }
             Self::Coded { codes, values, .. } => take(values, &codes.at(rows), None)?,
-            // Rows ascend, so that is all there is between them.
+            // Rows ascend, so a slice contains exactly the rows between the first and the last.
             Self::Plain(array) if is_stretch => array.slice(rows[0] as usize, rows.len()),
             Self::Plain(array) => take(array, &UInt32Array::from(rows.to_vec()), None)?,
         })
@@ -182,7 +183,7 @@ impl Column {
     /// Bytes in memory.
     pub(crate) fn byte_count(&self) -> usize {
         match self {
-            // Four for the name of each, which grouping makes.
+            // Four bytes for each value's shared code, which grouping adds.
             Self::Coded { codes, values, .. } => {
                 codes.byte_count() + values.get_array_memory_size() + 4 * values.len()
             }
@@ -191,33 +192,34 @@ impl Column {
     }
 }
 
-/// The numbers that a lexicon gave to the values of a column.
+/// Codes that a shared dictionary assigned to the values of a column.
 #[derive(Debug)]
-pub(crate) struct Names {
-    /// Which one.
+pub(crate) struct DictionaryNames {
+    /// Number of the shared dictionary.
     pub(crate) lexicon: u64,
-    /// The number of each value.
+    /// Shared code of each value.
     pub(crate) numbers: Vec<u32>,
 }
 
-/// Numbers for the texts of one column of a table in all its row groups, so that a query compares numbers.
+/// Dictionary of one text column over all row groups of a table, so that a query compares codes
+/// instead of texts.
 #[derive(Debug)]
-pub(crate) struct Lexicon {
+pub(crate) struct SharedDictionary {
     number: u64,
     texts: Mutex<NumberedTexts>,
 }
 
-impl Lexicon {
-    /// One without texts; `number` tells it from all others.
+impl SharedDictionary {
+    /// An empty dictionary; `number` identifies it.
     pub(crate) fn new(number: u64) -> Self {
         Self { number, texts: Mutex::default() }
     }
 
-    /// The numbers of values, which are new ones for texts that it does not know.
-    pub(crate) fn names(&self, values: &StringArray) -> Names {
+    /// Shared codes of values; unknown texts get new codes.
+    pub(crate) fn names(&self, values: &StringArray) -> DictionaryNames {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = values.iter().map(|text| texts.number(text)).collect();
-        Names { lexicon: self.number, numbers }
+        DictionaryNames { lexicon: self.number, numbers }
     }
 
     pub(crate) fn byte_count(&self) -> usize {
@@ -225,7 +227,7 @@ impl Lexicon {
     }
 }
 
-/// Whether all texts are the first one.
+/// Whether all texts equal the first one.
 fn is_one_text(texts: &StringArray) -> bool {
     let ends = texts.value_offsets();
     let [first, second, .., last] = ends else { return texts.len() == 1 };
@@ -235,7 +237,7 @@ fn is_one_text(texts: &StringArray) -> bool {
     }
     let place = |end: &i32| usize::try_from(*end).unwrap_or_default();
     let bytes = &texts.value_data()[place(first)..place(last)];
-    // Texts of one length are the same when each byte is that of one text before.
+    // Texts of equal length are all equal if each byte equals the byte one text length before it.
     bytes[place(&width)..] == bytes[..bytes.len() - place(&width)]
         && ends.windows(2).all(|ends| ends[1] - ends[0] == width)
 }
@@ -255,7 +257,7 @@ fn of_dictionary(array: &DictionaryArray<Int32Type>) -> Result<Column> {
     let (keys, values) = (array.keys(), array.values());
     if keys.null_count() == 0 {
         let codes = keys.values().iter().map(|key| key.cast_unsigned());
-        return Ok(Column::coded(Codes::new(codes, values.len()), Arc::clone(values)));
+        return Ok(Column::coded(DictionaryCodes::new(codes, values.len()), Arc::clone(values)));
     }
     let null = u32::try_from(values.len()).unwrap_or(u32::MAX);
     let with_null = concat(&[values, &new_null_array(values.data_type(), 1)])?;
@@ -263,10 +265,10 @@ fn of_dictionary(array: &DictionaryArray<Int32Type>) -> Result<Column> {
         if keys.is_null(row) { null } else { key.cast_unsigned() }
     };
     let codes = keys.values().iter().enumerate().map(code);
-    Ok(Column::coded(Codes::new(codes, with_null.len()), with_null))
+    Ok(Column::coded(DictionaryCodes::new(codes, with_null.len()), with_null))
 }
 
-/// `None` when most texts are distinct.
+/// Dictionary-encodes texts; `None` when most of them are distinct.
 fn of_texts(texts: &StringArray) -> Option<Column> {
     let mut numbered = NumberedTexts::default();
     let mut codes = Vec::with_capacity(texts.len());
@@ -278,11 +280,14 @@ fn of_texts(texts: &StringArray) -> Option<Column> {
         }
     }
     let values = numbered.finish();
-    Some(Column::coded(Codes::new(codes.into_iter(), values.len()), Arc::new(values)))
+    Some(Column::coded(DictionaryCodes::new(codes.into_iter(), values.len()), Arc::new(values)))
 }
 
-/// Codes and values of 64 bits; `None` when there are more than a few.
-fn of_few(array: &ArrayRef, bits: impl Fn(usize) -> u64) -> Option<(Codes, Vec<Option<u64>>)> {
+/// Codes and 64-bit values; `None` when there are too many distinct ones.
+fn of_few(
+    array: &ArrayRef,
+    bits: impl Fn(usize) -> u64,
+) -> Option<(DictionaryCodes, Vec<Option<u64>>)> {
     let mut values: Vec<Option<u64>> = Vec::new();
     let mut slots = [u16::MAX; 1024];
     let mut codes = Vec::with_capacity(array.len());
@@ -307,7 +312,7 @@ fn of_few(array: &ArrayRef, bits: impl Fn(usize) -> u64) -> Option<(Codes, Vec<O
         codes.push(u32::from(code));
     }
     let count = values.len();
-    Some((Codes::new(codes.into_iter(), count), values))
+    Some((DictionaryCodes::new(codes.into_iter(), count), values))
 }
 
 #[cfg(test)]

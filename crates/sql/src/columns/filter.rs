@@ -1,7 +1,8 @@
-//! Which rows of a unit meet a condition: asked once per value where a column holds numbers of values.
+//! Selects the rows of a morsel that meet a condition: evaluated once per distinct value where a
+//! column is dictionary-encoded.
 //!
-//! A substring is looked for in all texts of a column at once, since they lie one after the other in memory; a find
-//! that reaches over the end of a text is none.
+//! A substring is searched in all texts of a column at once, since they are contiguous in memory; a
+//! match that crosses the end of a text is discarded.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,17 +18,17 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use memchr::memmem::Finder;
 
-use super::column::{Codes, Column, each_width};
-use super::unit::{Reader, Unit};
+use super::column::{Column, DictionaryCodes, each_width};
+use super::morsel::{Morsel, MorselReader};
 
-/// Rows of a unit, ascending.
+/// Selection vector of a morsel: row numbers, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Picked {
+pub(crate) enum SelectedRows {
     All(usize),
     Some(Vec<u32>),
 }
 
-impl Picked {
+impl SelectedRows {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::All(count) => *count,
@@ -35,7 +36,7 @@ impl Picked {
         }
     }
 
-    /// As numbers.
+    /// The selected row numbers.
     pub(crate) fn rows(self) -> Vec<u32> {
         match self {
             Self::All(count) => (0..u32::try_from(count).unwrap_or(u32::MAX)).collect(),
@@ -43,7 +44,7 @@ impl Picked {
         }
     }
 
-    /// Those of which `answers` says true; there is one for each.
+    /// Keeps the rows for which `answers`, one per selected row, is true.
     fn filter(self, answers: &BooleanArray) -> Self {
         let is_true = |at: usize| answers.is_valid(at) && answers.value(at);
         if answers.null_count() == 0 && answers.true_count() == answers.len() {
@@ -61,8 +62,8 @@ impl Picked {
         }
     }
 
-    /// Those whose value's answer is true.
-    fn filter_coded(self, codes: &Codes, answers: &[bool]) -> Self {
+    /// Keeps the rows whose value's answer is true.
+    fn filter_coded(self, codes: &DictionaryCodes, answers: &[bool]) -> Self {
         if answers.iter().all(|answer| *answer) {
             return self;
         }
@@ -80,7 +81,7 @@ impl Picked {
     }
 }
 
-/// The places of what is true; without a branch, since that cannot be foreseen.
+/// Indexes of the true items; branch-free, because the branch would be unpredictable.
 fn all_true(answers: impl ExactSizeIterator<Item = bool>) -> Vec<u32> {
     let mut rows = vec![0; answers.len() + 1];
     let mut found = 0;
@@ -95,16 +96,16 @@ fn all_true(answers: impl ExactSizeIterator<Item = bool>) -> Vec<u32> {
 /// A condition on rows of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
-    /// With the table's columns.
+    /// The condition over the table's schema.
     pub(crate) expr: Arc<dyn PhysicalExpr>,
-    /// Their places in the table, ascending.
+    /// Indexes of the referenced columns in the table, ascending.
     pub(crate) columns: Vec<usize>,
-    /// The same with these columns alone.
+    /// The condition over a batch of only these columns.
     local: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
-    /// What it looks for, if it is a substring and nothing else.
+    /// Substring to search, if the condition is nothing else.
     part: Option<Arc<Finder<'static>>>,
-    /// What `ts` is compared with, if it is that and nothing else.
+    /// Comparison of `ts` with a constant, if the condition is nothing else.
     bound: Option<(Operator, i64)>,
 }
 
@@ -112,7 +113,7 @@ impl Filter {
     /// A condition whose columns are those of `table`.
     ///
     /// # Errors
-    /// When it has columns that are not there, which would be a bug.
+    /// When it references unknown columns, which would be a bug.
     pub(crate) fn new(expr: Arc<dyn PhysicalExpr>, table: &Schema) -> Result<Self> {
         let mut columns: Vec<usize> =
             collect_columns(&expr).iter().map(ColumnExpr::index).collect();
@@ -124,8 +125,8 @@ impl Filter {
         Ok(Self { expr, columns, local, schema, part, bound })
     }
 
-    /// The answer for all rows of a unit, if its range of `ts` says it.
-    pub(crate) fn answer_of_all(&self, unit: &Unit) -> Option<bool> {
+    /// The result for all rows of a morsel, if its range of `ts` decides it.
+    pub(crate) fn answer_of_all(&self, unit: &Morsel) -> Option<bool> {
         let (operator, than) = self.bound?;
         let (of_first, of_last) = (unit.min_ts.cmp(&than), unit.max_ts.cmp(&than));
         let is_met = |order: Ordering| match operator {
@@ -137,7 +138,8 @@ impl Filter {
         (is_met(of_first) == is_met(of_last)).then(|| is_met(of_first))
     }
 
-    /// Numbers before texts, one column before several: what costs less is asked first.
+    /// Relative cost, used to evaluate cheap conditions first: numbers before texts, one column
+    /// before several.
     pub(crate) fn cost(&self, table: &Schema) -> usize {
         let cost = |column: &usize| match table.field(*column).data_type() {
             DataType::Utf8 => 2,
@@ -146,17 +148,22 @@ impl Filter {
         self.columns.iter().map(cost).sum()
     }
 
-    /// Which of `picked` meet it.
+    /// Keeps the rows of `picked` that meet the condition.
     ///
     /// # Errors
-    /// When it cannot be computed for one of them, or files cannot be read.
-    pub(crate) fn narrow(&self, reader: &Reader<'_>, picked: Picked) -> Result<Picked> {
+    /// When it cannot be computed for a row, or files cannot be read.
+    pub(crate) fn narrow(
+        &self,
+        reader: &MorselReader<'_>,
+        picked: SelectedRows,
+    ) -> Result<SelectedRows> {
         if let [column] = self.columns[..]
             && let Some(column) = reader.values(column, picked.len())?
         {
             match &*column {
                 Column::Coded { codes, values, .. } if values.len() <= picked.len() => {
-                    // What fails for a value that no picked row may have is asked row by row.
+                    // If evaluation fails for a value that no selected row may have, evaluate row
+                    // by row.
                     if let Ok(answers) = self.answers(values) {
                         return Ok(picked.filter_coded(codes, &answers));
                     }
@@ -186,13 +193,14 @@ impl Filter {
         }
     }
 
-    /// The answer for each value.
+    /// The result for each value.
     fn answers(&self, values: &ArrayRef) -> Result<Vec<bool>> {
         if let Some(part) = &self.part
             && let Some(texts) = values.as_string_opt::<i32>()
         {
             let mut answers = vec![false; texts.len()];
-            if let Picked::Some(rows) = holding(texts, part, &Picked::All(texts.len())) {
+            if let SelectedRows::Some(rows) = holding(texts, part, &SelectedRows::All(texts.len()))
+            {
                 rows.iter().for_each(|row| answers[*row as usize] = true);
             }
             return Ok(answers);
@@ -202,7 +210,7 @@ impl Filter {
     }
 }
 
-/// An expression on a batch that has `columns` of the table and no others, and that batch's schema.
+/// An expression over a batch with only `columns` of the table, and that batch's schema.
 pub(crate) fn localized(
     expr: &Arc<dyn PhysicalExpr>,
     columns: &[usize],
@@ -224,7 +232,7 @@ pub(crate) fn localized(
     Ok((local.data()?, Arc::new(table.project(columns)?)))
 }
 
-/// The text that a value has to hold, when that is all that is asked.
+/// The required substring, if the condition is nothing else.
 fn part_of(local: &Arc<dyn PhysicalExpr>) -> Option<String> {
     let text = |expr: &Arc<dyn PhysicalExpr>| {
         let literal = expr.downcast_ref::<Literal>()?;
@@ -246,7 +254,7 @@ fn part_of(local: &Arc<dyn PhysicalExpr>) -> Option<String> {
     }
 }
 
-/// What is asked of `ts`, when that is all that is asked.
+/// The comparison of `ts`, if the condition is nothing else.
 fn bound_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, i64)> {
     let comparison = expr.downcast_ref::<BinaryExpr>()?;
     let is_ts = |expr: &Arc<dyn PhysicalExpr>| {
@@ -269,8 +277,8 @@ fn bound_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, i64)> {
     is_order.then_some((operator, than))
 }
 
-/// Which of `picked` hold the text.
-fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
+/// Rows of `picked` that contain the text.
+fn holding(texts: &StringArray, part: &Finder<'_>, picked: &SelectedRows) -> SelectedRows {
     let (ends, bytes) = (texts.value_offsets(), texts.value_data());
     let offset = |at: usize| usize::try_from(ends[at]).unwrap_or_default();
     let last = offset(texts.len());
@@ -278,7 +286,7 @@ fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
     let (mut at, mut row) = (offset(0), 0);
     while let Some(hit) = part.find(&bytes[at..last]) {
         let start = at + hit;
-        // The row in which it begins: the last one that begins there or before.
+        // The row of the match: the last one that starts at or before it.
         row += ends[row + 1..]
             .partition_point(|end| usize::try_from(*end).unwrap_or_default() <= start);
         let end = offset(row + 1);
@@ -291,21 +299,21 @@ fn holding(texts: &StringArray, part: &Finder<'_>, picked: &Picked) -> Picked {
         }
         at = end;
     }
-    if let Picked::Some(rows) = picked {
+    if let SelectedRows::Some(rows) = picked {
         let mut rows = rows.iter().copied().peekable();
         found.retain(|row| {
             while rows.next_if(|picked| picked < row).is_some() {}
             rows.peek() == Some(row)
         });
     }
-    Picked::Some(found)
+    SelectedRows::Some(found)
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_datafile::Uniform;
+    use weir_datafile::UniformColumns;
 
-    use super::super::unit::Source;
+    use super::super::morsel::MorselSource;
     use super::*;
 
     #[test]
@@ -328,13 +336,13 @@ mod tests {
                 .enumerate()
                 .filter(|(_, text)| text.is_some_and(|text| text.contains(part)));
             let expected: Vec<u32> = expected.map(|(row, _)| u32::try_from(row).unwrap()).collect();
-            let found = holding(texts, &Finder::new(part), &Picked::All(texts.len()));
-            assert_eq!(found, Picked::Some(expected.clone()), "{part}");
+            let found = holding(texts, &Finder::new(part), &SelectedRows::All(texts.len()));
+            assert_eq!(found, SelectedRows::Some(expected.clone()), "{part}");
             let odd: Vec<u32> =
                 (0..u32::try_from(texts.len()).unwrap()).filter(|row| row % 2 == 1).collect();
-            let found = holding(texts, &Finder::new(part), &Picked::Some(odd));
+            let found = holding(texts, &Finder::new(part), &SelectedRows::Some(odd));
             let expected = expected.into_iter().filter(|row| row % 2 == 1).collect();
-            assert_eq!(found, Picked::Some(expected), "{part}");
+            assert_eq!(found, SelectedRows::Some(expected), "{part}");
         };
         for part in ["a", "b", "ab", "bc", "bca", "ca", "cab", "abc", "bb", "zz"] {
             check(&texts, part);
@@ -354,11 +362,11 @@ mod tests {
             Arc::new(Literal::new(ts)) as Arc<dyn PhysicalExpr>
         };
         let rows = RecordBatch::new_empty(Arc::clone(&table));
-        let unit = |min_ts, max_ts| Unit {
-            source: Source::Hot(rows.clone(), Uniform::of(0)),
+        let unit = |min_ts, max_ts| Morsel {
+            source: MorselSource::Hot(rows.clone(), UniformColumns::of(0)),
             min_ts,
             max_ts,
-            picked: Picked::All(0),
+            picked: SelectedRows::All(0),
         };
         let answers = |left, operator, right| {
             let expr = Arc::new(BinaryExpr::new(left, operator, right));
@@ -384,17 +392,20 @@ mod tests {
 
     #[test]
     fn rows_stay_whose_value_is_true() {
-        let codes = Codes::U8(vec![0, 1, 2, 1, 0, 2]);
-        let keep = |picked: Picked, answers: [bool; 3]| picked.filter_coded(&codes, &answers);
-        assert_eq!(keep(Picked::All(6), [false, true, false]), Picked::Some(vec![1, 3]));
-        assert_eq!(keep(Picked::All(6), [true; 3]), Picked::All(6));
-        assert_eq!(keep(Picked::All(6), [false; 3]), Picked::Some(vec![]));
+        let codes = DictionaryCodes::U8(vec![0, 1, 2, 1, 0, 2]);
+        let keep = |picked: SelectedRows, answers: [bool; 3]| picked.filter_coded(&codes, &answers);
         assert_eq!(
-            keep(Picked::Some(vec![0, 2, 3]), [true, false, true]),
-            Picked::Some(vec![0, 2])
+            keep(SelectedRows::All(6), [false, true, false]),
+            SelectedRows::Some(vec![1, 3])
+        );
+        assert_eq!(keep(SelectedRows::All(6), [true; 3]), SelectedRows::All(6));
+        assert_eq!(keep(SelectedRows::All(6), [false; 3]), SelectedRows::Some(vec![]));
+        assert_eq!(
+            keep(SelectedRows::Some(vec![0, 2, 3]), [true, false, true]),
+            SelectedRows::Some(vec![0, 2])
         );
         let answers = BooleanArray::from(vec![Some(true), None, Some(false)]);
-        assert_eq!(Picked::All(3).filter(&answers), Picked::Some(vec![0]));
-        assert_eq!(Picked::Some(vec![4, 7, 9]).filter(&answers), Picked::Some(vec![4]));
+        assert_eq!(SelectedRows::All(3).filter(&answers), SelectedRows::Some(vec![0]));
+        assert_eq!(SelectedRows::Some(vec![4, 7, 9]).filter(&answers), SelectedRows::Some(vec![4]));
     }
 }

@@ -1,4 +1,4 @@
-//! Puts groups by numbers of keys before the plans of groups that they can stand for.
+//! Physical optimizer rule: replaces group-by plans with [`DictionaryGroupsExec`] where it applies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use datafusion::physical_plan::aggregates::{
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use super::alike::alike_once;
-use super::groups::{CodedGroupsExec, Fold, What};
-use super::keys::{Key, NEAR};
+use super::common_subplans::alike_once;
+use super::groups::{DictionaryGroupsExec, FoldKind, GroupPlan};
+use super::keys::{GroupKey, NEAR};
 use super::scan::ColumnScan;
 
-/// Has to come after conditions were handed to scans, and before anything is said of partitions.
+/// Optimizer rule; must run after filter pushdown and before partitioning is decided.
 #[derive(Debug)]
-pub(crate) struct CodedGroups;
+pub(crate) struct DictionaryGroups;
 
-impl PhysicalOptimizerRule for CodedGroups {
+impl PhysicalOptimizerRule for DictionaryGroups {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -39,7 +39,7 @@ impl PhysicalOptimizerRule for CodedGroups {
                 return Ok(Transformed::no(node));
             };
             let Some(what) = what(groups)? else { return Ok(Transformed::no(node)) };
-            let coded = CodedGroupsExec::new(what, Arc::clone(&node));
+            let coded = DictionaryGroupsExec::new(what, Arc::clone(&node));
             let coded: Arc<dyn ExecutionPlan> = Arc::new(coded);
             Ok(Transformed::new(coded, true, TreeNodeRecursion::Jump))
         });
@@ -55,8 +55,8 @@ impl PhysicalOptimizerRule for CodedGroups {
     }
 }
 
-/// `None` when this is a plan of another kind.
-fn what(last: &AggregateExec) -> Result<Option<What>> {
+/// The plan of the groups; `None` if this aggregate is not supported.
+fn what(last: &AggregateExec) -> Result<Option<GroupPlan>> {
     if last.mode().output_mode() != AggregateOutputMode::Final {
         return Ok(None);
     }
@@ -72,12 +72,12 @@ fn what(last: &AggregateExec) -> Result<Option<What>> {
     if !is_raw || by.is_empty() || by.has_grouping_set() {
         return Ok(None);
     }
-    let Some(below) = Below::new(first.input())? else { return Ok(None) };
+    let Some(below) = GroupInput::new(first.input())? else { return Ok(None) };
     let mut ends = below.scan.units.iter().flat_map(|unit| [unit.min_ts, unit.max_ts]);
     let is_near = ends.all(|ts| NEAR.contains(&ts));
     let mut keys = Vec::new();
     for (expr, _) in by.expr() {
-        match Key::new(&below.on_table(expr)?, &below.scan.schema, is_near)? {
+        match GroupKey::new(&below.on_table(expr)?, &below.scan.schema, is_near)? {
             Some(key) => keys.push(key),
             None => return Ok(None),
         }
@@ -96,19 +96,19 @@ fn what(last: &AggregateExec) -> Result<Option<What>> {
     let computed = below.computed(named)?;
     let fold = |(function, arguments, filter): (&Arc<AggregateFunctionExpr>, Vec<_>, Option<_>)| {
         if filter.is_none() && counts_rows(function, &arguments) {
-            return Ok(Fold::Count);
+            return Ok(FoldKind::Count);
         }
-        Ok(Fold::Other {
+        Ok(FoldKind::Other {
             function: Arc::clone(function),
             arguments: arguments.iter().map(|expr| below.on_table(expr)).collect::<Result<_>>()?,
             filter: filter.map(|expr| below.on_table(expr)).transpose()?,
         })
     };
     let folds = folds.into_iter().map(fold).collect::<Result<_>>()?;
-    Ok(Some(What { keys, folds, computed, schema: last.schema(), scan: below.scan }))
+    Ok(Some(GroupPlan { keys, folds, computed, schema: last.schema(), scan: below.scan }))
 }
 
-/// Whether a function is `count(*)`, which is the count of a constant.
+/// Whether a function is `count(*)`, which is planned as the count of a constant.
 fn counts_rows(function: &AggregateFunctionExpr, arguments: &[Arc<dyn PhysicalExpr>]) -> bool {
     let is_constant = |expr: &Arc<dyn PhysicalExpr>| {
         expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
@@ -116,14 +116,14 @@ fn counts_rows(function: &AggregateFunctionExpr, arguments: &[Arc<dyn PhysicalEx
     function.fun().name() == "count" && arguments.iter().all(is_constant)
 }
 
-/// The scan of columns that gives the rows, and what is computed of them before they are grouped.
-struct Below {
+/// The column scan that supplies the rows, and the projection between it and the grouping.
+struct GroupInput {
     scan: ColumnScan,
-    /// On what the scan gives; `None`: nothing.
+    /// Projection over the scan's output; `None` if there is none.
     computed: Option<Vec<Arc<dyn PhysicalExpr>>>,
 }
 
-impl Below {
+impl GroupInput {
     fn new(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let mut plan = plan;
         let mut computed: Option<Vec<Arc<dyn PhysicalExpr>>> = None;
@@ -147,7 +147,7 @@ impl Below {
         Ok(scan.map(|scan| Self { scan, computed }))
     }
 
-    /// An expression on the rows as one on the table.
+    /// Rewrites an expression over the input rows to one over the table.
     fn on_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         match &self.computed {
             Some(computed) => self.scan.on_table(&put_in(expr, computed)?),
@@ -155,7 +155,7 @@ impl Below {
         }
     }
 
-    /// What is computed once and that these expressions need, on the table.
+    /// Subexpressions over the table that these expressions share and that are computed once.
     fn computed<'a>(
         &self,
         exprs: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
@@ -164,18 +164,18 @@ impl Below {
         let places: BTreeSet<usize> =
             exprs.flat_map(collect_columns).map(|column| column.index()).collect();
         let exprs = places.into_iter().map(|at| &computed[at]);
-        // Reading a column, or a constant, is nothing to be spared.
+        // A column or a constant is not worth computing ahead.
         let exprs = exprs.filter(|expr| !expr.children().is_empty());
         exprs.map(|expr| self.scan.on_table(expr)).collect()
     }
 }
 
-/// An expression with others in place of its columns.
+/// Replaces the columns of an expression with other expressions.
 fn put_in(
     expr: &Arc<dyn PhysicalExpr>,
     others: &[Arc<dyn PhysicalExpr>],
 ) -> Result<Arc<dyn PhysicalExpr>> {
-    // From the leaves up, so that what is put in is not looked through.
+    // Transform from the leaves up, so that inserted expressions are not visited again.
     let expr = Arc::clone(expr).transform_up(|node| {
         Ok(match node.downcast_ref::<ColumnExpr>() {
             Some(column) => Transformed::yes(Arc::clone(&others[column.index()])),

@@ -1,7 +1,8 @@
-//! Groups of rows by the numbers of their keys, over columns in memory: one pass over each unit, nothing is hashed per row.
+//! Group-by over dictionary codes of columns in memory: one pass over each morsel, no hashing per
+//! row.
 //!
-//! It stands before DataFusion's own plan for the same groups and takes over when that has a chance: when memory is refused,
-//! what was counted is thrown away and the other plan, which can spill, begins.
+//! The operator keeps DataFusion's own plan for the same groups as a fallback: when memory is
+//! refused, partial groups are dropped and that plan, which can spill, starts from the beginning.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,65 +29,65 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use super::filter::{Picked, localized};
-use super::keys::{Groups, Key};
+use super::filter::{SelectedRows, localized};
+use super::keys::{GroupIds, GroupKey};
+use super::morsel::MorselReader;
 use super::scan::ColumnScan;
-use super::unit::Reader;
 
-/// Rows of a batch.
+/// Rows of an output batch.
 const BATCH_ROWS: usize = 8192;
-/// Others have their turn after so many rows.
+/// Rows processed before the task yields to others.
 const ROWS_AT_ONCE: usize = 32_768;
 
-/// The groups.
+/// Operator that groups by dictionary codes.
 #[derive(Debug)]
-pub(crate) struct CodedGroupsExec {
-    pub(super) made: Arc<MadeOnce>,
-    /// Which of their columns come out here.
+pub(crate) struct DictionaryGroupsExec {
+    pub(super) made: Arc<SharedGroups>,
+    /// Indexes of the group columns that this operator outputs.
     places: Vec<usize>,
-    /// Gives the same rows.
+    /// DataFusion's plan for the same rows, used when memory is refused.
     other: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// Groups that are made once, however many places of a plan they are needed in.
+/// Groups computed once and shared by several places of a plan.
 #[derive(Debug)]
-pub(super) struct MadeOnce {
-    pub(super) what: What,
+pub(super) struct SharedGroups {
+    pub(super) what: GroupPlan,
     is_shared: bool,
-    /// When they are shared; `None` inside: there was no memory for it.
-    made: OnceCell<Option<Made>>,
+    /// Result of shared groups; the inner `None` means that memory was refused.
+    made: OnceCell<Option<GroupResult>>,
 }
 
 #[derive(Debug)]
-struct Made {
+struct GroupResult {
     rows: RecordBatch,
-    /// Held while others may still ask for them.
+    /// Reservation held as long as another consumer may still read the groups.
     _memory: MemoryReservation,
 }
 
-impl MadeOnce {
-    pub(super) fn new(what: What, is_shared: bool) -> Arc<Self> {
+impl SharedGroups {
+    pub(super) fn new(what: GroupPlan, is_shared: bool) -> Arc<Self> {
         Arc::new(Self { what, is_shared, made: OnceCell::new() })
     }
 }
 
-/// What is grouped, by what, and what is made of each group.
+/// Specification: the input, the keys and the aggregates of each group.
 #[derive(Clone, Debug)]
-pub(crate) struct What {
+pub(crate) struct GroupPlan {
     pub(crate) scan: ColumnScan,
-    pub(crate) keys: Vec<Key>,
-    pub(crate) folds: Vec<Fold>,
-    /// Parts of the folds' expressions that are computed once.
+    pub(crate) keys: Vec<GroupKey>,
+    pub(crate) folds: Vec<FoldKind>,
+    /// Shared subexpressions of the aggregates, computed once.
     pub(crate) computed: Vec<Arc<dyn PhysicalExpr>>,
-    /// Of what comes out: the keys, then what is made.
+    /// Output schema: the keys, then the aggregates.
     pub(crate) schema: SchemaRef,
 }
 
-/// One aggregate; its expressions are on the table.
+/// One aggregate; its expressions are over the table.
 #[derive(Clone, Debug)]
-pub(crate) enum Fold {
+pub(crate) enum FoldKind {
     /// `count(*)`.
     Count,
     Other {
@@ -96,7 +97,7 @@ pub(crate) enum Fold {
     },
 }
 
-impl Fold {
+impl FoldKind {
     fn exprs(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
         let (arguments, filter) = match self {
             Self::Count => (&[][..], &None),
@@ -109,7 +110,7 @@ impl Fold {
         self.exprs().flat_map(collect_columns).map(|column| column.index())
     }
 
-    /// The same with each of its expressions as another.
+    /// Applies `map` to each expression of the aggregate.
     fn map(
         &self,
         local: impl Fn(&Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>>,
@@ -125,13 +126,13 @@ impl Fold {
     }
 }
 
-impl CodedGroupsExec {
-    pub(crate) fn new(what: What, other: Arc<dyn ExecutionPlan>) -> Self {
+impl DictionaryGroupsExec {
+    pub(crate) fn new(what: GroupPlan, other: Arc<dyn ExecutionPlan>) -> Self {
         let places = (0..what.schema.fields().len()).collect();
-        Self::of(MadeOnce::new(what, false), places, other)
+        Self::of(SharedGroups::new(what, false), places, other)
     }
 
-    fn of(made: Arc<MadeOnce>, places: Vec<usize>, other: Arc<dyn ExecutionPlan>) -> Self {
+    fn of(made: Arc<SharedGroups>, places: Vec<usize>, other: Arc<dyn ExecutionPlan>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(other.schema()),
             Partitioning::UnknownPartitioning(1),
@@ -142,13 +143,13 @@ impl CodedGroupsExec {
         Self { made, places, other, properties: Arc::new(properties), metrics }
     }
 
-    /// The same rows, as columns of groups that others need as well.
-    pub(super) fn out_of(&self, made: Arc<MadeOnce>, places: Vec<usize>) -> Self {
+    /// A copy that takes its rows from shared groups.
+    pub(super) fn out_of(&self, made: Arc<SharedGroups>, places: Vec<usize>) -> Self {
         Self::of(made, places, Arc::clone(&self.other))
     }
 }
 
-impl DisplayAs for CodedGroupsExec {
+impl DisplayAs for DictionaryGroupsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = &self.made.what;
         let keys = what.keys.len();
@@ -161,7 +162,7 @@ impl DisplayAs for CodedGroupsExec {
     }
 }
 
-impl ExecutionPlan for CodedGroupsExec {
+impl ExecutionPlan for DictionaryGroupsExec {
     fn name(&self) -> &'static str {
         "CodedGroupsExec"
     }
@@ -230,8 +231,8 @@ impl ExecutionPlan for CodedGroupsExec {
     }
 }
 
-impl MadeOnce {
-    /// `None`: there is no memory for it.
+impl SharedGroups {
+    /// Computes the groups; `None` if memory was refused.
     async fn rows(
         &self,
         context: &TaskContext,
@@ -249,10 +250,10 @@ impl MadeOnce {
         &self,
         context: &TaskContext,
         baseline: &BaselineMetrics,
-    ) -> Result<Option<Made>> {
+    ) -> Result<Option<GroupResult>> {
         let memory = MemoryConsumer::new("groups").register(context.memory_pool());
         let what = &self.what;
-        let mut state = State::new(what)?;
+        let mut state = FoldState::new(what)?;
         let mut rows = 0;
         for unit in &*what.scan.units {
             let timer = baseline.elapsed_compute().timer();
@@ -261,7 +262,7 @@ impl MadeOnce {
             if memory.try_resize(state.byte_count()).is_err() {
                 return Ok(None);
             }
-            // A query that is given up ends between units; to look costs as much as some hundred rows.
+            // A cancelled query ends between morsels; the check costs as much as some hundred rows.
             rows += unit.picked.len();
             if rows >= ROWS_AT_ONCE {
                 rows = 0;
@@ -271,31 +272,31 @@ impl MadeOnce {
         let _timer = baseline.elapsed_compute().timer();
         let rows = state.finish(what)?;
         baseline.record_output(rows.num_rows());
-        Ok(Some(Made { rows, _memory: memory }))
+        Ok(Some(GroupResult { rows, _memory: memory }))
     }
 }
 
-struct State {
-    groups: Groups,
-    folds: Vec<(Fold, Folding)>,
-    /// What the folds need of the rows.
-    needed: Needed,
+struct FoldState {
+    groups: GroupIds,
+    folds: Vec<(FoldKind, GroupFolder)>,
+    /// Inputs of the aggregates.
+    needed: NeededRows,
 }
 
-/// Columns of the table, and what is computed of them; expressions of folds are on a batch of both.
-struct Needed {
+/// Table columns and shared subexpressions; the aggregates' expressions are over a batch of both.
+struct NeededRows {
     columns: Vec<usize>,
-    /// On a batch of the columns.
+    /// Subexpressions over a batch of the columns.
     computed: Vec<Arc<dyn PhysicalExpr>>,
     local: SchemaRef,
     schema: SchemaRef,
 }
 
-impl Needed {
-    /// With the folds on it.
-    fn new(what: &What) -> Result<(Self, Vec<Fold>)> {
+impl NeededRows {
+    /// The needed columns, and the aggregates rewritten over them.
+    fn new(what: &GroupPlan) -> Result<(Self, Vec<FoldKind>)> {
         let table = &what.scan.schema;
-        let mut columns: Vec<usize> = what.folds.iter().flat_map(Fold::columns).collect();
+        let mut columns: Vec<usize> = what.folds.iter().flat_map(FoldKind::columns).collect();
         columns.sort_unstable();
         columns.dedup();
         let local = table.project(&columns)?;
@@ -316,13 +317,13 @@ impl Needed {
             let column = Arc::new(ColumnExpr::new(schema.field(at).name(), at)) as _;
             Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
         };
-        let fold = |fold: &Fold| fold.map(|expr| to_local(expr)?.transform_down(put_in).data());
+        let fold = |fold: &FoldKind| fold.map(|expr| to_local(expr)?.transform_down(put_in).data());
         let folds = what.folds.iter().map(fold).collect::<Result<_>>()?;
         let (local, schema) = (Arc::new(local), Arc::new(schema));
         Ok((Self { columns, computed, local, schema }, folds))
     }
 
-    fn batch(&self, reader: &Reader<'_>, picked: &Picked) -> Result<RecordBatch> {
+    fn batch(&self, reader: &MorselReader<'_>, picked: &SelectedRows) -> Result<RecordBatch> {
         let arrays = reader.rows(&self.columns, picked)?;
         let options = RecordBatchOptions::new().with_row_count(Some(picked.len()));
         let with = |schema: &SchemaRef, arrays: Vec<ArrayRef>| {
@@ -337,28 +338,28 @@ impl Needed {
     }
 }
 
-enum Folding {
+enum GroupFolder {
     Count(Vec<i64>),
     Other(Box<dyn GroupsAccumulator>),
 }
 
-impl State {
-    fn new(what: &What) -> Result<Self> {
-        let (needed, folds) = Needed::new(what)?;
-        let folding = |fold: Fold| {
+impl FoldState {
+    fn new(what: &GroupPlan) -> Result<Self> {
+        let (needed, folds) = NeededRows::new(what)?;
+        let folding = |fold: FoldKind| {
             let folding = match &fold {
-                Fold::Count => Folding::Count(Vec::new()),
-                Fold::Other { function, .. } => {
-                    Folding::Other(function.create_groups_accumulator()?)
+                FoldKind::Count => GroupFolder::Count(Vec::new()),
+                FoldKind::Other { function, .. } => {
+                    GroupFolder::Other(function.create_groups_accumulator()?)
                 }
             };
             Ok((fold, folding))
         };
         let folds = folds.into_iter().map(folding).collect::<Result<_>>()?;
-        Ok(Self { groups: Groups::new(&what.keys), folds, needed })
+        Ok(Self { groups: GroupIds::new(&what.keys), folds, needed })
     }
 
-    fn take(&mut self, what: &What, unit: &super::unit::Unit) -> Result<()> {
+    fn take(&mut self, what: &GroupPlan, unit: &super::morsel::Morsel) -> Result<()> {
         let reader = what.scan.reader(unit);
         let picked = reader.pick(&what.scan.filters)?;
         if picked.len() == 0 {
@@ -366,7 +367,7 @@ impl State {
         }
         let groups = self.groups.of_rows(&reader, &picked)?;
         let count = self.groups.len();
-        let is_counted_only = self.folds.iter().all(|(fold, _)| matches!(fold, Fold::Count));
+        let is_counted_only = self.folds.iter().all(|(fold, _)| matches!(fold, FoldKind::Count));
         let (batch, places) = if is_counted_only {
             (RecordBatch::new_empty(Arc::clone(&self.needed.schema)), Vec::new())
         } else {
@@ -375,11 +376,11 @@ impl State {
         };
         for (fold, folding) in &mut self.folds {
             match (&*fold, folding) {
-                (_, Folding::Count(counts)) => {
+                (_, GroupFolder::Count(counts)) => {
                     counts.resize(count, 0);
                     groups.iter().for_each(|group| counts[*group as usize] += 1);
                 }
-                (Fold::Other { arguments, filter, .. }, Folding::Other(accumulator)) => {
+                (FoldKind::Other { arguments, filter, .. }, GroupFolder::Other(accumulator)) => {
                     let array = |expr: &Arc<dyn PhysicalExpr>| {
                         expr.evaluate(&batch)?.into_array(batch.num_rows())
                     };
@@ -388,7 +389,7 @@ impl State {
                     let filter = filter.as_ref().map(|filter| filter.as_boolean());
                     accumulator.update_batch(&arguments, &places, filter, count)?;
                 }
-                (Fold::Count, Folding::Other(_)) => unreachable!("made of one fold"),
+                (FoldKind::Count, GroupFolder::Other(_)) => unreachable!("made of one fold"),
             }
         }
         Ok(())
@@ -396,21 +397,21 @@ impl State {
 
     fn byte_count(&self) -> usize {
         let folds = self.folds.iter().map(|(_, folding)| match folding {
-            Folding::Count(counts) => counts.capacity() * size_of::<i64>(),
-            Folding::Other(accumulator) => accumulator.size(),
+            GroupFolder::Count(counts) => counts.capacity() * size_of::<i64>(),
+            GroupFolder::Other(accumulator) => accumulator.size(),
         });
         self.groups.byte_count() + folds.sum::<usize>()
     }
 
-    fn finish(mut self, what: &What) -> Result<RecordBatch> {
+    fn finish(mut self, what: &GroupPlan) -> Result<RecordBatch> {
         let mut arrays = self.groups.arrays(0)?;
         for (_, folding) in &mut self.folds {
             arrays.push(match folding {
-                Folding::Count(counts) => {
+                GroupFolder::Count(counts) => {
                     let counts = std::mem::take(counts);
                     Arc::new(Int64Array::from(counts)) as ArrayRef
                 }
-                Folding::Other(accumulator) => accumulator.evaluate(EmitTo::All)?,
+                GroupFolder::Other(accumulator) => accumulator.evaluate(EmitTo::All)?,
             });
         }
         Ok(RecordBatch::try_new(Arc::clone(&what.schema), arrays)?)

@@ -1,8 +1,9 @@
-//! What rows are grouped by, as numbers: each key's values get numbers in the order in which they come, and each
-//! combination of keys that occurs is a group.
+//! Group keys as ids: each distinct value of a key gets an id in order of first occurrence, and
+//! each combination of ids that occurs is a group.
 //!
-//! A key is worked out once per distinct value where a column has numbers of values, one of several columns once per
-//! combination of their values; a time cut to a unit once per stretch of rows in the same unit.
+//! A key is evaluated once per distinct value where a column is dictionary-encoded, a key over
+//! several columns once per combination of their values, and a truncated time once per run of rows
+//! in the same interval.
 
 use std::sync::Arc;
 
@@ -18,35 +19,35 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 
 use super::column::{Column, each_width};
-use super::filter::{Picked, localized};
-use super::numbers::{NumberedInts, NumberedTexts};
-use super::pairs::Pairs;
-use super::unit::Reader;
+use super::filter::{SelectedRows, localized};
+use super::group_ids::{NumberedInts, NumberedTexts};
+use super::morsel::MorselReader;
+use super::pair_interner::PairInterner;
 
-/// One of the expressions of `group by`.
+/// One expression of `group by`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Key {
-    of: KeyOf,
-    /// The type of what comes out.
+pub(crate) struct GroupKey {
+    of: KeySource,
+    /// Output type.
     kind: DataType,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum KeyOf {
-    /// `ts`, the column at that place of the table, cut to multiples of so many µs since 1970.
+enum KeySource {
+    /// The `ts` column at this index, truncated to multiples of `width` µs since 1970.
     Time { column: usize, width: i64 },
-    /// Anything else of one column, on a batch of the column alone.
+    /// An expression of one column, over a batch of that column alone.
     Value { column: usize, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
-    /// The same of several, each of which is a key itself.
-    Values { columns: Vec<Key>, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
+    /// An expression of several columns, each of which is a key itself.
+    Values { columns: Vec<GroupKey>, local: Arc<dyn PhysicalExpr>, schema: SchemaRef },
 }
 
-impl Key {
-    /// A key with the table's columns, all of whose times are [`NEAR`] or not; `None` when it is not one of those that are
-    /// understood.
+impl GroupKey {
+    /// A key over the table's columns; the flag says whether all times are in [`NEAR`]. `None` if
+    /// the expression is not supported.
     ///
     /// # Errors
-    /// When it has columns that are not there, which would be a bug.
+    /// When it references unknown columns, which would be a bug.
     pub(crate) fn new(
         expr: &Arc<dyn PhysicalExpr>,
         table: &Schema,
@@ -58,7 +59,7 @@ impl Key {
         if let ([column], Some(width)) = (&columns[..], width_of(expr, table))
             && is_near
         {
-            return Ok(Some(Self { of: KeyOf::Time { column: *column, width }, kind }));
+            return Ok(Some(Self { of: KeySource::Time { column: *column, width }, kind }));
         }
         if !is_known(&kind) || is_volatile(expr) {
             return Ok(None);
@@ -71,7 +72,7 @@ impl Key {
                     return Ok(None);
                 }
                 let (local, schema) = localized(expr, &columns, table)?;
-                KeyOf::Value { column, local, schema }
+                KeySource::Value { column, local, schema }
             }
             _ => {
                 let kinds = columns.iter().map(|column| table.field(*column).data_type());
@@ -80,30 +81,30 @@ impl Key {
                 }
                 let (local, schema) = localized(expr, &columns, table)?;
                 let columns = columns.iter().map(|column| Self::of_column(*column, table));
-                KeyOf::Values { columns: columns.collect::<Result<_>>()?, local, schema }
+                KeySource::Values { columns: columns.collect::<Result<_>>()?, local, schema }
             }
         };
         Ok(Some(Self { of, kind }))
     }
 
-    /// A column as it is.
+    /// A key that is a plain column.
     fn of_column(column: usize, table: &Schema) -> Result<Self> {
         let field = table.field(column);
         let plain: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(field.name(), column));
         let (local, schema) = localized(&plain, &[column], table)?;
-        Ok(Self { of: KeyOf::Value { column, local, schema }, kind: field.data_type().clone() })
+        Ok(Self { of: KeySource::Value { column, local, schema }, kind: field.data_type().clone() })
     }
 }
 
-/// Whether values of a kind can be numbered.
+/// Whether values of a type can get ids.
 fn is_known(kind: &DataType) -> bool {
     matches!(kind, DataType::Utf8 | DataType::Int64 | DataType::Boolean)
 }
 
-/// Times that are still times in nanoseconds, as the functions take them: µs up to the year 2255.
+/// Times that fit into nanoseconds, which the time functions need: µs up to the year 2255.
 pub(crate) const NEAR: std::ops::Range<i64> = -9_000_000_000_000_000..9_000_000_000_000_000;
 
-/// The µs that a time is cut to multiples of.
+/// Interval in µs to which a time is truncated.
 fn width_of(expr: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<i64> {
     let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
     let [unit, ts] = call.args() else { return None };
@@ -130,32 +131,32 @@ fn width_of(expr: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<i64> {
     }
 }
 
-/// The values of a key.
+/// Distinct values of a key.
 #[derive(Debug)]
-struct Values {
-    key: Key,
-    known: Known,
-    /// The numbers here of texts by their names.
-    names: Vec<NumbersOfNames>,
-    /// Of a key of several columns.
-    combinations: Option<Combinations>,
+struct KeyValues {
+    key: GroupKey,
+    known: KnownGroups,
+    /// Ids of texts by their code in a shared dictionary.
+    names: Vec<NameIds>,
+    /// Combinations, for a key over several columns.
+    combinations: Option<KeyCombinations>,
 }
 
-/// The combinations of a key's columns that were found so far, and the number of each one's value.
+/// Combinations of a key's columns found so far, and the id of each one's value.
 #[derive(Debug)]
-struct Combinations {
-    groups: Groups,
+struct KeyCombinations {
+    groups: GroupIds,
     numbers: Vec<u32>,
 }
 
-/// The numbers of texts by what one lexicon calls them.
+/// Ids of texts by their code in one shared dictionary.
 #[derive(Debug)]
-struct NumbersOfNames {
+struct NameIds {
     lexicon: u64,
     numbers: Vec<Option<u32>>,
 }
 
-impl NumbersOfNames {
+impl NameIds {
     #[inline]
     fn at(&mut self, name: u32) -> &mut Option<u32> {
         let name = name as usize;
@@ -167,41 +168,41 @@ impl NumbersOfNames {
 }
 
 #[derive(Debug)]
-enum Known {
+enum KnownGroups {
     Texts(NumberedTexts),
     Ints(NumberedInts),
 }
 
-/// No number yet.
+/// No id yet.
 const NONE: u32 = u32::MAX;
 
-impl Values {
-    fn new(key: Key) -> Self {
+impl KeyValues {
+    fn new(key: GroupKey) -> Self {
         let known = match key.kind {
-            DataType::Utf8 => Known::Texts(NumberedTexts::default()),
-            _ => Known::Ints(NumberedInts::default()),
+            DataType::Utf8 => KnownGroups::Texts(NumberedTexts::default()),
+            _ => KnownGroups::Ints(NumberedInts::default()),
         };
         let combinations = match &key.of {
-            KeyOf::Values { columns, .. } => {
-                Some(Combinations { groups: Groups::new(columns), numbers: Vec::new() })
+            KeySource::Values { columns, .. } => {
+                Some(KeyCombinations { groups: GroupIds::new(columns), numbers: Vec::new() })
             }
-            KeyOf::Time { .. } | KeyOf::Value { .. } => None,
+            KeySource::Time { .. } | KeySource::Value { .. } => None,
         };
         Self { key, known, names: Vec::new(), combinations }
     }
 
     fn len(&self) -> usize {
         match &self.known {
-            Known::Texts(texts) => texts.len(),
-            Known::Ints(ints) => ints.len(),
+            KnownGroups::Texts(texts) => texts.len(),
+            KnownGroups::Ints(ints) => ints.len(),
         }
     }
 
     fn byte_count(&self) -> usize {
         let names = self.names.iter().map(|names| size_of_val(names.numbers.as_slice()));
         let known = match &self.known {
-            Known::Texts(texts) => texts.byte_count(),
-            Known::Ints(ints) => ints.byte_count(),
+            KnownGroups::Texts(texts) => texts.byte_count(),
+            KnownGroups::Ints(ints) => ints.byte_count(),
         };
         let combinations = self.combinations.as_ref().map_or(0, |combinations| {
             combinations.groups.byte_count() + size_of_val(combinations.numbers.as_slice())
@@ -209,26 +210,26 @@ impl Values {
         known + names.sum::<usize>() + combinations
     }
 
-    /// What is known of the names of a lexicon, to be put back.
-    fn take_names(&mut self, lexicon: u64) -> NumbersOfNames {
+    /// Takes the ids of a shared dictionary's codes out; the caller puts them back.
+    fn take_names(&mut self, lexicon: u64) -> NameIds {
         let place = self.names.iter().position(|names| names.lexicon == lexicon);
-        let new = NumbersOfNames { lexicon, numbers: Vec::new() };
+        let new = NameIds { lexicon, numbers: Vec::new() };
         place.map_or(new, |place| self.names.swap_remove(place))
     }
 
-    /// The number of each picked row's value.
-    fn numbers(&mut self, reader: &Reader<'_>, picked: &Picked) -> Result<Vec<u32>> {
+    /// Id of each selected row's value.
+    fn numbers(&mut self, reader: &MorselReader<'_>, picked: &SelectedRows) -> Result<Vec<u32>> {
         let (column, local, schema) = match &self.key.of {
-            KeyOf::Time { column, width } => {
+            KeySource::Time { column, width } => {
                 let width = *width;
                 let times = reader.rows(&[*column], picked)?;
                 let times = times[0].as_primitive::<TimestampMicrosecondType>();
                 return Ok(self.numbers_of_times(times.values(), width));
             }
-            KeyOf::Value { column, local, schema } => {
+            KeySource::Value { column, local, schema } => {
                 (*column, Arc::clone(local), Arc::clone(schema))
             }
-            KeyOf::Values { local, schema, .. } => {
+            KeySource::Values { local, schema, .. } => {
                 let (local, schema) = (Arc::clone(local), Arc::clone(schema));
                 return self.numbers_of_combinations(reader, picked, &*local, schema);
             }
@@ -246,7 +247,7 @@ impl Values {
         if let Some(column) = reader.values(place, picked.len())?
             && let Column::Coded { codes, values, names } = &*column
             && values.len() <= picked.len()
-            // What fails for a value that no picked row may have is worked out row by row.
+            // If evaluation fails for a value that no selected row may have, evaluate row by row.
             && let Ok(keys) = compute(Arc::clone(values))
         {
             let names = match (keys.as_string_opt::<i32>(), reader.lexicon(place)) {
@@ -270,8 +271,8 @@ impl Values {
                 known[code]
             };
             let numbers = each_width!(codes, codes => match picked {
-                Picked::All(_) => codes.iter().map(|code| number(*code as usize)).collect(),
-                Picked::Some(rows) => {
+                SelectedRows::All(_) => codes.iter().map(|code| number(*code as usize)).collect(),
+                SelectedRows::Some(rows) => {
                     rows.iter().map(|row| number(codes[*row as usize] as usize)).collect()
                 }
             }, _rows => vec![number(0); picked.len()]);
@@ -285,11 +286,11 @@ impl Values {
         Ok((0..keys.len()).map(&mut *numbering).collect())
     }
 
-    /// The same for a key of several columns.
+    /// Ids for a key over several columns.
     fn numbers_of_combinations(
         &mut self,
-        reader: &Reader<'_>,
-        picked: &Picked,
+        reader: &MorselReader<'_>,
+        picked: &SelectedRows,
         local: &dyn PhysicalExpr,
         schema: SchemaRef,
     ) -> Result<Vec<u32>> {
@@ -311,18 +312,18 @@ impl Values {
         Ok(numbers)
     }
 
-    /// What gives the number of the key at a place.
+    /// A function from row position to the key's id.
     fn numbering<'a>(
         &'a mut self,
         keys: &'a ArrayRef,
     ) -> Result<Box<dyn FnMut(usize) -> u32 + 'a>> {
         Ok(match &mut self.known {
-            Known::Texts(known) => {
+            KnownGroups::Texts(known) => {
                 let texts: &StringArray = keys.as_string();
                 let text = |at: usize| texts.is_valid(at).then(|| texts.value(at));
                 Box::new(move |at| known.number(text(at)))
             }
-            Known::Ints(known) => {
+            KnownGroups::Ints(known) => {
                 let ints = cast(keys, &DataType::Int64)?;
                 let ints = ints.as_primitive::<Int64Type>().clone();
                 Box::new(move |at| known.number(ints.is_valid(at).then(|| ints.value(at))))
@@ -331,10 +332,10 @@ impl Values {
     }
 
     fn numbers_of_times(&mut self, times: &[i64], width: i64) -> Vec<u32> {
-        let Known::Ints(known) = &mut self.known else { unreachable!("times are numbers") };
+        let KnownGroups::Ints(known) = &mut self.known else { unreachable!("times are numbers") };
         let (mut start, mut last) = (0, NONE);
         let number = |ts: &i64| {
-            // A difference below zero is a large one without its sign.
+            // As an unsigned number, a negative difference is a large one.
             let is_past = ts.wrapping_sub(start).cast_unsigned() >= width.cast_unsigned();
             if is_past || last == NONE {
                 start = ts.wrapping_sub(ts.rem_euclid(width));
@@ -345,13 +346,13 @@ impl Values {
         times.iter().map(number).collect()
     }
 
-    /// The values of some numbers.
+    /// Values of some ids.
     fn array(&self, numbers: &[u32]) -> Result<ArrayRef> {
         Ok(match &self.known {
-            Known::Texts(texts) => {
+            KnownGroups::Texts(texts) => {
                 Arc::new(numbers.iter().map(|number| texts.get(*number)).collect::<StringArray>())
             }
-            Known::Ints(ints) => {
+            KnownGroups::Ints(ints) => {
                 let ints = numbers.iter().map(|number| ints.get(*number)).collect::<Int64Array>();
                 cast(&ints, &self.key.kind)?
             }
@@ -359,18 +360,18 @@ impl Values {
     }
 }
 
-/// The groups found so far.
+/// Groups found so far.
 #[derive(Debug)]
-pub(crate) struct Groups {
-    values: Vec<Values>,
-    /// Those of the first key and the second, of these and the third, and so on.
-    pairs: Vec<Pairs>,
+pub(crate) struct GroupIds {
+    values: Vec<KeyValues>,
+    /// Interners of id pairs: first and second key, that pair and the third key, and so on.
+    pairs: Vec<PairInterner>,
 }
 
-impl Groups {
-    pub(crate) fn new(keys: &[Key]) -> Self {
-        let pairs = keys.iter().skip(1).map(|_| Pairs::default()).collect();
-        Self { values: keys.iter().cloned().map(Values::new).collect(), pairs }
+impl GroupIds {
+    pub(crate) fn new(keys: &[GroupKey]) -> Self {
+        let pairs = keys.iter().skip(1).map(|_| PairInterner::default()).collect();
+        Self { values: keys.iter().cloned().map(KeyValues::new).collect(), pairs }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -378,15 +379,19 @@ impl Groups {
     }
 
     pub(crate) fn byte_count(&self) -> usize {
-        let values = self.values.iter().map(Values::byte_count);
-        values.chain(self.pairs.iter().map(Pairs::byte_count)).sum()
+        let values = self.values.iter().map(KeyValues::byte_count);
+        values.chain(self.pairs.iter().map(PairInterner::byte_count)).sum()
     }
 
-    /// The group of each picked row.
+    /// Group of each selected row.
     ///
     /// # Errors
     /// When a key cannot be computed, or files cannot be read.
-    pub(crate) fn of_rows(&mut self, reader: &Reader<'_>, picked: &Picked) -> Result<Vec<u32>> {
+    pub(crate) fn of_rows(
+        &mut self,
+        reader: &MorselReader<'_>,
+        picked: &SelectedRows,
+    ) -> Result<Vec<u32>> {
         let (first, rest) = self.values.split_first_mut().expect("groups have a key");
         let mut groups = first.numbers(reader, picked)?;
         for (values, pairs) in rest.iter_mut().zip(&mut self.pairs) {
@@ -399,10 +404,10 @@ impl Groups {
         Ok(groups)
     }
 
-    /// The keys of all groups but the first `from`.
+    /// Keys of all groups from `from` on.
     ///
     /// # Errors
-    /// When values have no form in their type, which would be a bug.
+    /// When values cannot be converted to the output type, which would be a bug.
     pub(crate) fn arrays(&self, from: usize) -> Result<Vec<ArrayRef>> {
         let number = |group: usize| u32::try_from(group).unwrap_or(u32::MAX);
         let mut numbers: Vec<u32> = (number(from)..number(self.len())).collect();
@@ -427,12 +432,12 @@ mod tests {
     fn times_are_cut_in_any_order() {
         let values = |width| {
             let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
-            Values::new(Key { of: KeyOf::Time { column: 0, width }, kind })
+            KeyValues::new(GroupKey { of: KeySource::Time { column: 0, width }, kind })
         };
         let mut values = values(60);
         let times = [0, 59, 60, -1, -60, -61, 3, 119, 120, 60];
         assert_eq!(values.numbers_of_times(&times, 60), [0, 0, 1, 2, 2, 3, 0, 1, 4, 1]);
-        let Known::Ints(ints) = &values.known else { unreachable!() };
+        let KnownGroups::Ints(ints) = &values.known else { unreachable!() };
         assert_eq!(
             (0..5).map(|at| ints.get(at).unwrap()).collect::<Vec<_>>(),
             [0, 60, -60, -120, 120]

@@ -1,34 +1,41 @@
-//! Queries over columns in memory: those of rows that are not in files yet, and those of files that queries asked for.
+//! Queries over columns in memory: rows not yet in files, and cached columns of files.
 //!
 //! ```text
-//!  plan ──► ColumnScan ──► conditions, once per value where values repeat ──► the other columns of what is left
+//!  plan ──► ColumnScan ──► conditions, once per distinct value ──► other selected columns
 //!              │
-//!              ├─ newest rows: units from the end, until no older one can matter        (newest.rs)
-//!              └─ groups: rows counted by the numbers of their values, without hashing  (groups.rs);
-//!                 once for all places of a plan that need them                           (alike.rs)
+//!              ├─ newest rows: morsels from the end, until no older one matters (newest_morsels)
+//!              └─ groups: rows aggregated by dictionary codes, without hashing  (groups);
+//!                 computed once per plan                                       (common_subplans)
 //! ```
 //!
-//! Columns of files come into memory by row group when a query needs them and stay there up to a limit (cache.rs), as
-//! numbers of distinct values where values repeat (column.rs). Everything that is not understood here is left to
-//! DataFusion, which scans the same columns, or to Parquet's own way when there is too much for the limit (plan.rs).
+//! Columns of files are loaded per row group when a query needs them and stay cached up to a limit
+//! (`cache`), as dictionary codes where values repeat (`column`). Plans that are not supported here
+//! fall back to DataFusion, which scans the same columns, or to a Parquet scan when the columns
+//! exceed the limit (`plan`).
+//!
+//! # Example
+//! `select status, count(*) … group by status` over a row group with the statuses 200, 200, 404,
+//! 200 reads the codes 0, 0, 1, 0 and the dictionary `[200, 404]`. Conditions and keys are
+//! evaluated twice, once for each dictionary entry, and the four rows only add to the counters of
+//! groups 0 and 1.
 
-mod alike;
 mod cache;
 mod chunk;
 mod column;
+mod common_subplans;
 mod filter;
+mod group_ids;
 mod group_rule;
 mod groups;
 mod keys;
-mod newest;
-mod numbers;
-mod pairs;
+mod morsel;
+mod newest_morsels;
+mod pair_interner;
 mod plan;
 mod scan;
-mod unit;
 
 pub(crate) use cache::ColumnCache;
-pub(crate) use group_rule::CodedGroups;
-pub(crate) use newest::NewestUnits;
-pub(crate) use plan::{Wanted, plan};
+pub(crate) use group_rule::DictionaryGroups;
+pub(crate) use newest_morsels::NewestMorsels;
+pub(crate) use plan::{ScanRequest, plan};
 pub(crate) use scan::ColumnScan;

@@ -1,7 +1,9 @@
-//! Decides whether a table is scanned by its columns in memory, and lays out what is scanned.
+//! Decides whether a table is scanned by columns in memory, and splits the scan into morsels.
 //!
-//! It is, when all files are on the local disk, the columns that conditions are on (without conditions: all that are
-//! wanted) fit into the cache, and no row group is so large that its columns had better be read in pieces. Otherwise files are read from one end to the other, which keeps nothing.
+//! The column scan is chosen if all files are on the local disk, the columns of the conditions
+//! (without conditions: all wanted columns) fit into the cache, and no row group is so large that
+//! its columns should be read in parts. Otherwise files are streamed from start to end, which
+//! caches nothing.
 
 use std::sync::Arc;
 
@@ -12,23 +14,24 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
-use weir_datafile::{DataFile, HotBatch};
+use weir_datafile::{DataFile, MemBatch};
 use weir_tables::TableSpec;
 
-use super::chunk::Footer;
-use super::filter::Picked;
+use super::chunk::FileFooter;
+use super::filter::SelectedRows;
+use super::morsel::{Morsel, MorselSource};
 use super::scan::{ColumnScan, places};
-use super::unit::{Source, Unit};
-use crate::table_provider::{FileAccess, Part, kept};
+use crate::file_access::{FileAccess, ScanPart};
+use crate::table_provider::kept;
 
-/// With more files than this they are not looked at one by one.
+/// Above this number of files, the planner does not inspect each of them.
 const FILES_MAX: usize = 1024;
 
-/// What a query wants of a table.
-pub(crate) struct Wanted<'a> {
+/// Scan of a table as the query requests it.
+pub(crate) struct ScanRequest<'a> {
     pub(crate) table: &'static TableSpec,
-    pub(crate) hot: &'a [HotBatch],
-    pub(crate) parts: &'a [Part],
+    pub(crate) hot: &'a [MemBatch],
+    pub(crate) parts: &'a [ScanPart],
     pub(crate) projection: Option<&'a Vec<usize>>,
     pub(crate) filters: &'a [Expr],
     pub(crate) pruning: Option<&'a PruningPredicate>,
@@ -36,11 +39,14 @@ pub(crate) struct Wanted<'a> {
     pub(crate) threads: usize,
 }
 
-/// The scan; `None`: another way is better.
+/// Plans the scan; `None` if another scan is better.
 ///
 /// # Errors
 /// When files cannot be read.
-pub(crate) async fn plan(access: &FileAccess, wanted: Wanted<'_>) -> Result<Option<ColumnScan>> {
+pub(crate) async fn plan(
+    access: &FileAccess,
+    wanted: ScanRequest<'_>,
+) -> Result<Option<ColumnScan>> {
     let cache = &access.columns;
     if cache.limit() == 0 || wanted.parts.len() > FILES_MAX {
         return Ok(None);
@@ -62,7 +68,7 @@ pub(crate) async fn plan(access: &FileAccess, wanted: Wanted<'_>) -> Result<Opti
         let footer = cache.footer(&part.file, &*access.store, &access.footers).await?;
         let Some(footer) = footer else { return Ok(None) };
         for unit in groups(part, &footer, wanted.pruning) {
-            if let Source::Group { group, .. } = &unit.source {
+            if let MorselSource::Group { group, .. } = &unit.source {
                 let bytes = footer.estimate(*group, &needed);
                 if bytes > limit / 4 {
                     return Ok(None);
@@ -100,19 +106,24 @@ pub(crate) async fn plan(access: &FileAccess, wanted: Wanted<'_>) -> Result<Opti
     }))
 }
 
-fn of_memory(batch: &HotBatch) -> Unit {
-    let picked = Picked::All(batch.rows.num_rows());
-    let source = Source::Hot(batch.rows.clone(), batch.uniform.clone());
-    Unit { source, min_ts: batch.min_ts, max_ts: batch.max_ts, picked }
+fn of_memory(batch: &MemBatch) -> Morsel {
+    let picked = SelectedRows::All(batch.rows.num_rows());
+    let source = MorselSource::Hot(batch.rows.clone(), batch.uniform.clone());
+    Morsel { source, min_ts: batch.min_ts, max_ts: batch.max_ts, picked }
 }
 
-/// The row groups of a file that may matter.
-fn groups(part: &Part, footer: &Arc<Footer>, pruning: Option<&PruningPredicate>) -> Vec<Unit> {
+/// Row groups of a file that may match.
+fn groups(
+    part: &ScanPart,
+    footer: &Arc<FileFooter>,
+    pruning: Option<&PruningPredicate>,
+) -> Vec<Morsel> {
     let groups = footer.row_groups();
     let ts = part.file.table.columns.iter().position(|column| column.name == "ts").unwrap_or(0);
     let rows = |group: &RowGroupMetaData| usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
     let ends = |group: &RowGroupMetaData| {
-        // Columns before `ts` would have to be nested for this to be another's; tests say that there are none.
+        // With nested columns before `ts`, this index would refer to another column; tests verify
+        // that there are none.
         let known = group.columns().get(ts).and_then(|column| column.statistics());
         let known = match known {
             Some(Statistics::Int64(known)) => {
@@ -134,8 +145,8 @@ fn groups(part: &Part, footer: &Arc<Footer>, pruning: Option<&PruningPredicate>)
         }
         let (min_ts, max_ts) = ends(group);
         let (file, footer) = (Arc::<DataFile>::clone(&part.file), Arc::clone(footer));
-        units.push(Unit {
-            source: Source::Group { file, footer, group: at },
+        units.push(Morsel {
+            source: MorselSource::Group { file, footer, group: at },
             min_ts,
             max_ts,
             picked,
@@ -144,9 +155,9 @@ fn groups(part: &Part, footer: &Arc<Footer>, pruning: Option<&PruningPredicate>)
     units
 }
 
-/// The rows `start..start + count` of the file that the text index left, from the first of them on.
-fn picked(selection: Option<&RowSelection>, start: usize, count: usize) -> Picked {
-    let Some(selection) = selection else { return Picked::All(count) };
+/// Rows `start..start + count` of the file that the text index left, relative to `start`.
+fn picked(selection: Option<&RowSelection>, start: usize, count: usize) -> SelectedRows {
+    let Some(selection) = selection else { return SelectedRows::All(count) };
     let (mut at, mut rows) = (0, Vec::new());
     for selector in selection.iter() {
         let end = at + selector.row_count;
@@ -157,7 +168,7 @@ fn picked(selection: Option<&RowSelection>, start: usize, count: usize) -> Picke
         }
         at = end;
     }
-    if rows.len() == count { Picked::All(count) } else { Picked::Some(rows) }
+    if rows.len() == count { SelectedRows::All(count) } else { SelectedRows::Some(rows) }
 }
 
 #[cfg(test)]
@@ -171,10 +182,10 @@ mod tests {
         let (skip, select) = (RowSelector::skip, RowSelector::select);
         let selection = RowSelection::from(vec![skip(2), select(4), skip(1), select(3)]);
         let rows = |start, count| picked(Some(&selection), start, count);
-        assert_eq!(rows(0, 4), Picked::Some(vec![2, 3]));
-        assert_eq!(rows(4, 2), Picked::All(2));
-        assert_eq!(rows(5, 4), Picked::Some(vec![0, 2, 3]));
-        assert_eq!(rows(6, 1), Picked::Some(vec![]));
-        assert_eq!(picked(None, 6, 4), Picked::All(4));
+        assert_eq!(rows(0, 4), SelectedRows::Some(vec![2, 3]));
+        assert_eq!(rows(4, 2), SelectedRows::All(2));
+        assert_eq!(rows(5, 4), SelectedRows::Some(vec![0, 2, 3]));
+        assert_eq!(rows(6, 1), SelectedRows::Some(vec![]));
+        assert_eq!(picked(None, 6, 4), SelectedRows::All(4));
     }
 }

@@ -1,4 +1,5 @@
-//! A scan of a table whose columns are in memory, or come there by it: conditions first, other columns for what is left.
+//! Scan over columns in memory or loaded on demand: conditions first, other columns for the
+//! selected rows only.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,45 +31,45 @@ use futures::TryStreamExt;
 use parquet::file::metadata::ParquetMetaData;
 use weir_datafile::{DataFile, SORT};
 use weir_tables::TableSpec;
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
-use super::cache::{ColumnCache, Missing};
+use super::cache::{ColumnCache, MissingColumns};
 use super::chunk::selection;
 use super::column::Column;
-use super::filter::{Filter, Picked};
-use super::unit::{Reader, Source, Unit};
-use crate::text_index::BlockCounts;
+use super::filter::{Filter, SelectedRows};
+use super::morsel::{Morsel, MorselReader, MorselSource};
+use crate::index_probe::BlockCounts;
 
-/// Rows of a batch.
+/// Rows of an output batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The scan.
+/// Column scan operator.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnScan {
     pub(crate) table: &'static TableSpec,
-    /// The table's.
+    /// Schema of the table.
     pub(crate) schema: SchemaRef,
-    pub(crate) places: Places,
+    pub(crate) places: FileLocations,
     pub(crate) cache: Arc<ColumnCache>,
-    pub(crate) units: Arc<Vec<Unit>>,
-    /// Unit `n` is in partition `n` modulo this.
+    pub(crate) units: Arc<Vec<Morsel>>,
+    /// Number of partitions; morsel `n` belongs to partition `n` modulo this.
     pub(crate) partitions: usize,
     pub(crate) filters: Vec<Filter>,
-    /// Places in the table of the columns that come out.
+    /// Indexes of the output columns in the table.
     pub(crate) projection: Vec<usize>,
     pub(crate) fetch: Option<usize>,
-    /// Only the newest so many rows are wanted, and those of the same time.
+    /// Top-N limit: this many newest rows are wanted, with ties in `ts`.
     pub(crate) newest: Option<usize>,
-    /// Each partition's rows come in the table's order.
+    /// Whether each partition's rows are in the table's order.
     pub(crate) is_ordered: bool,
-    /// Whether columns stay in memory that no filter is on.
+    /// Whether columns without a filter are cached, too.
     pub(crate) keeps_all: bool,
     pub(crate) blocks: Vec<BlockCounts>,
     pub(crate) metrics: ExecutionPlanMetricsSet,
 }
 
-/// What of a row group is not in memory.
-pub(crate) struct Unread<'a> {
+/// Columns of a row group that are not in memory.
+pub(crate) struct UnreadMorsels<'a> {
     pub(crate) file: &'a Arc<DataFile>,
     pub(crate) footer: &'a ParquetMetaData,
     pub(crate) group: usize,
@@ -80,16 +81,16 @@ impl ColumnScan {
         Arc::new(self.schema.project(&self.projection).expect("places in the table"))
     }
 
-    /// Reads a column that a filter or a key is on.
-    pub(crate) fn reader<'a>(&'a self, unit: &'a Unit) -> Reader<'a> {
-        Reader { unit, places: &self.places, cache: &self.cache, is_kept: true }
+    /// A reader for filter and key columns.
+    pub(crate) fn reader<'a>(&'a self, unit: &'a Morsel) -> MorselReader<'a> {
+        MorselReader { unit, places: &self.places, cache: &self.cache, is_kept: true }
     }
 
-    fn late_reader<'a>(&'a self, unit: &'a Unit) -> Reader<'a> {
-        Reader { is_kept: self.keeps_all, ..self.reader(unit) }
+    fn late_reader<'a>(&'a self, unit: &'a Morsel) -> MorselReader<'a> {
+        MorselReader { is_kept: self.keeps_all, ..self.reader(unit) }
     }
 
-    /// An expression on what comes out as one on the table.
+    /// Rewrites an expression over the output to one over the table.
     pub(crate) fn on_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let place = |node: Arc<dyn PhysicalExpr>| {
             let Some(column) = node.downcast_ref::<ColumnExpr>() else {
@@ -101,38 +102,42 @@ impl ColumnScan {
         Arc::clone(expr).transform_down(place).data()
     }
 
-    /// The same for the newest rows alone.
+    /// A copy limited to the newest rows.
     pub(crate) fn for_newest(&self, rows: usize) -> Self {
         Self { newest: Some(rows), partitions: 1, is_ordered: false, ..self.clone() }
     }
 
-    /// What would be read now: of each row group its file and footer, its number, and rows and columns by their names.
-    pub(crate) fn unread(&self) -> impl Iterator<Item = Unread<'_>> {
+    /// Pending reads of each row group: file, footer, row group number, and rows and columns by
+    /// name.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = UnreadMorsels<'_>> {
         self.units.iter().filter_map(|unit| {
-            let Source::Group { file, footer, group } = &unit.source else { return None };
+            let MorselSource::Group { file, footer, group } = &unit.source else { return None };
             let reader = self.reader(unit);
             let chunk = reader.chunk();
             let filtered = self.filters.iter().flat_map(|filter| &filter.columns);
             let mut places: Vec<usize> = filtered.chain(&self.projection).copied().collect();
             places.sort_unstable();
-            // Pages are read for a condition, and once more for the rows that are shown; what is read whole is kept.
+            // Pages are read for a condition and again for the output rows; whole columns are
+            // cached.
             places.dedup_by(|one, other| {
                 let missing = self.cache.forecast(&chunk, *one, unit.picked.len());
-                one == other && missing != Missing::Pages
+                one == other && missing != MissingColumns::Pages
             });
             let rows = match &unit.picked {
-                Picked::All(_) => RowGroupAccess::Scan,
-                Picked::Some(rows) => RowGroupAccess::Selection(selection(rows, chunk.row_count())),
+                SelectedRows::All(_) => RowGroupAccess::Scan,
+                SelectedRows::Some(rows) => {
+                    RowGroupAccess::Selection(selection(rows, chunk.row_count()))
+                }
             };
             let columns = places.into_iter().filter_map(|place| {
                 let name = self.schema.field(place).name().clone();
                 match self.cache.forecast(&chunk, place, unit.picked.len()) {
-                    Missing::Nothing => None,
-                    Missing::Pages => Some((name, rows.clone())),
-                    Missing::All => Some((name, RowGroupAccess::Scan)),
+                    MissingColumns::Nothing => None,
+                    MissingColumns::Pages => Some((name, rows.clone())),
+                    MissingColumns::All => Some((name, RowGroupAccess::Scan)),
                 }
             });
-            Some(Unread {
+            Some(UnreadMorsels {
                 file,
                 footer: footer.metadata(),
                 group: *group,
@@ -144,7 +149,7 @@ impl ColumnScan {
     fn file_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for unit in &*self.units {
-            if let Source::Group { file, .. } = &unit.source
+            if let MorselSource::Group { file, .. } = &unit.source
                 && names.last() != Some(&file.path.as_str())
             {
                 names.push(&file.path);
@@ -167,10 +172,10 @@ impl DataSource for ColumnScan {
             });
         }
         let units = (0..self.units.len()).filter(|unit| unit % self.partitions == partition);
-        let work = Work {
+        let work = ScanWork {
             schema: self.projected(),
             units: units.rev().collect(),
-            newest: self.newest.map(Newest::new),
+            newest: self.newest.map(NewestRows::new),
             left: self.fetch.unwrap_or(usize::MAX),
             found: Vec::new(),
             current: None,
@@ -186,7 +191,7 @@ impl DataSource for ColumnScan {
                 if !work.next_unit()? {
                     return Ok(None);
                 }
-                // A query that is given up ends between units.
+                // A cancelled query ends between morsels.
                 tokio::task::yield_now().await;
             }
         });
@@ -235,7 +240,7 @@ impl DataSource for ColumnScan {
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let units = self.units.iter().enumerate();
-        let units: Vec<&Unit> = units
+        let units: Vec<&Morsel> = units
             .filter(|(at, _)| partition.is_none_or(|partition| at % self.partitions == partition))
             .map(|(_, unit)| unit)
             .collect();
@@ -245,8 +250,8 @@ impl DataSource for ColumnScan {
         let is_exact = self.filters.is_empty() && self.newest.is_none() && self.fetch.is_none();
         statistics.num_rows =
             if is_exact { Precision::Exact(rows) } else { Precision::Inexact(rows) };
-        // Of a unit that the text index cut, the rows at the ends may be gone.
-        let is_whole = units.iter().all(|unit| matches!(unit.picked, Picked::All(_)));
+        // In a morsel that the text index narrowed, the first or last rows may be missing.
+        let is_whole = units.iter().all(|unit| matches!(unit.picked, SelectedRows::All(_)));
         let ends = units.iter().map(|unit| (unit.min_ts, unit.max_ts));
         let ends = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         if let (Ok(ts), Some((min, max)), true) =
@@ -297,7 +302,7 @@ impl DataSource for ColumnScan {
         let mut scan = self.clone();
         let mut answers = Vec::with_capacity(filters.len());
         for filter in filters {
-            // A limit was set for the rows before the filter.
+            // A limit applies to the rows before the filter.
             if is_volatile(&filter) || self.fetch.is_some() || self.newest.is_some() {
                 answers.push(PushedDown::No);
                 continue;
@@ -323,31 +328,32 @@ impl DataSource for ColumnScan {
     }
 }
 
-/// A partition being scanned.
-struct Work {
+/// Scan state of a partition.
+struct ScanWork {
     scan: ColumnScan,
     schema: SchemaRef,
-    /// Those to come, the next one last.
+    /// Pending morsels, the next one last.
     units: Vec<usize>,
-    newest: Option<Newest>,
-    /// Rows that are still wanted.
+    newest: Option<NewestRows>,
+    /// Rows still wanted.
     left: usize,
-    /// What is known to come out: unit and rows, the next one last.
-    found: Vec<(usize, Picked)>,
-    current: Option<Current>,
+    /// Matches known so far: morsel and rows, the next one last.
+    found: Vec<(usize, SelectedRows)>,
+    current: Option<CurrentMorsel>,
     baseline: BaselineMetrics,
 }
 
-/// A unit whose rows come out.
-struct Current {
+/// Morsel being output.
+struct CurrentMorsel {
     unit: usize,
     rows: Vec<u32>,
     done: usize,
-    /// Columns that are in memory as a whole; all of them, or each batch is read by itself.
+    /// Columns that are in memory as a whole; `None` if not all are, and each batch is read
+    /// separately.
     columns: Option<Vec<Arc<Column>>>,
 }
 
-impl Work {
+impl ScanWork {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let timer = self.baseline.elapsed_compute().timer();
@@ -368,7 +374,7 @@ impl Work {
             }
             None => {
                 let unit = &self.scan.units[current.unit];
-                let picked = Picked::Some(rows.to_vec());
+                let picked = SelectedRows::Some(rows.to_vec());
                 self.scan.late_reader(unit).rows(&self.scan.projection, &picked)?
             }
         };
@@ -381,7 +387,7 @@ impl Work {
         Ok(Some(RecordBatch::try_new_with_options(schema, arrays, &options)?))
     }
 
-    /// Looks for rows in the next unit; `false` when there is none.
+    /// Advances to the next morsel with matches; `false` when there is none.
     fn next_unit(&mut self) -> Result<bool> {
         if self.left == 0 {
             return Ok(false);
@@ -405,36 +411,40 @@ impl Work {
         Ok(true)
     }
 
-    fn start(&mut self, unit: usize, picked: Picked) -> Result<()> {
+    fn start(&mut self, unit: usize, picked: SelectedRows) -> Result<()> {
         let reader = self.scan.late_reader(&self.scan.units[unit]);
         let whole = |column: &usize| reader.whole(*column, picked.len());
         let columns = self.scan.projection.iter().map(whole);
         let columns: Option<Vec<_>> = columns.collect::<Result<_>>()?;
-        self.current = Some(Current { unit, rows: picked.rows(), done: 0, columns });
+        self.current = Some(CurrentMorsel { unit, rows: picked.rows(), done: 0, columns });
         Ok(())
     }
 }
 
-/// The times of the newest rows found so far.
-struct Newest {
+/// Times of the newest rows found so far.
+struct NewestRows {
     wanted: usize,
-    /// The oldest on top.
+    /// Min-heap: the oldest time on top.
     times: BinaryHeap<Reverse<i64>>,
 }
 
-impl Newest {
+impl NewestRows {
     fn new(wanted: usize) -> Self {
         Self { wanted, times: BinaryHeap::new() }
     }
 
-    /// What is older is not among the newest.
+    /// Lower bound: older rows are not among the newest.
     fn bound(&self) -> i64 {
         let oldest = self.times.peek().filter(|_| self.times.len() == self.wanted);
         oldest.map_or(i64::MIN, |ts| ts.0)
     }
 
-    /// The rows that may be wanted, by unit.
-    fn find(&mut self, scan: &ColumnScan, mut units: Vec<usize>) -> Result<Vec<(usize, Picked)>> {
+    /// Rows that may be wanted, by morsel.
+    fn find(
+        &mut self,
+        scan: &ColumnScan,
+        mut units: Vec<usize>,
+    ) -> Result<Vec<(usize, SelectedRows)>> {
         let ts = scan.schema.index_of("ts")?;
         units.sort_by_key(|unit| scan.units[*unit].max_ts);
         let mut found: Vec<(usize, Vec<(u32, i64)>)> = Vec::new();
@@ -465,13 +475,13 @@ impl Newest {
         let bound = self.bound();
         let kept = found.into_iter().map(|(unit, rows)| {
             let rows = rows.into_iter().filter(|(_, ts)| *ts >= bound);
-            (unit, Picked::Some(rows.map(|(row, _)| row).collect()))
+            (unit, SelectedRows::Some(rows.map(|(row, _)| row).collect()))
         });
         Ok(kept.filter(|(_, picked)| picked.len() > 0).collect())
     }
 }
 
-/// The places of columns in a schema; those that it does not have are left out.
+/// Indexes of columns in a schema; unknown names are skipped.
 pub(crate) fn places<'a>(schema: &Schema, names: impl Iterator<Item = &'a str>) -> Vec<usize> {
     let mut places: Vec<usize> = names.filter_map(|name| schema.index_of(name).ok()).collect();
     places.sort_unstable();

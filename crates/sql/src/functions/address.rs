@@ -1,4 +1,4 @@
-//! IP addresses and networks. An IPv4 address inside IPv6 (`::ffff:10.1.2.3`) counts as IPv4.
+//! IP addresses and networks. An IPv4-mapped IPv6 address (`::ffff:10.1.2.3`) counts as IPv4.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::{number_of, of_text, text_of};
 
-/// `ip_in(address, networks)`: whether the address is in one of the networks, which commas separate.
+/// `ip_in(address, networks)`: whether the address is in one of the comma-separated networks.
 pub(super) fn ip_in() -> ScalarUDF {
     of_text("ip_in", vec![DataType::Utf8], |constants| {
         let networks = text_of(constants.first()).map(networks).transpose()?;
@@ -21,7 +21,8 @@ pub(super) fn ip_in() -> ScalarUDF {
     })
 }
 
-/// `ip_network(address, bits_v4, bits_v6)`: the network of that many bits around the address, as text.
+/// `ip_network(address, bits_v4, bits_v6)`: the network with that prefix length around the address,
+/// as text.
 pub(super) fn ip_network() -> ScalarUDF {
     of_text("ip_network", vec![DataType::Int64, DataType::Int64], |constants| {
         let v4 = bits(constants, 0, 32)?;

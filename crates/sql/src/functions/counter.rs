@@ -1,4 +1,4 @@
-//! How much a counter grew, and how fast: counters of programs begin again at zero when the program does.
+//! Increase and rate of counters, which reset to zero when their program restarts.
 
 use std::mem::size_of;
 
@@ -13,17 +13,17 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
-/// `counter_increase(ts, value)`: how much the counter grew, in its own unit.
+/// `counter_increase(ts, value)`: increase of the counter, in its own unit.
 pub(super) fn counter_increase() -> AggregateUDF {
     AggregateUDF::from(Counter::new("counter_increase", increase))
 }
 
-/// `counter_rate(ts, value)`: how much it grew per second between its first and its last row.
+/// `counter_rate(ts, value)`: increase per second between the first and the last row.
 pub(super) fn counter_rate() -> AggregateUDF {
     AggregateUDF::from(Counter::new("counter_rate", rate))
 }
 
-/// Instants in microseconds and what the counter stood at, in order of time.
+/// Final function over (µs, counter value) points, sorted by time.
 type Answer = fn(&[(i64, f64)]) -> Option<f64>;
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Counter {
     }
 }
 
-/// By the name, which says which of the functions it is.
+/// The name identifies the function, so it alone is compared.
 impl PartialEq for Counter {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -70,7 +70,7 @@ impl AggregateUDFImpl for Counter {
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Points { answer: self.answer, points: Vec::new() }))
+        Ok(Box::new(CounterPoints { answer: self.answer, points: Vec::new() }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -79,14 +79,14 @@ impl AggregateUDFImpl for Counter {
     }
 }
 
-/// The rows of one group, 16 bytes each, as they came.
+/// Points of one group, 16 bytes each, in input order.
 #[derive(Debug)]
-struct Points {
+struct CounterPoints {
     answer: Answer,
     points: Vec<(i64, f64)>,
 }
 
-impl Accumulator for Points {
+impl Accumulator for CounterPoints {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let instants = values[0].as_primitive::<TimestampMicrosecondType>();
         let values = values[1].as_primitive::<Float64Type>();
@@ -132,7 +132,7 @@ impl Accumulator for Points {
 fn increase(points: &[(i64, f64)]) -> Option<f64> {
     let step = |pair: &[(i64, f64)]| {
         let (before, now) = (pair[0].1, pair[1].1);
-        // A counter never falls: it began again, and has counted so far.
+        // A counter never decreases: on a reset, the increase is the value since the restart.
         if now >= before { now - before } else { now }
     };
     (points.len() > 1).then(|| points.windows(2).map(step).sum())

@@ -21,7 +21,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::scalar::ScalarValue;
 
-/// All of them; `docs/sql.md` describes them for users.
+/// All scalar functions; `docs/sql.md` documents them for users.
 pub(crate) fn all() -> Vec<ScalarUDF> {
     vec![
         token::has_token(),
@@ -44,7 +44,8 @@ pub(crate) fn aggregates() -> Vec<AggregateUDF> {
     ]
 }
 
-/// A function of a text and constants: `prepare` reads the constants once per batch, and gives what makes each value.
+/// A function of a text and constants: `prepare` parses the constants once per batch and returns
+/// the function of each value.
 fn of_text<F, T>(
     name: &'static str,
     constants: Vec<DataType>,
@@ -76,7 +77,7 @@ where
     create_udf(name, types, T::TYPE, Volatility::Immutable, Arc::new(run))
 }
 
-/// What a function gives for a row.
+/// Result type of a function.
 trait Cell: Sized {
     const TYPE: DataType;
 
@@ -99,12 +100,12 @@ impl Cell for String {
     }
 }
 
-/// The text of a constant; `None` for NULL.
+/// Text of a constant; `None` for NULL.
 fn text_of(constant: Option<&Option<ScalarValue>>) -> Option<&str> {
     constant?.as_ref()?.try_as_str().flatten()
 }
 
-/// The number of a constant; `None` for NULL.
+/// Integer of a constant; `None` for NULL.
 fn number_of(constant: Option<&Option<ScalarValue>>) -> Option<i64> {
     match constant?.as_ref()? {
         ScalarValue::Int64(number) => *number,

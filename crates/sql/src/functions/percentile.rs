@@ -1,4 +1,5 @@
-//! `percentile(value, fraction)`: percentiles of very many groups at once, each within 1 % of the true value.
+//! `percentile(value, fraction)`: percentiles of very many groups at once, each within 1 % of the
+//! true value.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use datafusion::scalar::ScalarValue;
 
 use super::sketch::{Sketch, percentile_of};
 
-/// The function as SQL knows it.
+/// The SQL function.
 pub(super) fn percentile() -> AggregateUDF {
     let types = vec![DataType::Float64, DataType::Float64];
     AggregateUDF::from(Percentile { signature: Signature::exact(types, Volatility::Immutable) })
@@ -43,7 +44,7 @@ impl AggregateUDFImpl for Percentile {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One { fraction: fraction(&args)?, sketch: Sketch::default() }))
+        Ok(Box::new(SinglePercentile { fraction: fraction(&args)?, sketch: Sketch::default() }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -59,7 +60,7 @@ impl AggregateUDFImpl for Percentile {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Many::new(fraction(&args)?)))
+        Ok(Box::new(GroupedPercentiles::new(fraction(&args)?)))
     }
 }
 
@@ -84,14 +85,14 @@ fn merge(sketch: &mut Sketch, state: &[u8]) -> Result<()> {
     }
 }
 
-/// All rows are one group.
+/// Accumulator for a single group.
 #[derive(Debug)]
-struct One {
+struct SinglePercentile {
     fraction: f64,
     sketch: Sketch,
 }
 
-impl Accumulator for One {
+impl Accumulator for SinglePercentile {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = values[0].as_primitive::<Float64Type>();
         values.iter().flatten().for_each(|value| self.sketch.push(value));
@@ -118,31 +119,31 @@ impl Accumulator for One {
     }
 }
 
-/// A sketch for each group, and values that came last, which are not in them yet.
+/// Accumulator for many groups: a sketch per group, and loose values that are not in a sketch yet.
 ///
-/// Most groups have few values, and most questions are over when the values are: then a value is written down once
-/// beside its group, put next to the others of its group at the end, and no sketch is ever made.
+/// Most groups have few values, and most queries end before sketches would pay off. So a value is
+/// appended beside its group id, values are sorted by group at the end, and no sketch is built.
 #[derive(Debug)]
-struct Many {
+struct GroupedPercentiles {
     fraction: f64,
     groups: usize,
     sketches: Vec<Sketch>,
     heap_bytes: usize,
     loose: Vec<f64>,
-    /// The group of each loose value.
+    /// Group of each loose value.
     loose_groups: Vec<u32>,
 }
 
-/// Loose values, 48 MiB.
+/// Most loose values: 48 MiB.
 const LOOSE_MAX: usize = 4 << 20;
 
-impl Many {
+impl GroupedPercentiles {
     fn new(fraction: f64) -> Self {
         let (loose, loose_groups) = (Vec::new(), Vec::new());
         Self { fraction, groups: 0, sketches: Vec::new(), heap_bytes: 0, loose, loose_groups }
     }
 
-    /// Does something to the sketch of a group, and keeps the sum of bytes.
+    /// Changes the sketch of a group and updates the byte count.
     #[inline]
     fn with<T>(&mut self, group: usize, change: impl FnOnce(&mut Sketch) -> T) -> T {
         let sketch = &mut self.sketches[group];
@@ -152,7 +153,7 @@ impl Many {
         outcome
     }
 
-    /// Puts loose values next to those of the same group; gives where each group begins, and the end.
+    /// Sorts loose values by group; returns them with the start offset of each group, and the end.
     fn sorted(&mut self) -> (Vec<f64>, Vec<u32>) {
         let mut ends = vec![0_u32; self.groups + 1];
         self.loose_groups.iter().for_each(|group| ends[*group as usize] += 1);
@@ -171,7 +172,7 @@ impl Many {
         (values, ends)
     }
 
-    /// Brings loose values into sketches.
+    /// Moves loose values into sketches.
     fn settle(&mut self) {
         self.sketches.resize_with(self.groups, Sketch::default);
         if self.loose.is_empty() {
@@ -194,7 +195,7 @@ impl Many {
         taken
     }
 
-    /// The percentile of each group when all values are loose.
+    /// Percentile of each group when all values are loose.
     fn of_loose(&mut self) -> Float64Array {
         let fraction = self.fraction;
         let (mut values, starts) = self.sorted();
@@ -207,7 +208,7 @@ impl Many {
     }
 }
 
-impl GroupsAccumulator for Many {
+impl GroupsAccumulator for GroupedPercentiles {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -278,7 +279,8 @@ impl GroupsAccumulator for Many {
         Ok(())
     }
 
-    /// Rows that were not worth being grouped before they are merged.
+    /// Converts rows to partial states without grouping them, for when partial aggregation does not
+    /// pay off.
     fn convert_to_state(
         &self,
         values: &[ArrayRef],
@@ -307,7 +309,7 @@ impl GroupsAccumulator for Many {
 mod tests {
     use super::*;
 
-    /// Values of 300 groups, some of them without any.
+    /// Values of 300 groups, some of them without values.
     fn batches() -> Vec<(ArrayRef, Vec<usize>)> {
         let mut state = 7_u64;
         let mut next = move || {
@@ -329,7 +331,7 @@ mod tests {
         (0..9).map(batch).collect()
     }
 
-    fn answer(of: &mut Many) -> ArrayRef {
+    fn answer(of: &mut GroupedPercentiles) -> ArrayRef {
         of.evaluate(EmitTo::All).unwrap()
     }
 
@@ -337,16 +339,18 @@ mod tests {
     fn loose_values_give_what_sketches_give() {
         let batches = batches();
         for fraction in [0.0, 0.5, 0.9, 0.99, 1.0] {
-            let (mut loose, mut settled) = (Many::new(fraction), Many::new(fraction));
-            let (mut merged, mut filtered) = (Many::new(fraction), Many::new(fraction));
-            let mut all = Many::new(fraction);
+            let (mut loose, mut settled) =
+                (GroupedPercentiles::new(fraction), GroupedPercentiles::new(fraction));
+            let (mut merged, mut filtered) =
+                (GroupedPercentiles::new(fraction), GroupedPercentiles::new(fraction));
+            let mut all = GroupedPercentiles::new(fraction);
             for (values, groups) in &batches {
                 let values = std::slice::from_ref(values);
                 let some: BooleanArray = (0..groups.len()).map(|row| Some(row % 3 > 0)).collect();
                 loose.update_batch(values, groups, None, 300).unwrap();
                 settled.update_batch(values, groups, None, 300).unwrap();
                 settled.settle();
-                let mut part = Many::new(fraction);
+                let mut part = GroupedPercentiles::new(fraction);
                 part.update_batch(values, groups, None, 300).unwrap();
                 let state = part.state(EmitTo::All).unwrap();
                 merged.merge_batch(&state, &(0..300).collect::<Vec<_>>(), 300).unwrap();

@@ -1,4 +1,4 @@
-//! Phrases in texts, as people search: whole words in a row, large and small letters alike.
+//! Phrase search in texts: whole words in sequence, case-insensitive.
 
 use arrow_schema::DataType;
 use datafusion::common::{Result, exec_err};
@@ -8,8 +8,8 @@ use weir_datafile::text_index::is_word;
 
 use super::{of_text, text_of};
 
-/// `has_phrase(text, phrase)`: whether `phrase` stands in `text` with no word going on beyond its ends; letters of ASCII
-/// count as small ones. A `*` at the end of `phrase` lets its last word go on.
+/// `has_phrase(text, phrase)`: whether `text` contains `phrase` with word boundaries at both ends;
+/// ASCII letters match in either case. A trailing `*` makes the last word a prefix.
 pub(super) fn has_phrase() -> ScalarUDF {
     of_text("has_phrase", vec![DataType::Utf8], |constants| {
         let phrase = phrase_of(constants)?;
@@ -25,14 +25,14 @@ fn phrase_of(constants: &[Option<ScalarValue>]) -> Result<Option<Phrase>> {
     }
 }
 
-/// What is looked for, in small letters.
+/// Phrase to search, in lower case.
 pub(crate) struct Phrase {
     bytes: Vec<u8>,
     is_open: bool,
 }
 
 impl Phrase {
-    /// `None` for a text without a word.
+    /// Parses a phrase; `None` for a text without a word.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let (text, is_open) = text.strip_suffix('*').map_or((text, false), |text| (text, true));
         let bytes = text.to_ascii_lowercase().into_bytes();
@@ -51,7 +51,7 @@ impl Phrase {
     }
 }
 
-/// Whether no word goes on from `left` to `right`.
+/// Whether there is a word boundary between `left` and `right`.
 fn is_edge(left: Option<u8>, right: Option<u8>) -> bool {
     !(left.is_some_and(is_word) && right.is_some_and(is_word))
 }

@@ -1,7 +1,8 @@
-//! `search('timeout "connection reset" host:web1 -debug')`: a condition on a row in the words of people.
+//! `search('timeout "connection reset" host:web1 -debug')`: a search expression as a condition on a
+//! row.
 //!
-//! It is no function that runs: before planning it becomes conditions on columns of the tables in question, which the text
-//! index then understands as if they had been written out.
+//! The function never runs: before planning, it is rewritten to conditions on columns of the
+//! queried tables, which the text index then handles as if they had been written out.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use weir_tables::{TABLES, TableSpec};
 
 use super::phrase::{Phrase, has_phrase};
 
-/// The name under which SQL knows it.
+/// The SQL function.
 pub(super) fn search() -> ScalarUDF {
     let never = |_: &[ColumnarValue]| {
         debug_assert!(false, "it is rewritten before anything runs");
@@ -28,7 +29,7 @@ pub(super) fn search() -> ScalarUDF {
     create_udf("search", types, answer, Volatility::Immutable, Arc::new(never))
 }
 
-/// Puts conditions on columns in the place of `search(…)`.
+/// Rewrites `search(…)` to conditions on columns.
 #[derive(Debug)]
 pub(crate) struct SearchRewrite;
 
@@ -60,16 +61,16 @@ impl FunctionRewrite for SearchRewrite {
     }
 }
 
-/// One thing that a row has to have, or not.
+/// One term that a row must, or must not, match.
 #[derive(Debug, PartialEq, Eq)]
-struct Term {
+struct SearchTerm {
     is_wanted: bool,
     field: Option<String>,
     text: String,
 }
 
-/// Words, "phrases", field:value, and a `-` before what must not be.
-fn terms(text: &str) -> Result<Vec<Term>> {
+/// Parses words, "phrases", field:value, and a `-` that negates a term.
+fn terms(text: &str) -> Result<Vec<SearchTerm>> {
     let mut terms = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -88,19 +89,19 @@ fn terms(text: &str) -> Result<Vec<Term>> {
             },
             None => after.split_at(after.find(char::is_whitespace).unwrap_or(after.len())),
         };
-        terms.push(Term { is_wanted, field, text: value.to_owned() });
+        terms.push(SearchTerm { is_wanted, field, text: value.to_owned() });
         rest = after.trim_start();
     }
     Ok(terms)
 }
 
-impl Term {
+impl SearchTerm {
     fn condition(&self, schema: &DFSchema) -> Result<Expr> {
         let condition = match &self.field {
             Some(field) => self.field_condition(field, schema)?,
             None => self.text_condition(schema)?,
         };
-        // NULL is no match, and so a match of the contrary.
+        // NULL does not match, so it matches the negation.
         let condition = Box::new(condition);
         Ok(if self.is_wanted { Expr::IsTrue(condition) } else { Expr::IsNotTrue(condition) })
     }
@@ -160,7 +161,7 @@ impl Term {
         Ok(binary_expr(Expr::Column(column), operator, value))
     }
 
-    /// `>=500` as an operator and a value; without one it is `=`.
+    /// Splits `>=500` into an operator and a value; the default is `=`.
     fn comparison(&self) -> (Operator, &str) {
         let signs = [
             (">=", Operator::GtEq),
@@ -182,8 +183,8 @@ impl Term {
     }
 }
 
-/// The columns that a free text is looked for in, and whether they are ids: those that the tables say, of tables that
-/// say none all texts.
+/// Columns that a free term is searched in, and whether they are ids: the columns that a table
+/// declares, or all its text columns if it declares none.
 fn searched(schema: &DFSchema) -> Vec<(Column, bool)> {
     let texts = schema.iter().filter(|(_, field)| *field.data_type() == DataType::Utf8);
     let place = |(table, field): (Option<&TableReference>, &FieldRef)| {
@@ -197,7 +198,7 @@ fn searched(schema: &DFSchema) -> Vec<(Column, bool)> {
     texts.filter_map(place).collect()
 }
 
-/// The table behind a name in a query, which may be an alias: it is known by its columns.
+/// The table behind a name in a query, which may be an alias: identified by its columns.
 fn spec_of(schema: &DFSchema, table: Option<&TableReference>) -> Option<&'static TableSpec> {
     let names = || schema.iter().filter(|(of, _)| *of == table).map(|(_, field)| field.name());
     let is_it = |spec: &&&TableSpec| names().eq(spec.columns.iter().map(|column| column.name));
@@ -206,11 +207,11 @@ fn spec_of(schema: &DFSchema, table: Option<&TableReference>) -> Option<&'static
 
 #[cfg(test)]
 mod tests {
-    use super::{Term, terms};
+    use super::{SearchTerm, terms};
 
     #[test]
     fn terms_are_words_phrases_fields_and_what_must_not_be() {
-        let term = |is_wanted, field: Option<&str>, text: &str| Term {
+        let term = |is_wanted, field: Option<&str>, text: &str| SearchTerm {
             is_wanted,
             field: field.map(str::to_owned),
             text: text.to_owned(),

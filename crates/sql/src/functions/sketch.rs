@@ -1,24 +1,30 @@
-//! A histogram of numbers on a logarithmic scale (DDSketch; Masson, Rim, Lee: VLDB 2019), small while it has few values, that
-//! can be merged with others: any percentile of it is within 1 % of the true value.
+//! Quantile sketch: a mergeable histogram on a logarithmic scale (DDSketch; Masson, Rim, Lee: VLDB
+//! 2019), small while it has few values. Any percentile is within 1 % of the true value.
 //!
-//! A bin holds the numbers from its lower bound up to 2.02 % more. Bins of negative numbers mirror those of positive
-//! ones; what is smaller than 10⁻⁹ counts as zero. The smallest and the largest value are kept as they are.
+//! A bin counts the numbers from its lower bound up to 2.02 % above it. Bins of negative numbers
+//! mirror those of positive ones; magnitudes below 10⁻⁹ count as zero. The minimum and the maximum
+//! are stored exactly.
+//!
+//! # Example
+//! The values 1, 10 and 100 fall into three bins. The median has rank 1 of 0 to 2, so the result is
+//! the middle of the second bin: a number between 9.9 and 10.1. The percentiles 0 and 1 are exactly
+//! 1 and 100.
 
-/// How far a percentile may be off, as a share of it.
+/// Relative accuracy of a percentile.
 const ACCURACY: f64 = 0.01;
 const GAMMA: f64 = (1.0 + ACCURACY) / (1.0 - ACCURACY);
 const SMALLEST: f64 = 1e-9;
-/// So many values are kept by themselves before they are counted in bins.
+/// Values buffered before they are counted in bins.
 const PENDING_MAX: usize = 128;
 /// Bytes of a bin and its count as [`Sketch::encode`] writes them.
 const ENTRY_BYTES: usize = 10;
 
-/// The numbers of one group.
+/// Sketch of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     least: f64,
     most: f64,
-    /// Bins of values that are not counted yet, as they came.
+    /// Bins of buffered values, in input order.
     pending: Vec<i16>,
     /// Bins and their counts, ascending.
     counts: Vec<(i16, u64)>,
@@ -32,7 +38,7 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    /// Adds a number; NaN is none.
+    /// Adds a number; NaN is ignored.
     #[inline]
     pub(super) fn push(&mut self, value: f64) {
         if value.is_nan() {
@@ -46,7 +52,7 @@ impl Sketch {
         self.pending.push(bin(value));
     }
 
-    /// Adds all numbers of another that [`Sketch::encode`] wrote; `None` for anything else.
+    /// Merges an encoded sketch ([`Sketch::encode`]); `None` for malformed bytes.
     pub(super) fn merge(&mut self, bytes: &[u8]) -> Option<()> {
         let (least, rest) = bytes.split_first_chunk::<8>()?;
         let (most, rest) = rest.split_first_chunk::<8>()?;
@@ -99,7 +105,7 @@ impl Sketch {
         self.counts = merged;
     }
 
-    /// The number below which `fraction` (0 to 1) of all are; `None` without numbers.
+    /// The number below which `fraction` (0 to 1) of all values are; `None` without values.
     pub(super) fn percentile(&mut self, fraction: f64) -> Option<f64> {
         self.count();
         let total: u64 = self.counts.iter().map(|entry| entry.1).sum();
@@ -110,7 +116,7 @@ impl Sketch {
             seen += count;
             seen > rank
         });
-        // The ends are known as they are.
+        // Minimum and maximum are exact.
         Some(match rank {
             0 => self.least,
             rank if rank == last => self.most,
@@ -118,7 +124,8 @@ impl Sketch {
         })
     }
 
-    /// For another thread or machine: both ends, then either 0 and bins as they came, or 1 and bins with their counts.
+    /// Encodes the sketch for another thread or machine: both ends, then either 0 and the buffered
+    /// bins, or 1 and bins with their counts.
     pub(super) fn encode(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.least.to_le_bytes());
         out.extend_from_slice(&self.most.to_le_bytes());
@@ -142,7 +149,7 @@ impl Sketch {
     }
 }
 
-/// Which of the values 0 to `last`, in order, the percentile is.
+/// Rank of the percentile among the sorted values 0 to `last`.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -153,8 +160,8 @@ fn rank_of(fraction: f64, last: u64) -> u64 {
     (fraction * last as f64).round() as u64
 }
 
-/// What a sketch of these values, none of which is NaN, would say, without one: the value of that rank is in the bin that
-/// the sketch would find.
+/// Percentile of values without NaN, consistent with a sketch of them but without building one: the
+/// value of that rank is in the bin that the sketch would select.
 pub(super) fn percentile_of(values: &mut [f64], fraction: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
     let rank = usize::try_from(rank_of(fraction, last as u64)).unwrap_or(last);
@@ -184,7 +191,7 @@ fn bin(value: f64) -> i16 {
     if value < 0.0 { -number } else { number }
 }
 
-/// The number that no number of the bin is further than the accuracy away from.
+/// Representative number of a bin: no number of the bin differs from it by more than the accuracy.
 fn middle(bin: i16) -> f64 {
     if bin == 0 {
         return 0.0;

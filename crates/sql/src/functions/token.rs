@@ -1,4 +1,4 @@
-//! Words in texts.
+//! Word search in texts.
 
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::ScalarUDF;
@@ -7,7 +7,7 @@ use weir_datafile::text_index::is_word;
 
 use super::{of_text, text_of};
 
-/// `has_token(text, token)`: whether `token` stands in `text` as a whole word, upper and lower case told apart.
+/// `has_token(text, token)`: whether `text` contains `token` as a whole word, case-sensitive.
 pub(super) fn has_token() -> ScalarUDF {
     of_text("has_token", vec![arrow_schema::DataType::Utf8], |constants| {
         let token = token_of(constants)?;

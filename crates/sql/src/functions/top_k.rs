@@ -1,4 +1,5 @@
-//! `top_k(value, count)`: the most frequent values of a group and how often each occurs, in bounded memory.
+//! `top_k(value, count)`: the most frequent values of a group and how often each occurs, in bounded
+//! memory.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,13 +18,13 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::scalar::ScalarValue;
 use serde::Serializer;
 
-/// Values that are kept when there are too many, and the most that can be asked for.
+/// Values retained after pruning, and the largest allowed `count`.
 const KEPT: usize = 1_024;
 
-/// Different values of a group above which only [`KEPT`] are kept: up to here, counts are exact.
+/// Distinct values of a group above which it is pruned to [`KEPT`]; below, counts are exact.
 const HELD_MAX: usize = 2 * KEPT;
 
-/// The function as SQL knows it.
+/// The SQL function.
 pub(super) fn top_k() -> AggregateUDF {
     AggregateUDF::from(TopK { signature: Signature::user_defined(Volatility::Immutable) })
 }
@@ -42,7 +43,7 @@ impl AggregateUDFImpl for TopK {
         &self.signature
     }
 
-    /// Whatever has a text is counted by it: numbers and instants, too.
+    /// Casts the values to text: numbers and timestamps are accepted, too.
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
             [_, _] => Ok(vec![DataType::Utf8, DataType::Int64]),
@@ -57,7 +58,7 @@ impl AggregateUDFImpl for TopK {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Counts { asked: asked(&args)?, counts: HashMap::new(), text_bytes: 0 }))
+        Ok(Box::new(ValueCounts { asked: asked(&args)?, counts: HashMap::new(), text_bytes: 0 }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -81,15 +82,15 @@ fn asked(args: &AccumulatorArgs<'_>) -> Result<usize> {
     }
 }
 
-/// How often each value of one group came: a summary after Misra and Gries, which keeps its bound when merged.
+/// Counts of the values of one group: a Misra-Gries summary, whose error bound survives merging.
 #[derive(Debug)]
-struct Counts {
+struct ValueCounts {
     asked: usize,
     counts: HashMap<String, u64>,
     text_bytes: usize,
 }
 
-impl Counts {
+impl ValueCounts {
     fn add(&mut self, value: &str, count: u64) {
         if let Some(known) = self.counts.get_mut(value) {
             *known += count;
@@ -102,9 +103,14 @@ impl Counts {
         }
     }
 
-    /// Takes what the first value not to be kept has off every value.
+    /// Prunes to [`KEPT`] values: subtracts from every count that of the most frequent value to be
+    /// dropped.
     ///
-    /// At least [`KEPT`] + 1 values lose it, so over all times a value loses less than the rows divided by [`KEPT`].
+    /// At least [`KEPT`] + 1 values lose that much, so in total a count is too low by less than the
+    /// rows divided by [`KEPT`].
+    ///
+    /// With `KEPT` = 2, the counts a 9, b 5, c 3, d 1 become a 6, b 2: c's count of 3 is subtracted
+    /// from each, and values that reach zero are dropped.
     fn drop_rare(&mut self) {
         let mut all: Vec<u64> = self.counts.values().copied().collect();
         let (_, &mut lost, _) = all.select_nth_unstable_by_key(KEPT, |count| Reverse(*count));
@@ -116,7 +122,7 @@ impl Counts {
     }
 }
 
-impl Accumulator for Counts {
+impl Accumulator for ValueCounts {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         values[0].as_string::<i32>().iter().flatten().for_each(|value| self.add(value, 1));
         Ok(())
@@ -131,7 +137,8 @@ impl Accumulator for Counts {
     }
 
     fn size(&self) -> usize {
-        // The table holds a byte more for each entry, and what texts take on the heap is rounded up to 16.
+        // The hash table adds a byte per entry, and heap allocations of texts are rounded up to 16
+        // bytes.
         let entry = size_of::<(String, u64)>() + 1;
         size_of::<Self>()
             + self.counts.capacity() * entry
@@ -155,7 +162,7 @@ impl Accumulator for Counts {
     }
 }
 
-/// A JSON object of values and their counts, in this order.
+/// JSON object of values and their counts, in this order.
 fn object<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Result<String> {
     let mut json = Vec::new();
     let written = serde_json::Serializer::new(&mut json).collect_map(counts);

@@ -1,4 +1,4 @@
-//! Parts of addresses of pages.
+//! Parts of URLs.
 
 use arrow_schema::DataType;
 use datafusion::logical_expr::ScalarUDF;
@@ -6,7 +6,8 @@ use url::Url;
 
 use super::{of_text, text_of};
 
-/// `url_parameter(query, name)`: the first value of a parameter in a query string or a whole URL, decoded.
+/// `url_parameter(query, name)`: the first value of a parameter in a query string or a whole URL,
+/// decoded.
 pub(super) fn url_parameter() -> ScalarUDF {
     of_text("url_parameter", vec![DataType::Utf8], |constants| {
         let name = text_of(constants.first()).map(str::to_owned);

@@ -1,7 +1,8 @@
-//! `pg_catalog` and `information_schema`: weir's tables as PostgreSQL's tools look for them.
+//! `pg_catalog` and `information_schema`: weir's tables as PostgreSQL's tools expect them.
 //!
-//! Source: PostgreSQL's manual, chapters "System Catalogs" and "The Information Schema". Numbers of types are
-//! PostgreSQL's own; those of tables are made here from their place in the list, so they hold as long as one program runs.
+//! Source: PostgreSQL's manual, chapters "System Catalogs" and "The Information Schema". OIDs of
+//! types are PostgreSQL's own. OIDs of tables are derived from their index in the list, so they are
+//! stable only within one process.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,15 +15,15 @@ use weir_tables::{Column, DataKind, TABLES, TableSpec};
 use super::relation::{self, EMPTY, EMPTY_INFORMATION, Relation, Row};
 use super::settings::SETTINGS;
 
-/// Number of the first table of `public`; those of `future` begin at [`FUTURE_OID`].
+/// OID of the first table of `public`; those of `future` start at [`FUTURE_OID`].
 pub(super) const PUBLIC_OID: u32 = 16_384;
 pub(super) const FUTURE_OID: u32 = 32_768;
-/// Numbers of `pg_catalog`'s relations begin here.
+/// OIDs of `pg_catalog`'s relations start here.
 const CATALOG_OID: u32 = 12_000;
-/// PostgreSQL's own number of `pg_class`.
+/// PostgreSQL's own OID of `pg_class`.
 const CLASS_OID: u32 = 1259;
 
-/// Name, number, and number of the namespace's first relation.
+/// Name, OID, and OID of the namespace's first relation.
 const NAMESPACES: [(&str, u32, u32); 4] = [
     ("public", 2200, PUBLIC_OID),
     ("future", 2201, FUTURE_OID),
@@ -30,10 +31,10 @@ const NAMESPACES: [(&str, u32, u32); 4] = [
     ("information_schema", 13_000, 13_001),
 ];
 
-/// Number, name, SQL name, bytes, category, number of its array.
+/// OID, name, SQL name, bytes, category, OID of its array type.
 type BaseType = (u32, &'static str, &'static str, i16, &'static str, u32);
 
-/// The types that columns and answers have.
+/// Types of columns and results.
 pub(super) const TYPES: [BaseType; 19] = [
     (16, "bool", "boolean", 1, "B", 1000),
     (17, "bytea", "bytea", -1, "U", 1001),
@@ -56,10 +57,10 @@ pub(super) const TYPES: [BaseType; 19] = [
     (1700, "numeric", "numeric", -1, "N", 1231),
 ];
 
-/// A namespace of relations, made once.
+/// A namespace of relations, created once.
 pub(super) type Namespace = Arc<dyn SchemaProvider>;
 
-/// `pg_catalog` and `information_schema`.
+/// The schemas `pg_catalog` and `information_schema`.
 pub(super) fn namespaces() -> [(&'static str, Namespace); 2] {
     static MADE: LazyLock<[Namespace; 2]> = LazyLock::new(|| {
         [namespace(&catalog(), EMPTY), namespace(&information(), EMPTY_INFORMATION)]
@@ -79,7 +80,7 @@ fn namespace(filled: &[(Relation, Vec<Row>)], empty: &[Relation]) -> Namespace {
     Arc::new(schema)
 }
 
-/// Whether an unqualified name means a relation of `pg_catalog`.
+/// Whether an unqualified name refers to a relation of `pg_catalog`.
 pub(super) fn is_catalog(name: &str) -> bool {
     name.starts_with("pg_") && namespaces()[0].1.table_exist(name)
 }
@@ -89,14 +90,14 @@ pub(super) fn is_empty(name: &str) -> bool {
     EMPTY.iter().any(|relation| relation.name == name)
 }
 
-/// weir's tables with number and namespace.
+/// weir's tables with OID and namespace.
 fn tables() -> impl Iterator<Item = (u32, &'static str, u32, &'static TableSpec)> {
     NAMESPACES[..2].iter().flat_map(|(name, namespace, first)| {
         (*first..).zip(TABLES).map(move |(oid, spec)| (oid, *name, *namespace, *spec))
     })
 }
 
-/// The number of a table by its name, as `regclass` reads it.
+/// OID of a table by its name, as `regclass` resolves it.
 pub(super) fn oid_of(name: &str) -> Option<u32> {
     let plain = name.replace('"', "");
     let (schema, name) = plain.split_once('.').unwrap_or(("public", &plain));
@@ -111,12 +112,12 @@ pub(super) fn oid_of(name: &str) -> Option<u32> {
         .or(catalog.map(|(oid, _)| oid))
 }
 
-/// The table with this number.
+/// Table with this OID.
 pub(super) fn table_of(oid: i64) -> Option<&'static TableSpec> {
     tables().find(|(own, ..)| i64::from(*own) == oid).map(|(.., spec)| spec)
 }
 
-/// How `format_type` writes a type.
+/// Name of a type, as `format_type` returns it.
 pub(super) fn type_name(oid: i64) -> Option<String> {
     TYPES.iter().find_map(|(own, _, sql, _, _, array)| match oid {
         _ if oid == i64::from(*own) => Some((*sql).to_owned()),
@@ -197,7 +198,7 @@ fn columns() -> impl Iterator<Item = (u32, &'static str, &'static str, usize, &'
     })
 }
 
-/// The type that a column is sent as.
+/// Wire type of a column.
 fn type_of(column: &Column) -> &'static BaseType {
     let oid = match column.kind {
         DataKind::Time => 1184,
@@ -289,7 +290,7 @@ fn information() -> Vec<(Relation, Vec<Row>)> {
     ]
 }
 
-/// The type that functions of this room give for lists of names.
+/// Result type of the catalog functions that return lists of names.
 pub(super) fn list_of_texts() -> DataType {
     DataType::new_list(DataType::Utf8, true)
 }

@@ -1,4 +1,5 @@
-//! Functions of PostgreSQL's catalog, for its tools. They see few rows, so they go row by row.
+//! Functions of PostgreSQL's catalog, for its tools. They process few rows, so they evaluate row by
+//! row.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::settings::SETTINGS;
 
 type Run = fn(&[ScalarValue]) -> ScalarValue;
 
-/// A function of any arguments.
+/// A variadic function.
 struct Function {
     name: &'static str,
     gives: DataType,
@@ -25,12 +26,12 @@ struct Function {
     run: Run,
 }
 
-/// All of them.
+/// All functions.
 pub(super) fn all() -> Vec<ScalarUDF> {
     telling().into_iter().chain(plain()).collect()
 }
 
-/// Functions that look at what they are asked about.
+/// Functions that look up their arguments.
 fn telling() -> Vec<ScalarUDF> {
     let text = |name, run| function(name, DataType::Utf8, run);
     let flag = |name, run| function(name, DataType::Boolean, run);
@@ -74,7 +75,8 @@ fn telling() -> Vec<ScalarUDF> {
     ]
 }
 
-/// Functions that say the same of everything: all may be read, nothing is kept in its own way.
+/// Functions with a constant result: everything is readable, and no object has comments or
+/// settings.
 fn plain() -> Vec<ScalarUDF> {
     let flag = |name, run| function(name, DataType::Boolean, run);
     let size = |name| function(name, DataType::Int64, |_| ScalarValue::Int64(None));
@@ -110,7 +112,7 @@ fn plain() -> Vec<ScalarUDF> {
     ]
 }
 
-/// What `::regclass` becomes, by what stands before it.
+/// Function that replaces a `::regclass` cast, by the cast's operand.
 pub(super) const NAME_OF_CLASS: &str = "regclass_name";
 pub(super) const OID_OF_CLASS: &str = "regclass_oid";
 
@@ -176,7 +178,7 @@ impl std::fmt::Debug for Function {
     }
 }
 
-/// Names differ.
+/// Names are unique.
 impl PartialEq for Function {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

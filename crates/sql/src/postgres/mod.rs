@@ -1,4 +1,4 @@
-//! SQL as PostgreSQL's clients send it: parameters, its catalog, its functions.
+//! SQL from PostgreSQL's clients: parameters, catalog, functions.
 
 mod catalog;
 mod functions;
@@ -20,21 +20,21 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement;
 use weir_datafile::{ErrorKind, StoreError};
 
-/// What a statement wants and gives.
+/// Parameters and result columns of a statement.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// Types of `$1`, `$2`, …; text where the statement leaves it open.
+    /// Types of `$1`, `$2`, …; text where the statement does not determine the type.
     pub parameters: Vec<DataType>,
-    /// Names and types of the answer's columns.
+    /// Names and types of the result columns.
     pub schema: SchemaRef,
 }
 
-/// Makes the engine speak as PostgreSQL does.
+/// Session state with PostgreSQL's dialect and functions, created on first use.
 #[derive(Default)]
 pub(crate) struct Postgres(OnceLock<SessionState>);
 
 impl Postgres {
-    /// The engine's state with the functions of the catalog; made when the first client comes.
+    /// The engine's state with the functions of the catalog; created for the first client.
     pub(crate) fn state(&self, own: &SessionState) -> SessionState {
         self.0.get_or_init(|| extended(own)).clone()
     }
@@ -44,7 +44,7 @@ fn extended(own: &SessionState) -> SessionState {
     let mut state = own.clone();
     let options = state.config_mut().options_mut();
     options.sql_parser.dialect = Dialect::PostgreSQL;
-    // The catalog has its own, with PostgreSQL's names of types.
+    // The catalog has its own `information_schema`, with PostgreSQL's type names.
     options.catalog.information_schema = false;
     for function in functions::all() {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");
@@ -59,7 +59,7 @@ pub(crate) fn add_namespaces(catalog: &MemoryCatalogProvider) {
     }
 }
 
-/// The plan of a statement with these parameters.
+/// Plans a statement with these parameters.
 pub(crate) async fn plan(
     state: &SessionState,
     sql: &str,
@@ -83,7 +83,7 @@ async fn open_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, DataF
     state.statement_to_plan(statement).await
 }
 
-/// What a statement wants and gives; `known` are types of parameters that the client has said.
+/// Describes a statement; `known` are the parameter types that the client declared.
 pub(crate) async fn describe(
     state: &SessionState,
     sql: &str,
@@ -105,7 +105,7 @@ pub(crate) async fn describe(
     Ok(Described { parameters, schema: Arc::clone(plan.schema().inner()) })
 }
 
-/// Parameters, each an array of one value.
+/// Converts parameters, each an array of one value.
 pub(crate) fn values(parameters: &[ArrayRef]) -> Result<Vec<ScalarValue>, StoreError> {
     let one = |array: &ArrayRef| ScalarValue::try_from_array(array, 0);
     parameters.iter().map(one).collect::<Result<_, _>>().map_err(|error| {

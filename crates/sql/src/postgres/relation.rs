@@ -1,4 +1,4 @@
-//! Relations of PostgreSQL's catalog: names, columns, and what a column holds where a row does not say.
+//! Relations of PostgreSQL's catalog: names, columns, and column defaults.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,17 +10,18 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
-/// A relation: its columns as `name:kind=default`, parted by blanks. Kinds: `o` oid, `t` text, `b` boolean, `s` int2,
-/// `i` int4, `l` int8, `f` float4, `a` array of texts (always NULL). Without a default it is NULL.
+/// A relation: its columns as `name:kind=default`, separated by spaces. Kinds: `o` oid, `t` text,
+/// `b` boolean, `s` int2, `i` int4, `l` int8, `f` float4, `a` array of texts (always NULL). The
+/// default is NULL if omitted.
 pub(super) struct Relation {
     pub(super) name: &'static str,
     columns: &'static str,
 }
 
-/// A row: what differs from the defaults.
+/// A row: the columns that differ from their defaults.
 pub(super) type Row = Vec<(&'static str, String)>;
 
-/// Relations that are always empty, and that nothing is asked about but whether there is a row.
+/// Relations that are always empty; tools only check whether they have rows.
 pub(super) const EMPTY: &[Relation] = &[
     relation("pg_aggregate", "aggfnoid:o aggkind:t"),
     relation("pg_attrdef", "oid:o adrelid:o adnum:s adbin:t"),
@@ -73,7 +74,7 @@ pub(super) const EMPTY: &[Relation] = &[
     relation("pg_views", "schemaname:t viewname:t viewowner:t definition:t"),
 ];
 
-/// `information_schema`'s own.
+/// Relations specific to `information_schema`.
 pub(super) const EMPTY_INFORMATION: &[Relation] = &[
     relation("views", "table_catalog:t table_schema:t table_name:t view_definition:t"),
     relation(
@@ -153,7 +154,7 @@ const fn relation(name: &'static str, columns: &'static str) -> Relation {
 }
 
 impl Relation {
-    /// The relation with these rows.
+    /// Builds the relation with these rows.
     pub(super) fn batch(&self, rows: &[Row]) -> Result<RecordBatch, ArrowError> {
         let rows: Vec<HashMap<&str, &str>> = rows
             .iter()

@@ -1,8 +1,9 @@
-//! Statements of PostgreSQL's tools, put so that the engine takes them.
+//! Rewrites statements of PostgreSQL's tools to SQL that the engine supports.
 //!
-//! What tools ask of the catalog uses names, operators and types that the engine lacks. Most of it asks relations that are
-//! always empty here (`pg_policy`, `pg_inherits`, …): a `select` that joins one of those is replaced by one without rows
-//! before anything in it is looked at. Statements about rows pass unchanged.
+//! Tools query the catalog with names, operators and types that the engine lacks. Most of these
+//! queries involve relations that are always empty here (`pg_policy`, `pg_inherits`, …): a `select`
+//! that joins one of them is replaced by one without rows before anything else in it is examined.
+//! Statements about rows pass unchanged.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +27,7 @@ struct Rewriter;
 
 const AGGREGATES: [&str; 8] =
     ["count", "max", "min", "sum", "bool_or", "bool_and", "array_agg", "string_agg"];
-/// What a `select` ends with that was replaced.
+/// Condition of a `select` that was replaced by an empty one.
 const NO_ROWS: &str = "WHERE false";
 
 impl VisitorMut for Rewriter {
@@ -61,7 +62,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
-            // Grafana asks so for the schemas of the search path.
+            // Grafana queries the schemas of the search path this way.
             Expr::InSubquery { subquery, expr: inner, negated }
                 if subquery.to_string().contains("current_setting('search_path')") =>
             {
@@ -127,7 +128,7 @@ fn is_user(parts: &[String]) -> bool {
     parts.len() == 1 && names.contains(&parts[0].as_str())
 }
 
-/// What the text reads as; the same again when it does not.
+/// Replaces an expression with the parsed `sql`; keeps it if that does not parse.
 fn replace(expr: &mut Expr, sql: impl AsRef<str>) {
     let parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql.as_ref());
     if let Ok(new) = parser.and_then(|mut parser| parser.parse_expr()) {
@@ -151,7 +152,7 @@ fn operator(name: &str) -> Option<BinaryOperator> {
     })
 }
 
-/// A cast to one of PostgreSQL's names for numbers, as something the engine has.
+/// Rewrites a cast to a type that the engine lacks.
 fn cast(inner: &Expr, data_type: &str) -> Option<String> {
     let name = data_type.to_lowercase().replace('"', "");
     let plain = name.strip_prefix("pg_catalog.").unwrap_or(&name);
@@ -174,12 +175,13 @@ fn is_number(value: &Value) -> bool {
     matches!(value, Value::Number(..))
 }
 
-/// `array(select …)`
+/// Whether a function is `array(select …)`.
 fn is_array_of(function: &Function) -> bool {
     parts(&function.name) == ["array"]
 }
 
-/// Without rows an empty array, else what the rows are gathered to. Arrays in the catalog have no items.
+/// An empty array for a subquery without rows, else the rows aggregated to an array. Arrays in the
+/// catalog have no items.
 fn array_of(subquery: &Query) -> String {
     let mut subquery = subquery.clone();
     let is_of_array = subquery.to_string().to_lowercase().contains(" from pg_catalog.unnest(");
@@ -196,7 +198,7 @@ fn array_of(subquery: &Query) -> String {
     format!("({subquery})")
 }
 
-/// Whether nothing can come of this; it is put so then.
+/// Replaces a query that cannot return rows by an empty one; returns whether it did.
 fn empty_out(body: &mut SetExpr) -> bool {
     match body {
         SetExpr::Select(select) => {
@@ -206,7 +208,7 @@ fn empty_out(body: &mut SetExpr) -> bool {
             true
         }
         SetExpr::SetOperation { left, right, .. } => {
-            // Both are to be looked at.
+            // Evaluate both sides: each may have to be rewritten.
             let (left, right) = (empty_out(left), empty_out(right));
             left && right
         }
@@ -235,7 +237,7 @@ fn without_rows(select: &Select) -> Option<String> {
     Some(if is_one_row { format!("SELECT {items}") } else { format!("SELECT {items} {NO_ROWS}") })
 }
 
-/// Whether a relation that is always empty is joined so that no row comes of it.
+/// Whether an always-empty relation is joined in a way that leaves no rows.
 fn joins_nothing(tables: &TableWithJoins) -> bool {
     let is_inner = |operator: &JoinOperator| {
         matches!(
@@ -255,7 +257,7 @@ fn joins_nothing(tables: &TableWithJoins) -> bool {
     })
 }
 
-/// The name of a column; `None` for `*`.
+/// Name of a column; `None` for `*`.
 fn name_of(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some(name_of_expr(expr)),
@@ -276,7 +278,8 @@ fn name_of_expr(expr: &Expr) -> String {
     }
 }
 
-/// `n.oid, n.*` has a column twice, which the engine refuses: `n.*` is enough, since tools read columns by name.
+/// Drops duplicates: `n.oid, n.*` selects a column twice, which the engine refuses. `n.*` is
+/// enough, since tools read columns by name.
 fn drop_doubled(projection: &mut Vec<SelectItem>) {
     let wild: Vec<String> = projection
         .iter()
@@ -295,7 +298,7 @@ fn drop_doubled(projection: &mut Vec<SelectItem>) {
     });
 }
 
-/// The engine refuses columns of the same name, as `1, 1::int` are.
+/// Adds aliases to columns of the same name, such as `1, 1::int`, which the engine refuses.
 fn tell_apart(projection: &mut [SelectItem]) {
     let mut seen: Vec<String> = Vec::new();
     for (at, item) in projection.iter_mut().enumerate() {
@@ -319,7 +322,8 @@ fn is_without_rows(query: &Query) -> bool {
         && query.to_string().ends_with(NO_ROWS)
 }
 
-/// The engine wants proof that a subquery over the catalog gives one value.
+/// Adds a limit of one row: the engine requires proof that a scalar subquery over the catalog
+/// returns one value.
 fn at_most_one_row(subquery: &mut Query) {
     let SetExpr::Select(select) = &mut *subquery.body else { return };
     let is_of_catalog = |tables: &TableWithJoins| match &tables.relation {

@@ -1,4 +1,4 @@
-//! What `current_setting` and `pg_settings` say; sessions keep what a client sets.
+//! Values of `current_setting` and `pg_settings`; sessions store what a client sets.
 
 /// Name and value.
 pub(super) const SETTINGS: [(&str, &str); 10] = [

@@ -1,12 +1,12 @@
-//! A backup in a bucket. Objects are there whole or not at all; of a snapshot the list is written last and removed first, so
-//! one that has a list is whole.
+//! A backup in a bucket. An object exists completely or not at all. The list of a snapshot is
+//! written last and removed first, so a snapshot with a list is complete.
 //!
-//! A bucket has no locks. Who writes makes the object `lock`, which works only where there is none, and writes it again every
-//! few seconds; one that does not change any more is of a backup that was killed.
+//! Buckets have no locks. A writer creates the object `lock` with a conditional put and rewrites it
+//! every few seconds; a lock that no longer changes belongs to a backup that was killed.
 //!
 //! ```text
 //! lock ─► objects ─► manifest ─► still mine? ─► list ─► thin ─► lock deleted
-//!                                     ▲ taken over, since nothing was heard for too long: nothing shows up
+//!                                     ▲ taken over after a long silence: no snapshot appears
 //! ```
 
 use std::collections::HashSet;
@@ -20,31 +20,31 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_datafile::{ErrorKind, StoreError};
-use weir_tier::{SlowBucket, SlowBucketOptions};
+use weir_tier::{BucketTier, SlowBucketOptions};
 
-use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
-use super::list::List;
-use super::object::{Object, write_copy};
+use super::list::SnapshotList;
+use super::object::{BackupObject, write_copy};
+use super::target::{BackupTarget, OURS, VERSION, check_version, refuse_other, taken};
 use crate::cluster::random;
 
-/// How often a lock is written again.
+/// Interval at which a held lock is rewritten.
 const BEAT: Duration = Duration::from_secs(2);
-/// A lock that stays as it is for so many beats is nobody's.
+/// A lock that stays unchanged for this many beats is abandoned.
 const SILENT_BEATS: u32 = 8;
-/// Bytes of an object that are asked for at a time: a request takes long, whatever it brings.
+/// Bytes per ranged GET of an object: the latency of a request dominates, whatever its size.
 const READ_BYTES: usize = 8 << 20;
 
-pub(super) struct BucketDepot {
-    bucket: Arc<SlowBucket>,
-    scratch: Scratch,
-    /// Objects that are there, when it is written.
+pub(super) struct BucketTarget {
+    bucket: Arc<BucketTier>,
+    scratch: ScratchDir,
+    /// Objects that exist when the snapshot is written.
     there: HashSet<String>,
-    lock: Option<Lock>,
+    lock: Option<TargetLock>,
 }
 
-impl BucketDepot {
+impl BucketTarget {
     pub(super) fn open(options: &SlowBucketOptions, is_written: bool) -> Result<Self, StoreError> {
-        let bucket = Arc::new(SlowBucket::open(options)?);
+        let bucket = Arc::new(BucketTier::open(options)?);
         let name = bucket.shown();
         let version = match bucket.read("VERSION")? {
             Some(text) => text,
@@ -56,18 +56,18 @@ impl BucketDepot {
             }
         };
         check_version(&name, &String::from_utf8_lossy(&version))?;
-        let scratch = Scratch::new()?;
-        let lock = is_written.then(|| Lock::take(&bucket, &name)).transpose()?;
-        let mut depot = Self { bucket, scratch, there: HashSet::new(), lock };
+        let scratch = ScratchDir::new()?;
+        let lock = is_written.then(|| TargetLock::take(&bucket, &name)).transpose()?;
+        let mut target = Self { bucket, scratch, there: HashSet::new(), lock };
         if is_written {
-            let objects = depot.bucket.list_below("objects")?.into_iter();
-            depot.there = objects.filter(|path| Object::is_path(path)).collect();
-            depot.remove_halves()?;
+            let objects = target.bucket.list_below("objects")?.into_iter();
+            target.there = objects.filter(|path| BackupObject::is_path(path)).collect();
+            target.remove_halves()?;
         }
-        Ok(depot)
+        Ok(target)
     }
 
-    /// Manifests without a list: of a backup, or the removal of one, that was killed.
+    /// Removes manifests without a list: leftovers of a backup or of a removal that was killed.
     fn remove_halves(&self) -> Result<(), StoreError> {
         let whole = self.names()?;
         let paths = self.bucket.list_below("snapshots")?.into_iter();
@@ -84,7 +84,7 @@ impl BucketDepot {
     }
 }
 
-fn begin(bucket: &SlowBucket, name: &str) -> Result<Vec<u8>, StoreError> {
+fn begin(bucket: &BucketTier, name: &str) -> Result<Vec<u8>, StoreError> {
     let names = bucket.list_below("")?;
     let top = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
     if let Some(other) = names.iter().map(|name| top(name)).find(|top| !OURS.contains(&&**top)) {
@@ -99,7 +99,7 @@ fn snapshot_of(path: &str) -> Option<&str> {
     path.strip_prefix("snapshots/")?.split('/').next()
 }
 
-impl Depot for BucketDepot {
+impl BackupTarget for BucketTarget {
     fn name(&self) -> String {
         self.bucket.shown()
     }
@@ -113,10 +113,13 @@ impl Depot for BucketDepot {
         Ok(names)
     }
 
-    fn list(&self, snapshot: &str) -> Result<List, StoreError> {
+    fn list(&self, snapshot: &str) -> Result<SnapshotList, StoreError> {
         let path = format!("snapshots/{snapshot}/list");
         let text = self.bucket.read(&path)?.unwrap_or_default();
-        List::read(&format!("{}/{path}", self.bucket.shown()), &String::from_utf8_lossy(&text))
+        SnapshotList::read(
+            &format!("{}/{path}", self.bucket.shown()),
+            &String::from_utf8_lossy(&text),
+        )
     }
 
     fn manifest(&self, snapshot: &str) -> Result<PathBuf, StoreError> {
@@ -131,20 +134,20 @@ impl Depot for BucketDepot {
         Ok(to)
     }
 
-    fn place(&self, object: &Object) -> String {
+    fn place(&self, object: &BackupObject) -> String {
         format!("{}/{}", self.bucket.shown(), object.path())
     }
 
-    fn has(&self, object: &Object) -> bool {
+    fn has(&self, object: &BackupObject) -> bool {
         self.there.contains(&object.path())
     }
 
-    fn open(&self, object: &Object) -> std::io::Result<Box<dyn Read>> {
+    fn open(&self, object: &BackupObject) -> std::io::Result<Box<dyn Read>> {
         let source = self.bucket.source(&object.path())?;
         Ok(Box::new(source.reader_of(READ_BYTES)))
     }
 
-    fn whole(&self, object: &Object) -> Result<PathBuf, String> {
+    fn whole(&self, object: &BackupObject) -> Result<PathBuf, String> {
         let (place, to) = (self.place(object), self.scratch.0.join("object"));
         let found = self.open(object).and_then(|mut bytes| write_copy(&mut bytes, &to, 0o600));
         let found = found.map_err(|error| format!("cannot read `{place}`: {error}"))?;
@@ -152,8 +155,12 @@ impl Depot for BucketDepot {
         Ok(to)
     }
 
-    fn take(&mut self, bytes: &mut dyn Read, source: &Path) -> Result<(Object, bool), StoreError> {
-        // Its name is known when all of it was read.
+    fn take(
+        &mut self,
+        bytes: &mut dyn Read,
+        source: &Path,
+    ) -> Result<(BackupObject, bool), StoreError> {
+        // The object's name is known only after all of it was read.
         let draft = self.scratch.0.join("object");
         let written = write_copy(bytes, &draft, 0o600);
         let object =
@@ -170,7 +177,7 @@ impl Depot for BucketDepot {
         &self.scratch.0
     }
 
-    fn publish(&mut self, snapshot: &str, list: &List) -> Result<(), StoreError> {
+    fn publish(&mut self, snapshot: &str, list: &SnapshotList) -> Result<(), StoreError> {
         let text = list.text()?;
         let manifest = self.scratch.0.join("manifest.sqlite");
         self.bucket.send_file(&manifest, &format!("snapshots/{snapshot}/manifest.sqlite"))?;
@@ -184,8 +191,8 @@ impl Depot for BucketDepot {
         self.bucket.remove(&format!("snapshots/{snapshot}/manifest.sqlite"))
     }
 
-    fn remove_others(&mut self, needed: &HashSet<Object>) -> Result<(), StoreError> {
-        let needed: HashSet<String> = needed.iter().map(Object::path).collect();
+    fn remove_others(&mut self, needed: &HashSet<BackupObject>) -> Result<(), StoreError> {
+        let needed: HashSet<String> = needed.iter().map(BackupObject::path).collect();
         for path in std::mem::take(&mut self.there) {
             if needed.contains(&path) {
                 self.there.insert(path);
@@ -198,10 +205,10 @@ impl Depot for BucketDepot {
     }
 }
 
-/// A directory on this machine for one file at a time, which nobody else can read: keys of a fleet are among them.
-struct Scratch(PathBuf);
+/// A private directory on this machine for one file at a time: the files include the fleet's keys.
+struct ScratchDir(PathBuf);
 
-impl Scratch {
+impl ScratchDir {
     fn new() -> Result<Self, StoreError> {
         let name = format!("weir-backup-{}-{:x}", std::process::id(), random("scratch"));
         let path = std::env::temp_dir().join(name);
@@ -210,7 +217,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// What to do when there is no room.
+    /// Adds a hint to an error about missing space.
     fn full(&self, error: StoreError) -> StoreError {
         match error.kind {
             ErrorKind::Full => error.with_hint(format!(
@@ -222,22 +229,22 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-/// The object `lock`, which is written again and again.
-struct Lock {
-    bucket: Arc<SlowBucket>,
+/// The object `lock`, rewritten at every beat.
+struct TargetLock {
+    bucket: Arc<BucketTier>,
     id: String,
     end: Option<Sender<()>>,
     beating: Option<JoinHandle<()>>,
 }
 
-impl Lock {
-    fn take(bucket: &Arc<SlowBucket>, name: &str) -> Result<Self, StoreError> {
+impl TargetLock {
+    fn take(bucket: &Arc<BucketTier>, name: &str) -> Result<Self, StoreError> {
         let id = format!("{:x}", random("lock"));
         if !make(bucket, &id)? {
             wait_for_silence(bucket, name)?;
@@ -252,7 +259,8 @@ impl Lock {
             let mut number = 1_u64;
             while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
                 number += 1;
-                // One that was taken over stays with who has it now; what cannot be read is looked at before anything shows up.
+                // A lock that was taken over stays with its new owner. An unreadable lock is
+                // checked again before the snapshot is published.
                 if is_of(&own, &text).unwrap_or(false) {
                     drop(own.write("lock", format!("{text} {number}\n").into_bytes()));
                 }
@@ -265,7 +273,7 @@ impl Lock {
         Ok(Self { bucket: Arc::clone(bucket), id, end: Some(end), beating: Some(beating) })
     }
 
-    /// Whether it is still this backup that writes.
+    /// Fails unless this backup still holds the lock.
     fn check(&self, name: &str) -> Result<(), StoreError> {
         if is_of(&self.bucket, &self.id)? {
             return Ok(());
@@ -277,7 +285,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for TargetLock {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(beating) = self.beating.take() {
@@ -291,24 +299,24 @@ impl Drop for Lock {
     }
 }
 
-/// Makes the lock where there is none.
-fn make(bucket: &SlowBucket, id: &str) -> Result<bool, StoreError> {
-    // A service may not know the condition of what follows.
+/// Creates the lock if it does not exist.
+fn make(bucket: &BucketTier, id: &str) -> Result<bool, StoreError> {
+    // A service may not support conditional puts.
     if bucket.read("lock")?.is_some() {
         return Ok(false);
     }
     bucket.create("lock", format!("{id} 1\n").into_bytes())?;
-    // The answer may be lost when it was made.
+    // The response may be lost although the lock was created.
     is_of(bucket, id)
 }
 
-fn is_of(bucket: &SlowBucket, id: &str) -> Result<bool, StoreError> {
+fn is_of(bucket: &BucketTier, id: &str) -> Result<bool, StoreError> {
     let text = bucket.read("lock")?.unwrap_or_default();
     Ok(String::from_utf8_lossy(&text).split(' ').next() == Some(id))
 }
 
-/// Returns when a lock is gone, or has not changed for long.
-fn wait_for_silence(bucket: &SlowBucket, name: &str) -> Result<(), StoreError> {
+/// Blocks until the lock is gone or has not changed for long.
+fn wait_for_silence(bucket: &BucketTier, name: &str) -> Result<(), StoreError> {
     let first = bucket.read("lock")?;
     tracing::warn!(
         "`{name}` has a lock: looking for {} s whether the backup that made it still runs",

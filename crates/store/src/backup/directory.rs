@@ -1,4 +1,4 @@
-//! A backup in a directory. What is written has its name when it is durable.
+//! A backup in a directory. A file gets its final name once it is durable.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 
 use weir_datafile::{StoreError, sync_dir};
 
-use super::depot::{Depot, OURS, VERSION, check_version, refuse_other, taken};
-use super::list::List;
-use super::object::{Object, write_copy};
+use super::list::SnapshotList;
+use super::object::{BackupObject, write_copy};
+use super::target::{BackupTarget, OURS, VERSION, check_version, refuse_other, taken};
 use super::{full, make_dir, rename, sync_file, write};
 use crate::directory::lock_file;
 
-pub(super) struct DirectoryDepot {
+pub(super) struct DirectoryTarget {
     root: PathBuf,
     draft: PathBuf,
-    /// Directories with new names.
+    /// Directories with new entries, to be synced.
     changed: BTreeSet<PathBuf>,
     _lock: Option<File>,
 }
 
-impl DirectoryDepot {
+impl DirectoryTarget {
     pub(super) fn open(root: &Path, is_written: bool) -> Result<Self, StoreError> {
         let version = root.join("VERSION");
         if is_written && !version.exists() {
@@ -35,23 +35,23 @@ impl DirectoryDepot {
         let lock = || lock_file(&root.join("lock"), || taken(&name));
         let lock = is_written.then(lock).transpose()?;
         let draft = root.join("snapshots/.new");
-        let depot = Self { root: root.to_owned(), draft, changed: BTreeSet::new(), _lock: lock };
+        let target = Self { root: root.to_owned(), draft, changed: BTreeSet::new(), _lock: lock };
         if is_written {
-            depot.remove_drafts()?;
-            make_dir(&depot.draft)?;
+            target.remove_drafts()?;
+            make_dir(&target.draft)?;
         }
-        Ok(depot)
+        Ok(target)
     }
 
     fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
     }
 
-    fn path(&self, object: &Object) -> PathBuf {
+    fn path(&self, object: &BackupObject) -> PathBuf {
         self.root.join(object.path())
     }
 
-    /// What was left by a backup that was killed.
+    /// Removes drafts that a killed backup left.
     fn remove_drafts(&self) -> Result<(), StoreError> {
         for name in [".new", ".old"] {
             let path = self.snapshots().join(name);
@@ -79,7 +79,7 @@ fn begin(root: &Path, version: &Path) -> Result<(), StoreError> {
     sync_dir(root)
 }
 
-impl Depot for DirectoryDepot {
+impl BackupTarget for DirectoryTarget {
     fn name(&self) -> String {
         self.root.display().to_string()
     }
@@ -94,46 +94,50 @@ impl Depot for DirectoryDepot {
         Ok(names)
     }
 
-    fn list(&self, snapshot: &str) -> Result<List, StoreError> {
+    fn list(&self, snapshot: &str) -> Result<SnapshotList, StoreError> {
         let path = self.snapshots().join(snapshot).join("list");
         let text = std::fs::read_to_string(&path)
             .map_err(|error| StoreError::io("read", &path, &error))?;
-        List::read(&path.display().to_string(), &text)
+        SnapshotList::read(&path.display().to_string(), &text)
     }
 
     fn manifest(&self, snapshot: &str) -> Result<PathBuf, StoreError> {
         Ok(self.snapshots().join(snapshot).join("manifest.sqlite"))
     }
 
-    fn place(&self, object: &Object) -> String {
+    fn place(&self, object: &BackupObject) -> String {
         self.path(object).display().to_string()
     }
 
-    fn has(&self, object: &Object) -> bool {
+    fn has(&self, object: &BackupObject) -> bool {
         let found = std::fs::metadata(self.path(object));
         found.is_ok_and(|metadata| metadata.len() == object.byte_count)
     }
 
-    fn open(&self, object: &Object) -> std::io::Result<Box<dyn Read>> {
+    fn open(&self, object: &BackupObject) -> std::io::Result<Box<dyn Read>> {
         Ok(Box::new(File::open(self.path(object))?))
     }
 
-    fn whole(&self, object: &Object) -> Result<PathBuf, String> {
+    fn whole(&self, object: &BackupObject) -> Result<PathBuf, String> {
         self.check(object)?;
         Ok(self.path(object))
     }
 
-    fn take(&mut self, bytes: &mut dyn Read, source: &Path) -> Result<(Object, bool), StoreError> {
+    fn take(
+        &mut self,
+        bytes: &mut dyn Read,
+        source: &Path,
+    ) -> Result<(BackupObject, bool), StoreError> {
         let draft = self.root.join("objects/.new");
         let written = write_copy(bytes, &draft, 0o600);
         let object = written.map_err(|error| {
-            // Room for the next try.
+            // Frees space for the next attempt.
             drop(std::fs::remove_file(&draft));
             full(StoreError::io("copy", source, &error))
         })?;
         let place = self.path(&object);
         let parent = place.parent().unwrap_or(&self.root).to_owned();
-        // One that is there already may be of a backup that was killed before it made the name durable.
+        // An existing file may come from a backup that was killed before it made the name durable.
         self.changed.insert(parent.clone());
         if self.has(&object) {
             drop(std::fs::remove_file(&draft));
@@ -148,7 +152,7 @@ impl Depot for DirectoryDepot {
         &self.draft
     }
 
-    fn publish(&mut self, snapshot: &str, list: &List) -> Result<(), StoreError> {
+    fn publish(&mut self, snapshot: &str, list: &SnapshotList) -> Result<(), StoreError> {
         self.changed.iter().try_for_each(|dir| sync_dir(dir))?;
         sync_dir(&self.root.join("objects"))?;
         write(&self.draft.join("list"), list.text()?.as_bytes())?;
@@ -164,7 +168,7 @@ impl Depot for DirectoryDepot {
         self.remove_drafts()
     }
 
-    fn remove_others(&mut self, needed: &HashSet<Object>) -> Result<(), StoreError> {
+    fn remove_others(&mut self, needed: &HashSet<BackupObject>) -> Result<(), StoreError> {
         let needed: HashSet<&str> = needed.iter().map(|object| object.name.as_str()).collect();
         let list = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
         for group in list(&self.root.join("objects")) {

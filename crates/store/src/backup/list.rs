@@ -1,4 +1,4 @@
-//! The list of a snapshot's files: a line each, and a last one that proves that none is missing.
+//! The list of a snapshot's files: one line per file, and a trailer that proves completeness.
 //!
 //! ```text
 //! manifest <SHA-256> <bytes>
@@ -10,56 +10,56 @@ use std::path::Path;
 
 use weir_datafile::{ErrorKind, StoreError};
 
-use crate::backup::object::{Object, digest};
+use crate::backup::object::{BackupObject, digest};
 
 /// A file of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) object: Object,
+pub(super) struct ListEntry {
+    pub(super) object: BackupObject,
     pub(super) mode: u32,
     /// Nanoseconds since 1970.
     pub(super) modified: i64,
     pub(super) path: String,
 }
 
-/// What a snapshot has.
+/// The contents of a snapshot.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct List {
-    manifest: Object,
-    pub(super) entries: Vec<Entry>,
+pub(super) struct SnapshotList {
+    manifest: BackupObject,
+    pub(super) entries: Vec<ListEntry>,
 }
 
-impl List {
-    /// Of this manifest, without files yet.
+impl SnapshotList {
+    /// Makes an empty list for this manifest.
     pub(super) fn new(manifest: &Path) -> Result<Self, StoreError> {
-        Ok(Self { manifest: Object::of_file(manifest)?, entries: Vec::new() })
+        Ok(Self { manifest: BackupObject::of_file(manifest)?, entries: Vec::new() })
     }
 
     pub(super) fn byte_count(&self) -> u64 {
         self.entries.iter().map(|entry| entry.object.byte_count).sum()
     }
 
-    /// What is written.
+    /// Encodes the list.
     ///
     /// # Errors
-    /// `Io`: a name with a line's end in it.
+    /// `Io`: a name contains a line break.
     pub(super) fn text(&self) -> Result<String, StoreError> {
         if let Some(entry) = self.entries.iter().find(|entry| entry.path.contains('\n')) {
             let text =
                 format!("cannot back up `{}`: a line ends in its name", entry.path.escape_debug());
             return Err(StoreError::new(ErrorKind::Io, text));
         }
-        let Object { name, byte_count } = &self.manifest;
+        let BackupObject { name, byte_count } = &self.manifest;
         let mut text = format!("manifest {name} {byte_count}\n");
-        for Entry { object, mode, modified, path } in &self.entries {
-            let Object { name, byte_count } = object;
+        for ListEntry { object, mode, modified, path } in &self.entries {
+            let BackupObject { name, byte_count } = object;
             text += &format!("file {name} {byte_count} {mode:o} {modified} {path}\n");
         }
         let proof = digest(text.as_bytes());
         Ok(text + &format!("end {} {proof}\n", self.entries.len()))
     }
 
-    /// Reads a list, which is at `place`, and checks that it is whole.
+    /// Parses the list stored at `place` and checks that it is complete.
     pub(super) fn read(place: &str, text: &str) -> Result<Self, StoreError> {
         let list = Self::parse(text).filter(|list| list.text().is_ok_and(|own| own == text));
         list.ok_or_else(|| {
@@ -71,21 +71,22 @@ impl List {
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let mut first = lines.next()?.strip_prefix("manifest ")?.split(' ');
-        let manifest = Object::new(first.next()?, first.next()?.parse().ok()?)?;
+        let manifest = BackupObject::new(first.next()?, first.next()?.parse().ok()?)?;
         let mut entries = Vec::new();
         for line in lines.filter(|line| !line.starts_with("end ")) {
             let mut parts = line.strip_prefix("file ")?.splitn(5, ' ');
-            let object = Object::new(parts.next()?, parts.next()?.parse().ok()?)?;
+            let object = BackupObject::new(parts.next()?, parts.next()?.parse().ok()?)?;
             let mode = u32::from_str_radix(parts.next()?, 8).ok()?;
             let modified = parts.next()?.parse().ok()?;
-            entries.push(Entry { object, mode, modified, path: parts.next()?.to_owned() });
+            entries.push(ListEntry { object, mode, modified, path: parts.next()?.to_owned() });
         }
         Some(Self { manifest, entries })
     }
 
-    /// Whether the snapshot's manifest, which is from `place`, is the one that it was made with.
+    /// Checks that the manifest at `path`, stored at `place`, is the one the snapshot was made
+    /// with.
     pub(super) fn check_manifest(&self, path: &Path, place: &str) -> Result<(), StoreError> {
-        if Object::of_file(path)? == self.manifest {
+        if BackupObject::of_file(path)? == self.manifest {
             return Ok(());
         }
         let text = format!("`{place}` is damaged: it is not what was written");

@@ -1,18 +1,19 @@
-//! Copies of a data directory, or of a cluster, that share what they have in common, and the way back. Layout:
-//! `docs/formats/backup.md`.
+//! Incremental backups of a data directory or of a cluster, and their restore. Snapshots share the
+//! files that they have in common. Layout: `docs/formats/backup.md`.
 //!
-//! Data files never change, so a copy is a copy of the manifest and of the files that no earlier one has. It is made from
-//! outside, whether a weir has the directory or not: when a file goes away meanwhile, because it was merged, the manifest is
-//! read anew. A snapshot shows up under its name when everything that it names is on the disk.
+//! Data files never change, so a snapshot is a copy of the manifest plus the files that no earlier
+//! snapshot has. A backup runs from outside, whether a weir has the directory open or not: when a
+//! merge removes a file meanwhile, the backup reads the manifest again. A snapshot appears under
+//! its name once everything that it names is durable.
 
 mod bucket;
-mod depot;
 mod directory;
 mod list;
 mod object;
-mod origin;
 mod restore;
 mod restore_cluster;
+mod source;
+mod target;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,30 +21,30 @@ use std::path::{Path, PathBuf};
 
 use weir_tables::Micros;
 
-use crate::cluster::{Hold, ManifestOptions};
-use crate::manifest::{Hubs, Postgres};
-use depot::Depot;
-use list::{Entry, List};
-use object::{Known, Object, Objects};
-use origin::Origin;
+use crate::cluster::{ManifestOptions, ReaderLease};
+use crate::manifest::{Hubs, PostgresManifest};
+use list::{ListEntry, SnapshotList};
+use object::{BackupObject, KnownObjects, ObjectCatalog};
+use source::BackupSource;
+use target::BackupTarget;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tier::{SlowOptions, SlowPlace};
 
 pub use restore::{Restored, restore};
 pub use restore_cluster::restore_cluster;
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Clone, Debug)]
 pub struct BackedUp {
     /// The snapshot's name.
     pub snapshot: String,
     /// Files of the snapshot.
     pub file_count: usize,
-    /// Their bytes.
+    /// Bytes of the snapshot's files.
     pub byte_count: u64,
     /// Files that were copied because no earlier snapshot has them.
     pub new_files: usize,
-    /// Their bytes.
+    /// Bytes of the copied files.
     pub new_bytes: u64,
     /// Snapshots that were removed.
     pub removed: Vec<String>,
@@ -52,34 +53,36 @@ pub struct BackedUp {
 /// A snapshot in a backup.
 #[derive(Clone, Debug)]
 pub struct BackupSnapshot {
-    /// Its name: when it was made, `2026-11-22T00-15-00Z`.
+    /// Snapshot name, its creation time: `2026-11-22T00-15-00Z`.
     pub name: String,
-    /// Its files; `None` when its list cannot be read.
+    /// Number of files; `None` when the list cannot be read.
     pub file_count: Option<usize>,
-    /// Their bytes.
+    /// Bytes of the files.
     pub byte_count: u64,
 }
 
-/// What a look at every byte found.
+/// The result of checking every byte of a backup.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
-    /// Snapshots that were looked at.
+    /// Snapshots that were checked.
     pub snapshots: usize,
-    /// Files that are as they were written.
+    /// Files whose bytes match their checksum.
     pub file_count: usize,
-    /// Their bytes.
+    /// Bytes of the intact files.
     pub byte_count: u64,
-    /// What is not: in words, with the snapshots that need it.
+    /// One message per damaged file, with the snapshots that need it.
     pub problems: Vec<String>,
 }
 
-/// How often the manifest is read anew when files go away meanwhile.
+/// Attempts to read the manifest while merges remove files.
 const TRIES: usize = 20;
 
-/// Copies the data directory `dir`, with its files in `slow`, into the backup `to`; of its snapshots the newest `keep` stay, all without.
+/// Backs up the data directory `dir`, with its cold tier in `slow`, into the backup `to`; keeps the
+/// newest `keep` snapshots, or all when `None`.
 ///
 /// # Errors
-/// `Locked` when another backup writes there, `Full`, `Io`, `Corrupt`. Earlier snapshots stay whole.
+/// `Locked` when another backup writes there, `Full`, `Io`, `Corrupt`. Earlier snapshots stay
+/// intact.
 pub fn backup(
     dir: &Path,
     slow: Option<&SlowOptions>,
@@ -87,12 +90,12 @@ pub fn backup(
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    origin::refuse_other(dir)?;
-    write_snapshot(|| Origin::directory(dir, slow), &to.into(), now, keep)
+    source::refuse_other(dir)?;
+    write_snapshot(|| BackupSource::directory(dir, slow), &to.into(), now, keep)
 }
 
-/// Copies what the hubs of a cluster have in files, which are in `slow`, from any machine that reaches them; the hubs go on
-/// meanwhile.
+/// Backs up the files of a cluster, which are in `slow`, from any machine that reaches them; the
+/// hubs keep running meanwhile.
 ///
 /// # Errors
 /// As [`backup`].
@@ -103,33 +106,33 @@ pub fn backup_cluster(
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    // Before the manifest is read: what it names then stays there until the end.
-    let _hold = Hold::new(cluster)?;
-    write_snapshot(|| Origin::cluster(slow, cluster), &to.into(), now, keep)
+    // Take the lease before reading the manifest: the files that it names then stay until the end.
+    let _hold = ReaderLease::new(cluster)?;
+    write_snapshot(|| BackupSource::cluster(slow, cluster), &to.into(), now, keep)
 }
 
-/// The hubs of a cluster, which have rows that are in no file yet.
+/// Lists the hubs of a cluster; each may have rows in memory that are in no file yet.
 ///
 /// # Errors
 /// `Io`, `NewerVersion`.
 pub fn cluster_hubs(cluster: &ManifestOptions) -> Result<Hubs, StoreError> {
-    Postgres::look(cluster)?.hubs()
+    PostgresManifest::look(cluster)?.hubs()
 }
 
 fn write_snapshot(
-    origin: impl FnOnce() -> Result<Origin, StoreError>,
+    source: impl FnOnce() -> Result<BackupSource, StoreError>,
     to: &SlowPlace,
     now: Micros,
     keep: Option<usize>,
 ) -> Result<BackedUp, StoreError> {
-    let mut depot = depot::open(to, true)?;
-    let known = known(&*depot);
-    let mut objects = Objects::new(&mut *depot, known);
-    let list = copy_all(&origin()?, &mut objects, now)?;
-    let Objects { new_files, new_bytes, .. } = objects;
-    let snapshot = free_name(&depot.names()?, now);
-    depot.publish(&snapshot, &list)?;
-    let removed = thin(&mut *depot, keep)?;
+    let mut target = target::open(to, true)?;
+    let known = known(&*target);
+    let mut objects = ObjectCatalog::new(&mut *target, known);
+    let list = copy_all(&source()?, &mut objects, now)?;
+    let ObjectCatalog { new_files, new_bytes, .. } = objects;
+    let snapshot = free_name(&target.names()?, now);
+    target.publish(&snapshot, &list)?;
+    let removed = thin(&mut *target, keep)?;
     Ok(BackedUp {
         snapshot,
         file_count: list.entries.len(),
@@ -140,34 +143,34 @@ fn write_snapshot(
     })
 }
 
-/// The snapshots of a backup, the oldest first.
+/// Lists the snapshots of a backup, oldest first.
 ///
 /// # Errors
 /// `Io`, `Corrupt`.
 pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapshot>, StoreError> {
-    let depot = depot::open(&backup.into(), false)?;
+    let target = target::open(&backup.into(), false)?;
     let one = |name: String| {
-        let list = depot.list(&name).ok();
-        let byte_count = list.as_ref().map_or(0, List::byte_count);
+        let list = target.list(&name).ok();
+        let byte_count = list.as_ref().map_or(0, SnapshotList::byte_count);
         BackupSnapshot { name, file_count: list.map(|list| list.entries.len()), byte_count }
     };
-    Ok(depot.names()?.into_iter().map(one).collect())
+    Ok(target.names()?.into_iter().map(one).collect())
 }
 
 /// Reads every byte of every snapshot and compares it with its checksum.
 ///
 /// # Errors
-/// `Io`, `Corrupt` when this is no backup. What is wrong with files is in the answer.
+/// `Io`, `Corrupt` when this is no backup. Damaged files are part of the result.
 pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreError> {
-    let depot = depot::open(&backup.into(), false)?;
+    let target = target::open(&backup.into(), false)?;
     let mut found = Verified::default();
-    let mut wanted: HashMap<Object, (String, Vec<String>)> = HashMap::new();
-    for name in depot.names()? {
+    let mut wanted: HashMap<BackupObject, (String, Vec<String>)> = HashMap::new();
+    for name in target.names()? {
         found.snapshots += 1;
-        match depot.list(&name) {
+        match target.list(&name) {
             Err(error) => found.problems.push(error.message),
             Ok(list) => {
-                if let Err(error) = manifest_of(&*depot, &name, &list) {
+                if let Err(error) = manifest_of(&*target, &name, &list) {
                     found.problems.push(error.message);
                 }
                 for entry in list.entries {
@@ -178,7 +181,7 @@ pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreErro
         }
     }
     for (object, (path, snapshots)) in wanted {
-        match depot.check(&object) {
+        match target.check(&object) {
             Ok(()) => {
                 found.file_count += 1;
                 found.byte_count += object.byte_count;
@@ -193,24 +196,28 @@ pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreErro
     Ok(found)
 }
 
-/// A file with a snapshot's manifest, which is the one that its list was made with.
-fn manifest_of(depot: &dyn Depot, snapshot: &str, list: &List) -> Result<PathBuf, StoreError> {
-    let path = depot.manifest(snapshot)?;
-    let place = format!("{}/snapshots/{snapshot}/manifest.sqlite", depot.name());
+/// Fetches a snapshot's manifest and checks that it matches the list.
+fn manifest_of(
+    target: &dyn BackupTarget,
+    snapshot: &str,
+    list: &SnapshotList,
+) -> Result<PathBuf, StoreError> {
+    let path = target.manifest(snapshot)?;
+    let place = format!("{}/snapshots/{snapshot}/manifest.sqlite", target.name());
     list.check_manifest(&path, &place)?;
     Ok(path)
 }
 
-/// Files of the newest snapshot.
-fn known(depot: &dyn Depot) -> Known {
-    let newest = depot.names().unwrap_or_default().pop();
-    let list = newest.and_then(|name| depot.list(&name).ok());
+/// Collects the objects of the newest snapshot.
+fn known(target: &dyn BackupTarget) -> KnownObjects {
+    let newest = target.names().unwrap_or_default().pop();
+    let list = newest.and_then(|name| target.list(&name).ok());
     let entries = list.map(|list| list.entries).unwrap_or_default();
-    let key = |entry: &Entry| (entry.path.clone(), entry.object.byte_count, entry.modified);
+    let key = |entry: &ListEntry| (entry.path.clone(), entry.object.byte_count, entry.modified);
     entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
 }
 
-/// The name of a snapshot of this time that there is not yet.
+/// Picks a snapshot name for this time that is not taken.
 fn free_name(names: &[String], now: Micros) -> String {
     let time = now.to_string().replace(':', "-");
     let second = time.split('.').next().unwrap_or(&time).to_owned();
@@ -222,44 +229,48 @@ fn free_name(names: &[String], now: Micros) -> String {
     free.next().expect("there are as many names as numbers")
 }
 
-/// Removes the oldest snapshots, and files that no snapshot has; gives their names.
-fn thin(depot: &mut dyn Depot, keep: Option<usize>) -> Result<Vec<String>, StoreError> {
-    let mut names = depot.names()?;
+/// Removes the oldest snapshots and all objects that no snapshot needs; returns the removed names.
+fn thin(target: &mut dyn BackupTarget, keep: Option<usize>) -> Result<Vec<String>, StoreError> {
+    let mut names = target.names()?;
     let surplus = keep.map_or(0, |keep| names.len().saturating_sub(keep.max(1)));
     let removed: Vec<String> = names.drain(..surplus).collect();
-    removed.iter().try_for_each(|name| depot.remove(name))?;
+    removed.iter().try_for_each(|name| target.remove(name))?;
     let mut needed = HashSet::new();
     for name in names {
-        match depot.list(&name) {
+        match target.list(&name) {
             Ok(list) => needed.extend(list.entries.into_iter().map(|entry| entry.object)),
-            // Nobody knows what it needs, so everything stays.
+            // The objects of an unreadable snapshot are unknown, so keep everything.
             Err(_) => return Ok(removed),
         }
     }
-    depot.remove_others(&needed)?;
+    target.remove_others(&needed)?;
     Ok(removed)
 }
 
-/// Copies the manifest and what it names, again when files went away meanwhile.
-fn copy_all(origin: &Origin, objects: &mut Objects<'_>, now: Micros) -> Result<List, StoreError> {
-    let copy = objects.depot.draft().join("manifest.sqlite");
-    let name = &origin.name;
+/// Copies the manifest and the files it names; starts over when files were removed meanwhile.
+fn copy_all(
+    source: &BackupSource,
+    objects: &mut ObjectCatalog<'_>,
+    now: Micros,
+) -> Result<SnapshotList, StoreError> {
+    let copy = objects.target.draft().join("manifest.sqlite");
+    let name = &source.name;
     for _ in 0..TRIES {
         drop(std::fs::remove_file(&copy));
-        let files = origin.copy_manifest(&copy, now)?;
-        let mut list = List::new(&copy)?;
+        let files = source.copy_manifest(&copy, now)?;
+        let mut list = SnapshotList::new(&copy)?;
         let mut is_whole = true;
         for (path, tier) in files {
-            match objects.take(&origin.places, &path, tier)? {
+            match objects.take(&source.places, &path, tier)? {
                 Some(entry) => list.entries.push(entry),
                 None => is_whole = false,
             }
         }
         if is_whole {
-            origin.take_others(objects, &mut list)?;
+            source.take_others(objects, &mut list)?;
             return Ok(list);
         }
-        if let Some(missing) = origin.missing()? {
+        if let Some(missing) = source.missing()? {
             let text = format!("cannot back up {name}: `{missing}` is not there");
             return Err(StoreError::new(ErrorKind::Corrupt, text)
                 .with_hint("`weir store check` looks at every file, `weir store repair` mends"));
@@ -287,7 +298,7 @@ fn sync_file(path: &Path) -> Result<(), StoreError> {
     sync.map_err(|error| full(StoreError::io("sync", path, &error)))
 }
 
-/// What to do when there is no room.
+/// Adds a hint to an error about missing space.
 fn full(error: StoreError) -> StoreError {
     match error.kind {
         ErrorKind::Full => error.with_hint(

@@ -1,4 +1,5 @@
-//! Files of a backup, each under the SHA-256 of its bytes: `objects/ab/ab12…`. The same bytes are there once.
+//! Content-addressed files of a backup: `objects/ab/ab12…` is named by its SHA-256. Equal bytes are
+//! stored once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,47 +9,47 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 use weir_datafile::{StoreError, Tier};
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
-use crate::backup::depot::Depot;
-use crate::backup::list::Entry;
+use crate::backup::list::ListEntry;
+use crate::backup::target::BackupTarget;
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Which bytes.
+/// The identity of an object: checksum and length.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Object {
+pub(super) struct BackupObject {
     /// SHA-256 in hexadecimal digits.
     pub(super) name: String,
     pub(super) byte_count: u64,
 }
 
-impl Object {
+impl BackupObject {
     /// `None` when the name is no SHA-256.
     pub(super) fn new(name: &str, byte_count: u64) -> Option<Self> {
         let is_name = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_name.then(|| Self { name: name.to_owned(), byte_count })
     }
 
-    /// Whether it is a path of one: some services list directories too.
+    /// Whether `path` is an object's path: some services list directories too.
     pub(super) fn is_path(path: &str) -> bool {
         let object = path.rsplit('/').next().and_then(|name| Self::new(name, 0));
         object.is_some_and(|object| object.path() == path)
     }
 
-    /// Of a file's bytes.
+    /// Hashes a file.
     pub(super) fn of_file(path: &Path) -> Result<Self, StoreError> {
         let read = || copy(&mut File::open(path)?, &mut std::io::sink());
         read().map_err(|error| StoreError::io("read", path, &error))
     }
 
-    /// Below the top of a backup.
+    /// Path below the root of a backup.
     pub(super) fn path(&self) -> String {
         format!("objects/{}/{}", &self.name[..2], self.name)
     }
 
-    /// Whether the bytes that were `found` at `place` are these; why not, in words.
+    /// Compares with the bytes `found` at `place`; a message when they differ.
     pub(super) fn compare(&self, place: &str, found: &Self) -> Result<(), String> {
         if found == self {
             return Ok(());
@@ -61,7 +62,7 @@ impl Object {
     }
 }
 
-/// The SHA-256 of some bytes.
+/// Computes the SHA-256 of `bytes`.
 pub(super) fn digest(bytes: &[u8]) -> String {
     hex(ring::digest::digest(&SHA256, bytes).as_ref())
 }
@@ -70,11 +71,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Copies all bytes; gives what they were.
+/// Copies all bytes; returns their identity.
 pub(super) fn copy(
     from: &mut (impl Read + ?Sized),
     to: &mut impl Write,
-) -> std::io::Result<Object> {
+) -> std::io::Result<BackupObject> {
     let mut piece = vec![0; PIECE_BYTES];
     let (mut context, mut byte_count) = (Context::new(&SHA256), 0);
     loop {
@@ -87,87 +88,88 @@ pub(super) fn copy(
         to.write_all(&piece[..length])?;
         byte_count += length as u64;
     }
-    Ok(Object { name: hex(context.finish().as_ref()), byte_count })
+    Ok(BackupObject { name: hex(context.finish().as_ref()), byte_count })
 }
 
 /// A file that may have to be copied.
-struct Opened {
+struct OpenObject {
     length: u64,
     modified: i64,
     mode: u32,
     bytes: Box<dyn Read>,
 }
 
-fn open(path: &Path) -> std::io::Result<Opened> {
+fn open(path: &Path) -> std::io::Result<OpenObject> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     let modified = metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec();
     let mode = metadata.permissions().mode() & 0o777;
-    Ok(Opened { length: metadata.len(), modified, mode, bytes: Box::new(file) })
+    Ok(OpenObject { length: metadata.len(), modified, mode, bytes: Box::new(file) })
 }
 
-/// Files by what does not change while they do not: those need not be read again.
-pub(super) type Known = HashMap<(String, u64, i64), Object>;
+/// Known objects by path, size and modification time: a file with the same three is not read again.
+pub(super) type KnownObjects = HashMap<(String, u64, i64), BackupObject>;
 
 /// The objects of a backup that is being written.
-pub(super) struct Objects<'a> {
-    pub(super) depot: &'a mut dyn Depot,
-    known: Known,
+pub(super) struct ObjectCatalog<'a> {
+    pub(super) target: &'a mut dyn BackupTarget,
+    known: KnownObjects,
     pub(super) new_files: usize,
     pub(super) new_bytes: u64,
 }
 
-impl<'a> Objects<'a> {
-    /// `known` are those of the newest snapshot.
-    pub(super) fn new(depot: &'a mut dyn Depot, known: Known) -> Self {
-        Self { depot, known, new_files: 0, new_bytes: 0 }
+impl<'a> ObjectCatalog<'a> {
+    /// Makes a catalog; `known` are the objects of the newest snapshot.
+    pub(super) fn new(target: &'a mut dyn BackupTarget, known: KnownObjects) -> Self {
+        Self { target, known, new_files: 0, new_bytes: 0 }
     }
 
-    /// Sees to it that the backup has a file's bytes; `None` when there is no such file any more.
+    /// Ensures that the backup has a file's bytes; `None` when the file no longer exists.
     pub(super) fn take(
         &mut self,
-        places: &Places,
+        places: &FileLocations,
         path: &str,
         tier: Tier,
-    ) -> Result<Option<Entry>, StoreError> {
+    ) -> Result<Option<ListEntry>, StoreError> {
         let source = places.root.join(path);
         let opened = match tier {
             Tier::Local => open(&source),
-            // Names there are never used again, so a name is as good as a time.
-            Tier::Slow => places.open(path, tier).map(|file| Opened {
+            // Names in the cold tier are never reused, so the name stands for the modification
+            // time.
+            Tier::Slow => places.open(path, tier).map(|file| OpenObject {
                 length: file.length(),
                 modified: 0,
                 mode: 0o600,
                 bytes: Box::new(file.reader(0)),
             }),
         };
-        let Opened { length, modified, mode, mut bytes } = match opened {
+        let OpenObject { length, modified, mode, mut bytes } = match opened {
             Ok(opened) => opened,
             Err(error) if error.kind() == IoKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::io("read", &source, &error)),
         };
         let key = (path.to_owned(), length, modified);
-        let object = match self.known.get(&key).filter(|object| self.depot.has(object)) {
+        let object = match self.known.get(&key).filter(|object| self.target.has(object)) {
             Some(object) => object.clone(),
             None => self.copy(&mut bytes, &source)?,
         };
-        // When another file goes away meanwhile all are looked at again.
+        // When another file is removed meanwhile, the next attempt checks all files again.
         self.known.insert(key, object.clone());
-        Ok(Some(Entry { object, mode, modified, path: path.to_owned() }))
+        Ok(Some(ListEntry { object, mode, modified, path: path.to_owned() }))
     }
 
-    /// Sees to it that the backup has these bytes, as a file for its owner only.
+    /// Ensures that the backup has these bytes, stored as a file that only its owner can read.
     pub(super) fn take_bytes(
         &mut self,
         path: String,
         mut bytes: &[u8],
-    ) -> Result<Entry, StoreError> {
+    ) -> Result<ListEntry, StoreError> {
         let object = self.copy(&mut bytes, Path::new(&path))?;
-        Ok(Entry { object, mode: 0o600, modified: 0, path })
+        Ok(ListEntry { object, mode: 0o600, modified: 0, path })
     }
 
-    fn copy(&mut self, bytes: &mut dyn Read, source: &Path) -> Result<Object, StoreError> {
-        let (object, is_new) = self.depot.take(bytes, source)?;
+    fn copy(&mut self, bytes: &mut dyn Read, source: &Path) -> Result<BackupObject, StoreError> {
+        let (object, is_new) = self.target.take(bytes, source)?;
         if is_new {
             self.new_files += 1;
             self.new_bytes += object.byte_count;
@@ -176,12 +178,12 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// Copies into a file of this mode, and syncs it.
+/// Copies into a new file with this mode, and syncs it.
 pub(super) fn write_copy(
     from: &mut (impl Read + ?Sized),
     to: &Path,
     mode: u32,
-) -> std::io::Result<Object> {
+) -> std::io::Result<BackupObject> {
     let mut options = File::options();
     let mut file = options.write(true).create(true).truncate(true).mode(mode).open(to)?;
     let object = copy(from, &mut file)?;

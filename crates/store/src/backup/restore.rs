@@ -1,5 +1,5 @@
-//! A data directory from a snapshot. The manifest comes last: without it nothing opens the directory, and a file
-//! `RESTORING` says why.
+//! Restores a data directory from a snapshot. The manifest comes last: until then no weir opens the
+//! directory, and the file `RESTORING` explains why.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,45 +7,46 @@ use std::path::{Path, PathBuf};
 use weir_datafile::{ErrorKind, StoreError, sync_dir};
 use weir_tier::SlowPlace;
 
-use crate::backup::depot::{self, Depot};
-use crate::backup::list::Entry;
+use crate::backup::list::ListEntry;
 use crate::backup::object::write_copy;
+use crate::backup::target::{self, BackupTarget};
 use crate::backup::{full, make_dir, manifest_of, rename, sync_file, write};
 use crate::directory::RESTORING;
-use crate::manifest::Sqlite;
+use crate::manifest::SqliteManifest;
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Clone, Debug)]
 pub struct Restored {
-    /// The snapshot.
+    /// Name of the restored snapshot.
     pub snapshot: String,
-    /// Its files.
+    /// Number of restored files.
     pub file_count: usize,
-    /// Their bytes.
+    /// Bytes of the restored files.
     pub byte_count: u64,
 }
 
-/// Makes the data directory `dir` from a snapshot of `backup`: the one called `at`, or the newest that is not later than the
-/// time `at` (`2026-11-22T00:15:00Z`), or the newest of all.
+/// Restores the data directory `dir` from a snapshot of `backup`: the one named `at`, or the newest
+/// that is not later than the time `at` (`2026-11-22T00:15:00Z`), or the newest of all.
 ///
 /// # Errors
-/// `Io` when there is no such snapshot or something is in `dir`, `Corrupt` when the backup is damaged, `Full`.
+/// `Io` when there is no such snapshot or `dir` is not empty, `Corrupt` when the backup is damaged,
+/// `Full`.
 pub fn restore(
     backup: impl Into<SlowPlace>,
     at: Option<&str>,
     dir: &Path,
 ) -> Result<Restored, StoreError> {
-    let depot = depot::open(&backup.into(), false)?;
-    let snapshot = choose(&*depot, at)?;
+    let target = target::open(&backup.into(), false)?;
+    let snapshot = choose(&*target, at)?;
     refuse_used(dir)?;
-    let list = depot.list(&snapshot)?;
-    let from = manifest_of(&*depot, &snapshot, &list)?;
+    let list = target.list(&snapshot)?;
+    let from = manifest_of(&*target, &snapshot, &list)?;
     make_dir(dir)?;
     write(&dir.join(RESTORING), format!("{snapshot}\n").as_bytes())?;
     let mut changed = BTreeSet::new();
     for entry in &list.entries {
         let to = dir.join(&entry.path);
-        bring(&*depot, entry, &to)?;
+        bring(&*target, entry, &to)?;
         changed.extend(
             to.ancestors().skip(1).take_while(|path| path.starts_with(dir)).map(PathBuf::from),
         );
@@ -53,7 +54,7 @@ pub fn restore(
     changed.iter().try_for_each(|path| sync_dir(path))?;
     let (draft, manifest) = (dir.join("manifest.new"), dir.join("manifest.sqlite"));
     std::fs::copy(from, &draft).map_err(|error| full(StoreError::io("copy", &draft, &error)))?;
-    Sqlite::forget_removed(&draft)?;
+    SqliteManifest::forget_removed(&draft)?;
     sync_file(&draft)?;
     rename(&draft, &manifest)?;
     let mark = dir.join(RESTORING);
@@ -63,13 +64,13 @@ pub fn restore(
     Ok(Restored { snapshot, file_count: list.entries.len(), byte_count })
 }
 
-pub(super) fn choose(depot: &dyn Depot, at: Option<&str>) -> Result<String, StoreError> {
-    let names = depot.names()?;
+pub(super) fn choose(target: &dyn BackupTarget, at: Option<&str>) -> Result<String, StoreError> {
+    let names = target.names()?;
     let last = |names: &[String]| names.last().cloned();
     let found = match at {
         None => last(&names),
         Some(at) if names.iter().any(|name| name == at) => Some(at.to_owned()),
-        // Names sort as the times do that they are made of.
+        // Snapshot names sort by time.
         Some(at) => {
             let wanted = at.replace(':', "-");
             let wanted = wanted.split('.').next().unwrap_or_default().trim_end_matches('Z');
@@ -83,7 +84,7 @@ pub(super) fn choose(depot: &dyn Depot, at: Option<&str>) -> Result<String, Stor
     };
     found.ok_or_else(|| {
         let what = at.map_or("snapshot".to_owned(), |at| format!("snapshot of `{at}` or before"));
-        let text = format!("cannot restore from `{}`: there is no {what}", depot.name());
+        let text = format!("cannot restore from `{}`: there is no {what}", target.name());
         StoreError::new(ErrorKind::Io, text).with_hint("`weir backup PLACE --list` lists them")
     })
 }
@@ -97,14 +98,14 @@ fn refuse_used(dir: &Path) -> Result<(), StoreError> {
     Err(StoreError::new(ErrorKind::Io, text).with_hint("name a new directory with `--data`"))
 }
 
-fn bring(depot: &dyn Depot, entry: &Entry, to: &Path) -> Result<(), StoreError> {
+fn bring(target: &dyn BackupTarget, entry: &ListEntry, to: &Path) -> Result<(), StoreError> {
     let is_inside = !entry.path.starts_with('/') && !entry.path.split('/').any(|part| part == "..");
     if !is_inside {
         let text = format!("cannot restore `{}`: it is no path below the directory", entry.path);
         return Err(StoreError::new(ErrorKind::Corrupt, text));
     }
-    let place = depot.place(&entry.object);
-    let mut from = depot.open(&entry.object).map_err(|error| {
+    let place = target.place(&entry.object);
+    let mut from = target.open(&entry.object).map_err(|error| {
         StoreError::io("read", Path::new(&place), &error).with_hint(other_snapshot(entry))
     })?;
     make_dir(to.parent().unwrap_or(to))?;
@@ -114,7 +115,7 @@ fn bring(depot: &dyn Depot, entry: &Entry, to: &Path) -> Result<(), StoreError> 
     same.map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))
 }
 
-pub(super) fn other_snapshot(entry: &Entry) -> String {
+pub(super) fn other_snapshot(entry: &ListEntry) -> String {
     format!(
         "it is `{}`; `weir backup PLACE --verify` names every damaged file and the snapshots that need it: restore another with `--at`",
         entry.path

@@ -1,5 +1,5 @@
-//! A new cluster from a snapshot, be that of a cluster or of a hub alone. PostgreSQL learns of files when all of them are
-//! there; until then a setting `restoring` keeps hubs out.
+//! Restores a new cluster from a snapshot of a cluster or of a single hub. PostgreSQL learns of the
+//! files once all of them are in place; until then the setting `restoring` keeps hubs out.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,22 @@ use std::sync::atomic::AtomicBool;
 
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::Micros;
-use weir_tier::{Places, Slow, SlowOptions, SlowPlace};
+use weir_tier::{ColdTier, FileLocations, SlowOptions, SlowPlace};
 
-use crate::backup::depot::{self, Depot};
-use crate::backup::list::Entry;
+use crate::backup::list::ListEntry;
 use crate::backup::restore::{choose, other_snapshot};
+use crate::backup::target::{self, BackupTarget};
 use crate::backup::{Restored, manifest_of};
 use crate::cluster::{ManifestOptions, random};
-use crate::manifest::{Moving, Postgres};
+use crate::manifest::{Moving, PostgresManifest};
 
-/// Makes a cluster of a snapshot of `backup`, chosen as in [`restore`](crate::restore): its files go to `slow`, its manifest
-/// to PostgreSQL. Of the files beside the tables those come along that `is_shared` says all hubs have.
+/// Restores a cluster from a snapshot of `backup`, chosen as in [`restore`](crate::restore): files
+/// go to `slow`, the manifest to PostgreSQL. Of the files beside the tables, only files that
+/// `is_shared` accepts are restored.
 ///
 /// # Errors
-/// `Io` when there is no such snapshot, or something is where the cluster is to be; `Corrupt` when the backup is damaged;
-/// `Locked`, `Full`. When it is run again it goes on.
+/// `Io` when there is no such snapshot, or the target is not empty; `Corrupt` when the backup is
+/// damaged; `Locked`, `Full`. Run it again to resume.
 pub fn restore_cluster(
     backup: impl Into<SlowPlace>,
     at: Option<&str>,
@@ -30,32 +31,32 @@ pub fn restore_cluster(
     is_shared: &dyn Fn(&str) -> bool,
     now: Micros,
 ) -> Result<Restored, StoreError> {
-    let depot = depot::open(&backup.into(), false)?;
-    let snapshot = choose(&*depot, at)?;
-    let list = depot.list(&snapshot)?;
-    let all = Moving::read(&manifest_of(&*depot, &snapshot, &list)?)?;
+    let target = target::open(&backup.into(), false)?;
+    let snapshot = choose(&*target, at)?;
+    let list = target.list(&snapshot)?;
+    let all = Moving::read(&manifest_of(&*target, &snapshot, &list)?)?;
     let (manifest, places) = begin(slow, cluster)?;
     let slow = places.slow()?;
-    let mut entries: HashMap<&str, &Entry> =
+    let mut entries: HashMap<&str, &ListEntry> =
         list.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
     let mut files = HashMap::new();
     for file in &all.files {
         let entry = entries.remove_entry(file.path.as_str()).ok_or_else(|| {
-            let from = format!("{}/snapshots/{snapshot}", depot.name());
+            let from = format!("{}/snapshots/{snapshot}", target.name());
             let text = format!("`{from}` is damaged: `{}` is not in it", file.path);
             StoreError::new(ErrorKind::Corrupt, text)
         })?;
         files.extend([entry]);
     }
-    // What was left by one of another snapshot that did not end.
+    // Leftovers of an interrupted restore of another snapshot.
     let others = slow.unknown(|path| files.contains_key(path.as_str()))?;
     slow.delete_each(others, |path| path)?;
     for entry in files.values() {
-        bring(&*depot, entry, slow)?;
+        bring(&*target, entry, slow)?;
     }
     let shared = entries.into_values().filter(|entry| is_shared(&entry.path));
-    let content = |entry: &Entry| {
-        let object = whole(&*depot, entry)?;
+    let content = |entry: &ListEntry| {
+        let object = whole(&*target, entry)?;
         let content =
             std::fs::read(&object).map_err(|error| StoreError::io("read", &object, &error))?;
         Ok::<_, StoreError>((entry.path.clone(), content))
@@ -66,11 +67,11 @@ pub fn restore_cluster(
     Ok(Restored { snapshot, file_count: files.len(), byte_count })
 }
 
-/// Takes an empty schema and an empty place, or goes on where both are of a restore.
+/// Takes an empty schema and an empty tier, or resumes where both belong to a restore.
 fn begin(
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
-) -> Result<(Postgres, Places), StoreError> {
+) -> Result<(PostgresManifest, FileLocations), StoreError> {
     if slow.is_none() {
         let text =
             "cannot restore into the cluster: no place is named that all hubs have for their files";
@@ -78,29 +79,29 @@ fn begin(
             "set `store.slow_path` to a bucket, or to a directory that all hubs mount",
         ));
     }
-    let begun = Postgres::restoring(cluster)?;
+    let begun = PostgresManifest::restoring(cluster)?;
     let id = begun.unwrap_or_else(|| random("place"));
-    let places = Places::new(Path::new(""), slow, Some(id), None)?;
+    let places = FileLocations::new(Path::new(""), slow, Some(id), None)?;
     if begun.is_none() {
         places.slow()?.refuse_used()?;
     }
-    let manifest = Postgres::begin_restore(cluster, id)?;
+    let manifest = PostgresManifest::begin_restore(cluster, id)?;
     places.slow()?.take(false)?;
     Ok((manifest, places))
 }
 
-fn bring(depot: &dyn Depot, entry: &Entry, slow: &Slow) -> Result<(), StoreError> {
+fn bring(target: &dyn BackupTarget, entry: &ListEntry, slow: &ColdTier) -> Result<(), StoreError> {
     let is_inside =
         entry.path.starts_with("data/") && !entry.path.split('/').any(|part| part == "..");
     if !is_inside {
         let text = format!("cannot restore `{}`: it is no path of a data file", entry.path);
         return Err(StoreError::new(ErrorKind::Corrupt, text));
     }
-    slow.put(&whole(depot, entry)?, &entry.path, &AtomicBool::new(false))
+    slow.put(&whole(target, entry)?, &entry.path, &AtomicBool::new(false))
 }
 
-/// Where the bytes of an entry are, which are what was written.
-fn whole(depot: &dyn Depot, entry: &Entry) -> Result<PathBuf, StoreError> {
-    let whole = depot.whole(&entry.object);
+/// Fetches the bytes of an entry and checks them against the list.
+fn whole(target: &dyn BackupTarget, entry: &ListEntry) -> Result<PathBuf, StoreError> {
+    let whole = target.whole(&entry.object);
     whole.map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))
 }

@@ -1,5 +1,5 @@
-//! The thread that keeps up with the cluster: says twice a second that this hub is there, learns who else is, brings the
-//! view to the newest change, and leaves out streams that another hub took over.
+//! The cluster follower, a thread that runs twice a second: sends a heartbeat, learns the live
+//! peers, advances the view to the newest snapshot, and purges streams that another hub took over.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,30 +10,32 @@ use std::time::{Duration, Instant};
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::StreamId;
 
-use super::{Cluster, Purged};
-use crate::manifest::{Postgres, Pulse};
-use crate::shared::Shared;
-use crate::writer::Command;
+use super::{Cluster, PurgedStream};
+use crate::manifest::{ClusterPulse, PostgresManifest};
+use crate::write_path::shared::StoreState;
+use crate::write_path::writer::WriterCommand;
 
-/// How often.
+/// Interval between heartbeats.
 const BEAT: Duration = Duration::from_millis(500);
-/// Rows stay in memory for so long after they came into files, for others that have not seen that change yet.
+/// Flushed rows stay in memory this long for hubs that have not seen the snapshot yet.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The thread; it ends when this is dropped.
-pub(crate) struct Follower {
+/// The follower thread; it ends when this is dropped.
+pub(crate) struct ClusterFollower {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Follower {
+impl ClusterFollower {
+    /// Starts the thread.
+    ///
     /// # Errors
     /// `Io` when the system refuses to start a thread.
     pub(crate) fn start(
         cluster: Arc<Cluster>,
-        shared: Arc<Shared>,
-        manifest: Postgres,
-        commands: Sender<Command>,
+        shared: Arc<StoreState>,
+        manifest: PostgresManifest,
+        commands: Sender<WriterCommand>,
     ) -> Result<Self, StoreError> {
         let (stop, stopped) = channel::<()>();
         let work = move || {
@@ -41,7 +43,7 @@ impl Follower {
                 let outcome = cluster.beat(&shared, &manifest, &commands);
                 cluster.note(outcome);
             }
-            // Others need not wait for the lease to end.
+            // Releases the lease so that others need not wait for its expiry.
             drop(manifest.leave());
         };
         let thread = std::thread::Builder::new().name("weir-cluster".into()).spawn(work);
@@ -52,7 +54,7 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for ClusterFollower {
     fn drop(&mut self) {
         self.stop.take();
         drop(self.thread.take().map(JoinHandle::join));
@@ -62,9 +64,9 @@ impl Drop for Follower {
 impl Cluster {
     fn beat(
         &self,
-        shared: &Shared,
-        manifest: &Postgres,
-        commands: &Sender<Command>,
+        shared: &StoreState,
+        manifest: &PostgresManifest,
+        commands: &Sender<WriterCommand>,
     ) -> Result<(), StoreError> {
         self.learn(manifest.pulse()?, commands)?;
         self.catch_up(shared, manifest)?;
@@ -72,12 +74,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes in what the server says; as at the start of a hub, before anybody asks it.
+    /// Applies the server's state; used at the start of a hub, before it answers queries.
     ///
     /// # Errors
     /// `Io`, `Full`, `Closed`: the log cannot be read again.
-    pub(crate) fn learn(&self, pulse: Pulse, commands: &Sender<Command>) -> Result<(), StoreError> {
-        let Pulse { is_leader, peers, lost } = pulse;
+    pub(crate) fn learn(
+        &self,
+        pulse: ClusterPulse,
+        commands: &Sender<WriterCommand>,
+    ) -> Result<(), StoreError> {
+        let ClusterPulse { is_leader, peers, lost } = pulse;
         self.peer_set.replace(peers);
         let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         lease.renewed = Some(Instant::now());
@@ -91,14 +97,14 @@ impl Cluster {
         self.leave_out(&lost, commands)
     }
 
-    /// Leaves out what the log and the memory have of streams that another hub took over.
+    /// Purges rows of streams that another hub took over from the log and from memory.
     ///
     /// # Errors
     /// `Io`, `Full`, `Closed`.
     pub(crate) fn leave_out(
         &self,
         lost: &[StreamId],
-        commands: &Sender<Command>,
+        commands: &Sender<WriterCommand>,
     ) -> Result<(), StoreError> {
         if lost.is_empty() {
             return Ok(());
@@ -111,23 +117,29 @@ impl Cluster {
             return Ok(());
         }
         let (reply, answer) = channel();
-        // The log, which is read again for it, may still have rows of those that were left out before.
+        // The log is read again and may still have rows of streams purged earlier.
         let all: HashSet<StreamId> = before.union(&new).copied().collect();
-        commands.send(Command::LeaveOut(Arc::new(all), reply)).map_err(|_| StoreError::closed())?;
+        commands
+            .send(WriterCommand::LeaveOut(Arc::new(all), reply))
+            .map_err(|_| StoreError::closed())?;
         let segment = answer.recv().map_err(|_| StoreError::closed())??;
         let count = new.len();
         tracing::info!(
             "{count} streams go through another hub now; what they had beyond files is sent there again"
         );
-        purged.extend(new.into_iter().map(|stream| Purged { stream, segment }));
+        purged.extend(new.into_iter().map(|stream| PurgedStream { stream, segment }));
         Ok(())
     }
 
-    /// Brings the view to the newest change.
+    /// Advances the view to the newest snapshot.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn catch_up(&self, shared: &Shared, manifest: &Postgres) -> Result<(), StoreError> {
+    pub(crate) fn catch_up(
+        &self,
+        shared: &StoreState,
+        manifest: &PostgresManifest,
+    ) -> Result<(), StoreError> {
         let mut seen = self.seen();
         if seen.is_in_doubt {
             return Ok(());
@@ -139,15 +151,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// The same for a question that knows of a later change than the view; blocks.
+    /// Advances the view for a query that knows a newer snapshot; blocks.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn hurry(&self, shared: &Shared) -> Result<(), StoreError> {
+    pub(crate) fn hurry(&self, shared: &StoreState) -> Result<(), StoreError> {
         self.catch_up(shared, &self.claims)
     }
 
-    /// Said once when it begins and once when it is over.
+    /// Logs a failure once when it begins and once when it is over.
     fn note(&self, outcome: Result<(), StoreError>) {
         let why = outcome.err().map(|error| error.to_string());
         let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);

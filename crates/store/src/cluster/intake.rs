@@ -1,40 +1,41 @@
-//! Appends of a hub that is one of several: a stream is taken over before rows of it are taken in.
+//! Appends on a hub of a cluster: the hub claims a stream before it accepts rows of it.
 //!
-//! Taking over asks PostgreSQL, so parcels that come meanwhile have to wait behind the first, in their order: of a stream
-//! that nobody has seen, the first parcel that is judged says where it begins.
+//! A claim is a round trip to PostgreSQL. Parcels that arrive meanwhile must wait behind the first
+//! one in order: the first admitted parcel of an unknown stream sets its start position.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_datafile::{ErrorKind, StoreError, View};
+use weir_datafile::{ErrorKind, Snapshot, StoreError};
 use weir_tables::{StreamId, StreamRange};
 
 use super::Cluster;
 use crate::store::Store;
 
-/// Counts who waits.
-struct Waiting<'a>(&'a Cluster);
+/// Counts waiting appends.
+struct WaitingGuard<'a>(&'a Cluster);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(cluster: &'a Cluster) -> Self {
         cluster.waiting.fetch_add(1, Ordering::Relaxed);
         Self(cluster)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Store {
-    /// Has streams that some hub knows go through this one, so that [`Store::positions`] says where they stand. Whoever comes
-    /// anew has to do it, also for streams that went through this hub before: they may have been elsewhere meanwhile, and
-    /// this hub not have learnt it yet.
+    /// Claims streams that some hub knows for this hub, so that [`Store::positions`] returns their
+    /// positions. A new connection must call this also for streams that used this hub before: they
+    /// may have been on another hub meanwhile, and this hub may not know it yet.
     ///
     /// # Errors
-    /// `Io`: the manifest cannot be reached; `Moved`: this hub had some until a moment ago, ask again soon.
+    /// `Io`: the manifest cannot be reached; `Moved`: this hub lost some of them just now, retry
+    /// soon.
     pub async fn claim(&self, streams: &[StreamId]) -> Result<(), StoreError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         let streams = streams.iter().map(|stream| (*stream, None)).collect();
@@ -61,7 +62,7 @@ impl Store {
         }
     }
 
-    /// Runs `append` when rows of the range may be taken in here, behind those that came before.
+    /// Runs `append` once this hub may accept rows of the range, in arrival order.
     pub(crate) async fn in_turn<T>(
         &self,
         range: Option<StreamRange>,
@@ -72,7 +73,7 @@ impl Store {
         if is_ours && cluster.waiting.load(Ordering::Relaxed) == 0 {
             return append.await;
         }
-        let _waiting = Waiting::new(cluster);
+        let _waiting = WaitingGuard::new(cluster);
         let _turn = cluster.turn.lock().await;
         let is_ours = self.shared.positions().owns(range.stream);
         if !is_ours {
@@ -81,7 +82,8 @@ impl Store {
         append.await
     }
 
-    /// Where streams stand in files, whichever hub of the cluster they go through; alone as [`Store::positions`].
+    /// Positions of streams in files, whichever hub of the cluster they use; on a single hub the
+    /// same as [`Store::positions`].
     ///
     /// # Errors
     /// `Io`.
@@ -100,17 +102,18 @@ impl Store {
         Ok(own.into_iter().chain(filed).collect())
     }
 
-    /// Whether this hub does what one of several does: rules, and what keeps them going. Alone it does.
+    /// Whether this hub does the work that only one hub does: rules and their upkeep. Always true
+    /// for a single hub.
     pub fn is_leader(&self) -> bool {
         self.cluster.as_ref().is_none_or(|cluster| cluster.is_leader())
     }
 
-    /// The other hubs that are there.
+    /// Live hubs other than this one.
     pub fn peers(&self) -> Vec<super::Peer> {
         self.cluster.as_ref().map(|cluster| cluster.peers()).unwrap_or_default()
     }
 
-    /// Small files that all hubs of a cluster have: name and content. `None` alone.
+    /// Small files that all hubs of a cluster share: name and content. `None` for a single hub.
     ///
     /// # Errors
     /// `Io`.
@@ -120,8 +123,9 @@ impl Store {
         files.map_err(|_| StoreError::closed())?.map(Some)
     }
 
-    /// Puts such a file there in the place of `before`, `None` for no file; `None` as its content deletes it. Whether it
-    /// did: not when there is something else by now.
+    /// Replaces a shared file by compare-and-set. `before` is the expected content, `None` for a
+    /// missing file; a new content of `None` deletes the file. Returns whether the content was as
+    /// expected.
     ///
     /// # Errors
     /// `Io`.
@@ -136,8 +140,8 @@ impl Store {
         tokio::task::spawn_blocking(share).await.map_err(|_| StoreError::closed())?
     }
 
-    /// The view, at a change or later.
-    pub(crate) async fn view_at(&self, snapshot: i64) -> Result<View, StoreError> {
+    /// The view at this snapshot or a later one.
+    pub(crate) async fn view_at(&self, snapshot: i64) -> Result<Snapshot, StoreError> {
         let view = self.shared.view();
         let Some(cluster) = self.cluster.clone().filter(|_| view.snapshot < snapshot) else {
             return Ok(view);

@@ -1,123 +1,92 @@
-//! Several hubs over one manifest and one place for files: each takes rows in, each answers for all.
+//! Several hubs over one manifest and one place for files: each ingests rows, each answers queries
+//! over all rows.
 //!
 //! ```text
-//!   agents ──► hub 1: log, rows in memory ──files──►┌─────────────┐◄──files── hub 2: log, rows in memory ◄── agents
-//!                  │        ▲                       │ bucket      │               ▲        │
-//!                  │        └───── rows in memory, asked by queries ──────────────┘        │
-//!                  └──────── files, positions ─────►│ PostgreSQL  │◄─── files, positions ──┘
+//! agents ─► hub 1: log, memtable ──files──►┌────────────┐◄──files── hub 2: log, memtable ◄─ agents
+//!             │            ▲               │   bucket   │                         ▲   │
+//!             │            └─────────── queries read the memtables of other hubs ─┘   │
+//!             └───── files, positions ────►│ PostgreSQL │◄───── files, positions ─────┘
+//!                                          └────────────┘
 //! ```
 //!
-//! A stream goes through one hub at a time. Whoever an agent turns to takes its streams over, from where files have them;
-//! the hub that had them before learns it, leaves out what it has beyond, and cannot commit until it did.
+//! A stream belongs to one hub at a time. The hub that an agent connects to claims its streams,
+//! starting at their position in files. The previous hub learns of it, purges the rows beyond that
+//! position, and cannot commit until it has.
 //!
-//! A query sees each row once: it looks at the files of change N, and asks every other hub for the rows that were not in
-//! files at change N. So a hub keeps rows for a moment after they came into files.
+//! A query sees each row once: it reads the files of snapshot N, and asks every other hub for the
+//! rows that were in memory at snapshot N. A hub therefore keeps rows in memory for a while after
+//! the flush.
 
 mod follow;
-mod hold;
 mod intake;
 mod peers;
+mod reader_lease;
 mod start;
 mod work;
 
-use std::fmt;
 use std::hash::BuildHasher;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use weir_datafile::StoreError;
-use weir_sql::{Peer, PeerSet, Peers};
+use weir_sql::{Peer, PeerSet};
 use weir_tables::StreamId;
 
-use crate::manifest::{Claimed, LEASE, Postgres};
-use crate::shared::Shared;
+use crate::manifest::{ClaimOutcome, LEASE, PostgresManifest};
+use crate::write_path::shared::StoreState;
 
-pub(crate) use follow::Follower;
-pub(crate) use hold::Hold;
-pub(crate) use start::{Entered, first_id, hub_of, next_id, refuse_cluster};
+pub(crate) use crate::options::{ClusterOptions, ManifestOptions};
+pub(crate) use follow::ClusterFollower;
+pub(crate) use reader_lease::ReaderLease;
+pub(crate) use start::{ClusterEntry, first_id, hub_of, next_id, refuse_cluster};
 pub(crate) use work::{SharedWork, grace};
 
-/// The manifest of several hubs.
-#[derive(Clone)]
-pub struct ManifestOptions {
-    /// Where PostgreSQL is: `postgresql://weir@db/weir`, or libpq's words. `sslmode=require` encrypts and verifies.
-    pub url: String,
-    /// Its password.
-    pub password: Option<String>,
-    /// An authority (PEM) that its certificate may be of, instead of the system's.
-    pub ca_file: Option<PathBuf>,
-    /// The schema of its tables. Default `weir`.
-    pub schema: String,
-}
-
-/// How a hub is one of several.
-#[derive(Clone)]
-pub struct ClusterOptions {
-    /// What all hubs know.
-    pub manifest: ManifestOptions,
-    /// What this hub is called; no other has the name.
-    pub name: String,
-    /// Where other hubs reach it: a URL.
-    pub address: String,
-    /// How it reaches the others.
-    pub peers: Arc<dyn Peers>,
-    /// A query that reads more bytes than this is dealt out to all hubs.
-    pub spread_bytes: u64,
-}
-
-impl fmt::Debug for ClusterOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterOptions").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// This hub as one of several.
+/// This hub's state as a member of a cluster.
 pub(crate) struct Cluster {
-    /// For what senders wait for; maintenance and the follower have connections of their own.
-    claims: Postgres,
-    /// The others, as queries reach them.
+    /// Connection for claims, on which senders wait; maintenance and the follower use separate
+    /// connections.
+    claims: PostgresManifest,
+    /// Connections of queries to other hubs.
     pub(crate) peer_set: Arc<PeerSet>,
     lease: RwLock<Lease>,
     is_leader: AtomicBool,
-    /// Appends that wait for a stream to be theirs come one by one, in their order; how many there are.
+    /// Serializes appends that wait for a claim, in arrival order, and counts them.
     pub(crate) turn: tokio::sync::Mutex<()>,
     pub(crate) waiting: AtomicUsize,
-    /// Held while the view is brought from one change to the next.
-    seen: Mutex<Seen>,
-    /// Streams that were taken from this hub, whose rows are left out by now.
-    purged: Mutex<Vec<Purged>>,
+    /// Held while the view advances from one snapshot to the next.
+    seen: Mutex<ViewProgress>,
+    /// Streams lost to other hubs whose rows are purged.
+    purged: Mutex<Vec<PurgedStream>>,
 }
 
-/// What the server said last.
+/// Lease state from the last heartbeat.
 #[derive(Default)]
 struct Lease {
-    /// When the lease was last renewed; before the first time there is none.
+    /// Time of the last renewal; `None` before the first.
     renewed: Option<Instant>,
     trouble: Option<String>,
 }
 
-/// How far the view is.
 #[derive(Debug)]
-pub(crate) struct Seen {
-    /// The last change in it.
+pub(crate) struct ViewProgress {
+    /// The newest snapshot in the view.
     pub(crate) snapshot: i64,
-    /// A commit of this hub has no answer: the follower must not show what may be of it.
+    /// A commit of this hub has no response: the follower must not show files that may be part of
+    /// it.
     pub(crate) is_in_doubt: bool,
 }
 
-/// A stream that was left out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Purged {
+pub(crate) struct PurgedStream {
     pub(crate) stream: StreamId,
-    /// Segments of the log from this one on have none of its rows.
+    /// Log segments from this one on have no rows of the stream.
     pub(crate) segment: u64,
 }
 
 impl Cluster {
-    pub(crate) fn new(options: &ClusterOptions, claims: Postgres) -> Self {
-        let seen = Seen { snapshot: 0, is_in_doubt: false };
+    pub(crate) fn new(options: &ClusterOptions, claims: PostgresManifest) -> Self {
+        let seen = ViewProgress { snapshot: 0, is_in_doubt: false };
         let (address, peers) = (options.address.clone(), Arc::clone(&options.peers));
         let peer_set = Arc::new(PeerSet::new(address, peers, options.spread_bytes));
         Self {
@@ -132,19 +101,19 @@ impl Cluster {
         }
     }
 
-    /// Whether this hub does what only one does: merging, deleting, rules.
+    /// Whether this hub does the work that only one hub does: merging, deleting, rules.
     pub(crate) fn is_leader(&self) -> bool {
         let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = lease.renewed.is_some_and(|at| at.elapsed() < LEASE / 2);
         self.is_leader.load(Ordering::Relaxed) && is_fresh
     }
 
-    /// The hubs that are there.
+    /// Live hubs other than this one.
     pub(crate) fn peers(&self) -> Vec<Peer> {
         self.peer_set.all()
     }
 
-    /// What a person should know.
+    /// Problem to show to the operator.
     pub(crate) fn trouble(&self) -> Option<String> {
         let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
         let gone = || {
@@ -154,39 +123,39 @@ impl Cluster {
         lease.trouble.clone().or_else(gone)
     }
 
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, ViewProgress> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether streams wait to be over: their rows are left out of memory and not yet of the log.
+    /// Whether purged streams still have rows in the log.
     pub(crate) fn has_purged(&self) -> bool {
         !self.purged().is_empty()
     }
 
-    pub(crate) fn purged(&self) -> MutexGuard<'_, Vec<Purged>> {
+    pub(crate) fn purged(&self) -> MutexGuard<'_, Vec<PurgedStream>> {
         self.purged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has streams go through this hub; blocks. With a position also such that no hub has seen, from there on.
-    /// `false`: not yet, since they were taken from it a moment ago.
+    /// Claims streams for this hub; blocks. A stream with a position is created if no hub knows it,
+    /// starting there. `false`: retry later, because they were just taken from this hub.
     ///
     /// # Errors
     /// `Io`.
     pub(crate) fn claim(
         &self,
-        shared: &Shared,
+        shared: &StoreState,
         streams: &[(StreamId, Option<u64>)],
     ) -> Result<bool, StoreError> {
         match self.claims.claim(streams)? {
-            Claimed::Stale => Ok(false),
-            Claimed::Ours(ours) => {
+            ClaimOutcome::Stale => Ok(false),
+            ClaimOutcome::Ours(ours) => {
                 shared.positions().own(&ours);
                 Ok(true)
             }
         }
     }
 
-    /// Where streams stand in files, also those of other hubs; blocks.
+    /// Positions of streams in files, including streams of other hubs; blocks.
     ///
     /// # Errors
     /// `Io`.
@@ -194,7 +163,7 @@ impl Cluster {
         self.claims.filed(streams)
     }
 
-    /// Small files that all hubs have; blocks.
+    /// Small files that all hubs share; blocks.
     ///
     /// # Errors
     /// `Io`.
@@ -202,7 +171,7 @@ impl Cluster {
         self.claims.shared_files()
     }
 
-    /// As [`Postgres::share_file`].
+    /// Blocking form of [`PostgresManifest::share_file`].
     ///
     /// # Errors
     /// `Io`.
@@ -216,7 +185,7 @@ impl Cluster {
     }
 }
 
-/// Drawn anew.
+/// Draws a random number.
 pub(crate) fn random(what: &str) -> i64 {
     std::hash::RandomState::new().hash_one(what).cast_signed()
 }

@@ -1,18 +1,19 @@
-//! What this hub gives others of its rows in memory.
+//! Serves this hub's rows in memory to queries of other hubs.
 
 use arrow_array::BooleanArray;
 use arrow_select::filter::filter_record_batch;
-use weir_datafile::{ErrorKind, HotBatch, StoreError, View, table_index};
+use weir_datafile::{ErrorKind, MemBatch, Snapshot, StoreError, table_index};
 use weir_sql::{PeerAsk, PeerRows};
 use weir_tables::TableSpec;
 
 use crate::store::Store;
 
 impl Store {
-    /// Rows that another hub's query wants of this one.
+    /// Rows that another hub's query reads from this hub.
     ///
     /// # Errors
-    /// `BadQuery`: there is no such table or column; `Moved`: it asks for a change that is too long ago; `Io`.
+    /// `BadQuery`: there is no such table or column; `Moved`: the requested snapshot is too old;
+    /// `Io`.
     pub async fn rows_for_peer(&self, ask: &PeerAsk) -> Result<PeerRows, StoreError> {
         let bad = |why: String| StoreError::new(ErrorKind::BadQuery, why);
         let table = weir_tables::table(&ask.table)
@@ -24,7 +25,7 @@ impl Store {
             .map(|name| schema.index_of(name).map_err(|error| bad(error.to_string())))
             .collect::<Result<_, _>>()?;
         let condition = ask.condition.as_deref();
-        // One that is not understood here leaves nothing out.
+        // A condition that this version cannot parse filters nothing out.
         let condition = condition.and_then(|sql| self.engine.condition(table, sql).ok());
         let view = self.view_at(ask.snapshot).await?;
         let mut left = ask.limit.unwrap_or(usize::MAX);
@@ -34,7 +35,7 @@ impl Store {
                 break;
             }
             let chosen = match &condition {
-                // A condition that cannot be asked leaves nothing out.
+                // Ignore a condition that fails to evaluate.
                 Some(condition) => match condition.choose(&batch.rows) {
                     Ok(fits) => {
                         let fits: BooleanArray =
@@ -56,12 +57,12 @@ impl Store {
     }
 }
 
-/// Rows that were not in files at a change.
+/// Rows that were in memory at a snapshot.
 fn in_memory_at(
-    view: &View,
+    view: &Snapshot,
     table: &'static TableSpec,
     snapshot: i64,
-) -> Result<Vec<HotBatch>, StoreError> {
+) -> Result<Vec<MemBatch>, StoreError> {
     if snapshot < view.forgotten {
         let text = format!("rows of change {snapshot} are asked for, and are not kept that long");
         return Err(StoreError::new(ErrorKind::Moved, text).with_hint("ask again"));

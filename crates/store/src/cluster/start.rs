@@ -1,4 +1,5 @@
-//! A hub enters its cluster: who it is, what of its data directory it can go on with.
+//! Joins a hub to its cluster: determines its identity and what of its data directory can be
+//! reused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,25 +7,25 @@ use std::sync::Arc;
 use weir_datafile::{ErrorKind, StoreError, data_files};
 use weir_tables::StreamId;
 
-use super::{Cluster, ClusterOptions, Purged};
+use super::{Cluster, ClusterOptions, PurgedStream};
 use crate::directory::Directory;
-use crate::manifest::{Content, Manifest, Postgres};
+use crate::manifest::{Manifest, ManifestContent, PostgresManifest};
 
-/// In the data directory: which hub it is of.
+/// File in the data directory that identifies the hub.
 const IDENTITY: &str = "cluster";
-/// Numbers of files are the hub's number, and so many bits of its own.
+/// File numbers consist of the hub's number and this many bits of a local counter.
 const OWN_BITS: u32 = 40;
 
-/// A hub that is in.
-pub(crate) struct Entered {
+/// A hub that has joined the cluster.
+pub(crate) struct ClusterEntry {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) manifest: Manifest,
-    /// For the follower.
-    pub(crate) follows: Postgres,
+    /// Connection for the follower.
+    pub(crate) follows: PostgresManifest,
 }
 
-impl Entered {
-    /// Enters with a data directory.
+impl ClusterEntry {
+    /// Joins with a data directory.
     ///
     /// # Errors
     /// `Io`, `NewerVersion`, `Locked`.
@@ -32,7 +33,7 @@ impl Entered {
         refuse_own_manifest(directory)?;
         let path = directory.root.join(IDENTITY);
         let known = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-        let manifest = Postgres::enter(options, known)?;
+        let manifest = PostgresManifest::enter(options, known)?;
         if known.is_some_and(|known: i64| known != manifest.hub()) {
             let text = format!(
                 "cannot open `{}`: it is of another hub of the cluster than `{}`",
@@ -48,7 +49,7 @@ impl Entered {
         if manifest.slow_id()?.is_none() {
             manifest.set_slow_id(super::random("place"))?;
         }
-        // Rows of files that did not get into the manifest are in the log.
+        // Rows of files that did not reach the manifest are still in the log.
         for path in data_files(&directory.root, "parquet") {
             drop(std::fs::remove_file(directory.file(&path)));
         }
@@ -59,20 +60,24 @@ impl Entered {
 }
 
 impl Cluster {
-    /// From what the manifest says, and the first segment of the log that is written from now on.
+    /// Sets the starting point: the manifest's snapshot, the lost streams, and the first log
+    /// segment written from now on.
     pub(crate) fn begin(&self, snapshot: i64, lost: &[StreamId], segment: u64) {
         self.seen().snapshot = snapshot;
-        self.purged().extend(lost.iter().map(|stream| Purged { stream: *stream, segment }));
+        self.purged().extend(lost.iter().map(|stream| PurgedStream { stream: *stream, segment }));
     }
 }
 
-/// The first number that a file of a new hub has.
-pub(crate) fn first_id(manifest: &Postgres) -> i64 {
+/// The first file number of a new hub.
+pub(crate) fn first_id(manifest: &PostgresManifest) -> i64 {
     (manifest.hub() << OWN_BITS) + 1
 }
 
-/// The first number that a file of this hub may have.
-pub(crate) fn next_id(manifest: &Postgres, content: &Content) -> Result<i64, StoreError> {
+/// The next free file number of this hub.
+pub(crate) fn next_id(
+    manifest: &PostgresManifest,
+    content: &ManifestContent,
+) -> Result<i64, StoreError> {
     let first = first_id(manifest);
     let pending = manifest.pending(false)?;
     let number = |path: &String| path.rsplit('/').next()?.split('.').next()?.parse::<i64>().ok();
@@ -80,12 +85,12 @@ pub(crate) fn next_id(manifest: &Postgres, content: &Content) -> Result<i64, Sto
     Ok(pending.fold(content.next_file_id.max(first), i64::max))
 }
 
-/// Whose number a file's number begins with; 0: of a hub alone.
+/// Hub that wrote a file, from the file's number; 0 for a single hub.
 pub(crate) fn hub_of(file: i64) -> i64 {
     file >> OWN_BITS
 }
 
-/// Rows of a hub alone would be left behind.
+/// Rejects a data directory of a single hub: its rows would be left behind.
 fn refuse_own_manifest(directory: &Directory) -> Result<(), StoreError> {
     let path = directory.manifest();
     if !path.exists() {
@@ -99,7 +104,7 @@ fn refuse_own_manifest(directory: &Directory) -> Result<(), StoreError> {
         .with_hint("begin with an empty directory: `store.dir`"))
 }
 
-/// A hub alone must not begin anew beside the log of one that was in a cluster.
+/// Rejects a data directory of a cluster's hub: a single hub must not start beside its log.
 ///
 /// # Errors
 /// `Io`.

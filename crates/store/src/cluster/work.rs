@@ -1,5 +1,5 @@
-//! What maintenance does otherwise in a cluster: files go where all hubs have theirs, a change of the manifest brings the
-//! view up to it, and merging, retention and deletion are one hub's.
+//! Maintenance in a cluster: files go to the shared place, a manifest commit advances the view, and
+//! only the leader merges, expires and deletes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use std::time::Duration;
 use weir_datafile::{DataFile, ErrorKind, StoreError};
 use weir_tables::{Micros, StreamId};
 
-use super::{Cluster, Follower};
+use super::{Cluster, ClusterFollower};
 use crate::maintenance::Maintenance;
-use crate::manifest::{Change, Manifest, Postgres};
+use crate::manifest::{Manifest, ManifestChange, PostgresManifest};
 use crate::options::StoreOptions;
-use crate::shared::Shared;
-use crate::writer::Command;
+use crate::write_path::shared::StoreState;
+use crate::write_path::writer::WriterCommand;
 
-/// Files that no query needs any more stay at least this long: other hubs may read them.
+/// Minimum grace period of unneeded files: other hubs may still read them.
 const GRACE_MIN: Duration = Duration::from_secs(60);
 
-/// How long files stay that are not part of the tables any more.
+/// Grace period of files that are no longer part of the tables.
 pub(crate) fn grace(options: &StoreOptions) -> Duration {
     options.gc_grace.max(GRACE_MIN)
 }
 
-/// What maintenance keeps of it.
+/// Maintenance state of a clustered hub.
 pub(crate) struct SharedWork {
     pub(crate) cluster: Arc<Cluster>,
-    pub(crate) follower: Option<Follower>,
-    /// Streams that the files of the frozen rows are without.
+    pub(crate) follower: Option<ClusterFollower>,
+    /// Streams purged from the files of the immutable memtable.
     left_out: Vec<StreamId>,
-    /// The place of the files was looked at.
+    /// Whether the shared place was checked.
     has_place: bool,
-    /// Files of this hub that did not get into the manifest, and since when that is known.
+    /// Files of this hub that are not in the manifest, with the time of their discovery.
     stray: HashMap<String, Micros>,
 }
 
 impl SharedWork {
-    pub(crate) fn new(cluster: Arc<Cluster>, follower: Follower) -> Self {
+    pub(crate) fn new(cluster: Arc<Cluster>, follower: ClusterFollower) -> Self {
         Self {
             cluster,
             follower: Some(follower),
@@ -48,7 +48,7 @@ impl SharedWork {
 }
 
 impl Maintenance {
-    fn postgres(&self) -> Result<&Postgres, StoreError> {
+    fn postgres(&self) -> Result<&PostgresManifest, StoreError> {
         match &self.manifest {
             Manifest::Shared(manifest) => Ok(manifest),
             Manifest::Own(_) => Err(StoreError::closed()),
@@ -63,12 +63,13 @@ impl Maintenance {
         self.shared_work.as_mut().ok_or_else(StoreError::closed)
     }
 
-    /// Writes frozen rows to the place of all hubs and enters them, with the positions of the streams that are this hub's.
+    /// Flushes the immutable memtable to the shared place and commits the files with the positions
+    /// of this hub's streams.
     pub(crate) fn flush_shared(&mut self) -> Result<(), StoreError> {
         let cluster = &self.work()?.cluster.clone();
         for _ in 0..2 {
             match self.try_flush(cluster) {
-                // Streams were taken over meanwhile: the same once more, without them.
+                // Streams were taken over meanwhile: repeat without them.
                 Err(error) if error.kind == ErrorKind::Moved => {
                     tracing::info!("files are written again: {}", error.message);
                     self.written = None;
@@ -90,7 +91,8 @@ impl Maintenance {
         }
         let (Some(frozen), Some(files)) = (&self.frozen, &self.written) else { return Ok(()) };
         let (floor, left_out) = (frozen.wal_floor, self.left_out());
-        // Until the log is told: who left streams out in between would read rows back that are in files by then.
+        // Hold the lock until the log is updated: a purge in between would replay rows that are in
+        // files by then.
         let mut purged = cluster.purged();
         let (cleared, positions): (Vec<StreamId>, Vec<(StreamId, u64)>) = {
             let is_over = |stream: &StreamId| {
@@ -107,7 +109,7 @@ impl Maintenance {
                 frozen.positions.iter().filter(is_ours).copied().collect(),
             )
         };
-        let change = Change {
+        let change = ManifestChange {
             reason: "flush",
             now: self.shared.now(),
             add: files,
@@ -115,15 +117,15 @@ impl Maintenance {
             wal_floor: Some(floor),
             purged: &left_out,
             cleared: &cleared,
-            ..Change::default()
+            ..ManifestChange::default()
         };
         commit(&mut self.manifest, cluster, &self.shared, &change, true)?;
         purged.retain(|known| !cleared.contains(&known.stream));
         (self.frozen, self.written) = (None, None);
-        self.command(Command::Release(floor))
+        self.command(WriterCommand::Release(floor))
     }
 
-    /// Moves files from here to where all hubs have theirs. What comes of a failure is deleted later.
+    /// Uploads local files to the shared place. Leftovers of a failure are deleted later.
     fn publish(&mut self, files: Vec<Arc<DataFile>>) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let published = self.publish_each(&files);
         self.maker.discard(&files);
@@ -137,7 +139,7 @@ impl Maintenance {
         self.places.slow()?.put_each(files, |path| self.directory.file(path))
     }
 
-    /// Looks once whether the place is there and is the cluster's; an empty one becomes it.
+    /// Checks once that the place exists and belongs to the cluster; claims an empty one.
     fn take_place(&mut self) -> Result<(), StoreError> {
         if !self.work()?.has_place {
             let is_used = self.shared.view().tables.iter().any(|table| !table.files.is_empty());
@@ -155,19 +157,25 @@ impl Maintenance {
     ) -> Result<(), StoreError> {
         let cluster = &self.work()?.cluster.clone();
         let add = self.publish(add.to_vec())?;
-        let change =
-            Change { reason, now: self.shared.now(), add: &add, remove, ..Change::default() };
+        let change = ManifestChange {
+            reason,
+            now: self.shared.now(),
+            add: &add,
+            remove,
+            ..ManifestChange::default()
+        };
         commit(&mut self.manifest, cluster, &self.shared, &change, false)
     }
 
-    /// Deletes what is out of the manifest for long enough, and what never got into it.
+    /// Deletes expired files and files that never reached the manifest.
     pub(crate) fn collect_shared_garbage(&mut self, is_leader: bool) -> Result<(), StoreError> {
         self.take_place()?;
         let written: Vec<&String> = self.written.iter().flatten().map(|file| &file.path).collect();
         let mut stray = self.postgres()?.pending(false)?;
         stray.retain(|path| !written.contains(&path));
         let (now, grace) = (self.shared.now(), grace(&self.options));
-        // A bucket may still be at a request that was given up: what it writes after it was deleted nobody would find.
+        // A bucket may still process a request that was given up; an object written after its
+        // deletion would be orphaned.
         let known = &mut self.work()?.stray;
         known.retain(|path, _| stray.contains(path));
         stray.retain(|path| *known.entry(path.clone()).or_insert(now) + grace <= now);
@@ -184,7 +192,8 @@ impl Maintenance {
         }
         let mut due = self.manifest.gc_queue()?;
         due.retain(|waiting| waiting.since + grace <= now);
-        // Asked after the queue was read: what is in it was out of the tables before, or is of who holds.
+        // Check leases after reading the queue: a later lease does not cover the queued files,
+        // which had already left the tables.
         if !due.is_empty() && self.postgres()?.is_held()? {
             due.clear();
         }
@@ -194,19 +203,19 @@ impl Maintenance {
     }
 }
 
-/// One transaction, then the view: the files of this change and of those that others made before come in at once, and
-/// with `is_flush` the frozen rows go.
+/// Commits one transaction and then updates the view: the files of this snapshot and of foreign
+/// ones appear at once, and with `is_flush` the immutable memtable is dropped.
 fn commit(
     manifest: &mut Manifest,
     cluster: &Cluster,
-    shared: &Shared,
-    change: &Change<'_>,
+    shared: &StoreState,
+    change: &ManifestChange<'_>,
     is_flush: bool,
 ) -> Result<(), StoreError> {
     let Manifest::Shared(manifest) = manifest else { return Err(StoreError::closed()) };
     let mut seen = cluster.seen();
     if seen.is_in_doubt && !is_flush {
-        // The view would get files of the flush beside its rows.
+        // Otherwise the view would get the files of the flush beside its rows.
         let text = "cannot change the manifest: whether the last flush is in it is not known yet";
         return Err(StoreError::new(ErrorKind::Io, text).with_hint("it is tried again by itself"));
     }
@@ -214,7 +223,8 @@ fn commit(
         let news = manifest.news(seen.snapshot)?;
         Ok((snapshot, news))
     });
-    // Nobody knows whether a commit without an answer was made. If it was, its files must not be seen beside the rows.
+    // A commit without a response may have succeeded. If so, its files must not appear beside the
+    // rows.
     seen.is_in_doubt =
         is_flush && outcome.as_ref().is_err_and(|error| error.kind != ErrorKind::Moved);
     let (snapshot, news) = outcome?;

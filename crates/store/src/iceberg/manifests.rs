@@ -1,5 +1,5 @@
-//! Manifests and their list: Avro files that say which data files a snapshot has. Fields and their numbers are those of
-//! the [format](https://iceberg.apache.org/spec/#manifests), version 2.
+//! Iceberg manifests and manifest lists: Avro files that name the data files of a snapshot. Fields
+//! and their ids follow the [format](https://iceberg.apache.org/spec/#manifests), version 2.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,37 @@ use apache_avro::types::Value;
 use apache_avro::{Codec, DeflateSettings, Writer};
 use serde_json::json;
 
-/// One data file as a manifest has it.
+/// A data file as a manifest entry.
 #[derive(Debug)]
-pub(super) struct Entry {
-    /// With its scheme: `file:///…`, `s3://…`.
+pub(super) struct ManifestEntry {
+    /// URI with its scheme: `file:///…`, `s3://…`.
     pub(super) location: String,
-    /// Grows with the files of a store.
+    /// Sequence number, which grows with the files of a store.
     pub(super) sequence: i64,
     pub(super) row_count: i64,
     pub(super) byte_count: i64,
-    /// When the last of its rows came in.
+    /// Arrival time of the last row.
     pub(super) millis: i64,
     /// Field id of `ts` and its bounds.
     pub(super) ts: (i32, i64, i64),
 }
 
-/// What a manifest is besides its entries.
+/// Manifest properties besides the entries.
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct FileBounds {
     pub(super) snapshot: i64,
-    /// The table's schema as JSON.
+    /// Table schema as JSON.
     pub(super) schema: String,
 }
 
-/// An Avro file of entries, all of them new in the snapshot.
+/// Encodes an Avro file of entries, all of them added in the snapshot.
 ///
 /// # Errors
-/// What the writer of Avro says; it writes to memory.
-pub(super) fn manifest(about: &About, entries: &[Entry]) -> apache_avro::AvroResult<Vec<u8>> {
+/// Errors of the Avro writer, which writes to memory.
+pub(super) fn manifest(
+    about: &FileBounds,
+    entries: &[ManifestEntry],
+) -> apache_avro::AvroResult<Vec<u8>> {
     let schema = entry_schema()?;
     let mut writer = Writer::with_codec(&schema, Vec::new(), codec())?;
     let texts = [
@@ -55,14 +58,14 @@ pub(super) fn manifest(about: &About, entries: &[Entry]) -> apache_avro::AvroRes
     writer.into_inner()
 }
 
-/// The list of a snapshot with one manifest of `length` bytes at `location`.
+/// Encodes the manifest list of a snapshot with one manifest of `length` bytes at `location`.
 ///
 /// # Errors
 /// As [`manifest`].
 pub(super) fn manifest_list(
     snapshot: i64,
     (location, length): (&str, usize),
-    entries: &[Entry],
+    entries: &[ManifestEntry],
 ) -> apache_avro::AvroResult<Vec<u8>> {
     let schema = list_schema()?;
     let mut writer = Writer::with_codec(&schema, Vec::new(), codec())?;
@@ -99,7 +102,7 @@ pub(super) fn manifest_list(
     writer.into_inner()
 }
 
-impl Entry {
+impl ManifestEntry {
     fn value(&self, snapshot: i64) -> Value {
         let (id, min, max) = self.ts;
         let bound = |value: i64| {
@@ -116,7 +119,7 @@ impl Entry {
             ("file_size_in_bytes", Value::Long(self.byte_count)),
             ("lower_bounds", bound(min)),
             ("upper_bounds", bound(max)),
-            // The order of the metadata that says none. Optional, but Trino cannot show entries without it.
+            // Id of the unsorted order. Optional, but Trino cannot show entries without it.
             ("sort_order_id", some(Value::Int(0))),
         ];
         record([
@@ -133,7 +136,7 @@ fn record<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Record(fields.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
-/// The second of what may be NULL.
+/// Wraps a value as the second branch of a nullable union.
 fn some(value: Value) -> Value {
     Value::Union(1, Box::new(value))
 }
@@ -155,7 +158,7 @@ fn entry_schema() -> apache_avro::AvroResult<Schema> {
         {"name": "sort_order_id", "type": ["null", "int"], "field-id": 140},
     ]}))?;
     for (name, key) in [("lower_bounds", 126), ("upper_bounds", 129)] {
-        // Maps whose keys are no text are arrays of pairs in Avro.
+        // Avro encodes maps with other than string keys as arrays of pairs.
         let pair = json!({"type": "record", "name": format!("k{key}_v{}", key + 1), "fields": [
             {"name": "key", "type": "int", "field-id": key},
             {"name": "value", "type": "bytes", "field-id": key + 1},
@@ -206,7 +209,7 @@ fn list_schema() -> apache_avro::AvroResult<Schema> {
     Ok(list)
 }
 
-/// An array that may be NULL, with a mark that the parser of schemas would drop.
+/// A nullable array with an attribute that the schema parser would drop.
 fn array(
     items: &serde_json::Value,
     (mark, value): (&str, serde_json::Value),
@@ -216,7 +219,7 @@ fn array(
     Ok(Schema::Union(UnionSchema::new(vec![Schema::Null, array])?))
 }
 
-/// Gives a field of a record its type.
+/// Sets the type of a record's field.
 fn set(record: &mut Schema, name: &str, schema: Schema) {
     if let Schema::Record(record) = record
         && let Some(field) = record.fields.iter_mut().find(|field| field.name == name)

@@ -1,33 +1,33 @@
-//! A table's metadata: its schema, its one snapshot, and how its files' columns are found. Keys are those of the
-//! [format](https://iceberg.apache.org/spec/#table-metadata-fields), version 2.
+//! Iceberg table metadata: the schema, the single snapshot, and the name mapping of columns. Keys
+//! follow the [format](https://iceberg.apache.org/spec/#table-metadata-fields), version 2.
 
 use serde_json::{Value, json};
 use weir_tables::{Column, DataKind, TableSpec};
 
-/// What changes from one snapshot to the next.
+/// The part of the metadata that changes with each snapshot.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct IcebergSnapshot {
     pub(super) id: i64,
-    /// Grows with the files of a store.
+    /// Sequence number, which grows with the files of a store.
     pub(super) sequence: i64,
-    /// When the newest of its rows came in. DuckDB reads only what was there when its transaction began, so a moment within
-    /// the request would be too late.
+    /// Arrival time of the newest row. DuckDB reads only snapshots older than its transaction, so
+    /// the time of the request would be too late.
     pub(super) millis: i64,
-    /// Where the list of manifests is.
+    /// Location of the manifest list.
     pub(super) list: String,
     pub(super) files: usize,
     pub(super) row_count: i64,
     pub(super) byte_count: i64,
 }
 
-/// A place that no engine has.
+/// A write location that no engine supports.
 const NO_WRITING: &str = "read-only://weir";
 
-/// The metadata of a table at `location`; `None`: it has no files.
+/// Builds the metadata of a table at `location`; without a snapshot the table has no files.
 pub(super) fn metadata(
     table: &TableSpec,
     (location, uuid): (&str, &str),
-    snapshot: Option<&Snapshot>,
+    snapshot: Option<&IcebergSnapshot>,
 ) -> Value {
     let millis = snapshot.map_or(0, |snapshot| snapshot.millis);
     let mut metadata = json!({
@@ -47,9 +47,10 @@ pub(super) fn metadata(
         "properties": {
             "comment": table.doc.trim(),
             "schema.name-mapping.default": name_mapping(table).to_string(),
-            // Its readers of whole vectors do not know all encodings of Parquet.
+            // Spark's vectorized readers do not support all encodings of Parquet.
             "read.parquet.vectorization.enabled": "false",
-            // Engines write files before they ask for the change that is refused. Here they cannot, and their errors say why.
+            // Engines write files before they request the commit, which is rejected. Here the write
+            // itself fails, with an error that names the reason.
             "write.data.path": NO_WRITING,
             "write.metadata.path": NO_WRITING,
         },
@@ -78,7 +79,7 @@ pub(super) fn metadata(
     metadata
 }
 
-/// The columns as Iceberg names types.
+/// The table's columns as an Iceberg schema.
 pub(super) fn schema(table: &TableSpec) -> Value {
     let field = |column: &Column| {
         json!({
@@ -111,7 +112,7 @@ fn kind(column: &Column) -> Value {
     }
 }
 
-/// Columns by name: in files of old versions keys and values of maps have no numbers.
+/// Maps column names to field ids: keys and values of maps have no ids in files of old versions.
 fn name_mapping(table: &TableSpec) -> Value {
     let field = |column: &Column| {
         let mut field = json!({"field-id": column.id, "names": [column.name]});

@@ -1,11 +1,11 @@
-//! The tables as Apache Iceberg has them, for engines that read files themselves: metadata beside the files, made of the
-//! manifest when somebody asks. Nobody writes through it. Layout: `docs/iceberg.md`.
+//! The tables as read-only Apache Iceberg tables, for engines that read files directly: metadata
+//! beside the files, generated from the manifest on request. Layout: `docs/iceberg.md`.
 //!
-//! What is asked twice without a change in between is written once. Files of older answers go after the time that
-//! readers have.
+//! Requests without a change in between share one set of files. Files of older snapshots are
+//! deleted after the readers' grace period.
 //!
-//! A hub of several writes them a second time, where all hubs have their files, since engines reach that and not its disk. Its number
-//! is in their names: each hub looks after its own.
+//! A hub of a cluster also writes the metadata to the shared place, because engines reach that and
+//! not its disk. The hub's number is part of the names: each hub cleans up only its own files.
 
 mod manifests;
 mod metadata;
@@ -22,40 +22,41 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utim
 use serde_json::Value;
 use weir_tables::TableSpec;
 
-use manifests::{About, Entry};
-use metadata::Snapshot;
+use manifests::{FileBounds, ManifestEntry};
+use metadata::IcebergSnapshot;
 use weir_datafile::{DataFile, ErrorKind, StoreError, Tier};
-use weir_tier::{Places, file_url};
+use weir_tier::{FileLocations, file_url};
 
-/// A table's metadata.
+/// An Iceberg table.
 #[derive(Debug)]
 pub struct IcebergTable {
-    /// The file that has the same: `file:///…/iceberg/request/….metadata.json`.
+    /// Location of the metadata file: `file:///…/iceberg/request/….metadata.json`.
     pub metadata_location: String,
-    /// As the format's version 2 has it.
+    /// Table metadata in format version 2.
     pub metadata: Value,
 }
 
-/// Writes metadata of one store.
+/// Writes the metadata of one store.
 #[derive(Debug)]
 pub(crate) struct Iceberg {
-    /// Absolute.
+    /// Absolute path of the root.
     root: PathBuf,
-    places: Places,
-    /// The number of a hub of several.
+    places: FileLocations,
+    /// Number of this hub in a cluster.
     hub: Option<i64>,
-    /// How long files of older answers stay.
+    /// Grace period of files of older snapshots.
     grace: Duration,
-    newest: Mutex<Newest>,
+    newest: Mutex<NewestTables>,
 }
 
-/// Of each table, with its snapshot; held over the writing, so that no two write the same.
-type Newest = HashMap<&'static str, (i64, Arc<IcebergTable>)>;
+/// The newest metadata of each table with its snapshot; locked while writing, so that no two
+/// requests write the same files.
+type NewestTables = HashMap<&'static str, (i64, Arc<IcebergTable>)>;
 
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 impl Iceberg {
-    pub(crate) fn new(places: Places, hub: Option<i64>, grace: Duration) -> Self {
+    pub(crate) fn new(places: FileLocations, hub: Option<i64>, grace: Duration) -> Self {
         let root = std::path::absolute(&places.root).unwrap_or_else(|_| places.root.clone());
         Self { root, places, hub, grace, newest: Mutex::default() }
     }
@@ -63,7 +64,8 @@ impl Iceberg {
     /// The metadata of a table with these files.
     ///
     /// # Errors
-    /// `Io`, `Full`: it cannot be written. `Io` when a file is in a slow tier that is not configured.
+    /// `Io`, `Full`: it cannot be written. `Io` when a file is in a cold tier that is not
+    /// configured.
     pub(crate) fn table(
         &self,
         table: &'static TableSpec,
@@ -79,7 +81,7 @@ impl Iceberg {
             return Ok(Arc::clone(found));
         }
         if self.hub.is_some() {
-            // A disk that is not mounted would take them.
+            // An unmounted disk would otherwise receive the files.
             self.places.check()?;
         }
         let last = last.map(|(last, _)| self.stem(*last));
@@ -89,13 +91,13 @@ impl Iceberg {
         Ok(made)
     }
 
-    fn entry(&self, file: &DataFile) -> Result<Entry, StoreError> {
+    fn entry(&self, file: &DataFile) -> Result<ManifestEntry, StoreError> {
         let location = match file.tier {
             Tier::Local => file_url(&self.root.join(&file.path)),
             Tier::Slow => self.places.slow()?.location(&file.path),
         };
         let ts = file.table.column("ts").map_or(0, |column| column.id);
-        Ok(Entry {
+        Ok(ManifestEntry {
             location,
             sequence: file.id,
             row_count: file.row_count.cast_signed(),
@@ -113,7 +115,7 @@ impl Iceberg {
         &self,
         table: &TableSpec,
         id: i64,
-        entries: &[Entry],
+        entries: &[ManifestEntry],
     ) -> Result<IcebergTable, StoreError> {
         let dir = self.dir(table);
         std::fs::create_dir_all(&dir).map_err(|error| StoreError::io("make", &dir, &error))?;
@@ -125,7 +127,7 @@ impl Iceberg {
         let list = format!("{stem}-list.avro");
         if !entries.is_empty() {
             let schema = metadata::schema(table).to_string();
-            let manifest = manifests::manifest(&About { snapshot: id, schema }, entries)
+            let manifest = manifests::manifest(&FileBounds { snapshot: id, schema }, entries)
                 .map_err(|error| unwritten(&dir, &error))?;
             let name = format!("{stem}-manifest.avro");
             let place = format!("{location}/{name}");
@@ -134,7 +136,7 @@ impl Iceberg {
             self.put(&dir, &name, &manifest)?;
             self.put(&dir, &list, &text)?;
         }
-        let snapshot = (!entries.is_empty()).then(|| Snapshot {
+        let snapshot = (!entries.is_empty()).then(|| IcebergSnapshot {
             id,
             sequence: entries.iter().map(|entry| entry.sequence).max().unwrap_or_default(),
             millis: entries.iter().map(|entry| entry.millis).max().unwrap_or_default(),
@@ -151,8 +153,9 @@ impl Iceberg {
         Ok(IcebergTable { metadata_location: format!("{location}/{name}"), metadata })
     }
 
-    /// Deletes files of older answers whose time is over. That of the `last` one begins now: somebody may have been given
-    /// it a moment ago, however long ago it was written. What cannot be deleted stays for the next time.
+    /// Deletes files of older snapshots after their grace period. The period of `last` begins now:
+    /// an engine may have received it just before, however old its files are. A file that cannot be
+    /// deleted is retried next time.
     fn clear(&self, dir: &Path, kept: &str, last: Option<&str>) {
         let Ok(files) = std::fs::read_dir(dir) else { return };
         let is_over = |time: SystemTime| time.elapsed().is_ok_and(|age| age > self.grace);
@@ -171,7 +174,7 @@ impl Iceberg {
         }
     }
 
-    /// What names of a snapshot's files begin with.
+    /// Name prefix of a snapshot's files.
     fn stem(&self, snapshot: i64) -> String {
         match self.hub {
             Some(hub) => format!("{hub}-{snapshot:016x}"),
@@ -179,7 +182,7 @@ impl Iceberg {
         }
     }
 
-    /// A file is whole or not there: readers may ask for it while it is written again.
+    /// Writes a file atomically: readers may request it during a rewrite.
     fn put(&self, dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let (path, half) = (dir.join(name), dir.join(format!("{name}.new")));
         let written = std::fs::write(&half, bytes).and_then(|()| std::fs::rename(&half, &path));
@@ -193,7 +196,7 @@ impl Iceberg {
         self.places.slow()?.delete(&shared)
     }
 
-    /// What a file is called where all hubs have theirs; `None` for a hub alone.
+    /// Name of a file in the shared place; `None` for a single hub.
     fn shared(&self, path: &Path) -> Option<String> {
         let name = path.strip_prefix(&self.root).ok()?.to_str()?;
         self.hub.map(|_| name.to_owned())
@@ -205,19 +208,19 @@ const NOW: Timestamps = Timestamps {
     last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
 };
 
-/// The same files have the same number, whatever came between.
-fn snapshot_id(entries: &[Entry]) -> i64 {
+/// Derives the snapshot id from the entries: equal files have an equal id.
+fn snapshot_id(entries: &[ManifestEntry]) -> i64 {
     let mut text = String::new();
     for entry in entries {
         let _infallible = writeln!(text, "{}", entry.location);
     }
     let hash = digest(&SHA256, text.as_bytes());
     let (first, _) = hash.as_ref().split_first_chunk().expect("a hash has 32 bytes");
-    // Numbers of snapshots are positive.
+    // Snapshot ids are positive.
     (i64::from_be_bytes(*first) & i64::MAX).max(1)
 }
 
-/// A name of 128 bits that is always the same for a place, as UUIDs of version 8 are made.
+/// Derives a stable 128-bit name from a location, as a version 8 UUID.
 fn uuid(location: &str) -> String {
     let hash = digest(&SHA256, location.as_bytes());
     let hash: String = hash.as_ref().iter().fold(String::new(), |mut hash, byte| {

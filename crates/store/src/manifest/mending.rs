@@ -1,12 +1,13 @@
-//! Who mends files beside the hubs of a cluster: like a hub without rows, which others do not see.
+//! Cluster membership for repairs: like a hub without rows, invisible to other hubs.
 
 use weir_datafile::StoreError;
 
-use super::postgres::{ABANDONED, NOW, Postgres, micros, replaced};
+use super::postgres::{ABANDONED, NOW, PostgresManifest, micros, replaced};
 use crate::cluster::{ManifestOptions, random};
 
-impl Postgres {
-    /// Enters for a while as one that takes no rows and answers no queries, but changes files: other hubs do not see it.
+impl PostgresManifest {
+    /// Enters temporarily as a member that changes files but takes no rows and answers no queries;
+    /// other hubs do not see it.
     ///
     /// # Errors
     /// `Io`, also when there is no cluster; `NewerVersion`.
@@ -14,7 +15,7 @@ impl Postgres {
         let mut manifest = Self::look(options)?;
         let instance = random("instance");
         manifest.hub = manifest.with(|client| {
-            // Those that were killed.
+            // Members that were killed.
             let sql = format!(
                 "DELETE FROM hub WHERE address = '' AND seen_ts < {NOW} - $1 AND id NOT IN (SELECT hub FROM pending_file)"
             );
@@ -29,7 +30,8 @@ impl Postgres {
         Ok(manifest)
     }
 
-    /// Ends [`Postgres::enter_to_mend`]. What was written and not entered is deleted by a hub later.
+    /// Ends [`PostgresManifest::enter_to_mend`]. A hub later deletes files that were written and
+    /// not committed.
     ///
     /// # Errors
     /// `Io`.
@@ -38,10 +40,10 @@ impl Postgres {
         self.with(|client| client.execute(sql, &[&self.hub]).map(drop))
     }
 
-    /// Says that this hub is there.
+    /// Sends a heartbeat.
     ///
     /// # Errors
-    /// As [`Postgres::pulse`].
+    /// As [`PostgresManifest::pulse`].
     pub(crate) fn seen(&self) -> Result<(), StoreError> {
         if self.with(|client| self.is_seen(client))? { Ok(()) } else { Err(replaced()) }
     }

@@ -1,7 +1,9 @@
-//! The manifest: which files are the tables, where every stream stands, where the log begins. One transaction per change,
-//! of SQLite for one hub, of PostgreSQL for several that share their files. Layout: `docs/formats/manifest.md`.
+//! The manifest: the files of the tables, the position of every stream, the start of the log. Each
+//! change is one transaction, in SQLite for a single hub, in PostgreSQL for a cluster. Layout:
+//! `docs/formats/manifest.md`.
 //!
-//! It is the only truth: a file that it does not name does not exist, however complete it looks on the disk.
+//! It is the only source of truth: a file that it does not name does not exist, however complete it
+//! looks on disk.
 
 mod mending;
 mod moving;
@@ -17,87 +19,88 @@ use weir_tables::{Micros, StreamId};
 
 pub use moving::Hubs;
 pub(crate) use moving::Moving;
-pub(crate) use postgres::{Claimed, LEASE, News, Postgres, Pulse};
-pub(crate) use sqlite::{Sqlite, fail};
+pub(crate) use postgres::{ClaimOutcome, ClusterPulse, LEASE, ManifestNews, PostgresManifest};
+pub(crate) use sqlite::{SqliteManifest, fail};
 
-/// What the manifest calls the tiers.
+/// Names of the tiers in the manifest.
 const TIERS: [(&str, Tier); 2] = [("local", Tier::Local), ("slow", Tier::Slow)];
 
 /// A file that waits to be deleted.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedDeletion {
     pub(crate) id: i64,
     pub(crate) path: String,
     pub(crate) tier: Tier,
     pub(crate) since: Micros,
 }
 
-/// What the manifest says at start.
+/// Content of the manifest at start.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) struct ManifestContent {
     pub(crate) files: Vec<Arc<DataFile>>,
     pub(crate) positions: HashMap<StreamId, u64>,
-    /// Of several hubs: the streams that go through this one.
+    /// Streams claimed by this hub; cluster only.
     pub(crate) owned: Option<HashSet<StreamId>>,
-    /// Of several hubs: streams that another one took over; what the log has of them is not to be shown.
+    /// Streams that another hub took over, whose rows in the log must stay hidden; cluster only.
     pub(crate) lost: HashSet<StreamId>,
-    /// The last change that is in it.
+    /// The newest snapshot.
     pub(crate) snapshot: i64,
     pub(crate) wal_floor: u64,
-    /// Every path that the manifest names, also of tables that this weir does not know.
+    /// Every path that the manifest names, including tables that this weir does not know.
     pub(crate) paths: Vec<String>,
     pub(crate) next_file_id: i64,
 }
 
-/// What one transaction changes.
+/// The changes of one transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Change<'a> {
+pub(crate) struct ManifestChange<'a> {
     pub(crate) reason: &'static str,
     pub(crate) now: Micros,
     pub(crate) add: &'a [Arc<DataFile>],
     pub(crate) remove: &'a [Arc<DataFile>],
     pub(crate) positions: &'a [(StreamId, u64)],
     pub(crate) wal_floor: Option<u64>,
-    /// Of several hubs: lost streams of which `add` has no rows,
+    /// Lost streams of which `add` has no rows; cluster only.
     pub(crate) purged: &'a [StreamId],
-    /// and those of which the log has none from `wal_floor` on.
+    /// Lost streams of which the log has no rows from `wal_floor` on.
     pub(crate) cleared: &'a [StreamId],
 }
 
 /// The open manifest.
 #[derive(Debug)]
 pub(crate) enum Manifest {
-    /// Of one hub alone.
-    Own(Sqlite),
-    /// Of several hubs.
-    Shared(Box<Postgres>),
+    /// Manifest of a single hub.
+    Own(SqliteManifest),
+    /// Manifest of a cluster.
+    Shared(Box<PostgresManifest>),
 }
 
 impl Manifest {
-    /// Everything that is needed to start.
+    /// Loads everything that a start needs.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
-    pub(crate) fn load(&self) -> Result<Content, StoreError> {
+    pub(crate) fn load(&self) -> Result<ManifestContent, StoreError> {
         match self {
             Self::Own(manifest) => manifest.load(),
             Self::Shared(manifest) => manifest.load(),
         }
     }
 
-    /// Makes a change, all or nothing, durable when it returns.
+    /// Commits a change atomically; durable on return.
     ///
     /// # Errors
-    /// `Full`, `Io`, `Corrupt`; nothing was changed. Until the next change that succeeds this one may still come back
-    /// with a restart: when a sync fails, nobody knows what is on the disk. `Moved`: another hub has changed the same.
-    pub(crate) fn commit(&mut self, change: &Change<'_>) -> Result<(), StoreError> {
+    /// `Full`, `Io`, `Corrupt`; nothing was changed. A failed commit may still reappear after a
+    /// restart until the next one succeeds: after a failed sync the content of the disk is unknown.
+    /// `Moved`: another hub has changed the same data.
+    pub(crate) fn commit(&mut self, change: &ManifestChange<'_>) -> Result<(), StoreError> {
         match self {
             Self::Own(manifest) => manifest.commit(change),
             Self::Shared(manifest) => manifest.commit(change).map(drop),
         }
     }
 
-    /// Forgets files that were deleted.
+    /// Removes deleted files from the queue.
     ///
     /// # Errors
     /// `Full`, `Io`.
@@ -112,14 +115,15 @@ impl Manifest {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
+    pub(crate) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         match self {
             Self::Own(manifest) => manifest.gc_queue(),
             Self::Shared(manifest) => manifest.gc_queue(),
         }
     }
 
-    /// Every path that the manifest names, also of tables that this weir does not know, and where it is.
+    /// Every path that the manifest names and its tier, including tables that this weir does not
+    /// know.
     ///
     /// # Errors
     /// `Io`.
@@ -130,7 +134,7 @@ impl Manifest {
         }
     }
 
-    /// The number of the slow tier's mark; `None`: there never was one.
+    /// Id of the cold tier, as in its marker; `None` if there never was one.
     ///
     /// # Errors
     /// `Io`.
@@ -141,7 +145,7 @@ impl Manifest {
         }
     }
 
-    /// From here on there is a slow tier, with this number unless it has one.
+    /// Records a cold tier with this id, unless the manifest has one.
     ///
     /// # Errors
     /// `Io`, `Full`.

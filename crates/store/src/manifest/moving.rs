@@ -1,8 +1,8 @@
-//! What a manifest says, on its way into another one: out of PostgreSQL into the SQLite of a backup, and from there into a
-//! PostgreSQL that has nothing yet.
+//! Export and import of a manifest: out of PostgreSQL into the SQLite file of a backup, and from
+//! there into an empty PostgreSQL.
 //!
-//! What belongs to one run stays behind: earlier changes, files that wait to be deleted, where logs begin, which hub a
-//! stream goes through.
+//! State of one run is not transferred: earlier snapshots, queued deletions, log floors, and the
+//! owners of streams.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,18 +13,20 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_sql::Peer;
 use weir_tables::Micros;
 
-use super::Sqlite;
-use super::postgres::{LEASE, NOW, Postgres, SCHEMA, has_tables, micros, snapshot_transaction};
+use super::SqliteManifest;
+use super::postgres::{
+    LEASE, NOW, PostgresManifest, SCHEMA, has_tables, micros, snapshot_transaction,
+};
 use super::sqlite::fail;
 use crate::cluster::ManifestOptions;
-use crate::postgres_client::Server;
+use crate::postgres_client::PostgresServer;
 
-/// Who holds files says so again sooner than this.
+/// Lifetime of a hold; the holder renews it sooner.
 const HOLD: Duration = Duration::from_secs(60);
-/// Locks of PostgreSQL for who restores.
+/// Key of the PostgreSQL advisory lock for restores.
 const RESTORE_LOCK: i32 = 1_702_193;
 
-/// A file as any manifest has it; also of a table that this weir does not know.
+/// A file entry of any manifest, possibly of a table that this weir does not know.
 #[derive(Debug)]
 pub(crate) struct FileRow {
     pub(crate) id: i64,
@@ -38,7 +40,7 @@ pub(crate) struct FileRow {
     pub(crate) arrival_ts: i64,
 }
 
-/// The files of the tables, and where streams stand in them.
+/// Exported content: the files of the tables and the positions of streams.
 #[derive(Debug, Default)]
 pub(crate) struct Moving {
     pub(crate) files: Vec<FileRow>,
@@ -48,14 +50,14 @@ pub(crate) struct Moving {
 /// The hubs of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Hubs {
-    /// Those that are there.
+    /// Live hubs.
     pub there: Vec<Peer>,
-    /// Names of those that did not say that they end.
+    /// Names of hubs that stopped without leaving the cluster.
     pub gone: Vec<String>,
 }
 
 impl Moving {
-    /// Makes a manifest of one hub of it.
+    /// Writes the manifest of a single hub.
     ///
     /// # Errors
     /// `Full`, `Io`.
@@ -85,19 +87,19 @@ impl Moving {
         write().map_err(|error| fail(&error, path))
     }
 
-    /// Of the manifest of one hub.
+    /// Reads the manifest of a single hub.
     ///
     /// # Errors
     /// `Io`, `Corrupt`, `NewerVersion`.
     pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
-        let manifest = Sqlite::read(path)?;
+        let manifest = SqliteManifest::read(path)?;
         let read = || Ok(Self { files: manifest.file_rows()?, streams: manifest.stream_rows()? });
         read().map_err(|error| fail(&error, path))
     }
 }
 
-impl Postgres {
-    /// All that there is now.
+impl PostgresManifest {
+    /// Exports the current content.
     ///
     /// # Errors
     /// `Io`.
@@ -125,7 +127,7 @@ impl Postgres {
         })
     }
 
-    /// Who is there, and who should be.
+    /// Lists live and dead hubs.
     ///
     /// # Errors
     /// `Io`.
@@ -147,8 +149,8 @@ impl Postgres {
         })
     }
 
-    /// Files that are part of the tables now stay where they are, also those that go out of them, until this was not said
-    /// for a minute or [`Postgres::let_go`] is.
+    /// Holds the current files of the tables, even after they leave the tables, until the hold is
+    /// not renewed for a minute or released by [`PostgresManifest::let_go`].
     ///
     /// # Errors
     /// `Io`.
@@ -159,6 +161,8 @@ impl Postgres {
         self.with(|client| client.execute(&sql, &[&held(who), &micros(HOLD)]).map(drop))
     }
 
+    /// Releases a hold.
+    ///
     /// # Errors
     /// `Io`.
     pub(crate) fn let_go(&self, who: &str) -> Result<(), StoreError> {
@@ -166,7 +170,7 @@ impl Postgres {
         self.with(|client| client.execute(sql, &[&held(who)]).map(drop))
     }
 
-    /// Whether somebody holds files.
+    /// Whether any reader holds files.
     ///
     /// # Errors
     /// `Io`.
@@ -179,12 +183,12 @@ impl Postgres {
         })
     }
 
-    /// Whether a restore may begin where nothing is; the number of the place of one that has begun and did not end.
+    /// Checks that a restore may begin; returns the tier id of an interrupted restore.
     ///
     /// # Errors
     /// `Io`, also when there is a cluster.
     pub(crate) fn restoring(options: &ManifestOptions) -> Result<Option<i64>, StoreError> {
-        let found = Server::new(options)?.with(|client| {
+        let found = PostgresServer::new(options)?.with(|client| {
             let mut work = client.transaction()?;
             if !has_tables(&mut work, &options.schema)? {
                 return Ok(Ok(None));
@@ -200,12 +204,13 @@ impl Postgres {
         })
     }
 
-    /// Begins a restore, or goes on with it: from here on no hub opens the manifest. `id` is what the place is marked with.
+    /// Begins or resumes a restore: from here on no hub opens the manifest. `id` is the id in the
+    /// tier's marker.
     ///
     /// # Errors
-    /// `Io`; `Locked`: somebody else does.
+    /// `Io`; `Locked`: another restore is running.
     pub(crate) fn begin_restore(options: &ManifestOptions, id: i64) -> Result<Self, StoreError> {
-        let this = Self::of_nobody(Server::new(options)?);
+        let this = Self::of_nobody(PostgresServer::new(options)?);
         let schema = &options.schema;
         let is_free = this.with(|client| {
             let mut work = client.transaction()?;
@@ -229,7 +234,7 @@ impl Postgres {
             .with_hint("wait for it"))
     }
 
-    /// Ends it: one transaction with all that there is from now on.
+    /// Ends a restore: one transaction adds all content.
     ///
     /// # Errors
     /// `Io`, `Full`.
@@ -245,7 +250,7 @@ impl Postgres {
         let (streams, positions): (Vec<&[u8]>, Vec<i64>) =
             all.streams.iter().map(|(stream, position)| (stream.as_slice(), *position)).unzip();
         let ids = numbers(|file| file.id);
-        // Numbers of files begin with that of their hub: no new one has that of an old one.
+        // File numbers begin with their hub's number: a new hub must not reuse a restored one.
         let next = ids.iter().max().map_or(0, |id| crate::cluster::hub_of(*id)) + 1;
         self.with(|client| {
             let mut work = client.transaction()?;
@@ -272,7 +277,7 @@ impl Postgres {
                     &numbers(|file| file.arrival_ts),
                 ],
             )?;
-            // The hub 0 is nobody: whoever an agent turns to takes its streams over.
+            // Hub 0 never exists, so the first hub that an agent connects to claims its streams.
             let sql = "INSERT INTO stream_position (stream, position, snapshot, hub)
                  SELECT stream, position, 1, 0 FROM unnest($1::bytea[], $2::bigint[]) AS of (stream, position)";
             work.execute(sql, &[&streams, &positions])?;

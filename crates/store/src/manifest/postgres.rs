@@ -1,8 +1,9 @@
-//! The manifest of several hubs, in PostgreSQL. Layout: `docs/formats/manifest.md`.
+//! The manifest of a cluster, in PostgreSQL. Layout: `docs/formats/manifest.md`.
 //!
-//! Every change begins by locking one row, so changes have an order and their numbers are in it: who has seen number N has
-//! seen all before it. A stream goes through one hub at a time; a hub that another one took a stream from is told in
-//! `stream_lost`, and cannot commit anything before it has left out what it has of that stream.
+//! Every commit begins by locking one row, so snapshots are numbered in commit order: a hub that
+//! has seen snapshot N has seen all before it. A stream belongs to one hub at a time. A hub that
+//! lost a stream finds it in `stream_lost`, and cannot commit before it has purged its rows of that
+//! stream.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,15 +15,14 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_sql::Peer;
 use weir_tables::{Micros, StreamId};
 
-use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
+use super::{DataFile, ManifestChange, ManifestContent, QueuedDeletion, Tier, name_of, tier_of};
 use crate::cluster::{ClusterOptions, ManifestOptions, random};
-use crate::postgres_client::Server;
+use crate::postgres_client::PostgresServer;
 
-/// The schema's version.
 const VERSION: i64 = 1;
-/// A lease, and what is said of a hub that is there, is good for so long.
+/// Lifetime of a lease, and of a hub's heartbeat.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
-/// Files that a hub wrote and did not enter are somebody else's to delete when it was not seen for so long.
+/// After this long without a heartbeat, other hubs delete the uncommitted files of a hub.
 pub(super) const ABANDONED: Duration = Duration::from_secs(3600);
 
 pub(super) const SCHEMA: &str = "
@@ -50,61 +50,60 @@ CREATE TABLE shared_file (name text PRIMARY KEY, content bytea NOT NULL);
 INSERT INTO setting VALUES ('version', 1), ('snapshot', 0);
 ";
 
-/// The server's own time, µs since 1970: leases are of one clock.
+/// The server's clock, µs since 1970: leases use one clock.
 pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 const COLUMNS: &str =
     "id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts, arrival_ts";
 
-/// The open manifest, as one hub.
-pub(crate) struct Postgres {
-    server: Mutex<Server>,
-    /// The hub's number.
+/// The open manifest, as seen by one hub.
+pub(crate) struct PostgresManifest {
+    server: Mutex<PostgresServer>,
     pub(super) hub: i64,
-    /// Drawn when the hub started: whoever has another one is not this process.
+    /// Drawn at start: a different value belongs to another process.
     pub(super) instance: i64,
 }
 
-impl std::fmt::Debug for Postgres {
+impl std::fmt::Debug for PostgresManifest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Postgres").field("hub", &self.hub).finish_non_exhaustive()
     }
 }
 
-/// What a hub learns twice a second.
+/// The result of a heartbeat.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct ClusterPulse {
     pub(crate) is_leader: bool,
     pub(crate) peers: Vec<Peer>,
     pub(crate) lost: Vec<StreamId>,
 }
 
-/// What became of an attempt to take streams over.
+/// The result of claiming streams.
 #[derive(Debug)]
-pub(crate) enum Claimed {
-    /// They go through this hub, as far as they are known; where files have them.
+pub(crate) enum ClaimOutcome {
+    /// Claimed, as far as the streams are known, with their positions in files.
     Ours(Vec<(StreamId, u64)>),
-    /// Some were taken from this hub, and its log still has rows of them.
+    /// This hub lost some of them, and its log still has their rows.
     Stale,
 }
 
-/// What changed after some change.
+/// Changes since a snapshot.
 #[derive(Debug)]
-pub(crate) struct News {
-    /// The last change.
+pub(crate) struct ManifestNews {
+    /// The newest snapshot.
     pub(crate) snapshot: i64,
     pub(crate) added: Vec<Arc<DataFile>>,
     pub(crate) removed: Vec<i64>,
-    /// `added` are all files that there are, and others are gone.
+    /// Whether `added` lists all current files, and every other file is gone.
     pub(crate) is_whole: bool,
 }
 
-impl Postgres {
-    /// Enters the cluster as the hub `id`, or as a new one of this name; makes the tables when they are missing.
+impl PostgresManifest {
+    /// Joins the cluster as hub `id`, or as a new hub with this name; creates missing tables.
     ///
     /// # Errors
-    /// `Io`, `NewerVersion`; `Locked` when a hub of this name is there already.
+    /// `Io`, `NewerVersion`; `Locked` when a live hub has this name.
     pub(crate) fn enter(options: &ClusterOptions, id: Option<i64>) -> Result<Self, StoreError> {
-        let mut server = Server::new(&options.manifest)?;
+        let mut server = PostgresServer::new(&options.manifest)?;
         make_tables(&mut server, &options.manifest.schema)?;
         let instance = random("instance");
         let (name, address) = (&options.name, &options.address);
@@ -144,21 +143,21 @@ impl Postgres {
         Ok(Self { server: Mutex::new(server), hub, instance })
     }
 
-    /// The same hub over another connection.
+    /// Opens another connection for the same hub.
     ///
     /// # Errors
     /// `Io`.
     pub(crate) fn again(&self, options: &ClusterOptions) -> Result<Self, StoreError> {
-        let server = Mutex::new(Server::new(&options.manifest)?);
+        let server = Mutex::new(PostgresServer::new(&options.manifest)?);
         Ok(Self { server, hub: self.hub, instance: self.instance })
     }
 
-    /// For one who only looks.
+    /// Opens a read-only view.
     ///
     /// # Errors
     /// `Io`, also when there is no cluster; `NewerVersion`.
     pub(crate) fn look(options: &ManifestOptions) -> Result<Self, StoreError> {
-        let mut server = Server::new(options)?;
+        let mut server = PostgresServer::new(options)?;
         if !server.with(|client| has_tables(&mut client.transaction()?, &options.schema))? {
             let text = format!("there is no cluster in the schema `{}`", options.schema);
             return Err(StoreError::new(ErrorKind::Io, text)
@@ -168,13 +167,13 @@ impl Postgres {
         Ok(Self::of_nobody(server))
     }
 
-    /// Not as a hub.
-    pub(super) fn of_nobody(server: Server) -> Self {
+    /// Opens the manifest without being a hub.
+    pub(super) fn of_nobody(server: PostgresServer) -> Self {
         Self { server: Mutex::new(server), hub: 0, instance: 0 }
     }
 
-    /// The files that there are, and the names of others that have a reason to be there: their time is over, or a hub is
-    /// about to enter them.
+    /// The current files, and the names of others that must stay: files in their grace period, or
+    /// files that a hub is about to commit.
     ///
     /// # Errors
     /// `Io`.
@@ -199,7 +198,7 @@ impl Postgres {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).with(work)
     }
 
-    pub(super) fn load(&self) -> Result<Content, StoreError> {
+    pub(super) fn load(&self) -> Result<ManifestContent, StoreError> {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
             let snapshot = value(&mut work, "snapshot")?;
@@ -216,7 +215,7 @@ impl Postgres {
             let sql = "SELECT wal_floor, next_file_id FROM hub WHERE id = $1";
             let hub = work.query_one(sql, &[&self.hub])?;
             let wal_floor: i64 = hub.get(0);
-            Ok(Content {
+            Ok(ManifestContent {
                 files,
                 positions,
                 owned: Some(owned),
@@ -249,10 +248,10 @@ impl Postgres {
         self.with(|client| client.execute(sql, &[&id]).map(drop))
     }
 
-    pub(super) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
+    pub(super) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         self.with(|client| {
             let sql = "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file";
-            let waiting = |row: &Row| Waiting {
+            let waiting = |row: &Row| QueuedDeletion {
                 id: row.get(0),
                 path: row.get(1),
                 since: Micros(row.get(2)),
@@ -265,7 +264,7 @@ impl Postgres {
     pub(super) fn forget(&self, ids: &[i64]) -> Result<(), StoreError> {
         self.with(|client| {
             let mut work = client.transaction()?;
-            // A hub that has not seen yet that they were replaced cannot learn it from what is left.
+            // A hub that has not yet seen the replacement cannot learn it from the remaining rows.
             let sql = "INSERT INTO setting
                  SELECT 'forgotten', coalesce(max(end_snapshot), 0) FROM data_file WHERE id = ANY($1)
                  ON CONFLICT (name) DO UPDATE SET value = greatest(setting.value, excluded.value)";
@@ -280,7 +279,7 @@ impl Postgres {
         })
     }
 
-    /// Files that are about to be written where all hubs have theirs.
+    /// Announces files that are about to be uploaded to the shared place.
     ///
     /// # Errors
     /// `Io`.
@@ -290,8 +289,7 @@ impl Postgres {
         self.with(|client| client.execute(sql, &[&paths, &self.hub]).map(drop))
     }
 
-    /// Files that were written and did not get into the manifest: of this hub, or with `is_leader` those of hubs that
-    /// are gone.
+    /// Uploaded files that were not committed: of this hub, or with `is_leader` those of dead hubs.
     ///
     /// # Errors
     /// `Io`.
@@ -309,7 +307,7 @@ impl Postgres {
         })
     }
 
-    /// Such files are deleted.
+    /// Forgets uncommitted files after their deletion.
     ///
     /// # Errors
     /// `Io`.
@@ -318,11 +316,11 @@ impl Postgres {
         self.with(|client| client.execute(sql, &[&paths]).map(drop))
     }
 
-    /// As [`super::Manifest::commit`]; gives the change's number.
+    /// Commits as [`super::Manifest::commit`]; returns the snapshot's number.
     ///
     /// # Errors
     /// `Io`, `Full`, `Moved`.
-    pub(crate) fn commit(&self, change: &Change<'_>) -> Result<i64, StoreError> {
+    pub(crate) fn commit(&self, change: &ManifestChange<'_>) -> Result<i64, StoreError> {
         let outcome = self.with(|client| {
             let mut work = client.transaction()?;
             let outcome = self.apply(&mut work, change)?;
@@ -334,15 +332,15 @@ impl Postgres {
         outcome?.map_err(|why| StoreError::new(ErrorKind::Moved, why))
     }
 
-    /// What the change meets: `Err` says what others did meanwhile.
+    /// Applies a change; `Err` reports a conflict with another hub.
     fn apply(
         &self,
         work: &mut Transaction<'_>,
-        change: &Change<'_>,
+        change: &ManifestChange<'_>,
     ) -> Result<Result<i64, &'static str>, postgres::Error> {
         let snapshot = lock(work)? + 1;
         let ids: Vec<i64> = change.add.iter().map(|file| file.id).collect();
-        // An earlier attempt whose answer was lost.
+        // An earlier attempt whose response was lost.
         let sql = "SELECT begin_snapshot FROM data_file WHERE id = ANY($1) LIMIT 1";
         if let Some(known) = work.query_opt(sql, &[&ids])? {
             return Ok(Ok(known.get(0)));
@@ -373,12 +371,12 @@ impl Postgres {
         Ok(Ok(snapshot))
     }
 
-    /// What changed after change `seen`; `None` when nothing did. All that there is when files that were replaced since
-    /// `seen` are forgotten by now.
+    /// Changes since snapshot `seen`; `None` without any. Returns all current files when
+    /// replacements since `seen` are already forgotten.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn news(&self, seen: i64) -> Result<Option<News>, StoreError> {
+    pub(crate) fn news(&self, seen: i64) -> Result<Option<ManifestNews>, StoreError> {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
             let snapshot = value(&mut work, "snapshot")?;
@@ -397,11 +395,11 @@ impl Postgres {
                 let removed = work.query("SELECT id FROM data_file WHERE end_snapshot > $1", &[&seen])?;
                 (added, removed.iter().map(|row| row.get(0)).collect())
             };
-            Ok(Some(News { snapshot, added, removed, is_whole }))
+            Ok(Some(ManifestNews { snapshot, added, removed, is_whole }))
         })
     }
 
-    /// Streams that were taken from this hub, and that its log may have rows of.
+    /// Streams that other hubs took over and that this hub's log may have rows of.
     ///
     /// # Errors
     /// `Io`.
@@ -409,11 +407,15 @@ impl Postgres {
         self.with(|client| lost(&mut client.transaction()?, self.hub))
     }
 
-    /// Has streams go through this hub from now on; with a position also such that no hub has seen, from there on.
+    /// Claims streams for this hub; a stream with a position is created if no hub knows it,
+    /// starting there.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn claim(&self, streams: &[(StreamId, Option<u64>)]) -> Result<Claimed, StoreError> {
+    pub(crate) fn claim(
+        &self,
+        streams: &[(StreamId, Option<u64>)],
+    ) -> Result<ClaimOutcome, StoreError> {
         let keys = keys(streams.iter().map(|(stream, _)| stream));
         let from: Vec<Option<i64>> =
             streams.iter().map(|(_, from)| from.map(u64::cast_signed)).collect();
@@ -422,14 +424,15 @@ impl Postgres {
             lock(&mut work)?;
             let sql = "SELECT count(*) FROM stream_lost WHERE hub = $1 AND stream = ANY($2)";
             if work.query_one(sql, &[&self.hub, &keys])?.get::<_, i64>(0) > 0 {
-                return Ok(Claimed::Stale);
+                return Ok(ClaimOutcome::Stale);
             }
             let sql = "INSERT INTO stream_lost SELECT hub, stream FROM stream_position
                  WHERE stream = ANY($2) AND hub NOT IN ($1, 0) ON CONFLICT DO NOTHING";
             work.execute(sql, &[&self.hub, &keys])?;
             let sql = "UPDATE stream_position SET hub = $1 WHERE stream = ANY($2) AND hub <> $1";
             work.execute(sql, &[&self.hub, &keys])?;
-            // A stream begins where its first hub took it up, also when that has nothing of it in files yet.
+            // A stream begins where its first hub admitted it, even if none of its rows are
+            // flushed.
             let sql = "INSERT INTO stream_position (stream, position, hub) SELECT stream, position, $1
                  FROM unnest($2::bytea[], $3::bigint[]) AS new (stream, position) WHERE position IS NOT NULL
                  ON CONFLICT DO NOTHING";
@@ -438,11 +441,11 @@ impl Postgres {
             let ours = work.query(sql, &[&self.hub, &keys])?;
             work.commit()?;
             let entry = |row: &Row| Some((stream_of(row)?, row.get::<_, i64>(1).cast_unsigned()));
-            Ok(Claimed::Ours(ours.iter().filter_map(entry).collect()))
+            Ok(ClaimOutcome::Ours(ours.iter().filter_map(entry).collect()))
         })
     }
 
-    /// Where streams stand in files, whichever hub they go through.
+    /// Positions of streams in files, whichever hub they belong to.
     ///
     /// # Errors
     /// `Io`.
@@ -456,11 +459,11 @@ impl Postgres {
         })
     }
 
-    /// Says that this hub is there, and learns what it has to know of the others.
+    /// Sends a heartbeat, and returns what this hub must know of the others.
     ///
     /// # Errors
     /// `Io`; `Locked` when another process is this hub now.
-    pub(crate) fn pulse(&self) -> Result<Pulse, StoreError> {
+    pub(crate) fn pulse(&self) -> Result<ClusterPulse, StoreError> {
         let pulse = self.with(|client| {
             if !self.is_seen(client)? {
                 return Ok(None);
@@ -479,7 +482,7 @@ impl Postgres {
             let peer = |row: &Row| Peer { name: row.get(1), address: row.get(2) };
             let peers = peers.iter().map(peer).collect();
             let mut work = client.transaction()?;
-            Ok(Some(Pulse { is_leader, peers, lost: lost(&mut work, self.hub)? }))
+            Ok(Some(ClusterPulse { is_leader, peers, lost: lost(&mut work, self.hub)? }))
         })?;
         pulse.ok_or_else(replaced)
     }
@@ -489,7 +492,7 @@ impl Postgres {
         Ok(client.execute(&sql, &[&self.hub, &self.instance])? > 0)
     }
 
-    /// Gives up what others may go on with at once.
+    /// Releases leases so that others can proceed at once.
     ///
     /// # Errors
     /// `Io`.
@@ -507,7 +510,7 @@ pub(super) fn replaced() -> StoreError {
         .with_hint("give each hub a name and a data directory of its own")
 }
 
-fn make_tables(server: &mut Server, schema: &str) -> Result<(), StoreError> {
+fn make_tables(server: &mut PostgresServer, schema: &str) -> Result<(), StoreError> {
     server.with(|client| {
         let mut work = client.transaction()?;
         // Two hubs may start at once.
@@ -529,7 +532,7 @@ pub(super) fn has_tables(
     Ok(work.query_one(sql, &[&schema])?.get(0))
 }
 
-fn check_version(server: &mut Server) -> Result<(), StoreError> {
+fn check_version(server: &mut PostgresServer) -> Result<(), StoreError> {
     let (version, is_half) = server.with(|client| {
         let mut work = client.transaction()?;
         let half = work.query_opt("SELECT FROM setting WHERE name = 'restoring'", &[])?;
@@ -555,7 +558,7 @@ pub(super) fn snapshot_transaction(
     client.build_transaction().isolation_level(level).read_only(true).start()
 }
 
-/// Changes come one by one from here on; the last one's number.
+/// Locks the manifest, which serializes commits; returns the newest snapshot.
 fn lock(work: &mut Transaction<'_>) -> Result<i64, postgres::Error> {
     let sql = "SELECT value FROM setting WHERE name = 'snapshot' FOR UPDATE";
     Ok(work.query_one(sql, &[])?.get(0))
@@ -575,14 +578,14 @@ fn lost(work: &mut Transaction<'_>, hub: i64) -> Result<Vec<StreamId>, postgres:
     Ok(rows.iter().filter_map(stream_of).collect())
 }
 
-type Met = Result<(), &'static str>;
+type LeaseCheck = Result<(), &'static str>;
 
 fn add_files(
     work: &mut Transaction<'_>,
     hub: i64,
     snapshot: i64,
     files: &[Arc<DataFile>],
-) -> Result<Met, postgres::Error> {
+) -> Result<LeaseCheck, postgres::Error> {
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let sql = "DELETE FROM pending_file WHERE hub = $1 AND path = ANY($2)";
     if work.execute(sql, &[&hub, &paths])? != paths.len() as u64 {
@@ -615,8 +618,8 @@ fn add_files(
 fn remove_files(
     work: &mut Transaction<'_>,
     snapshot: i64,
-    change: &Change<'_>,
-) -> Result<Met, postgres::Error> {
+    change: &ManifestChange<'_>,
+) -> Result<LeaseCheck, postgres::Error> {
     let ids: Vec<i64> = change.remove.iter().map(|file| file.id).collect();
     let sql = "UPDATE data_file SET end_snapshot = $1 WHERE id = ANY($2) AND end_snapshot IS NULL";
     if work.execute(sql, &[&snapshot, &ids])? != ids.len() as u64 {
@@ -632,7 +635,7 @@ fn move_streams(
     hub: i64,
     snapshot: i64,
     positions: &[(StreamId, u64)],
-) -> Result<Met, postgres::Error> {
+) -> Result<LeaseCheck, postgres::Error> {
     let keys = keys(positions.iter().map(|(stream, _)| stream));
     let to: Vec<i64> = positions.iter().map(|(_, position)| position.cast_signed()).collect();
     let sql = "UPDATE stream_position SET position = moved.position, snapshot = $2

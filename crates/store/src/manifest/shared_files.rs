@@ -1,11 +1,11 @@
-//! Small files that all hubs of a cluster have: who belongs to the fleet.
+//! Small files that all hubs of a cluster share: the members of the fleet.
 
 use weir_datafile::StoreError;
 
-use super::Postgres;
+use super::PostgresManifest;
 
-impl Postgres {
-    /// Small files that all hubs have: name and content.
+impl PostgresManifest {
+    /// Small files that all hubs share: name and content.
     ///
     /// # Errors
     /// `Io`.
@@ -16,8 +16,9 @@ impl Postgres {
         })
     }
 
-    /// Puts such a file there in the place of `before`, `None` for no file; `None` as its content deletes it. Whether it did:
-    /// not when there is something else by now.
+    /// Replaces a shared file by compare-and-set. `before` is the expected content, `None` for a
+    /// missing file; a new content of `None` deletes the file. Returns whether the content was as
+    /// expected.
     ///
     /// # Errors
     /// `Io`.

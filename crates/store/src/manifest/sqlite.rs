@@ -1,4 +1,5 @@
-//! The manifest of one hub, in SQLite: one transaction per change. Layout: `docs/formats/manifest.md`.
+//! The manifest of a single hub, in SQLite: one transaction per change. Layout:
+//! `docs/formats/manifest.md`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -9,17 +10,17 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{Micros, StreamId};
 
 use super::moving::FileRow;
-use super::{Change, Content, DataFile, Tier, Waiting, name_of, tier_of};
+use super::{DataFile, ManifestChange, ManifestContent, QueuedDeletion, Tier, name_of, tier_of};
 
-/// The open manifest.
 #[derive(Debug)]
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteManifest {
     connection: Connection,
 }
 
 /// `user_version` of the schema below.
 const SCHEMA_VERSION: i64 = 2;
-/// The same with files in a slow tier: a weir that knows only one tier must not take them for lost.
+/// Version of a manifest with files in a cold tier: an older weir, which knows one tier, must not
+/// treat them as lost.
 const SLOW_VERSION: i64 = 3;
 
 pub(super) const SCHEMA: &str = "
@@ -40,15 +41,16 @@ INSERT INTO setting VALUES ('wal_floor', 0), ('next_file_id', 1);
 PRAGMA user_version = 2;
 ";
 
-/// From version 1: the time of the change that brought a file is when its rows came in, or soon after.
+/// Migrates from version 1: the time of the commit that added a file approximates the arrival of
+/// its rows.
 const FROM_VERSION_1: &str = "
 ALTER TABLE data_file ADD COLUMN arrival_ts INTEGER NOT NULL DEFAULT 0;
 UPDATE data_file SET arrival_ts = (SELECT made_ts FROM snapshot WHERE id = begin_snapshot);
 PRAGMA user_version = 2;
 ";
 
-impl Sqlite {
-    /// Opens the manifest at `path`; makes it when it is missing.
+impl SqliteManifest {
+    /// Opens the manifest at `path`; creates it when it is missing.
     ///
     /// # Errors
     /// `NewerVersion`, `Corrupt`, `Io`, `Full`.
@@ -69,7 +71,8 @@ impl Sqlite {
                 refuse_beside_rows(path)?;
                 let text = format!("BEGIN IMMEDIATE; {SCHEMA} COMMIT;");
                 let made = connection.execute_batch(&text);
-                // This brings the schema into the file itself: without its `-wal` it must not look like a new one.
+                // Move the schema into the main file: without its `-wal` it must not look like a
+                // new one.
                 let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
                 let made = made.and_then(|()| connection.query_row(checkpoint, [], |_| Ok(())));
                 made.map_err(|error| fail(&error, path))?;
@@ -83,7 +86,7 @@ impl Sqlite {
         Ok(Self { connection })
     }
 
-    /// Opens the manifest at `path` to look at it, while another weir may have it.
+    /// Opens the manifest at `path` read-only, while another weir may have it open.
     ///
     /// # Errors
     /// `Io` when there is none, `NewerVersion`, `Corrupt`.
@@ -101,10 +104,10 @@ impl Sqlite {
         }
     }
 
-    /// Everything that is needed to start.
-    pub(crate) fn load(&self) -> Result<Content, StoreError> {
+    /// Loads everything that a start needs.
+    pub(crate) fn load(&self) -> Result<ManifestContent, StoreError> {
         let load = || {
-            Ok(Content {
+            Ok(ManifestContent {
                 files: self.live_files()?,
                 positions: self.positions()?,
                 owned: None,
@@ -118,7 +121,7 @@ impl Sqlite {
         load().map_err(|error| self.fail(&error))
     }
 
-    /// Writes a copy as of now into a new file.
+    /// Writes a snapshot of the database into a new file.
     ///
     /// # Errors
     /// `Full`, `Io`.
@@ -127,8 +130,8 @@ impl Sqlite {
         copied.map(drop).map_err(|error| fail(&error, path))
     }
 
-    /// Makes a copy the manifest of a directory of its own: without files that were to be deleted where it was made, and
-    /// with all others in the data directory.
+    /// Converts a copy into the manifest of a separate directory: drops queued deletions of the
+    /// origin, and places all files in the data directory.
     ///
     /// # Errors
     /// `Full`, `Io`, `Corrupt`.
@@ -173,7 +176,7 @@ impl Sqlite {
         rows.filter_map(Result::transpose).collect()
     }
 
-    /// Files that are part of the tables, also of tables that this weir does not know.
+    /// Files of the tables, including tables that this weir does not know.
     pub(super) fn file_rows(&self) -> rusqlite::Result<Vec<FileRow>> {
         let mut statement = self.connection.prepare(&format!(
             "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {} FROM data_file
@@ -196,21 +199,21 @@ impl Sqlite {
         rows.collect()
     }
 
-    /// Where streams stand.
     pub(super) fn stream_rows(&self) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
         let mut statement =
             self.connection.prepare("SELECT stream, position FROM stream_position")?;
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     }
 
-    /// The column that says when the last row of a file came, which version 1 does not have.
+    /// The column with the arrival time of a file's last row, which version 1 lacks.
     fn arrival(&self) -> rusqlite::Result<&'static str> {
         let version: i64 =
             self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         Ok(if version == 1 { "max_ts" } else { "arrival_ts" })
     }
 
-    /// Every path that the manifest names, also of tables that this weir does not know, and where it is.
+    /// Every path that the manifest names and its tier, including tables that this weir does not
+    /// know.
     pub(crate) fn places(&self) -> Result<Vec<(String, Tier)>, StoreError> {
         let load = || {
             let sql = "SELECT path, tier FROM data_file WHERE end_snapshot IS NULL ORDER BY id";
@@ -241,7 +244,7 @@ impl Sqlite {
         self.connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
     }
 
-    /// The number of the slow tier's mark; `None`: there never was one.
+    /// Id of the cold tier, as in its marker; `None` if there never was one.
     pub(crate) fn slow_id(&self) -> Result<Option<i64>, StoreError> {
         match self.setting("slow_id") {
             Ok(id) => Ok(Some(id)),
@@ -250,7 +253,7 @@ impl Sqlite {
         }
     }
 
-    /// From here on there is a slow tier.
+    /// Records a cold tier.
     pub(crate) fn set_slow_id(&mut self, id: i64) -> Result<(), StoreError> {
         let set = format!(
             "BEGIN IMMEDIATE; INSERT OR REPLACE INTO setting VALUES ('slow_id', {id});
@@ -259,12 +262,12 @@ impl Sqlite {
         self.connection.execute_batch(&set).map_err(|error| self.fail(&error))
     }
 
-    /// Makes a change, all or nothing, durable when it returns.
+    /// Commits a change atomically; durable on return.
     ///
     /// # Errors
-    /// `Full`, `Io`, `Corrupt`; nothing was changed. Until the next change that succeeds this one may still come back
-    /// with a restart: when a sync fails, nobody knows what is on the disk.
-    pub(crate) fn commit(&mut self, change: &Change<'_>) -> Result<(), StoreError> {
+    /// `Full`, `Io`, `Corrupt`; nothing was changed. A failed commit may still reappear after a
+    /// restart until the next one succeeds: after a failed sync the content of the disk is unknown.
+    pub(crate) fn commit(&mut self, change: &ManifestChange<'_>) -> Result<(), StoreError> {
         let mut snapshot = None;
         let mut work = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
@@ -272,7 +275,7 @@ impl Sqlite {
             transaction.commit()
         };
         match work(&mut self.connection) {
-            // What can be seen was changed, whatever else went wrong.
+            // If the snapshot is visible, the commit succeeded, whatever else failed.
             Err(error) if !snapshot.is_some_and(|id| self.has_snapshot(id)) => {
                 Err(self.fail(&error))
             }
@@ -287,7 +290,7 @@ impl Sqlite {
             .is_ok_and(|count| count > 0)
     }
 
-    /// Forgets files that were deleted.
+    /// Removes deleted files from the queue.
     pub(crate) fn forget(&mut self, ids: &[i64]) -> Result<(), StoreError> {
         let work = |connection: &mut Connection| {
             let transaction = connection.transaction()?;
@@ -307,13 +310,13 @@ impl Sqlite {
     }
 
     /// Files that wait to be deleted.
-    pub(crate) fn gc_queue(&self) -> Result<Vec<Waiting>, StoreError> {
+    pub(crate) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         let load = || {
             let mut statement = self.connection.prepare(
                 "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file",
             )?;
             let rows = statement.query_map([], |row| {
-                Ok(Waiting {
+                Ok(QueuedDeletion {
                     id: row.get(0)?,
                     path: row.get(1)?,
                     since: Micros(row.get(2)?),
@@ -330,8 +333,8 @@ impl Sqlite {
     }
 }
 
-/// Gives the number of the change.
-fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result<i64> {
+/// Applies a change; returns the snapshot's number.
+fn apply(transaction: &Transaction<'_>, change: &ManifestChange<'_>) -> rusqlite::Result<i64> {
     transaction.execute(
         "INSERT INTO snapshot (made_ts, reason) VALUES (?1, ?2)",
         params![change.now.0, change.reason],
@@ -377,10 +380,10 @@ fn apply(transaction: &Transaction<'_>, change: &Change<'_>) -> rusqlite::Result
     Ok(snapshot)
 }
 
-/// Brings a manifest of version 1 to today's, after a copy of it was made beside it.
+/// Migrates a manifest of version 1 to the current version, after copying it.
 fn migrate(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
     let copy = path.with_added_extension("v1");
-    // Left by a migration that was killed: it may be half a copy.
+    // Left by a killed migration: it may be incomplete.
     drop(std::fs::remove_file(&copy));
     connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()])?;
     connection.execute_batch(&format!("BEGIN IMMEDIATE; {FROM_VERSION_1} COMMIT;"))?;
@@ -403,8 +406,8 @@ pub(crate) fn fail(error: &rusqlite::Error, path: &Path) -> StoreError {
     StoreError::new(kind, format!("cannot use `{}`: {error}", path.display()))
 }
 
-/// A manifest is made before any row is kept. An empty one beside rows means that it was lost: going on would take every
-/// file for an unknown one and delete it.
+/// Rejects an empty manifest beside existing rows. A manifest is created before any row is stored,
+/// so it was lost: starting would delete every file as unknown.
 ///
 /// # Errors
 /// `Corrupt`.

@@ -1,13 +1,14 @@
-//! Mends a data directory that no weir has: files that cannot be read, entries without a file, files that nobody names.
+//! Repairs a data directory that no weir has open: unreadable files, entries without a file, files
+//! without an entry.
 //!
 //! ```text
 //! entry, file damaged ──► file.damaged, entry out of the manifest ─┐
 //! file without entry ──────────────────────────────────────────────┤
-//!                       rows that can be read and are nowhere else ─► appended, flushed ──► file to lost/
+//!                readable rows that exist nowhere else ─► append, flush ──► file to lost/
 //! ```
 //!
-//! Nothing is deleted, and every step can be made again: killed in between, the next repair finds the same files, and
-//! of their rows those that were appended already elsewhere.
+//! Nothing is deleted, and every step is idempotent: after a kill, the next repair finds the same
+//! files and skips the rows that were already appended.
 
 mod salvage;
 mod shared;
@@ -18,47 +19,48 @@ use std::path::{Path, PathBuf};
 use weir_tables::{Micros, TableSpec};
 
 use crate::directory::Directory;
-use crate::manifest::{Manifest, Sqlite};
+use crate::manifest::{Manifest, SqliteManifest};
 use crate::options::StoreOptions;
 use crate::store::Store;
-use salvage::{Salvaged, salvage};
+use salvage::{SalvageReport, salvage};
 use weir_datafile::{
-    DataFile, ErrorKind, Inspection, Look, StoreError, Tier, data_files, sync_dir,
+    DataFile, ErrorKind, FileCheck, Inspection, StoreError, Tier, data_files, sync_dir,
 };
-use weir_tier::Places;
+use weir_tier::FileLocations;
 
 pub use shared::repair_cluster;
 
-/// What was done with one file.
+/// The result of repairing one file.
 #[derive(Clone, Debug)]
 pub struct Mended {
-    /// Below the data directory.
+    /// Path below the data directory.
     pub path: String,
-    /// Its table; `None` for one that this weir does not know.
+    /// Table of the file; `None` for a table that this weir does not know.
     pub table: Option<&'static str>,
-    /// What was wrong.
+    /// Description of the damage.
     pub why: String,
-    /// Rows that were read and are in the table again.
+    /// Rows that were read and appended to the table.
     pub rows_taken: u64,
-    /// Rows that were read and are in the table anyway.
+    /// Rows that were read and are already in the table.
     pub rows_known: u64,
-    /// Rows that nothing could be read of; `None` when nobody knows how many there were.
+    /// Unreadable rows; `None` when their number is unknown.
     pub rows_lost: Option<u64>,
-    /// Times of the file's rows, as far as they are known.
+    /// Time range of the file's rows, if known.
     pub times: Option<(Micros, Micros)>,
-    /// Where the file is now, below the data directory; `None` when there is none.
+    /// New path of the file, below the data directory; `None` without a file.
     pub kept_at: Option<String>,
 }
 
-/// Bytes of a file that are brought from the slow tier at once.
+/// Bytes per read from the cold tier.
 const FETCH_BYTES: usize = 1 << 20;
-/// What a damaged file is called until its rows are read.
+/// Extension of a damaged file until its rows are read.
 const DAMAGED: &str = "damaged";
 
-/// Mends the store in `options.dir`.
+/// Repairs the store in `options.dir`.
 ///
 /// # Errors
-/// `Locked` while a weir has it; `Io`, `Full`, `Corrupt` of the manifest or the log. What was done stays done.
+/// `Locked` while a weir has it open; `Io`, `Full`, `Corrupt` of the manifest or the log. Completed
+/// steps stay in effect.
 pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
     let (mut mended, paths) = take_out(options)?;
     let store = Store::open_keeping(options.clone())?;
@@ -81,21 +83,22 @@ pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
     Ok(mended)
 }
 
-/// Takes files out of the manifest that are not what it says; these, and the files to be read before the store makes new
-/// ones.
+/// Removes damaged files from the manifest; returns them, and the files to read before the store
+/// creates new ones.
 fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreError> {
     let directory = Directory::open(&options.dir)?;
-    let mut manifest = Manifest::Own(Sqlite::open(&directory.manifest())?);
-    let places = Places::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, None)?;
+    let mut manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
+    let places =
+        FileLocations::new(&options.dir, options.slow.as_ref(), manifest.slow_id()?, None)?;
     let files = manifest.load()?.files;
     if files.iter().any(|file| file.tier == Tier::Slow) {
-        // What is out of reach is not lost.
+        // An unreachable file is not lost.
         places.check()?;
     }
     bring_home(&places, &manifest)?;
     let mut mended = Vec::new();
     for file in files {
-        let look = Look { places: &places, file: &file, is_thorough: true };
+        let look = FileCheck { places: &places, file: &file, is_thorough: true };
         let Err(why) = look.look(&mut Inspection::default()) else { continue };
         let path = directory.file(&file.path);
         if file.tier == Tier::Slow {
@@ -112,9 +115,9 @@ fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreE
     Ok((mended, stray_files(&options.dir, &manifest)?))
 }
 
-/// Brings files of the slow tier that nobody names into the data directory, where they are looked at as others are. The next
-/// start deletes those in the tier.
-fn bring_home(places: &Places, manifest: &Manifest) -> Result<(), StoreError> {
+/// Copies files of the cold tier without an entry into the data directory, where they are salvaged
+/// like others. The next start deletes the originals.
+fn bring_home(places: &FileLocations, manifest: &Manifest) -> Result<(), StoreError> {
     let Some(slow) = places.slow.as_ref().filter(|slow| slow.check().is_ok()) else {
         return Ok(());
     };
@@ -131,8 +134,8 @@ fn bring_home(places: &Places, manifest: &Manifest) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Copies a file of the slow tier, as much of it as can be read; none when it is not there.
-fn fetch(places: &Places, path: &str, to: &Path) -> Result<(), StoreError> {
+/// Copies the readable part of a file of the cold tier; does nothing when it is missing.
+fn fetch(places: &FileLocations, path: &str, to: &Path) -> Result<(), StoreError> {
     let file = match places.open(path, Tier::Slow) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -150,7 +153,8 @@ fn fetch(places: &Places, path: &str, to: &Path) -> Result<(), StoreError> {
             usize::try_from(file.length() - at).map_or(FETCH_BYTES, |left| left.min(FETCH_BYTES));
         bytes[..count].fill(0);
         if let Err(error) = file.read_exact_at(&mut bytes[..count], at) {
-            // A piece of a disk that cannot be read stays empty: the rest may be good. A bucket has all of it or nothing.
+            // An unreadable part of a file on disk stays zero: the rest may be good. A bucket
+            // returns all of an object or nothing.
             places.check()?;
             if places.slow()?.is_far() {
                 return Err(StoreError::io("read", Path::new(path), &error));
@@ -177,7 +181,7 @@ fn of_entry(file: &DataFile, why: String) -> Mended {
     }
 }
 
-/// Files that the manifest does not name, and damaged ones of this repair or one that was killed.
+/// Files that the manifest does not name, and damaged files of this or an interrupted repair.
 fn stray_files(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, StoreError> {
     let named = manifest.load()?.paths;
     let waiting = manifest.gc_queue()?;
@@ -191,9 +195,9 @@ fn is_of(entry: &Mended, path: &str) -> bool {
     entry.path == path.strip_suffix(".damaged").unwrap_or(path)
 }
 
-/// Adds what became of a file's rows to what is known of it.
-fn note(mended: &mut Vec<Mended>, path: &str, salvaged: Salvaged) {
-    let Salvaged { table, taken, known, times, broken } = salvaged;
+/// Adds the salvage result of a file to its report.
+fn note(mended: &mut Vec<Mended>, path: &str, salvaged: SalvageReport) {
+    let SalvageReport { table, taken, known, times, broken } = salvaged;
     let table = table.map(|table: &TableSpec| table.name);
     let at = mended.iter().position(|entry| is_of(entry, path));
     if let Some(at) = at {
@@ -221,7 +225,7 @@ fn note(mended: &mut Vec<Mended>, path: &str, salvaged: Salvaged) {
     });
 }
 
-/// A name below `lost/` that is free.
+/// Picks a free name below `lost/`.
 fn free_place(dir: &Path, path: &str) -> String {
     let name = path.strip_prefix("data/").unwrap_or(path);
     let place = |number: u32| match number {

@@ -1,7 +1,8 @@
-//! Reads what can be read of a file that is no part of a table, and appends the rows that are nowhere else.
+//! Salvages a file that is not part of a table: reads what is readable, and appends the rows that
+//! exist nowhere else.
 //!
-//! Rows are compared by 128 bits over all their columns, counted: a row that stands twice in a file and once in the table
-//! is appended once.
+//! Rows are compared by a 128-bit hash over all their columns, as a multiset: a row that occurs
+//! twice in the file and once in the table is appended once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,22 +16,22 @@ use weir_tables::{Batch, Micros, Parcel, TableSpec};
 
 use crate::store::Store;
 
-/// What became of a file's rows.
-pub(super) struct Salvaged {
+/// The result of salvaging one file.
+pub(super) struct SalvageReport {
     pub(super) table: Option<&'static TableSpec>,
     /// Rows that were appended.
     pub(super) taken: u64,
-    /// Rows that the table has anyway.
+    /// Rows that are already in the table.
     pub(super) known: u64,
-    /// Times of the rows that were read.
+    /// Time range of the rows that were read.
     pub(super) times: Option<(Micros, Micros)>,
-    /// Why not all of it could be read.
+    /// Reason why the rest could not be read.
     pub(super) broken: Option<String>,
 }
 
-type Counts = HashMap<u128, u64>;
+type RowCounts = HashMap<u128, u64>;
 
-/// Appends the rows of the file at `path` that can be read and that the table does not have.
+/// Appends the readable rows of the file at `path` that the table does not have.
 ///
 /// # Errors
 /// When the table cannot be read or rows cannot be appended.
@@ -39,15 +40,15 @@ pub(super) fn salvage(
     runtime: &Runtime,
     dir: &Path,
     path: &str,
-) -> Result<Salvaged, StoreError> {
+) -> Result<SalvageReport, StoreError> {
     let table = path.split('/').nth(1).and_then(weir_tables::table);
-    let mut salvaged = Salvaged { table, taken: 0, known: 0, times: None, broken: None };
+    let mut salvaged = SalvageReport { table, taken: 0, known: 0, times: None, broken: None };
     let Some(table) = table else {
         salvaged.broken = Some("is of a table that this weir does not know".to_owned());
         return Ok(salvaged);
     };
     let full = dir.join(path);
-    let mut counts = Counts::new();
+    let mut counts = RowCounts::new();
     let mut times = (i64::MAX, i64::MIN);
     salvaged.broken = read_undamaged(&full, table, |rows| {
         row_hashes(rows)?.into_iter().for_each(|hash| *counts.entry(hash).or_default() += 1);
@@ -72,12 +73,12 @@ pub(super) fn salvage(
     Ok(salvaged)
 }
 
-/// Takes the rows of the table, in memory and in files, out of `counts`.
+/// Subtracts the table's rows, in memory and in files, from `counts`.
 fn take_away_known(
     store: &Store,
     table: &'static TableSpec,
     (min_ts, max_ts): (i64, i64),
-    counts: &mut Counts,
+    counts: &mut RowCounts,
 ) -> Result<(), StoreError> {
     let view = store.shared.view();
     let view = &view.tables[table_index(table)];
@@ -102,7 +103,7 @@ fn take_away_known(
     Ok(())
 }
 
-fn still_missing(rows: &RecordBatch, counts: &mut Counts) -> Result<RecordBatch, StoreError> {
+fn still_missing(rows: &RecordBatch, counts: &mut RowCounts) -> Result<RecordBatch, StoreError> {
     let is_missing = |hash: u128| {
         let Some(count) = counts.get_mut(&hash).filter(|count| **count > 0) else { return false };
         *count -= 1;

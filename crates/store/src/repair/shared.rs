@@ -1,12 +1,12 @@
-//! Mends the files of a cluster, beside its hubs, from any machine that reaches them.
+//! Repairs the files of a running cluster from any machine that reaches them.
 //!
 //! ```text
-//! damaged file ─► all that can be read of it to lost/ ─► readable rows to new files ─► one change: these in, that one out
-//!                                                     ▲ kill here: an hour later a hub deletes them
+//! damaged file ─► copy to lost/ ─► readable rows to new files ─► one commit: new in, damaged out
+//!                                    ▲ kill here: a hub deletes them an hour later
 //! ```
 //!
-//! A row is in one file, or in the log of the hub that has not filed it yet, so what is in a damaged file is nowhere else. When
-//! hubs merge or drop the file meanwhile, the change does not happen.
+//! A row is in one file, or in the log of a hub that has not flushed it, so the rows of a damaged
+//! file are nowhere else. When hubs merge or drop the file meanwhile, the commit is rejected.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,64 +14,65 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use weir_datafile::{
-    DataFile, ErrorKind, FileMaker, Inspection, Look, ROW_GROUP_ROWS, StoreError, read_undamaged,
-    sync_dir,
+    DataFile, ErrorKind, FileCheck, FileMaker, Inspection, ROW_GROUP_ROWS, StoreError,
+    read_undamaged, sync_dir,
 };
 use weir_tables::{Clock, Micros};
-use weir_tier::{Places, SlowOptions};
+use weir_tier::{FileLocations, SlowOptions};
 
 use super::{Mended, fetch, free_place, of_entry};
-use crate::cluster::{Hold, ManifestOptions, first_id};
+use crate::cluster::{ManifestOptions, ReaderLease, first_id};
 use crate::directory::lock_file;
-use crate::manifest::{Change, Postgres};
+use crate::manifest::{ManifestChange, PostgresManifest};
 
-/// Below the data directory: new files, until they are where all hubs have theirs.
+/// Directory below the data directory for new files until their upload.
 const DRAFTS: &str = "mending";
-/// Rows of a damaged file that are in memory at once.
+/// Rows of a damaged file that are buffered in memory.
 const ROWS_MAX: usize = 2 * ROW_GROUP_ROWS;
 
-/// Mends the files of a cluster, which are all in `slow`, while its hubs go on; what is set aside goes below `dir`.
+/// Repairs the files of a cluster, which are all in `slow`, while its hubs keep running; damaged
+/// files are kept below `dir`.
 ///
 /// Files that the manifest does not name are left alone: a hub may have their rows in its log.
 ///
 /// # Errors
-/// `Io`, `NewerVersion`: the cluster or its files cannot be reached; `Full`; `Locked`: another repair has `dir`. What was
-/// done stays done.
+/// `Io`, `NewerVersion`: the cluster or its files cannot be reached; `Full`; `Locked`: another
+/// repair has `dir`. Completed steps stay in effect.
 pub fn repair_cluster(
     dir: &Path,
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
     clock: &dyn Clock,
 ) -> Result<Vec<Mended>, StoreError> {
-    let looks = Postgres::look(cluster)?;
-    let places = Places::new(dir, slow, looks.slow_id()?, None)?;
-    // Who cannot see any of them would find each of them wrong.
+    let looks = PostgresManifest::look(cluster)?;
+    let places = FileLocations::new(dir, slow, looks.slow_id()?, None)?;
+    // Without access to the tier, every file would be reported as damaged.
     places.check()?;
-    let drafts = Drafts::take(dir.join(DRAFTS))?;
-    let _hold = Hold::new(cluster)?;
-    let manifest = Postgres::enter_to_mend(cluster)?;
+    let drafts = RepairWriters::take(dir.join(DRAFTS))?;
+    let _hold = ReaderLease::new(cluster)?;
+    let manifest = PostgresManifest::enter_to_mend(cluster)?;
     let maker = FileMaker::new(drafts.root.clone(), first_id(&manifest));
-    let mender = Mender { dir, places, manifest, maker };
+    let mender = ClusterRepair { dir, places, manifest, maker };
     let outcome = mender.mend_all(clock);
-    // Otherwise the next repair does it; what was mended is told in any case.
+    // On failure the next repair does it; the result is reported in any case.
     drop(mender.manifest.leave_for_good());
     outcome
 }
 
-struct Mender<'a> {
+struct ClusterRepair<'a> {
     dir: &'a Path,
-    places: Places,
-    manifest: Postgres,
+    places: FileLocations,
+    manifest: PostgresManifest,
     maker: FileMaker,
 }
 
-impl Mender<'_> {
+impl ClusterRepair<'_> {
     fn mend_all(&self, clock: &dyn Clock) -> Result<Vec<Mended>, StoreError> {
         let mut mended = Vec::new();
         for file in self.manifest.files()?.0 {
-            let look = Look { places: &self.places, file: &file, is_thorough: true };
+            let look = FileCheck { places: &self.places, file: &file, is_thorough: true };
             let Err(why) = look.look(&mut Inspection::default()) else { continue };
-            // What is out of reach is not lost, and what was merged away is not damaged.
+            // An unreachable file is not lost, and a merged file is not damaged.
             self.places.check()?;
             if self.is_live(&file)? {
                 mended.extend(self.mend(&file, why, clock.now())?);
@@ -84,7 +85,7 @@ impl Mender<'_> {
         Ok(self.manifest.files()?.0.iter().any(|live| live.id == file.id))
     }
 
-    /// `None` when hubs had taken the file out of the tables before this did.
+    /// Repairs one file; `None` when hubs removed it from the tables first.
     fn mend(
         &self,
         file: &Arc<DataFile>,
@@ -103,10 +104,16 @@ impl Mender<'_> {
         let rows_taken: u64 = add.iter().map(|file| file.row_count).sum();
         let add = self.publish(&add)?;
         let remove = std::slice::from_ref(file);
-        let change = Change { reason: "repair", now, add: &add, remove, ..Change::default() };
+        let change = ManifestChange {
+            reason: "repair",
+            now,
+            add: &add,
+            remove,
+            ..ManifestChange::default()
+        };
         match self.manifest.commit(&change) {
             Ok(_) => {}
-            // The files that were published are deleted as those of a repair that was killed.
+            // The uploaded files are deleted like those of a killed repair.
             Err(error) if error.kind == ErrorKind::Moved && !self.is_live(file)? => {
                 drop(std::fs::remove_file(&kept));
                 return Ok(None);
@@ -119,7 +126,7 @@ impl Mender<'_> {
         Ok(Some(mended))
     }
 
-    /// Writes what can be read of a damaged file to new ones.
+    /// Writes the readable rows of a damaged file to new files.
     fn rewrite(&self, file: &DataFile, kept: &Path) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let mut files = Vec::new();
         let mut rows: Vec<RecordBatch> = Vec::new();
@@ -139,7 +146,7 @@ impl Mender<'_> {
         Ok(files)
     }
 
-    /// Moves new files to where all hubs have theirs.
+    /// Uploads new files to the shared place.
     fn publish(&self, files: &[Arc<DataFile>]) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         self.manifest.seen()?;
@@ -150,13 +157,13 @@ impl Mender<'_> {
     }
 }
 
-/// A directory for new files, of one repair at a time.
-struct Drafts {
+/// Writers for new files in a directory that one repair uses at a time.
+struct RepairWriters {
     root: PathBuf,
     _lock: File,
 }
 
-impl Drafts {
+impl RepairWriters {
     fn take(root: PathBuf) -> Result<Self, StoreError> {
         std::fs::create_dir_all(&root).map_err(|error| StoreError::io("make", &root, &error))?;
         let lock = lock_file(&root.join("lock"), || {
@@ -164,13 +171,13 @@ impl Drafts {
             StoreError::new(ErrorKind::Locked, text)
                 .with_hint("wait for its end, or name another directory with `--data`")
         })?;
-        // Of a repair that was killed.
+        // Leftovers of a killed repair.
         drop(std::fs::remove_dir_all(root.join("data")));
         Ok(Self { root, _lock: lock })
     }
 }
 
-impl Drop for Drafts {
+impl Drop for RepairWriters {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.root));
     }

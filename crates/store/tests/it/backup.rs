@@ -1,4 +1,5 @@
-//! Backups: what comes back is what was there, whatever is killed, merged, damaged or full meanwhile.
+//! Backups: a restore returns what was there, despite kills, merges, damage or a full disk
+//! meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,7 +18,7 @@ const SUM: &str = "select sum(source_offset) from log";
 const FROM: &str = "WEIR_STORE_BACKUP_FROM";
 const TO: &str = "WEIR_STORE_BACKUP_TO";
 
-/// A store with rows `0..end`, all of them in files.
+/// Fills a store with rows `0..end`, all of them in files.
 pub(crate) async fn fill(store: &Store, end: u64) {
     let from = store.positions(&[StreamId(1)]).first().map_or(0, |entry| entry.1);
     store.append(parcel(1, from, end)).await.unwrap();
@@ -28,7 +29,7 @@ pub(crate) fn at(second: i64) -> Micros {
     Micros(NOON.0 + second * 1_000_000)
 }
 
-/// Rows, their sum, and where the stream stands, in a directory that was brought back.
+/// Row count, sum, and stream position of a restored directory.
 pub(crate) async fn content(dir: &Path) -> (i64, i64, u64) {
     let store = Store::open(options(dir)).unwrap();
     let position = store.positions(&[StreamId(1)])[0].1;
@@ -71,7 +72,7 @@ async fn every_snapshot_comes_back_as_it_was_and_shares_what_is_the_same() {
     let used = bring("newest", None).unwrap_err();
     assert!(used.message.contains("is not empty"), "{used}");
 
-    // What was brought back goes on, and its backups go into the same place.
+    // The restored store works, and its backups go to the same target.
     let store = Store::open(options(&earlier)).unwrap();
     fill(&store, 1500).await;
     store.close().await.unwrap();
@@ -174,7 +175,7 @@ async fn backups_beside_a_store_that_merges_have_every_row_once() {
     }
 }
 
-/// Not a test by itself: the process that is killed.
+/// The child process that is killed, not a test.
 #[test]
 fn child() {
     let (Some(from), Some(to)) = (std::env::var_os(FROM), std::env::var_os(TO)) else { return };
@@ -186,7 +187,7 @@ fn child() {
     }
 }
 
-/// Runs the child and kills it after so long; whether it had ended by itself.
+/// Runs the child and kills it after a delay; returns whether it had already exited.
 async fn killed(from: &Path, to: &Path, after: Duration) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["backup::child", "--exact", "--nocapture"])
@@ -213,7 +214,7 @@ async fn kills_at_any_moment_leave_earlier_snapshots_whole() {
     let (mut interrupted, mut moment) = (0, 0);
     for round in 1..=20_u64 {
         fill(&store, 500 + round * 300).await;
-        // Moments spread over the time that a backup takes; a process needs some time to get there.
+        // Kill times spread over the duration of a backup, plus the start of a process.
         moment = (moment * 7 + 3) % 40;
         interrupted += u32::from(!killed(&data, &copy, Duration::from_millis(5 + moment)).await);
         let found = verify_backup(&copy).unwrap();

@@ -1,5 +1,5 @@
-//! A slow tier in a bucket, against a real service that is killed and stopped, behind a line that can be cut, slowed and made
-//! to answer 503.
+//! A cold tier in a bucket, against a real service that is killed and paused, behind a proxy that
+//! cuts, delays and answers 503.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ async fn compare(store: &Store, answers: &[String]) {
     }
 }
 
-/// Every row is read where it is, once, and nothing is there that nobody names.
+/// Reads every row once where it is stored, and checks that no file is orphaned.
 fn check_all(dir: &Path, port: u16, rows: u64) {
     let found = inspect(dir, Some(&tier(reached(port), 0)), true).unwrap();
     assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
@@ -102,7 +102,7 @@ async fn files_in_a_bucket_give_the_same_answers_with_their_indexes_here_and_wit
     assert_eq!((store.stats().slow_file_count, store.stats().message), (3, None));
     compare(&store, &answers).await;
     let cache = dir.path().join("cache/slow");
-    // One that is still written has another name.
+    // A file still being written has another name.
     let is_whole =
         |entry: &std::fs::DirEntry| entry.path().extension().is_none_or(|end| end != "new");
     let entries =
@@ -110,7 +110,8 @@ async fn files_in_a_bucket_give_the_same_answers_with_their_indexes_here_and_wit
     assert_eq!(entries(), 3);
     store.close().await.unwrap();
 
-    // Half of an entry is not believed, a missing one is fetched again, and neither changes an answer.
+    // A truncated cache entry is discarded, a missing one is fetched again, and results stay the
+    // same.
     for entry in std::fs::read_dir(&cache).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
@@ -123,9 +124,9 @@ async fn files_in_a_bucket_give_the_same_answers_with_their_indexes_here_and_wit
     within(60, async || entries() == 3).await;
     store.close().await.unwrap();
 
-    // From the entries the absence of an id is known without a question to the service.
+    // The cache alone shows that an id is absent, without a request to the service.
     let store = Store::open(StoreOptions { slow: Some(slow()), ..options(dir.path()) }).unwrap();
-    // Who else's objects are there is asked beside: no content of files.
+    // The check of the bucket's owner does not count: it reads no file.
     let gets = || store.stats().bucket.unwrap().gets;
     let before = gets();
     assert_eq!(number(&store, "select count(*) from request where request_id = 'no'").await, 0);
@@ -157,7 +158,7 @@ async fn service_that_is_killed_and_stopped_in_the_middle_loses_nothing() {
     is_moved(dir.path()).await;
     compare(&store, &answers).await;
 
-    // Queries under way when it stops, and goes on before their time is over.
+    // Queries run while the service is paused, which resumes before their timeout.
     let asked: Vec<_> = (0..4)
         .map(|_| {
             let store = Arc::clone(&store);

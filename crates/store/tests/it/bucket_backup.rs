@@ -1,4 +1,5 @@
-//! Backups in a bucket: the same as in a directory, whoever is killed meanwhile and however the service answers.
+//! Backups in a bucket: the same results as in a directory, despite kills and whatever the service
+//! answers.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +24,7 @@ fn place(port: u16, prefix: &str) -> SlowPlace {
     SlowPlace::Bucket(Box::new(options))
 }
 
-/// What nobody else on this machine may read is not left behind.
+/// Lists leftover scratch directories, which hold private files.
 fn scratch(pid: u32) -> Vec<String> {
     let names = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -67,7 +68,7 @@ async fn snapshots_in_a_bucket_share_come_back_and_go_as_in_a_directory() {
     let none = restore(&copy, Some("2026-11-19T00:00:00Z"), &dir.path().join("none")).unwrap_err();
     assert!(none.message.contains("`s3://rows/copies/weir`: there is no snapshot of"), "{none}");
 
-    // One goes, and with it what only it needs.
+    // Removes one snapshot, and the objects that only it needs.
     let store = Store::open(options(&to)).unwrap();
     fill(&store, 300_500).await;
     store.close().await.unwrap();
@@ -110,7 +111,7 @@ async fn a_bucket_with_other_things_is_refused_and_a_damaged_object_is_named() {
     let refused = backup(&data, Some(&slow), missing, at(0), None).unwrap_err();
     assert!(refused.message.contains("there is no bucket `nothing`"), "{refused}");
 
-    // From one bucket to another, and what comes back needs none.
+    // From one bucket to another; the restored directory needs no bucket.
     let copy = place(service.port, "copy");
     let done = backup(&data, Some(&slow), &copy, at(0), None).unwrap();
     assert!(done.new_files > 0);
@@ -119,7 +120,7 @@ async fn a_bucket_with_other_things_is_refused_and_a_damaged_object_is_named() {
     assert_eq!(content(&to).await, is_right(1000));
     let whole = verify_backup(&copy).unwrap();
     assert_eq!((whole.problems.len(), whole.file_count), (0, done.file_count));
-    // A line that answers 503 now and then, and late, is none of a backup's business.
+    // Occasional 503 responses and delays do not affect a backup.
     let line = Line::to(service.port);
     line.set(Mode::Shaky);
     let again = backup(&data, Some(&slow), place(line.port, "copy"), at(60), None).unwrap();
@@ -127,7 +128,7 @@ async fn a_bucket_with_other_things_is_refused_and_a_damaged_object_is_named() {
     line.set(Mode::Cut);
     let refused = verify_backup(place(line.port, "copy")).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Io, "{refused}");
-    // Other bytes under the name of one that both snapshots need.
+    // Corrupts an object that both snapshots need.
     let bucket = Bucket::new(&reached(service.port)).unwrap();
     let objects = bucket.list("copy/objects/").await.unwrap();
     let largest = objects.into_iter().max_by_key(|object| object.byte_count).unwrap();
@@ -140,7 +141,7 @@ async fn a_bucket_with_other_things_is_refused_and_a_damaged_object_is_named() {
     assert_eq!(refused.kind, ErrorKind::Corrupt, "{refused}");
 }
 
-/// Not a test by itself: the process that is killed.
+/// The child process that is killed, not a test.
 #[test]
 fn child() {
     let (Some(from), Ok(port)) = (std::env::var_os(FROM), std::env::var(PORT)) else { return };
@@ -162,7 +163,7 @@ async fn a_killed_backup_in_a_bucket_leaves_what_was_there_and_its_lock_is_taken
     let mut interrupted = 0;
     for round in 1..=3_u64 {
         fill(&store, 1000 + round * 200).await;
-        // Late answers, so that there are many moments between the first request and the last.
+        // Delayed responses leave many moments between the first request and the last.
         line.set(Mode::Slow);
         let before = line.requests();
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -208,7 +209,7 @@ async fn two_backups_into_one_bucket_do_not_meet() {
     store.close().await.unwrap();
     let copy = place(service.port, "copy");
     backup(&data, None, &copy, at(0), None).unwrap();
-    // One that lives, and whose every request takes long: its lock changes all the time.
+    // A live backup whose every request is slow: its lock keeps changing.
     let slow = place(line.port, "copy");
     line.set(Mode::Slow);
     std::fs::create_dir(data.join("link")).unwrap();
@@ -229,6 +230,6 @@ async fn two_backups_into_one_bucket_do_not_meet() {
     assert_eq!(done.new_files, 60);
     let found = verify_backup(&copy).unwrap();
     assert_eq!((found.snapshots, found.problems), (2, vec![]));
-    // It is over, and nobody waits.
+    // The backup has ended, and the next one does not wait.
     backup(&data, None, &copy, at(120), Some(1)).unwrap();
 }

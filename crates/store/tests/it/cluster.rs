@@ -1,5 +1,5 @@
-//! Several hubs over one manifest in PostgreSQL and one place for files: each row once, whichever hub took it, whichever is
-//! asked, whoever is killed.
+//! Several hubs over one manifest in PostgreSQL and one place for files: each row appears once,
+//! whichever hub stored it, whichever hub answers, despite kills.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::slow::files;
 use crate::spread::Pieces;
 use crate::tool::{NOON, ask, eventually, number, options, parcel, within};
 
-/// The hubs of this process, by name; who is not there is gone.
+/// The hubs of this process by name; a missing hub is dead.
 #[derive(Default)]
 pub(crate) struct Near(pub(crate) Mutex<HashMap<String, Weak<Store>>>, pub(crate) Pieces);
 
@@ -47,11 +47,11 @@ pub(crate) struct Fleet {
     pub(crate) server: PostgresServer,
     pub(crate) near: Arc<Near>,
     pub(crate) clock: Arc<FixedClock>,
-    /// Distinguishes the clusters of one test.
+    /// Separates the clusters of one test.
     pub(crate) schema: String,
-    /// Queries that read more are dealt out.
+    /// Queries that read more are distributed.
     pub(crate) spread_bytes: u64,
-    /// Where files are instead of a directory.
+    /// Bucket for the files, instead of a directory.
     pub(crate) bucket: Option<BucketOptions>,
 }
 
@@ -76,7 +76,7 @@ impl Fleet {
         ManifestOptions { url, password: None, ca_file: None, schema }
     }
 
-    /// Where all hubs have their files.
+    /// The shared place for files.
     pub(crate) fn place(&self) -> SlowOptions {
         SlowOptions::new(match &self.bucket {
             None => SlowPlace::Directory(self.path("files")),
@@ -118,7 +118,7 @@ impl Fleet {
         self.open(self.options(name)).await.unwrap()
     }
 
-    /// Until every hub knows of every other one.
+    /// Waits until every hub sees every other one.
     pub(crate) async fn meet(&self, hubs: &[&Arc<Store>]) {
         for hub in hubs {
             eventually(async || hub.peers().len() == hubs.len() - 1).await;
@@ -126,14 +126,14 @@ impl Fleet {
     }
 }
 
-/// As a kill leaves it: nothing more comes into files.
+/// Drops a hub without a flush, as a kill would.
 pub(crate) async fn kill(store: Arc<Store>) {
     tokio::task::spawn_blocking(move || {
         let mut store = store;
         loop {
             match Arc::try_unwrap(store) {
                 Ok(last) => return drop(last),
-                // A query that was just answered still has it.
+                // The last query may still hold a reference.
                 Err(shared) => store = shared,
             }
             std::thread::yield_now();
@@ -178,7 +178,7 @@ async fn each_hub_answers_for_all_rows_in_memory_and_in_files() {
     }
     assert!(files(&fleet.path("one")).is_empty(), "files of hubs are where all have them");
     assert_eq!(files(&fleet.path("files")).len(), 2);
-    // Another one comes, with nothing.
+    // A third hub joins without data.
     let three = fleet.hub("three").await;
     fleet.meet(&[&one, &two, &three]).await;
     assert_eq!(number(&three, COUNT).await, 260);
@@ -195,14 +195,14 @@ async fn stream_that_moves_on_goes_on_from_files_and_no_row_is_there_twice() {
     one.flush().await.unwrap();
     one.append(parcel(1, 100, 200)).await.unwrap();
     one.append(parcel(7, 1000, 1050)).await.unwrap();
-    // The agent turns to the other hub, which has what is in files only.
+    // The agent moves to the other hub, which knows only the flushed rows.
     let stream = StreamId(1);
     two.claim(&[stream]).await.unwrap();
     assert_eq!(two.positions(&[stream]), [(stream, 100)]);
     let behind = two.append(parcel(1, 200, 220)).await.unwrap_err();
     assert_eq!(behind.kind, ErrorKind::Behind { expected: 100 });
     two.append(parcel(1, 100, 220)).await.unwrap();
-    // The first one learns it, and has no row of it but those in files.
+    // The first hub learns of it, and keeps only the flushed rows.
     eventually(async || one.positions(&[stream]).is_empty()).await;
     for hub in [&one, &two] {
         eventually(async || number(hub, COUNT).await == 220 + 50).await;
@@ -213,7 +213,7 @@ async fn stream_that_moves_on_goes_on_from_files_and_no_row_is_there_twice() {
     for hub in [&one, &two] {
         assert_eq!(number(hub, COUNT).await, 270);
     }
-    // And back again, this time of a hub that is gone.
+    // And back again, from a hub that is dead.
     two.append(parcel(1, 220, 240)).await.unwrap();
     kill(two).await;
     one.claim(&[stream]).await.unwrap();
@@ -266,7 +266,7 @@ async fn stream_that_is_all_in_files_can_come_back() {
     one.append(parcel(1, 0, 10)).await.unwrap();
     one.flush().await.unwrap();
     for (hub, from) in [(&two, 10), (&one, 20), (&two, 30)] {
-        // Also the hub that does not know yet that it was elsewhere meanwhile.
+        // Also a hub that does not know yet that the stream had moved meanwhile.
         eventually(async || hub.claim(&[stream]).await.is_ok()).await;
         assert_eq!(hub.positions(&[stream]), [(stream, from)]);
         hub.append(parcel(1, from, from + 10)).await.unwrap();
@@ -316,19 +316,19 @@ async fn one_hub_merges_and_deletes_for_all() {
         let sum = (0..250).sum::<i64>() + (1000..1250).sum::<i64>();
         assert_eq!(number(hub, SUM).await, sum);
     }
-    // Merged files stay for those who may still read them, and then they go.
+    // Merged files stay for queries that still read them, and are deleted later.
     assert!(files(&fleet.path("files")).len() >= 10);
     let count = || files(&fleet.path("files")).len().to_string();
     let mut later = NOON.0;
     eventually(async || {
-        // Merging may go on meanwhile, and what it ends then has a time of its own.
+        // Merges may continue meanwhile, and their inputs get a later grace period.
         later += 61_000_000;
         fleet.clock.set(Micros(later));
         fleet.server.sql(live) == Some(count())
     })
     .await;
     assert_eq!(number(&two, COUNT).await, 500);
-    // The one that did it goes; another one takes over.
+    // The leader stops; another hub takes over.
     let (leader, other) = if one.is_leader() { (one, two) } else { (two, one) };
     leader.close().await.unwrap();
     eventually(async || other.is_leader()).await;
@@ -355,14 +355,14 @@ async fn hub_that_missed_a_merge_whose_files_are_gone_by_now_has_each_row_once()
             one.append(parcel(u128::from(from), from, from + 10)).await.unwrap();
             one.flush().await.unwrap();
         }
-        // The clock of the one that deletes is far ahead: sooner than the other looks again.
+        // The leader's clock is far ahead: it deletes before the other hub refreshes its view.
         eventually(async || {
             later += 61_000_000;
             fleet.clock.set(Micros(later));
             fleet.server.sql(live) == Some(files(&fleet.path("files")).len().to_string())
         })
         .await;
-        // Until the other has looked, it asks for files that are gone.
+        // Until it refreshes, the other hub requests deleted files.
         let rows = format!("| {} ", round * 40);
         within(5, async || ask(&two, COUNT).await.contains(&rows)).await;
     }
@@ -375,7 +375,7 @@ async fn without_the_manifest_rows_wait_and_come_in_when_it_is_back() {
     let one = fleet.hub("one").await;
     one.append(parcel(1, 0, 10)).await.unwrap();
     fleet.server.stop();
-    // What goes through this hub already is taken; what has to be asked for is not.
+    // A stream that this hub owns is admitted; a stream that it must claim first is not.
     one.append(parcel(1, 10, 20)).await.unwrap();
     let refused = one.append(parcel(2, 100, 110)).await.unwrap_err();
     assert!(refused.message.contains("cannot"), "{refused}");
@@ -489,14 +489,14 @@ async fn fleet_open_alone(options: StoreOptions) -> std::result::Result<Arc<Stor
     tokio::task::spawn_blocking(move || Store::open(options)).await.unwrap()
 }
 
-/// An agent: what it has written, and where it has to go on.
+/// An agent: the rows it has written, and where it has to resume.
 #[derive(Default)]
 pub(crate) struct Agent {
     pub(crate) written: u64,
     pub(crate) hub: usize,
 }
 
-/// Sends what the agent's hub does not have; `false` when there is no hub to take it.
+/// Sends the rows that the agent's hub lacks; `false` when no hub is alive.
 pub(crate) async fn send(agent: &mut Agent, stream: u64, hubs: &[Option<Arc<Store>>]) -> bool {
     let Some(hub) = &hubs[agent.hub] else { return false };
     let id = StreamId(u128::from(stream));
@@ -576,7 +576,7 @@ async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
         hub.close().await.unwrap();
     }
     drop(hubs);
-    // Nothing is left of what was written and did not come in.
+    // No uncommitted files are left.
     let mut again = Vec::new();
     for name in names {
         again.push(fleet.open(working(name)).await.unwrap());
@@ -601,7 +601,8 @@ async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Hubs are killed and come back, agents move between them, files are merged: every row is there once.
+/// Hubs are killed and restarted, agents move between them, files are merged: every row exists
+/// once.
 #[test]
 fn every_row_is_there_once_whoever_is_killed_and_wherever_agents_go() {
     let test = "every_row_is_there_once_whoever_is_killed_and_wherever_agents_go";

@@ -1,4 +1,5 @@
-//! Backups of clusters: what comes back is what was there, as a cluster or as a hub alone, whatever hubs do meanwhile.
+//! Backups of clusters: a restore returns what was there, as a cluster or as a single hub, whatever
+//! the hubs do meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ fn bring(fleet: &Fleet, copy: &Path, at: Option<&str>) -> Result<Restored, Store
     tokio::task::block_in_place(bring)
 }
 
-/// Each file is what the manifest says, and none is beside them.
+/// Every file matches the manifest, and none is orphaned.
 fn sane(fleet: &Fleet) {
     let (place, manifest) = (fleet.place(), fleet.manifest());
     let look = || inspect_cluster(&fleet.path("none"), Some(&place), &manifest, true).unwrap();
@@ -36,7 +37,7 @@ fn sane(fleet: &Fleet) {
     assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
 }
 
-/// Rows, different ones, and their sum.
+/// Row count, distinct rows, and their sum.
 async fn content(store: &Store) -> (i64, i64, i64) {
     (number(store, COUNT).await, number(store, DISTINCT).await, number(store, SUM).await)
 }
@@ -70,7 +71,7 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
     assert_eq!(tokio::task::block_in_place(|| verify_backup(&copy)).unwrap().problems, [""; 0]);
     let hubs = tokio::task::block_in_place(|| cluster_hubs(&fleet.manifest())).unwrap();
     assert_eq!((hubs.there.len(), hubs.gone.len()), (2, 0));
-    // Not over what is there, be it in PostgreSQL or in the place.
+    // Refuses to overwrite existing data, in PostgreSQL or in the shared place.
     let told = bring(&fleet, &copy, None).unwrap_err();
     assert!(told.message.contains("there is one in `weir`"), "{told}");
     let used = fleet.place();
@@ -89,7 +90,7 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
         let hub = fleet.hub("one").await;
         assert_eq!(content(&hub).await, first(end));
         assert_eq!(hub.shared_files().await.unwrap().unwrap(), std::slice::from_ref(&shared));
-        // An agent goes on from there, and files of the new hub have names of their own.
+        // An agent resumes from there, and file numbers of the new hub do not collide.
         let stream = StreamId(2);
         hub.claim(&[stream]).await.unwrap();
         assert_eq!(hub.positions(&[stream]), [(stream, end.cast_unsigned())]);
@@ -109,7 +110,7 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
     store.append(parcel(2, 300, 500)).await.unwrap();
     store.close().await.unwrap();
     drop(store);
-    // And from a hub alone to a cluster.
+    // And from a single hub to a cluster.
     let copy = fleet.dir.path().join("second");
     backup(&alone, None, &copy, NOON, None).unwrap();
     fleet.schema = "grown".into();
@@ -149,7 +150,7 @@ async fn files_that_a_backup_reads_stay_while_they_are_merged_away() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(files(&fleet.path("files")).len() >= 4, "somebody may read them");
     let count = || files(&fleet.path("files")).len().to_string();
-    // Who did not say it again is gone.
+    // A hold that is not renewed expires.
     eventually(async || fleet.server.sql(live) == Some(count())).await;
 
     let copy = fleet.dir.path().join("copy");
@@ -210,7 +211,7 @@ async fn restore_that_did_not_end_keeps_hubs_out_and_goes_on() {
     let told = fleet.open(fleet.options("one")).await.err().unwrap();
     assert!(told.message.contains("a restore into it did not end"), "{told}");
     std::fs::write(&objects[1], whole).unwrap();
-    // Of one of another snapshot.
+    // A leftover of another snapshot's restore.
     let left = fleet.path("files/data/log/2026-11-20/000000000009.parquet");
     std::fs::create_dir_all(left.parent().unwrap()).unwrap();
     std::fs::write(&left, "x").unwrap();

@@ -1,7 +1,8 @@
-//! Two hubs over a real bucket that is killed, stopped, cut off, slowed and made to answer 503 while they take rows in, write
-//! files and merge them: each row once in the end, and no file that nobody names.
+//! Two hubs over a real bucket that is killed, paused, cut off, delayed and made to answer 503
+//! while they ingest rows, flush and merge: each row exists once in the end, and no file is
+//! orphaned.
 //!
-//! `WEIR_ROUNDS` sets the number of faults (6), `WEIR_SEED` replays what happens when.
+//! `WEIR_ROUNDS` sets the number of faults (6), `WEIR_SEED` reproduces the times of a run.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::cluster::{Agent, COUNT, DISTINCT, Fleet, SUM, send};
 use crate::s3::{Line, Mode, Service};
 use crate::tool::{Chance, NOON, number, set};
 
-/// Of a request with all its tries.
+/// Timeout of a request including its retries.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 async fn pause(chance: &mut Chance, from: u64, end: u64) {
@@ -31,7 +32,7 @@ fn working(fleet: &Fleet, name: &str) -> StoreOptions {
     }
 }
 
-/// What happens to the bucket, and how long.
+/// Injects a fault into the bucket for some time.
 async fn fault(kind: u64, service: &mut Service, line: &Line, chance: &mut Chance) {
     let modes = [Mode::Cut, Mode::Busy, Mode::Shaky, Mode::Slow];
     match kind {
@@ -51,11 +52,11 @@ async fn fault(kind: u64, service: &mut Service, line: &Line, chance: &mut Chanc
             line.set(Mode::Pass);
         }
     }
-    // Long enough for something to succeed.
+    // Long enough for some requests to succeed.
     pause(chance, 50, 800).await;
 }
 
-/// An agent that writes, sends, and turns to the other hub now and then.
+/// An agent that writes, sends, and switches hubs now and then.
 async fn run_agent(
     stream: u64,
     hubs: Vec<Option<Arc<Store>>>,
@@ -77,7 +78,7 @@ async fn run_agent(
     agent.written
 }
 
-/// Writes to files all the time; what a fault keeps from them is tried again. Counts how often it was done, and how often not.
+/// Flushes continuously and retries what a fault prevented; counts successes and failures.
 async fn run_flushes(
     hub: Arc<Store>,
     mut chance: Chance,
@@ -91,7 +92,7 @@ async fn run_flushes(
     }
 }
 
-/// Until `state` is what is wanted; what it was is said when that takes too long.
+/// Waits until `state` is `wanted`; reports the last state on a timeout.
 async fn soon(what: &str, wanted: &str, mut state: impl AsyncFnMut() -> String) {
     let began = Instant::now();
     loop {
@@ -104,7 +105,7 @@ async fn soon(what: &str, wanted: &str, mut state: impl AsyncFnMut() -> String) 
     }
 }
 
-/// Until everything that is not part of the tables is gone.
+/// Waits until all files outside the tables are deleted.
 async fn is_clean(fleet: &Fleet, direct: &SlowOptions) {
     let sql =
         "select (select count(*) from weir.pending_file), (select count(*) from weir.gc_queue)";
@@ -157,7 +158,7 @@ async fn each_row_is_there_once_whatever_happens_to_the_bucket() {
         fault(kind, &mut service, &line, &mut chance).await;
         println!("fault {kind} took {:?}", began.elapsed());
     }
-    // Once in any case until files could not be written.
+    // At least once, until files cannot be written.
     service.kill();
     let began = Instant::now();
     while counts[1].load(Ordering::Relaxed) == 0 {

@@ -1,4 +1,5 @@
-//! `repair` of a cluster whose hubs go on: what can be read stays, what cannot is said, and every hub has the same.
+//! `repair` of a running cluster: readable rows stay, unreadable ones are reported, and every hub
+//! sees the same.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::tool::{NOON, eventually, number, parcel};
 
 const VALUES: &str = "select count(distinct value) from sysctl";
 
-/// The command, on a host of its own.
+/// Runs the repair command, as on a separate host.
 fn mend(fleet: &Fleet) -> Result<Vec<Mended>, StoreError> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
     let clock = Arc::clone(&fleet.clock);
@@ -43,7 +44,7 @@ fn settings() -> Parcel {
     Parcel { range: None, batches: vec![batch] }
 }
 
-/// The files of a table, below `root`.
+/// Files of a table below `root`.
 fn of(root: &Path, table: &str) -> Vec<String> {
     let names = files(root).into_iter().filter_map(|path| {
         let name = path.strip_prefix(root).unwrap_or(&path);
@@ -88,10 +89,10 @@ async fn damaged_files_of_a_cluster_are_mended_while_its_hubs_go_on() {
     std::fs::remove_file(root.join(&logs[1])).unwrap();
     spoil_index(&root.join(&logs[2]));
     assert_eq!(problems(&fleet).len(), 3);
-    // A file that nobody names: its rows may be in a hub's log.
+    // A file without an entry stays: its rows may be in a hub's log.
     let stray = root.join(&logs[0]).with_file_name("999.parquet");
     std::fs::copy(root.join(&logs[0]), &stray).unwrap();
-    // A place that is not there is no reason to give files up.
+    // An unreachable tier is no reason to give up files.
     let mark = std::fs::read(root.join("WEIR")).unwrap();
     std::fs::remove_file(root.join("WEIR")).unwrap();
     let away = mend(&fleet).unwrap_err();
@@ -126,7 +127,7 @@ async fn damaged_files_of_a_cluster_are_mended_while_its_hubs_go_on() {
         })
         .await;
     }
-    // Nobody takes the one that mended for a hub.
+    // No hub sees the repair as a member.
     assert_eq!((one.peers().len(), two.peers().len()), (1, 1));
     assert_eq!(fleet.server.sql("select count(*) from weir.hub").unwrap(), "2");
     two.append(parcel(2, 1300, 1500)).await.unwrap();
@@ -141,7 +142,8 @@ fn spoil_one(root: &Path) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Files whose index is damaged are merged as others are: the merge or the repair comes first, and the rows are there once.
+/// A damaged index does not exclude a file from merges: the merge or the repair comes first, and
+/// each row exists once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_merged_while_it_is_mended_is_there_once() {
     let test = "a_file_that_is_merged_while_it_is_mended_is_there_once";

@@ -1,5 +1,5 @@
-//! Columns in memory change what a query costs, never its answer: the same questions are asked of files through the
-//! cache, of files read from end to end, and of rows in memory.
+//! The column cache changes the cost of a query, never its result: the same queries run over files
+//! through the cache, over files read from end to end, and over rows in memory.
 
 use arbtest::arbitrary::{Result, Unstructured};
 use weir_store::{QueryLimits, Store, StoreOptions};
@@ -26,7 +26,7 @@ fn batch(numbers: impl Iterator<Item = u64>) -> Batch {
         let some = |share: u64| !mix(number + share).is_multiple_of(share);
         let int = |below: u64| i64::try_from(drawn % below).unwrap();
         rows.push(&Request {
-            // Several rows of one time, and before 1970 as well.
+            // Several rows with equal times, and times before 1970 as well.
             ts: Micros(if number % 997 == 0 {
                 -int(90_000_000)
             } else {
@@ -133,7 +133,7 @@ fn some(u: &mut Unstructured<'_>, of: &[&str], most: usize) -> Result<Vec<String
     (0..count).map(|_| Ok((*u.choose(of)?).to_owned())).collect()
 }
 
-/// Groups that are needed in three places, of columns that are computed before.
+/// A query that uses its groups three times, over computed columns.
 fn named_and_named_again(condition: &str) -> String {
     format!(
         "with few as (
@@ -251,7 +251,7 @@ async fn groups_without_memory_are_made_by_the_plan_that_spills() {
     for mebibytes in [1, 2, 3, 4, 6, 8, 12, 16, 64] {
         let limits = QueryLimits { memory_bytes: mebibytes << 20, ..QueryLimits::default() };
         let Ok(expected) = plain.query(sql, limits).await else { continue };
-        // With hardly enough memory it depends on which of its threads come first whether the plan finishes.
+        // With barely enough memory, the order of its threads decides whether the plan finishes.
         let Ok(answer) = cached.query(sql, limits).await else {
             refused += 1;
             continue;
@@ -282,7 +282,7 @@ async fn what_a_column_is_read_for_counts_once() {
     store.query(sql, limits).await.unwrap();
 }
 
-/// The least of an expression is not forgotten for the sake of a column whose end is known sooner.
+/// The minimum of an expression is computed even if a column's bound is known sooner.
 #[tokio::test]
 async fn ends_of_expressions_and_of_columns_are_found_together() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Copies: every row once, in order, from a position that survives restarts, for as long as the log may keep them.
+//! Copies: every row once, in order, from a position that survives restarts, while the log retains
+//! the rows.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +24,7 @@ fn with_copy(dir: &Path) -> StoreOptions {
     StoreOptions { copies: Some(vec!["one".into()]), ..options(dir) }
 }
 
-/// Offsets of rows, and their places, until nothing comes.
+/// Row offsets and their log positions, until nothing arrives.
 fn read(copy: &mut Copy) -> (Vec<i64>, Vec<LogPosition>, LogPosition) {
     let (mut offsets, mut places, mut next) = (Vec::new(), Vec::new(), copy.position());
     while let Some(piece) = copy.read(Duration::from_millis(20)).unwrap() {

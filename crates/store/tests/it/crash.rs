@@ -1,7 +1,8 @@
-//! `kill -9` at any moment: every row that was acknowledged is there once, and none twice.
+//! `kill -9` at any moment: every acknowledged row exists exactly once.
 //!
-//! The child is this test binary again. Its store is set so tight that flush, compaction and retention run all the
-//! time, so kills hit them, and the recovery as well. Set `WEIR_SEED` to repeat a run's moments.
+//! The child is this test binary. Its store has such low limits that flush, compaction and
+//! retention run all the time, so kills hit them and the recovery as well. `WEIR_SEED` reproduces
+//! the kill times of a run.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +24,7 @@ use crate::tool::{Chance, NOON, eventually, number, parcel, set};
 const ROUNDS: u64 = 40;
 const STREAMS: u128 = 3;
 const DIR: &str = "WEIR_STORE_CRASH_DIR";
-/// Where files move all the time, if they do.
+/// Cold tier to which files move all the time, if set.
 const SLOW: &str = "WEIR_STORE_CRASH_SLOW";
 const ROUND: &str = "WEIR_STORE_CRASH_ROUND";
 
@@ -41,7 +42,7 @@ fn tight(dir: &Path, slow: Option<&Path>) -> StoreOptions {
     }
 }
 
-/// Goes on by a millisecond with each look, so that what came in before is old.
+/// A clock that advances by a millisecond per read, so that existing rows are old.
 #[derive(Default)]
 struct Ticking(AtomicI64);
 
@@ -51,7 +52,7 @@ impl Clock for Ticking {
     }
 }
 
-/// Not a test by itself: the process that is killed.
+/// The child process that is killed, not a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Some(dir) = std::env::var_os(DIR) else { return };
@@ -78,7 +79,7 @@ async fn send_stream(store: &Store, stream: u128) {
     let known = store.positions(&[StreamId(stream)]);
     let mut at = known.first().map_or(0, |entry| entry.1);
     for step in 1.. {
-        // Every third parcel overlaps what was sent: a sender that did not hear the answer.
+        // Every third parcel overlaps the previous one, like a sender that missed the response.
         let from = if step % 3 == 0 { at.saturating_sub(7) } else { at };
         let to = at + 1 + step % 40;
         let answer = if step % 2 == 0 {
@@ -113,7 +114,7 @@ fn expired() -> Batch {
     Batch { table: RejectRows::SPEC, rows: rows.finish() }
 }
 
-/// What children said before they were killed.
+/// Positions that children acknowledged before they were killed.
 #[derive(Default)]
 struct Acknowledged {
     streams: HashMap<u128, u64>,
@@ -124,7 +125,8 @@ impl Acknowledged {
     fn take(&mut self, line: &str) {
         let mut words = line.split(' ').skip(1);
         let (Some(what), Some(number)) = (words.next(), words.next()) else { return };
-        // The last line may be cut by the kill; a cut number would be a smaller one, which is true as well.
+        // The kill may cut the last line; a truncated number is smaller, and that position is valid
+        // as well.
         let Ok(number) = number.parse::<u64>() else { return };
         match what.parse() {
             Ok(stream) => {
@@ -153,7 +155,7 @@ fn start(dir: &Path, slow: Option<&Path>, round: u64) -> (Child, Receiver<String
         let mut stdout = stdout;
         let mut line = String::new();
         while stdout.read_line(&mut line).is_ok_and(|length| length > 0) {
-            // Only whole lines: half of a number is another number.
+            // Only complete lines: a truncated number is another number.
             if let Some(whole) = line.strip_suffix('\n') {
                 drop(sender.send(whole.to_owned()));
             }
@@ -206,7 +208,7 @@ fn kill_again_and_again(dir: &Path, slow: Option<&Path>) {
     for round in 0..ROUNDS {
         let (mut child, lines) = start(dir, slow, round);
         let is_early = chance.below(4) == 0;
-        // Some are killed while they recover, the others while they work.
+        // Some are killed during recovery, the others during work.
         while !is_early && let Ok(line) = lines.recv_timeout(Duration::from_secs(30)) {
             acknowledged.take(&line);
             if line.contains("ack ") {
@@ -247,7 +249,8 @@ async fn check(dir: &Path, slow: Option<&Path>, acknowledged: &Acknowledged) {
         );
         total += position;
     }
-    // Streams share bodies and offsets, so every number below a stream's end is there once per stream.
+    // Streams share bodies and offsets, so every number below a stream's end exists once per
+    // stream.
     let rows = number(&store, "select count(*) from log").await;
     assert_eq!(rows.unsigned_abs(), total, "rows of all streams");
     for edge in acknowledged.streams.values().flat_map(|end| [0, end / 2, end - 1]) {

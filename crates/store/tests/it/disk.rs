@@ -1,4 +1,4 @@
-//! Rows on their way through log, memory and files: each is seen once, whatever happens around it.
+//! Rows in the log, in memory and in files: each appears once, whatever happens around it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -197,7 +197,7 @@ async fn rows_of_the_past_and_of_the_future_stay_as_long_as_others() {
         assert_eq!(number(&store, "select count(distinct ts) from log").await, 2);
         assert_eq!(store.stats().future_rows, 2);
     }
-    // Their time comes, and all of them go when they have been here for so long.
+    // Their time comes, and all of them are deleted after the retention period.
     clock.set(NOON + Duration::from_secs(2 * 86_400));
     assert_eq!(number(&store, "select count(*) from log").await, 3);
     assert_eq!(store.stats().file_rows, 4);
@@ -312,7 +312,7 @@ async fn clocks_that_are_wrong_by_years_make_few_files() {
 #[tokio::test]
 async fn the_first_and_the_last_instant_are_rows_like_others() {
     let dir = tempfile::tempdir().unwrap();
-    // By this clock nothing is in the future.
+    // By this clock no row is in the future.
     let settings = || StoreOptions {
         clock: Arc::new(FixedClock::new(Micros(i64::MAX))),
         ..options(dir.path())

@@ -1,4 +1,4 @@
-//! What a query will read: what is said before against what is read then.
+//! Query forecasts: the estimate of what a query will read against what it then reads.
 
 use std::path::Path;
 use std::time::Duration;
@@ -53,10 +53,10 @@ async fn what_is_said_is_what_is_read_from_files_here() {
         store.take_ended_queries();
         assert!(!ask(&store, &sql).await.contains("Bad"), "{name}");
         let read = store.take_ended_queries().0.pop().expect("every query is kept").read_bytes;
-        // Beside the pages, what the index is asked while the query is planned.
+        // Besides the pages, planning reads the text index.
         assert!(read <= said.fast.bytes + 64_000, "{name}: {read} of {said:?}");
-        // Where conditions hold for few rows, the other columns are read at fewer places than could be.
-        // What a sort has found bounds what it still asks for.
+        // Where conditions match few rows, other columns are read at fewer places than estimated,
+        // and intermediate results of a sort limit later reads.
         let least = if ["needle", "all"].contains(&name) { 0 } else { said.fast.bytes / 2 };
         assert!(read >= least, "{name}: {read} of {said:?}");
         let is_all = |part: u64| said.fast.bytes * part >= store.stats().file_bytes;
@@ -114,9 +114,9 @@ async fn requests_that_are_said_are_those_that_a_bucket_gets() {
         assert!(!ask(&store, &sql).await.contains("Bad"), "{name}");
         let after = store.stats().bucket.unwrap();
         let (hedged, bytes) = (after.hedged - before.hedged, after.bytes - before.bytes);
-        // What is asked twice, since the first answer is late or failed, nobody can say before.
+        // Hedged and repeated requests cannot be forecast.
         let gets = after.gets - before.gets - hedged - (after.failed - before.failed);
-        // Neighbours that are not asked for at the same moment are not joined.
+        // Adjacent ranges that are not requested together are not coalesced.
         assert!(gets <= said.slow.reads * 2 + 1, "{name}: {gets} of {said:?}");
         if hedged > 0 {
             continue;
@@ -129,7 +129,8 @@ async fn requests_that_are_said_are_those_that_a_bucket_gets() {
             assert!(gets >= 1 && bytes * 8 < store.stats().slow_file_bytes, "{bytes} {said:?}");
         }
     }
-    // The service gets what is counted. Of two for the same bytes, one may be given up on its way.
+    // The service counts the same requests. Of two hedged ones, one may be cancelled before it
+    // arrives.
     let last = store.stats().bucket.unwrap();
     let (seen, counted) = (line.gets() - seen, last.gets - first.gets);
     let spared = last.hedged - first.hedged;

@@ -1,4 +1,4 @@
-//! A disk that is full, for real: a small tmpfs. Needs root to mount it.
+//! A disk that is really full: a small tmpfs. Mounting needs root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +8,14 @@ use weir_tables::StreamId;
 
 use crate::tool::{eventually, number, options, parcel};
 
-/// A tmpfs of some MiB; unmounted when dropped.
+/// A tmpfs of a few MiB; unmounted when dropped.
 pub(crate) struct SmallDisk {
     pub(crate) path: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// `None` when it cannot be mounted, said loudly.
+    /// Mounts it; `None`, with a loud message, when that fails.
     #[expect(clippy::print_stderr, reason = "a skipped test has to be seen")]
     pub(crate) fn new(mebibytes: u32) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Appends until the store refuses; gives the position it refused at, and the refusal.
+/// Appends until the store refuses; returns the refused position and the error.
 async fn fill(store: &Store, mut at: u64) -> (u64, StoreError) {
     loop {
         match store.append(parcel(7, at, at + 1000)).await {

@@ -1,4 +1,4 @@
-//! SQL functions in whole queries, and the examples that users read.
+//! SQL functions in complete queries, and the examples in the documentation.
 
 use weir_store::{QueryLimits, Store};
 use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows, TcpStat, TcpStatRows};
@@ -92,11 +92,12 @@ async fn percentiles_of_groups_and_of_all_rows_agree() {
     }
 }
 
-/// Rows whose path `/pN` comes `N + 1` times for each N below `paths`, mixed and in many parcels; each third has no path.
+/// Inserts rows whose path `/pN` occurs `N + 1` times for each N below `paths`, shuffled over many
+/// parcels; every third row has no path.
 async fn fill_paths(store: &Store, paths: u32) {
     let of_paths = (0..paths).flat_map(|path| (0..=path).map(move |_| Some(path)));
     let mut all: Vec<Option<u32>> = of_paths.flat_map(|path| [path, path, None]).collect();
-    // A step that shares no factor with the length comes by each place once.
+    // A step coprime to the length visits each index once.
     let count = all.len();
     all = (0..count).map(|place| all[place * 7919 % count]).collect();
     for (part, some) in all.chunks(20_000).enumerate() {
@@ -127,7 +128,7 @@ async fn top_k_counts_exactly_what_it_can_hold() {
             "select top_k(url_path, 1) filter (where url_path like '/p1_') from request",
             r#"{"/p19":40}"#,
         ),
-        // As many odd as even ones, each of which comes once more.
+        // As many odd as even values, each of which occurs once more.
         ("select top_k(http_response_status_code, 5) from request", r#"{"200":45300,"404":45000}"#),
         (
             "select count(t) as n from (select top_k(url_path, 2) t from request where url_path is null)",
@@ -158,7 +159,7 @@ async fn top_k_counts_exactly_what_it_can_hold() {
 async fn top_k_of_more_values_than_it_holds_is_near_and_misses_no_frequent_one() {
     let store = Store::in_memory(clock());
     fill_paths(&store, 400).await;
-    // 60,000 values that come once each, before and after the frequent ones.
+    // 60,000 values that occur once each, before and after the frequent ones.
     let mut rows = RequestRows::default();
     for number in 0..60_000_i64 {
         let path = format!("/once/{number}");

@@ -1,4 +1,4 @@
-//! What one query may use, and what is left to the others.
+//! Limits of a single query, and the resources left to the others.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ const GROUPS: &str = "select count(*) from (select (value * 7919) % 1000003 as k
 const JOIN: &str =
     "select count(*) from generate_series(1, 2000000) a join generate_series(1, 2000000) b
     on a.value = b.value";
-/// All of one side is kept in memory.
+/// A cross join, which buffers one side in memory.
 const CROSS: &str = "select sum(a.value * b.value) from generate_series(1, 2000000) a
     cross join generate_series(1, 2000000) b";
 const ENDLESS: &str =
     "select count(*) from generate_series(1, 1000000) a cross join generate_series(1, 1000000) b
     where a.value % 7 = b.value % 11";
 
-/// Everything that ends is told.
+/// Records every ended query.
 fn all_told(dir: &std::path::Path) -> StoreOptions {
     StoreOptions { slow_query: Duration::ZERO, ..options(dir) }
 }
@@ -86,7 +86,7 @@ async fn each_limit_ends_a_query_with_its_own_words() {
     store.append(parcel(7, 0, 50_000)).await.unwrap();
     store.flush().await.unwrap();
 
-    // What passes rows on to a join may spill as well: with room for it, memory alone is missing.
+    // The inputs of a join may spill as well: with disk space, only memory is missing.
     let roomy = tempfile::tempdir().unwrap();
     let with_room = Store::open(all_told(roomy.path())).unwrap();
     let error = refused(&with_room, CROSS, small()).await;
@@ -141,7 +141,7 @@ async fn what_a_users_queries_read_within_an_hour_is_limited_and_others_are_not(
     assert!(read <= 3_000_000 && ended[answered].end == QueryEnd::UserRead, "{ended:?}");
     assert!(answered > 0, "one alone may read less");
     store.query_as("bob", sql, limits).await.unwrap();
-    // weir itself has no such limit.
+    // Queries without a user have no such limit.
     for _ in 0..=answered {
         store.query(sql, limits).await.unwrap();
     }

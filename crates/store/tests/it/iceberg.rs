@@ -1,4 +1,4 @@
-//! What engines are told that read files themselves.
+//! Iceberg metadata as engines read it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn here(location: &str) -> PathBuf {
     PathBuf::from(location.strip_prefix("file://").unwrap())
 }
 
-/// The records of an Avro file.
+/// Reads the records of an Avro file.
 fn records(location: &str) -> Vec<Vec<(String, Value)>> {
     let file = std::fs::read(here(location)).unwrap();
     let values = Reader::new(&file[..]).unwrap();
@@ -62,7 +62,7 @@ fn bound(file: &[(String, Value)], name: &str) -> i64 {
     i64::from_le_bytes(bytes[..].try_into().unwrap())
 }
 
-/// The data files of a table's one snapshot, each as (location, rows, bytes, oldest, newest).
+/// Data files of a table's snapshot, each as (location, rows, bytes, oldest, newest).
 fn files(table: &IcebergTable) -> Vec<(String, i64, i64, i64, i64)> {
     let told = std::fs::read_to_string(here(&table.metadata_location)).unwrap();
     assert_eq!(told, table.metadata.to_string());
@@ -110,7 +110,7 @@ async fn snapshot_has_the_files_of_the_moment_with_their_rows_and_bounds() {
     }
     let columns = weir_tables::table("request").unwrap().columns.len();
     assert_eq!(second.metadata["schemas"][0]["fields"].as_array().unwrap().len(), columns);
-    // Who reads the older one goes on.
+    // A reader of the older snapshot can continue.
     assert_eq!(files(&first).len(), 1);
     assert_ne!(first.metadata["current-snapshot-id"], second.metadata["current-snapshot-id"]);
     assert_eq!(first.metadata["table-uuid"], second.metadata["table-uuid"]);
@@ -128,7 +128,7 @@ async fn snapshot_is_of_the_time_at_which_its_newest_row_came_in() {
     let options = StoreOptions { clock: Arc::clone(&clock) as _, ..options(dir.path()) };
     let store = Store::open(options).unwrap();
     fill(&store, 0..10).await;
-    // An engine that began to ask before now takes a snapshot of now for one of its future.
+    // To an engine whose transaction began earlier, a snapshot of now is in the future.
     clock.set(Micros(NOON.0 + 60_000_000));
     let metadata = &table(&store, "request").await.metadata;
     for time in [
@@ -228,7 +228,7 @@ async fn each_hub_of_several_writes_its_metadata_where_all_have_their_files() {
     for key in ["table-uuid", "location"] {
         assert_eq!(first.metadata[key], second.metadata[key]);
     }
-    // What one deletes is its own.
+    // Each store deletes only its own files.
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     fill(&one, 1500..1600).await;
     let later = table(&one, "request").await;

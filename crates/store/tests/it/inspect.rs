@@ -1,4 +1,4 @@
-//! What `inspect` says of good and of damaged files.
+//! `inspect` on intact and on damaged files.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows, Sysctl, Sys
 
 use crate::tool::{NOON, options, parcel};
 
-/// Files of three tables with different orders, one of them merged from four.
+/// Files of three tables with different sort orders, one of them merged from four.
 async fn stored(dir: &Path) -> Vec<PathBuf> {
     let opened = weir_store::StoreOptions {
         maintenance_interval: std::time::Duration::from_millis(20),
@@ -59,7 +59,8 @@ async fn stored(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The text index lies between the row group and the page index: the place of its words stands in the metadata.
+/// Offset of the text index, which lies between the row group and the page index; the metadata
+/// holds the offset of its words.
 pub(crate) fn text_index_of(file: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(file);
     let value = text.rsplit("weir.text_index").next().unwrap();
@@ -67,7 +68,7 @@ pub(crate) fn text_index_of(file: &[u8]) -> u64 {
     value.split(';').filter_map(number).next_back().expect("it has an index of words")
 }
 
-/// Where the footer says that the page index of `ts` is: its times, and its pages.
+/// Ranges of the page index of `ts` according to the footer: its times, and its pages.
 fn page_index_of(file: &Path) -> [std::ops::Range<u64>; 2] {
     let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();
     let group = reader.metadata().row_group(0);

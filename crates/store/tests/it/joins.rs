@@ -1,4 +1,4 @@
-//! Joins of more than fits into memory: the same rows as in memory, or the limit in words.
+//! Joins larger than memory: the same rows as in memory, or a clear limit error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use weir_store::{Asker, ErrorKind, QueryEnd, QueryLimits, Store, StoreOptions};
 use crate::tool::{eventually, options};
 
 fn open(settings: StoreOptions) -> Arc<Store> {
-    // Everything that ends is told; more threads than one make rows come in parts.
+    // Records every ended query; several threads produce rows in parts.
     Store::open(StoreOptions { slow_query: Duration::ZERO, query_threads: 3, ..settings }).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn spilled_files(dir: &Path) -> usize {
     std::fs::read_dir(dir.join("spill")).unwrap().count()
 }
 
-/// Asks in memory, then for a user and for a rule with little of it.
+/// Runs the query in memory, then for a user and for a rule with little memory.
 async fn compare(store: &Store, sql: &str, memory_bytes: usize) {
     let in_memory = store.query(sql, QueryLimits::default()).await.unwrap();
     assert!(in_memory.batches[0].column(0).as_primitive::<Int64Type>().value(0) > 0, "{sql}");
@@ -36,7 +36,7 @@ async fn compare(store: &Store, sql: &str, memory_bytes: usize) {
     let (ended, _) = store.take_ended_queries();
     let spilled: Vec<bool> = ended.iter().map(|query| query.spilled_bytes > 0).collect();
     assert_eq!(spilled, [false, true, true], "{sql}");
-    // What cannot wait for memory goes a little beyond.
+    // Allocations that cannot wait exceed the limit slightly.
     let most = memory_bytes as u64 * 3 / 2;
     let is_told = |query: &weir_store::EndedQuery| {
         query.end == QueryEnd::Answered && query.memory_bytes <= most
@@ -48,7 +48,7 @@ async fn compare(store: &Store, sql: &str, memory_bytes: usize) {
 async fn joins_by_equal_values_go_on_on_disk_with_the_same_rows() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(options(dir.path()));
-    // Keys come several times or not at all on either side, and may be NULL.
+    // Keys occur several times or not at all on either side, and may be NULL.
     let of = |side: &str, times: u32| {
         let key = format!("nullif(value * 7919 % {times}, 5)");
         format!("(select {key} as k, value as {side} from generate_series(1, 1200000))")
@@ -69,7 +69,8 @@ async fn joins_by_equal_values_go_on_on_disk_with_the_same_rows() {
     ] {
         let sums = format!("count(*), count(a.k), sum(a.k), sum(l), {sums}");
         let sql = format!("select {sums} from {left} a {kind} {right} b on {condition}");
-        // Batches with texts are larger, and of 20 MiB a sort's share was, in one run of hundreds, too little for one.
+        // Batches with strings are larger: with 20 MiB, a sort's share was too small for one batch
+        // in one run of hundreds.
         let memory_bytes = if condition == texts { 26 << 20 } else { 20 << 20 };
         compare(&store, &sql, memory_bytes).await;
     }
@@ -108,7 +109,7 @@ async fn joins_that_cannot_go_on_end_with_their_limit_in_words() {
         )
     };
     let from = [of("a"), of("b"), of("c")].join(" cross join ");
-    // Rows of the right side without a partner would not all come out.
+    // A spilled full join would lose unmatched rows of the right side.
     let full = format!("{} full join {} on a.v < b.v - 1", of("a"), of("b"));
     for (from, text, end) in [
         (from.clone(), "more than 8 MiB of memory", QueryEnd::Memory),

@@ -1,4 +1,4 @@
-//! Random rows, random filters: the answer over memory and files is that of a loop over a `Vec`.
+//! Random rows, random filters: the result over memory and files equals a loop over a `Vec`.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Plans that read less or group faster give the rows that all others give.
+//! Plans that read less or group faster return the same rows as all others.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows};
 
 use crate::tool::{NOON, ask, clock, options};
 
-/// Rows of a file: a row group and a bit.
+/// Rows of a file: one row group and a little more.
 const ROWS: i64 = 140_000;
 
 fn batch(numbers: std::ops::Range<i64>) -> Batch {
@@ -20,7 +20,8 @@ fn batch(numbers: std::ops::Range<i64>) -> Batch {
             host: if mixed % 3 == 0 { "web1" } else { "web2" },
             tier: "proxy",
             url_path: Some(&path),
-            // One of 500 rows of the first two files, and every row of the last quarter of the third.
+            // One of 500 rows of the first two files, and every row of the last quarter of the
+            // third.
             http_response_status_code: Some(if mixed % 500 == 0 || number > 7 * ROWS / 4 {
                 500
             } else {
@@ -32,7 +33,8 @@ fn batch(numbers: std::ops::Range<i64>) -> Batch {
     Batch { table: RequestRows::SPEC, rows: rows.finish() }
 }
 
-/// Three files, the second written last, which are read from end to end, and the same in memory.
+/// Three files, of which the second is written last, read from end to end, and the same rows in
+/// memory.
 async fn stores(dir: &std::path::Path) -> (Arc<Store>, Arc<Store>) {
     let opened = StoreOptions { column_cache_bytes: 0, ..options(dir) };
     let (filed, memory) = (Store::open(opened).unwrap(), Store::in_memory(clock()));

@@ -1,4 +1,4 @@
-//! A real PostgreSQL for one test.
+//! A real PostgreSQL server for one test.
 #![expect(clippy::print_stdout, reason = "a test that cannot run says so")]
 #![expect(
     clippy::disallowed_methods,
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server of this test alone; it ends with the value.
+/// A server for this test alone; stopped on drop.
 pub(crate) struct PostgresServer {
     dir: tempfile::TempDir,
     bin: PathBuf,
     port: u16,
     child: Option<Child>,
-    /// Whether it takes connections over TLS only.
+    /// Whether it accepts only TLS connections.
     is_encrypted: bool,
 }
 
 impl PostgresServer {
-    /// `None`, and a word about it, when the host has none.
+    /// Starts it; `None`, with a message, when the host has no PostgreSQL.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let versions = std::fs::read_dir("/usr/lib/postgresql").ok();
         let bin = versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
@@ -48,8 +48,8 @@ impl PostgresServer {
         Some(server)
     }
 
-    /// The same, which takes connections over TLS only: its certificate is for 127.0.0.1 and of the authority in the file
-    /// that this gives, and weir's password is `secret`.
+    /// Starts a server that accepts only TLS connections: its certificate is for 127.0.0.1, issued
+    /// by the CA in the returned file, and weir's password is `secret`.
     pub(crate) fn start_encrypted(test: &str) -> Option<(Self, PathBuf)> {
         let mut server = Self::start(test)?;
         server.sql("alter user weir password 'secret'").unwrap();
@@ -81,7 +81,7 @@ impl PostgresServer {
         Some((server, ca))
     }
 
-    /// It does not run as root.
+    /// PostgreSQL refuses to run as root.
     fn command(&self, program: &str) -> Command {
         let program = self.bin.join(program);
         let mut command = if rustix::process::getuid().is_root() {
@@ -110,7 +110,7 @@ impl PostgresServer {
         }
     }
 
-    /// What `psql` prints; `None` when it fails.
+    /// Output of `psql`; `None` when it fails.
     pub(crate) fn sql(&self, sql: &str) -> Option<String> {
         let port = self.port.to_string();
         let mut command = Command::new(self.bin.join("psql"));
@@ -133,12 +133,12 @@ impl PostgresServer {
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
-    /// For `ClusterOptions::manifest`.
+    /// URL for `ClusterOptions::manifest`.
     pub(crate) fn url(&self) -> String {
         format!("postgresql://weir@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Ends it at once, without a word to anybody.
+    /// Kills it at once, without closing connections.
     pub(crate) fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let data: &Path = &self.dir.path().join("data");

@@ -1,4 +1,4 @@
-//! What is watched says no only when the query has no row.
+//! Watched conditions return false only when the query has no row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn append(store: &Store, second: u64, body: &str) {
     store.append(parcel).await.unwrap();
 }
 
-/// The seconds of `0..60` at which the query has a row; what is watched must not say no there.
+/// Seconds of `0..60` at which the query has a row; the watch must not return false there.
 async fn fitting(store: &Store, recent: &Recent) -> Vec<u64> {
     let mut fitting = Vec::new();
     for second in 0..60 {
@@ -60,7 +60,7 @@ async fn rows_of_before_and_after_and_of_an_earlier_run_are_seen() {
     assert!(!store.may_have(&recent, at(20)).await.unwrap());
     append(&store, 21, "bad after it").await;
     assert!(store.may_have(&recent, at(22)).await.unwrap());
-    // The clock went back: rows that nobody could ask for any more are asked for again.
+    // The clock went back: rows outside every window matter again.
     append(&store, 8, "bad and late").await;
     let expected: Vec<u64> = (3..18).chain(21..31).collect();
     assert_eq!(fitting(&store, &recent).await, expected);

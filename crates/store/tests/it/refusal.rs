@@ -1,4 +1,4 @@
-//! What the store refuses, and how it says so: one message, one hint, nothing touched.
+//! Errors of the store: one message, one hint, nothing touched.
 
 use expect_test::{Expect, expect};
 use weir_store::{ErrorKind, QueryLimits, Store, StoreOptions};

@@ -1,4 +1,5 @@
-//! `repair` over real damage, and queries beside it: what can be read is rows again, what cannot is said, nothing is deleted.
+//! `repair` of real damage, with queries beside it: readable rows are restored, unreadable ones
+//! reported, nothing is deleted.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ fn files(dir: &Path, table: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A repair has its own runtime, like the command.
+/// A repair starts its own runtime, like the command.
 async fn mend(dir: &Path) -> Vec<Mended> {
     let options = options(dir);
     tokio::task::spawn_blocking(move || repair(&options).unwrap()).await.unwrap()
@@ -54,7 +55,7 @@ async fn a_damaged_file_is_named_by_its_queries_only_and_its_readable_rows_are_t
     stored(dir.path()).await;
     let damaged = files(dir.path(), "sysctl").remove(0);
     let length = damaged.metadata().unwrap().len();
-    // Early in the first row group.
+    // Damage early in the first row group.
     let file = std::fs::OpenOptions::new().write(true).open(&damaged).unwrap();
     file.write_all_at(&[0x5a; 4000], 2000).unwrap();
 
@@ -96,7 +97,7 @@ async fn cut_off_missing_and_nameless_files_are_told_apart() {
     let logs = files(dir.path(), "log");
     assert_eq!(logs.len(), 2);
     let sysctl = files(dir.path(), "sysctl").remove(0);
-    // A copy of what is there, and rows that are there no more.
+    // A copy of an existing file, and a file whose rows are gone from the table.
     std::fs::copy(&logs[0], logs[0].with_file_name("000000000900.parquet")).unwrap();
     std::fs::rename(&logs[1], logs[1].with_file_name("000000000901.parquet")).unwrap();
     std::fs::write(logs[1].with_file_name("000000000902.parquet"), "PAR1 no").unwrap();

@@ -1,4 +1,4 @@
-//! A real service that speaks S3, and a line to it that can be cut, slowed and made to answer 503.
+//! A real S3 service, and a proxy to it that can cut, delay and answer 503.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::tool::within;
 
-/// A virtual machine of Java's starts slowly where others compile.
+/// A Java virtual machine starts slowly beside running compilers.
 pub(crate) const START_SECONDS: u64 = 120;
 
-/// A service of the test's own; ended with it.
+/// A service for one test; stopped on drop.
 pub(crate) struct Service {
     child: Child,
     pub(crate) port: u16,
@@ -42,13 +42,14 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// The access key and the secret key of the service.
+/// Access key and secret key of the service.
 pub(crate) fn keys() -> (String, String) {
     ("weirweir".into(), "secretsecret".into())
 }
 
 impl Service {
-    /// MinIO when `WEIR_MINIO` names its program, else S3Proxy. `None`, said loudly, without either.
+    /// Starts MinIO if `WEIR_MINIO` names its program, else S3Proxy. `None`, with a loud message,
+    /// without either.
     pub(crate) fn start() -> Option<Self> {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let child = command(dir.path(), port)?.spawn().unwrap();
@@ -60,7 +61,7 @@ impl Service {
         drop(self.child.wait());
     }
 
-    /// With what it had written; when it returns it takes connections.
+    /// Restarts the service with its data; returns when it accepts connections.
     pub(crate) async fn start_again(&mut self) {
         self.child = command(self.dir.path(), self.port).expect("it was there").spawn().unwrap();
         within(START_SECONDS, async || TcpStream::connect(("127.0.0.1", self.port)).is_ok()).await;
@@ -79,7 +80,7 @@ impl Service {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until it answers, and makes a bucket.
+    /// Waits until the service responds, and creates a bucket.
     pub(crate) async fn make_bucket(&self, name: &str) {
         let made = || {
             let mut line = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
@@ -109,7 +110,7 @@ fn command(dir: &Path, port: u16) -> Option<Command> {
             let objects = dir.join("objects");
             std::fs::create_dir_all(&objects).unwrap();
             let settings = dir.join("s3proxy.conf");
-            // It does not know the checksums that a deletion comes with.
+            // It does not support the checksums of a delete request.
             let text = format!(
                 "s3proxy.endpoint=http://{address}\ns3proxy.authorization=aws-v2-or-v4\n\
                  s3proxy.ignore-unknown-headers=true\n\
@@ -136,7 +137,7 @@ fn command(dir: &Path, port: u16) -> Option<Command> {
     Some(command)
 }
 
-/// A request that makes a bucket, signed (AWS Signature Version 4).
+/// A signed request that creates a bucket (AWS Signature Version 4).
 fn put_bucket(name: &str, port: u16) -> String {
     use ring::{digest, hmac};
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -167,21 +168,21 @@ fn put_bucket(name: &str, port: u16) -> String {
     )
 }
 
-/// What a line does with a request.
+/// Behaviour of the proxy on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Pass,
-    /// Connections are reset, as when the service is killed.
+    /// Resets connections, as when the service is killed.
     Cut,
-    /// Every request is answered with 503.
+    /// Answers every request with 503.
     Busy,
-    /// Every third one is, and every answer comes late.
+    /// Answers every third request with 503, and delays every response.
     Shaky,
-    /// Every answer comes 120 ms late, as from far away.
+    /// Delays every response by 120 ms, as from far away.
     Slow,
 }
 
-/// A line to the service, with one request for each connection.
+/// A proxy to the service, with one request per connection.
 pub(crate) struct Line {
     pub(crate) port: u16,
     shared: Arc<Shared>,
@@ -216,7 +217,7 @@ impl Line {
         Self { port, shared }
     }
 
-    /// From now on; what is under way breaks off.
+    /// Sets the behaviour from now on; open connections break.
     pub(crate) fn set(&self, mode: Mode) {
         *self.shared.mode.lock().unwrap() = mode;
         for line in self.shared.open.lock().unwrap().drain(..) {
@@ -224,12 +225,12 @@ impl Line {
         }
     }
 
-    /// Requests so far.
+    /// Number of requests.
     pub(crate) fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
 
-    /// Those of them that read data files.
+    /// Number of requests that read data files.
     pub(crate) fn gets(&self) -> u64 {
         self.shared.gets.load(Ordering::SeqCst)
     }
@@ -267,13 +268,13 @@ impl Shared {
     }
 }
 
-/// Whether its first line names a data file, and not the mark of the tier, which is looked at now and then.
+/// Whether the request line names a data file and not the tier's marker, which is polled.
 fn names_data(head: &[u8]) -> bool {
     let end = head.iter().position(|byte| *byte == b'\r').unwrap_or(head.len());
     String::from_utf8_lossy(&head[..end]).contains(".parquet")
 }
 
-/// The head of a request.
+/// Reads the head of a request.
 fn head(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -292,6 +293,6 @@ fn refuse(mut client: TcpStream) -> std::io::Result<()> {
         body.len()
     )?;
     client.shutdown(Shutdown::Write)?;
-    // What is still on its way would reset the answer.
+    // Drain the request: unread bytes would reset the response.
     std::io::copy(&mut client, &mut std::io::sink()).map(drop)
 }

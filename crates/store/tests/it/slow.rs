@@ -1,4 +1,5 @@
-//! Files in the slow tier: the same answers wherever they are, and nothing lost when the tier is gone, full or another's.
+//! Files in the cold tier: the same results wherever files are, and no loss when the tier is
+//! missing, full or foreign.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) fn place(root: &Path) -> SlowOptions {
     SlowOptions::new(SlowPlace::Directory(root.to_owned()))
 }
 
-/// Moves what is older than `after`, without delay.
+/// Moves files older than `after`, without delay.
 fn moving(dir: &Path, slow: &Path, after: Duration) -> StoreOptions {
     let rule = SlowRule { after, ..SlowRule::default() };
     StoreOptions {
@@ -31,7 +32,7 @@ fn moving(dir: &Path, slow: &Path, after: Duration) -> StoreOptions {
     }
 }
 
-/// The same without anything that moves by itself.
+/// Options under which no file moves by itself.
 fn resting(dir: &Path, slow: &Path) -> StoreOptions {
     StoreOptions { slow: Some(place(slow)), ..options(dir) }
 }
@@ -58,7 +59,7 @@ pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     days.flat_map(list).collect()
 }
 
-/// Opens the store until all of its files, so many, are in the slow tier, and only there.
+/// Opens the store until all `count` files are in the cold tier, and only there.
 async fn move_all(dirs: &Dirs, count: usize) {
     let store = Store::open(moving(&dirs.data, &dirs.slow, Duration::ZERO)).unwrap();
     eventually(async || files(&dirs.slow).len() == count && files(&dirs.data).is_empty()).await;
@@ -66,14 +67,14 @@ async fn move_all(dirs: &Dirs, count: usize) {
     store.close().await.unwrap();
 }
 
-/// Rows of `log`, all in one file.
+/// Inserts rows of `log`, all in one file.
 async fn fill(dirs: &Dirs, rows: u64) {
     let store = Store::open(options(&dirs.data)).unwrap();
     store.append(parcel(1, 0, rows)).await.unwrap();
     store.close().await.unwrap();
 }
 
-/// One of every kind: by the text index, from the end, by distinct values, by groups.
+/// Queries of every kind: by the text index, from the end, by distinct values, by groups.
 fn questions() -> Vec<String> {
     let needle = id(23_456);
     let rows = "ts, host, url_path, request_id, http_response_status_code";

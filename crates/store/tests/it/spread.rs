@@ -1,4 +1,5 @@
-//! Queries that are dealt out to all hubs: the same answers, pieces at each, and answers also when a hub goes in the middle.
+//! Queries distributed over all hubs: the same results, fragments on each hub, and results even
+//! when a hub dies in the middle.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,12 +18,12 @@ use weir_store::{
 use crate::cluster::{Fleet, kill};
 use crate::tool::{ask, eventually, number, parcel};
 
-/// Connections for pieces of queries, in this process.
+/// Connections for query fragments within this process.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    /// Pieces that each hub ran.
+    /// Number of fragments that each hub ran.
     ran: Arc<Mutex<HashMap<String, usize>>>,
-    /// Whether hubs break off in the middle of what they answer.
+    /// Whether hubs break off in the middle of a response.
     breaks: Arc<AtomicBool>,
 }
 
@@ -48,7 +49,8 @@ impl Pieces {
     }
 }
 
-/// Answers until it breaks off, or the hub is gone: two that hold connections to each other would never end.
+/// Responds until it breaks off or the hub is gone: two hubs with connections to each other would
+/// never end.
 async fn serve(
     stream: tokio::io::DuplexStream,
     hub: Weak<Store>,
@@ -84,7 +86,7 @@ async fn serve(
     }
 }
 
-/// Of every kind that plans differ by.
+/// Queries with every kind of plan.
 const QUERIES: &[&str] = &[
     "select count(*), sum(source_offset), min(ts), max(body) from log",
     "select source_offset % 7 as k, count(*), sum(source_offset) from log group by 1 order by 1",
@@ -103,7 +105,7 @@ const QUERIES: &[&str] = &[
     "select (select max(source_offset) from log) - min(source_offset) from log",
 ];
 
-/// Rows of many files, and some in memory at each.
+/// Inserts rows into many files, and some in memory on each hub.
 async fn fill(hubs: &[&Arc<Store>]) {
     for round in 0..3 {
         for (at, hub) in hubs.iter().enumerate() {
@@ -157,9 +159,9 @@ async fn query_goes_on_without_a_hub_that_goes() {
     assert_eq!(number(&one, sum).await, (0..600).sum::<i64>());
     fleet.near.1.breaks.store(false, Ordering::SeqCst);
     kill(two).await;
-    // What it wrote last is learned within half a second.
+    // Its last flush becomes visible within half a second.
     eventually(async || number(&one, sum).await == (0..600).sum::<i64>()).await;
-    // What was run for the other keeps no connection.
+    // Fragments run for the other hub keep no connection.
     kill(one).await;
     let left = "select count(*) from pg_stat_activity where application_name = 'weir'";
     eventually(async || fleet.server.sql(left).unwrap() == "0").await;
@@ -191,7 +193,7 @@ async fn joins_that_hubs_have_no_memory_for_go_on_on_disk() {
     let ended = small.take_ended_queries().0;
     assert_eq!(ended[0].end, QueryEnd::Answered);
     assert!(ended[0].memory_bytes > 4 << 20, "{ended:?}");
-    // One that reads a side again runs at one hub.
+    // A query that scans one side repeatedly runs on one hub.
     let other =
         "select count(*), max(a.body) from log a join log b on a.source_offset < b.source_offset";
     assert_eq!(ask(&small, other).await, ask(&alone, other).await);
@@ -217,7 +219,7 @@ async fn what_other_hubs_read_counts_for_who_asks() {
         let ended = hub.take_ended_queries().0.remove(0);
         (outcome, ended, fleet.near.1.ran().contains_key("alone"))
     };
-    // Footers are known from here on, and so are the last files.
+    // From here on footers are cached, and the last files are known.
     for hub in [&alone, &one] {
         eventually(async || number(hub, "select sum(source_offset) from log").await == 179_700)
             .await;
@@ -230,14 +232,14 @@ async fn what_other_hubs_read_counts_for_who_asks() {
     let bytes = by_itself.1.read_bytes;
     assert!(bytes > 1000, "{:?}", by_itself.1);
     assert_eq!((together.read_bytes, together.reads), (bytes, by_itself.1.reads));
-    // Each hub's part is within the limit, both together are not.
+    // Each hub's part is within the limit, both together exceed it.
     let limits = QueryLimits { read_bytes: bytes * 7 / 8, ..QueryLimits::default() };
     let (outcome, ended, has_helped) = ask(&one, limits).await;
     let error = outcome.unwrap_err();
     assert!(has_helped, "{error}");
     assert_eq!((error.kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read), "{error}");
     assert!(error.message.starts_with("the query was stopped at "), "{error}");
-    // And one hub's part alone is over it.
+    // One hub's part alone exceeds it.
     let limits = QueryLimits { read_bytes: bytes / 8, ..QueryLimits::default() };
     let (outcome, ended, _) = ask(&one, limits).await;
     assert_eq!((outcome.unwrap_err().kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read));

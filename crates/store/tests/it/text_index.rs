@@ -1,4 +1,5 @@
-//! The text index leaves out blocks, never rows: files and memory give the same answers to random questions.
+//! The text index skips blocks, never rows: files and memory return the same results for random
+//! queries.
 
 use arbtest::arbitrary::{Result, Unstructured};
 use weir_store::Store;
@@ -6,7 +7,7 @@ use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows};
 
 use crate::tool::{NOON, ask, clock, metric, number, options};
 
-/// Rows in files: five blocks and a bit.
+/// Rows in files: five blocks and a little more.
 const FILED: u64 = 43_000;
 /// Rows that stay in memory.
 const HOT: u64 = 500;
@@ -26,7 +27,7 @@ const WORDS: [&str; 12] = [
 ];
 const MARKS: [&str; 6] = ["/", "-", "+", " ", "%", "."];
 
-/// A number from a number, so that rows are the same in every run.
+/// Mixes a number, so that every run gets the same rows.
 fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 8
@@ -36,7 +37,7 @@ pub(crate) fn id(number: u64) -> String {
     format!("{:016x}{:016x}", mix(number), mix(number + 1_000_000))
 }
 
-/// Common words, and one that only a stretch of rows has.
+/// Common words, and one that only a range of rows has.
 fn path(number: u64) -> String {
     let word = |at: u64| WORDS[usize::try_from(mix(number * 7 + at) % 12).unwrap()];
     let mark = |at: u64| MARKS[usize::try_from(mix(number * 5 + at) % 6).unwrap()];
@@ -65,7 +66,7 @@ async fn fill(store: &Store, numbers: std::ops::Range<u64>) {
     store.append(Parcel { range: None, batches }).await.unwrap();
 }
 
-/// A part of a path that occurs, or two words that may.
+/// A part of an existing path, or two words that may occur.
 fn needle(u: &mut Unstructured<'_>) -> Result<String> {
     if u.ratio(1, 4)? {
         return Ok(format!("{}{}{}", u.choose(&WORDS)?, u.choose(&MARKS)?, u.choose(&WORDS)?));
@@ -137,7 +138,7 @@ async fn blocks_without_the_word_are_left_out_and_the_plan_says_so() {
     fill(&store, 0..FILED).await;
     store.flush().await.unwrap();
     drop(store);
-    // After a restart the index is found in the file.
+    // After a restart the index is read from the file.
     let store = Store::open(options(dir.path())).unwrap();
     let paths: Vec<String> = (0..FILED).filter(|number| number % 11 != 0).map(path).collect();
     let count = |end: &str| paths.iter().filter(|path| path.ends_with(end)).count();
@@ -156,7 +157,7 @@ async fn blocks_without_the_word_are_left_out_and_the_plan_says_so() {
         assert_eq!(left_out + kept, 6, "{condition}");
         assert!(left_out >= 3, "{condition}: {left_out} left out, {kept} kept");
     }
-    // A word that no block has needs no file at all.
+    // A word that is in no block needs no file at all.
     let nothing = "select count(*) from request where has_token(url_path, 'absentword')";
     assert_eq!(number(&store, nothing).await, 0);
     assert!(!ask(&store, &format!("explain {nothing}")).await.contains(".parquet"));
@@ -191,7 +192,8 @@ async fn row_groups_that_were_copied_keep_their_index() {
         ..options(dir.path())
     };
     let store = Store::open(opened).unwrap();
-    // The first two are large enough to stay row groups, of 5 blocks each, the last of which has 232 rows.
+    // The first two are large enough to stay row groups, of 5 blocks each, the last of which has
+    // 232 rows.
     for part in [0..33_000, 33_000..66_000, 66_000..66_100] {
         fill(&store, part).await;
         store.flush().await.unwrap();

@@ -1,4 +1,4 @@
-//! Rows, parcels and answers as short as tests want them.
+//! Short helpers for rows, parcels and query results.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use weir_tables::{Batch, FixedClock, Log, LogRows, Micros, Parcel, Rows, StreamI
 /// 2026-11-20T12:00:00Z.
 pub(crate) const NOON: Micros = Micros(1_795_176_000_000_000);
 
-/// A clock that stands at noon.
+/// A clock fixed at noon.
 pub(crate) fn clock() -> Arc<FixedClock> {
     Arc::new(FixedClock::new(NOON))
 }
 
-/// What the environment says of how a test runs: a number.
+/// A number from an environment variable that controls the tests.
 pub(crate) fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
@@ -61,7 +61,7 @@ pub(crate) fn parcel(stream: u128, from: u64, to: u64) -> Parcel {
     Parcel { range: Some(range), batches: vec![numbered(from..to)] }
 }
 
-/// The answer as the table that `psql` would print.
+/// The result as a table in the format of `psql`.
 pub(crate) async fn ask(store: &Store, sql: &str) -> String {
     match store.query(sql, QueryLimits::default()).await {
         Ok(answer) => pretty_format_batches(&answer.batches).unwrap().to_string(),
@@ -69,7 +69,7 @@ pub(crate) async fn ask(store: &Store, sql: &str) -> String {
     }
 }
 
-/// Options for `dir` that never do anything by themselves: flushes and the like are asked for.
+/// Options for `dir` without background work: tests trigger flushes and the like.
 pub(crate) fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
         maintenance_interval: Duration::from_secs(3600),
@@ -85,12 +85,12 @@ pub(crate) async fn number(store: &Store, sql: &str) -> i64 {
     rows.column(0).as_primitive::<Int64Type>().value(0)
 }
 
-/// Asks until the answer is right: for what happens in the background. Fails after 20 s.
+/// Polls until the condition holds, for background work. Fails after 20 s.
 pub(crate) async fn eventually(is_right: impl AsyncFnMut() -> bool) {
     within(20, is_right).await;
 }
 
-/// The same, for what takes longer on a busy machine.
+/// Polls with a longer timeout, for work that takes longer on a busy machine.
 pub(crate) async fn within(seconds: u64, mut is_right: impl AsyncFnMut() -> bool) {
     let work = async {
         while !is_right().await {
@@ -101,14 +101,14 @@ pub(crate) async fn within(seconds: u64, mut is_right: impl AsyncFnMut() -> bool
     tokio::time::timeout(limit, work).await.expect("it happens in time");
 }
 
-/// The sum of a metric over the plan that ran.
+/// The sum of a metric over the executed plan.
 pub(crate) async fn metric(store: &Store, sql: &str, name: &str) -> usize {
     let plan = ask(store, &format!("explain analyze {sql}")).await;
     let name = format!("{name}=");
     plan.split(&name).skip(1).map(|rest| count(rest.split([',', ']']).next().unwrap())).sum()
 }
 
-/// `12`, or as plans write large ones: `1.25 K`, `3.00 M`.
+/// Parses `12`, or the abbreviations in plans: `1.25 K`, `3.00 M`.
 fn count(text: &str) -> usize {
     let (number, unit) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let zeros = match unit {

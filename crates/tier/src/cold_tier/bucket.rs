@@ -20,12 +20,12 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::{Receiver, channel};
-use weir_datafile::{ErrorKind, ReadAt, Source, StoreError};
+use weir_datafile::{ErrorKind, FileSource, ReadAt, StoreError};
 
 use super::cache::IndexCache;
-use super::cached::CachedStore;
-use super::requests::{Requests, explain, is_missing};
-use super::{MARK, Place, stopped};
+use super::cached_store::CachedStore;
+use super::requests::{RequestScheduler, explain, is_missing};
+use super::{MARK, TierBackend, stopped};
 use crate::options::{ReadPrices, SlowBucketOptions};
 use crate::stats::BucketStats;
 
@@ -39,21 +39,21 @@ const MARK_TIME: Duration = Duration::from_secs(3);
 const MISSED_MAX: usize = 4096;
 
 /// The bucket.
-pub struct SlowBucket {
+pub struct BucketTier {
     name: String,
     prices: ReadPrices,
-    line: Line,
+    line: BucketLine,
     cache: Option<Arc<IndexCache>>,
     runtime: Option<Runtime>,
 }
 
-impl fmt::Debug for SlowBucket {
+impl fmt::Debug for BucketTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl SlowBucket {
+impl BucketTier {
     /// Connects without a cache.
     ///
     /// # Errors
@@ -72,13 +72,13 @@ impl SlowBucket {
     ) -> Result<Self, StoreError> {
         let runtime = runtime()?;
         let handle = runtime.handle().clone();
-        let requests = Requests::new(options, handle.clone())?;
+        let requests = RequestScheduler::new(options, handle.clone())?;
         let (missed, waiting) = channel(MISSED_MAX);
         let (join_bytes, bucket) = (options.join_bytes, options.bucket.bucket.clone());
         let name = format!("s3://{bucket}/{}", options.prefix.trim_matches('/'));
         let store = CachedStore { requests, cache: cache.clone(), join_bytes, missed };
         let (store, is_stopped) = (Arc::new(store), Arc::default());
-        let line = Line { handle, is_stopped, store, bucket };
+        let line = BucketLine { handle, is_stopped, store, bucket };
         if let Some(cache) = &cache {
             line.handle.spawn(fill(line.clone(), Arc::clone(cache), waiting));
         }
@@ -110,7 +110,7 @@ impl SlowBucket {
 }
 
 /// As a place for any files. Names are below the prefix.
-impl SlowBucket {
+impl BucketTier {
     /// `s3://BUCKET/PREFIX`.
     pub fn shown(&self) -> String {
         self.name.clone()
@@ -160,7 +160,7 @@ impl SlowBucket {
     ///
     /// # Errors
     /// As the system has them.
-    pub fn source(&self, path: &str) -> std::io::Result<Source> {
+    pub fn source(&self, path: &str) -> std::io::Result<FileSource> {
         self.line.open(path)
     }
 
@@ -193,7 +193,7 @@ impl SlowBucket {
     }
 }
 
-impl Drop for SlowBucket {
+impl Drop for BucketTier {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -215,19 +215,23 @@ pub(super) fn runtime() -> Result<Runtime, StoreError> {
 
 /// How many bytes, and their checksum.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Sent {
+struct SentBytes {
     bytes: u64,
     sum: u32,
 }
 
-async fn send(requests: &Requests, mut from: File, path: &Path) -> Result<Sent, Error> {
+async fn send(
+    requests: &RequestScheduler,
+    mut from: File,
+    path: &Path,
+) -> Result<SentBytes, Error> {
     let mut sum = crc32fast::Hasher::new();
     let first = read_part(&mut from)?;
     sum.update(&first);
     let mut bytes = first.len() as u64;
     if bytes < PART_BYTES {
         requests.put(path, first).await?;
-        return Ok(Sent { bytes, sum: sum.finalize() });
+        return Ok(SentBytes { bytes, sum: sum.finalize() });
     }
     let id = requests.begin_parts(path).await?;
     let sending = async {
@@ -245,7 +249,7 @@ async fn send(requests: &Requests, mut from: File, path: &Path) -> Result<Sent, 
         drop(requests.abort_parts(path, &id).await);
         return Err(error);
     }
-    Ok(Sent { bytes, sum: sum.finalize() })
+    Ok(SentBytes { bytes, sum: sum.finalize() })
 }
 
 fn read_part(from: &mut File) -> Result<Bytes, Error> {
@@ -255,7 +259,11 @@ fn read_part(from: &mut File) -> Result<Bytes, Error> {
     Ok(part.into())
 }
 
-async fn read_back(requests: &Requests, path: &Path, bytes: u64) -> Result<Sent, Error> {
+async fn read_back(
+    requests: &RequestScheduler,
+    path: &Path,
+    bytes: u64,
+) -> Result<SentBytes, Error> {
     let found = requests.head(path).await?.size;
     let (mut at, mut sum) = (0, crc32fast::Hasher::new());
     while at < bytes.min(found) {
@@ -263,11 +271,11 @@ async fn read_back(requests: &Requests, path: &Path, bytes: u64) -> Result<Sent,
         sum.update(&requests.get_range(path, at..end).await?);
         at = end;
     }
-    Ok(Sent { bytes: found, sum: sum.finalize() })
+    Ok(SentBytes { bytes: found, sum: sum.finalize() })
 }
 
 /// Fetches the indexes of files that were read and are not in the cache, one at a time.
-async fn fill(line: Line, cache: Arc<IndexCache>, mut waiting: Receiver<String>) {
+async fn fill(line: BucketLine, cache: Arc<IndexCache>, mut waiting: Receiver<String>) {
     while let Some(path) = waiting.recv().await {
         if !cache.wants(&path) {
             continue;
@@ -281,14 +289,14 @@ async fn fill(line: Line, cache: Arc<IndexCache>, mut waiting: Receiver<String>)
 
 /// Waits for requests, for threads that may wait.
 #[derive(Clone)]
-struct Line {
+struct BucketLine {
     handle: Handle,
     is_stopped: Arc<AtomicBool>,
     store: Arc<CachedStore>,
     bucket: String,
 }
 
-impl Line {
+impl BucketLine {
     /// Waits for `work`; gives up when the place is stopped. Not for threads of a runtime.
     fn wait<T: Send + 'static>(
         &self,
@@ -308,17 +316,17 @@ impl Line {
         }
     }
 
-    fn open(&self, path: &str) -> std::io::Result<Source> {
+    fn open(&self, path: &str) -> std::io::Result<FileSource> {
         let (path, requests) = (Path::from(path), self.store.requests.clone());
         let place = path.clone();
         let head = self.wait(async move { requests.head(&place).await });
         let head = head.map_err(|error| std::io::Error::other(error.message))?;
         let length = head.map_err(|error| io_error(&error, &self.bucket))?.size;
-        Ok(Source::new(Remote { line: self.clone(), path, length }))
+        Ok(FileSource::new(RemoteFile { line: self.clone(), path, length }))
     }
 }
 
-impl Place for SlowBucket {
+impl TierBackend for BucketTier {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -351,13 +359,13 @@ impl Place for SlowBucket {
         self.copy(file, &Path::from(path))?;
         if let Some(cache) = self.cache.as_ref().filter(|_| path.ends_with(".parquet")) {
             let source =
-                File::open(from).and_then(Source::of_file).map_err(|error| fail(&error))?;
+                File::open(from).and_then(FileSource::of_file).map_err(|error| fail(&error))?;
             cache.add(path, &source);
         }
         Ok(())
     }
 
-    fn open(&self, path: &str) -> std::io::Result<Source> {
+    fn open(&self, path: &str) -> std::io::Result<FileSource> {
         self.line.open(path)
     }
 
@@ -408,13 +416,13 @@ impl Place for SlowBucket {
 }
 
 /// An object, read range by range.
-struct Remote {
-    line: Line,
+struct RemoteFile {
+    line: BucketLine,
     path: Path,
     length: u64,
 }
 
-impl ReadAt for Remote {
+impl ReadAt for RemoteFile {
     fn length(&self) -> u64 {
         self.length
     }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use weir_datafile::text_index::{METADATA_KEY, TextIndex};
-use weir_datafile::{FOOTER_BYTES_HINT, Source, space};
+use weir_datafile::{FOOTER_BYTES_HINT, FileSource, space};
 
 const MAGIC: &[u8] = b"weir index 1\n";
 const END: &str = "index";
@@ -35,14 +35,14 @@ pub(crate) struct IndexCache {
     bytes_max: u64,
     /// Bytes that stay free on the disk: new rows come first.
     reserve: u64,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
     /// Held by who writes.
     writing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    entries: HashMap<String, Entry>,
+struct CacheState {
+    entries: HashMap<String, CacheEntry>,
     bytes: u64,
     /// Counts uses, so that the one that was not used for longest goes first.
     clock: u64,
@@ -52,15 +52,15 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     bytes: u64,
     used: u64,
     /// Read at the first use.
-    head: Option<Head>,
+    head: Option<EntryHeader>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Head {
+struct EntryHeader {
     /// Of the whole file.
     size: u64,
     /// Pieces of the file, and where each is in the entry's content.
@@ -69,7 +69,7 @@ struct Head {
 
 /// Whether others may go for a new entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum SpaceUse {
     Made,
     Found,
 }
@@ -93,11 +93,11 @@ impl IndexCache {
             }
         }
         found.sort();
-        let mut state = State::default();
+        let mut state = CacheState::default();
         for (_, name, bytes) in found {
             state.clock += 1;
             state.bytes += bytes;
-            state.entries.insert(name, Entry { bytes, used: state.clock, head: None });
+            state.entries.insert(name, CacheEntry { bytes, used: state.clock, head: None });
         }
         let (state, writing) = (Mutex::new(state), Mutex::default());
         let cache = Self { dir, bytes_max, reserve, state, writing };
@@ -145,14 +145,14 @@ impl IndexCache {
     fn read_entry(
         &self,
         name: &str,
-        head: Option<Head>,
+        head: Option<EntryHeader>,
         range: &Range<u64>,
     ) -> std::io::Result<Option<(Bytes, u64)>> {
         let file = File::open(self.place(name))?;
         let head = match head {
             Some(head) => head,
             None => {
-                let head = Head::read(&file)?;
+                let head = EntryHeader::read(&file)?;
                 let mut state = self.state.lock().expect(NO_PANIC);
                 if let Some(entry) = state.entries.get_mut(name) {
                     entry.head = Some(head.clone());
@@ -170,16 +170,16 @@ impl IndexCache {
     }
 
     /// Keeps the index of a file, which is `path` in the bucket. Without room it does not; the bucket has it all.
-    pub(crate) fn add(&self, path: &str, from: &Source) {
-        self.put(path, from, Room::Made);
+    pub(crate) fn add(&self, path: &str, from: &FileSource) {
+        self.put(path, from, SpaceUse::Made);
     }
 
     /// The same for a file that was used and is not here, as long as no other has to go for it.
-    pub(crate) fn fill(&self, path: &str, from: &Source) {
-        self.put(path, from, Room::Found);
+    pub(crate) fn fill(&self, path: &str, from: &FileSource) {
+        self.put(path, from, SpaceUse::Found);
     }
 
-    fn put(&self, path: &str, from: &Source, room: Room) {
+    fn put(&self, path: &str, from: &FileSource, room: SpaceUse) {
         let _writing = self.writing.lock().expect(NO_PANIC);
         let name = name_of(path);
         self.forget(name);
@@ -201,9 +201,9 @@ impl IndexCache {
         }
     }
 
-    fn write(&self, name: &str, from: &Source, room: Room) -> Result<(), ParquetError> {
+    fn write(&self, name: &str, from: &FileSource, room: SpaceUse) -> Result<(), ParquetError> {
         let pieces = pieces_of(from)?;
-        let head = Head::new(from.length(), &pieces);
+        let head = EntryHeader::new(from.length(), &pieces);
         let content = head.pieces.last().map_or(0, |(piece, at)| at + (piece.end - piece.start));
         let bytes = content.div_ceil(CONTENT) * BLOCK;
         if !self.has_room(bytes, room) {
@@ -227,7 +227,7 @@ impl IndexCache {
         let mut state = self.state.lock().expect(NO_PANIC);
         state.clock += 1;
         state.bytes += bytes;
-        let entry = Entry { bytes, used: state.clock, head: Some(head) };
+        let entry = CacheEntry { bytes, used: state.clock, head: Some(head) };
         state.entries.insert(name.to_owned(), entry);
         Ok(())
     }
@@ -246,12 +246,12 @@ impl IndexCache {
         }
     }
 
-    fn has_room(&self, bytes: u64, room: Room) -> bool {
+    fn has_room(&self, bytes: u64, room: SpaceUse) -> bool {
         let free = self.dir.ancestors().find_map(space).map_or(u64::MAX, |(free, _)| free);
         if bytes > self.bytes_max || free < self.reserve.saturating_add(bytes) {
             return false;
         }
-        if room == Room::Made {
+        if room == SpaceUse::Made {
             self.make_room(bytes);
         }
         self.state.lock().expect(NO_PANIC).bytes + bytes <= self.bytes_max
@@ -364,7 +364,7 @@ fn name_of(path: &str) -> &str {
     name.strip_suffix(".parquet").unwrap_or(name)
 }
 
-impl Head {
+impl EntryHeader {
     fn new(size: u64, pieces: &[Range<u64>]) -> Self {
         let mut at = Self::byte_count(pieces.len() as u64);
         let placed = pieces.iter().map(|piece| {
@@ -410,7 +410,7 @@ impl Head {
 }
 
 /// Where a file's footer, page indexes and text index are; what lies side by side is one piece.
-fn pieces_of(source: &Source) -> Result<Vec<Range<u64>>, ParquetError> {
+fn pieces_of(source: &FileSource) -> Result<Vec<Range<u64>>, ParquetError> {
     let footer = ParquetMetaDataReader::new()
         .with_page_index_policy(PageIndexPolicy::Skip)
         .parse_and_finish(source)?;
@@ -481,7 +481,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = file(dir.path(), 1);
         let open = || IndexCache::open(dir.path().join("cache"), 10 << 20, 0);
-        let source = Source::of_file(File::open(&path).unwrap()).unwrap();
+        let source = FileSource::of_file(File::open(&path).unwrap()).unwrap();
         let cache = open();
         cache.add("data/log/1970-01-01/000000000001.parquet", &source);
         let (bytes, name) = (std::fs::read(&path).unwrap(), "000000000001.parquet");
@@ -514,7 +514,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, root) = (file(dir.path(), 1), dir.path().join("cache"));
         let open = |bytes| IndexCache::open(root.clone(), bytes, 0);
-        let source = Source::of_file(File::open(&path).unwrap()).unwrap();
+        let source = FileSource::of_file(File::open(&path).unwrap()).unwrap();
         let size = source.length();
         let cache = open(10 << 20);
         cache.add("1.parquet", &source);
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn entries_leave_the_disk_the_room_that_rows_need() {
         let dir = tempfile::tempdir().unwrap();
-        let source = Source::of_file(File::open(file(dir.path(), 1)).unwrap()).unwrap();
+        let source = FileSource::of_file(File::open(file(dir.path(), 1)).unwrap()).unwrap();
         let cache = IndexCache::open(dir.path().join("cache/slow"), 10 << 20, u64::MAX);
         cache.add("1.parquet", &source);
         assert!(cache.read("1.parquet", &(0..8)).is_none() && !dir.path().join("cache").exists());

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use rustix::fs::{Advice, fadvise};
-use weir_datafile::{Source, StoreError, data_files, sync_dir};
+use weir_datafile::{FileSource, StoreError, data_files, sync_dir};
 
-use super::{MARK, Place, stopped};
+use super::{MARK, TierBackend, stopped};
 
 /// Bytes copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -20,12 +20,12 @@ const DRAFT: &str = "draft";
 
 /// The directory.
 #[derive(Debug)]
-pub(super) struct SlowDirectory {
+pub(super) struct DirectoryTier {
     root: PathBuf,
     store: OnceLock<Arc<dyn ObjectStore>>,
 }
 
-impl SlowDirectory {
+impl DirectoryTier {
     pub(super) fn new(root: PathBuf) -> Self {
         Self { root, store: OnceLock::new() }
     }
@@ -57,7 +57,7 @@ impl SlowDirectory {
     }
 }
 
-impl Place for SlowDirectory {
+impl TierBackend for DirectoryTier {
     fn name(&self) -> String {
         self.root.display().to_string()
     }
@@ -106,8 +106,8 @@ impl Place for SlowDirectory {
         parents.try_for_each(sync_dir)
     }
 
-    fn open(&self, path: &str) -> std::io::Result<Source> {
-        Source::of_file(File::open(self.root.join(path))?)
+    fn open(&self, path: &str) -> std::io::Result<FileSource> {
+        FileSource::of_file(File::open(self.root.join(path))?)
     }
 
     fn delete(&self, path: &str) -> Result<(), StoreError> {

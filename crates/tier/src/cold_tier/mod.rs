@@ -13,14 +13,14 @@
 
 mod bucket;
 mod cache;
-mod cached;
+mod cached_store;
 mod directory;
+mod file_locations;
 mod mover;
-mod places;
 mod plan;
 mod range_reader;
 mod requests;
-mod routed;
+mod tiered_store;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -34,15 +34,15 @@ use object_store::ObjectStore;
 use crate::options::{ReadPrices, SlowOptions, SlowPlace};
 use crate::stats::BucketStats;
 use cache::IndexCache;
-use directory::SlowDirectory;
-use weir_datafile::{DataFile, ErrorKind, Source, StoreError, Tier};
+use directory::DirectoryTier;
+use weir_datafile::{DataFile, ErrorKind, FileSource, StoreError, Tier};
 
-pub use bucket::SlowBucket;
-pub use mover::{Done, Job, Mover};
-pub use places::Places;
+pub use bucket::BucketTier;
+pub use file_locations::FileLocations;
+pub use mover::{MoverJob, MoverReport, TierMover};
 pub use plan::to_move;
 pub use range_reader::RangeReader;
-pub use routed::RoutedStore;
+pub use tiered_store::TieredStore;
 
 /// The file that says whose place this is.
 const MARK: &str = "WEIR";
@@ -52,7 +52,7 @@ const MARK_VERSION: &str = "weir slow tier 1";
 const REFUSED_MAX: u32 = 16;
 
 /// What a slow tier has to be able to do. Paths are those of the manifest.
-trait Place: fmt::Debug + Send + Sync {
+trait TierBackend: fmt::Debug + Send + Sync {
     /// For messages: the directory or the address.
     fn name(&self) -> String;
     /// Where a file is, for others: `file:///…`, `s3://…`.
@@ -64,7 +64,7 @@ trait Place: fmt::Debug + Send + Sync {
     fn set_mark(&self, text: &str) -> Result<(), StoreError>;
     /// Copies a file; when it returns the copy is durable and has given back what was written.
     fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError>;
-    fn open(&self, path: &str) -> std::io::Result<Source>;
+    fn open(&self, path: &str) -> std::io::Result<FileSource>;
     /// One that is not there is deleted already.
     fn delete(&self, path: &str) -> Result<(), StoreError>;
     /// Every file, also halves that a kill left.
@@ -94,7 +94,7 @@ trait Place: fmt::Debug + Send + Sync {
 }
 
 /// Where pieces of files in a bucket may be kept.
-pub struct CacheRoom<'a> {
+pub struct CacheSpace<'a> {
     /// The data directory.
     pub dir: &'a Path,
     /// Bytes that stay free on its disk.
@@ -103,13 +103,13 @@ pub struct CacheRoom<'a> {
 
 /// The slow tier of one store.
 #[derive(Debug)]
-pub struct Slow {
-    place: Box<dyn Place>,
+pub struct ColdTier {
+    place: Box<dyn TierBackend>,
     /// As the manifest has it; 0: nothing was ever kept here.
     id: AtomicI64,
 }
 
-impl Slow {
+impl ColdTier {
     /// Looks at nothing yet.
     ///
     /// # Errors
@@ -117,16 +117,16 @@ impl Slow {
     pub fn new(
         options: &SlowOptions,
         id: i64,
-        cache: Option<&CacheRoom<'_>>,
+        cache: Option<&CacheSpace<'_>>,
     ) -> Result<Self, StoreError> {
-        let place: Box<dyn Place> = match &options.place {
-            SlowPlace::Directory(root) => Box::new(SlowDirectory::new(root.clone())),
+        let place: Box<dyn TierBackend> = match &options.place {
+            SlowPlace::Directory(root) => Box::new(DirectoryTier::new(root.clone())),
             SlowPlace::Bucket(options) => {
                 let cache = cache.filter(|_| options.cache_bytes > 0).map(|room| {
                     let dir = room.dir.join("cache").join("slow");
                     Arc::new(IndexCache::open(dir, options.cache_bytes, room.reserve))
                 });
-                Box::new(SlowBucket::new(options, cache)?)
+                Box::new(BucketTier::new(options, cache)?)
             }
         };
         Ok(Self { place, id: AtomicI64::new(id) })
@@ -147,7 +147,7 @@ impl Slow {
         self.place.is_far()
     }
 
-    /// As [`Place::prices`].
+    /// As [`TierBackend::prices`].
     pub fn prices(&self) -> Option<ReadPrices> {
         self.place.prices()
     }
@@ -162,7 +162,7 @@ impl Slow {
         self.place.stats()
     }
 
-    /// As [`Place::put`].
+    /// As [`TierBackend::put`].
     pub fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError> {
         self.place.put(from, path, stop)
     }
@@ -170,7 +170,7 @@ impl Slow {
     /// Copies files that are at `from` of their paths, and gives them as files of this tier.
     ///
     /// # Errors
-    /// As [`Place::put`]; those before the one that failed are copied.
+    /// As [`TierBackend::put`]; those before the one that failed are copied.
     pub fn put_each(
         &self,
         files: &[Arc<DataFile>],
@@ -184,7 +184,7 @@ impl Slow {
         files.iter().map(put).collect()
     }
 
-    /// As [`Place::delete`].
+    /// As [`TierBackend::delete`].
     pub fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.place.delete(path)
     }
@@ -274,7 +274,7 @@ impl Slow {
     ///
     /// # Errors
     /// As the system or the service has them.
-    pub fn open(&self, path: &str) -> std::io::Result<Source> {
+    pub fn open(&self, path: &str) -> std::io::Result<FileSource> {
         self.place.open(path)
     }
 
@@ -310,9 +310,9 @@ fn read_only<T>() -> object_store::Result<T> {
 mod tests {
     use super::*;
 
-    fn slow(root: &Path, id: i64) -> Slow {
+    fn slow(root: &Path, id: i64) -> ColdTier {
         let options = SlowOptions::new(SlowPlace::Directory(root.to_owned()));
-        Slow::new(&options, id, None).unwrap()
+        ColdTier::new(&options, id, None).unwrap()
     }
 
     fn why(outcome: Result<(), StoreError>) -> String {

@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 
 use weir_datafile::{DataFile, ErrorKind, StoreError};
 
-use super::Slow;
+use super::ColdTier;
 
 /// What the thread is to do.
-pub enum Job {
+pub enum MoverJob {
     /// See whether the tier is there; with the paths that somebody names, delete all others.
     Look {
         /// Whether the manifest names a file in the tier.
@@ -36,7 +36,7 @@ pub enum Job {
 }
 
 /// What became of it.
-pub enum Done {
+pub enum MoverReport {
     /// Whether the tier can be used.
     Looked(Result<(), StoreError>),
     /// A copy that ended.
@@ -55,18 +55,18 @@ pub enum Done {
 }
 
 /// The thread; it ends when this is dropped, in the middle of a copy if need be.
-pub struct Mover {
-    jobs: Option<Sender<Job>>,
-    done: Receiver<Done>,
+pub struct TierMover {
+    jobs: Option<Sender<MoverJob>>,
+    done: Receiver<MoverReport>,
     stop: Arc<AtomicBool>,
-    slow: Arc<Slow>,
+    slow: Arc<ColdTier>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Mover {
+impl TierMover {
     /// # Errors
     /// `Io` when the system refuses to start a thread.
-    pub fn start(slow: Arc<Slow>) -> Result<Self, StoreError> {
+    pub fn start(slow: Arc<ColdTier>) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel();
         let (report, done) = channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -87,7 +87,7 @@ impl Mover {
     }
 
     /// Queues a job.
-    pub fn send(&self, job: Job) {
+    pub fn send(&self, job: MoverJob) {
         if let Some(jobs) = &self.jobs {
             // A thread that is gone reports nothing either.
             let _ = jobs.send(job);
@@ -95,12 +95,12 @@ impl Mover {
     }
 
     /// What is done, if something is.
-    pub fn take(&self) -> Option<Done> {
+    pub fn take(&self) -> Option<MoverReport> {
         self.done.try_recv().ok()
     }
 }
 
-impl Drop for Mover {
+impl Drop for TierMover {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.slow.place.stop();
@@ -109,22 +109,24 @@ impl Drop for Mover {
     }
 }
 
-fn run(slow: &Slow, job: Job, stop: &AtomicBool) -> Done {
+fn run(slow: &ColdTier, job: MoverJob, stop: &AtomicBool) -> MoverReport {
     match job {
-        Job::Look { is_used, known } => Done::Looked(look(slow, is_used, known.as_ref())),
-        Job::Copy { file, from, id, path } => {
+        MoverJob::Look { is_used, known } => {
+            MoverReport::Looked(look(slow, is_used, known.as_ref()))
+        }
+        MoverJob::Copy { file, from, id, path } => {
             let outcome = match from.metadata() {
                 Ok(found) if found.len() == file.byte_count => slow.place.put(&from, &path, stop),
                 Ok(found) => Err(damaged(&file, &format!("has {} bytes", found.len()))),
                 Err(error) => Err(damaged(&file, &format!("cannot be read: {error}"))),
             };
-            Done::Copied { file, id, path, outcome }
+            MoverReport::Copied { file, id, path, outcome }
         }
-        Job::Delete(paths) => Done::Deleted(slow.delete_each(paths, |path| path)),
+        MoverJob::Delete(paths) => MoverReport::Deleted(slow.delete_each(paths, |path| path)),
     }
 }
 
-fn look(slow: &Slow, is_used: bool, known: Option<&HashSet<String>>) -> Result<(), StoreError> {
+fn look(slow: &ColdTier, is_used: bool, known: Option<&HashSet<String>>) -> Result<(), StoreError> {
     slow.take(is_used)?;
     let Some(known) = known else { return Ok(()) };
     slow.place.keep_only(known);

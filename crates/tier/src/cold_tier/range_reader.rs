@@ -8,20 +8,20 @@ use object_store::path::Path;
 use tokio::runtime::Runtime;
 use weir_datafile::{ErrorKind, StoreError};
 
-use super::requests::{Requests, explain, is_missing};
+use super::requests::{RequestScheduler, explain, is_missing};
 use crate::options::SlowPlace;
 
 /// A place whose objects are read.
 #[derive(Debug)]
 pub struct RangeReader {
     name: String,
-    reads: Reads,
+    reads: ReadPath,
 }
 
 #[derive(Debug)]
-enum Reads {
+enum ReadPath {
     Directory(PathBuf),
-    Bucket { requests: Requests, bucket: String, runtime: Option<Runtime> },
+    Bucket { requests: RequestScheduler, bucket: String, runtime: Option<Runtime> },
 }
 
 impl RangeReader {
@@ -33,15 +33,15 @@ impl RangeReader {
         let options = match place {
             SlowPlace::Directory(root) => {
                 let (name, root) = (root.display().to_string(), root.clone());
-                return Ok(Self { name, reads: Reads::Directory(root) });
+                return Ok(Self { name, reads: ReadPath::Directory(root) });
             }
             SlowPlace::Bucket(options) => options,
         };
         let runtime = super::bucket::runtime()?;
-        let requests = Requests::new(options, runtime.handle().clone())?;
+        let requests = RequestScheduler::new(options, runtime.handle().clone())?;
         let bucket = options.bucket.bucket.clone();
         let name = format!("s3://{bucket}/{}", options.prefix);
-        Ok(Self { name, reads: Reads::Bucket { requests, bucket, runtime: Some(runtime) } })
+        Ok(Self { name, reads: ReadPath::Bucket { requests, bucket, runtime: Some(runtime) } })
     }
 
     /// Bytes of an object; `None` when there is none.
@@ -50,12 +50,12 @@ impl RangeReader {
     /// `Io`: why it cannot be said.
     pub async fn size(&self, object: &str) -> Result<Option<u64>, StoreError> {
         match &self.reads {
-            Reads::Directory(root) => match tokio::fs::metadata(root.join(object)).await {
+            ReadPath::Directory(root) => match tokio::fs::metadata(root.join(object)).await {
                 Ok(found) => Ok(Some(found.len())),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(StoreError::io("read", &root.join(object), &error)),
             },
-            Reads::Bucket { requests, .. } => match requests.head(&Path::from(object)).await {
+            ReadPath::Bucket { requests, .. } => match requests.head(&Path::from(object)).await {
                 Ok(found) => Ok(Some(found.size)),
                 Err(error) if is_missing(&error) => Ok(None),
                 Err(error) => Err(self.told("ask", &error)),
@@ -69,7 +69,7 @@ impl RangeReader {
     /// `Io`: why it was not written.
     pub async fn write(&self, object: &str, bytes: Bytes) -> Result<(), StoreError> {
         match &self.reads {
-            Reads::Directory(root) => {
+            ReadPath::Directory(root) => {
                 let path = root.join(object);
                 let fail = |error| StoreError::io("write", &path, &error);
                 if let Some(parent) = path.parent() {
@@ -77,7 +77,7 @@ impl RangeReader {
                 }
                 tokio::fs::write(&path, &bytes).await.map_err(fail)
             }
-            Reads::Bucket { requests, .. } => {
+            ReadPath::Bucket { requests, .. } => {
                 let put = requests.put(&Path::from(object), bytes).await;
                 put.map_err(|error| self.told("write to", &error))
             }
@@ -90,13 +90,13 @@ impl RangeReader {
     /// `Io`: why it was not removed.
     pub async fn delete(&self, object: &str) -> Result<(), StoreError> {
         match &self.reads {
-            Reads::Directory(root) => match tokio::fs::remove_file(root.join(object)).await {
+            ReadPath::Directory(root) => match tokio::fs::remove_file(root.join(object)).await {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     Err(StoreError::io("remove", &root.join(object), &error))
                 }
                 _ => Ok(()),
             },
-            Reads::Bucket { requests, .. } => {
+            ReadPath::Bucket { requests, .. } => {
                 let delete = requests.delete(&Path::from(object)).await;
                 delete.map_err(|error| self.told("delete from", &error))
             }
@@ -109,14 +109,14 @@ impl RangeReader {
     /// `Io`: why not, after all tries.
     pub async fn read(&self, object: &str, range: Range<u64>) -> Result<usize, StoreError> {
         match &self.reads {
-            Reads::Directory(root) => {
+            ReadPath::Directory(root) => {
                 let path = root.join(object);
                 let told = path.clone();
                 let read = tokio::task::spawn_blocking(move || read_file(&path, range)).await;
                 let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
                 read.map_err(|error| StoreError::io("read", &told, &error))
             }
-            Reads::Bucket { requests, .. } => {
+            ReadPath::Bucket { requests, .. } => {
                 let read = requests.get_range(&Path::from(object), range).await;
                 read.map(|bytes| bytes.len()).map_err(|error| self.told("read", &error))
             }
@@ -126,15 +126,15 @@ impl RangeReader {
     /// Tries that failed so far: cut off, refused, or without an answer in time.
     pub fn failed(&self) -> u64 {
         match &self.reads {
-            Reads::Directory(_) => 0,
-            Reads::Bucket { requests, .. } => requests.stats().failed,
+            ReadPath::Directory(_) => 0,
+            ReadPath::Bucket { requests, .. } => requests.stats().failed,
         }
     }
 
     fn told(&self, what: &str, error: &object_store::Error) -> StoreError {
         let bucket = match &self.reads {
-            Reads::Directory(_) => "",
-            Reads::Bucket { bucket, .. } => bucket,
+            ReadPath::Directory(_) => "",
+            ReadPath::Bucket { bucket, .. } => bucket,
         };
         let text = format!("cannot {what} `{}`: {}", self.name, explain(error, bucket));
         StoreError::new(ErrorKind::Io, text)
@@ -144,7 +144,7 @@ impl RangeReader {
 /// A runtime may not be waited for inside another one.
 impl Drop for RangeReader {
     fn drop(&mut self) {
-        if let Reads::Bucket { runtime, .. } = &mut self.reads
+        if let ReadPath::Bucket { runtime, .. } = &mut self.reads
             && let Some(runtime) = runtime.take()
         {
             runtime.shutdown_background();

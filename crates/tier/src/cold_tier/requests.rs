@@ -49,16 +49,16 @@ const HEDGES_SAVED: i64 = 10 * 100;
 
 /// The way to a bucket.
 #[derive(Clone)]
-pub(super) struct Requests(Arc<Inner>);
+pub(super) struct RequestScheduler(Arc<SchedulerState>);
 
 /// Without the keys.
-impl fmt::Debug for Requests {
+impl fmt::Debug for RequestScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.counts.fmt(f)
     }
 }
 
-struct Inner {
+struct SchedulerState {
     service: AmazonS3,
     prefix: String,
     places: Arc<Semaphore>,
@@ -67,19 +67,19 @@ struct Inner {
     hedge_after: Option<Duration>,
     /// Hundredths of requests that may be asked twice.
     hedges: AtomicI64,
-    counts: Counts,
+    counts: RequestCounts,
 }
 
 /// As [`BucketStats`] has them.
 #[derive(Debug, Default)]
-struct Counts {
+struct RequestCounts {
     gets: AtomicU64,
     hedged: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Requests {
+impl RequestScheduler {
     /// Asks nothing of the service yet.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Requests {
         // Tries are counted and timed here.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let in_flight = options.requests.max(1);
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(SchedulerState {
             service: client(&options.bucket, retry, in_flight)?,
             prefix: options.prefix.trim_matches('/').to_owned(),
             places: Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS))),
@@ -96,12 +96,12 @@ impl Requests {
             total: options.bucket.timeout,
             hedge_after: options.hedge_after,
             hedges: AtomicI64::new(HEDGES_SAVED),
-            counts: Counts::default(),
+            counts: RequestCounts::default(),
         })))
     }
 
     pub(super) fn stats(&self) -> BucketStats {
-        let Counts { gets, hedged, failed, bytes } = &self.0.counts;
+        let RequestCounts { gets, hedged, failed, bytes } = &self.0.counts;
         let [gets, hedged, failed, bytes] =
             [gets, hedged, failed, bytes].map(|count| count.load(Ordering::Relaxed));
         BucketStats { gets, hedged, bytes, failed }
@@ -255,20 +255,20 @@ impl Requests {
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let mut task = Task(self.0.handle.spawn(work));
+        let mut task = AbortingTask(self.0.handle.spawn(work));
         (&mut task.0).await.unwrap_or_else(|error| Err(failure(error)))
     }
 }
 
-struct Task<T>(tokio::task::JoinHandle<T>);
+struct AbortingTask<T>(tokio::task::JoinHandle<T>);
 
-impl<T> Drop for Task<T> {
+impl<T> Drop for AbortingTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Inner {
+impl SchedulerState {
     fn path(&self, path: &Path) -> Path {
         if self.prefix.is_empty() {
             return path.clone();

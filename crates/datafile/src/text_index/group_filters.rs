@@ -1,0 +1,98 @@
+//! Filters of ids for whole row groups, which are asked before those of their blocks: most files are left with one short read.
+//!
+//! Each has as many slots as a power of two, so that a merge can give it those of the largest one of its file, by doubling
+//! them, and find out again how many it had.
+
+use super::SLOT_BYTES;
+use super::key::{KeyBits, mask, slot};
+
+/// Bits for each id, at least; up to twice as many. Of a hundred full row groups without an id, which have 8, three are looked into.
+const BITS_PER_ID: usize = 6;
+/// A filter grows up to this, 512 KiB.
+const SLOTS_MAX: usize = 1 << 14;
+
+type FilterSlot = [u32; 8];
+
+/// The filters of a file that is being written, one for each row group so far.
+#[derive(Default)]
+pub(super) struct GroupFilters(Vec<Vec<FilterSlot>>);
+
+/// What of a key the filters of row groups take, so that being in one by chance says nothing of the other.
+#[inline]
+pub fn turned(key: u64) -> u64 {
+    key.rotate_left(32)
+}
+
+impl GroupFilters {
+    /// The next row group has these keys in its blocks.
+    pub(super) fn push(&mut self, blocks: &[Vec<u64>]) {
+        let count: usize = blocks.iter().map(Vec::len).sum();
+        let slots = (count * BITS_PER_ID).div_ceil(SLOT_BYTES * 8).next_power_of_two();
+        let mut filter = vec![FilterSlot::default(); slots.min(SLOTS_MAX)];
+        for key in blocks.iter().flatten().map(|key| turned(*key)) {
+            let at = slot(key, filter.len());
+            for (word, bit) in filter[at].iter_mut().zip(mask(key, KeyBits::Eight)) {
+                *word |= bit;
+            }
+        }
+        self.0.push(filter);
+    }
+
+    /// The next row group is the one at `group` of a file with these filters, of so many row groups.
+    pub(super) fn push_copy(&mut self, sheet: &[u8], group: usize, groups: usize) {
+        let words = |bytes: &[u8; SLOT_BYTES]| {
+            let words = bytes.as_chunks::<4>().0;
+            std::array::from_fn(|at| u32::from_le_bytes(words[at]))
+        };
+        let slots = sheet.as_chunks::<SLOT_BYTES>().0.iter().skip(group).step_by(groups.max(1));
+        let mut filter: Vec<FilterSlot> = slots.map(words).collect();
+        while filter.len() > 1 && filter.as_chunks::<2>().0.iter().all(|[one, two]| one == two) {
+            filter = filter.into_iter().step_by(2).collect();
+        }
+        self.0.push(filter);
+    }
+
+    /// The filters crosswise, as those of blocks are, and how many slots each has.
+    pub(super) fn sheet(&self) -> (Vec<u8>, usize) {
+        let slots = self.0.iter().map(Vec::len).max().unwrap_or_default();
+        let mut bytes = Vec::with_capacity(slots * self.0.len() * SLOT_BYTES);
+        for at in 0..slots {
+            for filter in &self.0 {
+                let words = filter[at * filter.len() / slots];
+                bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            }
+        }
+        (bytes, slots)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_filters_are_those_that_were_made() {
+        let keys = |seed: u64, count: u64| -> Vec<Vec<u64>> {
+            let key = |number: u64| (number + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            vec![(0..count).map(key).collect(), Vec::new()]
+        };
+        let all = [keys(1, 9000), keys(20_000, 70), keys(0, 0), keys(40_000, 3000)];
+        let made = |which: &[usize]| {
+            let mut filters = GroupFilters::default();
+            which.iter().for_each(|at| filters.push(&all[*at]));
+            filters
+        };
+        let (sheet, slots) = made(&[0, 1, 2, 3]).sheet();
+        assert_eq!((slots, sheet.len()), (256, 256 * 4 * SLOT_BYTES));
+        let mut copied = GroupFilters::default();
+        copied.push_copy(&sheet, 3, 4);
+        copied.push_copy(&sheet, 1, 4);
+        copied.push(&all[2]);
+        assert_eq!(copied.sheet(), made(&[3, 1, 2]).sheet());
+        assert_eq!(copied.sheet().1, 128, "as many slots as the largest needs");
+    }
+}

@@ -1,0 +1,109 @@
+//! Positions of copies, one row per copy in the manifest, over a separate connection: a slow flush
+//! or compaction does not block them. Layout: `docs/formats/manifest.md`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::{Connection, params};
+use weir_datafile::StoreError;
+use weir_tables::LogPosition;
+
+use crate::manifest::fail;
+
+/// The persisted state of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CopyState {
+    /// Drawn when the copy began: with a log position it names a row uniquely, even across
+    /// directories.
+    pub(crate) epoch: i64,
+    /// Everything before this position is copied.
+    pub(crate) done: LogPosition,
+    /// End of the batch being copied, so that a retry has the same rows; at most `done` without
+    /// one.
+    pub(crate) planned: LogPosition,
+}
+
+/// The positions database.
+pub(crate) struct CopyPositions {
+    connection: Mutex<Connection>,
+    path: PathBuf,
+}
+
+/// Kept outside the tables of manifest version 1, which an older weir ignores.
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS copy_position (
+  name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, row INTEGER NOT NULL,
+  planned_sequence INTEGER NOT NULL, planned_row INTEGER NOT NULL
+) WITHOUT ROWID;
+";
+
+impl CopyPositions {
+    /// Opens the manifest, or a separate file.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`, `Full`.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let open = || {
+            let connection = Connection::open(path)?;
+            connection.busy_timeout(std::time::Duration::from_secs(5))?;
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.execute_batch(SCHEMA)?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|error| fail(&error, path))?;
+        Ok(Self { connection: Mutex::new(connection), path: path.to_owned() })
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&connection).map_err(|error| fail(&error, &self.path))
+    }
+
+    /// Loads the state of every copy by name.
+    pub(crate) fn load(&self) -> Result<BTreeMap<String, CopyState>, StoreError> {
+        self.with(|connection| {
+            let mut statement = connection.prepare("SELECT * FROM copy_position")?;
+            let rows = statement.query_map([], |row| {
+                let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
+                let state = CopyState {
+                    epoch: row.get(1)?,
+                    done: LogPosition { sequence: number(2)?, row: number(3)? },
+                    planned: LogPosition { sequence: number(4)?, row: number(5)? },
+                };
+                Ok((row.get(0)?, state))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// Saves a copy's state; durable on return.
+    pub(crate) fn save(&self, name: &str, state: &CopyState) -> Result<(), StoreError> {
+        let CopyState { epoch, done, planned } = *state;
+        let number = u64::cast_signed;
+        self.with(|connection| {
+            let mut statement = connection.prepare_cached(
+                "INSERT OR REPLACE INTO copy_position VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?;
+            statement.execute(params![
+                name,
+                epoch,
+                number(done.sequence),
+                number(done.row),
+                number(planned.sequence),
+                number(planned.row)
+            ])?;
+            Ok(())
+        })
+    }
+
+    /// Deletes a copy's state.
+    pub(crate) fn forget(&self, name: &str) -> Result<(), StoreError> {
+        self.with(|connection| {
+            connection.execute("DELETE FROM copy_position WHERE name = ?1", [name]).map(drop)
+        })
+    }
+}

@@ -1,0 +1,554 @@
+//! The write-ahead log: acknowledged rows that are not flushed yet. Layout: `docs/formats/wal.md`.
+//!
+//! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. Only
+//! the last group of the last segment can be torn, because a group is written after the previous
+//! one was synced. Invalid bytes are therefore cut off when no later group follows, and are
+//! corruption when one does.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_datafile::{ErrorKind, StoreError, sync_dir};
+
+use crate::write_path::segments::Segments;
+
+/// `WWAL`, version 1, then the sequence number of the first record.
+const MAGIC: &[u8; 8] = b"WWAL\x01\0\0\0";
+pub(crate) const SEGMENT_HEAD_BYTES: usize = 16;
+pub(crate) const RECORD_HEAD_BYTES: usize = 16;
+/// Flag in a record's length: the record begins a group.
+const BEGINS_GROUP: u32 = 1 << 31;
+
+/// Maximum length of an encoded parcel.
+pub(crate) const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// The log, open for appending.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    dir: PathBuf,
+    file: File,
+    number: u64,
+    /// Offset at which the last durable group ends.
+    length: u64,
+    /// Bytes after `length` may be the remainder of a failed group.
+    is_dirty: bool,
+    /// Lengths of older segments that are still needed.
+    older: BTreeMap<u64, u64>,
+    next_sequence: u64,
+    segment_bytes_max: u64,
+    /// Error of a failed sync: the content of the disk is unknown, so no later write can be
+    /// acknowledged.
+    broken: Option<String>,
+    /// Tracks every segment; removes flushed ones that no copy needs.
+    segments: Arc<Segments>,
+}
+
+impl Wal {
+    /// Replays segments from `floor` on, passes each record to `replay` in order, and opens the log
+    /// at its end.
+    ///
+    /// # Errors
+    /// `Corrupt` for damage before the end, `Io`, `Full`, and errors of `replay`.
+    pub(crate) fn open(
+        dir: &Path,
+        floor: u64,
+        segment_bytes_max: u64,
+        segments: Arc<Segments>,
+        mut replay: impl FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
+        let mut older = BTreeMap::new();
+        let mut next_sequence = 0;
+        let mut numbers = list(dir)?;
+        // A failed roll leaves a file without a record; the log then continued in the previous
+        // segment, which may be torn.
+        while let Some(number) = numbers.pop_if(|number| is_headless(&path_of(dir, *number))) {
+            remove(&path_of(dir, number))?;
+        }
+        for &number in &numbers {
+            let path = path_of(dir, number);
+            if number < floor {
+                let (first_sequence, length) = measure(&path)?;
+                segments.add(number, first_sequence, length);
+                continue;
+            }
+            let is_last = Some(&number) == numbers.last();
+            let length = replay_segment(&path, is_last, &mut next_sequence, &mut replay)?;
+            segments.add(number, measure(&path)?.0, length);
+            older.insert(number, length);
+        }
+        // Reuse the last segment: a start must not need free disk space.
+        let (number, length, file) = match older.pop_last() {
+            Some((number, length)) => (number, length, reopen(&path_of(dir, number), length)?),
+            None => {
+                let number = numbers.last().copied().unwrap_or(0).max(floor);
+                let file = create(dir, number, next_sequence)?;
+                segments.add(number, next_sequence, SEGMENT_HEAD_BYTES as u64);
+                (number, SEGMENT_HEAD_BYTES as u64, file)
+            }
+        };
+        segments.grow(number, length, next_sequence);
+        segments.release(floor);
+        Ok(Self {
+            dir: dir.to_owned(),
+            file,
+            number,
+            length,
+            is_dirty: false,
+            older,
+            next_sequence,
+            segment_bytes_max,
+            broken: None,
+            segments,
+        })
+    }
+
+    /// Appends records durably, all or none.
+    ///
+    /// # Errors
+    /// `Full` when the disk is full: nothing was written, and a retry is possible. `Io` when the
+    /// disk failed: every later call fails.
+    pub(crate) fn write_group<'a>(
+        &mut self,
+        records: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), StoreError> {
+        self.ready()?;
+        let mut sequence = self.next_sequence;
+        let mut group = Vec::new();
+        for record in records {
+            let begins = if group.is_empty() { BEGINS_GROUP } else { 0 };
+            group.push((record_head(begins, sequence, record), record));
+            sequence += 1;
+        }
+        if group.is_empty() {
+            return Ok(());
+        }
+        let slices = group.iter().flat_map(|(head, record)| [&head[..], record]);
+        let mut slices: Vec<IoSlice<'_>> = slices.map(IoSlice::new).collect();
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if let Err(error) = write_all(&mut self.file, &mut slices) {
+            self.undo();
+            return Err(StoreError::io("write", &self.path(), &error));
+        }
+        if let Err(error) = self.file.sync_data() {
+            let failure = StoreError::io("sync", &self.path(), &error);
+            self.undo();
+            if failure.kind != ErrorKind::Full {
+                self.broken = Some(failure.message.clone());
+            }
+            return Err(failure);
+        }
+        self.length += length as u64;
+        self.next_sequence = sequence;
+        self.segments.grow(self.number, self.length, sequence);
+        Ok(())
+    }
+
+    fn ready(&mut self) -> Result<(), StoreError> {
+        if let Some(why) = &self.broken {
+            let hint = "check the disk (`dmesg`), then restart weir: it reads back what is durable";
+            return Err(StoreError::new(ErrorKind::Io, why.clone()).with_hint(hint));
+        }
+        if self.is_dirty {
+            self.undo();
+        }
+        if self.is_dirty {
+            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(StoreError::io("cut", &self.path(), &error));
+        }
+        if self.length >= self.segment_bytes_max {
+            self.roll()?;
+        }
+        Ok(())
+    }
+
+    /// Truncates the remainder of a failed write.
+    fn undo(&mut self) {
+        let cut = self.file.set_len(self.length);
+        let cut = cut.and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
+        self.is_dirty = cut.is_err();
+    }
+
+    /// Starts a new segment and returns its number. Every earlier record is in a lower one.
+    ///
+    /// # Errors
+    /// `Full`, `Io`; the old segment stays in use.
+    pub(crate) fn roll(&mut self) -> Result<u64, StoreError> {
+        if self.length == SEGMENT_HEAD_BYTES as u64 && !self.is_dirty {
+            return Ok(self.number);
+        }
+        let file = create(&self.dir, self.number + 1, self.next_sequence)?;
+        self.older.insert(self.number, self.length);
+        self.segments.add(self.number + 1, self.next_sequence, SEGMENT_HEAD_BYTES as u64);
+        self.file = file;
+        self.number += 1;
+        self.length = SEGMENT_HEAD_BYTES as u64;
+        self.is_dirty = false;
+        Ok(self.number)
+    }
+
+    /// Passes each record of the closed segments from `floor` up to `end` to `replay`, in order.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`, and errors of `replay`.
+    pub(crate) fn read(
+        &self,
+        floor: u64,
+        end: u64,
+        mut replay: impl FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut next_sequence = 0;
+        for number in self.older.range(floor..end).map(|(number, _)| number) {
+            let path = path_of(&self.dir, *number);
+            replay_segment(&path, false, &mut next_sequence, &mut replay)?;
+        }
+        Ok(())
+    }
+
+    /// Number of the open segment.
+    pub(crate) fn segment(&self) -> u64 {
+        self.number
+    }
+
+    /// Marks segments below `floor` as flushed; they are removed once no copy needs them.
+    pub(crate) fn release(&mut self, floor: u64) {
+        self.older = self.older.split_off(&floor);
+        self.segments.release(floor);
+    }
+
+    /// Bytes of all segments with unflushed rows.
+    pub(crate) fn byte_count(&self) -> u64 {
+        self.older.values().sum::<u64>() + self.length
+    }
+
+    /// Whether the log holds records.
+    pub(crate) fn has_records(&self) -> bool {
+        self.byte_count() > (self.older.len() as u64 + 1) * SEGMENT_HEAD_BYTES as u64
+    }
+
+    fn path(&self) -> PathBuf {
+        path_of(&self.dir, self.number)
+    }
+}
+
+/// Path of segment `number`.
+pub(crate) fn path_of(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:010}.wal"))
+}
+
+/// The first segment in `dir` at or above `floor`.
+pub(crate) fn first_from(dir: &Path, floor: u64) -> Result<Option<u64>, StoreError> {
+    Ok(list(dir)?.into_iter().find(|number| *number >= floor))
+}
+
+/// Numbers of the segments in `dir`, ascending.
+fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
+    let entries = std::fs::read_dir(dir).map_err(|error| StoreError::io("list", dir, &error))?;
+    let mut numbers: Vec<u64> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".wal")?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn create(dir: &Path, number: u64, first_sequence: u64) -> Result<File, StoreError> {
+    let path = path_of(dir, number);
+    let make = || {
+        // A failed roll may have left the file; it holds no record.
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&first_sequence.to_le_bytes())?;
+        file.sync_all()?;
+        Ok(file)
+    };
+    let file = make().map_err(|error| StoreError::io("write", &path, &error))?;
+    sync_dir(dir)?;
+    Ok(file)
+}
+
+fn reopen(path: &Path, length: u64) -> Result<File, StoreError> {
+    let open = || {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.seek(SeekFrom::Start(length))?;
+        Ok(file)
+    };
+    open().map_err(|error| StoreError::io("open", path, &error))
+}
+
+/// First sequence number and length of a closed segment; `u64::MAX` without a header.
+fn measure(path: &Path) -> Result<(u64, u64), StoreError> {
+    let read = || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut head = Vec::with_capacity(SEGMENT_HEAD_BYTES);
+        file.take(SEGMENT_HEAD_BYTES as u64).read_to_end(&mut head)?;
+        Ok((segment_head(&head).unwrap_or(u64::MAX), length))
+    };
+    read().map_err(|error| StoreError::io("read", path, &error))
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    std::fs::remove_file(path).map_err(|error| StoreError::io("remove", path, &error))
+}
+
+/// Writes all slices with vectored I/O.
+fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> std::io::Result<()> {
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn record_head(begins: u32, sequence: u64, bytes: &[u8]) -> [u8; RECORD_HEAD_BYTES] {
+    let length = u32::try_from(bytes.len()).expect("parcels are below RECORD_BYTES_MAX") | begins;
+    let mut head = [0; RECORD_HEAD_BYTES];
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4..8].copy_from_slice(&checksum(length, sequence, bytes).to_le_bytes());
+    head[8..].copy_from_slice(&sequence.to_le_bytes());
+    head
+}
+
+fn checksum(length: u32, sequence: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&length.to_le_bytes());
+    hasher.update(&sequence.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+struct WalRecord<'a> {
+    begins_group: bool,
+    bytes: &'a [u8],
+    end: usize,
+}
+
+/// Length of the parcel after a record header; the caller must verify the record with `checked`.
+pub(crate) fn record_length(head: &[u8; RECORD_HEAD_BYTES]) -> usize {
+    let length = u32::from_le_bytes(head[..4].try_into().expect("4 bytes"));
+    (length & !BEGINS_GROUP) as usize
+}
+
+/// The parcel of a single record, if the record is intact and has this sequence number.
+pub(crate) fn checked(record: &[u8], sequence: u64) -> Option<&[u8]> {
+    record_at(record, 0, |found| found == sequence).map(|found| found.bytes)
+}
+
+/// The record at `at`, if it is intact and `is_expected` accepts its sequence number.
+fn record_at(
+    segment: &[u8],
+    at: usize,
+    is_expected: impl Fn(u64) -> bool,
+) -> Option<WalRecord<'_>> {
+    let head: &[u8; RECORD_HEAD_BYTES] =
+        segment.get(at..at + RECORD_HEAD_BYTES)?.try_into().ok()?;
+    let length = u32::from_le_bytes(head[..4].try_into().ok()?);
+    let sequence = u64::from_le_bytes(head[8..].try_into().ok()?);
+    let size = (length & !BEGINS_GROUP) as usize;
+    let start = at + RECORD_HEAD_BYTES;
+    let bytes = segment.get(start..start.checked_add(size)?)?;
+    if !is_expected(sequence) || head[4..8] != checksum(length, sequence, bytes).to_le_bytes() {
+        return None;
+    }
+    Some(WalRecord { begins_group: length & BEGINS_GROUP != 0, bytes, end: start + size })
+}
+
+/// Whether a segment has no complete header: the name is created before the header is durable.
+fn is_headless(path: &Path) -> bool {
+    let length = std::fs::metadata(path).map_or(u64::MAX, |meta| meta.len());
+    length <= SEGMENT_HEAD_BYTES as u64
+        && std::fs::read(path).is_ok_and(|bytes| segment_head(&bytes).is_none())
+}
+
+/// Replays a segment and returns its length; truncates a torn end of the last one.
+fn replay_segment(
+    path: &Path,
+    is_last: bool,
+    next_sequence: &mut u64,
+    replay: &mut impl FnMut(&[u8]) -> Result<(), StoreError>,
+) -> Result<u64, StoreError> {
+    let segment = std::fs::read(path).map_err(|error| StoreError::io("read", path, &error))?;
+    let first = segment_head(&segment).ok_or_else(|| damage(path, 0))?;
+    if *next_sequence != 0 && first != *next_sequence {
+        return Err(damage(path, 8));
+    }
+    *next_sequence = first;
+    let mut at = SEGMENT_HEAD_BYTES;
+    while at < segment.len() {
+        let Some(record) = record_at(&segment, at, |sequence| sequence == *next_sequence) else {
+            let is_torn = is_last && !has_later_group(&segment, at, *next_sequence);
+            return if is_torn { cut(path, at as u64) } else { Err(damage(path, at)) };
+        };
+        replay(record.bytes).map_err(|error| {
+            let text = format!("cannot read `{}` at byte {at}: {}", path.display(), error.message);
+            StoreError::new(ErrorKind::Corrupt, text)
+        })?;
+        *next_sequence += 1;
+        at = record.end;
+    }
+    Ok(segment.len() as u64)
+}
+
+fn segment_head(segment: &[u8]) -> Option<u64> {
+    let (head, _) = segment.split_first_chunk::<SEGMENT_HEAD_BYTES>()?;
+    head.starts_with(MAGIC).then(|| u64::from_le_bytes(head[8..].try_into().expect("8 bytes")))
+}
+
+/// Whether an intact record that begins a group follows `at`: if so, the bytes at `at` were synced
+/// once.
+fn has_later_group(segment: &[u8], at: usize, sequence: u64) -> bool {
+    let is_near = |found: u64| found > sequence && found - sequence < 1 << 20;
+    (at + 1..segment.len())
+        .any(|at| record_at(segment, at, is_near).is_some_and(|record| record.begins_group))
+}
+
+fn cut(path: &Path, length: u64) -> Result<u64, StoreError> {
+    let work = || {
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(length)?;
+        file.sync_all()
+    };
+    work().map_err(|error| StoreError::io("cut", path, &error))?;
+    tracing::info!(path = %path.display(), length, "cut off a write that was never acknowledged");
+    Ok(length)
+}
+
+fn damage(path: &Path, at: usize) -> StoreError {
+    let text = format!(
+        "cannot read `{}` at byte {at}: the bytes there were changed after writing",
+        path.display()
+    );
+    let hint = "check the disk; to go on without the rows from there on, move the file and all later ones in its directory elsewhere";
+    StoreError::new(ErrorKind::Corrupt, text).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(dir: &Path) -> Result<(Wal, Vec<Vec<u8>>), StoreError> {
+        let mut seen = Vec::new();
+        let segments = Arc::new(Segments::new(dir.to_owned(), BTreeMap::new()));
+        let wal = Wal::open(dir, 0, 1 << 20, segments, |bytes| {
+            seen.push(bytes.to_vec());
+            Ok(())
+        })?;
+        Ok((wal, seen))
+    }
+
+    /// A log with the groups [a, b] and [c], and the bytes of its segment.
+    fn written() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut wal, _) = open(dir.path()).unwrap();
+        wal.write_group([&b"first"[..], b"second"].into_iter()).unwrap();
+        wal.write_group([&b"third"[..]].into_iter()).unwrap();
+        let path = wal.path();
+        let bytes = std::fs::read(&path).unwrap();
+        (dir, path, bytes)
+    }
+
+    #[test]
+    fn records_come_back_in_order_over_several_segments() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut wal, _) = open(dir.path()).unwrap();
+        for number in 0..10_u8 {
+            wal.write_group([&[number][..]].into_iter()).unwrap();
+            if number % 3 == 0 {
+                wal.roll().unwrap();
+            }
+        }
+        drop(wal);
+        let (_, seen) = open(dir.path()).unwrap();
+        assert_eq!(seen, (0..10_u8).map(|number| vec![number]).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn log_cut_at_any_byte_gives_the_whole_records_before_it() {
+        let (dir, path, bytes) = written();
+        let ends = [16 + 16 + 5, 16 + 2 * 16 + 11, bytes.len()];
+        for length in 0..=bytes.len() {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let (_, seen) = open(dir.path()).unwrap();
+            assert_eq!(
+                seen.len(),
+                ends.iter().filter(|end| length >= **end).count(),
+                "cut at {length}"
+            );
+            let (_, again) = open(dir.path()).unwrap();
+            assert_eq!(again, seen, "a second start sees the same");
+        }
+    }
+
+    #[test]
+    fn changed_byte_before_the_last_group_is_an_error_and_in_it_is_cut() {
+        let (dir, path, bytes) = written();
+        let last_group = bytes.len() - 16 - 5;
+        for at in SEGMENT_HEAD_BYTES..bytes.len() {
+            let mut broken = bytes.clone();
+            broken[at] ^= 0x40;
+            std::fs::write(&path, &broken).unwrap();
+            match open(dir.path()) {
+                Ok((_, seen)) => assert!(at >= last_group && seen.len() == 2, "byte {at}"),
+                Err(error) => {
+                    assert!(at < last_group, "byte {at}: {error}");
+                    assert_eq!(error.kind, ErrorKind::Corrupt);
+                    assert!(error.message.contains("0000000000.wal` at byte"), "{error}");
+                    assert!(error.hint.is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_behind_the_last_group_are_cut() {
+        let (dir, path, mut bytes) = written();
+        bytes.resize(bytes.len() + 4096, 0);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(open(dir.path()).unwrap().1.len(), 3);
+    }
+
+    #[test]
+    fn segment_that_was_only_named_is_begun_again() {
+        let (dir, ..) = written();
+        for head in [&b""[..], b"WWAL", &[0; 16]] {
+            std::fs::write(path_of(dir.path(), 1), head).unwrap();
+            for _ in 0..2 {
+                let (mut wal, seen) = open(dir.path()).unwrap();
+                assert_eq!(seen.len(), 3);
+                assert_eq!(list(dir.path()).unwrap(), [0]);
+                assert_eq!(wal.next_sequence, 3);
+                drop(wal.write_group(std::iter::empty()));
+            }
+        }
+    }
+
+    #[test]
+    fn segment_before_one_that_was_only_named_may_be_torn() {
+        let (dir, path, bytes) = written();
+        for head in [&b""[..], b"WWAL"] {
+            std::fs::write(&path, &bytes[..bytes.len() - 2]).unwrap();
+            std::fs::write(path_of(dir.path(), 1), head).unwrap();
+            assert_eq!(open(dir.path()).unwrap().1.len(), 2);
+            assert_eq!(list(dir.path()).unwrap(), [0]);
+        }
+    }
+
+    #[test]
+    fn released_segments_are_gone_and_the_sequence_goes_on() {
+        let (dir, ..) = written();
+        let (mut wal, _) = open(dir.path()).unwrap();
+        wal.write_group([&b"fourth"[..]].into_iter()).unwrap();
+        let floor = wal.roll().unwrap();
+        wal.release(floor);
+        assert_eq!(list(dir.path()).unwrap(), [floor]);
+        assert!(!wal.has_records());
+        assert_eq!(wal.next_sequence, 4);
+    }
+}

@@ -1,0 +1,93 @@
+//! The object store that queries read through: files of the data directory, and those of the slow tier below `slow/`.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use weir_datafile::SLOW_PREFIX;
+
+use super::{ColdTier, read_only};
+
+/// Reads go where the file is; nobody writes through it.
+#[derive(Debug)]
+pub struct TieredStore {
+    local: Arc<dyn ObjectStore>,
+    slow: Option<Arc<ColdTier>>,
+}
+
+impl TieredStore {
+    /// Reads paths below `slow/` from the cold tier and all others from `local`.
+    pub fn new(local: Arc<dyn ObjectStore>, slow: Option<Arc<ColdTier>>) -> Self {
+        Self { local, slow }
+    }
+
+    /// Where a file is, and what it is called there.
+    fn route(&self, location: &Path) -> Result<(Arc<dyn ObjectStore>, Path)> {
+        let Some(path) = location.as_ref().strip_prefix(SLOW_PREFIX) else {
+            return Ok((Arc::clone(&self.local), location.clone()));
+        };
+        let slow = self.slow.as_ref().ok_or_else(|| Error::Generic {
+            store: "slow tier",
+            source: "none is configured".into(),
+        })?;
+        Ok((slow.place.store()?, Path::from(path)))
+    }
+}
+
+impl fmt::Display for TieredStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.local.fmt(f)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for TieredStore {
+    async fn put_opts(&self, _: &Path, _: PutPayload, _: PutOptions) -> Result<PutResult> {
+        read_only()
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        _: &Path,
+        _: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        read_only()
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let (store, path) = self.route(location)?;
+        store.get_opts(&path, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let (store, path) = self.route(location)?;
+        store.get_ranges(&path, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        _: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        Box::pin(futures::stream::iter([read_only()]))
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.local.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.local.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
+        read_only()
+    }
+}
