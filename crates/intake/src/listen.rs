@@ -149,9 +149,7 @@ impl Intake {
                 self.read_stream(stream, LumberjackStream::default(), origin, ended).await;
             }
             OverTcp::Gelf => self.read_stream(stream, GelfStream, origin, ended).await,
-            OverTcp::Graphite => {
-                self.read_stream(stream, GraphiteStream, origin, ended).await
-            }
+            OverTcp::Graphite => self.read_stream(stream, GraphiteStream, origin, ended).await,
         }
     }
 

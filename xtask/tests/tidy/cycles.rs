@@ -42,7 +42,9 @@ fn arrows(modules: &Modules) -> BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> {
         for line in statements(&source) {
             for found in path.captures_iter(&line) {
                 let mut base = start(module, &found[1]);
-                base.extend(found[2].split("::").filter(|part| !part.is_empty()).map(str::to_owned));
+                base.extend(
+                    found[2].split("::").filter(|part| !part.is_empty()).map(str::to_owned),
+                );
                 let list = found.get(3).map_or("", |list| list.as_str());
                 for target in targets(modules, &base, list) {
                     if target != module && !target.is_empty() {
@@ -132,7 +134,8 @@ fn circles_of_imports_are_small() {
                 .collect();
             let lines: usize = circle.iter().map(|each| modules[*each].1.lines().count()).sum();
             if circle.first().is_some_and(|first| done.insert(*first)) && lines > CYCLE_LINES_MAX {
-                let names: Vec<&str> = circle.iter().map(|each| modules[*each].0.as_str()).collect();
+                let names: Vec<&str> =
+                    circle.iter().map(|each| modules[*each].0.as_str()).collect();
                 breaches.push(format!(
                     "{directory}: {} files with {lines} lines import each other in a circle: {}",
                     names.len(),

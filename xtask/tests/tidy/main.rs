@@ -1,18 +1,21 @@
 //! Tidy: the rules of STYLE.md and ARCHITECTURE.md that a program can check, as ordinary tests.
 //!
 //! A check returns every breach as `where: what, and what to do instead`; it grows by one when a review had to say
-//! something twice. Files are those that git tracks or would track, so generated and ignored ones do not count.
+//! something twice. Only files that git tracks or would track count.
 
 mod cargo;
+mod cycles;
 mod data;
 mod generated;
+mod names;
 mod rust;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the repository. Asked of cargo when it runs: clones of one user share a build directory, so what was
-/// compiled in may be another clone's path.
+/// The root of the repository, as cargo reports it at run time: clones may share a build directory, so the path that was
+/// compiled in can be another clone's.
 fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for tests");
     Path::new(&manifest).parent().expect("xtask lies in the root").to_owned()

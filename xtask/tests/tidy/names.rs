@@ -28,16 +28,66 @@ const IRREGULAR: &[&str] = &[
 
 /// Nouns that end as participles do.
 const NOUNS: &[&str] = &[
-    "Need", "Seed", "Feed", "Speed", "Thing", "String", "Ring", "Ping", "Sibling", "Setting",
-    "Binding", "Mapping", "Encoding", "Timing", "Warning", "Listing", "Heading", "Drawing",
-    "Meaning", "Rating", "Finding", "Ceiling", "Padding", "Routing", "Scaling", "Tracing",
-    "Rounding", "Spelling", "Hashing", "Sampling", "Batching", "Scheduling", "Ranking", "Sizing",
-    "Pairing", "Logging",
+    "Need",
+    "Seed",
+    "Feed",
+    "Speed",
+    "Thing",
+    "String",
+    "Ring",
+    "Ping",
+    "Sibling",
+    "Setting",
+    "Binding",
+    "Mapping",
+    "Encoding",
+    "Timing",
+    "Warning",
+    "Listing",
+    "Heading",
+    "Drawing",
+    "Meaning",
+    "Rating",
+    "Finding",
+    "Ceiling",
+    "Padding",
+    "Routing",
+    "Scaling",
+    "Tracing",
+    "Rounding",
+    "Spelling",
+    "Hashing",
+    "Sampling",
+    "Batching",
+    "Scheduling",
+    "Ranking",
+    "Sizing",
+    "Pairing",
+    "Logging",
 ];
 
 const PRIMITIVES: &[&str] = &[
-    "u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "i128", "usize", "isize", "f32",
-    "f64", "bool", "char", "&str", "String", "&[u8]", "Option<u64>", "Option<usize>",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "u128",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "i128",
+    "usize",
+    "isize",
+    "f32",
+    "f64",
+    "bool",
+    "char",
+    "&str",
+    "String",
+    "&[u8]",
+    "Option<u64>",
+    "Option<usize>",
     "Option<&str>",
 ];
 
@@ -77,7 +127,12 @@ fn types_say_what_they_are() {
         types.iter().filter(|(name, _)| is_meant(name)).map(|(_, place)| place.clone()).collect()
     };
     let (ones, participles) = (places(is_one_word), places(is_participle));
-    println!("types of one word: {} of {}, {:.1} %", ones.len(), types.len(), 100.0 * share(ones.len()));
+    println!(
+        "types of one word: {} of {}, {:.1} %",
+        ones.len(),
+        types.len(),
+        100.0 * share(ones.len())
+    );
     println!("participles: {}, {:.1} %", participles.len(), 100.0 * share(participles.len()));
     if share(participles.len()) > PARTICIPLE_MAX {
         no_breach(&participles);
@@ -100,9 +155,9 @@ fn neighbouring_parameters_have_types_of_their_meaning() {
                 .map(|parameter| parameter.split_once(':').map_or("", |(_, of)| of.trim()))
                 .map(|of| lifetime.replace_all(of, "&").into_owned())
                 .collect();
-            let alike = types.windows(2).find(|pair| {
-                pair[0] == pair[1] && PRIMITIVES.contains(&pair[0].as_str())
-            });
+            let alike = types
+                .windows(2)
+                .find(|pair| pair[0] == pair[1] && PRIMITIVES.contains(&pair[0].as_str()));
             if let Some(pair) = alike {
                 let line = source[..found.start()].lines().count();
                 breaches.push(format!("{path}:{line}: {} two {}", found.as_str(), pair[0]));

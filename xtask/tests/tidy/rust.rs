@@ -2,10 +2,13 @@
 //!
 //! rustfmt has run before, so a function ends at the first line that is a brace at the indentation of its `fn`.
 
+use std::collections::BTreeMap;
+
 use crate::{files, no_breach};
 
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 700;
+const CRATE_LINES_MAX: usize = 20_000;
 
 /// Split, so that this list does not find itself.
 const FORBIDDEN: &[(&str, &str)] = &[
@@ -16,7 +19,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("#[ign", "ore"), "a test that does not run is none"),
 ];
 
-fn sources() -> Vec<(String, String)> {
+pub(crate) fn sources() -> Vec<(String, String)> {
     files().into_iter().filter(|(path, _)| path.ends_with(".rs")).collect()
 }
 
@@ -26,7 +29,7 @@ fn without_tests(source: &str) -> &str {
 }
 
 /// Sources without their unit tests; integration tests and modules that only tests have are left out.
-fn shipped() -> Vec<(String, String)> {
+pub(crate) fn shipped() -> Vec<(String, String)> {
     let mut sources = sources();
     let declared = |source: &str| -> Vec<String> {
         let names =
@@ -41,7 +44,7 @@ fn shipped() -> Vec<(String, String)> {
     sources
 }
 
-/// Whether `word` stands in `line` and is no part of a longer word.
+/// Whether `line` has `word` as a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     let is_edge =
         |neighbour: Option<char>| neighbour.is_none_or(|letter| !letter.is_alphanumeric());
@@ -157,4 +160,23 @@ fn words_are_found_whole() {
 fn function_lengths_are_measured() {
     let source = "fn one() {}\nimpl X {\n    pub(crate) async fn two() {\n        body;\n    }\n}\nfn three(\n    a: u8,\n) {\n    if a {\n    }\n}\n";
     assert_eq!(functions(source).collect::<Vec<_>>(), [(1, 1), (3, 3), (7, 6)]);
+}
+
+#[test]
+fn crates_are_small() {
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    for (path, source) in sources() {
+        let mut parts = path.split('/');
+        if let (Some("crates"), Some(name)) = (parts.next(), parts.next()) {
+            *lines.entry(name.to_owned()).or_default() += source.lines().count();
+        }
+    }
+    let large = lines.iter().filter(|(_, count)| **count > CRATE_LINES_MAX);
+    no_breach(
+        &large
+            .map(|(name, count)| {
+                format!("crates/{name}: {count} lines with tests, over {CRATE_LINES_MAX}; split it")
+            })
+            .collect::<Vec<_>>(),
+    );
 }

@@ -67,7 +67,8 @@ fn passages() -> Vec<Passage> {
     let quoted = quoted.expect("the pattern is constant");
     let mut passages = Vec::new();
     for (path, source) in files() {
-        let is_record = ["docs/bench/", "/vendor/", "/fixtures/"].iter().any(|at| path.contains(at));
+        let is_record =
+            ["docs/bench/", "/vendor/", "/fixtures/"].iter().any(|at| path.contains(at));
         let ending = path.rsplit('.').next().unwrap_or_default().to_owned();
         if is_record {
             continue;
@@ -76,9 +77,14 @@ fn passages() -> Vec<Passage> {
         for (index, line) in source.lines().enumerate() {
             let is_fence = ending == "md" && line.starts_with("```");
             is_code ^= is_fence;
-            let texts = if is_fence || is_code { Vec::new() } else { texts(&ending, line, &quoted) };
+            let texts =
+                if is_fence || is_code { Vec::new() } else { texts(&ending, line, &quoted) };
             let (path, line) = (&path, index + 1);
-            passages.extend(texts.into_iter().map(|text| Passage { path: path.clone(), line, text }));
+            passages.extend(texts.into_iter().map(|text| Passage {
+                path: path.clone(),
+                line,
+                text,
+            }));
         }
     }
     passages
@@ -196,5 +202,5 @@ fn foreign_wordings_are_found_whole() {
     let foreign = Regex::new(&format!(r"(?i)\b(?:{})\b", FOREIGN.join("|"))).expect("a pattern");
     assert!(foreign.is_match(concat!("is read an", "ew at each start")));
     assert!(foreign.is_match(concat!("The hub is to", "ld")));
-    assert!(!foreign.is_match("a newer one is said"  .replace("is said", "remains").as_str()));
+    assert!(!foreign.is_match("a newer one is said".replace("is said", "remains").as_str()));
 }

@@ -326,7 +326,12 @@ fn longest(mined: &SeriesModel) -> usize {
 
 /// When the next proposal is due: a week after the last one, at once when the value has changed
 /// since.
-async fn proposed_at(store: &Store, rule: &Rule, mining: &ThresholdSpec, now: Micros) -> Option<Micros> {
+async fn proposed_at(
+    store: &Store,
+    rule: &Rule,
+    mining: &ThresholdSpec,
+    now: Micros,
+) -> Option<Micros> {
     let since = time(now - Duration::from_secs(8 * 86_400));
     let sql = format!(
         "select ts, value from threshold_proposal where rule = '{}' and ts > {since} \
