@@ -170,10 +170,16 @@ fn to_cluster(
 ) -> Result<(), Failure> {
     let slow = slow_tier::options(&values.store)?;
     let (at, now) = (args.at.as_deref(), SystemClock.now());
-    let is_shared = |path: &str| cluster::is_shared(path);
     let from = slow_tier::place(&values.store, &args.from)?;
-    let done = restore_cluster(from, at, slow.as_ref(), manifest, &is_shared, now)
-        .map_err(store_failure)?;
+    let done = restore_cluster(
+        from,
+        at,
+        slow.as_ref(),
+        manifest,
+        &|path: &str| cluster::is_shared(path),
+        now,
+    )
+    .map_err(store_failure)?;
     say(&format!(
         "the cluster is as of {}: {} files, {} bytes; start hubs with empty data directories",
         done.snapshot, done.file_count, done.byte_count

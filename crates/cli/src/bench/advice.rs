@@ -43,8 +43,9 @@ fn choose(measured: &[MeasuredCell]) -> Option<Settings> {
     let least = measured.iter().map(|one| one.cell.range_bytes).min()?;
     let nodes = measured.iter().map(|one| one.cell.nodes).min()?;
     let of_one = || {
-        let is_of = |one: &&MeasuredCell| one.cell.nodes == nodes && one.counts.total() > 0;
-        measured.iter().filter(is_of)
+        measured
+            .iter()
+            .filter(|one: &&MeasuredCell| one.cell.nodes == nodes && one.counts.total() > 0)
     };
     let short = || of_one().filter(|one| one.cell.range_bytes == least);
     let most = short().map(MeasuredCell::rate).fold(0.0, f64::max);

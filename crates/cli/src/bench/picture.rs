@@ -66,16 +66,21 @@ pub(super) fn svg(place: &str, measured: &[MeasuredCell]) -> String {
     lines.sort_unstable();
     lines.dedup();
     for (at, key) in lines.iter().enumerate() {
-        let of = |one: &&MeasuredCell| (one.cell.nodes, one.cell.range_bytes) == *key;
-        let mut of_line: Vec<&MeasuredCell> = measured.iter().filter(of).collect();
+        let mut of_line: Vec<&MeasuredCell> = measured
+            .iter()
+            .filter(|one: &&MeasuredCell| (one.cell.nodes, one.cell.range_bytes) == *key)
+            .collect();
         of_line.sort_by_key(|one| one.in_flight());
         let color = COLORS[at % COLORS.len()];
         let points = |value: &dyn Fn(&MeasuredCell) -> f64| {
-            let point = |one: &&MeasuredCell| {
-                let (x, y) = axes.at(under_way(one), value(one));
-                format!("{x:.1},{y:.1}")
-            };
-            of_line.iter().map(point).collect::<Vec<_>>().join(" ")
+            of_line
+                .iter()
+                .map(|one: &&MeasuredCell| {
+                    let (x, y) = axes.at(under_way(one), value(one));
+                    format!("{x:.1},{y:.1}")
+                })
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let _ = writeln!(
             out,

@@ -116,10 +116,15 @@ async fn diagnose(mut source: impl HostSource, judge: &RuleRunner) -> Result<Dia
     if first.is_some() {
         judge.last_round(&store, last).await;
     }
-    let is_ours = |finding: &&OpenFinding| {
-        finding.state != State::Resolved && !OF_AGENTS.contains(&finding.rule.as_str())
-    };
-    let findings = judge.with_engine(|engine| engine.open().filter(is_ours).cloned().collect());
+    let findings = judge.with_engine(|engine| {
+        engine
+            .open()
+            .filter(|finding: &&OpenFinding| {
+                finding.state != State::Resolved && !OF_AGENTS.contains(&finding.rule.as_str())
+            })
+            .cloned()
+            .collect()
+    });
     let failed_rules = judge.with_engine(|engine| {
         let rules = engine.rules().to_vec();
         let failed =

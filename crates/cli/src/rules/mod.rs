@@ -50,13 +50,17 @@ fn judged() -> BTreeMap<String, String> {
     let asked = Client::of(None, None)
         .and_then(|client| client.get_json("/api/rules", Duration::from_secs(2)));
     let rules = asked.map(|mut answer| answer["rules"].take()).unwrap_or_default();
-    let of = |rule: &Value| {
-        let (judged, real) = (rule["judged"].as_u64()?, rule["real"].as_u64()?);
-        let class = if rule["may_page"] == false { ", pages no more" } else { "" };
-        let id = rule["id"].as_str()?.to_owned();
-        Some((id, format!(" ({real} of the last {judged} judged were real{class})")))
-    };
-    rules.as_array().into_iter().flatten().filter_map(of).collect()
+    rules
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|rule: &Value| {
+            let (judged, real) = (rule["judged"].as_u64()?, rule["real"].as_u64()?);
+            let class = if rule["may_page"] == false { ", pages no more" } else { "" };
+            let id = rule["id"].as_str()?.to_owned();
+            Some((id, format!(" ({real} of the last {judged} judged were real{class})")))
+        })
+        .collect()
 }
 
 fn list(rules: &RuleSet) {
