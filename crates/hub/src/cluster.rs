@@ -150,10 +150,12 @@ impl SharedFleet {
     /// has.
     async fn share(&mut self) -> Result<(), StoreError> {
         let Some(shared) = self.store.shared_files().await? else { return Ok(()) };
-        let of_fleet = |(name, content): (String, Vec<u8>)| {
-            Some((name.strip_prefix(FLEET)?.to_owned(), content))
-        };
-        let shared: Files = shared.into_iter().filter_map(of_fleet).collect();
+        let shared: Files = shared
+            .into_iter()
+            .filter_map(|(name, content): (String, Vec<u8>)| {
+                Some((name.strip_prefix(FLEET)?.to_owned(), content))
+            })
+            .collect();
         let own = read(&self.dir);
         let before = std::mem::take(&mut self.before);
         let names = shared.keys().chain(own.keys()).chain(before.keys());

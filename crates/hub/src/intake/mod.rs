@@ -153,12 +153,11 @@ fn tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => {
             let tls = TlsServer::load(certificate, key, intake.tls_client_ca_file.as_deref());
-            let refused = |why| {
+            tls.map(Some).map_err(|why| {
                 Failure::new(why)
                     .hint("the files are PEM: the certificate first, then its chain; the key in a separate file")
                     .code(EXIT_CONFIG)
-            };
-            tls.map(Some).map_err(refused)
+            })
         }
         _ => Err(Failure::new("cannot use TLS: certificate and key are needed both")
             .hint("set `intake.tls_certificate_file` and `intake.tls_key_file`")

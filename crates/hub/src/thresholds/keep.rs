@@ -277,14 +277,17 @@ impl RuleValues {
         let past = RulePast::of(store, &self.rule, now).await?;
         let options = options(&self.rule, accepted_per_week(self.rule.class), past.series.len());
         let models = tokio::task::spawn_blocking(move || {
-            let model = |(name, points): (SeriesName, Vec<Point>)| {
-                let calm = weir_rules::mine::without(&points, &past.incidents);
-                let mined = mine(&calm, &options).ok()?;
-                let newest = points.len().saturating_sub(longest(&mined));
-                let left = points[newest..].iter().map(|point| mined.residual(*point)).collect();
-                Some((name, SubjectModel { mined, left }))
-            };
-            past.series.into_iter().filter_map(model).collect()
+            past.series
+                .into_iter()
+                .filter_map(|(name, points): (SeriesName, Vec<Point>)| {
+                    let calm = weir_rules::mine::without(&points, &past.incidents);
+                    let mined = mine(&calm, &options).ok()?;
+                    let newest = points.len().saturating_sub(longest(&mined));
+                    let left =
+                        points[newest..].iter().map(|point| mined.residual(*point)).collect();
+                    Some((name, SubjectModel { mined, left }))
+                })
+                .collect()
         });
         self.models = models.await.unwrap_or_default();
         Ok(!self.models.is_empty())
