@@ -113,8 +113,11 @@ impl EdgeControl {
     /// Takes a configuration that has no other section than `[edge]`.
     pub fn change_text(&self, text: &str, is_dry_run: bool) -> Result<Vec<String>, Failure> {
         let config = Config::read("configuration", text)?;
-        let is_set = |key: &&Key| config.origin(key) != "default";
-        if let Some(key) = KEYS.iter().filter(|key| key.section != "edge").find(is_set) {
+        if let Some(key) = KEYS
+            .iter()
+            .filter(|key| key.section != "edge")
+            .find(|key: &&Key| config.origin(key) != "default")
+        {
             return Err(Failure::new(format!(
                 "cannot change `{}.{}` while weir runs",
                 key.section, key.name

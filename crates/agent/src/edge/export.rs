@@ -56,23 +56,29 @@ pub(super) fn config(values: &Values) -> String {
 
 /// All of it.
 pub(super) fn export(values: &Values, learnt: &LearntState) -> Value {
-    let backend = |one: &LearntBackend| KnownBackend {
-        backend: one.backend.clone(),
-        latency_seconds: one.latency.as_secs_f64(),
-        keeps_idle_seconds: one.keeps_idle.map(|span| span.as_secs_f64()),
-        connections: one.connections,
-    };
-    let key = |one: &TicketKey| KnownKey {
-        name: BASE64_STANDARD.encode(one.name),
-        secret: BASE64_STANDARD.encode(one.secret),
-        age_seconds: one.age.as_secs(),
-    };
     let export = EdgeExport {
         format: FORMAT,
         weir: env!("CARGO_PKG_VERSION").to_owned(),
         config: config(values),
-        backends: learnt.backends.iter().map(backend).collect(),
-        ticket_keys: learnt.ticket_keys.iter().map(key).collect(),
+        backends: learnt
+            .backends
+            .iter()
+            .map(|one: &LearntBackend| KnownBackend {
+                backend: one.backend.clone(),
+                latency_seconds: one.latency.as_secs_f64(),
+                keeps_idle_seconds: one.keeps_idle.map(|span| span.as_secs_f64()),
+                connections: one.connections,
+            })
+            .collect(),
+        ticket_keys: learnt
+            .ticket_keys
+            .iter()
+            .map(|one: &TicketKey| KnownKey {
+                name: BASE64_STANDARD.encode(one.name),
+                secret: BASE64_STANDARD.encode(one.secret),
+                age_seconds: one.age.as_secs(),
+            })
+            .collect(),
     };
     serde_json::to_value(export).expect("texts and numbers become JSON")
 }
@@ -101,15 +107,18 @@ pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
         })
     };
     let bytes = |text: &str| BASE64_STANDARD.decode(text).ok();
-    let key = |one: KnownKey| {
-        Some(TicketKey {
-            name: bytes(&one.name)?.try_into().ok()?,
-            secret: bytes(&one.secret)?.try_into().ok()?,
-            age: Duration::from_secs(one.age_seconds),
-        })
-    };
     let backends: Option<_> = export.backends.into_iter().map(backend).collect();
-    let keys: Option<_> = export.ticket_keys.into_iter().map(key).collect();
+    let keys: Option<_> = export
+        .ticket_keys
+        .into_iter()
+        .map(|one: KnownKey| {
+            Some(TicketKey {
+                name: bytes(&one.name)?.try_into().ok()?,
+                secret: bytes(&one.secret)?.try_into().ok()?,
+                age: Duration::from_secs(one.age_seconds),
+            })
+        })
+        .collect();
     Ok((
         export.config,
         LearntState {

@@ -192,11 +192,15 @@ fn listener_idle(values: &Values) -> Result<Vec<(SocketAddr, Duration)>, Failure
 
 /// `POOL=SECONDS`.
 fn pool_idle(values: &Values) -> Result<Vec<(String, Duration)>, Failure> {
-    let one = |text: &String| {
-        let (pool, idle) = keep_alive("pool_idle_seconds", "api=30", text)?;
-        Ok((pool.to_owned(), idle))
-    };
-    values.edge.pool_idle_seconds.iter().map(one).collect()
+    values
+        .edge
+        .pool_idle_seconds
+        .iter()
+        .map(|text: &String| {
+            let (pool, idle) = keep_alive("pool_idle_seconds", "api=30", text)?;
+            Ok((pool.to_owned(), idle))
+        })
+        .collect()
 }
 
 fn keep_alive<'a>(key: &str, example: &str, text: &'a str) -> Result<(&'a str, Duration), Failure> {

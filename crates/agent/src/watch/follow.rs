@@ -295,8 +295,9 @@ impl Follower {
     /// Journals first: they give little at a time.
     fn next_chunk(&mut self, now: Micros) -> Option<Chunk> {
         let of_journals = self.journals.iter_mut().find_map(|followed| followed.journal.read(now));
-        let of_buckets = || self.buckets.iter_mut().find_map(|followed| followed.log.read());
-        of_journals.or_else(of_buckets).or_else(|| self.tailer.read(now))
+        of_journals
+            .or_else(|| self.buckets.iter_mut().find_map(|followed| followed.log.read()))
+            .or_else(|| self.tailer.read(now))
     }
 
     fn object_mut(&mut self, stream: StreamId) -> Option<&mut ObjectLog> {
