@@ -48,9 +48,11 @@ impl RuleStore {
         rule: &Rule,
         now: Micros,
     ) -> Result<Vec<RecordBatch>, String> {
-        let watch = || rule.when.iter().map(|sql| store.watch(sql)).collect();
         let mut known = Vec::new();
-        for condition in &*watched.entry(rule.id.clone()).or_insert_with(watch) {
+        for condition in &*watched
+            .entry(rule.id.clone())
+            .or_insert_with(|| rule.when.iter().map(|sql| store.watch(sql)).collect())
+        {
             let Some(condition) = condition else {
                 known.push(false);
                 continue;

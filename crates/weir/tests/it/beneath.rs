@@ -74,10 +74,9 @@ fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
     assert_eq!(row, [Value::Bool(true), Value::Bool(true), Value::Null]);
     // Another test's server may have the same name and port; the file tells them apart.
     let firing = |rule: &str| {
-        let is_ours = |finding: &Value| {
+        scene.weir.findings(rule).into_iter().find(|finding: &Value| {
             finding["state"] == "firing" && finding["summary"].to_string().contains(&path)
-        };
-        scene.weir.findings(rule).into_iter().find(is_ours)
+        })
     };
     let finding = wait_for("tls.cert_expiring", PATIENCE, || firing("tls.cert_expiring"));
     assert_eq!(finding["class"], "mail", "{finding}");

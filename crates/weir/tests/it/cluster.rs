@@ -240,8 +240,9 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     let database = Database::start(&bin.expect("it was looked for"), dir.path());
     let (hubs, intakes) = two_hubs(dir.path(), &database);
     for (part, intake) in intakes.iter().enumerate() {
-        let line = |n: usize| format!("{{\"message\": \"line {}\"}}\n", part * 100 + n);
-        let lines: String = (0..100).map(line).collect();
+        let lines: String = (0..100)
+            .map(|n: usize| format!("{{\"message\": \"line {}\"}}\n", part * 100 + n))
+            .collect();
         let (status, _, told) = request(intake, "POST", "/intake/jsonl?source=app", &[], &lines);
         assert_eq!(status, 200, "{told}");
     }

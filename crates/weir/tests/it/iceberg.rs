@@ -16,11 +16,13 @@ const SINCE: &str = "2026-11-21T12:00:00+00:00";
 
 /// Lines with these numbers, one a second, and then everything in files.
 fn post(hub: &Weir, intake: &str, numbers: std::ops::Range<u64>) {
-    let line = |n: u64| {
-        let time = format!("2026-11-21T{:02}:{:02}:{:02}Z", 11 + n / 3600, n / 60 % 60, n % 60);
-        json!({"@timestamp": time, "message": format!("line {n}"), "number": n}).to_string() + "\n"
-    };
-    let lines: String = numbers.map(line).collect();
+    let lines: String = numbers
+        .map(|n: u64| {
+            let time = format!("2026-11-21T{:02}:{:02}:{:02}Z", 11 + n / 3600, n / 60 % 60, n % 60);
+            json!({"@timestamp": time, "message": format!("line {n}"), "number": n}).to_string()
+                + "\n"
+        })
+        .collect();
     let (status, _, told) = request(intake, "POST", "/intake/jsonl?source=app", &[], &lines);
     assert_eq!(status, 200, "{told}");
     let headers = [("content-type", "application/json")];

@@ -251,8 +251,8 @@ fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
 fn bursts(netns: &Netns, is_ended: &Arc<AtomicBool>) -> JoinHandle<()> {
     let is_ended = Arc::clone(is_ended);
     netns.spawn(move || {
-        let connect = |_| TcpStream::connect("127.0.0.1:8080").expect("nginx listens");
-        let mut visitors: Vec<TcpStream> = (0..40).map(connect).collect();
+        let mut visitors: Vec<TcpStream> =
+            (0..40).map(|_| TcpStream::connect("127.0.0.1:8080").expect("nginx listens")).collect();
         let mut answer = [0; 4096];
         while !is_ended.load(Ordering::Relaxed) {
             for visitor in &mut visitors {

@@ -208,11 +208,10 @@ fn queries_end_when_their_client_asks_for_it_or_goes_away() {
     };
     let begun = Instant::now();
     let (mut asking, mut leaving) = (start("ann"), start("bob"));
-    let is_late = || {
+    wait_for("both to run while others are answered", LONG, || {
         let answer = hub.ask("select 1");
         (answer == "1\n" && begun.elapsed() > Duration::from_secs(3)).then_some(())
-    };
-    wait_for("both to run while others are answered", LONG, is_late);
+    });
     let id = rustix::process::Pid::from_child(&asking);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
     leaving.kill().expect("it runs");

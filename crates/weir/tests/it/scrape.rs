@@ -28,8 +28,9 @@ fn holds(hub: &Weir, sql: &str) {
 
 #[test]
 fn an_exporters_figures_are_those_that_it_serves_and_its_end_is_seen() {
-    let is_there = |dir: &str| std::path::Path::new(dir).join("prometheus-node-exporter").is_file();
-    let has_exporter = ["/usr/bin", "/usr/local/bin"].into_iter().any(is_there);
+    let has_exporter = ["/usr/bin", "/usr/local/bin"]
+        .into_iter()
+        .any(|dir: &str| std::path::Path::new(dir).join("prometheus-node-exporter").is_file());
     let how = "prometheus-node-exporter (apt-get install prometheus-node-exporter)";
     if !can_run("scrape", how, has_exporter) {
         return;

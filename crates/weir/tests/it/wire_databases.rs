@@ -190,12 +190,14 @@ fn requests_of_postgresql_are_what_pgbench_sent() {
         let said = lab.run("pgbench", &args, "");
         assert!(said.contains("actually processed: 120/120"), "{said}");
     }
-    let refused = |lab: &Lab| {
-        let query = "SELECT * FROM nowhere";
-        let said = lab.run("psql", &["-h", "127.0.0.1", "-U", "postgres", "-c", query], "");
-        assert!(said.contains("does not exist"), "{said}");
-    };
-    let found = lab.found(refused, "Query 42P01");
+    let found = lab.found(
+        |lab: &Lab| {
+            let query = "SELECT * FROM nowhere";
+            let said = lab.run("psql", &["-h", "127.0.0.1", "-U", "postgres", "-c", query], "");
+            assert!(said.contains("does not exist"), "{said}");
+        },
+        "Query 42P01",
+    );
     // Two statements in each of 120 transactions; each of three clients prepares each statement
     // once.
     let expected =
@@ -246,11 +248,13 @@ fn requests_of_mariadb_are_those_of_its_general_log() {
     let load = "--query=SELECT 1|--number-of-queries=90|--concurrency=3|--create-schema=mysql";
     let slap: Vec<&str> = client.into_iter().chain(load.split('|')).collect();
     lab.run("mariadb-slap", &slap, "");
-    let refused = |lab: &Lab| {
-        let said = lab.run("mariadb", &client, "SELECT * FROM no.where;\n");
-        assert!(said.contains("1146"), "{said}");
-    };
-    let found = lab.found(refused, "COM_QUERY 1146");
+    let found = lab.found(
+        |lab: &Lab| {
+            let said = lab.run("mariadb", &client, "SELECT * FROM no.where;\n");
+            assert!(said.contains("1146"), "{said}");
+        },
+        "COM_QUERY 1146",
+    );
     let log = std::fs::read(lab.dir.path().join("own/general")).expect("it was asked for");
     let log = text(&log);
     let logged = log.lines().filter(|line| line.contains(" Query\t")).count();
@@ -293,8 +297,7 @@ fn requests_of_redis_are_those_that_it_counts() {
     assert_eq!(expected.get("INCR"), Some(&320), "{counted}");
     // Counting was a request as well.
     *expected.entry("INFO".to_owned()).or_default() += 1;
-    let last = |lab: &Lab| drop(ask(lab, &["echo", "x"]));
-    assert_eq!(lab.found(last, "ECHO"), expected);
+    assert_eq!(lab.found(|lab: &Lab| drop(ask(lab, &["echo", "x"])), "ECHO"), expected);
 }
 
 /// What Debian has no package of: an implementation in memory that speaks the protocol, asked by
@@ -318,8 +321,7 @@ fn requests_of_mongodb_are_what_its_driver_sent() {
     let [python, script] = [python, script].map(|path| path.display().to_string());
     let said = lab.run(&python, &[&script], "");
     let sent: BTreeMap<String, u64> = serde_json::from_str(&said).expect("what the driver counts");
-    let last = |lab: &Lab| drop(lab.run(&python, &[&script, "ping"], ""));
-    let mut found = lab.found(last, "ping");
+    let mut found = lab.found(|lab: &Lab| drop(lab.run(&python, &[&script, "ping"], "")), "ping");
     // How connections begin is not among what the driver counts.
     for operation in ["OP_QUERY", "hello", "ismaster"] {
         found.remove(operation);
