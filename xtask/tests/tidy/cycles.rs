@@ -95,11 +95,14 @@ fn targets<'a>(modules: &'a Modules, base: &[String], list: &str) -> Vec<&'a Vec
     if paths.is_empty() {
         paths.push(base.to_vec());
     }
-    let longest = |path: &Vec<String>| {
-        let lengths = (0..=path.len()).rev();
-        lengths.filter_map(|length| modules.get_key_value(&path[..length])).next()
-    };
-    paths.iter().filter_map(longest).map(|(module, _)| module).collect()
+    paths
+        .iter()
+        .filter_map(|path: &Vec<String>| {
+            let lengths = (0..=path.len()).rev();
+            lengths.filter_map(|length| modules.get_key_value(&path[..length])).next()
+        })
+        .map(|(module, _)| module)
+        .collect()
 }
 
 /// Everything that can be reached over arrows.
