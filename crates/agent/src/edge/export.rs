@@ -85,16 +85,14 @@ pub(super) fn export(values: &Values, learnt: &LearntState) -> Value {
 
 /// The configuration, and what was learnt.
 pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
-    let wrong = |why: &str| {
-        Failure::new(format!("cannot use what was exported: {why}"))
-            .hint("it is what `weir edge export` writes, whole and unchanged")
-    };
     let export: EdgeExport =
-        serde_json::from_value(export.clone()).map_err(|error| wrong(&error.to_string()))?;
+        serde_json::from_value(export.clone()).map_err(|error| wrong_export(&error.to_string()))?;
     if export.format != FORMAT {
-        return Err(wrong(&format!("it is of format {}, this weir reads {FORMAT}", export.format)));
+        return Err(wrong_export(&format!(
+            "it is of format {}, this weir reads {FORMAT}",
+            export.format
+        )));
     }
-    let span = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
     let backend = |one: KnownBackend| {
         Some(LearntBackend {
             latency: span(one.latency_seconds)?,
@@ -106,7 +104,6 @@ pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
             backend: one.backend,
         })
     };
-    let bytes = |text: &str| BASE64_STANDARD.decode(text).ok();
     let backends: Option<_> = export.backends.into_iter().map(backend).collect();
     let keys: Option<_> = export
         .ticket_keys
@@ -122,10 +119,23 @@ pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
     Ok((
         export.config,
         LearntState {
-            backends: backends.ok_or_else(|| wrong("a time of a backend is no time"))?,
-            ticket_keys: keys.ok_or_else(|| wrong("a key of tickets is no key"))?,
+            backends: backends.ok_or_else(|| wrong_export("a time of a backend is no time"))?,
+            ticket_keys: keys.ok_or_else(|| wrong_export("a key of tickets is no key"))?,
         },
     ))
+}
+
+fn wrong_export(why: &str) -> Failure {
+    Failure::new(format!("cannot use what was exported: {why}"))
+        .hint("it is what `weir edge export` writes, whole and unchanged")
+}
+
+fn span(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    BASE64_STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -415,7 +415,6 @@ impl Follower {
 }
 
 pub(super) fn push_gap(rows: &mut LogGapRows, gap: &Gap, host: &str, now: Micros) {
-    let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
     rows.push(&LogGap {
         ts: now,
         host,
@@ -429,6 +428,10 @@ pub(super) fn push_gap(rows: &mut LogGapRows, gap: &Gap, host: &str, now: Micros
         reason: gap.reason.as_str(),
         detail: &described_gap(gap).1,
     });
+}
+
+fn offset(offset: u64) -> i64 {
+    i64::try_from(offset).unwrap_or(i64::MAX)
 }
 
 fn described(event: &TailEvent) -> (&'static str, String) {
