@@ -51,7 +51,6 @@ impl Nodes {
 
     /// What as many of them as the cell says count together.
     pub(super) fn measure(&mut self, cell: &Cell) -> Result<ReadCounts, Failure> {
-        let gone = |error: &str| Failure::new(format!("a process that measured is gone: {error}"));
         let line = serde_json::to_string(cell).map_err(|error| gone(&error.to_string()))?;
         for node in &mut self.0[..cell.nodes] {
             let told = writeln!(node.cells, "{line}").and_then(|()| node.cells.flush());
@@ -69,6 +68,10 @@ impl Nodes {
             _ => Ok(counts),
         }
     }
+}
+
+fn gone(error: &str) -> Failure {
+    Failure::new(format!("a process that measured is gone: {error}"))
 }
 
 /// Measures what standard input says, until it ends.

@@ -400,16 +400,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fall_has_no_end_and_few_points_make_no_line() {
-        let seen = |past: &[f64]| WindowCounts {
-            here: 50.0,
-            before: 100.0,
-            past: past.to_vec(),
-            ..WindowCounts::default()
-        };
         assert_eq!(seen(&[50.0, 50.0, 50.0, 50.0]).verdict(0.005), DrainVerdict::NotFalling);
         assert_eq!(seen(&[50.0, 40.0, 30.0]).verdict(0.005), DrainVerdict::NotFalling);
         assert_eq!(seen(&[50.0, 100.0]).verdict(0.005), DrainVerdict::TooSoon);
         assert_eq!(seen(&[50.0, 0.0, 0.0, 100.0]).verdict(0.005), DrainVerdict::TooSoon);
+    }
+
+    fn seen(past: &[f64]) -> WindowCounts {
+        WindowCounts { here: 50.0, before: 100.0, past: past.to_vec(), ..WindowCounts::default() }
     }
 
     #[test]

@@ -174,7 +174,6 @@ fn test_one(
 ) -> Result<Vec<weir_rules::test_file::CaseResult>, Failure> {
     let read =
         |path: &Path| std::fs::read_to_string(path).map_err(|error| read_failure(path, &error));
-    let broken = |error: weir_rules::RuleError| Failure::new(error.to_string());
     let origin = file.display().to_string();
     let beside = file.with_extension("sql");
     let rule: Arc<Rule> = if beside.is_file() {
@@ -194,6 +193,10 @@ fn test_one(
     let cases =
         TestFile::parse(SourceFile { origin: &origin, text: &read(file)? }).map_err(broken)?;
     Ok(cases.run(&rule, runner))
+}
+
+fn broken(error: weir_rules::RuleError) -> Failure {
+    Failure::new(error.to_string())
 }
 
 fn find_tests(path: &Path, out: &mut Vec<PathBuf>) -> Result<(), Failure> {

@@ -82,8 +82,11 @@ fn check_value(rule: &Rule, report: &Value) -> Result<(), String> {
     if here == there {
         return Ok(());
     }
-    let shown = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |v| v.to_string());
-    Err(format!("the running weir has {}, the rule here {}", shown(there), shown(here)))
+    Err(format!("the running weir has {}, the rule here {}", value_text(there), value_text(here)))
+}
+
+fn value_text(value: Option<f64>) -> String {
+    value.map_or_else(|| "none".to_owned(), |v| v.to_string())
 }
 
 fn text(report: &Value, rules: &RuleSet, args: &ThresholdsArgs, paint: Paint) -> String {

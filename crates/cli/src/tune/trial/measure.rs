@@ -145,7 +145,6 @@ impl<S: HostSource> TrialObserver<S> {
             }
         }
         let [was, is] = both;
-        let millis = |latency: RequestLatency| latency.p95_seconds * 1000.0;
         Ok(is_slower(was, is).then(|| {
             format!(
                 "95 % of requests took at most {:.0} ms before, {:.0} ms with it",
@@ -187,4 +186,8 @@ impl<S: HostSource> TrialObserver<S> {
             |row: &Value| Some((row[host].as_str()?.to_owned(), places.map(|at| number(row, at))));
         Ok(rows.iter().filter_map(of).collect())
     }
+}
+
+fn millis(latency: RequestLatency) -> f64 {
+    latency.p95_seconds * 1000.0
 }
