@@ -118,8 +118,6 @@ pub struct TimeSummary {
 
 /// Rows of [`question`].
 pub fn seen(rows: &[Value]) -> Vec<TierTimes> {
-    let count = |value: &Value| value.as_u64().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let times = |row: &Value, column: &str| TimeSummary {
         values: count(&row[format!("{column}_values")]),
         p50_seconds: row[format!("{column}_p50")].as_f64(),
@@ -135,6 +133,14 @@ pub fn seen(rows: &[Value]) -> Vec<TierTimes> {
         times: MEASURES.iter().map(|measure| times(row, measure.column)).collect(),
     });
     tiers.collect()
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 impl TierTimes {
@@ -257,23 +263,31 @@ fn apart(a: &[TierTimes], b: &[TierTimes], measure: Measure) -> Option<MeasureRe
     let of = |side: &[TierTimes]| -> Vec<TierTimes> {
         side.iter().filter(|seen| seen.has(measure)).cloned().collect()
     };
-    let tiers = |side: &[TierTimes]| {
-        let names: Vec<&str> = side.iter().map(|seen| seen.tier.as_str()).collect();
-        names.join(", ")
-    };
-    let words = |side: &[TierTimes]| match side {
+    let (left, right) = (of(a), of(b));
+    Some(MeasureRefusal {
+        tier_a: tier_names(&left),
+        tier_b: tier_names(&right),
+        measure: measure.column,
+        why: format!(
+            "A is {}; B is {}: no tier has it on both sides",
+            vantages(&left),
+            vantages(&right)
+        ),
+    })
+}
+
+fn tier_names(side: &[TierTimes]) -> String {
+    let names: Vec<&str> = side.iter().map(|seen| seen.tier.as_str()).collect();
+    names.join(", ")
+}
+
+fn vantages(side: &[TierTimes]) -> String {
+    match side {
         [] => "not measured".to_owned(),
         _ => {
             format!("by {}", side.iter().map(TierTimes::vantage).collect::<Vec<_>>().join(" and "))
         }
-    };
-    let (left, right) = (of(a), of(b));
-    Some(MeasureRefusal {
-        tier_a: tiers(&left),
-        tier_b: tiers(&right),
-        measure: measure.column,
-        why: format!("A is {}; B is {}: no tier has it on both sides", words(&left), words(&right)),
-    })
+    }
 }
 
 #[cfg(test)]

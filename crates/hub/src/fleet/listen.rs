@@ -180,7 +180,6 @@ impl LinkService {
     ) -> Self {
         let link_dir = link_dir(values);
         let link = &values.link;
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let options = HubOptions {
             program: PROGRAM.into(),
             heartbeat: Duration::from_secs(link.heartbeat_seconds.clamp(1, 600)),
@@ -220,6 +219,10 @@ impl LinkService {
         }
         Ok(())
     }
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in

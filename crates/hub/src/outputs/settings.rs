@@ -69,7 +69,6 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
     let number = |name: &str, plain: u64, bulk: u64, max: u64| {
         entry.number(name, if kind.is_bulk { bulk } else { plain }, 1..=max)
     };
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let limits = BatchLimits {
         rows: size(number("batch_rows", 5000, 1_000_000, 10_000_000)?),
         bytes: size(number("batch_bytes", 5 << 20, 64 << 20, 512 << 20)?),
@@ -95,6 +94,10 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
         table,
         name,
     })
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn table(entry: &Entry) -> Result<&'static TableSpec, Failure> {

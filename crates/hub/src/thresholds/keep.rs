@@ -201,7 +201,6 @@ impl RuleValues {
     /// Keeps the values of a span.
     async fn measure(&mut self, store: &Store, from: i64, to: i64) -> Result<(), StoreError> {
         let began = Instant::now();
-        let at = |seconds: i64| Micros(seconds * 1_000_000);
         let sql = self.mining.series_between(at(from), at(to));
         let limits = QueryLimits::of_rule(200_000, Duration::from_secs(60));
         let answer = store.query(&sql, limits).await?;
@@ -304,6 +303,10 @@ impl RuleValues {
         append(store, Batch { table: ThresholdProposalRows::SPEC, rows: rows.finish() }).await?;
         Ok(true)
     }
+}
+
+fn at(seconds: i64) -> Micros {
+    Micros(seconds * 1_000_000)
 }
 
 impl SubjectModel {

@@ -117,7 +117,6 @@ impl ThresholdReport {
         let ReportKind::Constant { value, proposed, now: passed, then } = &self.kind else {
             return None;
         };
-        let count = |events: &[ReplayedEvent]| i64::try_from(events.len()).unwrap_or(i64::MAX);
         Some(ThresholdProposal {
             ts: now,
             host,
@@ -134,6 +133,10 @@ impl ThresholdReport {
             unknown: proposed.as_ref().err().map(String::as_str),
         })
     }
+}
+
+fn count(events: &[ReplayedEvent]) -> i64 {
+    i64::try_from(events.len()).unwrap_or(i64::MAX)
 }
 
 /// The current model of a subject.
@@ -170,13 +173,16 @@ fn difference(events: &[ReplayedEvent], others: &[ReplayedEvent]) -> Value {
         })
     };
     let shown = events.iter().filter(|event| !is_in(event)).take(MAX_EVENTS).map(|replayed| {
-        let at = |seconds: i64| Micros(seconds * 1_000_000).to_string();
         json!({
             "subject": replayed.subject,
-            "from_ts": at(replayed.event.from),
-            "to_ts": at(replayed.event.to + super::STEP_SECONDS),
+            "from_ts": time_text(replayed.event.from),
+            "to_ts": time_text(replayed.event.to + super::STEP_SECONDS),
             "worst": replayed.event.worst,
         })
     });
     shown.collect::<Vec<_>>().into()
+}
+
+fn time_text(seconds: i64) -> String {
+    Micros(seconds * 1_000_000).to_string()
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use weir_process::failure::{Failure, read_failure};
-use weir_rules::{Rule, RuleSet, SourceFile};
+use weir_rules::{Rule, RuleSet};
 
 /// Writes a copy of the rule with another value of its threshold into a directory of rules; where
 /// it is.
