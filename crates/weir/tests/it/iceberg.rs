@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Database, two_hubs};
+use super::cluster::{ManifestDatabase, two_hubs};
 use super::harness::{Weir, can_run, free_address, is_root, quiet, request, serve, text, wait_for};
 use super::intake::python;
 use super::wire_databases::postgresql;
@@ -98,7 +98,7 @@ fn pyiceberg_reads_the_same_through_each_hub_of_a_cluster() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let database = Database::start(&bin.expect("it was looked for"), dir.path());
+    let database = ManifestDatabase::start(&bin.expect("it was looked for"), dir.path());
     let (hubs, intakes) = two_hubs(dir.path(), &database);
     // Each hub has files of both, and metadata where all have their files.
     let check = |rows: u64, files: std::ops::Range<u64>| {

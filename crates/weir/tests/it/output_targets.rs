@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::harness::{EndedProcess, can_run, free_port, pause, text, wait_for};
-use super::outputs::{ARRIVAL, Hub, copied, waits_for_its_target};
+use super::outputs::{ARRIVAL, OutputHub, copied, waits_for_its_target};
 
 /// The directory of Kafka's jars as a class path.
 fn kafka_jars() -> String {
@@ -133,7 +133,7 @@ fn kafka_over_tls_takes_every_kind_of_login_and_says_what_is_wrong_with_one() {
     let kafka = Kafka::new();
     let _broker = kafka.start();
     kafka.make_topic("rows");
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let (right, wrong) = (hub.path("right"), hub.path("wrong"));
     std::fs::write(&right, format!("{PASSWORD}\n")).expect("it can be written");
     std::fs::write(&wrong, "another-password\n").expect("it can be written");
@@ -178,7 +178,7 @@ fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
         return;
     }
     let kafka = Kafka::new();
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let outputs = format!(
         "[[outputs]]\nname = \"bus\"\nto = \"kafka\"\nurl = \"kafka://127.0.0.1:{}\"\ntable = \"log\"\n\
          where = \"source = 'app'\"\ntopic = \"rows\"\nbatch_rows = 200\ntimeout_seconds = 5\n",
@@ -306,7 +306,7 @@ impl Elasticsearch {
 #[test]
 fn elasticsearch_has_every_row_once_over_kills_of_both() {
     let Some(elastic) = Elasticsearch::new() else { return };
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let outputs = format!(
         "[[outputs]]\nname = \"search\"\nto = \"elasticsearch\"\nurl = \"{}\"\ntable = \"log\"\n\
          where = \"source = 'app'\"\nindex = \"rows\"\nbatch_rows = 300\ntimeout_seconds = 20\n",

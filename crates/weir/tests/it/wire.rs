@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::harness::{Weir, quiet, serve, text, weir};
 
 /// Ethernet, IPv4 and TCP around a payload; sequence numbers are counted by the caller.
-struct Segment<'a> {
+struct TcpSegment<'a> {
     micros: u32,
     is_answer: bool,
     seq: u32,
@@ -18,7 +18,7 @@ struct Segment<'a> {
 }
 
 /// A pcap file of one connection from 192.0.2.1:40000 to 192.0.2.2:80.
-fn capture(segments: &[Segment<'_>]) -> Vec<u8> {
+fn capture(segments: &[TcpSegment<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for value in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
         out.extend(value.to_le_bytes());
@@ -55,7 +55,7 @@ fn one_request() -> Vec<u8> {
     const ASK: &[u8] = b"GET /item/7?a=1 HTTP/1.1\r\nHost: shop\r\n\r\n";
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let (asked, answered) = (101 + 40, 501 + 40);
-    let segment = |micros, is_answer, seq, ack, flags, payload| Segment {
+    let segment = |micros, is_answer, seq, ack, flags, payload| TcpSegment {
         micros,
         is_answer,
         seq,
