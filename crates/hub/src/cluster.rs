@@ -68,9 +68,6 @@ pub fn manifest(values: &Values) -> Result<Option<ManifestOptions>, Failure> {
     let bad = |key: &str, why: &str| {
         Failure::new(format!("cannot use `cluster.{key}`: {why}")).code(EXIT_CONFIG)
     };
-    let is_name = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
     if !is_name(&cluster.schema) {
         return Err(bad("schema", "a schema has letters, digits and `_` in its name"));
     }
@@ -80,6 +77,10 @@ pub fn manifest(values: &Values) -> Result<Option<ManifestOptions>, Failure> {
         ca_file: cluster.ca_file.clone(),
         schema: cluster.schema.clone(),
     }))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn address(told: &str, listening: SocketAddr) -> Result<String, Failure> {

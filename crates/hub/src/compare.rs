@@ -118,12 +118,6 @@ pub struct TimeSummary {
 
 /// Rows of [`question`].
 pub fn seen(rows: &[Value]) -> Vec<TierTimes> {
-    let times = |row: &Value, column: &str| TimeSummary {
-        values: count(&row[format!("{column}_values")]),
-        p50_seconds: row[format!("{column}_p50")].as_f64(),
-        p95_seconds: row[format!("{column}_p95")].as_f64(),
-        p99_seconds: row[format!("{column}_p99")].as_f64(),
-    };
     let tiers = rows.iter().map(|row| TierTimes {
         tier: text(&row["tier"]),
         requests: count(&row["requests"]),
@@ -133,6 +127,15 @@ pub fn seen(rows: &[Value]) -> Vec<TierTimes> {
         times: MEASURES.iter().map(|measure| times(row, measure.column)).collect(),
     });
     tiers.collect()
+}
+
+fn times(row: &Value, column: &str) -> TimeSummary {
+    TimeSummary {
+        values: count(&row[format!("{column}_values")]),
+        p50_seconds: row[format!("{column}_p50")].as_f64(),
+        p95_seconds: row[format!("{column}_p95")].as_f64(),
+        p99_seconds: row[format!("{column}_p99")].as_f64(),
+    }
 }
 
 fn count(value: &Value) -> u64 {
@@ -260,10 +263,7 @@ fn moved(a: &TierTimes, b: &TierTimes, measure: Measure) -> Option<String> {
 
 /// The refusal where no tier has the measure on both sides.
 fn apart(a: &[TierTimes], b: &[TierTimes], measure: Measure) -> Option<MeasureRefusal> {
-    let of = |side: &[TierTimes]| -> Vec<TierTimes> {
-        side.iter().filter(|seen| seen.has(measure)).cloned().collect()
-    };
-    let (left, right) = (of(a), of(b));
+    let (left, right) = (sides_with(measure, a), sides_with(measure, b));
     Some(MeasureRefusal {
         tier_a: tier_names(&left),
         tier_b: tier_names(&right),
@@ -274,6 +274,10 @@ fn apart(a: &[TierTimes], b: &[TierTimes], measure: Measure) -> Option<MeasureRe
             vantages(&right)
         ),
     })
+}
+
+fn sides_with(measure: Measure, side: &[TierTimes]) -> Vec<TierTimes> {
+    side.iter().filter(|seen| seen.has(measure)).cloned().collect()
 }
 
 fn tier_names(side: &[TierTimes]) -> String {

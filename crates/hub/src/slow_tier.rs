@@ -24,12 +24,7 @@ pub fn options(store: &Store) -> Result<Option<SlowOptions>, Failure> {
     if let Some(url) = path.to_str().and_then(|path| path.strip_prefix("s3://")) {
         return bucket(store, url).map(|place| Some(tiers(store, place, &days, &bytes)));
     }
-    let inside = |one: &std::path::Path, other: &std::path::Path| {
-        let real =
-            |path: &std::path::Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        real(one).starts_with(real(other))
-    };
-    if inside(path, &store.dir) || inside(&store.dir, path) {
+    if is_inside(path, &store.dir) || is_inside(&store.dir, path) {
         let text = format!(
             "cannot use `store.slow_path`: `{}` and `{}` are inside each other",
             path.display(),
@@ -38,6 +33,15 @@ pub fn options(store: &Store) -> Result<Option<SlowOptions>, Failure> {
         return Err(Failure::new(text).hint("name a directory on another disk").code(EXIT_CONFIG));
     }
     Ok(Some(tiers(store, SlowPlace::Directory(path.clone()), &days, &bytes)))
+}
+
+/// Whether the directory `one` is `other`, or lies below it.
+pub fn is_inside(one: &std::path::Path, other: &std::path::Path) -> bool {
+    absolute(one).starts_with(absolute(other))
+}
+
+fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn tiers(
@@ -185,10 +189,13 @@ mod tests {
         assert!(refusal(days("log=soon")).contains("no whole number behind `=`"));
         let inside = Store { dir: "/a".into(), slow_path: Some("/a/b".into()), ..Store::default() };
         assert!(refusal(inside).contains("are inside each other"));
-        let bucket = |url: &str| Store { slow_path: Some(url.into()), ..Store::default() };
-        assert!(refusal(bucket("s3:///weir")).contains("it names no bucket"));
-        let half = Store { slow_user: "weir".into(), ..bucket("s3://rows/weir") };
+        assert!(refusal(store_at("s3:///weir")).contains("it names no bucket"));
+        let half = Store { slow_user: "weir".into(), ..store_at("s3://rows/weir") };
         assert!(refusal(half).contains("are needed both"));
+    }
+
+    fn store_at(url: &str) -> Store {
+        Store { slow_path: Some(url.into()), ..Store::default() }
     }
 
     fn refusal(store: Store) -> String {

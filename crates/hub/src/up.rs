@@ -109,7 +109,6 @@ fn size(bytes: u64) -> usize {
 
 /// Limits of one query of a user.
 fn query_limits(api: &Api) -> QueryLimits {
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     QueryLimits {
         timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
         memory_bytes: size(api.one_query_memory_bytes),

@@ -38,9 +38,8 @@ impl Nodes {
             let mut command = Command::new(program);
             command.args(std::env::args_os().skip(1)).arg("--node");
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-            let missing = || std::io::Error::other("it has no pipe");
-            let cells = child.stdin.take().ok_or_else(missing)?;
-            let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+            let cells = child.stdin.take().ok_or_else(missing_pipe)?;
+            let answers = BufReader::new(child.stdout.take().ok_or_else(missing_pipe)?);
             Ok(Node { child, cells, answers })
         };
         let nodes: std::io::Result<Vec<Node>> = (0..count).map(|_| start()).collect();
@@ -68,6 +67,10 @@ impl Nodes {
             _ => Ok(counts),
         }
     }
+}
+
+fn missing_pipe() -> std::io::Error {
+    std::io::Error::other("it has no pipe")
 }
 
 fn gone(error: &str) -> Failure {

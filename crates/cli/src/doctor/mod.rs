@@ -88,14 +88,17 @@ fn look(args: &DoctorArgs) -> Result<ExitCode, Failure> {
 
 /// 2 for a page, 1 for a mail, else 0; only what fires counts.
 fn exit_code(findings: &[OpenFinding]) -> ExitCode {
-    let has = |class| findings.iter().any(|f| f.state == State::Firing && f.class == class);
-    if has(Class::Page) {
+    if has(findings, Class::Page) {
         2.into()
-    } else if has(Class::Mail) {
+    } else if has(findings, Class::Mail) {
         1.into()
     } else {
         ExitCode::SUCCESS
     }
+}
+
+fn has(findings: &[OpenFinding], class: Class) -> bool {
+    findings.iter().any(|f| f.state == State::Firing && f.class == class)
 }
 
 async fn diagnose(mut source: impl HostSource, judge: &RuleRunner) -> Result<Diagnosis, Failure> {

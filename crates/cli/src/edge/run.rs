@@ -164,7 +164,6 @@ fn head(names: [&str; 8]) -> [String; 8] {
 
 /// Certificates that the edge obtains, and below them why one could not be.
 fn certificates(rows: &[Value]) -> String {
-    let day = |row: &Value, name: &str| text(row, name).chars().take(16).collect::<String>();
     let mut cells = vec![["CERTIFICATE", "STATE", "ENDS", "NEXT", "AUTHORITY"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let (ends, next) = (day(row, "not_after"), day(row, "next_attempt_ts"));
@@ -181,6 +180,10 @@ fn certificates(rows: &[Value]) -> String {
         );
     }
     out
+}
+
+fn day(row: &Value, name: &str) -> String {
+    text(row, name).chars().take(16).collect::<String>()
 }
 
 fn text(row: &Value, name: &str) -> String {

@@ -50,9 +50,8 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
     let (name, entry) = (output.name.clone(), &output.entry);
     let to = entry.needed("to", "elasticsearch")?;
     let Some(kind) = TARGETS.iter().find(|kind| kind.name == to) else {
-        let known = || TARGETS.iter().map(|kind| kind.name);
-        let hint = nearest(to, known()).map_or_else(
-            || format!("known are {}", known().collect::<Vec<_>>().join(", ")),
+        let hint = nearest(to, target_names()).map_or_else(
+            || format!("known are {}", target_names().collect::<Vec<_>>().join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
         return Err(entry.wrong("to", &format!("rows cannot be copied to `{to}`")).hint(hint));
@@ -94,6 +93,10 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
         table,
         name,
     })
+}
+
+fn target_names() -> impl Iterator<Item = &'static str> {
+    TARGETS.iter().map(|kind| kind.name)
 }
 
 fn size(number: u64) -> usize {

@@ -165,22 +165,24 @@ fn season(
 
 /// Events of one replay during which the other has none.
 fn difference(events: &[ReplayedEvent], others: &[ReplayedEvent]) -> Value {
-    let is_in = |event: &ReplayedEvent| {
-        others.iter().any(|other| {
-            other.subject == event.subject
-                && other.event.from <= event.event.to
-                && other.event.to >= event.event.from
-        })
-    };
-    let shown = events.iter().filter(|event| !is_in(event)).take(MAX_EVENTS).map(|replayed| {
-        json!({
-            "subject": replayed.subject,
-            "from_ts": time_text(replayed.event.from),
-            "to_ts": time_text(replayed.event.to + super::STEP_SECONDS),
-            "worst": replayed.event.worst,
-        })
-    });
+    let shown =
+        events.iter().filter(|event| !is_among(others, event)).take(MAX_EVENTS).map(|replayed| {
+            json!({
+                "subject": replayed.subject,
+                "from_ts": time_text(replayed.event.from),
+                "to_ts": time_text(replayed.event.to + super::STEP_SECONDS),
+                "worst": replayed.event.worst,
+            })
+        });
     shown.collect::<Vec<_>>().into()
+}
+
+fn is_among(others: &[ReplayedEvent], event: &ReplayedEvent) -> bool {
+    others.iter().any(|other| {
+        other.subject == event.subject
+            && other.event.from <= event.event.to
+            && other.event.to >= event.event.from
+    })
 }
 
 fn time_text(seconds: i64) -> String {
