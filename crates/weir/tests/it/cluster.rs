@@ -29,18 +29,12 @@ impl ManifestDatabase {
             std::os::unix::fs::chown(path, Some(user), Some(group)).expect("root may");
         }
         // It does not run as root.
-        let command = |program: &str| {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-            command.arg(bin.join(program)).current_dir(&own);
-            command
-        };
         let data = own.join("data");
-        let mut init = command("initdb");
+        let mut init = as_postgres(bin, &own, "initdb");
         let made = init.args(["-A", "trust", "-U", "weir", "--no-sync", "-D"]).arg(&data).output();
         assert!(made.expect("it is installed").status.success());
         let port = free_address().port();
-        let mut server = command("postgres");
+        let mut server = as_postgres(bin, &own, "postgres");
         server.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"]).arg(&own);
         server.args(["-p", &port.to_string(), "-D"]).arg(&data);
         let child = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -57,6 +51,13 @@ impl ManifestDatabase {
     fn url(&self) -> String {
         format!("postgresql://weir@127.0.0.1:{}/postgres", self.port)
     }
+}
+
+fn as_postgres(bin: &Path, own: &Path, program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+    command.arg(bin.join(program)).current_dir(&own);
+    command
 }
 
 impl Drop for ManifestDatabase {
@@ -274,7 +275,6 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     command.env("WEIR_STORE_SLOW_PATH", dir.path().join("again"));
     let third = Weir::start(command);
     let same = |name: &str| dir.path().join(name).join("link/authority.pem");
-    let read = |path: PathBuf| std::fs::read(path).expect("it is there");
     assert_eq!(read(same("three")), read(same("one")), "agents know them as the same fleet");
     for hub in [&first, &third] {
         has(&hub.url, 200);
@@ -300,6 +300,10 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     command.args(["--agents", &free_address().to_string()]);
     quiet(&mut command);
     has(&Weir::start(command).url, 200);
+}
+
+fn read(path: PathBuf) -> Vec<u8> {
+    std::fs::read(path).expect("it is there")
 }
 
 fn only_entry(place: PathBuf) -> PathBuf {

@@ -136,24 +136,18 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
     std::fs::write(&password, "sesame\n").expect("it can be written");
     std::os::unix::fs::chown(&password, Some(user), Some(group)).expect("root may");
     // It does not run as root.
-    let as_postgres = |program: &str| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-        command.arg(bin.join(program)).current_dir(&own).env("PGPASSWORD", "sesame");
-        command
-    };
     let (first, second) = (own.join("first"), own.join("second"));
-    let mut init = as_postgres("initdb");
+    let mut init = as_postgres(&bin, &own, "initdb");
     init.args(["-A", "scram-sha-256", "--no-sync", "-D"]).arg(&first);
     run(init.arg(format!("--pwfile={}", password.display())));
     let (port, replica) = (free_port().to_string(), free_port().to_string());
     let server = |data: &Path, port: &str| {
-        let mut command = as_postgres("postgres");
+        let mut command = as_postgres(&bin, &own, "postgres");
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-p", port, "-k"]);
         start(command.arg(&own).arg("-D").arg(data))
     };
     let psql = |port: &str, sql: &str| {
-        let mut command = as_postgres("psql");
+        let mut command = as_postgres(&bin, &own, "psql");
         command.args(["-h", "127.0.0.1", "-U", "postgres", "-qAt", "-p", port, "-c", sql]);
         command
     };
@@ -165,7 +159,7 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
     };
     let _first = server(&first, &port);
     is_up(&port);
-    let mut copy = as_postgres("pg_basebackup");
+    let mut copy = as_postgres(&bin, &own, "pg_basebackup");
     copy.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "--no-sync", "-c", "fast", "-p", &port]);
     run(copy.arg("-D").arg(&second));
     let _second = server(&second, &replica);
@@ -227,6 +221,13 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
         summary.contains("5 sessions") && summary.contains("of user postgres (active"),
         "{found}"
     );
+}
+
+fn as_postgres(bin: &Path, own: &Path, program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+    command.arg(bin.join(program)).current_dir(&own).env("PGPASSWORD", "sesame");
+    command
 }
 
 fn at_port(port: &str) -> String {

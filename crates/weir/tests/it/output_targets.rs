@@ -33,24 +33,28 @@ const PASSWORD: &str = "a-password-of-the-broker";
 
 /// `ca.pem`, and `broker.pem` with key and certificate for 127.0.0.1.
 fn certificates(dir: &Path) {
-    let path = |name: &str| dir.join(name).display().to_string();
-    let config = path("openssl.cnf");
+    let config = path_text(dir, "openssl.cnf");
     std::fs::write(&config, "[req]\ndistinguished_name=dn\n[dn]\n").expect("it can be written");
     let make = |name: &str, extension: &str, by: &[String]| {
         let mut command = Command::new("openssl");
         command.args(["req", "-x509", "-config", &config, "-nodes", "-days", "2"]);
         command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
         command.args(["-subj", &format!("/CN={name}"), "-addext", extension]).args(by);
-        command.args(["-keyout", &path(&format!("{name}.key"))]);
-        command.args(["-out", &path(&format!("{name}.pem"))]).stderr(Stdio::null());
+        command.args(["-keyout", &path_text(dir, &format!("{name}.key"))]);
+        command.args(["-out", &path_text(dir, &format!("{name}.pem"))]).stderr(Stdio::null());
         assert!(command.status().expect("openssl runs").success());
     };
     make("ca", "basicConstraints=critical,CA:TRUE", &[]);
-    let by = ["-CA", &path("ca.pem"), "-CAkey", &path("ca.key")].map(str::to_owned);
+    let by =
+        ["-CA", &path_text(dir, "ca.pem"), "-CAkey", &path_text(dir, "ca.key")].map(str::to_owned);
     make("broker", "subjectAltName=IP:127.0.0.1", &by);
     let parts = ["broker.key", "broker.pem"]
-        .map(|name| std::fs::read_to_string(path(name)).expect("it was made"));
-    std::fs::write(path("broker.pem"), parts.concat()).expect("it can be written");
+        .map(|name| std::fs::read_to_string(path_text(dir, name)).expect("it was made"));
+    std::fs::write(path_text(dir, "broker.pem"), parts.concat()).expect("it can be written");
+}
+
+fn path_text(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
 }
 
 /// A separate broker, in KRaft mode: one listener without a login, one with TLS and a login.

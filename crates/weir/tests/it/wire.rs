@@ -138,8 +138,7 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
 
 /// How many pixels of a PNG, as weir writes it, have which colour.
 fn colors_of(png: &[u8]) -> BTreeMap<[u8; 3], u64> {
-    let word = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("four"));
-    let (width, height) = (word(16) as usize, word(20) as usize);
+    let (width, height) = (word(png, 16) as usize, word(png, 20) as usize);
     let at = png.windows(4).position(|name| name == b"IDAT").expect("it has content") + 4;
     let mut rows = Vec::new();
     flate2::read::ZlibDecoder::new(&png[at..]).read_to_end(&mut rows).expect("it is whole");
@@ -153,6 +152,10 @@ fn colors_of(png: &[u8]) -> BTreeMap<[u8; 3], u64> {
             .for_each(|color| *colors.entry(*color).or_default() += 1);
     }
     colors
+}
+
+fn word(png: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(png[at..at + 4].try_into().expect("four"))
 }
 
 #[test]

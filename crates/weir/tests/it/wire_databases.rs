@@ -143,10 +143,14 @@ fn counts<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
 /// Where Debian keeps PostgreSQL's server: not on the PATH.
 pub(crate) fn postgresql() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    versions.flatten().map(|entry| entry.path().join("bin")).find(|bin| {
-        let is_file = |name: &str| bin.join(name).is_file();
-        is_file("initdb") && is_file("postgres")
-    })
+    versions
+        .flatten()
+        .map(|entry| entry.path().join("bin"))
+        .find(|bin| has_file(&bin, "initdb") && has_file(&bin, "postgres"))
+}
+
+fn has_file(bin: &Path, name: &str) -> bool {
+    bin.join(name).is_file()
 }
 
 #[test]
