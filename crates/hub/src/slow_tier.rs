@@ -123,8 +123,8 @@ fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
     })))
 }
 
-fn filled(text: &String) -> Option<String> {
-    Some(text.clone()).filter(|text| !text.is_empty())
+fn filled(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 fn after(days: u64) -> Duration {
