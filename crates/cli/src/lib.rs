@@ -47,11 +47,7 @@ use wire::args::WireArgs;
 /// # Errors
 /// Why it ended early.
 pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let startup = |args: Option<&EdgeArgs>| {
-        let flags = args.map(|args| args.flags.clone());
-        let is_edge = flags.is_some();
-        EdgeStartup::new(reload_of(cli.config.clone(), flags), is_edge)
-    };
+    let startup = |args: Option<&EdgeArgs>| edge_startup(cli.config.clone(), args);
     let load = || {
         let config = Config::of_process(cli.config.as_deref(), cli.log_level.as_ref())?;
         check_outputs(&config.values)?;
@@ -117,6 +113,12 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn edge_startup(config: Option<PathBuf>, args: Option<&EdgeArgs>) -> EdgeStartup {
+    let flags = args.map(|args| args.flags.clone());
+    let is_edge = flags.is_some();
+    EdgeStartup::new(reload_of(config, flags), is_edge)
 }
 
 fn with_data(mut config: Config, data: Option<&PathBuf>) -> Config {
