@@ -90,11 +90,10 @@ impl Client {
         if let Some(login) = &self.login {
             request = request.header("authorization", login);
         }
-        let read = |mut response: ureq::http::Response<ureq::Body>| {
+        let answer = request.call().and_then(|mut response: ureq::http::Response<ureq::Body>| {
             let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
             Ok(HttpResponse { status: response.status().as_u16(), body })
-        };
-        let answer = request.call().and_then(read);
+        });
         answer.map_err(|error| unreachable_weir(self, &error))?.json()
     }
 

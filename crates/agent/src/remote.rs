@@ -59,8 +59,7 @@ enum SendOutcome {
 impl RemoteHub {
     /// A destination; [`RemoteHub::send_always`] must run on a separate thread.
     pub(crate) fn new(client: Client, meter: Arc<Meter>, buffer_bytes: usize) -> Self {
-        let half = |n: u8| u128::from(RandomState::new().hash_one(n));
-        let sample_stream = StreamId(half(1) << 64 | half(2));
+        let sample_stream = StreamId(random_half(1) << 64 | random_half(2));
         Self {
             client,
             queue: Mutex::default(),
@@ -223,6 +222,10 @@ impl RemoteHub {
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+fn random_half(n: u8) -> u128 {
+    u128::from(RandomState::new().hash_one(n))
 }
 
 enum SendJob {

@@ -1,7 +1,7 @@
 //! `weir backup` and `weir restore`: copies of a data directory, whether a weir runs on it or not,
 //! or of a cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -102,11 +102,7 @@ pub(crate) fn run(values: &Values, args: &BackupArgs) -> Result<ExitCode, Failur
         return of_cluster(values, args, &manifest, &to);
     }
     let dir = &values.store.dir;
-    let inside = |one: &Path, other: &Path| {
-        let real = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        real(one).starts_with(real(other))
-    };
-    if matches!(&to, SlowPlace::Directory(to) if inside(to, dir)) {
+    if matches!(&to, SlowPlace::Directory(to) if slow_tier::is_inside(to, dir)) {
         let text = format!("cannot back up `{}` into itself", dir.display());
         return Err(Failure::new(text).hint("name a directory on another disk").code(EXIT_USAGE));
     }
@@ -170,10 +166,16 @@ fn to_cluster(
 ) -> Result<(), Failure> {
     let slow = slow_tier::options(&values.store)?;
     let (at, now) = (args.at.as_deref(), SystemClock.now());
-    let is_shared = |path: &str| cluster::is_shared(path);
     let from = slow_tier::place(&values.store, &args.from)?;
-    let done = restore_cluster(from, at, slow.as_ref(), manifest, &is_shared, now)
-        .map_err(store_failure)?;
+    let done = restore_cluster(
+        from,
+        at,
+        slow.as_ref(),
+        manifest,
+        &|path: &str| cluster::is_shared(path),
+        now,
+    )
+    .map_err(store_failure)?;
     say(&format!(
         "the cluster is as of {}: {} files, {} bytes; start hubs with empty data directories",
         done.snapshot, done.file_count, done.byte_count

@@ -47,21 +47,11 @@ use wire::args::WireArgs;
 /// # Errors
 /// Why it ended early.
 pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let startup = |args: Option<&EdgeArgs>| {
-        let flags = args.map(|args| args.flags.clone());
-        let is_edge = flags.is_some();
-        EdgeStartup::new(reload_of(cli.config.clone(), flags), is_edge)
-    };
+    let startup = |args: Option<&EdgeArgs>| edge_startup(cli.config.clone(), args);
     let load = || {
         let config = Config::of_process(cli.config.as_deref(), cli.log_level.as_ref())?;
         check_outputs(&config.values)?;
         Ok::<_, Failure>(config)
-    };
-    let on = |data: Option<&PathBuf>| {
-        load().map(|mut config| {
-            config.apply_data(data);
-            config
-        })
     };
     match cli.command {
         Command::Up(args) => {
@@ -100,11 +90,15 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Tables(args) => show::tables(args.name.as_deref())?,
         Command::Rules(args) => rules::run(&args)?,
         Command::Store(args) => {
-            return store::run(&on(args.action.data())?.values, &args.action);
+            return store::run(&with_data(load()?, args.action.data()).values, &args.action);
         }
-        Command::Backup(args) => return back_up(&args, &on(args.dir())?, cli.log_level.as_deref()),
+        Command::Backup(args) => {
+            return back_up(&args, &with_data(load()?, args.dir()), cli.log_level.as_deref());
+        }
         Command::Bench(args) => return bench::run(&load()?.values, &args),
-        Command::Restore(args) => backup::bring_back(&on(args.dir())?.values, &args)?,
+        Command::Restore(args) => {
+            backup::bring_back(&with_data(load()?, args.dir()).values, &args)?
+        }
         Command::Thresholds(args) => thresholds::run(&args)?,
         Command::Findings(args) => findings::run(&args)?,
         Command::Tune(args) if args.trial.wish.is_some() => {
@@ -119,6 +113,17 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn edge_startup(config: Option<PathBuf>, args: Option<&EdgeArgs>) -> EdgeStartup {
+    let flags = args.map(|args| args.flags.clone());
+    let is_edge = flags.is_some();
+    EdgeStartup::new(reload_of(config, flags), is_edge)
+}
+
+fn with_data(mut config: Config, data: Option<&PathBuf>) -> Config {
+    config.apply_data(data);
+    config
 }
 
 fn serve_edge(

@@ -262,18 +262,19 @@ fn costs(found: &Inspection) -> String {
         "{:<18}{:>7}{:>14}{:>16}{:>16}{:>14}{:>12}\n",
         "table", "files", "rows", "bytes", "of them slow", "text index", "bytes/row"
     );
-    let line = |name: &str, cost: &TableCost| {
-        format!(
-            "{name:<18}{:>7}{:>14}{:>16}{:>16}{:>14}{:>12.2}\n",
-            cost.file_count,
-            cost.row_count,
-            cost.byte_count,
-            cost.slow_bytes,
-            cost.index_bytes,
-            per_row(cost.byte_count, cost)
-        )
-    };
-    found.tables.iter().fold(head, |text, (name, cost)| text + &line(name, cost))
+    found.tables.iter().fold(head, |text, (name, cost)| text + &cost_line(name, cost))
+}
+
+fn cost_line(name: &str, cost: &TableCost) -> String {
+    format!(
+        "{name:<18}{:>7}{:>14}{:>16}{:>16}{:>14}{:>12.2}\n",
+        cost.file_count,
+        cost.row_count,
+        cost.byte_count,
+        cost.slow_bytes,
+        cost.index_bytes,
+        per_row(cost.byte_count, cost)
+    )
 }
 
 /// A table's columns, largest first.

@@ -191,15 +191,19 @@ impl NamedTls {
 impl NamedDatabase {
     /// With its password.
     pub fn target(&self) -> Result<DatabaseTarget, Failure> {
-        let read = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path).map_err(|error| read_failure(path, &error))?;
-            Ok::<_, Failure>(text.lines().next().unwrap_or_default().to_owned())
-        };
         Ok(DatabaseTarget {
             system: self.system,
             address: self.address.clone(),
             user: self.user.clone(),
-            password: self.password_file.as_ref().map(read).transpose()?,
+            password: self
+                .password_file
+                .as_ref()
+                .map(|path: &PathBuf| {
+                    let text = std::fs::read_to_string(path)
+                        .map_err(|error| read_failure(path, &error))?;
+                    Ok::<_, Failure>(text.lines().next().unwrap_or_default().to_owned())
+                })
+                .transpose()?,
             database: self.database.clone(),
             purpose: self.purpose.clone(),
             heartbeat: self.heartbeat.clone(),

@@ -86,25 +86,28 @@ impl EntryKind {
     }
 
     fn read(self, value: &DeValue<'_>) -> Option<EntryValue> {
-        let text = |value: &DeValue<'_>| value.as_str().map(str::to_owned);
         match (self, value) {
-            (Self::Text, value) => text(value).map(EntryValue::Text),
+            (Self::Text, value) => text_of(value).map(EntryValue::Text),
             (Self::Number, DeValue::Integer(number)) => {
                 u64::from_str_radix(number.as_str(), number.radix()).ok().map(EntryValue::Number)
             }
             (Self::Texts, DeValue::Array(items)) => {
-                let texts = items.iter().map(|item| text(item.get_ref()));
+                let texts = items.iter().map(|item| text_of(item.get_ref()));
                 texts.collect::<Option<_>>().map(EntryValue::Texts)
             }
             (Self::Labels, DeValue::Table(table)) => {
-                let pairs = table
-                    .iter()
-                    .map(|(key, value)| Some((key.get_ref().to_string(), text(value.get_ref())?)));
+                let pairs = table.iter().map(|(key, value)| {
+                    Some((key.get_ref().to_string(), text_of(value.get_ref())?))
+                });
                 pairs.collect::<Option<_>>().map(EntryValue::Labels)
             }
             _ => None,
         }
     }
+}
+
+fn text_of(value: &DeValue<'_>) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }
 
 /// Reads one entry; `at` gives the place of an offset.

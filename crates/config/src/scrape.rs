@@ -103,7 +103,6 @@ pub(super) fn of(entry: &Entry) -> Result<ScrapeTarget, Failure> {
         labels.retain(|(known, _)| *known != label);
         labels.push((label, value));
     }
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     Ok(ScrapeTarget {
         place: entry.place.clone(),
         host,
@@ -119,6 +118,10 @@ pub(super) fn of(entry: &Entry) -> Result<ScrapeTarget, Failure> {
         name,
         url,
     })
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// `host:port` and `host` of an address.

@@ -85,8 +85,11 @@ impl Setting for bool {
 impl Setting for Vec<u16> {
     const KIND: &'static str = "list of whole numbers";
     fn from_toml(value: &Value) -> Option<Self> {
-        let number = |item: &Value| item.as_integer().and_then(|number| u16::try_from(number).ok());
-        value.as_array()?.iter().map(number).collect()
+        value
+            .as_array()?
+            .iter()
+            .map(|item: &Value| item.as_integer().and_then(|number| u16::try_from(number).ok()))
+            .collect()
     }
     /// Separated by commas.
     fn from_text(text: &str) -> Option<Self> {

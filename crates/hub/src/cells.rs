@@ -84,19 +84,24 @@ impl Cells {
 }
 
 fn readable(array: &ArrayRef) -> Column {
-    let as_type = |data_type: &DataType| cast(array, data_type).ok();
     let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
     let column = match kind_of(array.data_type()) {
-        "timestamp" => as_type(&micros).map(|a| Column::Time(a.as_primitive().clone())),
-        "boolean" => as_type(&DataType::Boolean).map(|a| Column::Flag(a.as_boolean().clone())),
-        "float" => as_type(&DataType::Float64).map(|a| Column::Float(a.as_primitive().clone())),
+        "timestamp" => as_type(array, &micros).map(|a| Column::Time(a.as_primitive().clone())),
+        "boolean" => {
+            as_type(array, &DataType::Boolean).map(|a| Column::Flag(a.as_boolean().clone()))
+        }
+        "float" => {
+            as_type(array, &DataType::Float64).map(|a| Column::Float(a.as_primitive().clone()))
+        }
         "integer" if *array.data_type() == DataType::UInt64 => {
             Some(Column::Unsigned(array.as_primitive().clone()))
         }
-        "integer" => as_type(&DataType::Int64).map(|a| Column::Int(a.as_primitive().clone())),
+        "integer" => {
+            as_type(array, &DataType::Int64).map(|a| Column::Int(a.as_primitive().clone()))
+        }
         "text" if *array.data_type() == DataType::Null => Some(Column::Null),
         "text" if array.data_type().is_string() || is_text_dictionary(array.data_type()) => {
-            as_type(&DataType::Utf8).map(|a| Column::Text(a.as_string().clone()))
+            as_type(array, &DataType::Utf8).map(|a| Column::Text(a.as_string().clone()))
         }
         "map" if matches!(array.data_type(), DataType::Map(..)) => Some(Column::Map(array.clone())),
         "map" => Some(Column::Struct(array.clone())),
@@ -106,6 +111,10 @@ fn readable(array: &ArrayRef) -> Column {
         _ => None,
     };
     column.unwrap_or_else(|| Column::Other(array.clone()))
+}
+
+fn as_type(array: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
+    cast(array, data_type).ok()
 }
 
 fn is_text_dictionary(data_type: &DataType) -> bool {

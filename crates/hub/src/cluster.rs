@@ -68,9 +68,6 @@ pub fn manifest(values: &Values) -> Result<Option<ManifestOptions>, Failure> {
     let bad = |key: &str, why: &str| {
         Failure::new(format!("cannot use `cluster.{key}`: {why}")).code(EXIT_CONFIG)
     };
-    let is_name = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
     if !is_name(&cluster.schema) {
         return Err(bad("schema", "a schema has letters, digits and `_` in its name"));
     }
@@ -80,6 +77,10 @@ pub fn manifest(values: &Values) -> Result<Option<ManifestOptions>, Failure> {
         ca_file: cluster.ca_file.clone(),
         schema: cluster.schema.clone(),
     }))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn address(told: &str, listening: SocketAddr) -> Result<String, Failure> {
@@ -150,10 +151,12 @@ impl SharedFleet {
     /// has.
     async fn share(&mut self) -> Result<(), StoreError> {
         let Some(shared) = self.store.shared_files().await? else { return Ok(()) };
-        let of_fleet = |(name, content): (String, Vec<u8>)| {
-            Some((name.strip_prefix(FLEET)?.to_owned(), content))
-        };
-        let shared: Files = shared.into_iter().filter_map(of_fleet).collect();
+        let shared: Files = shared
+            .into_iter()
+            .filter_map(|(name, content): (String, Vec<u8>)| {
+                Some((name.strip_prefix(FLEET)?.to_owned(), content))
+            })
+            .collect();
         let own = read(&self.dir);
         let before = std::mem::take(&mut self.before);
         let names = shared.keys().chain(own.keys()).chain(before.keys());

@@ -118,14 +118,6 @@ pub struct TimeSummary {
 
 /// Rows of [`question`].
 pub fn seen(rows: &[Value]) -> Vec<TierTimes> {
-    let count = |value: &Value| value.as_u64().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let times = |row: &Value, column: &str| TimeSummary {
-        values: count(&row[format!("{column}_values")]),
-        p50_seconds: row[format!("{column}_p50")].as_f64(),
-        p95_seconds: row[format!("{column}_p95")].as_f64(),
-        p99_seconds: row[format!("{column}_p99")].as_f64(),
-    };
     let tiers = rows.iter().map(|row| TierTimes {
         tier: text(&row["tier"]),
         requests: count(&row["requests"]),
@@ -135,6 +127,23 @@ pub fn seen(rows: &[Value]) -> Vec<TierTimes> {
         times: MEASURES.iter().map(|measure| times(row, measure.column)).collect(),
     });
     tiers.collect()
+}
+
+fn times(row: &Value, column: &str) -> TimeSummary {
+    TimeSummary {
+        values: count(&row[format!("{column}_values")]),
+        p50_seconds: row[format!("{column}_p50")].as_f64(),
+        p95_seconds: row[format!("{column}_p95")].as_f64(),
+        p99_seconds: row[format!("{column}_p99")].as_f64(),
+    }
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 impl TierTimes {
@@ -254,26 +263,35 @@ fn moved(a: &TierTimes, b: &TierTimes, measure: Measure) -> Option<String> {
 
 /// The refusal where no tier has the measure on both sides.
 fn apart(a: &[TierTimes], b: &[TierTimes], measure: Measure) -> Option<MeasureRefusal> {
-    let of = |side: &[TierTimes]| -> Vec<TierTimes> {
-        side.iter().filter(|seen| seen.has(measure)).cloned().collect()
-    };
-    let tiers = |side: &[TierTimes]| {
-        let names: Vec<&str> = side.iter().map(|seen| seen.tier.as_str()).collect();
-        names.join(", ")
-    };
-    let words = |side: &[TierTimes]| match side {
+    let (left, right) = (sides_with(measure, a), sides_with(measure, b));
+    Some(MeasureRefusal {
+        tier_a: tier_names(&left),
+        tier_b: tier_names(&right),
+        measure: measure.column,
+        why: format!(
+            "A is {}; B is {}: no tier has it on both sides",
+            vantages(&left),
+            vantages(&right)
+        ),
+    })
+}
+
+fn sides_with(measure: Measure, side: &[TierTimes]) -> Vec<TierTimes> {
+    side.iter().filter(|seen| seen.has(measure)).cloned().collect()
+}
+
+fn tier_names(side: &[TierTimes]) -> String {
+    let names: Vec<&str> = side.iter().map(|seen| seen.tier.as_str()).collect();
+    names.join(", ")
+}
+
+fn vantages(side: &[TierTimes]) -> String {
+    match side {
         [] => "not measured".to_owned(),
         _ => {
             format!("by {}", side.iter().map(TierTimes::vantage).collect::<Vec<_>>().join(" and "))
         }
-    };
-    let (left, right) = (of(a), of(b));
-    Some(MeasureRefusal {
-        tier_a: tiers(&left),
-        tier_b: tiers(&right),
-        measure: measure.column,
-        why: format!("A is {}; B is {}: no tier has it on both sides", words(&left), words(&right)),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,6 @@ async fn report(store: &Store, host: &str) {
 }
 
 fn rows(ended: &[EndedQuery], host: &str) -> Batch {
-    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mut rows = SlowQueryRows::default();
     for query in ended {
         rows.push(&SlowQuery {
@@ -79,4 +78,8 @@ fn rows(ended: &[EndedQuery], host: &str) -> Batch {
         });
     }
     Batch { table: SlowQueryRows::SPEC, rows: rows.finish() }
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

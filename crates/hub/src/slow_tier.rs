@@ -24,12 +24,7 @@ pub fn options(store: &Store) -> Result<Option<SlowOptions>, Failure> {
     if let Some(url) = path.to_str().and_then(|path| path.strip_prefix("s3://")) {
         return bucket(store, url).map(|place| Some(tiers(store, place, &days, &bytes)));
     }
-    let inside = |one: &std::path::Path, other: &std::path::Path| {
-        let real =
-            |path: &std::path::Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        real(one).starts_with(real(other))
-    };
-    if inside(path, &store.dir) || inside(&store.dir, path) {
+    if is_inside(path, &store.dir) || is_inside(&store.dir, path) {
         let text = format!(
             "cannot use `store.slow_path`: `{}` and `{}` are inside each other",
             path.display(),
@@ -38,6 +33,15 @@ pub fn options(store: &Store) -> Result<Option<SlowOptions>, Failure> {
         return Err(Failure::new(text).hint("name a directory on another disk").code(EXIT_CONFIG));
     }
     Ok(Some(tiers(store, SlowPlace::Directory(path.clone()), &days, &bytes)))
+}
+
+/// Whether the directory `one` is `other`, or lies below it.
+pub fn is_inside(one: &std::path::Path, other: &std::path::Path) -> bool {
+    absolute(one).starts_with(absolute(other))
+}
+
+fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn tiers(
@@ -72,12 +76,15 @@ pub fn place(store: &Store, place: &str) -> Result<SlowPlace, Failure> {
 
 /// What reading from a bucket costs.
 fn read_prices(store: &Store) -> ReadPrices {
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let usd = |cents: u64| cents as f64 / 100.0;
     ReadPrices {
         per_million_requests: usd(store.slow_cents_per_million_reads),
         per_gigabyte: usd(store.slow_cents_per_gigabyte),
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn usd(cents: u64) -> f64 {
+    cents as f64 / 100.0
 }
 
 /// `BUCKET/PREFIX`.
@@ -95,13 +102,12 @@ fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
             "the access key and a file with the secret key",
         );
     }
-    let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let password = store.slow_password_file.as_deref().map(read_secret).transpose()?;
     let options = BucketOptions {
         bucket: bucket.to_owned(),
-        endpoint: text(&store.slow_endpoint),
-        region: text(&store.slow_region),
-        keys: text(&store.slow_user).zip(password),
+        endpoint: filled(&store.slow_endpoint),
+        region: filled(&store.slow_region),
+        keys: filled(&store.slow_user).zip(password),
         authority: store.slow_ca_file.as_deref().map(read_bytes).transpose()?,
         timeout: Duration::from_secs(store.slow_timeout_seconds.max(1)),
     };
@@ -115,6 +121,10 @@ fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
         prices: read_prices(store),
         ..SlowBucketOptions::new(options)
     })))
+}
+
+fn filled(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 fn after(days: u64) -> Duration {
@@ -172,18 +182,27 @@ mod tests {
 
     #[test]
     fn wrong_names_and_places_are_refused() {
-        let told = |store: Store| options(&store).unwrap_err().to_string();
-        let days = |text: &str| Store { slow_after_days_of: vec![text.into()], ..Store::default() };
         assert_eq!(
-            told(days("requests=3")),
+            refusal(days("requests=3")),
             "cannot use `store.slow_after_days_of`: there is no such table in `requests=3`\nhint: did you mean `request`?"
         );
-        assert!(told(days("log=soon")).contains("no whole number behind `=`"));
+        assert!(refusal(days("log=soon")).contains("no whole number behind `=`"));
         let inside = Store { dir: "/a".into(), slow_path: Some("/a/b".into()), ..Store::default() };
-        assert!(told(inside).contains("are inside each other"));
-        let bucket = |url: &str| Store { slow_path: Some(url.into()), ..Store::default() };
-        assert!(told(bucket("s3:///weir")).contains("it names no bucket"));
-        let half = Store { slow_user: "weir".into(), ..bucket("s3://rows/weir") };
-        assert!(told(half).contains("are needed both"));
+        assert!(refusal(inside).contains("are inside each other"));
+        assert!(refusal(store_at("s3:///weir")).contains("it names no bucket"));
+        let half = Store { slow_user: "weir".into(), ..store_at("s3://rows/weir") };
+        assert!(refusal(half).contains("are needed both"));
+    }
+
+    fn store_at(url: &str) -> Store {
+        Store { slow_path: Some(url.into()), ..Store::default() }
+    }
+
+    fn refusal(store: Store) -> String {
+        options(&store).unwrap_err().to_string()
+    }
+
+    fn days(text: &str) -> Store {
+        Store { slow_after_days_of: vec![text.into()], ..Store::default() }
     }
 }

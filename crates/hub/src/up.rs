@@ -77,7 +77,6 @@ fn load_rules(dir: Option<&Path>) -> Result<RuleRunner, Failure> {
 
 /// The store's options from the configuration.
 pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOptions, Failure> {
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let or_never = |limit: u64, never: u64| if limit == 0 { never } else { limit };
     let defaults = StoreOptions::new(values.store.dir.clone(), clock);
     let hot_bytes = size(values.store.hot_bytes.max(1 << 20));
@@ -104,9 +103,12 @@ pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOpti
     })
 }
 
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 /// Limits of one query of a user.
 fn query_limits(api: &Api) -> QueryLimits {
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     QueryLimits {
         timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
         memory_bytes: size(api.one_query_memory_bytes),
@@ -123,6 +125,19 @@ struct Listeners {
     pg: Option<PgServer>,
     intake: intake::BoundIntake,
     outputs: outputs::PreparedOutputs,
+}
+
+/// Intake ends before the outputs, so that its last rows are copied too.
+async fn end_streams(
+    intake: Option<intake::RunningIntake>,
+    outputs: Option<outputs::RunningOutputs>,
+) {
+    if let Some(intake) = intake {
+        intake.end().await;
+    }
+    if let Some(outputs) = outputs {
+        outputs.end().await;
+    }
 }
 
 struct HubStart<'a> {
@@ -190,12 +205,7 @@ impl HubStart<'_> {
         tracing::info!("ending");
         edge::end(edge).await;
         end_watch(watching, &local).await;
-        if let Some(intake) = intake {
-            intake.end().await;
-        }
-        if let Some(outputs) = outputs {
-            outputs.end().await;
-        }
+        end_streams(intake, outputs).await;
         drop((local, destination, app));
         let _ = delivery.await;
         judging.iter().for_each(JoinHandle::abort);

@@ -177,7 +177,6 @@ impl Meter {
 
     /// Name, help and value of every counter.
     pub fn counters(&self) -> [(&'static str, &'static str, u64); 7] {
-        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("weir_http_requests_total", "HTTP requests.", value(&self.requests)),
             ("weir_queries_total", "Queries of users.", value(&self.queries)),
@@ -196,6 +195,10 @@ impl Meter {
             ),
         ]
     }
+}
+
+fn value(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

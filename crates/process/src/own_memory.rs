@@ -109,8 +109,11 @@ fn clean_mappings(smaps: &str, program: &str) -> Vec<Mapping> {
 
 fn parse_range(word: &str) -> Option<Mapping> {
     let (start, end) = word.split_once('-')?;
-    let hex = |text| usize::from_str_radix(text, 16).ok();
     Some(Mapping { start: hex(start)?, end: hex(end)? })
+}
+
+fn hex(text: &str) -> Option<usize> {
+    usize::from_str_radix(text, 16).ok()
 }
 
 #[cfg(test)]

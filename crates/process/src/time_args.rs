@@ -86,7 +86,6 @@ pub fn parse_capture_span(text: &str) -> Result<i64, String> {
 /// # Errors
 /// How to write it.
 pub fn parse_capture_instant(text: &str) -> Result<i64, String> {
-    let wrong = || "write it as 2026-11-21T10:00:00Z, or as seconds since 1970".to_owned();
     if let Ok(seconds) = text.parse::<f64>()
         && (0.0..9e9).contains(&seconds)
     {
@@ -94,8 +93,12 @@ pub fn parse_capture_instant(text: &str) -> Result<i64, String> {
         return Ok((seconds * 1e9).round() as i64);
     }
     // A date alone is refused: its midnight is rarely what is meant.
-    let time = parse_instant(text).filter(|_| text.contains(':')).ok_or_else(wrong)?;
-    i64::try_from(time.as_nanosecond()).ok().filter(|ns| *ns >= 0).ok_or_else(wrong)
+    let time = parse_instant(text).filter(|_| text.contains(':')).ok_or_else(wrong_instant)?;
+    i64::try_from(time.as_nanosecond()).ok().filter(|ns| *ns >= 0).ok_or_else(wrong_instant)
+}
+
+fn wrong_instant() -> String {
+    "write it as 2026-11-21T10:00:00Z, or as seconds since 1970".to_owned()
 }
 
 #[cfg(test)]

@@ -48,9 +48,11 @@ impl RuleStore {
         rule: &Rule,
         now: Micros,
     ) -> Result<Vec<RecordBatch>, String> {
-        let watch = || rule.when.iter().map(|sql| store.watch(sql)).collect();
         let mut known = Vec::new();
-        for condition in &*watched.entry(rule.id.clone()).or_insert_with(watch) {
+        for condition in &*watched
+            .entry(rule.id.clone())
+            .or_insert_with(|| rule.when.iter().map(|sql| store.watch(sql)).collect())
+        {
             let Some(condition) = condition else {
                 known.push(false);
                 continue;
@@ -243,10 +245,6 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
     let clock = Arc::new(FixedClock::new(NOW));
     let store = Store::in_memory(Arc::<FixedClock>::clone(&clock));
     let mut engine = Engine::new(&RuleSet::built_in());
-    let sampler = |number| {
-        let host = format!("web{number}");
-        HostSampler::new(HostOptions { host, ..HostOptions::default() })
-    };
     let mut samplers: Vec<HostSampler> = (0..HOSTS).map(sampler).collect();
     let (mut spent, mut by_rule) = (0.0, Vec::new());
     let mut watched = WatchedStore::new();
@@ -275,6 +273,11 @@ fn all_rules_over_twenty_hosts_take_a_small_part_of_a_processor() {
     println!("{HOSTS} hosts: {:.1} % of a core in {} runs", share * 100.0, by_rule.len());
     println!("dearest runs: {:?}", &by_rule[..by_rule.len().min(8)]);
     assert!(share < 0.5, "all rules together take {share:.2} of a processor");
+}
+
+fn sampler(number: usize) -> HostSampler {
+    let host = format!("web{number}");
+    HostSampler::new(HostOptions { host, ..HostOptions::default() })
 }
 
 fn process_seconds() -> f64 {

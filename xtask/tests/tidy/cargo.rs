@@ -177,11 +177,10 @@ fn heavy_crates_are_named_by_their_owners_only() {
 #[test]
 fn every_crate_takes_the_lints_of_the_workspace() {
     let metadata = metadata();
-    let manifest = |package: &Value| {
-        package["manifest_path"].as_str().map(str::to_owned).expect("members have one")
-    };
     let without = members(&metadata)
-        .map(manifest)
+        .map(|package: &Value| {
+            package["manifest_path"].as_str().map(str::to_owned).expect("members have one")
+        })
         .filter(|path| !text(path).contains("[lints]\nworkspace = true"));
     no_breach(
         &without

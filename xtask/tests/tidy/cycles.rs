@@ -95,11 +95,14 @@ fn targets<'a>(modules: &'a Modules, base: &[String], list: &str) -> Vec<&'a Vec
     if paths.is_empty() {
         paths.push(base.to_vec());
     }
-    let longest = |path: &Vec<String>| {
-        let lengths = (0..=path.len()).rev();
-        lengths.filter_map(|length| modules.get_key_value(&path[..length])).next()
-    };
-    paths.iter().filter_map(longest).map(|(module, _)| module).collect()
+    paths
+        .iter()
+        .filter_map(|path: &Vec<String>| {
+            let lengths = (0..=path.len()).rev();
+            lengths.filter_map(|length| modules.get_key_value(&path[..length])).next()
+        })
+        .map(|(module, _)| module)
+        .collect()
 }
 
 /// Everything that can be reached over arrows.
@@ -149,8 +152,6 @@ fn circles_of_imports_are_small() {
 
 #[test]
 fn paths_end_in_the_deepest_module() {
-    let module = |path: &str| path.split("::").map(str::to_owned).collect::<Vec<_>>();
-    let file = || (String::new(), String::new());
     let modules = Modules::from([(module("pool"), file()), (module("pool::turn"), file())]);
     let ends = |base: &str, list: &str| {
         targets(&modules, &module(base), list).into_iter().cloned().collect::<Vec<_>>()
@@ -158,4 +159,12 @@ fn paths_end_in_the_deepest_module() {
     assert_eq!(ends("pool::turn::Turn", ""), [module("pool::turn")]);
     assert_eq!(ends("pool", "::{Pool, turn::Turn}"), [module("pool"), module("pool::turn")]);
     assert_eq!(start(&module("pool::turn"), "super"), module("pool"));
+}
+
+fn module(path: &str) -> Vec<String> {
+    path.split("::").map(str::to_owned).collect::<Vec<_>>()
+}
+
+fn file() -> (String, String) {
+    (String::new(), String::new())
 }

@@ -49,7 +49,6 @@ impl Collector {
     /// One for each interface that the configuration names.
     pub fn configured(values: &Values) -> Vec<Self> {
         let wire = &values.wire;
-        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         #[expect(clippy::cast_precision_loss, reason = "limits are small numbers")]
         let ratio = |value: u64| value as f64;
         wire.interfaces
@@ -104,6 +103,10 @@ impl Collector {
         watching.finish();
         result
     }
+}
+
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 /// A tap at work.

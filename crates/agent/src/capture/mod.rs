@@ -102,7 +102,6 @@ mod tests {
 
     #[test]
     fn places_are_interfaces_with_or_without_a_namespace() {
-        let name = |text: &str| Some(text.to_owned());
         let of = |text: &str| {
             let place = TapPlace::parse(text);
             (place.netns.clone(), place.interface.clone(), place.source())
@@ -110,5 +109,9 @@ mod tests {
         assert_eq!(of("eth0"), (None, name("eth0"), "live:eth0".into()));
         assert_eq!(of("any"), (None, None, "live:any".into()));
         assert_eq!(of("web/lo"), (name("web"), name("lo"), "live:web/lo".into()));
+    }
+
+    fn name(text: &str) -> Option<String> {
+        Some(text.to_owned())
     }
 }

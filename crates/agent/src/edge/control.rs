@@ -113,8 +113,11 @@ impl EdgeControl {
     /// Takes a configuration that has no other section than `[edge]`.
     pub fn change_text(&self, text: &str, is_dry_run: bool) -> Result<Vec<String>, Failure> {
         let config = Config::read("configuration", text)?;
-        let is_set = |key: &&Key| config.origin(key) != "default";
-        if let Some(key) = KEYS.iter().filter(|key| key.section != "edge").find(is_set) {
+        if let Some(key) = KEYS
+            .iter()
+            .filter(|key| key.section != "edge")
+            .find(|key: &&Key| config.origin(key) != "default")
+        {
             return Err(Failure::new(format!(
                 "cannot change `{}.{}` while weir runs",
                 key.section, key.name
@@ -240,18 +243,21 @@ fn listener(one: &ListenerState) -> Value {
 }
 
 fn certificate(one: &CertificateState) -> Value {
-    let time = |micros: Micros| micros.to_string();
     json!({
         "names": one.names,
         "authority": one.authority,
         "path": one.path.display().to_string(),
         "state": one.state,
-        "not_before": one.not_before.map(time),
-        "not_after": one.not_after.map(time),
+        "not_before": one.not_before.map(time_text),
+        "not_after": one.not_after.map(time_text),
         "failures": one.failures,
         "failure": one.failure,
-        "next_attempt_ts": time(one.next),
+        "next_attempt_ts": time_text(one.next),
     })
+}
+
+fn time_text(micros: Micros) -> String {
+    micros.to_string()
 }
 
 fn backend(one: &BackendState) -> Value {

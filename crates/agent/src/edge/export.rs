@@ -56,39 +56,43 @@ pub(super) fn config(values: &Values) -> String {
 
 /// All of it.
 pub(super) fn export(values: &Values, learnt: &LearntState) -> Value {
-    let backend = |one: &LearntBackend| KnownBackend {
-        backend: one.backend.clone(),
-        latency_seconds: one.latency.as_secs_f64(),
-        keeps_idle_seconds: one.keeps_idle.map(|span| span.as_secs_f64()),
-        connections: one.connections,
-    };
-    let key = |one: &TicketKey| KnownKey {
-        name: BASE64_STANDARD.encode(one.name),
-        secret: BASE64_STANDARD.encode(one.secret),
-        age_seconds: one.age.as_secs(),
-    };
     let export = EdgeExport {
         format: FORMAT,
         weir: env!("CARGO_PKG_VERSION").to_owned(),
         config: config(values),
-        backends: learnt.backends.iter().map(backend).collect(),
-        ticket_keys: learnt.ticket_keys.iter().map(key).collect(),
+        backends: learnt
+            .backends
+            .iter()
+            .map(|one: &LearntBackend| KnownBackend {
+                backend: one.backend.clone(),
+                latency_seconds: one.latency.as_secs_f64(),
+                keeps_idle_seconds: one.keeps_idle.map(|span| span.as_secs_f64()),
+                connections: one.connections,
+            })
+            .collect(),
+        ticket_keys: learnt
+            .ticket_keys
+            .iter()
+            .map(|one: &TicketKey| KnownKey {
+                name: BASE64_STANDARD.encode(one.name),
+                secret: BASE64_STANDARD.encode(one.secret),
+                age_seconds: one.age.as_secs(),
+            })
+            .collect(),
     };
     serde_json::to_value(export).expect("texts and numbers become JSON")
 }
 
 /// The configuration, and what was learnt.
 pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
-    let wrong = |why: &str| {
-        Failure::new(format!("cannot use what was exported: {why}"))
-            .hint("it is what `weir edge export` writes, whole and unchanged")
-    };
     let export: EdgeExport =
-        serde_json::from_value(export.clone()).map_err(|error| wrong(&error.to_string()))?;
+        serde_json::from_value(export.clone()).map_err(|error| wrong_export(&error.to_string()))?;
     if export.format != FORMAT {
-        return Err(wrong(&format!("it is of format {}, this weir reads {FORMAT}", export.format)));
+        return Err(wrong_export(&format!(
+            "it is of format {}, this weir reads {FORMAT}",
+            export.format
+        )));
     }
-    let span = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
     let backend = |one: KnownBackend| {
         Some(LearntBackend {
             latency: span(one.latency_seconds)?,
@@ -100,23 +104,38 @@ pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
             backend: one.backend,
         })
     };
-    let bytes = |text: &str| BASE64_STANDARD.decode(text).ok();
-    let key = |one: KnownKey| {
-        Some(TicketKey {
-            name: bytes(&one.name)?.try_into().ok()?,
-            secret: bytes(&one.secret)?.try_into().ok()?,
-            age: Duration::from_secs(one.age_seconds),
-        })
-    };
     let backends: Option<_> = export.backends.into_iter().map(backend).collect();
-    let keys: Option<_> = export.ticket_keys.into_iter().map(key).collect();
+    let keys: Option<_> = export
+        .ticket_keys
+        .into_iter()
+        .map(|one: KnownKey| {
+            Some(TicketKey {
+                name: bytes(&one.name)?.try_into().ok()?,
+                secret: bytes(&one.secret)?.try_into().ok()?,
+                age: Duration::from_secs(one.age_seconds),
+            })
+        })
+        .collect();
     Ok((
         export.config,
         LearntState {
-            backends: backends.ok_or_else(|| wrong("a time of a backend is no time"))?,
-            ticket_keys: keys.ok_or_else(|| wrong("a key of tickets is no key"))?,
+            backends: backends.ok_or_else(|| wrong_export("a time of a backend is no time"))?,
+            ticket_keys: keys.ok_or_else(|| wrong_export("a key of tickets is no key"))?,
         },
     ))
+}
+
+fn wrong_export(why: &str) -> Failure {
+    Failure::new(format!("cannot use what was exported: {why}"))
+        .hint("it is what `weir edge export` writes, whole and unchanged")
+}
+
+fn span(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    BASE64_STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]

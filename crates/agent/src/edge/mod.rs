@@ -98,8 +98,9 @@ impl EarlyEdge {
             }
         });
         let inherited = inherited.unwrap_or_default();
-        let start = || Edge::start_with(settings, Arc::clone(clock), sink, inherited);
-        let edge = own_limits::as_edge(start).map_err(edge_failure)?;
+        let edge =
+            own_limits::as_edge(|| Edge::start_with(settings, Arc::clone(clock), sink, inherited))
+                .map_err(edge_failure)?;
         Ok(Self { edge, batches })
     }
 }

@@ -153,7 +153,6 @@ fn backend_tls(values: &Values) -> Result<BackendTlsSettings, Failure> {
 
 fn limits(values: &Values) -> Result<Limits, Failure> {
     let edge = &values.edge;
-    let seconds = |value: u64| Duration::from_secs(value.max(1));
     Ok(Limits {
         connections: size(edge.connections),
         address_connections: size(edge.address_connections),
@@ -161,14 +160,18 @@ fn limits(values: &Values) -> Result<Limits, Failure> {
         head_bytes: size(edge.head_bytes.clamp(8 << 10, 1 << 20)),
         headers: size(edge.headers.clamp(8, 1000)),
         body_bytes: edge.body_bytes,
-        handshake: seconds(edge.handshake_seconds),
-        head: seconds(edge.head_seconds),
-        idle: seconds(edge.idle_seconds),
+        handshake: at_least_a_second(edge.handshake_seconds),
+        head: at_least_a_second(edge.head_seconds),
+        idle: at_least_a_second(edge.idle_seconds),
         listener_idle: listener_idle(values)?,
-        client_pause: seconds(edge.client_pause_seconds),
-        half_closed: seconds(edge.half_closed_seconds),
-        tunnel_idle: seconds(edge.tunnel_idle_seconds),
+        client_pause: at_least_a_second(edge.client_pause_seconds),
+        half_closed: at_least_a_second(edge.half_closed_seconds),
+        tunnel_idle: at_least_a_second(edge.tunnel_idle_seconds),
     })
+}
+
+fn at_least_a_second(value: u64) -> Duration {
+    Duration::from_secs(value.max(1))
 }
 
 /// `ADDRESS:PORT=SECONDS`, of addresses that are listened on.
@@ -192,11 +195,15 @@ fn listener_idle(values: &Values) -> Result<Vec<(SocketAddr, Duration)>, Failure
 
 /// `POOL=SECONDS`.
 fn pool_idle(values: &Values) -> Result<Vec<(String, Duration)>, Failure> {
-    let one = |text: &String| {
-        let (pool, idle) = keep_alive("pool_idle_seconds", "api=30", text)?;
-        Ok((pool.to_owned(), idle))
-    };
-    values.edge.pool_idle_seconds.iter().map(one).collect()
+    values
+        .edge
+        .pool_idle_seconds
+        .iter()
+        .map(|text: &String| {
+            let (pool, idle) = keep_alive("pool_idle_seconds", "api=30", text)?;
+            Ok((pool.to_owned(), idle))
+        })
+        .collect()
 }
 
 fn keep_alive<'a>(key: &str, example: &str, text: &'a str) -> Result<(&'a str, Duration), Failure> {

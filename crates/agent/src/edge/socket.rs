@@ -112,12 +112,16 @@ async fn answer(stream: tokio::net::UnixStream, control: Arc<EdgeControl>) {
     if !is_allowed {
         return;
     }
-    let peek = || {
-        let mut first = [0];
-        let (_, count) = recv(&stream, &mut first, RecvFlags::PEEK)?;
-        Ok((count > 0).then_some(first[0]))
+    let Ok(Some(first)) = stream
+        .async_io(Interest::READABLE, || {
+            let mut first = [0];
+            let (_, count) = recv(&stream, &mut first, RecvFlags::PEEK)?;
+            Ok((count > 0).then_some(first[0]))
+        })
+        .await
+    else {
+        return;
     };
-    let Ok(Some(first)) = stream.async_io(Interest::READABLE, peek).await else { return };
     if first.is_ascii_lowercase() {
         return hand_over(stream, control).await;
     }

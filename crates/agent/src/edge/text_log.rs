@@ -162,12 +162,13 @@ mod tests {
         let mut writer = LineDelimitedWriter::new(&mut theirs);
         writer.write(&rows).expect("it writes rows");
         writer.finish().expect("it ends");
-        let lines = |text: &[u8]| {
-            let text = String::from_utf8(text.to_vec()).expect("JSON is UTF-8");
-            let parsed = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-            parsed.collect::<Vec<serde_json::Value>>()
-        };
         assert_eq!(lines(&ours), lines(&theirs));
         assert_eq!(lines(&ours).len(), 4);
+    }
+
+    fn lines(text: &[u8]) -> Vec<serde_json::Value> {
+        let text = String::from_utf8(text.to_vec()).expect("JSON is UTF-8");
+        let parsed = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        parsed.collect::<Vec<serde_json::Value>>()
     }
 }

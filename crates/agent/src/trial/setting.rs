@@ -69,9 +69,12 @@ pub fn netns_id() -> String {
 
 /// Named namespaces, and those of processes.
 fn namespaces() -> impl Iterator<Item = PathBuf> {
-    let entries = |dir: &str| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let of_processes = entries("/proc").map(|entry| entry.path().join("ns/net"));
     entries("/run/netns").map(|entry| entry.path()).chain(of_processes)
+}
+
+fn entries(dir: &str) -> impl Iterator<Item = std::fs::DirEntry> + use<> {
+    std::fs::read_dir(dir).into_iter().flatten().flatten()
 }
 
 /// Whether a namespace is still there.

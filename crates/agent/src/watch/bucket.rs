@@ -221,13 +221,15 @@ impl BucketFetcher {
 /// The prefix for each day of the time, of which there is one when it names no day.
 fn prefixes(prefix: &str, first: Micros, last: Micros) -> BTreeSet<String> {
     const DAY: Duration = Duration::from_secs(86_400);
-    let of_day = |at: Micros| {
-        let text = at.to_string();
-        let part = |range| text.get(range).unwrap_or_default();
-        prefix.replace("%Y", part(0..4)).replace("%m", part(5..7)).replace("%d", part(8..10))
-    };
     let days = std::iter::successors(Some(first), |day| Some(*day + DAY));
-    days.take_while(|day| *day < last).chain([last]).map(of_day).collect()
+    days.take_while(|day| *day < last)
+        .chain([last])
+        .map(|at: Micros| {
+            let text = at.to_string();
+            let part = |range| text.get(range).unwrap_or_default();
+            prefix.replace("%Y", part(0..4)).replace("%m", part(5..7)).replace("%d", part(8..10))
+        })
+        .collect()
 }
 
 #[cfg(test)]

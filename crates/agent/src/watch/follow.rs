@@ -295,8 +295,9 @@ impl Follower {
     /// Journals first: they give little at a time.
     fn next_chunk(&mut self, now: Micros) -> Option<Chunk> {
         let of_journals = self.journals.iter_mut().find_map(|followed| followed.journal.read(now));
-        let of_buckets = || self.buckets.iter_mut().find_map(|followed| followed.log.read());
-        of_journals.or_else(of_buckets).or_else(|| self.tailer.read(now))
+        of_journals
+            .or_else(|| self.buckets.iter_mut().find_map(|followed| followed.log.read()))
+            .or_else(|| self.tailer.read(now))
     }
 
     fn object_mut(&mut self, stream: StreamId) -> Option<&mut ObjectLog> {
@@ -414,7 +415,6 @@ impl Follower {
 }
 
 pub(super) fn push_gap(rows: &mut LogGapRows, gap: &Gap, host: &str, now: Micros) {
-    let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
     rows.push(&LogGap {
         ts: now,
         host,
@@ -428,6 +428,10 @@ pub(super) fn push_gap(rows: &mut LogGapRows, gap: &Gap, host: &str, now: Micros
         reason: gap.reason.as_str(),
         detail: &described_gap(gap).1,
     });
+}
+
+fn offset(offset: u64) -> i64 {
+    i64::try_from(offset).unwrap_or(i64::MAX)
 }
 
 fn described(event: &TailEvent) -> (&'static str, String) {

@@ -69,7 +69,6 @@ impl LineAges {
     }
 
     fn and(self, other: Self) -> Self {
-        let both = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
         Self {
             lines: self.lines + other.lines,
             ages: both(self.ages, other.ages),
@@ -102,9 +101,16 @@ impl LineAges {
 
     /// Least and greatest age, and how far apart the times are, in seconds.
     pub(super) fn seconds(self) -> (f64, f64, f64) {
-        let seconds = |(from, to): (i64, i64)| Micros(to).seconds_since(Micros(from));
         (seconds((0, self.ages.0)), seconds((0, self.ages.1)), seconds(self.said))
     }
+}
+
+fn both(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+fn seconds((from, to): (i64, i64)) -> f64 {
+    Micros(to).seconds_since(Micros(from))
 }
 
 #[cfg(test)]
@@ -185,10 +191,11 @@ mod tests {
         let old: Vec<_> = (0..600).map(|line| (line, 36_000)).collect();
         assert!(!LineAges::of(&[batch(&old)]).expect("lines").is_behind());
         // A buffer that is written once a minute, twice.
-        let buffer = |at: i64| {
-            let lines: Vec<_> = (0..600).map(|line| (at - 625 + line, at)).collect();
-            LineAges::of(&[batch(&lines)]).expect("lines")
-        };
         assert!(!buffer(600).then(buffer(1200)).is_behind());
+    }
+
+    fn buffer(at: i64) -> LineAges {
+        let lines: Vec<_> = (0..600).map(|line| (at - 625 + line, at)).collect();
+        LineAges::of(&[batch(&lines)]).expect("lines")
     }
 }

@@ -26,7 +26,6 @@ impl SocketCollector {
     /// `None` when it is not configured.
     pub(super) fn configured(values: &Values) -> Option<Self> {
         let ebpf = &values.ebpf;
-        let size = |value: u64| u32::try_from(value.clamp(1, 4 << 20)).expect("it was clamped");
         let options = CounterOptions {
             peers: size(ebpf.peers),
             peer_rows: usize::try_from(ebpf.peer_rows).unwrap_or(usize::MAX),
@@ -61,6 +60,10 @@ impl SocketCollector {
         take(&mut sockets, context, names)?;
         take(&mut sockets, context, names)
     }
+}
+
+fn size(value: u64) -> u32 {
+    u32::try_from(value.clamp(1, 4 << 20)).expect("it was clamped")
 }
 
 fn take(

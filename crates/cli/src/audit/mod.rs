@@ -273,7 +273,7 @@ mod tests {
         Line { from, to, is_blank: false, is_json: false }
     }
 
-    fn row(offset: u64, count: u64, lines: usize) -> Row {
+    fn row(offset: u64, lines: usize, count: u64) -> Row {
         Row { offset, count, lines: Some(lines) }
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let on_disk = [(0, 10), (10, 20), (20, 30), (30, 45), (50, 60)];
         let on_disk: Vec<Vec<Line>> = on_disk.map(|(from, to)| vec![line(from, to)]).into();
         let rows = [(0, 1), (30, 3), (41, 1), (50, 1), (77, 1)];
-        look(&on_disk, &rows.map(|(offset, count)| row(offset, count, 1)), &mut audit);
+        look(&on_disk, &rows.map(|(offset, count)| row(offset, 1, count)), &mut audit);
         assert_eq!(audit.gaps, [MissingLines { from: 10, to: 30, lines: 2 }]);
         assert_eq!(audit.doubled, [(30, 3)]);
         assert_eq!(audit.strangers, [41, 77]);
@@ -299,34 +299,38 @@ mod tests {
             look(&events, rows, &mut audit);
             (audit.gaps, audit.doubled, audit.strangers)
         };
-        let missing = |from, to, lines| MissingLines { from, to, lines };
-        let whole = [row(0, 1, 4), row(40, 1, 1), row(50, 1, 2)];
+        let whole = [row(0, 4, 1), row(40, 1, 1), row(50, 2, 1)];
         assert_eq!(check(&whole), (vec![], vec![], vec![]));
         // An event that was cut because nothing came for a while is whole in its parts.
-        let cut = [row(0, 1, 2), row(20, 1, 2), row(40, 1, 1), row(50, 1, 2)];
+        let cut = [row(0, 2, 1), row(20, 2, 1), row(40, 1, 1), row(50, 2, 1)];
         assert_eq!(check(&cut), (vec![], vec![], vec![]));
-        let inside = [row(0, 1, 3), row(40, 1, 1), row(50, 1, 2)];
+        let inside = [row(0, 3, 1), row(40, 1, 1), row(50, 2, 1)];
         assert_eq!(check(&inside).0, [missing(30, 40, 1)]);
-        let event = [row(0, 1, 4), row(40, 1, 1)];
+        let event = [row(0, 4, 1), row(40, 1, 1)];
         assert_eq!(check(&event).0, [missing(50, 70, 2)]);
-        let begin = [row(20, 1, 2), row(40, 1, 1), row(50, 1, 2)];
+        let begin = [row(20, 2, 1), row(40, 1, 1), row(50, 2, 1)];
         assert_eq!(check(&begin).0, [missing(0, 20, 2)]);
-        let twice = [row(0, 1, 4), row(20, 1, 2), row(40, 1, 1), row(50, 1, 2)];
+        let twice = [row(0, 4, 1), row(20, 2, 1), row(40, 1, 1), row(50, 2, 1)];
         assert_eq!(check(&twice).1, [(20, 2)]);
+    }
+
+    fn missing(from: u64, to: u64, lines: u64) -> MissingLines {
+        MissingLines { from, to, lines }
     }
 
     #[test]
     fn sums_differ_when_a_line_is_missing_doubled_or_moved() {
-        let sum = |offsets: &[u64]| {
-            let mut sum = LineSum::default();
-            offsets.iter().for_each(|offset| sum.add(*offset, 0));
-            sum
-        };
         let whole = sum(&[0, 100, 200, 300]);
         for other in
             [&[0, 100, 200][..], &[0, 100, 200, 200], &[0, 100, 250, 250], &[0, 0, 300, 300]]
         {
             assert_ne!(sum(other), whole, "{other:?}");
         }
+    }
+
+    fn sum(offsets: &[u64]) -> LineSum {
+        let mut sum = LineSum::default();
+        offsets.iter().for_each(|offset| sum.add(*offset, 0));
+        sum
     }
 }

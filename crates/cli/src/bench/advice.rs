@@ -43,8 +43,9 @@ fn choose(measured: &[MeasuredCell]) -> Option<Settings> {
     let least = measured.iter().map(|one| one.cell.range_bytes).min()?;
     let nodes = measured.iter().map(|one| one.cell.nodes).min()?;
     let of_one = || {
-        let is_of = |one: &&MeasuredCell| one.cell.nodes == nodes && one.counts.total() > 0;
-        measured.iter().filter(is_of)
+        measured
+            .iter()
+            .filter(|one: &&MeasuredCell| one.cell.nodes == nodes && one.counts.total() > 0)
     };
     let short = || of_one().filter(|one| one.cell.range_bytes == least);
     let most = short().map(MeasuredCell::rate).fold(0.0, f64::max);
@@ -68,7 +69,7 @@ mod tests {
     use super::super::cell::{Cell, ReadCounts};
     use super::*;
 
-    fn measured(concurrency: usize, range_bytes: u64, reads: u64, seconds: f64) -> MeasuredCell {
+    fn measured(range_bytes: u64, concurrency: usize, reads: u64, seconds: f64) -> MeasuredCell {
         let (nodes, object_bytes) = (1, 1 << 20);
         let mut counts = ReadCounts::default();
         (0..reads).for_each(|_| counts.add(seconds));
@@ -79,12 +80,12 @@ mod tests {
     #[test]
     fn settings_are_the_cheapest_that_give_nearly_the_most() {
         let grid = [
-            measured(1, 1024, 8, 0.12),
-            measured(100, 1024, 800, 0.121),
-            measured(400, 1024, 1500, 0.25),
-            measured(800, 1024, 1520, 0.5),
-            measured(1, 65_536, 8, 0.125),
-            measured(1, 1 << 20, 4, 0.25),
+            measured(1024, 1, 8, 0.12),
+            measured(1024, 100, 800, 0.121),
+            measured(1024, 400, 1500, 0.25),
+            measured(1024, 800, 1520, 0.5),
+            measured(65_536, 1, 8, 0.125),
+            measured(1 << 20, 1, 4, 0.25),
         ];
         let chosen = choose(&grid).unwrap();
         assert_eq!((chosen.requests, chosen.join_bytes), (400, 65_536));

@@ -118,8 +118,8 @@ pub(crate) fn run(values: &Values, args: &BenchArgs) -> Result<ExitCode, Failure
     say(&table::text(&measured));
     say(&advice::text(&measured, matches!(place, SlowPlace::Bucket(_))));
     if let Some(out) = &args.out {
-        write(out, "csv", &table::csv(&measured))?;
-        write(out, "svg", &picture::svg(&args.place, &measured))?;
+        write("csv", out, &table::csv(&measured))?;
+        write("svg", out, &picture::svg(&args.place, &measured))?;
     }
     // What was measured is worth more than what is left there.
     cleaned.map(|()| ExitCode::SUCCESS)
@@ -197,7 +197,7 @@ async fn clean(reader: &Arc<RangeReader>, args: &BenchStoreArgs) -> Result<(), F
     Ok(())
 }
 
-fn write(out: &std::path::Path, end: &str, text: &str) -> Result<(), Failure> {
+fn write(end: &str, out: &std::path::Path, text: &str) -> Result<(), Failure> {
     let path = out.with_added_extension(end);
     std::fs::write(&path, text).map_err(|error| {
         Failure::new(format!("cannot write `{}`: {error}", path.display()))

@@ -38,9 +38,8 @@ impl Nodes {
             let mut command = Command::new(program);
             command.args(std::env::args_os().skip(1)).arg("--node");
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-            let missing = || std::io::Error::other("it has no pipe");
-            let cells = child.stdin.take().ok_or_else(missing)?;
-            let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+            let cells = child.stdin.take().ok_or_else(missing_pipe)?;
+            let answers = BufReader::new(child.stdout.take().ok_or_else(missing_pipe)?);
             Ok(Node { child, cells, answers })
         };
         let nodes: std::io::Result<Vec<Node>> = (0..count).map(|_| start()).collect();
@@ -51,7 +50,6 @@ impl Nodes {
 
     /// What as many of them as the cell says count together.
     pub(super) fn measure(&mut self, cell: &Cell) -> Result<ReadCounts, Failure> {
-        let gone = |error: &str| Failure::new(format!("a process that measured is gone: {error}"));
         let line = serde_json::to_string(cell).map_err(|error| gone(&error.to_string()))?;
         for node in &mut self.0[..cell.nodes] {
             let told = writeln!(node.cells, "{line}").and_then(|()| node.cells.flush());
@@ -69,6 +67,14 @@ impl Nodes {
             _ => Ok(counts),
         }
     }
+}
+
+fn missing_pipe() -> std::io::Error {
+    std::io::Error::other("it has no pipe")
+}
+
+fn gone(error: &str) -> Failure {
+    Failure::new(format!("a process that measured is gone: {error}"))
 }
 
 /// Measures what standard input says, until it ends.

@@ -34,12 +34,13 @@ impl Axes {
     }
 
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        let part = |value: f64, (from, to): (f64, f64)| {
-            ((value.max(1e-3).log10() - from) / (to - from)).clamp(0.0, 1.0)
-        };
         let right = LEFT + part(x, self.x) * (WIDTH - LEFT - RIGHT);
         (right, HEIGHT - BOTTOM - part(y, self.y) * (HEIGHT - TOP - BOTTOM))
     }
+}
+
+fn part(value: f64, (from, to): (f64, f64)) -> f64 {
+    ((value.max(1e-3).log10() - from) / (to - from)).clamp(0.0, 1.0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small")]
@@ -66,16 +67,21 @@ pub(super) fn svg(place: &str, measured: &[MeasuredCell]) -> String {
     lines.sort_unstable();
     lines.dedup();
     for (at, key) in lines.iter().enumerate() {
-        let of = |one: &&MeasuredCell| (one.cell.nodes, one.cell.range_bytes) == *key;
-        let mut of_line: Vec<&MeasuredCell> = measured.iter().filter(of).collect();
+        let mut of_line: Vec<&MeasuredCell> = measured
+            .iter()
+            .filter(|one: &&MeasuredCell| (one.cell.nodes, one.cell.range_bytes) == *key)
+            .collect();
         of_line.sort_by_key(|one| one.in_flight());
         let color = COLORS[at % COLORS.len()];
         let points = |value: &dyn Fn(&MeasuredCell) -> f64| {
-            let point = |one: &&MeasuredCell| {
-                let (x, y) = axes.at(under_way(one), value(one));
-                format!("{x:.1},{y:.1}")
-            };
-            of_line.iter().map(point).collect::<Vec<_>>().join(" ")
+            of_line
+                .iter()
+                .map(|one: &&MeasuredCell| {
+                    let (x, y) = axes.at(under_way(one), value(one));
+                    format!("{x:.1},{y:.1}")
+                })
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let _ = writeln!(
             out,
@@ -102,10 +108,7 @@ pub(super) fn svg(place: &str, measured: &[MeasuredCell]) -> String {
 fn grid(out: &mut String, axes: &Axes) {
     let (left, right) = (LEFT, WIDTH - RIGHT);
     let (top, bottom) = (TOP, HEIGHT - BOTTOM);
-    let decades = |(from, to): (f64, f64)| {
-        std::iter::successors(Some(from), |at| Some(at + 1.0)).take_while(move |at| *at <= to)
-    };
-    for power in decades(axes.x) {
+    for power in powers(axes.x) {
         let (value, (x, _)) = (10_f64.powf(power), axes.at(10_f64.powf(power), 1.0));
         let _ = writeln!(
             out,
@@ -114,7 +117,7 @@ fn grid(out: &mut String, axes: &Axes) {
             bottom + 18.0
         );
     }
-    for power in decades(axes.y) {
+    for power in powers(axes.y) {
         let (value, (_, y)) = (10_f64.powf(power), axes.at(1.0, 10_f64.powf(power)));
         let _ = writeln!(
             out,
@@ -130,6 +133,10 @@ fn grid(out: &mut String, axes: &Axes) {
         f64::midpoint(left, right),
         HEIGHT - 16.0
     );
+}
+
+fn powers((from, to): (f64, f64)) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(from), |at| Some(at + 1.0)).take_while(move |at| *at <= to)
 }
 
 fn escaped(text: &str) -> String {

@@ -37,11 +37,6 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
 
 /// The two conditions.
 fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
-    let usage = |what: &str| {
-        Err(Failure::new(format!("cannot compare: {what}"))
-            .hint("weir compare --around 2026-11-21T14:00:00Z --for 1h, or weir compare \"host = 'web1'\" \"host = 'web2'\"")
-            .code(EXIT_USAGE))
-    };
     let both = |first: String, second: String| {
         let within = |side: String| match &args.r#where {
             Some(condition) => format!("({side}\n) and ({condition}\n)"),
@@ -68,6 +63,12 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
         (Some(_), _) => usage("--around takes the place of A and B"),
         (None, _) => usage("two conditions are needed, or --around TIME"),
     }
+}
+
+fn usage<T>(what: &str) -> Result<T, Failure> {
+    Err(Failure::new(format!("cannot compare: {what}"))
+            .hint("weir compare --around 2026-11-21T14:00:00Z --for 1h, or weir compare \"host = 'web1'\" \"host = 'web2'\"")
+            .code(EXIT_USAGE))
 }
 
 /// An instant in SQL: of a time as people write it, or of a span for so long ago.
@@ -117,7 +118,6 @@ fn table(rows: &[Value], paint: Paint) -> String {
     let mut cells = vec![head];
     for row in rows {
         let (a, b) = (&row["a"], &row["b"]);
-        let count = |side: &Value| side["values"].as_u64().unwrap_or_default();
         for (at, quantile) in ["p50", "p95", "p99"].iter().enumerate() {
             let seconds = |side: &Value| side[format!("{quantile}_seconds")].as_f64();
             let few = if count(a).min(count(b)) < FEW_VALUES { " (few)" } else { "" };
@@ -136,6 +136,10 @@ fn table(rows: &[Value], paint: Paint) -> String {
     let rows = cells.iter().map(|row| row.each_ref().map(String::as_str));
     let text = aligned(rows, paint);
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn count(side: &Value) -> u64 {
+    side["values"].as_u64().unwrap_or_default()
 }
 
 fn shown(seconds: Option<f64>) -> String {

@@ -88,14 +88,17 @@ fn look(args: &DoctorArgs) -> Result<ExitCode, Failure> {
 
 /// 2 for a page, 1 for a mail, else 0; only what fires counts.
 fn exit_code(findings: &[OpenFinding]) -> ExitCode {
-    let has = |class| findings.iter().any(|f| f.state == State::Firing && f.class == class);
-    if has(Class::Page) {
+    if has(findings, Class::Page) {
         2.into()
-    } else if has(Class::Mail) {
+    } else if has(findings, Class::Mail) {
         1.into()
     } else {
         ExitCode::SUCCESS
     }
+}
+
+fn has(findings: &[OpenFinding], class: Class) -> bool {
+    findings.iter().any(|f| f.state == State::Firing && f.class == class)
 }
 
 async fn diagnose(mut source: impl HostSource, judge: &RuleRunner) -> Result<Diagnosis, Failure> {
@@ -116,10 +119,15 @@ async fn diagnose(mut source: impl HostSource, judge: &RuleRunner) -> Result<Dia
     if first.is_some() {
         judge.last_round(&store, last).await;
     }
-    let is_ours = |finding: &&OpenFinding| {
-        finding.state != State::Resolved && !OF_AGENTS.contains(&finding.rule.as_str())
-    };
-    let findings = judge.with_engine(|engine| engine.open().filter(is_ours).cloned().collect());
+    let findings = judge.with_engine(|engine| {
+        engine
+            .open()
+            .filter(|finding: &&OpenFinding| {
+                finding.state != State::Resolved && !OF_AGENTS.contains(&finding.rule.as_str())
+            })
+            .cloned()
+            .collect()
+    });
     let failed_rules = judge.with_engine(|engine| {
         let rules = engine.rules().to_vec();
         let failed =

@@ -92,14 +92,15 @@ fn entry(fault: &HostFault, paint: &Paint) -> String {
 
 /// The faults for programs.
 pub(super) fn objects() -> Vec<Value> {
-    let object = |fault: &HostFault| {
-        let needs = match fault.needs {
-            Some(HostFaultTarget::Directory) => "dir",
-            Some(HostFaultTarget::Device) => "device",
-            None => "",
-        };
-        json!({"name": format!("host {}", fault.name), "doc": fault.doc, "rules": fault.rules,
-            "parameters": super::parameters_of(fault.parameters), "tools": fault.tools, "needs": needs})
+    HOST_FAULTS.iter().map(fault_object).collect()
+}
+
+fn fault_object(fault: &HostFault) -> Value {
+    let needs = match fault.needs {
+        Some(HostFaultTarget::Directory) => "dir",
+        Some(HostFaultTarget::Device) => "device",
+        None => "",
     };
-    HOST_FAULTS.iter().map(object).collect()
+    json!({"name": format!("host {}", fault.name), "doc": fault.doc, "rules": fault.rules,
+            "parameters": super::parameters_of(fault.parameters), "tools": fault.tools, "needs": needs})
 }

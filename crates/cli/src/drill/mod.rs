@@ -64,14 +64,12 @@ fn clean() -> Result<String, Failure> {
 }
 
 fn parameters_of(parameters: &[weir_drill::Parameter]) -> Vec<Value> {
-    let of = |one: &weir_drill::Parameter| json!({"name": one.name, "from": one.range.start(), "to": one.range.end(), "doc": one.doc});
-    parameters.iter().map(of).collect()
+    parameters.iter().map(|one: &weir_drill::Parameter| json!({"name": one.name, "from": one.range.start(), "to": one.range.end(), "doc": one.doc})).collect()
 }
 
 fn list(format: ReplayFormat) -> String {
     if format == ReplayFormat::Json {
-        let object = |fault: &Fault| json!({"name": fault.name, "rules": fault.rules, "parameters": parameters_of(fault.parameters), "tools": fault.tools});
-        let all: Vec<Value> = weir_drill::all().map(object).chain(host::objects()).collect();
+        let all: Vec<Value> = weir_drill::all().map(|fault: &Fault| json!({"name": fault.name, "rules": fault.rules, "parameters": parameters_of(fault.parameters), "tools": fault.tools})).chain(host::objects()).collect();
         return Value::from(all).to_string();
     }
     let paint = Paint::for_stdout();

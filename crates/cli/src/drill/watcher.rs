@@ -44,9 +44,6 @@ impl Watcher {
 
     /// Starts one and waits until it has seen this host once.
     pub(super) fn start(beside: &WatcherSetup<'_>, is_ended: &AtomicBool) -> Result<Self, Failure> {
-        let fail = |why: &dyn std::fmt::Display| {
-            Failure::new(format!("cannot start a weir for the drill: {why}")).code(EXIT_FAILED)
-        };
         let config = beside.dir.join("weir.toml");
         std::fs::write(&config, beside.config).map_err(|error| fail(&error))?;
         let program = std::env::current_exe().map_err(|error| fail(&error))?;
@@ -92,6 +89,10 @@ impl Watcher {
         findings.retain(|finding| finding["state"] == "firing");
         Ok(findings)
     }
+}
+
+fn fail(why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("cannot start a weir for the drill: {why}")).code(EXIT_FAILED)
 }
 
 /// Starts it in a separate session, like a service, so that the fault's processes do not share its

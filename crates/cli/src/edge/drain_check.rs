@@ -271,11 +271,13 @@ fn past(
     );
     let whole = (span / seconds).floor();
     let counted = rows(client, &sql)?;
-    let count = |age: u32| {
-        let row = counted.iter().find(|row| number(row, 0) == Some(f64::from(age)));
-        row.and_then(|row| number(row, 1)).unwrap_or(0.0)
-    };
-    Ok((0..WINDOWS).filter(|age| f64::from(*age) < whole).map(count).collect())
+    Ok((0..WINDOWS)
+        .filter(|age| f64::from(*age) < whole)
+        .map(|age: u32| {
+            let row = counted.iter().find(|row| number(row, 0) == Some(f64::from(age)));
+            row.and_then(|row| number(row, 1)).unwrap_or(0.0)
+        })
+        .collect())
 }
 
 /// Clients of the last window, by number of requests.
@@ -340,18 +342,17 @@ fn as_text(
     );
     if !clients.is_empty() {
         let mut cells = vec![["CLIENT", "REQUESTS", "LAST", "USER AGENT"].map(str::to_owned)];
-        let text = |value: &Value| match value {
-            Value::String(text) => {
-                text.chars().filter(|letter| !letter.is_control()).take(80).collect()
-            }
-            Value::Null => "-".to_owned(),
-            other => other.to_string(),
-        };
-        cells.extend(
-            clients
-                .iter()
-                .map(|row| std::array::from_fn(|at| row.get(at).map_or_else(String::new, text))),
-        );
+        cells.extend(clients.iter().map(|row| {
+            std::array::from_fn(|at| {
+                row.get(at).map_or_else(String::new, |value: &Value| match value {
+                    Value::String(text) => {
+                        text.chars().filter(|letter| !letter.is_control()).take(80).collect()
+                    }
+                    Value::Null => "-".to_owned(),
+                    other => other.to_string(),
+                })
+            })
+        }));
         let cells = cells.iter().map(|row| row.each_ref().map(String::as_str));
         out += &format!("\n\n{}", aligned(cells, Paint::for_stdout()));
     }
@@ -366,7 +367,6 @@ fn as_json(
     withdrawn: f64,
     clients: &[Vec<Value>],
 ) -> Value {
-    let client = |row: &Vec<Value>| json!({"client_address": row.first(), "requests": row.get(1), "last_ts": row.get(2), "user_agent": row.get(3)});
     json!({
         "host": args.host,
         "is_safe": verdict == DrainVerdict::Safe,
@@ -381,7 +381,7 @@ fn as_json(
             DrainVerdict::After(windows) => Some(windows * window.as_secs_f64()),
             _ => None,
         },
-        "clients": clients.iter().map(client).collect::<Vec<_>>(),
+        "clients": clients.iter().map(|row: &Vec<Value>| json!({"client_address": row.first(), "requests": row.get(1), "last_ts": row.get(2), "user_agent": row.get(3)})).collect::<Vec<_>>(),
     })
 }
 
@@ -400,16 +400,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fall_has_no_end_and_few_points_make_no_line() {
-        let seen = |past: &[f64]| WindowCounts {
-            here: 50.0,
-            before: 100.0,
-            past: past.to_vec(),
-            ..WindowCounts::default()
-        };
         assert_eq!(seen(&[50.0, 50.0, 50.0, 50.0]).verdict(0.005), DrainVerdict::NotFalling);
         assert_eq!(seen(&[50.0, 40.0, 30.0]).verdict(0.005), DrainVerdict::NotFalling);
         assert_eq!(seen(&[50.0, 100.0]).verdict(0.005), DrainVerdict::TooSoon);
         assert_eq!(seen(&[50.0, 0.0, 0.0, 100.0]).verdict(0.005), DrainVerdict::TooSoon);
+    }
+
+    fn seen(past: &[f64]) -> WindowCounts {
+        WindowCounts { here: 50.0, before: 100.0, past: past.to_vec(), ..WindowCounts::default() }
     }
 
     #[test]

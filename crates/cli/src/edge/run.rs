@@ -93,16 +93,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 }
 
 fn shown(state: &Value) -> String {
-    let text = |row: &Value, name: &str| match &row[name] {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".into(),
-        other => other.to_string(),
-    };
-    let milliseconds = |value: &Value| {
-        value.as_f64().map_or_else(|| "-".into(), |seconds| format!("{:.1} ms", seconds * 1e3))
-    };
     let rows = |name: &str| state[name].as_array().cloned().unwrap_or_default();
-    let head = |names: [&str; 8]| names.map(str::to_owned);
     let mut listeners = vec![head([
         "LISTENER", "TLS", "IDLE S", "OPEN", "ACCEPTED", "REFUSED", "REQUESTS", "SENT B",
     ])];
@@ -117,7 +108,7 @@ fn shown(state: &Value) -> String {
             "requests_total",
             "sent_bytes_total",
         ];
-        names.map(|name| text(row, name))
+        names.map(|name| cell(row, name))
     }));
     let mut backends = vec![head([
         "BACKEND",
@@ -140,7 +131,7 @@ fn shown(state: &Value) -> String {
             "requests_total",
             "failures_total",
         ]
-        .map(|name| text(row, name));
+        .map(|name| cell(row, name));
         cells[5] = milliseconds(&row["latency_seconds"]);
         cells
     }));
@@ -155,10 +146,24 @@ fn shown(state: &Value) -> String {
     }
 }
 
+fn cell(row: &Value, name: &str) -> String {
+    match &row[name] {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".into(),
+        other => other.to_string(),
+    }
+}
+
+fn milliseconds(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".into(), |seconds| format!("{:.1} ms", seconds * 1e3))
+}
+
+fn head(names: [&str; 8]) -> [String; 8] {
+    names.map(str::to_owned)
+}
+
 /// Certificates that the edge obtains, and below them why one could not be.
 fn certificates(rows: &[Value]) -> String {
-    let text = |row: &Value, name: &str| row[name].as_str().unwrap_or("-").to_owned();
-    let day = |row: &Value, name: &str| text(row, name).chars().take(16).collect::<String>();
     let mut cells = vec![["CERTIFICATE", "STATE", "ENDS", "NEXT", "AUTHORITY"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let (ends, next) = (day(row, "not_after"), day(row, "next_attempt_ts"));
@@ -175,6 +180,14 @@ fn certificates(rows: &[Value]) -> String {
         );
     }
     out
+}
+
+fn day(row: &Value, name: &str) -> String {
+    text(row, name).chars().take(16).collect::<String>()
+}
+
+fn text(row: &Value, name: &str) -> String {
+    row[name].as_str().unwrap_or("-").to_owned()
 }
 
 #[cfg(test)]

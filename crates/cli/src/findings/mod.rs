@@ -28,10 +28,13 @@ pub(crate) fn run(args: &FindingsArgs) -> Result<(), Failure> {
             }
             let answer = client.post_json(&format!("/api/findings/{id}/judgement"), &body)?;
             let rule = answer["rule"].as_str().unwrap_or_default();
-            let count = |name: &str| answer[name].as_u64().unwrap_or_default();
             let mut out = format!("{id} of {rule} was judged {}", verdict.as_str());
-            if count("judged") > 0 {
-                out += &format!("; {} of its last {} were real", count("real"), count("judged"));
+            if count(&answer, "judged") > 0 {
+                out += &format!(
+                    "; {} of its last {} were real",
+                    count(&answer, "real"),
+                    count(&answer, "judged")
+                );
             }
             if answer["may_page"] == false {
                 out += ", so it pages no more";
@@ -40,6 +43,10 @@ pub(crate) fn run(args: &FindingsArgs) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+fn count(answer: &Value, name: &str) -> u64 {
+    answer[name].as_u64().unwrap_or_default()
 }
 
 fn findings(client: &Client, state: &str) -> Result<Vec<Value>, Failure> {

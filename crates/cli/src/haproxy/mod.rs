@@ -16,7 +16,7 @@ use args::{HaproxyAction, HaproxyArgs, OrderOptions};
 pub(crate) fn run(args: &HaproxyArgs, configured: &[String]) -> Result<(), Failure> {
     let order = |server: &str, order, how: &OrderOptions| {
         let socket = only(how.target.socket.as_ref(), configured)?;
-        tell(&socket, server, order, how.dry_run)
+        tell(&socket, order, server, how.dry_run)
     };
     match &args.action {
         HaproxyAction::Show { format, target } => {
@@ -51,7 +51,7 @@ fn failed(error: EdgeError) -> Failure {
     edge_failure(error).code(1)
 }
 
-fn tell(socket: &str, server: &str, order: HaproxyOrder, is_dry_run: bool) -> Result<(), Failure> {
+fn tell(socket: &str, order: HaproxyOrder, server: &str, is_dry_run: bool) -> Result<(), Failure> {
     let haproxy = Haproxy::new(socket);
     if is_dry_run {
         let now = haproxy.find(server).map_err(failed)?;
@@ -94,20 +94,23 @@ fn text(servers: &[HaproxyServer]) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(servers.iter().map(|one| {
-        let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
         [
             format!("{}/{}", one.backend, one.server),
-            or(&one.address),
+            or_dash(&one.address),
             one.state.clone(),
             one.weight.to_string(),
             one.sessions.to_string(),
             one.queued.to_string(),
             one.sessions_total.to_string(),
             one.failures_total.to_string(),
-            or(&one.check),
+            or_dash(&one.check),
         ]
     }));
     aligned(rows.iter().map(|row| row.each_ref().map(String::as_str)), Paint::for_stdout())
+}
+
+fn or_dash(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "-".into())
 }
 
 #[cfg(test)]

@@ -159,7 +159,6 @@ mod tests {
 
     #[test]
     fn spans_have_a_unit_and_an_end() {
-        let seconds = |text: &str| span(text).ok().map(|span| span.as_secs());
         assert_eq!(seconds("90s"), Some(90));
         assert_eq!(seconds("15m"), Some(900));
         assert_eq!(seconds("1h"), Some(3600));
@@ -169,6 +168,10 @@ mod tests {
             assert!(span(bad).is_err(), "{bad}");
         }
         assert!(span("1h").expect("a span") == Duration::from_secs(3600));
+    }
+
+    fn seconds(text: &str) -> Option<u64> {
+        span(text).ok().map(|span| span.as_secs())
     }
 
     #[test]

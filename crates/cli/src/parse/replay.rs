@@ -97,13 +97,16 @@ fn ask(client: &Client, table: &'static str, args: &ParseArgs) -> Result<Vec<Sto
 
 /// Rows of weir itself are no lines of a log.
 fn query(table: &str, args: &ParseArgs) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let path = args.path.as_deref().map_or_else(
         || "source not like 'weir:%'".to_owned(),
         |path| format!("source like {}", quoted(&path.replace('*', "%"))),
     );
     let since = quoted(&format!("{} seconds", args.since));
     format!("select * from {table} where ts > now() - interval {since} and {path} order by ts desc")
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn stored(table: &'static str, names: &[&str], row: &[Value]) -> Option<StoredLine> {
@@ -138,7 +141,6 @@ impl ReplayChanges {
         let mut fields: Vec<&str> = Vec::new();
         for name in now.keys().chain(old.columns.keys()) {
             let is_about_line = !ABOUT_READING.contains(&name.as_str());
-            let is_empty = |text: Option<&String>| text.is_none_or(String::is_empty);
             let (was, is) = (old.columns.get(name), now.get(name));
             if is_about_line && was != is && !(is_empty(was) && is_empty(is)) {
                 fields.push(name);
@@ -188,6 +190,10 @@ impl ReplayChanges {
         }
         out.trim_end().to_owned()
     }
+}
+
+fn is_empty(text: Option<&String>) -> bool {
+    text.is_none_or(String::is_empty)
 }
 
 fn example(old: &StoredLine, now: &BTreeMap<String, String>, fields: &[&str]) -> String {

@@ -73,16 +73,16 @@ pub(super) fn line(
         let _ = writeln!(out, "  {name:<28} {}  {}", clean(value), paint.dim("text"));
     }
     for progress in explained.progress.iter().filter(|progress| !progress.is_match) {
-        out += &stopped("pattern", text, progress, paint);
+        out += &stopped("pattern", progress, text, paint);
     }
     for progress in &explained.near {
-        out += &stopped("near", text, progress, paint);
+        out += &stopped("near", progress, text, paint);
     }
     out
 }
 
 /// Where a pattern stopped: the line around it, and what should have come.
-fn stopped(word: &str, line: &str, progress: &Progress, paint: Paint) -> String {
+fn stopped(word: &str, progress: &Progress, line: &str, paint: Paint) -> String {
     let pattern = clean(&progress.pattern);
     if progress.is_too_costly {
         return format!("  {word} {pattern}\n    takes too many steps on this line\n");
@@ -93,8 +93,7 @@ fn stopped(word: &str, line: &str, progress: &Progress, paint: Paint) -> String 
     let at = line.floor_char_boundary(progress.stopped_at);
     let start = line.ceil_char_boundary(at.saturating_sub(BEFORE));
     let end = line.floor_char_boundary(line.len().min(at + BEHIND));
-    let cut = |is_cut: bool| if is_cut { "…" } else { "" };
-    let before = format!("{}{}", cut(start > 0), clean(&line[start..at]));
+    let before = format!("{}{}", cut_mark(start > 0), clean(&line[start..at]));
     let pad = " ".repeat(before.chars().map(columns).sum());
     format!(
         "  {word} {}\n    {} of {} pieces, up to byte {at}: {}\n    {before}{}{}\n    {pad}^ {} expected\n",
@@ -103,9 +102,13 @@ fn stopped(word: &str, line: &str, progress: &Progress, paint: Paint) -> String 
         progress.pieces,
         clean(&progress.matched),
         clean(&line[at..end]),
-        cut(end < line.len()),
+        cut_mark(end < line.len()),
         clean(&progress.expected),
     )
+}
+
+fn cut_mark(is_cut: bool) -> &'static str {
+    if is_cut { "…" } else { "" }
 }
 
 /// Columns of a terminal that a character takes (Unicode TR 11): two for East Asian wide ones and
@@ -161,7 +164,7 @@ mod tests {
             is_one_pass: true,
             is_too_costly: false,
         };
-        let out = stopped("near", line, &progress, Paint::off());
+        let out = stopped("near", &progress, line, Paint::off());
         let lines: Vec<&str> = out.lines().collect();
         let width = lines[2].chars().map(columns).sum();
         (lines[2].to_owned(), lines[3].find('^').expect("a caret"), width)

@@ -164,12 +164,14 @@ fn table(answer: &Value, paint: Paint) -> String {
 
 /// A plan is a tree of long lines, which is shown below its name and whole.
 fn plan(rows: &[Value], paint: Paint) -> String {
-    let part = |row: &Value| {
-        let name = paint.bold(row[0].as_str().unwrap_or_default());
-        let lines = row[1].as_str().unwrap_or_default().lines();
-        lines.fold(name, |text, line| format!("{text}\n  {}", without_control(line)))
-    };
-    rows.iter().map(part).collect::<Vec<_>>().join("\n")
+    rows.iter()
+        .map(|row: &Value| {
+            let name = paint.bold(row[0].as_str().unwrap_or_default());
+            let lines = row[1].as_str().unwrap_or_default().lines();
+            lines.fold(name, |text, line| format!("{text}\n  {}", without_control(line)))
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Text comes from logs: what moves a terminal's cursor must not reach it.

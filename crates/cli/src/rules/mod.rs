@@ -50,13 +50,17 @@ fn judged() -> BTreeMap<String, String> {
     let asked = Client::of(None, None)
         .and_then(|client| client.get_json("/api/rules", Duration::from_secs(2)));
     let rules = asked.map(|mut answer| answer["rules"].take()).unwrap_or_default();
-    let of = |rule: &Value| {
-        let (judged, real) = (rule["judged"].as_u64()?, rule["real"].as_u64()?);
-        let class = if rule["may_page"] == false { ", pages no more" } else { "" };
-        let id = rule["id"].as_str()?.to_owned();
-        Some((id, format!(" ({real} of the last {judged} judged were real{class})")))
-    };
-    rules.as_array().into_iter().flatten().filter_map(of).collect()
+    rules
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|rule: &Value| {
+            let (judged, real) = (rule["judged"].as_u64()?, rule["real"].as_u64()?);
+            let class = if rule["may_page"] == false { ", pages no more" } else { "" };
+            let id = rule["id"].as_str()?.to_owned();
+            Some((id, format!(" ({real} of the last {judged} judged were real{class})")))
+        })
+        .collect()
 }
 
 fn list(rules: &RuleSet) {
@@ -170,7 +174,6 @@ fn test_one(
 ) -> Result<Vec<weir_rules::test_file::CaseResult>, Failure> {
     let read =
         |path: &Path| std::fs::read_to_string(path).map_err(|error| read_failure(path, &error));
-    let broken = |error: weir_rules::RuleError| Failure::new(error.to_string());
     let origin = file.display().to_string();
     let beside = file.with_extension("sql");
     let rule: Arc<Rule> = if beside.is_file() {
@@ -190,6 +193,10 @@ fn test_one(
     let cases =
         TestFile::parse(SourceFile { origin: &origin, text: &read(file)? }).map_err(broken)?;
     Ok(cases.run(&rule, runner))
+}
+
+fn broken(error: weir_rules::RuleError) -> Failure {
+    Failure::new(error.to_string())
 }
 
 fn find_tests(path: &Path, out: &mut Vec<PathBuf>) -> Result<(), Failure> {

@@ -38,9 +38,11 @@ fn ask(client: &Client, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
     if answer.status != 200 {
         return Err(answer.failure());
     }
-    let wrong = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?")
-    };
-    let answer: Value = serde_json::from_slice(&answer.body).map_err(|error| wrong(&error))?;
-    Ok(batch(&answer).map_err(|error| wrong(&error))?.into_iter().collect())
+    let answer: Value =
+        serde_json::from_slice(&answer.body).map_err(|error| wrong_answer(&error))?;
+    Ok(batch(&answer).map_err(|error| wrong_answer(&error))?.into_iter().collect())
+}
+
+fn wrong_answer(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("cannot read the answer: {error}")).hint("is it a weir?")
 }

@@ -82,20 +82,21 @@ fn check_value(rule: &Rule, report: &Value) -> Result<(), String> {
     if here == there {
         return Ok(());
     }
-    let shown = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |v| v.to_string());
-    Err(format!("the running weir has {}, the rule here {}", shown(there), shown(here)))
+    Err(format!("the running weir has {}, the rule here {}", value_text(there), value_text(here)))
+}
+
+fn value_text(value: Option<f64>) -> String {
+    value.map_or_else(|| "none".to_owned(), |v| v.to_string())
 }
 
 fn text(report: &Value, rules: &RuleSet, args: &ThresholdsArgs, paint: Paint) -> String {
-    let word = |name: &str| report[name].as_str().unwrap_or_default();
-    let number = |name: &str| report[name].as_f64().unwrap_or_default();
     let mut out = format!(
         "{}  {}; {:.1} days of {} subjects are known, at most {} false findings a week are accepted\n",
-        paint.bold(word("rule")),
-        paint.class(word("class"), word("class")),
-        number("known_days"),
-        number("subject_count"),
-        number("asked_per_week"),
+        paint.bold(word(report, "rule")),
+        paint.class(word(report, "class"), word(report, "class")),
+        number(report, "known_days"),
+        number(report, "subject_count"),
+        number(report, "asked_per_week"),
     );
     if let Some(subjects) = report["subjects"].as_array() {
         out += "  compared with its own week; mined every night, nothing to accept\n";
@@ -104,25 +105,24 @@ fn text(report: &Value, rules: &RuleSet, args: &ThresholdsArgs, paint: Paint) ->
         }
         return out;
     }
-    let unit = word("unit");
-    let weeks = number("known_days") / 7.0;
-    let count = |name: &str| report[name].as_u64().unwrap_or_default();
+    let unit = word(report, "unit");
+    let weeks = number(report, "known_days") / 7.0;
     out += &format!(
         "  {} {unit} was passed {} times{}\n",
         report["value"],
-        count("event_count"),
+        count(report, "event_count"),
         if weeks >= 1.0 {
-            format!(", {:.1} a week", number("event_count") / weeks)
+            format!(", {:.1} a week", number(report, "event_count") / weeks)
         } else {
             String::new()
         }
     );
     let Some(proposed) = report["proposed"].as_f64() else {
-        return out + &format!("  no proposal: {}\n", word("unknown"));
+        return out + &format!("  no proposal: {}\n", word(report, "unknown"));
     };
     out += &format!(
         "  {proposed} {unit} is proposed: passed {} times\n",
-        count("event_count_proposed")
+        count(report, "event_count_proposed")
     );
     for (title, name) in [("no longer seen", "no_longer_seen"), ("newly seen", "newly_seen")] {
         out += &events_text(title, &report[name], unit);
@@ -130,12 +130,12 @@ fn text(report: &Value, rules: &RuleSet, args: &ThresholdsArgs, paint: Paint) ->
     if weeks < 4.0 {
         out += &format!(
             "  what is rarer than once in {:.1} days cannot be known yet; with four weeks it is\n",
-            number("known_days")
+            number(report, "known_days")
         );
     }
     out +=
         "  the rule's other conditions, and findings that explain it, make it speak more rarely\n";
-    let id = word("rule");
+    let id = word(report, "rule");
     let origin = rules.get(id).map_or("built in", |rule| rule.origin.as_str());
     let dir = args.rules.as_deref().map_or("DIR".to_owned(), |dir| dir.display().to_string());
     out + &format!(
@@ -146,6 +146,18 @@ fn text(report: &Value, rules: &RuleSet, args: &ThresholdsArgs, paint: Paint) ->
     } else {
         format!("  yes: weir thresholds {id} --accept --rules {dir}\n")
     }
+}
+
+fn word<'a>(report: &'a Value, name: &str) -> &'a str {
+    report[name].as_str().unwrap_or_default()
+}
+
+fn number(report: &Value, name: &str) -> f64 {
+    report[name].as_f64().unwrap_or_default()
+}
+
+fn count(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or_default()
 }
 
 fn events_text(title: &str, events: &Value, unit: &str) -> String {
@@ -170,7 +182,6 @@ fn subject_text(subject: &Value) -> String {
     if let Some(unknown) = subject["unknown"].as_str() {
         return format!("{name}: {unknown}");
     }
-    let number = |name: &str| subject[name].as_f64().unwrap_or_default();
     let season = match subject["season"].as_str() {
         Some("week") => "the half hours of its week",
         Some("day") => "the half hours of its day (a week needs three weeks of history)",
@@ -178,11 +189,11 @@ fn subject_text(subject: &Value) -> String {
     };
     format!(
         "{name}: now {:.0} are normal, {:.0} to {:.0} are not unusual; by {season}; {} events in {:.1} days",
-        number("expected"),
-        number("low"),
-        number("high"),
+        number(subject, "expected"),
+        number(subject, "low"),
+        number(subject, "high"),
         subject["event_count"],
-        number("known_days"),
+        number(subject, "known_days"),
     )
 }
 

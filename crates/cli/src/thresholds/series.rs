@@ -56,8 +56,11 @@ pub(super) fn report(path: &Path, args: &ThresholdsArgs) -> Result<Value, Failur
 }
 
 fn event(event: &Event) -> Value {
-    let time = |seconds: i64| Micros(seconds * 1_000_000).to_string();
-    json!({"from_ts": time(event.from), "to_ts": time(event.to), "nearness_ratio": event.worst})
+    json!({"from_ts": time_text(event.from), "to_ts": time_text(event.to), "nearness_ratio": event.worst})
+}
+
+fn time_text(seconds: i64) -> String {
+    Micros(seconds * 1_000_000).to_string()
 }
 
 /// Points of a file, sorted by time.

@@ -77,24 +77,25 @@ pub(super) fn sysctl(proposals: &[Proposal]) -> String {
 
 /// An array of objects.
 pub(super) fn json(proposals: &[Proposal]) -> Value {
-    let object = |proposal: &Proposal| {
-        let (risk, interaction) = setting(proposal);
-        let evidence: Value = serde_json::from_str(&proposal.evidence).unwrap_or_default();
-        json!({
-            "id": proposal.rule.id,
-            "name": proposal.name,
-            "current": proposal.current,
-            "suggested": proposal.suggested,
-            "set_in": proposal.set_in,
-            "write": proposal.fix,
-            "summary": proposal.summary,
-            "reason": proposal.reason,
-            "risk": risk,
-            "interaction": interaction,
-            "look_at": proposal.rule.look_at,
-            "source": proposal.rule.source,
-            "evidence": evidence,
-        })
-    };
-    proposals.iter().map(object).collect::<Vec<_>>().into()
+    proposals.iter().map(proposal_object).collect::<Vec<_>>().into()
+}
+
+fn proposal_object(proposal: &Proposal) -> Value {
+    let (risk, interaction) = setting(proposal);
+    let evidence: Value = serde_json::from_str(&proposal.evidence).unwrap_or_default();
+    json!({
+        "id": proposal.rule.id,
+        "name": proposal.name,
+        "current": proposal.current,
+        "suggested": proposal.suggested,
+        "set_in": proposal.set_in,
+        "write": proposal.fix,
+        "summary": proposal.summary,
+        "reason": proposal.reason,
+        "risk": risk,
+        "interaction": interaction,
+        "look_at": proposal.rule.look_at,
+        "source": proposal.rule.source,
+        "evidence": evidence,
+    })
 }

@@ -52,12 +52,15 @@ mod tests {
 
     #[test]
     fn bars_reach_from_nothing_to_the_largest() {
-        let values = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
         assert_eq!(line(&values(&[0.0, 1.0, 4.0, 8.0]), Fold::Mean), "▁▂▅█");
         assert_eq!(line(&[Some(2.0), None, Some(1.0)], Fold::Max), "█ ▅");
         assert_eq!(line(&values(&[0.0; 3]), Fold::Max), "▁▁▁");
         assert_eq!(line(&[], Fold::Max), "");
         let many: Vec<Option<f64>> = (0..640).map(|n| Some(f64::from(n % 10))).collect();
         assert_eq!(line(&many, Fold::Max), "█".repeat(64));
+    }
+
+    fn values(values: &[f64]) -> Vec<Option<f64>> {
+        values.iter().copied().map(Some).collect::<Vec<_>>()
     }
 }

@@ -129,8 +129,9 @@ fn each_line(
 ) -> Result<(), Failure> {
     let name = input.name().to_owned();
     let mut lines = LineReader::new(b"", input);
-    let failed = |error| read_failure(Path::new(&name), &error);
-    while let Some(line) = lines.next_line().map_err(failed)? {
+    while let Some(line) =
+        lines.next_line().map_err(|error| read_failure(Path::new(&name), &error))?
+    {
         take(line, &mut out.bytes).map_err(|error| cannot_go_on(&name, error))?;
         if !out.is_wanted_after_writing() {
             break;

@@ -250,8 +250,9 @@ fn read_text(input: CaptureInput, model: &mut Model) -> Result<SkipCounts, Failu
     let mut reader = TextReader::new(zone, 0, usize::try_from(seed).unwrap_or_default());
     let mut lines = LineReader::new(b"", input);
     let mut packets = 0_u64;
-    let failed = |error| read_failure(Path::new(&name), &error);
-    while let Some(more) = reader.feed(&mut lines, model).map_err(failed)? {
+    while let Some(more) =
+        reader.feed(&mut lines, model).map_err(|error| read_failure(Path::new(&name), &error))?
+    {
         packets += more;
     }
     if packets == 0 {
@@ -264,8 +265,7 @@ fn read_text(input: CaptureInput, model: &mut Model) -> Result<SkipCounts, Failu
 /// Text without a packet: no capture, or one that names hide.
 fn nothing_in(name: &str, reader: &TextReader) -> Failure {
     use weir_wire::text::TextSkip;
-    let has_names = |(skip, _)| matches!(skip, TextSkip::HostName | TextSkip::PortName);
-    if reader.skipped().any(has_names) {
+    if reader.skipped().any(|(skip, _)| matches!(skip, TextSkip::HostName | TextSkip::PortName)) {
         return Failure::new(format!("cannot read `{name}`: its hosts or ports are names"))
             .hint("`tcpdump -nn` prints numbers");
     }

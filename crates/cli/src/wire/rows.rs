@@ -262,8 +262,7 @@ const IDENTITY_BYTES: u64 = 1 << 20;
 /// Stable for the same captures and options; random for a pipe.
 fn identity(args: &ModelArgs, files: &[PathBuf]) -> Result<StreamId, Failure> {
     if args.interface.is_some() || files.iter().any(|file| file == Path::new("-")) {
-        let half = |n: u8| u128::from(RandomState::new().hash_one(n));
-        return Ok(StreamId(half(1) << 64 | half(2)));
+        return Ok(StreamId(random_half(1) << 64 | random_half(2)));
     }
     let asked = (args.slice, &args.port, args.server, args.from, args.to, &args.host);
     let mut text = format!("weir wire 1 {asked:?}");
@@ -280,4 +279,8 @@ fn identity(args: &ModelArgs, files: &[PathBuf]) -> Result<StreamId, Failure> {
     }
     let bytes = text.as_bytes();
     Ok(StreamId(u128::from(fingerprint(bytes, 1)) << 64 | u128::from(fingerprint(bytes, 2))))
+}
+
+fn random_half(n: u8) -> u128 {
+    u128::from(RandomState::new().hash_one(n))
 }

@@ -49,13 +49,16 @@ fn read(file: &Path) -> Option<TimeZone> {
 /// Seconds since 1970 at which a minute of the zone begins. A minute that the clock showed twice is
 /// the earlier one, and one that it never showed an hour later, as Perl's `timelocal` has it.
 pub(crate) fn begin_of(minute: LocalMinute, zone: &TimeZone) -> Option<i64> {
-    let two = |number: u8| i8::try_from(number).ok();
     let year = i16::try_from(minute.year).ok()?;
     let (month, day) = (two(minute.month)?, two(minute.day)?);
     let civil =
         DateTime::new(year, month, day, two(minute.hour)?, two(minute.minute)?, 0, 0).ok()?;
     let found = zone.to_ambiguous_timestamp(civil).compatible().ok()?;
     Some(found.as_second())
+}
+
+fn two(number: u8) -> Option<i8> {
+    i8::try_from(number).ok()
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    fn agent(name: &str, second: i64, offset_micros: i64) -> ConnectedAgent {
+    fn agent(second: i64, name: &str, offset_micros: i64) -> ConnectedAgent {
         let at = Micros(second * 1_000_000);
         ConnectedAgent {
             name: name.into(),
@@ -77,17 +77,17 @@ mod tests {
     #[test]
     fn a_clock_has_a_row_a_minute_and_one_at_once_when_it_moves() {
         let mut log = ClockLog::default();
-        assert_eq!(offsets(&mut log, &[agent("web1", 100, -40_000_000)]), [-40.0]);
-        assert_eq!(offsets(&mut log, &[agent("web1", 110, -40_050_000)]), [0.0; 0]);
-        let both = [agent("web1", 120, -40_050_000), agent("web2", 120, 1_000)];
+        assert_eq!(offsets(&mut log, &[agent(100, "web1", -40_000_000)]), [-40.0]);
+        assert_eq!(offsets(&mut log, &[agent(110, "web1", -40_050_000)]), [0.0; 0]);
+        let both = [agent(120, "web1", -40_050_000), agent(120, "web2", 1_000)];
         assert_eq!(offsets(&mut log, &both), [0.001]);
-        assert_eq!(offsets(&mut log, &[agent("web1", 130, 2_000_000)]), [2.0]);
-        assert_eq!(offsets(&mut log, &[agent("web1", 190, 2_000_000)]), [2.0]);
+        assert_eq!(offsets(&mut log, &[agent(130, "web1", 2_000_000)]), [2.0]);
+        assert_eq!(offsets(&mut log, &[agent(190, "web1", 2_000_000)]), [2.0]);
         // An agent that reconnected, and one that never reports.
-        let again = ConnectedAgent { since: Micros(9), ..agent("web1", 191, 2_000_000) };
+        let again = ConnectedAgent { since: Micros(9), ..agent(191, "web1", 2_000_000) };
         assert_eq!(offsets(&mut log, &[again]), [2.0]);
         assert_eq!(
-            offsets(&mut log, &[ConnectedAgent { clock: None, ..agent("old", 1, 0) }]),
+            offsets(&mut log, &[ConnectedAgent { clock: None, ..agent(1, "old", 0) }]),
             [0.0; 0]
         );
     }

@@ -27,12 +27,14 @@ impl Intake for StoreIntake {
     fn positions(&self, streams: &[StreamId]) -> Vec<StreamPosition> {
         let accepted: HashMap<StreamId, u64> = self.store.positions(streams).into_iter().collect();
         let committed: HashMap<StreamId, u64> = self.store.committed(streams).into_iter().collect();
-        let position = |stream: &StreamId| StreamPosition {
-            stream: *stream,
-            accepted: accepted.get(stream).copied(),
-            committed: committed.get(stream).copied(),
-        };
-        streams.iter().map(position).collect()
+        streams
+            .iter()
+            .map(|stream: &StreamId| StreamPosition {
+                stream: *stream,
+                accepted: accepted.get(stream).copied(),
+                committed: committed.get(stream).copied(),
+            })
+            .collect()
     }
 
     fn append(&self, parcel: Vec<u8>) -> AppendFuture {

@@ -117,13 +117,12 @@ pub fn link_dir(values: &Values) -> PathBuf {
 }
 
 fn bind(text: &str) -> Result<TcpListener, Failure> {
-    let no_address = || {
+    let address = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    let address = address.ok_or_else(|| {
         Failure::new(format!("cannot listen for agents on `{text}`: not an address and a port"))
             .hint("write it as 0.0.0.0:4771 or [::]:4771")
             .code(EXIT_CONFIG)
-    };
-    let address = text.to_socket_addrs().ok().and_then(|mut all| all.next());
-    let address = address.ok_or_else(no_address)?;
+    })?;
     let bound = TcpListener::bind(address).and_then(|socket| {
         socket.set_nonblocking(true)?;
         Ok(socket)
@@ -181,7 +180,6 @@ impl LinkService {
     ) -> Self {
         let link_dir = link_dir(values);
         let link = &values.link;
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let options = HubOptions {
             program: PROGRAM.into(),
             heartbeat: Duration::from_secs(link.heartbeat_seconds.clamp(1, 600)),
@@ -223,6 +221,10 @@ impl LinkService {
     }
 }
 
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 /// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in
 /// the store, for rules.
 async fn list_always(hub: Arc<Hub>, path: PathBuf, store: Arc<Store>) {
@@ -231,12 +233,17 @@ async fn list_always(hub: Arc<Hub>, path: PathBuf, store: Arc<Store>) {
     for look in 0_u32.. {
         let connected = hub.connected();
         if look % LOOKS_A_LIST == 0 || written.as_ref() != Some(&connected) {
-            let line = |agent: &ConnectedAgent| {
-                let ConnectedAgent { name, address, since, program, clock } = agent;
-                let clock = clock.map(clock_text).unwrap_or_default();
-                format!("{name}\t{address}\t{since}\t{program}\t{clock}\n")
-            };
-            note(&path, &connected.iter().map(line).collect::<String>());
+            note(
+                &path,
+                &connected
+                    .iter()
+                    .map(|agent: &ConnectedAgent| {
+                        let ConnectedAgent { name, address, since, program, clock } = agent;
+                        let clock = clock.map(clock_text).unwrap_or_default();
+                        format!("{name}\t{address}\t{since}\t{program}\t{clock}\n")
+                    })
+                    .collect::<String>(),
+            );
             written = Some(connected.clone());
         }
         if let Some(batch) = clocks.rows(&connected) {

@@ -68,11 +68,11 @@ pub(crate) fn bind(values: &Values) -> Result<BoundIntake, Failure> {
     };
     let mut sockets = Vec::new();
     for text in &intake.http {
-        let listener = bind_tcp("http", text, guard.http)?;
+        let listener = bind_tcp("http", guard.http, text)?;
         sockets.push(IntakeSocket::Http { listener, is_tls: false });
     }
     for text in &intake.https {
-        let listener = bind_tcp("https", text, guard.http || guard.tls)?;
+        let listener = bind_tcp("https", guard.http || guard.tls, text)?;
         sockets.push(IntakeSocket::Http { listener, is_tls: true });
     }
     bind_others(values, &guard, shared_key.is_some(), &mut sockets)?;
@@ -111,7 +111,7 @@ fn bind_others(
         let has_key = protocol == OverTcp::Fluent && has_shared_key;
         let is_guarded = has_key || if is_tls { guard.tls } else { guard.plain };
         for text in texts {
-            let listener = bind_tcp(name, text, is_guarded)?;
+            let listener = bind_tcp(name, is_guarded, text)?;
             sockets.push(IntakeSocket::Tcp { name, listener, protocol, is_tls });
         }
     }
@@ -121,7 +121,7 @@ fn bind_others(
         ("statsd_udp", &intake.statsd_udp, OverUdp::Statsd),
     ] {
         for text in texts {
-            let address = resolve(name, text, guard.plain)?;
+            let address = resolve(name, guard.plain, text)?;
             let buffer = usize::try_from(intake.udp_buffer_bytes).unwrap_or(usize::MAX);
             let socket = weir_intake::bind_udp(address, buffer.min(1 << 30))
                 .map_err(|error| cannot_listen(name, address, &error))?;
@@ -153,12 +153,11 @@ fn tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => {
             let tls = TlsServer::load(certificate, key, intake.tls_client_ca_file.as_deref());
-            let refused = |why| {
+            tls.map(Some).map_err(|why| {
                 Failure::new(why)
                     .hint("the files are PEM: the certificate first, then its chain; the key in a separate file")
                     .code(EXIT_CONFIG)
-            };
-            tls.map(Some).map_err(refused)
+            })
         }
         _ => Err(Failure::new("cannot use TLS: certificate and key are needed both")
             .hint("set `intake.tls_certificate_file` and `intake.tls_key_file`")
@@ -174,7 +173,7 @@ fn network(text: &str) -> Result<Network, Failure> {
     })
 }
 
-fn resolve(key: &str, text: &str, is_guarded: bool) -> Result<SocketAddr, Failure> {
+fn resolve(key: &str, is_guarded: bool, text: &str) -> Result<SocketAddr, Failure> {
     let address = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     let address = address.ok_or_else(|| {
         Failure::new(format!(
@@ -199,8 +198,8 @@ fn cannot_listen(key: &str, address: SocketAddr, error: &std::io::Error) -> Fail
         .code(EXIT_CONFIG)
 }
 
-fn bind_tcp(key: &str, text: &str, is_guarded: bool) -> Result<TcpListener, Failure> {
-    let address = resolve(key, text, is_guarded)?;
+fn bind_tcp(key: &str, is_guarded: bool, text: &str) -> Result<TcpListener, Failure> {
+    let address = resolve(key, is_guarded, text)?;
     let bound = TcpListener::bind(address).and_then(|socket| {
         socket.set_nonblocking(true)?;
         Ok(socket)
@@ -278,7 +277,6 @@ impl IntakeSocket {
         room: Arc<Semaphore>,
         ended: watch::Receiver<bool>,
     ) -> std::io::Result<(String, JoinHandle<()>)> {
-        let line = |name: &str, address: SocketAddr| format!("{name:<14} {address}");
         Ok(match self {
             Self::Http { listener, is_tls } => {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -300,13 +298,16 @@ impl IntakeSocket {
     }
 }
 
+fn line(name: &str, address: SocketAddr) -> String {
+    format!("{name:<14} {address}")
+}
+
 fn cannot_serve(error: std::io::Error) -> Failure {
     Failure::new(format!("cannot serve the intake: {error}"))
 }
 
 fn settings(values: &Values, access: AccessRules, shared_key: Option<String>) -> IntakeSettings {
     let intake = &values.intake;
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     IntakeSettings {
         access,
         shared_key: shared_key.map(Arc::from),
@@ -315,6 +316,10 @@ fn settings(values: &Values, access: AccessRules, shared_key: Option<String>) ->
         known: Duration::from_secs(intake.known_seconds),
         elasticsearch_version: intake.elasticsearch_version.clone(),
     }
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Identities that the last run kept.

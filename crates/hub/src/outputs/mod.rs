@@ -235,12 +235,11 @@ impl PreparedOutputs {
         let mut threads = Vec::new();
         for output in outputs {
             let thread = std::thread::Builder::new().name("weir-output".into());
-            let run = move || {
+            let thread = thread.spawn(move || {
                 // Ingest comes first.
                 let _ = rustix::process::nice(5);
                 output.run();
-            };
-            let thread = thread.spawn(run);
+            });
             threads.push(
                 thread.map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?,
             );
@@ -373,9 +372,11 @@ impl Outputs {
 
     /// One line for each: what is copied to where.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let line = |output: &OutputView| {
-            format!("{:<14} {} to {}", output.name, output.table, output.target)
-        };
-        self.list.iter().map(line).collect()
+        self.list
+            .iter()
+            .map(|output: &OutputView| {
+                format!("{:<14} {} to {}", output.name, output.table, output.target)
+            })
+            .collect()
     }
 }

@@ -50,9 +50,8 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
     let (name, entry) = (output.name.clone(), &output.entry);
     let to = entry.needed("to", "elasticsearch")?;
     let Some(kind) = TARGETS.iter().find(|kind| kind.name == to) else {
-        let known = || TARGETS.iter().map(|kind| kind.name);
-        let hint = nearest(to, known()).map_or_else(
-            || format!("known are {}", known().collect::<Vec<_>>().join(", ")),
+        let hint = nearest(to, target_names()).map_or_else(
+            || format!("known are {}", target_names().collect::<Vec<_>>().join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
         return Err(entry.wrong("to", &format!("rows cannot be copied to `{to}`")).hint(hint));
@@ -69,7 +68,6 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
     let number = |name: &str, plain: u64, bulk: u64, max: u64| {
         entry.number(name, if kind.is_bulk { bulk } else { plain }, 1..=max)
     };
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let limits = BatchLimits {
         rows: size(number("batch_rows", 5000, 1_000_000, 10_000_000)?),
         bytes: size(number("batch_bytes", 5 << 20, 64 << 20, 512 << 20)?),
@@ -95,6 +93,14 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
         table,
         name,
     })
+}
+
+fn target_names() -> impl Iterator<Item = &'static str> {
+    TARGETS.iter().map(|kind| kind.name)
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn table(entry: &Entry) -> Result<&'static TableSpec, Failure> {

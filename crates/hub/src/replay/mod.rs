@@ -254,18 +254,6 @@ impl<A> ReplayReport<'_, A> {
 
     /// For a program.
     pub fn json(&self) -> Value {
-        let finding = |finding: &OpenFinding| {
-            let evidence = serde_json::from_str(finding.evidence()).unwrap_or(Value::Null);
-            json!({
-                "host": finding.host,
-                "key": finding.key,
-                "class": finding.highest_class().as_str(),
-                "fired_ts": finding.fired_ts.map(|at| at.to_string()),
-                "resolved_ts": finding.resolved_ts.map(|at| at.to_string()),
-                "summary": finding.summary(),
-                "evidence": evidence,
-            })
-        };
         json!({
             "rule": self.walk.rule.id,
             "from_ts": self.from.to_string(),
@@ -273,9 +261,22 @@ impl<A> ReplayReport<'_, A> {
             "looked_seconds": self.looked.as_secs(),
             "step_seconds": self.step,
             "is_whole": self.whole,
-            "findings": self.walk.fired.iter().map(finding).collect::<Vec<_>>(),
+            "findings": self.walk.fired.iter().map(finding_object).collect::<Vec<_>>(),
         })
     }
+}
+
+fn finding_object(finding: &OpenFinding) -> Value {
+    let evidence = serde_json::from_str(finding.evidence()).unwrap_or(Value::Null);
+    json!({
+        "host": finding.host,
+        "key": finding.key,
+        "class": finding.highest_class().as_str(),
+        "fired_ts": finding.fired_ts.map(|at| at.to_string()),
+        "resolved_ts": finding.resolved_ts.map(|at| at.to_string()),
+        "summary": finding.summary(),
+        "evidence": evidence,
+    })
 }
 
 #[cfg(test)]

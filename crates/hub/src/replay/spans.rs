@@ -137,7 +137,6 @@ mod tests {
     fn spans(when: &str, bins: &[i64], is_well: bool) -> Vec<(i64, i64)> {
         let text = format!("{HEAD}{when}---*/\nselect $now");
         let rule = Rule::parse(SourceFile { origin: "test", text: &text }).unwrap();
-        let at = |second: i64| Micros((BEGIN + second) * 1_000_000);
         let mut days = 0;
         let mut ask = |sql: &str| {
             let values = if sql.contains("min(ts)") {
@@ -153,8 +152,15 @@ mod tests {
             Ok(vec![RecordBatch::try_from_iter([("n", column)]).unwrap()])
         };
         let found = find(&rule, at(0), at(172_800), &mut ask).unwrap();
-        let second = |at: Micros| at.0 / 1_000_000 - BEGIN;
-        found.into_iter().map(|(from, to)| (second(from), second(to))).collect()
+        found.into_iter().map(|(from, to)| (second_of(from), second_of(to))).collect()
+    }
+
+    fn at(second: i64) -> Micros {
+        Micros((BEGIN + second) * 1_000_000)
+    }
+
+    fn second_of(at: Micros) -> i64 {
+        at.0 / 1_000_000 - BEGIN
     }
 
     #[test]

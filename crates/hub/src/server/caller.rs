@@ -23,8 +23,9 @@ const KNOWN_MAX: usize = 1000;
 
 /// Answers a request in the name of `user`, or of the address it came from.
 pub(super) async fn as_caller<T>(user: Option<&str>, answer: impl Future<Output = T>) -> T {
-    let address = || PEER.try_with(|peer| peer.to_canonical().to_string()).unwrap_or_default();
-    let name = user.map(str::to_owned).filter(|name| !name.is_empty()).unwrap_or_else(address);
+    let name = user.map(str::to_owned).filter(|name| !name.is_empty()).unwrap_or_else(|| {
+        PEER.try_with(|peer| peer.to_canonical().to_string()).unwrap_or_default()
+    });
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();
     CALLER.scope(name.into(), answer).await
 }

@@ -44,12 +44,12 @@ pub(crate) async fn post(
         )
         .hint(hint)
     })?;
-    let a = side(&app, "A", &asked.a).await?;
-    let b = side(&app, "B", &asked.b).await?;
+    let a = side("A", &app, &asked.a).await?;
+    let b = side("B", &app, &asked.b).await?;
     Ok(Json(compare(&a, &b, measure)))
 }
 
-async fn side(app: &SharedApp, name: &str, condition: &str) -> Result<Vec<TierTimes>, Refusal> {
+async fn side(name: &str, app: &SharedApp, condition: &str) -> Result<Vec<TierTimes>, Refusal> {
     let result = app.query(&question(condition), MAX_TIERS).await?;
     let seen = seen(&objects(&result));
     if seen.is_empty() {

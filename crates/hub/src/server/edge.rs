@@ -67,8 +67,13 @@ pub(crate) async fn change(
     text: String,
 ) -> JsonAnswer {
     let is_dry_run = options.dry_run;
-    let work = move |control: &EdgeControl| control.change_text(&text, is_dry_run);
-    Ok(changes(may_change(&app)?.change_apart(is_dry_run, work).await?))
+    Ok(changes(
+        may_change(&app)?
+            .change_apart(is_dry_run, move |control: &EdgeControl| {
+                control.change_text(&text, is_dry_run)
+            })
+            .await?,
+    ))
 }
 
 /// `POST /api/edge/backend`.
@@ -78,6 +83,9 @@ pub(crate) async fn weigh(
     Json(wish): Json<WeightChange>,
 ) -> JsonAnswer {
     require_json(&headers)?;
-    let work = move |control: &EdgeControl| control.set_weight(&wish);
-    Ok(changes(may_change(&app)?.change_apart(false, work).await?))
+    Ok(changes(
+        may_change(&app)?
+            .change_apart(false, move |control: &EdgeControl| control.set_weight(&wish))
+            .await?,
+    ))
 }

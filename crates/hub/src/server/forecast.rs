@@ -34,15 +34,16 @@ pub(crate) async fn post(
 }
 
 fn told(forecast: &Forecast) -> Value {
-    let place = |name: &str, at: Option<&str>, reading: &Reading, usd: Option<f64>| {
-        json!({
-            "tier": name, "place": at,
-            "files": reading.files, "bytes": reading.bytes, "reads": reading.reads, "usd": usd,
-        })
-    };
     let mut tiers = vec![place("fast", None, &forecast.fast, None)];
     if let Some(at) = &forecast.slow_place {
         tiers.push(place("slow", Some(at), &forecast.slow, forecast.slow_usd));
     }
     json!({"text": forecast.to_string(), "tiers": tiers})
+}
+
+fn place(name: &str, at: Option<&str>, reading: &Reading, usd: Option<f64>) -> Value {
+    json!({
+        "tier": name, "place": at,
+        "files": reading.files, "bytes": reading.bytes, "reads": reading.reads, "usd": usd,
+    })
 }

@@ -176,7 +176,6 @@ mod tests {
 
     #[test]
     fn login_is_a_bearer_token_or_a_basic_password() {
-        let check = |value: &str| has_login(&headers(&[("authorization", value)]), "sesame");
         assert!(check("Bearer sesame"));
         assert!(check("Basic bWU6c2VzYW1l")); // me:sesame
         for bad in [
@@ -191,6 +190,10 @@ mod tests {
             assert!(!check(bad), "{bad}");
         }
         assert!(!has_login(&headers(&[]), "sesame"));
+    }
+
+    fn check(value: &str) -> bool {
+        has_login(&headers(&[("authorization", value)]), "sesame")
     }
 
     #[test]

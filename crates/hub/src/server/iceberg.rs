@@ -84,8 +84,10 @@ async fn namespace(Path(name): Path<String>) -> Result<Json<Value>, CatalogError
 
 async fn tables(Path(name): Path<String>) -> Result<Json<Value>, CatalogError> {
     known(&name)?;
-    let one = |spec: &&TableSpec| json!({"namespace": [name], "name": spec.name});
-    let found: Vec<Value> = TABLES.iter().map(one).collect();
+    let found: Vec<Value> = TABLES
+        .iter()
+        .map(|spec: &&TableSpec| json!({"namespace": [name], "name": spec.name}))
+        .collect();
     Ok(Json(json!({"identifiers": found})))
 }
 

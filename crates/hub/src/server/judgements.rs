@@ -31,7 +31,6 @@ pub(crate) async fn judge(
     Path(finding_id): Path<String>,
     Json(said): Json<JudgementRequest>,
 ) -> Result<Json<Value>, Refusal> {
-    let bad = |message: String| Refusal::new(StatusCode::BAD_REQUEST, message);
     if !VERDICTS.contains(&said.verdict.as_str()) {
         return Err(bad(format!(
             "cannot judge `{finding_id}`: unknown verdict `{}`",
@@ -82,4 +81,8 @@ pub(crate) async fn judge(
         "real": of_rule.map(|precision| precision.real),
         "may_page": of_rule.is_none_or(weir_rules::Precision::may_page),
     })))
+}
+
+fn bad(message: String) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, message)
 }

@@ -28,7 +28,6 @@ pub(crate) async fn positions(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     require_json(&headers)?;
-    let bad = |why: String| Refusal::new(StatusCode::BAD_REQUEST, why);
     let asked: PositionsRequest = serde_json::from_slice(&body)
         .map_err(|error| bad(format!("cannot read the body: {error}")))?;
     if asked.streams.len() > MAX_STREAMS {
@@ -47,6 +46,10 @@ pub(crate) async fn positions(
         .map(|(stream, position)| (stream.to_string(), position.into()))
         .collect();
     Ok(Json(json!({"positions": positions})))
+}
+
+fn bad(why: String) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, why)
 }
 
 /// `POST /api/link/parcel`.

@@ -13,48 +13,48 @@ use super::SharedApp;
 pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
     let mut text = MetricsText::default();
     let stats = app.store.stats();
-    text.gauge("weir_store_hot_rows", "Rows in memory.", stats.hot_rows);
-    text.gauge("weir_store_hot_bytes", "Bytes of rows in memory.", stats.hot_bytes);
-    text.gauge("weir_store_wal_bytes", "Bytes of the write-ahead log.", stats.wal_bytes);
-    text.gauge("weir_store_file_count", "Parquet files.", stats.file_count);
-    text.gauge("weir_store_file_bytes", "Bytes of Parquet files.", stats.file_bytes);
-    text.gauge("weir_store_file_rows", "Rows in Parquet files.", stats.file_rows);
+    text.gauge("weir_store_hot_rows", stats.hot_rows, "Rows in memory.");
+    text.gauge("weir_store_hot_bytes", stats.hot_bytes, "Bytes of rows in memory.");
+    text.gauge("weir_store_wal_bytes", stats.wal_bytes, "Bytes of the write-ahead log.");
+    text.gauge("weir_store_file_count", stats.file_count, "Parquet files.");
+    text.gauge("weir_store_file_bytes", stats.file_bytes, "Bytes of Parquet files.");
+    text.gauge("weir_store_file_rows", stats.file_rows, "Rows in Parquet files.");
     text.gauge(
         "weir_store_slow_file_count",
-        "Of the Parquet files, those in the slow tier.",
         stats.slow_file_count,
+        "Of the Parquet files, those in the slow tier.",
     );
-    text.gauge("weir_store_slow_file_bytes", "Their bytes.", stats.slow_file_bytes);
+    text.gauge("weir_store_slow_file_bytes", stats.slow_file_bytes, "Their bytes.");
     if let Some(bucket) = stats.bucket {
         text.counter(
             "weir_store_bucket_gets_total",
-            "Requests that read from the slow tier's bucket, all tries.",
             bucket.gets,
+            "Requests that read from the slow tier's bucket, all tries.",
         );
         text.counter(
             "weir_store_bucket_hedged_total",
-            "Of these, those made because an answer was late.",
             bucket.hedged,
+            "Of these, those made because an answer was late.",
         );
-        text.counter("weir_store_bucket_read_bytes_total", "Bytes of answers.", bucket.bytes);
+        text.counter("weir_store_bucket_read_bytes_total", bucket.bytes, "Bytes of answers.");
         text.counter(
             "weir_store_bucket_failed_total",
-            "Requests to the bucket that failed, and were made again or given up.",
             bucket.failed,
+            "Requests to the bucket that failed, and were made again or given up.",
         );
     }
     text.gauge(
         "weir_store_future_rows",
-        "Rows too far ahead of the clock to be shown in tables.",
         stats.future_rows,
+        "Rows too far ahead of the clock to be shown in tables.",
     );
     text.gauge(
         "weir_store_full",
-        "1 while rows are refused for lack of room.",
         u64::from(stats.is_full),
+        "1 while rows are refused for lack of room.",
     );
     for (name, help, value) in app.meter.counters() {
-        text.counter(name, help, value);
+        text.counter(name, value, help);
     }
     let mut open = std::collections::BTreeMap::new();
     app.judge.with_engine(|engine| {
@@ -70,7 +70,7 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
     outputs(&mut text, &app.outputs.figures(app.clock.now()));
     if let Some(watch) = &app.watch {
         let lag: u64 = watch.streams().iter().map(|stream| stream.lag_bytes).sum();
-        text.gauge("weir_tail_lag_bytes", "Bytes of log files that are not read yet.", lag);
+        text.gauge("weir_tail_lag_bytes", lag, "Bytes of log files that are not read yet.");
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0)
 }
@@ -114,12 +114,12 @@ impl MetricsText {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+    fn gauge(&mut self, name: &str, value: u64, help: &str) {
         self.head(name, help, "gauge");
         let _ = writeln!(self.0, "{name} {value}");
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
+    fn counter(&mut self, name: &str, value: u64, help: &str) {
         self.head(name, help, "counter");
         let _ = writeln!(self.0, "{name} {value}");
     }

@@ -33,9 +33,6 @@ impl PgServer {
         if pg.listen.is_empty() {
             return Ok(None);
         }
-        let refused = |why: String| {
-            Failure::new(format!("cannot serve PostgreSQL's clients: {why}")).code(EXIT_CONFIG)
-        };
         let tls = match (&pg.tls_certificate_file, &pg.tls_key_file) {
             (None, None) if pg.require_tls => {
                 return Err(refused("`pg.require_tls` is set and there is no certificate".into())
@@ -70,6 +67,10 @@ impl PgServer {
             Err(error) => tracing::error!("cannot serve PostgreSQL's clients: {error}"),
         }
     }
+}
+
+fn refused(why: String) -> Failure {
+    Failure::new(format!("cannot serve PostgreSQL's clients: {why}")).code(EXIT_CONFIG)
 }
 
 /// What queries ask.

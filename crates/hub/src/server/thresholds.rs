@@ -24,9 +24,8 @@ pub(crate) async fn list(
     State(app): State<SharedApp>,
     Query(options): Query<ThresholdsQuery>,
 ) -> Result<Json<Value>, Refusal> {
-    let bad = |message: String| Refusal::new(StatusCode::BAD_REQUEST, message);
     if let Some(per_week) = options.per_week.filter(|number| !(0.0..=1e6).contains(number)) {
-        return Err(bad(format!("cannot mine thresholds: `per_week` is {per_week}"))
+        return Err(bad_request(format!("cannot mine thresholds: `per_week` is {per_week}"))
             .hint("per_week is how many false findings of a rule are accepted, such as 0.25"));
     }
     let is_asked = |id: &str| options.rule.as_deref().is_none_or(|rule| rule == id);
@@ -40,12 +39,16 @@ pub(crate) async fn list(
         );
     }
     match options.rule {
-        Some(rule) if reports.is_empty() => {
-            Err(bad(format!("cannot mine `{rule}`: there is no such rule with a threshold"))
-                .hint("GET /api/thresholds lists the rules with one"))
-        }
+        Some(rule) if reports.is_empty() => Err(bad_request(format!(
+            "cannot mine `{rule}`: there is no such rule with a threshold"
+        ))
+        .hint("GET /api/thresholds lists the rules with one")),
         _ => Ok(Json(json!({"thresholds": reports}))),
     }
+}
+
+fn bad_request(message: String) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, message)
 }
 
 /// The body of a yes: the value in force and the one that was shown.

@@ -201,7 +201,6 @@ impl RuleValues {
     /// Keeps the values of a span.
     async fn measure(&mut self, store: &Store, from: i64, to: i64) -> Result<(), StoreError> {
         let began = Instant::now();
-        let at = |seconds: i64| Micros(seconds * 1_000_000);
         let sql = self.mining.series_between(at(from), at(to));
         let limits = QueryLimits::of_rule(200_000, Duration::from_secs(60));
         let answer = store.query(&sql, limits).await?;
@@ -277,14 +276,17 @@ impl RuleValues {
         let past = RulePast::of(store, &self.rule, now).await?;
         let options = options(&self.rule, accepted_per_week(self.rule.class), past.series.len());
         let models = tokio::task::spawn_blocking(move || {
-            let model = |(name, points): (SeriesName, Vec<Point>)| {
-                let calm = weir_rules::mine::without(&points, &past.incidents);
-                let mined = mine(&calm, &options).ok()?;
-                let newest = points.len().saturating_sub(longest(&mined));
-                let left = points[newest..].iter().map(|point| mined.residual(*point)).collect();
-                Some((name, SubjectModel { mined, left }))
-            };
-            past.series.into_iter().filter_map(model).collect()
+            past.series
+                .into_iter()
+                .filter_map(|(name, points): (SeriesName, Vec<Point>)| {
+                    let calm = weir_rules::mine::without(&points, &past.incidents);
+                    let mined = mine(&calm, &options).ok()?;
+                    let newest = points.len().saturating_sub(longest(&mined));
+                    let left =
+                        points[newest..].iter().map(|point| mined.residual(*point)).collect();
+                    Some((name, SubjectModel { mined, left }))
+                })
+                .collect()
         });
         self.models = models.await.unwrap_or_default();
         Ok(!self.models.is_empty())
@@ -301,6 +303,10 @@ impl RuleValues {
         append(store, Batch { table: ThresholdProposalRows::SPEC, rows: rows.finish() }).await?;
         Ok(true)
     }
+}
+
+fn at(seconds: i64) -> Micros {
+    Micros(seconds * 1_000_000)
 }
 
 impl SubjectModel {

@@ -89,8 +89,11 @@ pub(super) fn shown((host, subject): &SeriesName) -> String {
 }
 
 pub(super) fn name(row: &Row) -> SeriesName {
-    let text = |column| row.text(column).unwrap_or_default().to_owned();
-    (text("host"), text("subject"))
+    (text(row, "host"), text(row, "subject"))
+}
+
+fn text(row: &Row, column: &str) -> String {
+    row.text(column).unwrap_or_default().to_owned()
 }
 
 pub(super) fn number(row: &Row, column: &str) -> Option<f64> {

@@ -117,7 +117,6 @@ impl ThresholdReport {
         let ReportKind::Constant { value, proposed, now: passed, then } = &self.kind else {
             return None;
         };
-        let count = |events: &[ReplayedEvent]| i64::try_from(events.len()).unwrap_or(i64::MAX);
         Some(ThresholdProposal {
             ts: now,
             host,
@@ -134,6 +133,10 @@ impl ThresholdReport {
             unknown: proposed.as_ref().err().map(String::as_str),
         })
     }
+}
+
+fn count(events: &[ReplayedEvent]) -> i64 {
+    i64::try_from(events.len()).unwrap_or(i64::MAX)
 }
 
 /// The current model of a subject.
@@ -162,21 +165,26 @@ fn season(
 
 /// Events of one replay during which the other has none.
 fn difference(events: &[ReplayedEvent], others: &[ReplayedEvent]) -> Value {
-    let is_in = |event: &ReplayedEvent| {
-        others.iter().any(|other| {
-            other.subject == event.subject
-                && other.event.from <= event.event.to
-                && other.event.to >= event.event.from
-        })
-    };
-    let shown = events.iter().filter(|event| !is_in(event)).take(MAX_EVENTS).map(|replayed| {
-        let at = |seconds: i64| Micros(seconds * 1_000_000).to_string();
-        json!({
-            "subject": replayed.subject,
-            "from_ts": at(replayed.event.from),
-            "to_ts": at(replayed.event.to + super::STEP_SECONDS),
-            "worst": replayed.event.worst,
-        })
-    });
+    let shown =
+        events.iter().filter(|event| !is_among(others, event)).take(MAX_EVENTS).map(|replayed| {
+            json!({
+                "subject": replayed.subject,
+                "from_ts": time_text(replayed.event.from),
+                "to_ts": time_text(replayed.event.to + super::STEP_SECONDS),
+                "worst": replayed.event.worst,
+            })
+        });
     shown.collect::<Vec<_>>().into()
+}
+
+fn is_among(others: &[ReplayedEvent], event: &ReplayedEvent) -> bool {
+    others.iter().any(|other| {
+        other.subject == event.subject
+            && other.event.from <= event.event.to
+            && other.event.to >= event.event.from
+    })
+}
+
+fn time_text(seconds: i64) -> String {
+    Micros(seconds * 1_000_000).to_string()
 }

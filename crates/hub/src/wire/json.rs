@@ -210,7 +210,6 @@ fn slice_object(port: u16, width_ns: i64, slice: &SliceReport) -> Value {
 }
 
 fn connection(seen: &ObservedConnection) -> Value {
-    let us = |us: Option<u32>| us.map(|us| seconds(u64::from(us)));
     json!({
         "client": seen.client.to_string(),
         "server": seen.server.to_string(),
@@ -218,9 +217,9 @@ fn connection(seen: &ObservedConnection) -> Value {
         "duration_seconds": seconds_ns(seen.last_ts - seen.first_ts),
         "requests": seen.requests,
         "syns": seen.syns,
-        "connect_seconds": us(seen.syn_wait_us),
-        "rtt_seconds_min": us(seen.rtt_us[0]),
-        "delay_variation_seconds_max": us(seen.delay_max_us),
+        "connect_seconds": micro_seconds(seen.syn_wait_us),
+        "rtt_seconds_min": micro_seconds(seen.rtt_us[0]),
+        "delay_variation_seconds_max": micro_seconds(seen.delay_max_us),
         "retransmits": seen.retransmits[1],
         "spurious": seen.spurious[1],
         "zero_windows": seen.zero_windows[0],
@@ -230,4 +229,8 @@ fn connection(seen: &ObservedConnection) -> Value {
         "is_reset_in_flight": seen.is_rst_in_flight,
         "requests_after_fin": seen.late_requests,
     })
+}
+
+fn micro_seconds(us: Option<u32>) -> Option<f64> {
+    us.map(|us| seconds(u64::from(us)))
 }

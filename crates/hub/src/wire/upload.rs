@@ -137,11 +137,9 @@ fn seconds(from: i64, to: i64) -> f64 {
 
 /// A request under the names of the tables' columns.
 fn row(seen: &ObservedRequest<'_>) -> (i64, Value) {
-    let instant = |ns: i64| Micros(ns.div_euclid(1000)).to_string();
     let [asked, sent] = seen.asked;
     let answered = seen.answered;
     let path = seen.target.split('?').next().unwrap_or_default();
-    let or_null = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let value = json!({
         "source_offset": seen.number,
         "connection_number": seen.connection,
@@ -149,9 +147,9 @@ fn row(seen: &ObservedRequest<'_>) -> (i64, Value) {
         "tier": seen.tier.as_str(),
         "client_address": seen.client.ip().to_string(),
         "server_port": seen.server.port,
-        "http_request_method": or_null(seen.method),
-        "url_path": or_null(path),
-        "url_template": or_null(seen.template),
+        "http_request_method": filled(seen.method),
+        "url_path": filled(path),
+        "url_template": filled(seen.template),
         "http_response_status_code": seen.status,
         "request_first_ts": instant(asked),
         "request_last_ts": instant(sent),
@@ -167,4 +165,12 @@ fn row(seen: &ObservedRequest<'_>) -> (i64, Value) {
         "end": seen.end.as_str(),
     });
     (answered.map_or(i64::MAX, |[_, last]| last - asked), value)
+}
+
+fn instant(ns: i64) -> String {
+    Micros(ns.div_euclid(1000)).to_string()
+}
+
+fn filled(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }

@@ -125,8 +125,9 @@ impl Hub {
     }
 
     pub(crate) fn waits_for_fewer_rows(&self, rows: u64) {
-        let is_less = || (self.total("total-records") < rows).then_some(());
-        wait_for("the oldest rows are deleted", UPKEEP, is_less);
+        wait_for("the oldest rows are deleted", UPKEEP, || {
+            (self.total("total-records") < rows).then_some(())
+        });
     }
 
     /// Bytes of all files of all tables, and bytes of moved files.
@@ -140,11 +141,10 @@ impl Hub {
     }
 
     pub(crate) fn waits_until_files_moved(&self) {
-        let is_moved = || {
+        wait_for("files move", UPKEEP, || {
             let (all, moved) = self.file_bytes();
             (all == moved).then_some(())
-        };
-        wait_for("files move", UPKEEP, is_moved);
+        });
     }
 
     /// Everything that lies where engines would write.

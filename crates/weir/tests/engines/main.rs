@@ -94,7 +94,6 @@ fn slow_place(near: &Hub, far: &Hub, bucket: &Bucket) -> [Vec<(&'static str, Str
     std::fs::create_dir(&slow).expect("it can be made");
     std::fs::write(&password, secret).expect("it can be written");
     let fast = ("WEIR_STORE_FAST_BYTES", "1".to_owned());
-    let place = |place: String| ("WEIR_STORE_SLOW_PATH", place);
     [
         vec![fast.clone(), place(slow.display().to_string())],
         vec![
@@ -106,6 +105,10 @@ fn slow_place(near: &Hub, far: &Hub, bucket: &Bucket) -> [Vec<(&'static str, Str
             ("WEIR_STORE_SLOW_PASSWORD_FILE", password.display().to_string()),
         ],
     ]
+}
+
+fn place(place: String) -> (&'static str, String) {
+    ("WEIR_STORE_SLOW_PATH", place)
 }
 
 fn statistics_are_trusted(dir: &Path) {

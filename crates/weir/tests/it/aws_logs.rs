@@ -89,14 +89,13 @@ fn service() -> Option<(EndedProcess, String)> {
 fn configuration(dir: &Path, service: &str, buckets: &[&str]) -> PathBuf {
     let (secret, config) = (dir.join("secret"), dir.join("weir.toml"));
     std::fs::write(&secret, "secret\n").expect("it can be written");
-    let bucket = |name: &&str| {
+    let buckets: String = buckets.iter().map(|name: &&str| {
         format!(
             "[[buckets]]\nurl = \"s3://{name}/AWSLogs/123456789012/elasticloadbalancing/us-east-2/%Y/%m/%d/\"\nendpoint = \"{service}\"\n\
              region = \"us-east-1\"\nuser = \"key\"\npassword_file = \"{}\"\ninterval_seconds = 1\n",
             secret.display()
         )
-    };
-    let buckets: String = buckets.iter().map(bucket).collect();
+    }).collect();
     std::fs::write(&config, buckets).expect("it can be written");
     config
 }

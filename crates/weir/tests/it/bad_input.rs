@@ -167,10 +167,6 @@ fn a_log_that_may_not_be_read_is_named_with_a_hint_and_read_once_it_may() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mode = |path: &Path, mode: u32| {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-        std::fs::set_permissions(path, mode).expect("it is ours");
-    };
     // The user must reach the program as well, which may lie below a home that is closed.
     let program = dir.path().join("weir");
     std::fs::copy(WEIR, &program).expect("there is room");
@@ -178,7 +174,7 @@ fn a_log_that_may_not_be_read_is_named_with_a_hint_and_read_once_it_may() {
     std::fs::write(&log, "one line\n").expect("it can be written");
     std::fs::create_dir(&data).expect("it can be made");
     for (path, bits) in [(dir.path(), 0o755), (&program, 0o755), (&log, 0o640), (&data, 0o777)] {
-        mode(path, bits);
+        set_mode(path, bits);
     }
     let mut command = Command::new(&program);
     command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(&data).arg("--tail").arg(&log);
@@ -195,9 +191,14 @@ fn a_log_that_may_not_be_read_is_named_with_a_hint_and_read_once_it_may() {
         "{error}"
     );
     assert!(error.contains("hint: "), "{error}");
-    mode(&log, 0o644);
+    set_mode(&log, 0o644);
     let count = "select count(*) from log where source like '%app.log'";
     wait_for("the line", Duration::from_secs(60), || (weir.number(count) == 1).then_some(()));
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).expect("it is ours");
 }
 
 /// A file system of a few MiB, unmounted when dropped.

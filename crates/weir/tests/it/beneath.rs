@@ -14,7 +14,7 @@ use super::netns::{Netns, Nginx};
 /// On a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Scene {
+struct HostScene {
     netns: Netns,
     weir: Weir,
     _nginx: Nginx,
@@ -33,7 +33,7 @@ fn issue(dir: &Path, days: &str) {
     run("openssl", &[&kind[..], &["-days", days, "-keyout", &key, "-out", &cert]].concat());
 }
 
-impl Scene {
+impl HostScene {
     /// nginx with TLS in a namespace, and weir that finds both by itself.
     fn set(purpose: &str, days: &str) -> Option<Self> {
         let is_there =
@@ -64,7 +64,7 @@ impl Scene {
 
 #[test]
 fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
-    let Some(scene) = Scene::set("cert", "5") else { return };
+    let Some(scene) = HostScene::set("cert", "5") else { return };
     let path = scene.dir.path().join("cert.pem").display().to_string();
     let newest = format!(
         "select served_digest = file_digest, served_not_after = file_not_after, error from certificate \
@@ -74,10 +74,9 @@ fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
     assert_eq!(row, [Value::Bool(true), Value::Bool(true), Value::Null]);
     // Another test's server may have the same name and port; the file tells them apart.
     let firing = |rule: &str| {
-        let is_ours = |finding: &Value| {
+        scene.weir.findings(rule).into_iter().find(|finding: &Value| {
             finding["state"] == "firing" && finding["summary"].to_string().contains(&path)
-        };
-        scene.weir.findings(rule).into_iter().find(is_ours)
+        })
     };
     let finding = wait_for("tls.cert_expiring", PATIENCE, || firing("tls.cert_expiring"));
     assert_eq!(finding["class"], "mail", "{finding}");
@@ -100,7 +99,7 @@ fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
 
 #[test]
 fn processes_queues_and_deleted_files_of_a_real_server_are_rows() {
-    let Some(scene) = Scene::set("beneath", "90") else { return };
+    let Some(scene) = HostScene::set("beneath", "90") else { return };
     let tbf = ["qdisc", "replace", "dev", "lo", "root", "tbf", "rate", "8mbit"];
     let tbf =
         [&["-n", &scene.netns.name], &tbf[..], &["burst", "16kb", "latency", "50ms"]].concat();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::fleet::Host;
+use super::fleet::FleetHost;
 use super::harness::{
     WEIR, Weir, can_run, free_address, is_root, quiet, request, text, wait_for, weir,
 };
@@ -15,12 +15,12 @@ use super::wire_databases::{ids_of, postgresql};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// PostgreSQL of one test; ends with the value.
-pub(super) struct Database {
+pub(super) struct ManifestDatabase {
     child: Child,
     port: u16,
 }
 
-impl Database {
+impl ManifestDatabase {
     pub(super) fn start(bin: &Path, dir: &Path) -> Self {
         let own = dir.join("postgresql");
         std::fs::create_dir(&own).expect("a directory of ours");
@@ -29,18 +29,12 @@ impl Database {
             std::os::unix::fs::chown(path, Some(user), Some(group)).expect("root may");
         }
         // It does not run as root.
-        let command = |program: &str| {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-            command.arg(bin.join(program)).current_dir(&own);
-            command
-        };
         let data = own.join("data");
-        let mut init = command("initdb");
+        let mut init = as_postgres(bin, &own, "initdb");
         let made = init.args(["-A", "trust", "-U", "weir", "--no-sync", "-D"]).arg(&data).output();
         assert!(made.expect("it is installed").status.success());
         let port = free_address().port();
-        let mut server = command("postgres");
+        let mut server = as_postgres(bin, &own, "postgres");
         server.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-k"]).arg(&own);
         server.args(["-p", &port.to_string(), "-D"]).arg(&data);
         let child = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -59,7 +53,14 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+fn as_postgres(bin: &Path, own: &Path, program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+    command.arg(bin.join(program)).current_dir(&own);
+    command
+}
+
+impl Drop for ManifestDatabase {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -67,24 +68,24 @@ impl Drop for Database {
 }
 
 /// One hub of several.
-struct Member {
+struct ClusterMember {
     data: PathBuf,
     page: std::net::SocketAddr,
     agents: std::net::SocketAddr,
 }
 
-impl Member {
+impl ClusterMember {
     fn new(dir: &Path, name: &str) -> Self {
         Self { data: dir.join(name), page: free_address(), agents: free_address() }
     }
 
-    fn start(&self, database: &Database) -> Weir {
+    fn start(&self, database: &ManifestDatabase) -> Weir {
         let mut command = self.command(database);
         command.env("WEIR_STORE_FLUSH_SECONDS", "1");
         Weir::start(command)
     }
 
-    fn command(&self, database: &Database) -> Command {
+    fn command(&self, database: &ManifestDatabase) -> Command {
         let mut command = Command::new(WEIR);
         command.arg("hub").arg("--data").arg(&self.data).args(["--log-level", "warn"]);
         command.args(["--listen", &self.page.to_string(), "--agents", &self.agents.to_string()]);
@@ -127,12 +128,11 @@ fn agent_moves_on_when_its_hub_is_killed_and_each_hub_answers_for_all() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let database = Database::start(&bin.expect("it was looked for"), dir.path());
-    let (one, two) = (Member::new(dir.path(), "one"), Member::new(dir.path(), "two"));
+    let database = ManifestDatabase::start(&bin.expect("it was looked for"), dir.path());
+    let (one, two) = (ClusterMember::new(dir.path(), "one"), ClusterMember::new(dir.path(), "two"));
     let (first, second) = (one.start(&database), two.start(&database));
     wait_for("each hub knows of the other", PATIENCE, || {
-        let knows = |hub: &Weir| hub.get("/api/status")["cluster"]["peers"][0]["name"].is_string();
-        (knows(&first) && knows(&second)).then_some(())
+        (knows_its_peer(&first) && knows_its_peer(&second)).then_some(())
     });
     // Who was invited at one hub is known at the other, whose address the agent has as well.
     let addresses = [one.agents.to_string(), two.agents.to_string()];
@@ -151,7 +151,7 @@ fn agent_moves_on_when_its_hub_is_killed_and_each_hub_answers_for_all() {
     assert!(token.status.success(), "{}", text(&token.stderr));
     let host_dir = dir.path().join("host");
     std::fs::create_dir(&host_dir).expect("a directory");
-    let host = Host(&host_dir);
+    let host = FleetHost(&host_dir);
     let joined = host.join(text(&token.stdout).trim(), "web1");
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     wait_for("the agent is known at the other hub", PATIENCE, || {
@@ -176,6 +176,10 @@ fn agent_moves_on_when_its_hub_is_killed_and_each_hub_answers_for_all() {
     let audit = weir(&["audit", &log.display().to_string(), "--host", "web1", "--url", &first.url]);
     assert!(audit.status.success(), "{}{}", text(&audit.stdout), text(&audit.stderr));
     query_survives_a_hub(&log, &first, second);
+}
+
+fn knows_its_peer(hub: &Weir) -> bool {
+    hub.get("/api/status")["cluster"]["peers"][0]["name"].is_string()
 }
 
 /// A query that both hubs are at work on, one of which is killed.
@@ -204,7 +208,6 @@ fn query_survives_a_hub(log: &Path, first: &Weir, second: Weir) {
         "select count(*) from {side}) a join {side}) b on a.source = b.source
          join {side} and body like '%dated 11%') c on b.source = c.source and a.n + b.n >= c.n - 1000000000"
     );
-    let pieces = |hub: &Weir| hub.get("/api/status")["cluster"]["pieces"].as_u64();
     let before = pieces(&second);
     let url = first.url.clone();
     let asking = std::thread::spawn(move || count(&url, &sql));
@@ -218,11 +221,15 @@ fn query_survives_a_hub(log: &Path, first: &Weir, second: Weir) {
     assert_eq!(answer, (1200 * 1200 * 111).to_string());
 }
 
+fn pieces(hub: &Weir) -> Option<u64> {
+    hub.get("/api/status")["cluster"]["pieces"].as_u64()
+}
+
 /// Two hubs that write nothing to files by themselves; where each takes rows in.
-pub(super) fn two_hubs(dir: &Path, database: &Database) -> ([Weir; 2], [String; 2]) {
+pub(super) fn two_hubs(dir: &Path, database: &ManifestDatabase) -> ([Weir; 2], [String; 2]) {
     let intakes = [free_address().to_string(), free_address().to_string()];
     let start = |name: &str, intake: &String| {
-        let mut command = Member::new(dir, name).command(database);
+        let mut command = ClusterMember::new(dir, name).command(database);
         command.env("WEIR_INTAKE_HTTP", intake);
         Weir::start(command)
     };
@@ -237,11 +244,12 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let database = Database::start(&bin.expect("it was looked for"), dir.path());
+    let database = ManifestDatabase::start(&bin.expect("it was looked for"), dir.path());
     let (hubs, intakes) = two_hubs(dir.path(), &database);
     for (part, intake) in intakes.iter().enumerate() {
-        let line = |n: usize| format!("{{\"message\": \"line {}\"}}\n", part * 100 + n);
-        let lines: String = (0..100).map(line).collect();
+        let lines: String = (0..100)
+            .map(|n: usize| format!("{{\"message\": \"line {}\"}}\n", part * 100 + n))
+            .collect();
         let (status, _, told) = request(intake, "POST", "/intake/jsonl?source=app", &[], &lines);
         assert_eq!(status, 200, "{told}");
     }
@@ -262,22 +270,18 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     assert!(!is_done && told.contains("there is one in `weir`"), "{told}");
     let (is_done, told) = run(&["restore", &copy], "again", "again");
     assert!(is_done && told.contains("start hubs with empty data directories"), "{told}");
-    let mut command = Member::new(dir.path(), "three").command(&database);
+    let mut command = ClusterMember::new(dir.path(), "three").command(&database);
     command.env("WEIR_CLUSTER_SCHEMA", "again");
     command.env("WEIR_STORE_SLOW_PATH", dir.path().join("again"));
     let third = Weir::start(command);
     let same = |name: &str| dir.path().join(name).join("link/authority.pem");
-    let read = |path: PathBuf| std::fs::read(path).expect("it is there");
     assert_eq!(read(same("three")), read(same("one")), "agents know them as the same fleet");
     for hub in [&first, &third] {
         has(&hub.url, 200);
     }
     // A file of the new cluster is damaged and repaired while its hub runs.
-    let only = |place: PathBuf| {
-        let mut entries = std::fs::read_dir(place).expect("it is there");
-        entries.next().expect("there is one").expect("it can be read").path()
-    };
-    std::fs::write(only(only(dir.path().join("again/data/log"))), "PAR1").expect("it is ours");
+    std::fs::write(only_entry(only_entry(dir.path().join("again/data/log"))), "PAR1")
+        .expect("it is ours");
     let elsewhere = dir.path().join("elsewhere").display().to_string();
     let repair = ["store", "repair", "--data", &elsewhere];
     let (is_whole, told) = run(&repair, "again", "again");
@@ -296,6 +300,15 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     command.args(["--agents", &free_address().to_string()]);
     quiet(&mut command);
     has(&Weir::start(command).url, 200);
+}
+
+fn read(path: PathBuf) -> Vec<u8> {
+    std::fs::read(path).expect("it is there")
+}
+
+fn only_entry(place: PathBuf) -> PathBuf {
+    let mut entries = std::fs::read_dir(place).expect("it is there");
+    entries.next().expect("there is one").expect("it can be read").path()
 }
 
 #[test]

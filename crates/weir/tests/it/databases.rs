@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::harness::weir as run_weir;
 use super::harness::{Weir, can_run, free_port, is_root, quiet, serve, text, try_rows, wait_for};
-use super::wire_databases::{Program, ids_of, is_there, postgresql};
+use super::wire_databases::{ServerProgram, ids_of, is_there, postgresql};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -32,9 +32,9 @@ fn fires(weir: &Weir, rule: &str) -> serde_json::Value {
     })
 }
 
-pub(crate) fn start(command: &mut Command) -> Program {
+pub(crate) fn start(command: &mut Command) -> ServerProgram {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Program(command.spawn().expect("it is installed"))
+    ServerProgram(command.spawn().expect("it is installed"))
 }
 
 /// What a command prints; it must succeed.
@@ -136,24 +136,18 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
     std::fs::write(&password, "sesame\n").expect("it can be written");
     std::os::unix::fs::chown(&password, Some(user), Some(group)).expect("root may");
     // It does not run as root.
-    let as_postgres = |program: &str| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-        command.arg(bin.join(program)).current_dir(&own).env("PGPASSWORD", "sesame");
-        command
-    };
     let (first, second) = (own.join("first"), own.join("second"));
-    let mut init = as_postgres("initdb");
+    let mut init = as_postgres(&bin, &own, "initdb");
     init.args(["-A", "scram-sha-256", "--no-sync", "-D"]).arg(&first);
     run(init.arg(format!("--pwfile={}", password.display())));
     let (port, replica) = (free_port().to_string(), free_port().to_string());
     let server = |data: &Path, port: &str| {
-        let mut command = as_postgres("postgres");
+        let mut command = as_postgres(&bin, &own, "postgres");
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-p", port, "-k"]);
         start(command.arg(&own).arg("-D").arg(data))
     };
     let psql = |port: &str, sql: &str| {
-        let mut command = as_postgres("psql");
+        let mut command = as_postgres(&bin, &own, "psql");
         command.args(["-h", "127.0.0.1", "-U", "postgres", "-qAt", "-p", port, "-c", sql]);
         command
     };
@@ -165,7 +159,7 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
     };
     let _first = server(&first, &port);
     is_up(&port);
-    let mut copy = as_postgres("pg_basebackup");
+    let mut copy = as_postgres(&bin, &own, "pg_basebackup");
     copy.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "--no-sync", "-c", "fast", "-p", &port]);
     run(copy.arg("-D").arg(&second));
     let _second = server(&second, &replica);
@@ -179,20 +173,19 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
     run(&mut psql(&port, "create table t (x text)"));
     run(&mut psql(&port, "select pg_create_physical_replication_slot('gone', true)"));
     let weir = watch(dir.path(), &(entry(&port) + &entry(&replica)));
-    let at = |port: &str| format!("server_address = '127.0.0.1:{port}'");
     holds(
         &weir,
         &format!(
             "select count(*) > 0 from db_server where not is_replica and connection_limit > 10 and data_directory = '{}' and {}",
             first.display(),
-            at(&port)
+            at_port(&port)
         ),
     );
     holds(
         &weir,
         &format!(
             "select count(*) > 0 from db_replica where role = 'source' and is_running and not is_paused and {}",
-            at(&replica)
+            at_port(&replica)
         ),
     );
     run(&mut psql(&replica, "select pg_wal_replay_pause()"));
@@ -201,7 +194,7 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
         &weir,
         &format!(
             "select count(*) > 0 from db_replica where role = 'replica' and state = 'streaming' and unapplied_bytes > 1000000 and {}",
-            at(&port)
+            at_port(&port)
         ),
     );
     holds(
@@ -220,7 +213,7 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
         let held = "select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted";
         (run(&mut psql(&port, held)).trim() == "1").then_some(())
     });
-    let _waiters: Vec<Program> =
+    let _waiters: Vec<ServerProgram> =
         (0..5).map(|_| start(&mut psql(&port, "select count(*) from t"))).collect();
     let found = fires(&weir, "pg.lock_pileup");
     let summary = found["summary"].as_str().unwrap_or_default();
@@ -228,6 +221,17 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
         summary.contains("5 sessions") && summary.contains("of user postgres (active"),
         "{found}"
     );
+}
+
+fn as_postgres(bin: &Path, own: &Path, program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+    command.arg(bin.join(program)).current_dir(&own).env("PGPASSWORD", "sesame");
+    command
+}
+
+fn at_port(port: &str) -> String {
+    format!("server_address = '127.0.0.1:{port}'")
 }
 
 #[test]

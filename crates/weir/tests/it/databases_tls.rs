@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::databases::{holds, run, start, watch};
 use super::harness::{can_run, free_port, is_root, text, wait_for, weir as run_weir};
-use super::wire_databases::{Program, ids_of, is_there, postgresql};
+use super::wire_databases::{ServerProgram, ids_of, is_there, postgresql};
 
 const LONG: Duration = Duration::from_secs(60);
 
 /// An authority, its certificates for `db.example` and for a client, and an unknown authority.
-struct Certificates(PathBuf);
+struct ServerCertificates(PathBuf);
 
-impl Certificates {
+impl ServerCertificates {
     fn make(dir: &Path) -> Self {
         let script = "set -e
             for ca in ca other; do openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=$ca -keyout $ca.key -out $ca.pem; done
@@ -59,7 +59,7 @@ impl Certificates {
 }
 
 /// weir asks the server in each way, over addresses that tell the ways apart.
-fn is_asked(dir: &Path, certificates: &Certificates, system: &str, port: &str, more: &str) {
+fn is_asked(dir: &Path, certificates: &ServerCertificates, system: &str, port: &str, more: &str) {
     for (number, (way, error)) in certificates.ways(more).into_iter().enumerate() {
         let own = dir.join(format!("{system}{number}"));
         std::fs::create_dir(&own).expect("a directory of ours");
@@ -72,12 +72,16 @@ fn is_asked(dir: &Path, certificates: &Certificates, system: &str, port: &str, m
     }
 }
 
-fn prepared(name: &str, what: &str, is_ready: bool) -> Option<(tempfile::TempDir, Certificates)> {
+fn prepared(
+    name: &str,
+    what: &str,
+    is_ready: bool,
+) -> Option<(tempfile::TempDir, ServerCertificates)> {
     if !can_run(name, what, is_ready && Path::new("/usr/bin/openssl").exists()) {
         return None;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let certificates = Certificates::make(dir.path());
+    let certificates = ServerCertificates::make(dir.path());
     std::fs::write(certificates.path("password"), "sesame\n").expect("it can be written");
     Some((dir, certificates))
 }
@@ -182,7 +186,8 @@ fn mariadb_that_takes_only_tls_is_asked() {
     server.arg(format!("--ssl-cert={}", certificates.path("server.pem")));
     server.arg(format!("--ssl-key={}", certificates.path("server.key")));
     server.arg(format!("--socket={}", own.join("socket").display()));
-    let _server: Program = start(server.arg(format!("--pid-file={}", own.join("pid").display())));
+    let _server: ServerProgram =
+        start(server.arg(format!("--pid-file={}", own.join("pid").display())));
     let grants = "create user weir@'127.0.0.1' identified by 'sesame'; \
         grant replication client, replica monitor on *.* to weir@'127.0.0.1'";
     wait_for("MariaDB takes queries", LONG, || {

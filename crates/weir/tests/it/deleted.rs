@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use super::fleet::{Host, Site};
+use super::fleet::{FleetHost, FleetSite};
 use super::fleet_torture::Disk;
 use super::harness::{text, try_rows, wait_for};
 
@@ -36,7 +36,7 @@ fn deleted_log_gives_its_space_back_and_arrives_once_when_the_hub_is_back() {
     let (data, agent_dir) = (dir.path().join("data"), dir.path().join("agent"));
     let log = disk.join("app.log");
     write_lines(&log, 0, 1000);
-    let (site, host) = (Site::new(&data), Host(&agent_dir));
+    let (site, host) = (FleetSite::new(&data), FleetHost(&agent_dir));
     let hub = site.start();
     let joined = host.join(&site.token(&[]), "web1");
     assert!(joined.status.success(), "{}", text(&joined.stderr));
@@ -84,7 +84,7 @@ fn what_fits_nowhere_is_a_gap_of_so_many_bytes() {
     let (data, agent_dir) = (dir.path().join("data"), dir.path().join("agent"));
     let log = disk.join("app.log");
     write_lines(&log, 0, 1000);
-    let (site, host) = (Site::new(&data), Host(&agent_dir));
+    let (site, host) = (FleetSite::new(&data), FleetHost(&agent_dir));
     let hub = site.start();
     assert!(host.join(&site.token(&[]), "web1").status.success());
     let nowhere = [

@@ -15,10 +15,11 @@ use super::netns::Netns;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn can_drill(test: &str) -> bool {
-    let has = |tool: &str| {
-        ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|dir| Path::new(dir).join(tool).exists())
-    };
     can_run(test, "root, iproute2 and nginx", is_root() && has("ip") && has("nginx"))
+}
+
+fn has(tool: &str) -> bool {
+    ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|dir| Path::new(dir).join(tool).exists())
 }
 
 /// `weir drill run NAME`, with its own weir.
@@ -114,18 +115,13 @@ fn what_a_killed_or_interrupted_drill_made_is_taken_away() {
 
 #[test]
 fn what_cannot_be_made_is_refused_before_anything_is_made() {
-    let refused = |more: &[&str], why: &str, code: i32| {
-        let output = drill(more).output().expect("weir can be started");
-        assert!(text(&output.stderr).contains(why), "{more:?}: {}", text(&output.stderr));
-        assert_eq!(output.status.code(), Some(code), "{more:?}");
-    };
-    refused(&["no", "such"], "there is no such fault\nhint: `weir drill list`", 64);
-    refused(
+    assert_refused(&["no", "such"], "there is no such fault\nhint: `weir drill list`", 64);
+    assert_refused(
         &["application-slow", "--param", "speed=3"],
         "it has no parameter `speed`\nhint: millis",
         70,
     );
-    refused(&["application-slow", "--param", "millis=3"], "it is from 600 to 1800", 70);
+    assert_refused(&["application-slow", "--param", "millis=3"], "it is from 600 to 1800", 70);
     let output = weir(&["drill", "list"]);
     assert!(
         text(&output.stdout).contains("application slow: app.slow"),
@@ -144,6 +140,12 @@ fn what_cannot_be_made_is_refused_before_anything_is_made() {
     }
 }
 
+fn assert_refused(more: &[&str], why: &str, code: i32) {
+    let output = drill(more).output().expect("weir can be started");
+    assert!(text(&output.stderr).contains(why), "{more:?}: {}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{more:?}");
+}
+
 /// `weir drill host NAME`, in a namespace or not, with the yes.
 fn host_drill(netns: Option<&Netns>, more: &[&str]) -> Command {
     let mut command = netns.map_or_else(|| Command::new(WEIR), |netns| netns.command(WEIR));
@@ -156,23 +158,33 @@ fn host_drill(netns: Option<&Netns>, more: &[&str]) -> Command {
 
 #[test]
 fn a_fault_of_a_host_is_refused_without_a_yes_and_without_bounds() {
-    let refused = |more: &[&str], why: &str| {
-        let mut command = Command::new(WEIR);
-        command.args(["drill", "host"]).args(more).env_remove("WEIR_URL");
-        let output = command.output().expect("weir can be started");
-        assert!(text(&output.stderr).contains(why), "{more:?}: {}", text(&output.stderr));
-        assert!(!output.status.success(), "{more:?}");
-    };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("the kernel has it");
     let yes = ["--yes", host.trim()];
     let with = |more: &[&'static str]| [more, &yes[..]].concat();
-    refused(&["listener"], "it needs a yes for");
-    refused(&["listener", "--yes", "another-host"], "it needs a yes for");
-    refused(&with(&["reboot"]), "there is no such fault\nhint: listener, processor, disk, line");
-    refused(&with(&["disk"]), "it needs a directory that exists\nhint: --dir");
-    refused(&with(&["line", "--device", "../eth0"]), "it needs a network interface that exists");
-    refused(&with(&["listener", "--for", "11m"]), "its time limit must be 1 s to 600 s");
-    refused(&with(&["listener", "--param", "backlog=0"]), "it is from 4 to 32");
+    assert_host_refused(&["listener"], "it needs a yes for");
+    assert_host_refused(&["listener", "--yes", "another-host"], "it needs a yes for");
+    assert_host_refused(
+        &with(&["reboot"]),
+        "there is no such fault\nhint: listener, processor, disk, line",
+    );
+    assert_host_refused(&with(&["disk"]), "it needs a directory that exists\nhint: --dir");
+    assert_host_refused(
+        &with(&["line", "--device", "../eth0"]),
+        "it needs a network interface that exists",
+    );
+    assert_host_refused(
+        &with(&["listener", "--for", "11m"]),
+        "its time limit must be 1 s to 600 s",
+    );
+    assert_host_refused(&with(&["listener", "--param", "backlog=0"]), "it is from 4 to 32");
+}
+
+fn assert_host_refused(more: &[&str], why: &str) {
+    let mut command = Command::new(WEIR);
+    command.args(["drill", "host"]).args(more).env_remove("WEIR_URL");
+    let output = command.output().expect("weir can be started");
+    assert!(text(&output.stderr).contains(why), "{more:?}: {}", text(&output.stderr));
+    assert!(!output.status.success(), "{more:?}");
 }
 
 #[test]

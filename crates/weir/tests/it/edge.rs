@@ -12,12 +12,12 @@ use crate::harness::{WEIR, Weir, can_run, free_port, pause, request, serve, text
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A real nginx on free ports; killed when dropped.
-pub(crate) struct Backends {
+pub(crate) struct BackendServers {
     child: Child,
     pub(crate) ports: Vec<u16>,
 }
 
-impl Backends {
+impl BackendServers {
     pub(crate) fn start(dir: &Path, count: usize) -> Option<Self> {
         let program = Path::new("/usr/sbin/nginx");
         let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
@@ -45,7 +45,7 @@ impl Backends {
     }
 }
 
-impl Drop for Backends {
+impl Drop for BackendServers {
     fn drop(&mut self) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
@@ -82,7 +82,6 @@ pub(crate) fn assert_only_serving_threads_interrupt(weir: &Weir) {
         Some((name, rest.split(' ').nth(38)?.to_owned()))
     });
     let threads: Vec<(String, String)> = lines.collect();
-    let is_serving = |name: &str| name.starts_with("weir-edge-") && name != "weir-edge-rows";
     for (name, policy) in &threads {
         let wanted = if is_serving(name) { OTHER } else { BATCH };
         assert_eq!(policy, wanted, "{name} of {threads:?}");
@@ -90,10 +89,14 @@ pub(crate) fn assert_only_serving_threads_interrupt(weir: &Weir) {
     assert!(threads.iter().any(|(name, _)| is_serving(name)), "{threads:?}");
 }
 
+fn is_serving(name: &str) -> bool {
+    name.starts_with("weir-edge-") && name != "weir-edge-rows"
+}
+
 #[test]
 fn every_request_of_a_load_is_a_row_and_the_backends_share_it() {
     let dir = tempfile::tempdir().expect("a directory");
-    let backends = Backends::start(dir.path(), 4);
+    let backends = BackendServers::start(dir.path(), 4);
     if !can_run("edge", "nginx", backends.is_some()) {
         return;
     }
@@ -147,7 +150,7 @@ fn every_request_of_a_load_is_a_row_and_the_backends_share_it() {
 #[test]
 fn the_configuration_is_read_again_at_sighup() {
     let dir = tempfile::tempdir().expect("a directory");
-    let backends = Backends::start(dir.path(), 2);
+    let backends = BackendServers::start(dir.path(), 2);
     if !can_run("edge reload", "nginx", backends.is_some()) {
         return;
     }
@@ -273,7 +276,7 @@ fn an_edge_that_cannot_work_says_why_and_what_to_do() {
 #[test]
 fn a_text_log_has_a_line_of_json_for_each_request_and_may_be_renamed() {
     let dir = tempfile::tempdir().expect("a directory");
-    let backends = Backends::start(dir.path(), 1);
+    let backends = BackendServers::start(dir.path(), 1);
     if !can_run("edge", "nginx", backends.is_some()) {
         return;
     }

@@ -79,10 +79,9 @@ fn a_backlog_of_511_under_a_burst_names_the_edges_own_listener_and_setting() {
     let burst = EndedProcess(burst.stdout(Stdio::null()).spawn().expect("it is installed"));
     let ours = |rule: &str| {
         let found = watcher.findings(rule).into_iter();
-        let is_ours = |finding: &Value| {
+        found.into_iter().find(|finding: &Value| {
             finding["state"] == "firing" && finding["summary"].to_string().contains(name.as_str())
-        };
-        found.into_iter().find(is_ours)
+        })
     };
     let finding = wait_for("tcp.listen_overflow", PATIENCE, || ours("tcp.listen_overflow"));
     assert_eq!(finding["subject"], "weir on 127.0.0.1:8080", "{finding}");

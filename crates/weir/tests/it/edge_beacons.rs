@@ -15,8 +15,8 @@ const REQUESTS: usize = 10;
 fn send(weir: &Weir, first: usize) {
     let url = format!("http://{}", address_of(weir));
     for from in (first..first + LINES * REQUESTS).step_by(LINES) {
-        let line = |n| format!("h=shop.example&v=v1&k=ping&n={n}\n");
-        let body: String = (from..from + LINES).map(line).collect();
+        let body: String =
+            (from..from + LINES).map(|n| format!("h=shop.example&v=v1&k=ping&n={n}\n")).collect();
         let agent = [("user-agent", "Mozilla/5.0")];
         let (status, _, answer) = request(&url, "POST", "/ping", &agent, &body);
         assert_eq!(status, 204, "{answer}");

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::edge::{Backends, address_of, assert_only_serving_threads_interrupt, edge, weir_of};
+use crate::edge::{
+    BackendServers, address_of, assert_only_serving_threads_interrupt, edge, weir_of,
+};
 use crate::harness::{Weir, can_run, free_address, pause, request, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -13,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn another_weir_takes_the_place_under_load_and_nothing_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let backends = Backends::start(dir.path(), 2);
+    let backends = BackendServers::start(dir.path(), 2);
     if !can_run("edge replace", "nginx", backends.is_some()) {
         return;
     }
@@ -78,7 +80,7 @@ fn requests_of(said: &str) -> i64 {
 #[test]
 fn a_change_under_load_loses_no_request() {
     let dir = tempfile::tempdir().expect("a directory");
-    let backends = Backends::start(dir.path(), 2);
+    let backends = BackendServers::start(dir.path(), 2);
     if !can_run("edge change", "nginx", backends.is_some()) {
         return;
     }
@@ -120,7 +122,7 @@ fn a_change_under_load_loses_no_request() {
 #[test]
 fn an_edge_is_shown_changed_and_cloned_by_commands() {
     let dir = tempfile::tempdir().expect("a directory");
-    let backends = Backends::start(dir.path(), 2);
+    let backends = BackendServers::start(dir.path(), 2);
     if !can_run("edge commands", "nginx", backends.is_some()) {
         return;
     }
@@ -180,16 +182,17 @@ fn an_edge_is_shown_changed_and_cloned_by_commands() {
     tell("two", &["apply", &file]);
     let state = two.get("/api/edge");
     assert_eq!(state["backends"][1]["latency_seconds"], known["backends"][1]["latency_seconds"]);
-    let keys = |text: &str| {
-        let value: Value = serde_json::from_str(text).expect("JSON");
-        value["ticket_keys"][0]["name"].clone()
-    };
-    assert_eq!(keys(&tell("two", &["export"])), keys(&exported));
+    assert_eq!(ticket_key(&tell("two", &["export"])), ticket_key(&exported));
     let said = tell("nobody", &["show"]);
     assert!(
         said.contains("cannot reach an edge at") && said.contains("hint: no edge runs"),
         "{said}"
     );
+}
+
+fn ticket_key(text: &str) -> Value {
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    value["ticket_keys"][0]["name"].clone()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::edge::{Backends, address_of, edge};
+use crate::edge::{BackendServers, address_of, edge};
 use crate::harness::{WEIR, Weir, can_run, free_address, pause, request, text, wait_for};
 use crate::netns::Netns;
 
@@ -36,7 +36,7 @@ impl Drop for Stranger {
 #[test]
 fn sigusr2_puts_another_weir_in_the_place_and_systemd_is_told_which() {
     let dir = tempfile::tempdir().expect("a directory");
-    let backends = Backends::start(dir.path(), 1);
+    let backends = BackendServers::start(dir.path(), 1);
     if !can_run("edge service", "nginx", backends.is_some()) {
         return;
     }
@@ -216,18 +216,12 @@ fn a_withdrawn_address_can_be_ended_when_those_without_fresh_dns_are_gone() {
         let answer = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
         (output.status.code(), answer, text(&output.stderr))
     };
-    let clients = |answer: &Value| -> Vec<String> {
-        let all = answer["clients"].as_array().cloned().unwrap_or_default();
-        all.iter()
-            .map(|one| one["client_address"].as_str().unwrap_or_default().to_owned())
-            .collect()
-    };
     let left = ["127.0.1.1", "127.0.1.2"];
     let (code, answer) = wait_for("the fresh ones are gone", PATIENCE, || {
         let (code, answer, _) = ask("edge1");
-        let mut clients = clients(&answer);
-        clients.sort();
-        (clients == left).then_some((code, answer))
+        let mut clients_of = clients_of(&answer);
+        clients_of.sort();
+        (clients_of == left).then_some((code, answer))
     });
     assert_eq!((code, answer["is_safe"].as_bool()), (Some(3), Some(false)), "{answer}");
     let requests = answer["requests"].as_f64().expect("a number");
@@ -241,7 +235,7 @@ fn a_withdrawn_address_can_be_ended_when_those_without_fresh_dns_are_gone() {
         (code == Some(0)).then_some((code, answer))
     });
     assert_eq!((code, answer["is_safe"].as_bool()), (Some(0), Some(true)), "{answer}");
-    assert_eq!(clients(&answer), [""; 0]);
+    assert_eq!(clients_of(&answer), [""; 0]);
     // A host of which nothing is known is not safe.
     let (code, _, said) = ask("edge2");
     assert_eq!(code, Some(1));
@@ -254,4 +248,9 @@ fn a_withdrawn_address_can_be_ended_when_those_without_fresh_dns_are_gone() {
         [""; 0],
         "who was served until then saw no failure"
     );
+}
+
+fn clients_of(answer: &Value) -> Vec<String> {
+    let all = answer["clients"].as_array().cloned().unwrap_or_default();
+    all.iter().map(|one| one["client_address"].as_str().unwrap_or_default().to_owned()).collect()
 }

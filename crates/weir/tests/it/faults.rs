@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Faults use both cores; two at a time would hurt each other.
 pub(crate) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-struct Scene {
+struct FaultScene {
     manner: Manner,
     weir: Weir,
     netns: Netns,
@@ -26,7 +26,7 @@ struct Scene {
     dir: tempfile::TempDir,
 }
 
-impl Scene {
+impl FaultScene {
     /// nginx before an application in a namespace, and weir that watches without being told of
     /// them.
     fn set(purpose: &str, backlog: i32) -> Option<Self> {
@@ -100,7 +100,7 @@ impl Scene {
 #[test]
 fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("stalled", 8) else { return };
+    let Some(scene) = FaultScene::set("stalled", 8) else { return };
     visitors(&scene.netns, 4, ReadingPace::Fast, &scene.manner);
     // More than the queue holds; that they leave is a part of the cause's end.
     let crowd = Manner { is_ended: std::sync::Arc::default(), ..scene.manner.clone() };
@@ -142,7 +142,7 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
 #[test]
 fn a_slow_application_is_called_app_and_not_proxy_or_client() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("slowapp", 128) else { return };
+    let Some(scene) = FaultScene::set("slowapp", 128) else { return };
     visitors(&scene.netns, 30, ReadingPace::Fast, &scene.manner);
     wait_for("requests are logged and read", PATIENCE, || (scene.requests() > 20).then_some(()));
     assert!(scene.firing("app.slow", "").is_none(), "a fast application is not slow");
@@ -164,7 +164,7 @@ fn a_slow_application_is_called_app_and_not_proxy_or_client() {
 #[test]
 fn a_slow_reader_is_called_client_and_not_app() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("slowreader", 128) else { return };
+    let Some(scene) = FaultScene::set("slowreader", 128) else { return };
     scene.manner.body_bytes.store(400_000, Ordering::Relaxed);
     visitors(&scene.netns, 40, ReadingPace::Slow, &scene.manner);
     let begun = Instant::now();

@@ -10,7 +10,7 @@ use super::harness::{WEIR, Weir, free_address, quiet, text, wait_for};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub's directory and its addresses, which it comes back on.
-pub(super) struct Site<'a> {
+pub(super) struct FleetSite<'a> {
     pub(super) data: &'a Path,
     pub(super) page: SocketAddr,
     pub(super) agents: SocketAddr,
@@ -18,7 +18,7 @@ pub(super) struct Site<'a> {
     pub(super) reserve: u64,
 }
 
-impl<'a> Site<'a> {
+impl<'a> FleetSite<'a> {
     pub(super) fn new(data: &'a Path) -> Self {
         Self { data, page: free_address(), agents: free_address(), reserve: 0 }
     }
@@ -51,9 +51,9 @@ impl<'a> Site<'a> {
 }
 
 /// An agent's directory.
-pub(super) struct Host<'a>(pub(super) &'a Path);
+pub(super) struct FleetHost<'a>(pub(super) &'a Path);
 
-impl Host<'_> {
+impl FleetHost<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new(WEIR);
         command.arg("agent").env("WEIR_AGENT_DIR", self.0).env("XDG_CONFIG_HOME", "/nonexistent");
@@ -65,18 +65,23 @@ impl Host<'_> {
         run(self.command().args(["join", token, "--host", name]))
     }
 
-    pub(super) fn start(&self, log: &Path, hub: SocketAddr) -> Agent {
+    pub(super) fn start(&self, log: &Path, hub: SocketAddr) -> FleetAgent {
         self.start_with(log, hub, &[])
     }
 
     /// With variables of the environment.
-    pub(super) fn start_with(&self, log: &Path, hub: SocketAddr, set: &[(&str, &str)]) -> Agent {
+    pub(super) fn start_with(
+        &self,
+        log: &Path,
+        hub: SocketAddr,
+        set: &[(&str, &str)],
+    ) -> FleetAgent {
         self.start_towards(log, &[hub], set)
     }
 
     /// Starts an agent with a clock that is off. The library of `faketime` is loaded directly,
     /// because its program would be the parent of the agent.
-    fn start_by_clock(&self, off: &str, log: &Path, hub: SocketAddr) -> Agent {
+    fn start_by_clock(&self, off: &str, log: &Path, hub: SocketAddr) -> FleetAgent {
         let mut asked = Command::new("faketime");
         let asked = asked.args(["-f", off, "printenv"]).output();
         let asked = asked.expect("faketime can be started (apt-get install faketime)");
@@ -96,7 +101,7 @@ impl Host<'_> {
         log: &Path,
         hubs: &[SocketAddr],
         set: &[(&str, &str)],
-    ) -> Agent {
+    ) -> FleetAgent {
         let mut command = self.command();
         command.envs(set.iter().copied());
         command.arg("--tail").arg(log).args(["--host", "web1"]);
@@ -104,21 +109,21 @@ impl Host<'_> {
             command.args(["--hub", &hub.to_string()]);
         }
         command.args(["--log-level", "warn"]).stdin(Stdio::null()).stdout(Stdio::null());
-        Agent(command.spawn().expect("weir can be started"))
+        FleetAgent(command.spawn().expect("weir can be started"))
     }
 }
 
 /// A running agent; killed when dropped.
-pub(super) struct Agent(Child);
+pub(super) struct FleetAgent(Child);
 
-impl Agent {
+impl FleetAgent {
     /// The process id.
     pub(super) fn id(&self) -> u32 {
         self.0.id()
     }
 }
 
-impl Drop for Agent {
+impl Drop for FleetAgent {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -145,7 +150,7 @@ fn an_agent_joins_sends_is_listed_and_is_revoked() {
     let (data, host) = (dir.path().join("data"), dir.path().join("agent"));
     let log = dir.path().join("app.log");
     std::fs::write(&log, "line 1\nline 2\n").expect("there is room");
-    let (site, host) = (Site::new(&data), Host(&host));
+    let (site, host) = (FleetSite::new(&data), FleetHost(&host));
     let hub = site.start();
     assert!(hub.greeting.contains(&format!("agents  {}", site.agents)), "{}", hub.greeting);
     complaint(&run(&mut host.command()), &["has not joined a hub", "weir hub invite", "hint: "]);
@@ -153,8 +158,8 @@ fn an_agent_joins_sends_is_listed_and_is_revoked() {
     let joined = host.join(&token, "web1");
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     let other = dir.path().join("other");
-    complaint(&Host(&other).join(&token, "web2"), &["the token was used by `web1`", "hint: "]);
-    complaint(&Host(&other).join(&token[..60], "web2"), &["the token is none", "hint: "]);
+    complaint(&FleetHost(&other).join(&token, "web2"), &["the token was used by `web1`", "hint: "]);
+    complaint(&FleetHost(&other).join(&token[..60], "web2"), &["the token is none", "hint: "]);
     complaint(&site.hub(&["invite", "--for", "forever"]), &["`forever`", "hint: "]);
     complaint(&site.hub(&["revoke", "web9"]), &["no agent of that name", "hint: "]);
 
@@ -181,7 +186,7 @@ fn a_host_whose_clock_is_off_is_found_and_nothing_else_of_it() {
     let (data, host) = (dir.path().join("data"), dir.path().join("agent"));
     let log = dir.path().join("app.log");
     std::fs::write(&log, "").expect("there is room");
-    let (site, host) = (Site::new(&data), Host(&host));
+    let (site, host) = (FleetSite::new(&data), FleetHost(&host));
     let hub = site.start();
     assert!(host.join(&site.token(&[]), "web1").status.success());
     let off = "select count(*) from agent_link where host = 'web1' and clock_offset_seconds between -301 and -299";
@@ -219,7 +224,7 @@ fn a_hub_listens_for_agents_once_one_is_invited() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
     let config = dir.path().join("weir.toml");
-    let site = Site::new(&data);
+    let site = FleetSite::new(&data);
     let mut command = super::harness::serve("hub", &data);
     quiet(&mut command);
     let hub = Weir::start(command);
@@ -235,7 +240,7 @@ fn a_hub_listens_for_agents_once_one_is_invited() {
     let hub = Weir::start(command);
     assert!(hub.greeting.contains(&format!("agents  {own}")), "{}", hub.greeting);
     let token = site.token(&[]);
-    let joined = Host(&dir.path().join("agent")).join(&token, "web1");
+    let joined = FleetHost(&dir.path().join("agent")).join(&token, "web1");
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     assert!(text(&joined.stdout).contains(&own), "{}", text(&joined.stdout));
     assert_eq!(hub.terminate(), Some(0));
@@ -244,12 +249,12 @@ fn a_hub_listens_for_agents_once_one_is_invited() {
 #[test]
 fn plain_http_to_another_host_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut command = Host(dir.path()).command();
+    let mut command = FleetHost(dir.path()).command();
     complaint(
         &run(command.args(["--hub", "http://192.0.2.1:4770"])),
         &["--insecure", "weir agent join"],
     );
-    let mut command = Host(dir.path()).command();
+    let mut command = FleetHost(dir.path()).command();
     let several = ["--hub", "http://127.0.0.1:1", "--hub", "127.0.0.1:2"];
     complaint(&run(command.args(several)), &["beside other hubs", "hint: "]);
 }
@@ -269,9 +274,9 @@ fn a_token_names_the_port_at_once_and_flags_may_stand_before_join() {
     let config = host.path().join("weir.toml");
     std::fs::write(&config, "").expect("it can be written");
     let config = config.display().to_string();
-    let wrong = run(Host(host.path()).command().args(["--tail", "/x", "join", &token]));
+    let wrong = run(FleetHost(host.path()).command().args(["--tail", "/x", "join", &token]));
     assert_eq!(wrong.status.code(), Some(64));
     assert!(text(&wrong.stderr).contains("has no flag `--tail`"), "{}", text(&wrong.stderr));
-    let joined = run(Host(host.path()).command().args(["--config", &config, "join", &token]));
+    let joined = run(FleetHost(host.path()).command().args(["--config", &config, "join", &token]));
     assert!(joined.status.success(), "{}", text(&joined.stderr));
 }

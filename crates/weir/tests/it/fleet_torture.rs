@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::fleet::{Host, Site};
+use super::fleet::{FleetHost, FleetSite};
 use super::harness::{SeededRandom, WEIR, can_run, is_root, pause, text, try_rows, wait_for};
-use super::rotating::Writer;
+use super::rotating::LogWriter;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -132,7 +132,11 @@ impl Drop for Disk<'_> {
 }
 
 /// A report about lines that do not arrive.
-fn unfinished(site: &Site<'_>, rows: &Result<Vec<Vec<Value>>, String>, written: u64) -> String {
+fn unfinished(
+    site: &FleetSite<'_>,
+    rows: &Result<Vec<Vec<Value>>, String>,
+    written: u64,
+) -> String {
     let gaps = "select number, before from (select n as number, lag(n) over (order by n) as before from \
         (select cast(split_part(body, ' ', 2) as bigint) as n from log where body like 'line %')) \
         where number <> before + 1 limit 20";
@@ -152,11 +156,12 @@ fn every_line_and_sample_is_there_once_after_the_torture_of_agent_and_hub() {
     let disk_path = dir.path().join("disk");
     let disk = Disk::mount(&disk_path);
     let (data, host) = (disk_path.join("data"), dir.path().join("agent"));
-    let (site, host) = (Site { reserve: 8 << 20, ..Site::new(&data) }, Host(&host));
+    let (site, host) = (FleetSite { reserve: 8 << 20, ..FleetSite::new(&data) }, FleetHost(&host));
     let mut choose = SeededRandom::new();
     let is_ended = Arc::new(AtomicBool::new(false));
     let generator = {
-        let writer = Writer::new(&log, SeededRandom::new_from(choose.below(u64::MAX)), site.url());
+        let writer =
+            LogWriter::new(&log, SeededRandom::new_from(choose.below(u64::MAX)), site.url());
         let is_ended = Arc::clone(&is_ended);
         std::thread::spawn(move || writer.write_until(&is_ended))
     };

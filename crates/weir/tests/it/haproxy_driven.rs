@@ -45,10 +45,6 @@ fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
     }
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (admin, user) = (path("admin.sock"), path("user.sock"));
-    let order = |words: &[&str], socket: &str| {
-        let output = weir(&[&["haproxy"], words, &["--socket", socket]].concat());
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
-    };
     let (code, said, _) = order(&["drain", "app/one", "--dry-run"], &admin);
     assert_eq!((code, &*said), (Some(0), "app/one: no check weight 10, would be told: drain\n"));
     let (code, said, _) = order(&["drain", "app/one"], &admin);
@@ -108,4 +104,9 @@ fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
         assert_eq!(status, expected, "{wrong}: {body}");
     }
     assert_eq!(with.terminate(), Some(0));
+}
+
+fn order(words: &[&str], socket: &str) -> (Option<i32>, String, String) {
+    let output = weir(&[&["haproxy"], words, &["--socket", socket]].concat());
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Database, two_hubs};
+use super::cluster::{ManifestDatabase, two_hubs};
 use super::harness::{Weir, can_run, free_address, is_root, quiet, request, serve, text, wait_for};
 use super::intake::python;
 use super::wire_databases::postgresql;
@@ -16,11 +16,13 @@ const SINCE: &str = "2026-11-21T12:00:00+00:00";
 
 /// Lines with these numbers, one a second, and then everything in files.
 fn post(hub: &Weir, intake: &str, numbers: std::ops::Range<u64>) {
-    let line = |n: u64| {
-        let time = format!("2026-11-21T{:02}:{:02}:{:02}Z", 11 + n / 3600, n / 60 % 60, n % 60);
-        json!({"@timestamp": time, "message": format!("line {n}"), "number": n}).to_string() + "\n"
-    };
-    let lines: String = numbers.map(line).collect();
+    let lines: String = numbers
+        .map(|n: u64| {
+            let time = format!("2026-11-21T{:02}:{:02}:{:02}Z", 11 + n / 3600, n / 60 % 60, n % 60);
+            json!({"@timestamp": time, "message": format!("line {n}"), "number": n}).to_string()
+                + "\n"
+        })
+        .collect();
     let (status, _, told) = request(intake, "POST", "/intake/jsonl?source=app", &[], &lines);
     assert_eq!(status, 200, "{told}");
     let headers = [("content-type", "application/json")];
@@ -96,7 +98,7 @@ fn pyiceberg_reads_the_same_through_each_hub_of_a_cluster() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let database = Database::start(&bin.expect("it was looked for"), dir.path());
+    let database = ManifestDatabase::start(&bin.expect("it was looked for"), dir.path());
     let (hubs, intakes) = two_hubs(dir.path(), &database);
     // Each hub has files of both, and metadata where all have their files.
     let check = |rows: u64, files: std::ops::Range<u64>| {

@@ -15,12 +15,12 @@ use super::harness::{
 const ARRIVAL: Duration = Duration::from_secs(120);
 
 /// A hub whose ports stay the same over restarts.
-struct Hub {
+struct IntakeHub {
     dir: tempfile::TempDir,
     settings: Vec<(String, String)>,
 }
 
-impl Hub {
+impl IntakeHub {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a directory"), settings: Vec::new() }
     }
@@ -91,7 +91,7 @@ fn lines_posted_by_curl_are_rows_and_known_after_a_kill() {
     if !can_run("curl", "curl (apt-get install curl)", is_there("curl")) {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let port = hub.take("http");
     let url = format!("http://127.0.0.1:{port}/intake/jsonl?source=app");
     let body = hub.path("lines.json");
@@ -122,7 +122,7 @@ fn lines_posted_by_curl_are_rows_and_known_after_a_kill() {
 
 /// Runs a sender that prints a line for each of its 40 batches, and kills the hub after 8, 16 and
 /// 24 of them.
-fn over_three_kills(hub: &Hub, mut sender: Command) -> Weir {
+fn over_three_kills(hub: &IntakeHub, mut sender: Command) -> Weir {
     let mut running = hub.start();
     let mut sender = EndedProcess(sender.spawn().expect("it starts"));
     let mut lines = BufReader::new(sender.0.stdout.take().expect("piped")).lines();
@@ -143,7 +143,7 @@ fn elasticsearchs_own_client_loses_and_doubles_nothing_over_kills() {
     if !has_python("bulk") {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let url = format!("http://127.0.0.1:{}", hub.take("http"));
     let running = over_three_kills(&hub, script("bulk.py", &[&url, "10000", "doc"]));
     let sql = "select count(*), count(distinct body) from log where host = 'pyhost' and source = 'elasticsearch:numbers'";
@@ -174,7 +174,7 @@ fn rsyslog_delivers_every_line_by_bulk_tcp_and_tls_over_an_end_of_the_hub() {
     if !can_run("rsyslog", "rsyslogd and openssl (cargo xtask setup)", is_ready) {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let (http, tcp, tls) = (hub.take("http"), hub.take("syslog_tcp"), hub.take("syslog_tls"));
     certificate(&mut hub);
     let running = hub.start();
@@ -228,7 +228,7 @@ input(type="imfile" file="{input_path}" tag="numbers:" ruleset="ship" addMetadat
 }
 
 /// A self-signed certificate for 127.0.0.1.
-fn certificate(hub: &mut Hub) {
+fn certificate(hub: &mut IntakeHub) {
     let (certificate, key) = (hub.path("cert.pem"), hub.path("key.pem"));
     let mut command = Command::new("openssl");
     command.args([
@@ -259,7 +259,7 @@ fn frames_of_logger_are_rows_with_their_host_over_udp_and_tcp() {
     if !can_run("logger", "logger (apt-get install bsdutils)", is_there("logger")) {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let (udp, tcp) = (hub.take("syslog_udp"), hub.take("syslog_tcp"));
     let running = hub.start();
     let input = hub.path("lines");
@@ -298,7 +298,7 @@ fn opentelemetrys_own_sdk_is_understood_over_http_and_grpc() {
     if !has_python("otlp") {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let port = hub.take("http");
     let mut running = hub.start();
     for protocol in ["http", "grpc"] {
@@ -338,7 +338,7 @@ fn prometheus_writes_every_sample_over_an_end_of_the_hub() {
     if !can_run("remote write", "prometheus (apt-get install prometheus)", is_ready) {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let port = hub.take("http");
     let running = hub.start();
     let own = free_address();
@@ -385,7 +385,7 @@ fn a_beats_client_loses_and_doubles_nothing_over_kills() {
     if !has_python("beats") {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let port = hub.take("lumberjack").to_string();
     let running = over_three_kills(&hub, script("beats.py", &[&port, "4000"]));
     let sql = "select count(*), count(distinct body) from log where host = 'beathost' and source = '/var/log/app.log'";
@@ -397,7 +397,7 @@ fn fluentds_own_logger_is_understood_over_an_end_of_the_hub() {
     if !has_python("fluent") {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let port = hub.take("fluent");
     let running = hub.start();
     let sql = "select count(*), count(distinct body) from log where host = 'fluenthost' and source = 'fluent:app.web' \
@@ -419,7 +419,7 @@ fn clients_of_gelf_statsd_and_graphite_are_understood() {
     if !has_python("gelf and statsd") {
         return;
     }
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let ports = ["gelf_udp", "gelf_tcp", "statsd_udp"].map(|key| hub.take(key).to_string());
     let graphite = hub.take("graphite_tcp");
     let running = hub.start();
@@ -452,7 +452,7 @@ fn clients_of_gelf_statsd_and_graphite_are_understood() {
 
 #[test]
 fn senders_without_login_and_bodies_without_sense_are_refused_and_counted() {
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let port = hub.take("http");
     let token = hub.path("token");
     std::fs::write(&token, "sixteen-characters\n").expect("it can be written");
@@ -541,7 +541,7 @@ fn sockets_that_anybody_could_reach_are_refused_with_a_hint() {
 
 #[test]
 fn what_comes_by_any_protocol_goes_through_pipelines_and_redaction() {
-    let mut hub = Hub::new();
+    let mut hub = IntakeHub::new();
     let (tcp, http) = (hub.take("syslog_tcp"), hub.take("http"));
     let parsers = hub.path("parsers");
     std::fs::create_dir(&parsers).expect("it can be made");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::fleet::{Host, Site};
+use super::fleet::{FleetHost, FleetSite};
 use super::harness::{WEIR, pause, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -43,7 +43,7 @@ fn memory_of_an_agent_stays_below_its_cap_under_load() {
     for number in 0..files {
         write_log(&dir.path().join(format!("logs/{number}.log")), lines);
     }
-    let (site, host) = (Site::new(&data), Host(&agent_dir));
+    let (site, host) = (FleetSite::new(&data), FleetHost(&agent_dir));
     let hub = site.start();
     let joined = host.join(&site.token(&[]), "web1");
     assert!(joined.status.success(), "{}", text(&joined.stderr));
@@ -73,7 +73,7 @@ fn agent_follows_more_logs_than_the_soft_limit_of_open_files() {
     for number in 0..300 {
         std::fs::write(log(number), format!("line {number} first\n")).expect("there is room");
     }
-    let (site, host) = (Site::new(&data), Host(&agent_dir));
+    let (site, host) = (FleetSite::new(&data), FleetHost(&agent_dir));
     let hub = site.start();
     assert!(host.join(&site.token(&[]), "web1").status.success());
     let mut command = Command::new("sh");

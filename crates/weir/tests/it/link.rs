@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::harness::{WEIR, Weir, free_port, pause, quiet, request, serve, try_rows, wait_for};
 
-struct Agent(Child);
+struct LinkedAgent(Child);
 
-impl Agent {
+impl LinkedAgent {
     fn start(hub: &str, log: &Path, samples_host: bool) -> Self {
         let mut command = Command::new(WEIR);
         command.args(["agent", "--hub", hub, "--host", "agenthost", "--log-level", "info"]);
@@ -32,7 +32,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for LinkedAgent {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -64,7 +64,7 @@ fn lines_arrive_once_although_hub_and_agent_are_killed() {
         written
     };
     write(1000);
-    let agent = Agent::start(&url, &log, false); // before its hub
+    let agent = LinkedAgent::start(&url, &log, false); // before its hub
     let first = hub(&data, port);
     let sql = "select count(*), count(distinct body) from log where body like 'line %'";
     let arrived = |wanted: u32| {
@@ -81,7 +81,7 @@ fn lines_arrive_once_although_hub_and_agent_are_killed() {
     let second = hub(&data, port);
     drop(agent); // killed
     write(500);
-    let agent = Agent::start(&url, &log, false);
+    let agent = LinkedAgent::start(&url, &log, false);
     let total = write(500);
     assert!(total > lines);
     assert_eq!(arrived(total), [total, total]);
@@ -99,7 +99,7 @@ fn samples_of_an_agent_arrive_once_and_it_stays_small() {
     std::fs::write(&log, "").expect("it can be written");
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}");
-    let agent = Agent::start(&url, &log, true);
+    let agent = LinkedAgent::start(&url, &log, true);
     pause(Duration::from_secs(3)); // samples wait for the hub
     let hub = hub(&dir.path().join("data"), port);
     let samples = "select count(distinct ts) from tcp_stat where host = 'agenthost'";

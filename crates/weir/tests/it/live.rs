@@ -24,14 +24,14 @@ const CONNECTIONS: i64 = 8;
 
 /// A server's namespace with nginx on port 8080, and a visitors' namespace on the other side of a
 /// pair of interfaces.
-struct Scene {
+struct LiveScene {
     server: Netns,
     visitors: Netns,
     _nginx: Nginx,
     dir: tempfile::TempDir,
 }
 
-impl Scene {
+impl LiveScene {
     fn set(purpose: &str) -> Option<Self> {
         let has_nginx = Path::new("/usr/sbin/nginx").exists();
         let made = if is_root() && has_nginx {
@@ -132,7 +132,7 @@ fn agree(weir: &Weir, logged: i64) {
 #[test]
 fn live_requests_are_those_of_the_visitors_and_of_the_log_in_both_families() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("live") else { return };
+    let Some(scene) = LiveScene::set("live") else { return };
     let weir = scene.watch("veth");
     let mut asked = scene.load(&scene.visitors, "http://10.77.0.1:8080/item/7");
     asked += scene.load(&scene.visitors, "http://[fd77::1]:8080/six");
@@ -143,7 +143,6 @@ fn live_requests_are_those_of_the_visitors_and_of_the_log_in_both_families() {
     let paths = weir.rows(
         "select url_template, count(*) > 0, min(think_seconds) >= 0 from wire_request group by 1 order by 1",
     );
-    let expected = |name: &str| vec![Value::from(name), true.into(), true.into()];
     assert_eq!(paths, vec![expected("/item/{id}"), expected("/six")]);
     let six = "select count(*) from request where client_address = 'fd77::2' and url_path = '/six'";
     assert!(weir.number(six) > 0);
@@ -154,10 +153,14 @@ fn live_requests_are_those_of_the_visitors_and_of_the_log_in_both_families() {
     assert_eq!(weir.terminate(), Some(0));
 }
 
+fn expected(name: &str) -> Vec<Value> {
+    vec![Value::from(name), true.into(), true.into()]
+}
+
 #[test]
 fn loopback_is_counted_once() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("live-lo") else { return };
+    let Some(scene) = LiveScene::set("live-lo") else { return };
     let weir = scene.watch("lo");
     scene.load(&scene.server, "http://127.0.0.1:8080/");
     agree(&weir, scene.logged());
@@ -168,7 +171,7 @@ fn loopback_is_counted_once() {
 #[test]
 fn slices_with_losses_say_so_and_give_no_verdict() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("live-lost") else { return };
+    let Some(scene) = LiveScene::set("live-lost") else { return };
     let weir = scene.watch_with("lo", "2097152");
     let id = i32::try_from(weir.id()).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(id, Signal::STOP).expect("it runs");
@@ -186,7 +189,7 @@ fn slices_with_losses_say_so_and_give_no_verdict() {
 #[test]
 fn a_person_sees_what_passes_now() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("live-once") else { return };
+    let Some(scene) = LiveScene::set("live-once") else { return };
     let place = format!("{}/lo", scene.server.name);
     let watching = Command::new(WEIR)
         .args(["wire", "-i", &place, "--for", "6s", "--port", "8080", "--format", "json"])
@@ -209,7 +212,7 @@ fn a_person_sees_what_passes_now() {
 #[test]
 fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("burst") else { return };
+    let Some(scene) = LiveScene::set("burst") else { return };
     let place = format!("{}/lo", scene.server.name);
     for is_payload in [false, true] {
         let file = scene.dir.path().join(format!("{is_payload}.pcapng"));
@@ -251,8 +254,8 @@ fn a_burst_is_a_file_that_others_read_and_holds_no_payload_unless_asked() {
 fn bursts(netns: &Netns, is_ended: &Arc<AtomicBool>) -> JoinHandle<()> {
     let is_ended = Arc::clone(is_ended);
     netns.spawn(move || {
-        let connect = |_| TcpStream::connect("127.0.0.1:8080").expect("nginx listens");
-        let mut visitors: Vec<TcpStream> = (0..40).map(connect).collect();
+        let mut visitors: Vec<TcpStream> =
+            (0..40).map(|_| TcpStream::connect("127.0.0.1:8080").expect("nginx listens")).collect();
         let mut answer = [0; 4096];
         while !is_ended.load(Ordering::Relaxed) {
             for visitor in &mut visitors {
@@ -272,7 +275,7 @@ fn bursts(netns: &Netns, is_ended: &Arc<AtomicBool>) -> JoinHandle<()> {
 #[test]
 fn a_finding_names_the_command_whose_file_proves_it() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("live-jag") else { return };
+    let Some(scene) = LiveScene::set("live-jag") else { return };
     let weir = scene.watch("lo");
     let is_ended = Arc::new(AtomicBool::new(false));
     let visitors = bursts(&scene.server, &is_ended);
@@ -302,7 +305,7 @@ fn a_finding_names_the_command_whose_file_proves_it() {
 #[test]
 fn a_capability_is_enough_and_its_lack_is_named() {
     let _turn = ONE_AT_A_TIME.lock();
-    let Some(scene) = Scene::set("live-cap") else { return };
+    let Some(scene) = LiveScene::set("live-cap") else { return };
     // The build directory is not readable for other users.
     let program = scene.dir.path().join("weir");
     std::fs::copy(WEIR, &program).expect("there is room");

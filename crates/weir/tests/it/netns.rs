@@ -25,15 +25,11 @@ impl Netns {
     /// `None` when it cannot be made: not root, or no iproute2.
     pub(crate) fn make(purpose: &str) -> Option<Self> {
         let name = format!("weir-{purpose}-{}", std::process::id());
-        let ip = |args: &[&str]| {
-            let status = Command::new("ip").args(args).stderr(Stdio::null()).status();
-            status.is_ok_and(|status| status.success())
-        };
-        if !ip(&["netns", "add", &name]) {
+        if !has_run_ip(&["netns", "add", &name]) {
             return None;
         }
         let netns = Self { name };
-        ip(&["-n", &netns.name, "link", "set", "lo", "up"]).then_some(netns)
+        has_run_ip(&["-n", &netns.name, "link", "set", "lo", "up"]).then_some(netns)
     }
 
     /// Runs `work` on a thread inside the namespace.
@@ -52,10 +48,6 @@ impl Netns {
     /// A pair of interfaces, `veth` on both sides, with addresses of both families: this side's,
     /// then the other's.
     pub(crate) fn join(&self, other: &Self, ours: [&str; 2], theirs: [&str; 2]) {
-        let ip = |args: &[&str]| {
-            let status = Command::new("ip").args(args).status().expect("iproute2 is there");
-            assert!(status.success(), "ip {args:?}");
-        };
         let (one, two) = (&self.name, &other.name);
         ip(&["-n", one, "link", "add", "veth", "type", "veth", "peer", "veth", "netns", two]);
         for (name, addresses) in [(one, ours), (two, theirs)] {
@@ -74,6 +66,16 @@ impl Netns {
         command.args(["netns", "exec", &self.name, program]);
         command
     }
+}
+
+fn has_run_ip(args: &[&str]) -> bool {
+    let status = Command::new("ip").args(args).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn ip(args: &[&str]) {
+    let status = Command::new("ip").args(args).status().expect("iproute2 is there");
+    assert!(status.success(), "ip {args:?}");
 }
 
 impl Drop for Netns {

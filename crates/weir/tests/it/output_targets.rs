@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::harness::{EndedProcess, can_run, free_port, pause, text, wait_for};
-use super::outputs::{ARRIVAL, Hub, copied, waits_for_its_target};
+use super::outputs::{ARRIVAL, OutputHub, copied, waits_for_its_target};
 
 /// The directory of Kafka's jars as a class path.
 fn kafka_jars() -> String {
@@ -33,24 +33,28 @@ const PASSWORD: &str = "a-password-of-the-broker";
 
 /// `ca.pem`, and `broker.pem` with key and certificate for 127.0.0.1.
 fn certificates(dir: &Path) {
-    let path = |name: &str| dir.join(name).display().to_string();
-    let config = path("openssl.cnf");
+    let config = path_text(dir, "openssl.cnf");
     std::fs::write(&config, "[req]\ndistinguished_name=dn\n[dn]\n").expect("it can be written");
     let make = |name: &str, extension: &str, by: &[String]| {
         let mut command = Command::new("openssl");
         command.args(["req", "-x509", "-config", &config, "-nodes", "-days", "2"]);
         command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
         command.args(["-subj", &format!("/CN={name}"), "-addext", extension]).args(by);
-        command.args(["-keyout", &path(&format!("{name}.key"))]);
-        command.args(["-out", &path(&format!("{name}.pem"))]).stderr(Stdio::null());
+        command.args(["-keyout", &path_text(dir, &format!("{name}.key"))]);
+        command.args(["-out", &path_text(dir, &format!("{name}.pem"))]).stderr(Stdio::null());
         assert!(command.status().expect("openssl runs").success());
     };
     make("ca", "basicConstraints=critical,CA:TRUE", &[]);
-    let by = ["-CA", &path("ca.pem"), "-CAkey", &path("ca.key")].map(str::to_owned);
+    let by =
+        ["-CA", &path_text(dir, "ca.pem"), "-CAkey", &path_text(dir, "ca.key")].map(str::to_owned);
     make("broker", "subjectAltName=IP:127.0.0.1", &by);
     let parts = ["broker.key", "broker.pem"]
-        .map(|name| std::fs::read_to_string(path(name)).expect("it was made"));
-    std::fs::write(path("broker.pem"), parts.concat()).expect("it can be written");
+        .map(|name| std::fs::read_to_string(path_text(dir, name)).expect("it was made"));
+    std::fs::write(path_text(dir, "broker.pem"), parts.concat()).expect("it can be written");
+}
+
+fn path_text(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
 }
 
 /// A separate broker, in KRaft mode: one listener without a login, one with TLS and a login.
@@ -133,7 +137,7 @@ fn kafka_over_tls_takes_every_kind_of_login_and_says_what_is_wrong_with_one() {
     let kafka = Kafka::new();
     let _broker = kafka.start();
     kafka.make_topic("rows");
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let (right, wrong) = (hub.path("right"), hub.path("wrong"));
     std::fs::write(&right, format!("{PASSWORD}\n")).expect("it can be written");
     std::fs::write(&wrong, "another-password\n").expect("it can be written");
@@ -178,7 +182,7 @@ fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
         return;
     }
     let kafka = Kafka::new();
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let outputs = format!(
         "[[outputs]]\nname = \"bus\"\nto = \"kafka\"\nurl = \"kafka://127.0.0.1:{}\"\ntable = \"log\"\n\
          where = \"source = 'app'\"\ntopic = \"rows\"\nbatch_rows = 200\ntimeout_seconds = 5\n",
@@ -306,7 +310,7 @@ impl Elasticsearch {
 #[test]
 fn elasticsearch_has_every_row_once_over_kills_of_both() {
     let Some(elastic) = Elasticsearch::new() else { return };
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let outputs = format!(
         "[[outputs]]\nname = \"search\"\nto = \"elasticsearch\"\nurl = \"{}\"\ntable = \"log\"\n\
          where = \"source = 'app'\"\nindex = \"rows\"\nbatch_rows = 300\ntimeout_seconds = 20\n",

@@ -19,12 +19,12 @@ use super::harness::{
 pub(super) const ARRIVAL: Duration = Duration::from_secs(120);
 
 /// A hub that takes JSON lines and has outputs.
-pub(super) struct Hub {
+pub(super) struct OutputHub {
     dir: tempfile::TempDir,
     intake: u16,
 }
 
-impl Hub {
+impl OutputHub {
     pub(super) fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a directory"), intake: free_port() }
     }
@@ -82,8 +82,8 @@ pub(super) fn waits_for_its_target(hub: &Weir, name: &str) {
 
 #[test]
 fn another_hub_gets_every_row_once_over_kills_of_both() {
-    let target = Hub::new();
-    let hub = Hub::new();
+    let target = OutputHub::new();
+    let hub = OutputHub::new();
     let outputs = format!(
         "[[outputs]]\nname = \"search\"\nto = \"elasticsearch\"\nurl = \"http://127.0.0.1:{}\"\ntable = \"log\"\n\
          where = \"source = 'app' and body <> 'line 7'\"\nbatch_rows = 300\n",
@@ -183,7 +183,7 @@ impl ReceivedRow {
 
 #[test]
 fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let token = hub.path("token");
     std::fs::write(&token, "a-token-of-the-receiver\n").expect("it can be written");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -238,7 +238,7 @@ fn objects(service: &str, end: &str) -> Vec<String> {
 fn objects_hold_every_row_once_over_kills_and_a_service_that_comes_late() {
     let port = free_port();
     let service = format!("http://127.0.0.1:{port}");
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let secret = hub.path("secret");
     std::fs::write(&secret, "secret\n").expect("it can be written");
     let output = |name: &str, format: &str| {
@@ -298,7 +298,7 @@ fn objects_hold_every_row_once_over_kills_and_a_service_that_comes_late() {
 
 #[test]
 fn rows_beyond_what_may_wait_are_given_up_counted_and_reported() {
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let outputs = format!(
         "[[outputs]]\nname = \"dead\"\nto = \"http\"\nurl = \"http://127.0.0.1:{}/\"\ntable = \"log\"\nwhere = \"source = 'app'\"\n\
          keep_bytes = 1048576\n",
@@ -322,7 +322,7 @@ fn rows_beyond_what_may_wait_are_given_up_counted_and_reported() {
 
 #[test]
 fn outputs_that_make_no_sense_are_refused_with_place_and_hint() {
-    let hub = Hub::new();
+    let hub = OutputHub::new();
     let es = "[[outputs]]\nname = \"a\"\nto = \"elasticsearch\"\nurl = \"http://127.0.0.1:1\"\ntable = \"log\"\n";
     let missing = hub.path("missing").display().to_string();
     for (config, part, hint) in [
@@ -393,8 +393,8 @@ fn outputs_that_make_no_sense_are_refused_with_place_and_hint() {
 
 #[test]
 fn a_wrong_login_is_shown_and_no_row_is_dropped() {
-    let target = Hub::new();
-    let hub = Hub::new();
+    let target = OutputHub::new();
+    let hub = OutputHub::new();
     let (right, wrong) = (target.path("right"), hub.path("wrong"));
     std::fs::write(&right, "the-right-token-0000\n").expect("it can be written");
     std::fs::write(&wrong, "the-wrong-token-0000\n").expect("it can be written");
@@ -445,12 +445,7 @@ fn entries_are_shown_with_their_place() {
     let again = dir.path().join("again.toml");
     std::fs::write(&again, &toml).expect("it can be written");
     let again = text(&weir(&["config", "--config", &again.display().to_string()]).stdout);
-    let values = |text: &str| -> Vec<String> {
-        let entries =
-            text.lines().filter(|line| line.contains("].")).map(|line| line.rsplit_once("  "));
-        entries.map(|parts| parts.expect("three columns").0.trim_end().to_owned()).collect()
-    };
-    assert_eq!(values(&again), values(&shown), "what it prints can be read again");
+    assert_eq!(values_of(&again), values_of(&shown), "what it prints can be read again");
     let json: Value =
         serde_json::from_slice(&weir(&["config", "--config", &path, "--format", "json"]).stdout)
             .expect("JSON");
@@ -458,4 +453,10 @@ fn entries_are_shown_with_their_place() {
     assert!(
         keys.filter(|key| key["key"] == "scrape[0].labels").all(|key| key["value"]["zone"] == "a")
     );
+}
+
+fn values_of(text: &str) -> Vec<String> {
+    let entries =
+        text.lines().filter(|line| line.contains("].")).map(|line| line.rsplit_once("  "));
+    entries.map(|parts| parts.expect("three columns").0.trim_end().to_owned()).collect()
 }

@@ -14,14 +14,14 @@ const LONG: Duration = Duration::from_secs(60);
 /// Takes minutes.
 const ENDLESS: &str = "select count(*) from generate_series(1, 250000) a cross join generate_series(1, 90000000) b where a.value % 7 = b.value % 11";
 
-struct Hub {
+struct PgHub {
     weir: Weir,
     port: String,
     dir: tempfile::TempDir,
 }
 
 /// A hub with two lines of a log, a login and a certificate.
-fn hub(more: &[(&str, &str)]) -> Hub {
+fn hub(more: &[(&str, &str)]) -> PgHub {
     let dir = tempfile::tempdir().expect("a directory");
     let at = |name: &str| dir.path().join(name);
     let log = at("app.log");
@@ -56,14 +56,14 @@ fn hub(more: &[(&str, &str)]) -> Hub {
     let weir = Weir::start(command);
     let line = weir.greeting.lines().find(|line| line.starts_with("  pg "));
     let port = line.and_then(|line| line.rsplit(':').next()).expect("it says where").to_owned();
-    let hub = Hub { weir, port, dir };
+    let hub = PgHub { weir, port, dir };
     wait_for("two lines", LONG, || {
         (hub.ask("select count(*) from log where body like 'the %'") == "2\n").then_some(())
     });
     hub
 }
 
-impl Hub {
+impl PgHub {
     fn psql(&self, how: &str) -> Command {
         let mut command = Command::new("psql");
         let place =
@@ -208,11 +208,10 @@ fn queries_end_when_their_client_asks_for_it_or_goes_away() {
     };
     let begun = Instant::now();
     let (mut asking, mut leaving) = (start("ann"), start("bob"));
-    let is_late = || {
+    wait_for("both to run while others are answered", LONG, || {
         let answer = hub.ask("select 1");
         (answer == "1\n" && begun.elapsed() > Duration::from_secs(3)).then_some(())
-    };
-    wait_for("both to run while others are answered", LONG, is_late);
+    });
     let id = rustix::process::Pid::from_child(&asking);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
     leaving.kill().expect("it runs");

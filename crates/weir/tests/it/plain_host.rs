@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::harness::{WEIR, can_run, is_root, pause, text, wait_for};
 use super::netns::Netns;
-use super::wire_databases::{Program, is_there};
+use super::wire_databases::{ServerProgram, is_there};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -77,15 +77,15 @@ http {
 ";
 
 /// The namespaces, held by a process in them.
-struct Host {
+struct PlainHost {
     // In the order in which they go.
-    _holder: Program,
+    _holder: ServerProgram,
     inside: u32,
     netns: Netns,
     _dir: tempfile::TempDir,
 }
 
-impl Drop for Host {
+impl Drop for PlainHost {
     fn drop(&mut self) {
         // The first process of its namespace takes all others with it; unshare itself does not
         // listen to SIGTERM.
@@ -94,7 +94,7 @@ impl Drop for Host {
     }
 }
 
-impl Host {
+impl PlainHost {
     /// `name` is that of its network namespace.
     fn make(name: &str) -> Self {
         let netns = Netns::make(name).expect("root may, and iproute2 is there");
@@ -124,7 +124,8 @@ impl Host {
             "-c",
             &script,
         ]);
-        let holder = Program(command.stdin(Stdio::null()).spawn().expect("util-linux is there"));
+        let holder =
+            ServerProgram(command.stdin(Stdio::null()).spawn().expect("util-linux is there"));
         let inside = wait_for("the namespaces", LONG, || {
             let child = child_of(holder.0.id())?;
             root_of(child).join("run/ready").exists().then_some(child)
@@ -263,12 +264,11 @@ server.listen(9001, '127.0.0.1');
 #[test]
 fn a_program_is_seen_to_close_idle_connections_before_nginx_does() {
     let name = "a_program_is_seen_to_close_idle_connections_before_nginx_does";
-    let has = |program: &str| Command::new(program).arg("-v").output().is_ok();
     let is_ready = has("nginx") && has("node") && is_there("unshare") && is_root();
     if !can_run(name, "nginx, node, e2fsprogs and root", is_ready) {
         return;
     }
-    let host = Host::make("seen");
+    let host = PlainHost::make("seen");
     host.write("/etc/nginx/nginx.conf", FRONT);
     host.write(
         "/etc/nginx/sites/shop.conf",
@@ -296,6 +296,10 @@ fn a_program_is_seen_to_close_idle_connections_before_nginx_does() {
     assert_eq!(mismatch(), None);
 }
 
+fn has(program: &str) -> bool {
+    Command::new(program).arg("-v").output().is_ok()
+}
+
 #[test]
 fn what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it() {
     let name = "what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it";
@@ -305,7 +309,7 @@ fn what_is_wrong_with_a_plain_nginx_is_named_and_following_the_fixes_clears_it()
     if !can_run(name, "nginx, openssl, e2fsprogs and root", is_ready) {
         return;
     }
-    let host = Host::make("plain");
+    let host = PlainHost::make("plain");
     for (path, content) in [
         ("/etc/nginx/nginx.conf", FRONT),
         ("/etc/nginx/sites/shop.conf", SITE),

@@ -44,8 +44,13 @@ fn hub(data: &Path, log: &Path) -> Weir {
 fn write_lines(log: &Path, lines: usize) {
     let mut seeded = SeededRandom::new_from(4);
     let mut letter = || char::from(b'0' + u8::try_from(seeded.below(75)).unwrap_or_default());
-    let line = |_| (0..1000).map(|_| letter()).filter(|c| *c != '\\').collect::<String>() + "\n";
-    std::fs::write(log, (0..lines).map(line).collect::<String>()).expect("there is room");
+    std::fs::write(
+        log,
+        (0..lines)
+            .map(|_| (0..1000).map(|_| letter()).filter(|c| *c != '\\').collect::<String>() + "\n")
+            .collect::<String>(),
+    )
+    .expect("there is room");
 }
 
 /// Sends a query and does not wait for its answer.

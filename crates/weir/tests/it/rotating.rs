@@ -17,7 +17,7 @@ use super::harness::{SeededRandom, pause, try_rows};
 /// A file lives at least this long, so that an agent has met it before it is renamed.
 const MIN_LIFE: Duration = Duration::from_secs(3);
 
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     log: PathBuf,
     file: File,
     choose: SeededRandom,
@@ -35,7 +35,7 @@ fn open(log: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(log).expect("it can be written")
 }
 
-impl Writer {
+impl LogWriter {
     /// `hub` is queried for lines that have arrived.
     pub(super) fn new(log: &Path, choose: SeededRandom, hub: String) -> Self {
         let (log, file, born) = (log.to_owned(), open(log), Instant::now());

@@ -28,8 +28,9 @@ fn holds(hub: &Weir, sql: &str) {
 
 #[test]
 fn an_exporters_figures_are_those_that_it_serves_and_its_end_is_seen() {
-    let is_there = |dir: &str| std::path::Path::new(dir).join("prometheus-node-exporter").is_file();
-    let has_exporter = ["/usr/bin", "/usr/local/bin"].into_iter().any(is_there);
+    let has_exporter = ["/usr/bin", "/usr/local/bin"]
+        .into_iter()
+        .any(|dir: &str| std::path::Path::new(dir).join("prometheus-node-exporter").is_file());
     let how = "prometheus-node-exporter (apt-get install prometheus-node-exporter)";
     if !can_run("scrape", how, has_exporter) {
         return;
@@ -110,14 +111,14 @@ fn weirs_own_metrics_are_scraped_and_answers_without_sense_are_down_with_a_reaso
     let broken = serves("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nfine 1\n<html>\n");
     let refused = serves("HTTP/1.1 403 Forbidden\r\n\r\nno");
     let many = serves("HTTP/1.1 200 OK\r\n\r\na 1\nb 2\nc 3\n");
-    let one = |name: &str, url: &str, more: &str| {
-        format!("[[scrape]]\nname = \"{name}\"\nurl = \"{url}\"\ninterval_seconds = 1\n{more}\n")
-    };
-    let at = |port: u16| format!("http://127.0.0.1:{port}/metrics");
-    let config = one("weir", &format!("{}/metrics", first.url), "")
-        + &one("broken", &at(broken), &format!("token_file = \"{}\"", token.display()))
-        + &one("refused", &at(refused), "")
-        + &one("many", &at(many), "series = 2");
+    let config = scrape_entry("weir", &format!("{}/metrics", first.url), "")
+        + &scrape_entry(
+            "broken",
+            &at_port(broken),
+            &format!("token_file = \"{}\"", token.display()),
+        )
+        + &scrape_entry("refused", &at_port(refused), "")
+        + &scrape_entry("many", &at_port(many), "series = 2");
     let other = tempfile::tempdir().expect("a directory");
     let running = Weir::start(hub(other.path(), &config));
     holds(
@@ -145,6 +146,14 @@ fn weirs_own_metrics_are_scraped_and_answers_without_sense_are_down_with_a_reaso
         );
     }
     holds(&running, "select count(*) = 0 from metric where name in ('fine', 'a', 'b', 'c')");
+}
+
+fn scrape_entry(name: &str, url: &str, more: &str) -> String {
+    format!("[[scrape]]\nname = \"{name}\"\nurl = \"{url}\"\ninterval_seconds = 1\n{more}\n")
+}
+
+fn at_port(port: u16) -> String {
+    format!("http://127.0.0.1:{port}/metrics")
 }
 
 #[test]

@@ -101,10 +101,6 @@ fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
     let up = with_two_lines(dir.path(), &data);
     let name = |path: &str| dir.path().join(path).to_str().expect("a plain name").to_owned();
     let (data, copy, new) = (name("data"), name("copy"), name("new"));
-    let run = |args: &[&str]| {
-        let output = weir(args);
-        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
-    };
     let (code, told) = run(&["backup", &copy, "--data", &data, "--url", &up.url]);
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(up.terminate(), Some(0));
@@ -123,14 +119,18 @@ fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
     assert!(code == Some(64) && told.contains("into itself"), "{told}");
 }
 
+fn run(args: &[&str]) -> (Option<i32>, String) {
+    let output = weir(args);
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
 #[test]
 fn reads_of_a_directory_are_measured_by_several_processes_and_drawn() {
     let dir = tempfile::tempdir().expect("a directory");
     let (place, out) = (dir.path().join("slow"), dir.path().join("reads"));
-    let path = |path: &Path| path.to_str().expect("a plain name").to_owned();
     let small = ["--seconds", "1", "--objects", "2", "--object-bytes", "64k", "--range", "1k,16k"];
-    let grid = ["--nodes", "1,2", "--concurrency", "2", "--out", &path(&out)];
-    let output = weir(&[&["bench", "store", &path(&place)][..], &small, &grid].concat());
+    let grid = ["--nodes", "1,2", "--concurrency", "2", "--out", &path_text(&out)];
+    let output = weir(&[&["bench", "store", &path_text(&place)][..], &small, &grid].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     assert!(table.contains("lookups/s") && table.contains("reads at a time pay here"), "{table}");
@@ -144,4 +144,8 @@ fn reads_of_a_directory_are_measured_by_several_processes_and_drawn() {
     assert_eq!(left, 0, "its objects are removed");
     let output = weir(&["bench", "store", "s3:///x"]);
     assert!(text(&output.stderr).contains("it names no bucket"), "{}", text(&output.stderr));
+}
+
+fn path_text(path: &Path) -> String {
+    path.to_str().expect("a plain name").to_owned()
 }

@@ -121,10 +121,9 @@ fn a_rule_that_is_judged_wrong_pages_no_more() {
         (findings.len() == 5).then_some(findings)
     });
     assert!(paged.iter().all(|finding| finding["class"] == "page"), "{paged:?}");
-    let id = |finding: &Value| finding["finding_id"].as_str().expect("a text").to_owned();
     for (place, finding) in paged.iter().enumerate() {
         let verdict = if place == 0 { "real" } else { "wrong" };
-        let said = run(&["findings", "judge", &id(finding), verdict, "--url", &weir.url]);
+        let said = run(&["findings", "judge", &id_of(finding), verdict, "--url", &weir.url]);
         assert_eq!(said.contains("pages no more"), place == 4, "{said}");
     }
     let rule = &weir.get("/api/rules")["rules"];
@@ -152,7 +151,7 @@ fn a_rule_that_is_judged_wrong_pages_no_more() {
     // finding.
     assert_eq!(weir.terminate(), Some(0));
     let weir = start(dir.path());
-    let one = weir.get(&format!("/api/findings/{}", id(&paged[1])));
+    let one = weir.get(&format!("/api/findings/{}", id_of(&paged[1])));
     assert_eq!(one["judgement"]["verdict"], "wrong", "{one}");
     wait_for("the precision", Duration::from_secs(30), || {
         let rules = weir.get("/api/rules");
@@ -162,6 +161,10 @@ fn a_rule_that_is_judged_wrong_pages_no_more() {
     let refused = weir_refused(&["findings", "judge", "nonsense", "wrong", "--url", &weir.url]);
     assert!(refused.contains("there is no such finding"), "{refused}");
     assert_eq!(weir.terminate(), Some(0));
+}
+
+fn id_of(finding: &Value) -> String {
+    finding["finding_id"].as_str().expect("a text").to_owned()
 }
 
 fn weir_refused(args: &[&str]) -> String {

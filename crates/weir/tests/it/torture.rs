@@ -53,12 +53,15 @@ pub(super) fn generate(log: &Path, is_ended: &AtomicBool, mut choose: SeededRand
 
 /// As logrotate does: .2 to .3, .1 to .2, the file to .1.
 fn rotate(log: &Path) {
-    let name = |n: u32| PathBuf::from(format!("{}.{n}", log.display()));
-    let last = (1..).find(|n| !name(*n).exists()).expect("numbers do not end");
+    let last = (1..).find(|n| !part_name(log, *n).exists()).expect("numbers do not end");
     for n in (1..last).rev() {
-        std::fs::rename(name(n), name(n + 1)).expect("it is there");
+        std::fs::rename(part_name(log, n), part_name(log, n + 1)).expect("it is there");
     }
-    std::fs::rename(log, name(1)).expect("it is there");
+    std::fs::rename(log, part_name(log, 1)).expect("it is there");
+}
+
+fn part_name(log: &Path, n: u32) -> PathBuf {
+    PathBuf::from(format!("{}.{n}", log.display()))
 }
 
 #[test]

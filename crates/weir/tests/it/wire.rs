@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::harness::{Weir, quiet, serve, text, weir};
 
 /// Ethernet, IPv4 and TCP around a payload; sequence numbers are counted by the caller.
-struct Segment<'a> {
+struct TcpSegment<'a> {
     micros: u32,
     is_answer: bool,
     seq: u32,
@@ -18,7 +18,7 @@ struct Segment<'a> {
 }
 
 /// A pcap file of one connection from 192.0.2.1:40000 to 192.0.2.2:80.
-fn capture(segments: &[Segment<'_>]) -> Vec<u8> {
+fn capture(segments: &[TcpSegment<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for value in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
         out.extend(value.to_le_bytes());
@@ -55,7 +55,7 @@ fn one_request() -> Vec<u8> {
     const ASK: &[u8] = b"GET /item/7?a=1 HTTP/1.1\r\nHost: shop\r\n\r\n";
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let (asked, answered) = (101 + 40, 501 + 40);
-    let segment = |micros, is_answer, seq, ack, flags, payload| Segment {
+    let segment = |micros, is_answer, seq, ack, flags, payload| TcpSegment {
         micros,
         is_answer,
         seq,
@@ -138,8 +138,7 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
 
 /// How many pixels of a PNG, as weir writes it, have which colour.
 fn colors_of(png: &[u8]) -> BTreeMap<[u8; 3], u64> {
-    let word = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("four"));
-    let (width, height) = (word(16) as usize, word(20) as usize);
+    let (width, height) = (word(png, 16) as usize, word(png, 20) as usize);
     let at = png.windows(4).position(|name| name == b"IDAT").expect("it has content") + 4;
     let mut rows = Vec::new();
     flate2::read::ZlibDecoder::new(&png[at..]).read_to_end(&mut rows).expect("it is whole");
@@ -153,6 +152,10 @@ fn colors_of(png: &[u8]) -> BTreeMap<[u8; 3], u64> {
             .for_each(|color| *colors.entry(*color).or_default() += 1);
     }
     colors
+}
+
+fn word(png: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(png[at..at + 4].try_into().expect("four"))
 }
 
 #[test]

@@ -16,9 +16,9 @@ use super::harness::{can_run, is_root, pause, text, wait_for, weir};
 use super::netns::Netns;
 
 /// A server, or tcpdump; ended when dropped.
-pub(crate) struct Program(pub(crate) Child);
+pub(crate) struct ServerProgram(pub(crate) Child);
 
-impl Program {
+impl ServerProgram {
     fn signal(&self, signal: Signal) {
         if let Ok(id) = i32::try_from(self.0.id())
             && let Some(id) = Pid::from_raw(id)
@@ -42,17 +42,17 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for ServerProgram {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// A namespace with a database at `port`, and a capture of all that passes there.
-struct Lab {
+struct DatabaseLab {
     // In the order in which they go.
-    tap: Program,
-    _server: Program,
+    tap: ServerProgram,
+    _server: ServerProgram,
     netns: Netns,
     dir: tempfile::TempDir,
     port: u16,
@@ -60,7 +60,7 @@ struct Lab {
 
 const LONG: Duration = Duration::from_secs(60);
 
-impl Lab {
+impl DatabaseLab {
     /// Starts the tap, then the server that `command` makes of the namespace and the directory.
     fn start(purpose: &str, port: u16, command: impl FnOnce(&Netns, &Path) -> Command) -> Self {
         let netns = Netns::make(purpose).expect("root may, and iproute2 is there");
@@ -76,8 +76,8 @@ impl Lab {
         let log = std::fs::File::create(dir.path().join("log")).expect("it can be written");
         let mut server = command(&netns, dir.path());
         server.stdout(log.try_clone().expect("it is open")).stderr(log).stdin(Stdio::null());
-        let server = Program(server.spawn().expect("it is installed"));
-        let lab = Self { tap: Program(tap), _server: server, netns, dir, port };
+        let server = ServerProgram(server.spawn().expect("it is installed"));
+        let lab = Self { tap: ServerProgram(tap), _server: server, netns, dir, port };
         wait_for(purpose, LONG, || lab.is_open().then_some(()));
         lab
     }
@@ -143,10 +143,14 @@ fn counts<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
 /// Where Debian keeps PostgreSQL's server: not on the PATH.
 pub(crate) fn postgresql() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    versions.flatten().map(|entry| entry.path().join("bin")).find(|bin| {
-        let is_file = |name: &str| bin.join(name).is_file();
-        is_file("initdb") && is_file("postgres")
-    })
+    versions
+        .flatten()
+        .map(|entry| entry.path().join("bin"))
+        .find(|bin| has_file(&bin, "initdb") && has_file(&bin, "postgres"))
+}
+
+fn has_file(bin: &Path, name: &str) -> bool {
+    bin.join(name).is_file()
 }
 
 #[test]
@@ -160,7 +164,7 @@ fn requests_of_postgresql_are_what_pgbench_sent() {
         return;
     }
     let bin = bin.expect("it was looked for");
-    let mut lab = Lab::start("postgresql", 5432, |netns, dir| {
+    let mut lab = DatabaseLab::start("postgresql", 5432, |netns, dir| {
         // It does not run as root.
         let own = dir.join("own");
         std::fs::create_dir(&own).expect("a directory of ours");
@@ -190,12 +194,14 @@ fn requests_of_postgresql_are_what_pgbench_sent() {
         let said = lab.run("pgbench", &args, "");
         assert!(said.contains("actually processed: 120/120"), "{said}");
     }
-    let refused = |lab: &Lab| {
-        let query = "SELECT * FROM nowhere";
-        let said = lab.run("psql", &["-h", "127.0.0.1", "-U", "postgres", "-c", query], "");
-        assert!(said.contains("does not exist"), "{said}");
-    };
-    let found = lab.found(refused, "Query 42P01");
+    let found = lab.found(
+        |lab: &DatabaseLab| {
+            let query = "SELECT * FROM nowhere";
+            let said = lab.run("psql", &["-h", "127.0.0.1", "-U", "postgres", "-c", query], "");
+            assert!(said.contains("does not exist"), "{said}");
+        },
+        "Query 42P01",
+    );
     // Two statements in each of 120 transactions; each of three clients prepares each statement
     // once.
     let expected =
@@ -223,7 +229,7 @@ fn requests_of_mariadb_are_those_of_its_general_log() {
     ) {
         return;
     }
-    let mut lab = Lab::start("mariadb", 3306, |netns, dir| {
+    let mut lab = DatabaseLab::start("mariadb", 3306, |netns, dir| {
         let own = dir.join("own");
         let data = format!("--datadir={}", own.display());
         let made = Command::new("mariadb-install-db")
@@ -246,11 +252,13 @@ fn requests_of_mariadb_are_those_of_its_general_log() {
     let load = "--query=SELECT 1|--number-of-queries=90|--concurrency=3|--create-schema=mysql";
     let slap: Vec<&str> = client.into_iter().chain(load.split('|')).collect();
     lab.run("mariadb-slap", &slap, "");
-    let refused = |lab: &Lab| {
-        let said = lab.run("mariadb", &client, "SELECT * FROM no.where;\n");
-        assert!(said.contains("1146"), "{said}");
-    };
-    let found = lab.found(refused, "COM_QUERY 1146");
+    let found = lab.found(
+        |lab: &DatabaseLab| {
+            let said = lab.run("mariadb", &client, "SELECT * FROM no.where;\n");
+            assert!(said.contains("1146"), "{said}");
+        },
+        "COM_QUERY 1146",
+    );
     let log = std::fs::read(lab.dir.path().join("own/general")).expect("it was asked for");
     let log = text(&log);
     let logged = log.lines().filter(|line| line.contains(" Query\t")).count();
@@ -267,7 +275,7 @@ fn requests_of_redis_are_those_that_it_counts() {
     if !can_run("requests_of_redis_are_those_that_it_counts", "Redis, tcpdump and root", is_ready) {
         return;
     }
-    let mut lab = Lab::start("redis", 6379, |netns, dir| {
+    let mut lab = DatabaseLab::start("redis", 6379, |netns, dir| {
         let mut serve = netns.command("redis-server");
         serve.args(["--port", "6379", "--save", "", "--dir"]).arg(dir);
         serve
@@ -276,8 +284,9 @@ fn requests_of_redis_are_those_that_it_counts() {
         let args: Vec<&str> = ["-h", "127.0.0.1"].into_iter().chain(load.split(' ')).collect();
         lab.run("redis-benchmark", &args, "");
     }
-    let ask =
-        |lab: &Lab, args: &[&str]| lab.run("redis-cli", &[&["-h", "127.0.0.1"], args].concat(), "");
+    let ask = |lab: &DatabaseLab, args: &[&str]| {
+        lab.run("redis-cli", &[&["-h", "127.0.0.1"], args].concat(), "")
+    };
     ask(&lab, &["lpush", "counter:__rand_int__", "1"]);
     let counted = ask(&lab, &["info", "commandstats"]);
     // `cmdstat_config|get:calls=4,usec=…,failed_calls=0`
@@ -293,8 +302,7 @@ fn requests_of_redis_are_those_that_it_counts() {
     assert_eq!(expected.get("INCR"), Some(&320), "{counted}");
     // Counting was a request as well.
     *expected.entry("INFO".to_owned()).or_default() += 1;
-    let last = |lab: &Lab| drop(ask(lab, &["echo", "x"]));
-    assert_eq!(lab.found(last, "ECHO"), expected);
+    assert_eq!(lab.found(|lab: &DatabaseLab| drop(ask(lab, &["echo", "x"])), "ECHO"), expected);
 }
 
 /// What Debian has no package of: an implementation in memory that speaks the protocol, asked by
@@ -308,7 +316,7 @@ fn requests_of_mongodb_are_what_its_driver_sent() {
     if !can_run(test, "jars, Python packages (cargo xtask setup) and root", is_ready && is_root()) {
         return;
     }
-    let mut lab = Lab::start("mongodb", 27_017, |netns, _| {
+    let mut lab = DatabaseLab::start("mongodb", 27_017, |netns, _| {
         let mut serve = netns.command("java");
         serve.args(["-Xmx128m", "-cp", &format!("{}/*", jars.display())]);
         serve.arg("de.bwaldvogel.mongo.InMemoryMongoServer");
@@ -318,8 +326,8 @@ fn requests_of_mongodb_are_what_its_driver_sent() {
     let [python, script] = [python, script].map(|path| path.display().to_string());
     let said = lab.run(&python, &[&script], "");
     let sent: BTreeMap<String, u64> = serde_json::from_str(&said).expect("what the driver counts");
-    let last = |lab: &Lab| drop(lab.run(&python, &[&script, "ping"], ""));
-    let mut found = lab.found(last, "ping");
+    let mut found =
+        lab.found(|lab: &DatabaseLab| drop(lab.run(&python, &[&script, "ping"], "")), "ping");
     // How connections begin is not among what the driver counts.
     for operation in ["OP_QUERY", "hello", "ismaster"] {
         found.remove(operation);

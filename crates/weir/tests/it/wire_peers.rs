@@ -92,17 +92,18 @@ fn shown(packet: &Packet<'_>, style: Style, is_ipv6: bool) -> String {
 }
 
 fn utc_reader() -> TextReader {
-    let zone = |at: LocalMinute| {
-        let date = jiff::civil::date(
-            i16::try_from(at.year).ok()?,
-            i8::try_from(at.month).ok()?,
-            i8::try_from(at.day).ok()?,
-        );
-        let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
-        Some(midnight + i64::from(at.hour) * 3600 + i64::from(at.minute) * 60)
-    };
     // 2026-11-20, the day of all stories.
-    TextReader::new(Box::new(zone), 1_795_132_800, 1)
+    TextReader::new(Box::new(utc_seconds), 1_795_132_800, 1)
+}
+
+fn utc_seconds(at: LocalMinute) -> Option<i64> {
+    let date = jiff::civil::date(
+        i16::try_from(at.year).ok()?,
+        i8::try_from(at.month).ok()?,
+        i8::try_from(at.day).ok()?,
+    );
+    let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
+    Some(midnight + i64::from(at.hour) * 3600 + i64::from(at.minute) * 60)
 }
 
 #[test]
@@ -150,17 +151,18 @@ fn requests_of_a_capture_are_those_of_its_text() {
     let dated = dir.path().join("dated");
     std::fs::write(&dated, run("tcpdump", &path, &["-nnq", "-tttt", data]))
         .expect("it can be written");
-    let compat = |path: &Path| {
-        let path = path.display().to_string();
-        let output = Command::new(super::harness::WEIR)
-            .args(["wire", "--compat", "pt-tcp-model", "--watch-server", ":80", &path])
-            .env("TZ", "UTC0")
-            .output();
-        text(&output.expect("weir can be started").stdout)
-    };
     let requests = compat(&path);
     assert!(requests.lines().count() > 500);
     assert_eq!(requests, compat(&dated));
+}
+
+fn compat(path: &Path) -> String {
+    let path = path.display().to_string();
+    let output = Command::new(super::harness::WEIR)
+        .args(["wire", "--compat", "pt-tcp-model", "--watch-server", ":80", &path])
+        .env("TZ", "UTC0")
+        .output();
+    text(&output.expect("weir can be started").stdout)
 }
 
 #[test]

@@ -145,7 +145,6 @@ impl<S: HostSource> TrialObserver<S> {
             }
         }
         let [was, is] = both;
-        let millis = |latency: RequestLatency| latency.p95_seconds * 1000.0;
         Ok(is_slower(was, is).then(|| {
             format!(
                 "95 % of requests took at most {:.0} ms before, {:.0} ms with it",
@@ -160,9 +159,6 @@ impl<S: HostSource> TrialObserver<S> {
         let limits = QueryLimits::of_rule(HOSTS, Duration::from_secs(60));
         let answer = self.store.query(sql, limits).await.map_err(store_failure)?;
         let rows = weir_rules::rows_of(&answer.batches, HOSTS);
-        let number = |row: &weir_rules::Row, name: &str| {
-            row.get(name).and_then(weir_rules::Cell::as_number).unwrap_or_default()
-        };
         Ok(rows
             .iter()
             .map(|row| {
@@ -187,4 +183,12 @@ impl<S: HostSource> TrialObserver<S> {
             |row: &Value| Some((row[host].as_str()?.to_owned(), places.map(|at| number(row, at))));
         Ok(rows.iter().filter_map(of).collect())
     }
+}
+
+fn number(row: &weir_rules::Row, name: &str) -> f64 {
+    row.get(name).and_then(weir_rules::Cell::as_number).unwrap_or_default()
+}
+
+fn millis(latency: RequestLatency) -> f64 {
+    latency.p95_seconds * 1000.0
 }
