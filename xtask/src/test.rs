@@ -15,7 +15,10 @@ use crate::{Result, run, setup};
 type Step = (&'static str, fn(&Shell, &Scope, &mut Counts) -> Result<bool>);
 
 const STEPS: &[Step] = &[
-    ("fmt", |shell, _, _| Ok(cmd!(shell, "cargo fmt --all --check").run().is_ok())),
+    ("fmt", |shell, _, _| {
+        let fuzz = cmd!(shell, "cargo fmt --manifest-path fuzz/Cargo.toml --check");
+        Ok(cmd!(shell, "cargo fmt --all --check").run().is_ok() & fuzz.run().is_ok())
+    }),
     ("tidy", |shell, _, counts| {
         let tidy = cmd!(shell, "cargo test --locked --workspace --bin xtask --test tidy --quiet");
         counts.run(tidy.into())
@@ -85,7 +88,12 @@ fn clippy(shell: &Shell, scope: &Scope, _: &mut Counts) -> Result<bool> {
     // All targets do not include it: it runs with `--long` only.
     let engines =
         cmd!(shell, "cargo clippy --locked --workspace --test engines --quiet -- --deny warnings");
-    Ok(lint.run().is_ok() & engines.run().is_ok())
+    // A workspace of its own; it shares the target directory, so few dependencies compile twice.
+    // Checking needs no fuzzing engine, so no compiler of C++.
+    let common = ["--locked", "--no-default-features", "--quiet"];
+    let fuzz =
+        cmd!(shell, "cargo clippy --manifest-path fuzz/Cargo.toml {common...} -- --deny warnings");
+    Ok(lint.run().is_ok() & engines.run().is_ok() & fuzz.run().is_ok())
 }
 
 /// Rustdoc of our own crates: a broken link or a malformed example fails.

@@ -189,21 +189,24 @@ fn every_crate_takes_the_lints_of_the_workspace() {
     );
 }
 
+/// Versions of each package in a lock file.
+fn locked(path: &str) -> BTreeMap<String, Vec<String>> {
+    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let lock = text(path);
+    let mut name = "";
+    for line in lock.lines().skip_while(|line| *line != "[[package]]") {
+        if let Some(value) = line.strip_prefix("name = ") {
+            name = value.trim_matches('"');
+        } else if let Some(version) = line.strip_prefix("version = ") {
+            versions.entry(name.to_owned()).or_default().push(version.trim_matches('"').to_owned());
+        }
+    }
+    versions
+}
+
 #[test]
 fn shared_crates_are_locked_in_one_version() {
-    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let lock = text("Cargo.lock");
-    for block in lock.split("[[package]]").skip(1) {
-        let field = |key: &str| {
-            block
-                .lines()
-                .find_map(|line| line.strip_prefix(key))
-                .map(|value| value.trim_matches('"'))
-        };
-        let (name, version) =
-            (field("name = ").expect("a name"), field("version = ").expect("a version"));
-        versions.entry(name.to_owned()).or_default().push(version.to_owned());
-    }
+    let versions = locked("Cargo.lock");
     let several = ONE_VERSION
         .iter()
         .filter_map(|name| versions.get(*name).filter(|all| all.len() > 1).map(|all| (name, all)));
@@ -215,8 +218,23 @@ fn shared_crates_are_locked_in_one_version() {
 }
 
 #[test]
+fn fuzz_targets_are_locked_to_the_versions_of_the_root() {
+    let root = locked("Cargo.lock");
+    let mut breaches = Vec::new();
+    for (name, versions) in locked("fuzz/Cargo.lock") {
+        let Some(known) = root.get(&name) else { continue };
+        for version in versions.iter().filter(|version| !known.contains(version)) {
+            breaches.push(format!(
+                "fuzz/Cargo.lock: {name} {version}, the root has {known:?}; fuzz/README.md has how"
+            ));
+        }
+    }
+    no_breach(&breaches);
+}
+
+#[test]
 fn every_dependency_comes_from_crates_io() {
-    let lock = text("Cargo.lock");
+    let lock = text("Cargo.lock") + &text("fuzz/Cargo.lock");
     let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
     let other = sources
         .filter(|source| *source != "\"registry+https://github.com/rust-lang/crates.io-index\"");

@@ -1,7 +1,7 @@
 //! The client's side: listening sockets, connections, and what happens to each request.
 
 pub(crate) mod listener;
-pub(crate) mod proxy_header;
+pub mod proxy_header;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod state;

@@ -15,17 +15,22 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// The first bytes of a connection, parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ParsedHeader {
+pub enum ParsedHeader {
     /// The header is incomplete.
     Partial,
-    /// A header of `length` bytes; without `client`, the peer is the client.
-    Whole { length: usize, client: Option<SocketAddr> },
+    /// A complete header.
+    Whole {
+        /// Bytes of the header.
+        length: usize,
+        /// The client it names; without one, the peer is the client.
+        client: Option<SocketAddr>,
+    },
     /// The bytes are no PROXY header.
     Invalid,
 }
 
 /// Parses the header at the beginning of `bytes`.
-pub(crate) fn parse(bytes: &[u8]) -> ParsedHeader {
+pub fn parse(bytes: &[u8]) -> ParsedHeader {
     if bytes.len() < SIGNATURE.len() && SIGNATURE.starts_with(bytes) {
         return ParsedHeader::Partial;
     }
@@ -108,7 +113,7 @@ fn parse_v2(bytes: &[u8]) -> ParsedHeader {
 }
 
 /// The header that tells a backend the client's address.
-pub(crate) fn write(version: ProxyHeader, client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+pub fn write(version: ProxyHeader, client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     let (source, destination) = (client.ip().to_canonical(), server.ip().to_canonical());
     let both = match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {

@@ -1,0 +1,35 @@
+//! What several targets share: assertions about rows of log lines, and a hub that stores nothing.
+
+mod hub;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use weir_tables::{Batch, LogFormat, LogSource, Micros, Program};
+
+pub use hub::CountingHub;
+
+/// The time of every run, so that a crash repeats.
+pub const NOW: Micros = Micros(1_795_176_000_000_000);
+
+/// A log of this format.
+pub fn log_source(format: LogFormat) -> LogSource {
+    LogSource { path: "/a".into(), program: Program::Other, format, found_in: "fuzz".into() }
+}
+
+/// Panics unless each line that is not blank is exactly one row.
+pub fn assert_one_row_per_line(batches: &[Batch], bytes: &[u8], parser: &str) {
+    let (mut at, mut lines) = (0, Vec::new());
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        if !line.trim_ascii().is_empty() {
+            lines.push(at);
+        }
+        at += i64::try_from(line.len()).expect("inputs are short");
+    }
+    let mut rows = Vec::new();
+    for batch in batches {
+        let offsets = batch.rows.column_by_name("source_offset").expect("each table has it");
+        rows.extend(offsets.as_primitive::<Int64Type>().iter().flatten());
+    }
+    rows.sort_unstable();
+    assert_eq!(rows, lines, "offsets of rows and of lines differ in {parser}");
+}
