@@ -18,6 +18,7 @@ mod peers;
 mod plan_cache;
 mod postgres;
 mod query;
+mod query_session;
 mod remote_scans;
 mod reverse_scan;
 mod row_condition;
