@@ -16,6 +16,7 @@ mod iceberg;
 mod inspect;
 mod maintenance;
 mod manifest;
+mod opening;
 mod options;
 mod postgres_client;
 mod repair;

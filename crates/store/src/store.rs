@@ -1,7 +1,7 @@
 //! The store's public interface.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -10,31 +10,30 @@ use std::time::Duration;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use weir_datafile::{
-    ErrorKind, FileMaker, Snapshot, StoreError, Tier, data_files, space, table_index,
-};
+use weir_datafile::{ErrorKind, FileMaker, Snapshot, StoreError, Tier, table_index};
 use weir_sql::{
     Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryRequest, QueryResult,
-    QueryWorker, SpillSpace,
+    QueryWorker,
 };
 use weir_tables::{Clock, Micros, Parcel, StreamId, TABLES, TableSpec};
 use weir_tier::{CacheSpace, FileLocations, SlowOptions};
 
-use crate::cluster::{self, Cluster, ClusterEntry, ClusterFollower, SharedWork};
+use crate::cluster::{self, Cluster, ClusterEntry};
 use crate::copies::CopyRegistry;
 use crate::directory::Directory;
 use crate::iceberg::{Iceberg, IcebergTable};
 use crate::maintenance::cold_tier::TierMaintenance;
-use crate::maintenance::{Maintenance, MaintenanceTask, RetiredFile, delete};
-use crate::manifest::{
-    Manifest, ManifestContent, PostgresManifest, QueuedDeletion, SqliteManifest,
+use crate::maintenance::{Maintenance, MaintenanceTask, RetiredFile};
+use crate::manifest::{Manifest, PostgresManifest, SqliteManifest};
+use crate::opening::{
+    clean, default_reserve, follow, iceberg, own_state, recover, refuse_older_manifest, spill_space,
 };
 use crate::options::StoreOptions;
 use crate::stats::StoreStats;
 use crate::write_path::adapt::adapt;
 use crate::write_path::shared::StoreState;
 use crate::write_path::streams::StreamPositions;
-use crate::write_path::wal::{self, RECORD_BYTES_MAX, Wal};
+use crate::write_path::wal::{RECORD_BYTES_MAX, Wal};
 use crate::write_path::writer::{AppendRequest, Appended, LogWriter, WriterCommand, WriterLog};
 
 /// Stores rows and answers SQL. One per data directory.
@@ -122,10 +121,7 @@ impl Store {
             manifest.slow_id()?,
             Some(&room),
         )?;
-        let slow = moving
-            .zip(places.slow.clone())
-            .map(|(options, slow)| TierMaintenance::start(slow, options, &mut manifest))
-            .transpose()?;
+        let slow = tier_maintenance(moving, &places, &mut manifest)?;
         let names_unknown_tables = content.paths.len() > content.files.len();
         let needs_slow = content.files.iter().any(|file| file.tier == Tier::Slow);
         let (next_id, copies_in) = own_state(&manifest, &directory, &content)?;
@@ -135,19 +131,13 @@ impl Store {
         let lost: Vec<StreamId> = content.lost.iter().copied().collect();
         let (shared, mut wal) = recover(&options, &directory, content, &copies)?;
         if let Some((cluster, _)) = &of_several {
-            // Up to here the log has records of streams that belong to another hub by now.
-            let segment = if lost.is_empty() { wal.segment() } else { wal.roll()? };
-            cluster.begin(snapshot, &lost, segment);
+            begin_in_cluster(cluster, snapshot, &lost, &mut wal)?;
         }
         let log = WriterLog { wal, dir: options.dir.clone(), min_free_bytes };
 
         let spill = spill_space(&options, reserve)?;
-        // A configured tier is checked soon by maintenance; opening does not wait for it.
-        if needs_slow
-            && places.slow.is_none()
-            && let Err(error) = places.check()
-        {
-            shared.set_slow_failure(Some(error.to_string()));
+        if needs_slow {
+            note_missing_tier(&places, &shared);
         }
         let cluster = of_several.as_ref().map(|(cluster, _)| Arc::clone(cluster));
         let engine = QueryEngine::new(&options.engine(), Some(places.clone()), spill)?;
@@ -524,6 +514,39 @@ async fn ask(
     answer.await.map_err(|_| StoreError::closed())?
 }
 
+/// Starts moving files to the cold tier, if one is configured and reachable.
+fn tier_maintenance(
+    moving: Option<SlowOptions>,
+    places: &FileLocations,
+    manifest: &mut Manifest,
+) -> Result<Option<TierMaintenance>, StoreError> {
+    let parts = moving.zip(places.slow.clone());
+    parts.map(|(options, slow)| TierMaintenance::start(slow, options, manifest)).transpose()
+}
+
+/// Enters the cluster at a snapshot. The WAL may hold records of streams that belong to another hub by now; these end
+/// at the segment given.
+fn begin_in_cluster(
+    cluster: &Cluster,
+    snapshot: i64,
+    lost: &[StreamId],
+    wal: &mut Wal,
+) -> Result<(), StoreError> {
+    let segment = if lost.is_empty() { wal.segment() } else { wal.roll()? };
+    cluster.begin(snapshot, lost, segment);
+    Ok(())
+}
+
+/// Notes why a cold tier with files of this store is missing. Maintenance checks a configured tier soon; opening does
+/// not wait for it.
+fn note_missing_tier(places: &FileLocations, shared: &StoreState) {
+    if places.slow.is_none()
+        && let Err(error) = places.check()
+    {
+        shared.set_slow_failure(Some(error.to_string()));
+    }
+}
+
 fn busy() -> StoreError {
     let text =
         "the store has more rows in memory than it may: they come faster than they can be written";
@@ -534,173 +557,4 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
     thread
         .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}")))
-}
-
-/// Spill directory; `None` when queries may use memory only.
-fn spill_space(
-    options: &StoreOptions,
-    reserve: u64,
-) -> Result<Option<Arc<SpillSpace>>, StoreError> {
-    let bytes = options.query_spill_bytes;
-    let open = || SpillSpace::open(options.dir.join("spill"), bytes, reserve);
-    (bytes > 0).then(open).transpose()
-}
-
-/// The number of the next file, and the file with the positions of copies.
-fn own_state(
-    manifest: &Manifest,
-    directory: &Directory,
-    content: &ManifestContent,
-) -> Result<(i64, PathBuf), StoreError> {
-    Ok(match manifest {
-        Manifest::Own(_) => (next_file_id(&directory.root, content), directory.manifest()),
-        Manifest::Shared(manifest) => {
-            (cluster::next_id(manifest, content)?, directory.root.join("copies.sqlite"))
-        }
-    })
-}
-
-/// Opens the Iceberg writer. Each hub of a cluster writes separate metadata, which stays as long as
-/// the files that it names.
-fn iceberg(manifest: &Manifest, places: &FileLocations, options: &StoreOptions) -> Iceberg {
-    let (hub, grace) = match manifest {
-        Manifest::Own(_) => (None, options.gc_grace),
-        Manifest::Shared(manifest) => (Some(manifest.hub()), cluster::grace(options)),
-    };
-    Iceberg::new(places.clone(), hub, grace)
-}
-
-/// Learns the cluster's state and starts the follower.
-fn follow(
-    (cluster, follows): (Arc<Cluster>, PostgresManifest),
-    shared: &Arc<StoreState>,
-    commands: &Sender<WriterCommand>,
-) -> Result<SharedWork, StoreError> {
-    cluster.learn(follows.pulse()?, commands)?;
-    let (shared, commands) = (Arc::clone(shared), commands.clone());
-    let follower = ClusterFollower::start(Arc::clone(&cluster), shared, follows, commands)?;
-    Ok(SharedWork::new(cluster, follower))
-}
-
-/// Default reserve: 256 MiB or 1 % of the file system, whichever is smaller.
-fn default_reserve(dir: &Path) -> u64 {
-    space(dir).map_or(0, |(_, total)| (total / 100).min(256 << 20))
-}
-
-/// Deletes leftovers of a killed run: files out of the manifest, and files that never reached it.
-/// Returns those still in their grace period.
-fn clean(
-    options: &StoreOptions,
-    directory: &Directory,
-    manifest: &mut Manifest,
-) -> Result<Vec<RetiredFile>, StoreError> {
-    let now = options.clock.now();
-    let queue = manifest.gc_queue()?.into_iter();
-    let is_due = |waiting: &QueuedDeletion| {
-        waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now
-    };
-    let (due, kept): (Vec<_>, Vec<_>) = queue.partition(is_due);
-    let gone: Vec<i64> =
-        due.iter().filter(|file| delete(directory, &file.path)).map(|file| file.id).collect();
-    if !gone.is_empty() {
-        manifest.forget(&gone)?;
-    }
-    let waiting = kept.iter().map(|file| file.path.clone());
-    let known: HashSet<String> = manifest.load()?.paths.into_iter().chain(waiting).collect();
-    for table in TABLES {
-        for day in entries(&directory.root.join("data").join(table.name)) {
-            for file in entries(&day) {
-                let path = file
-                    .strip_prefix(&directory.root)
-                    .map(|path| path.to_string_lossy().into_owned());
-                let Ok(path) = path else { continue };
-                if path.ends_with(".parquet") && !known.contains(&path) {
-                    delete(directory, &path);
-                }
-            }
-        }
-    }
-    let retired = |QueuedDeletion { id, path, tier, since }| RetiredFile {
-        id,
-        path,
-        tier,
-        since,
-        file: None,
-    };
-    Ok(kept.into_iter().map(retired).collect())
-}
-
-/// Rejects a manifest older than the log: it does not name the files that removed segments were
-/// flushed to, and the start would delete them.
-///
-/// # Errors
-/// `Corrupt`.
-fn refuse_older_manifest(directory: &Directory, manifest: &Manifest) -> Result<(), StoreError> {
-    let floor = manifest.load()?.wal_floor;
-    let Some(first) = wal::first_from(&directory.wal(), floor)?.filter(|first| *first > floor)
-    else {
-        return Ok(());
-    };
-    let text = format!(
-        "cannot open `{}`: the manifest is of a time when the log began at segment {floor}, but it begins at {first}",
-        directory.root.display()
-    );
-    let hint = if matches!(manifest, Manifest::Own(_)) {
-        "put the newest `manifest.sqlite` and `manifest.sqlite-wal` back, or run `weir store repair`: it takes up rows of files that the manifest does not name"
-    } else {
-        "PostgreSQL was put back from a copy that is older than what this hub wrote: put back a newer one, or make a cluster of the newest backup with `weir restore`"
-    };
-    Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(hint))
-}
-
-/// A file number above every file on disk, whether the manifest names it or not.
-fn next_file_id(dir: &Path, content: &ManifestContent) -> i64 {
-    let paths = ["parquet", "damaged"].into_iter().flat_map(|end| data_files(dir, end));
-    let ids = paths.filter_map(|path| {
-        let name = path.rsplit('/').next()?;
-        name.split('.').next()?.parse::<i64>().ok().filter(|id| *id < i64::MAX)
-    });
-    ids.map(|id| id + 1).fold(content.next_file_id, i64::max)
-}
-
-fn entries(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    entries.flatten().map(|entry| entry.path()).collect()
-}
-
-/// Restores rows and positions from the manifest, then from the log.
-fn recover(
-    options: &StoreOptions,
-    directory: &Directory,
-    content: ManifestContent,
-    copies: &CopyRegistry,
-) -> Result<(Arc<StoreState>, Wal), StoreError> {
-    let mut view = Snapshot::new();
-    let mut positions = StreamPositions::new(content.positions, content.owned);
-    view.snapshot = content.snapshot;
-    view.forgotten = content.snapshot;
-    let lost = content.lost;
-    for file in content.files {
-        let table = &mut view.tables[table_index(file.table)];
-        Arc::make_mut(&mut table.files).push(file);
-    }
-    let segments = Arc::clone(&copies.segments);
-    let (floor, size) = (content.wal_floor, options.wal_segment_bytes);
-    let wal = Wal::open(&directory.wal(), floor, size, segments, |bytes| {
-        let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
-        if parcel.range.is_some_and(|range| lost.contains(&range.stream)) {
-            return Ok(());
-        }
-        for batch in &parcel.batches {
-            view.push(batch);
-        }
-        if let Some(range) = parcel.range {
-            positions.stage(range);
-        }
-        Ok(())
-    })?;
-    positions.commit();
-    let shared = StoreState::new(view, positions, options);
-    shared.set_wal_bytes(wal.byte_count());
-    Ok((Arc::new(shared), wal))
 }
