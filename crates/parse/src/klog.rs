@@ -37,7 +37,7 @@ mod tests {
     use crate::check::check_format;
 
     #[test]
-    fn klog_lines_are_read_and_look_alikes_are_not() {
+    fn klog_lines_are_read_and_similar_lines_are_not() {
         check_format(
             LogFormat::Auto,
             "E1120 11:59:59.123456      12 controller.go:34] sync failed: \"x\"\nI1320 11:59:59.1 12 a.go:1] no such month\nInfo about [x] y\n",
