@@ -85,6 +85,12 @@ impl UniformColumns {
     }
 }
 
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Snapshot {
     /// No rows and no files.
     pub fn new() -> Self {

@@ -56,7 +56,7 @@ impl ManifestDatabase {
 fn as_postgres(bin: &Path, own: &Path, program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-    command.arg(bin.join(program)).current_dir(&own);
+    command.arg(bin.join(program)).current_dir(own);
     command
 }
 

@@ -226,7 +226,7 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
 fn as_postgres(bin: &Path, own: &Path, program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
-    command.arg(bin.join(program)).current_dir(&own).env("PGPASSWORD", "sesame");
+    command.arg(bin.join(program)).current_dir(own).env("PGPASSWORD", "sesame");
     command
 }
 

@@ -146,7 +146,7 @@ pub(crate) fn postgresql() -> Option<PathBuf> {
     versions
         .flatten()
         .map(|entry| entry.path().join("bin"))
-        .find(|bin| has_file(&bin, "initdb") && has_file(&bin, "postgres"))
+        .find(|bin| has_file(bin, "initdb") && has_file(bin, "postgres"))
 }
 
 fn has_file(bin: &Path, name: &str) -> bool {

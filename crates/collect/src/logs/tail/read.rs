@@ -342,6 +342,6 @@ impl OpenFiles {
     }
 
     pub(super) fn first_key(&self) -> u64 {
-        *self.files.keys().next().unwrap()
+        *self.files.keys().next().expect("a test opened a file")
     }
 }
