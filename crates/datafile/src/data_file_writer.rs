@@ -85,7 +85,7 @@ impl DataFileWriter {
         Ok(Self { meta, writer: Some(writer), full_path, root: root.to_owned() })
     }
 
-    /// Adds rows, which have to follow those before in the table's order. Columns of which [`is_text_column`] may be
+    /// Adds rows, which have to follow those before in the table's order. Columns of which `is_text_column` may be
     /// dictionaries.
     pub fn push(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
         let ts = timestamps(rows);

@@ -1,6 +1,6 @@
 //! Receives rows from third-party shippers in their own protocols.
 //!
-//! Each protocol is one file: bytes to lines and rows ([`batch_builder`]), pure and with limits. A
+//! Each protocol is one file: bytes to lines and rows (`batch_builder`), pure and with limits. A
 //! sender gets a success response only after [`Hub::keep`] made the rows durable; a refusal carries
 //! its reason in the form of the protocol and is counted in `intake_run`. The crate knows no store
 //! and no parser: `weir` passes them as a [`Hub`].

@@ -1,4 +1,4 @@
-//! Packets as they pass: always, when configured ([`collector`]); for a person with `weir wire -i`;
+//! Packets as they pass: always, when configured (`collector`); for a person with `weir wire -i`;
 //! into a file with `weir capture`.
 //!
 //! The tap is the room `wire`'s; here are its place (interface and network namespace), its limits

@@ -67,7 +67,7 @@ pub struct FilterGroup {
     pub sheets: Vec<FilterBlock>,
 }
 
-/// The filters of up to [`SHEET_BLOCKS`] blocks, or of all row groups.
+/// The filters of up to `SHEET_BLOCKS` blocks, or of all row groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterBlock {
     /// Where it begins in the file.

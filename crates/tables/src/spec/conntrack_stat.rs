@@ -8,7 +8,7 @@ table! {
     sort: [host, netns, ts];
     1 ts: Time = "When the sample was taken.";
     2 host: Text = "The host that it was taken on.";
-    3 netns: Text = "Network namespace: host, a name of `ip netns`, or net:[inode].";
+    3 netns: Text = "Network namespace: host, a name of `ip netns`, or `net:[inode]`.";
     4 entries: Int = "Connections in the table now.";
     5 entries_limit: OptInt = "net.netfilter.nf_conntrack_max, the same for each namespace; NULL when it could not be read.";
     6 drops_total: Int = "Packets dropped because the table was full, all CPUs together.";

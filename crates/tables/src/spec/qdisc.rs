@@ -9,7 +9,7 @@ table! {
     sort: [host, netns, device, handle, ts];
     1 ts: Time = "When the sample was taken.";
     2 host: Text = "The host that it was taken on.";
-    3 netns: Text = "Network namespace: host, a name of `ip netns`, or net:[inode].";
+    3 netns: Text = "Network namespace: host, a name of `ip netns`, or `net:[inode]`.";
     4 device: Text = "The device's name, or its number where the name is not known.";
     5 kind: Text = "fq_codel, tbf, mq, noqueue …";
     6 handle: Text = "Its handle as `tc` prints it, such as `8001:`.";

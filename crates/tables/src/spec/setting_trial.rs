@@ -11,7 +11,7 @@ table! {
     1 ts: Time = "When the host's weir reported it.";
     2 host: Text = "The host that it was set on.";
     3 trial_id: Text = "The trial.";
-    4 netns: Text = "Network namespace of the setting: host, a name of `ip netns`, or net:[inode].";
+    4 netns: Text = "Network namespace of the setting: host, a name of `ip netns`, or `net:[inode]`.";
     5 name: Text = "The setting, such as net.core.somaxconn.";
     6 value_before: Text = "The previous value.";
     7 value: Text = "The value that was tried.";

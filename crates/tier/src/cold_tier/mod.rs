@@ -147,7 +147,7 @@ impl ColdTier {
         self.place.is_far()
     }
 
-    /// As [`TierBackend::prices`].
+    /// As `TierBackend::prices`.
     pub fn prices(&self) -> Option<ReadPrices> {
         self.place.prices()
     }
@@ -162,7 +162,7 @@ impl ColdTier {
         self.place.stats()
     }
 
-    /// As [`TierBackend::put`].
+    /// As `TierBackend::put`.
     pub fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError> {
         self.place.put(from, path, stop)
     }
@@ -170,7 +170,7 @@ impl ColdTier {
     /// Copies files that are at `from` of their paths, and gives them as files of this tier.
     ///
     /// # Errors
-    /// As [`TierBackend::put`]; those before the one that failed are copied.
+    /// As `TierBackend::put`; those before the one that failed are copied.
     pub fn put_each(
         &self,
         files: &[Arc<DataFile>],
@@ -184,7 +184,7 @@ impl ColdTier {
         files.iter().map(put).collect()
     }
 
-    /// As [`TierBackend::delete`].
+    /// As `TierBackend::delete`.
     pub fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.place.delete(path)
     }

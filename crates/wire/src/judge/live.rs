@@ -17,7 +17,7 @@ pub struct CompletedSlice {
 impl Model {
     /// Evicts the slices that end at or before `until_ns`, oldest first. A request longer than the
     /// caller waits counts exactly in concurrency; its duration counts in the slice that is current
-    /// when it ends. Moves the work to the caller's thread, whatever [`ModelOptions::threads`]
+    /// when it ends. Moves the work to the caller's thread, whatever `ModelOptions::threads`
     /// says.
     pub fn take_slices(&mut self, until_ns: i64) -> Vec<CompletedSlice> {
         let EvictedSlices { slices, tiers, width_ns, begin_ns } = self.evict_slices(until_ns);

@@ -1,6 +1,6 @@
 //! Live capture: a tap on an interface, its losses, and a capture file of its packets.
 //!
-//! The tap is a packet socket with a ring ([`ring`]) behind a port filter ([`filter`]); interfaces
+//! The tap is a packet socket with a ring (`ring`) behind a port filter (`filter`); interfaces
 //! are not made promiscuous. It belongs to the network namespace of the thread that opens it. The
 //! kernel counts what the tap cannot take; these losses are assigned to slices ([`LossHistory`]),
 //! and a slice with losses has no verdict.
