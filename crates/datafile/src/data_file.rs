@@ -1,4 +1,4 @@
-//! A Parquet file of a table as the manifest describes it: what a reader has to know before it opens the file.
+//! A table's Parquet file as the manifest describes it: everything known before the file is opened.
 
 use std::sync::OnceLock;
 
@@ -6,26 +6,26 @@ use weir_tables::TableSpec;
 
 use crate::text_index::TextIndex;
 
-/// Where a file is.
+/// Tier that holds a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Below the data directory.
+    /// Under the data directory.
     Local,
-    /// In the slow tier.
+    /// In the cold tier.
     Slow,
 }
 
-/// Before the path of a file of the slow tier where one name has to say both.
+/// Prefix of a cold-tier path where tier and path share one name.
 pub const SLOW_PREFIX: &str = "slow/";
 
 /// One Parquet file of a table.
 #[derive(Clone, Debug)]
 pub struct DataFile {
-    /// Number in the manifest.
+    /// File number in the manifest.
     pub id: i64,
-    /// Table whose rows it holds.
+    /// Table of the file's rows.
     pub table: &'static TableSpec,
-    /// Below the directory of its tier, with `/`.
+    /// Path below the tier's directory, with `/` separators.
     pub path: String,
     /// Tier that holds the file.
     pub tier: Tier,
@@ -33,22 +33,22 @@ pub struct DataFile {
     pub day: i64,
     /// Number of rows.
     pub row_count: u64,
-    /// Size of the file.
+    /// File size in bytes.
     pub byte_count: u64,
     /// Smallest `ts`, µs since 1970.
     pub min_ts: i64,
     /// Largest `ts`, µs since 1970.
     pub max_ts: i64,
-    /// When the last of its rows came in.
+    /// Arrival time of the last row.
     pub arrival_ts: i64,
-    /// Its index of texts once that is known; `None` inside: it has none.
+    /// Text index, once loaded; the inner `None` means that the file has none.
     pub index: OnceLock<Option<TextIndex>>,
-    /// Which of its columns are stored as dictionaries, once that is known.
+    /// For each column, whether it is fully dictionary-encoded; set once known.
     pub dictionaries: OnceLock<Vec<bool>>,
 }
 
 impl DataFile {
-    /// A file without rows.
+    /// A file description without rows.
     pub fn new(id: i64, table: &'static TableSpec, path: String) -> Self {
         Self {
             id,
@@ -66,7 +66,7 @@ impl DataFile {
         }
     }
 
-    /// What it is called in query plans.
+    /// Name of the file in query plans.
     pub fn location(&self) -> String {
         match self.tier {
             Tier::Local => self.path.clone(),

@@ -1,7 +1,7 @@
-//! A data file that is being written: row groups, the text index between them, the footer.
+//! Writes a data file: row groups, the text index between them, and the footer.
 //!
-//! Parquet's writer has the numbers and what is nested; texts are written by [`crate::text_column`], and what it learns
-//! of them serves the text index.
+//! Parquet's own writer encodes numeric and nested columns. [`crate::text_column`] encodes text
+//! columns and passes its dictionary codes to the text index, so each text is looked up only once.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -29,7 +29,7 @@ use crate::row_group_source::{ColumnChunk, RowGroupSource};
 use crate::text_column::{PagePacker, TextColumn, TextPart, TextValues, parts};
 use crate::text_index::{self, IndexBuilder};
 
-/// A file being written; removed again unless it is finished.
+/// An unfinished data file; deleted on drop unless [`finish`](Self::finish) was called.
 pub struct DataFileWriter {
     meta: DataFile,
     writer: Option<FileWriter>,
@@ -43,36 +43,36 @@ struct FileWriter {
     factory: ArrowRowGroupWriterFactory,
     packer: PagePacker,
     index: Option<IndexBuilder>,
-    /// Of the row group under way; empty between two.
+    /// Writers of the current row group; empty between row groups.
     columns: Vec<ColumnWriter>,
-    /// For each column, whether its texts repeated in the row groups before.
+    /// For each column, whether its texts repeated in the previous row group.
     repeats: Vec<bool>,
-    /// Rows of the row group under way.
+    /// Rows in the current row group.
     rows: usize,
 }
 
 enum ColumnWriter {
     Text(Box<TextColumn>),
-    /// One for each leaf.
+    /// One writer per leaf column.
     Other(Vec<ArrowColumnWriter>),
 }
 
-/// Rows that are to be written, in their order; at most as many as are left of a block.
+/// Rows to write, in order; at most up to the end of the current block.
 enum PendingRows<'a> {
     /// All rows of a batch.
     All(&'a RecordBatch),
-    /// Rows of some neighbouring batches, counted from the first of these.
+    /// Selected rows of consecutive batches; batch numbers are relative to the first one.
     Chosen(&'a ChosenRows<'a>, Range<usize>, &'a [(usize, usize)]),
 }
 
-/// The columns of batches that rows are chosen of; `None` for one that is NULL in all.
+/// Columns of the source batches of a selection; `None` for a column that is all NULL.
 struct ChosenRows<'a> {
     texts: Vec<Option<Vec<TextPart<'a>>>>,
     others: Vec<Option<Vec<&'a dyn Array>>>,
 }
 
 impl DataFileWriter {
-    /// Begins `meta`'s file.
+    /// Starts writing `meta`'s file.
     pub(crate) fn new(
         meta: DataFile,
         file: File,
@@ -85,8 +85,8 @@ impl DataFileWriter {
         Ok(Self { meta, writer: Some(writer), full_path, root: root.to_owned() })
     }
 
-    /// Adds rows, which have to follow those before in the table's order. Columns of which `is_text_column` may be
-    /// dictionaries.
+    /// Appends rows, which must follow all earlier rows in the table's sort order. Columns that
+    /// satisfy `is_text_column` may be dictionaries.
     pub fn push(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
         let ts = timestamps(rows);
         self.note(ts.iter().copied());
@@ -99,7 +99,7 @@ impl DataFileWriter {
         Ok(())
     }
 
-    /// Adds rows of `batches`, given as (batch, row), in the same way.
+    /// Appends rows selected from `batches` as (batch, row); the same order is required.
     pub(crate) fn push_chosen(
         &mut self,
         batches: &[RecordBatch],
@@ -111,7 +111,7 @@ impl DataFileWriter {
         let mut rest = order;
         while !rest.is_empty() {
             let (rows, later) = rest.split_at(self.writer().room().min(rest.len()));
-            // Rows come nearly in order, so that a block has those of few of the batches.
+            // Input is nearly sorted, so a block draws from few batches.
             let of = || rows.iter().map(|(batch, _)| *batch);
             let (first, last) = (of().min().unwrap_or_default(), of().max().unwrap_or_default());
             let near: Vec<_> = rows.iter().map(|(batch, row)| (batch - first, *row)).collect();
@@ -121,13 +121,14 @@ impl DataFileWriter {
         Ok(())
     }
 
-    /// Whether row groups of this file can be taken over.
+    /// Whether row groups of `donor` can be copied into this file.
     pub(crate) fn takes(&self, donor: &RowGroupSource) -> bool {
         let writer = self.writer.as_ref().expect("taken by finish only");
         donor.fits(writer.file.schema_descr(), writer.index.as_ref())
     }
 
-    /// Takes over a row group, read from a file that it [takes](Self::takes); its rows, of these times, have to follow those before.
+    /// Copies a row group from a file that satisfies [`takes`](Self::takes). Its rows span `ts` and
+    /// must follow all earlier rows.
     pub(crate) fn copy_group(
         &mut self,
         donor: &RowGroupSource,
@@ -157,7 +158,7 @@ impl DataFileWriter {
         written.map_err(|error| parquet_error(&self.full_path, &error))
     }
 
-    /// Ends the file and makes it and its name durable.
+    /// Finishes the file; syncs it and its directories.
     pub fn finish(mut self) -> Result<Arc<DataFile>, StoreError> {
         let outcome = self.finish_file();
         if outcome.is_err() {
@@ -218,7 +219,7 @@ impl FileWriter {
         Ok(Self { table, file, factory, packer, index, columns: Vec::new(), repeats, rows: 0 })
     }
 
-    /// How many rows may come at once.
+    /// Rows left in the current block.
     fn room(&self) -> usize {
         PAGE_ROWS - self.rows % PAGE_ROWS
     }
@@ -263,7 +264,7 @@ impl FileWriter {
         }
     }
 
-    /// How many rows it has.
+    /// Copies a row group and returns its row count.
     fn copy_group(
         &mut self,
         donor: &RowGroupSource,
@@ -322,7 +323,7 @@ impl FileWriter {
     }
 }
 
-/// Writes bytes that are no part of a column; where they begin.
+/// Writes bytes outside any column chunk and returns their offset.
 fn write_between(
     file: &mut SerializedFileWriter<BufWriter<File>>,
     bytes: &[u8],
@@ -374,7 +375,7 @@ impl PendingRows<'_> {
     }
 }
 
-/// Parquet wraps I/O errors; the one inside says whether the disk is full.
+/// Parquet wraps I/O errors; unwrap them to detect a full disk.
 fn parquet_error(path: &Path, error: &ParquetError) -> StoreError {
     let mut inner: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(cause) = inner {
@@ -400,7 +401,7 @@ mod tests {
     use crate::file_maker::FileMaker;
     use crate::read_back::{check_index, read};
 
-    /// Of the data pages.
+    /// Encodings of the column's data pages.
     fn encodings(footer: &ParquetMetaData, group: usize, name: &str) -> EncodingMask {
         let columns = footer.row_group(group).columns();
         let column = columns.iter().find(|column| column.column_path().string() == name).unwrap();
@@ -414,7 +415,7 @@ mod tests {
             .map(|part| {
                 let mut rows = LogRows::default();
                 for number in (part..count).step_by(7) {
-                    // Few texts at first, then each its own, longer than a dictionary may be.
+                    // Few distinct texts first, then unique ones that overflow the dictionary.
                     let body = if number < 40_000 {
                         format!("Order {} was sent", number % 100)
                     } else {
@@ -451,7 +452,7 @@ mod tests {
         let of_both = EncodingMask::new_from_encodings(of_both.iter());
         assert_eq!(encodings(&footer, 0, "body"), of_both, "the dictionary became too large");
 
-        // As a merge does: rows as they are read, in pieces that end anywhere.
+        // Push rows as a merge does: in slices that ignore block boundaries.
         let mut draft = maker.draft(&Log::SPEC, 0, Micros(5)).unwrap();
         for start in (0..rows.num_rows()).step_by(3001) {
             draft.push(&rows.slice(start, 3001.min(rows.num_rows() - start))).unwrap();

@@ -1,4 +1,4 @@
-//! Which columns of a file are stored as dictionaries, and how they are read as such.
+//! Finds dictionary-encoded columns of a file and the schema that reads them as dictionaries.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use parquet::basic::{Encoding, PageType};
 use parquet::file::metadata::{ColumnChunkMetaData, PageEncodingStats, ParquetMetaData};
 use weir_tables::TableSpec;
 
-/// For each column of `table`, whether a file has it as nothing but dictionaries. Empty when the file's columns are not the
-/// table's, which is so when an earlier version wrote it.
+/// For each column of `table`, whether the file stores it entirely dictionary-encoded. Empty when
+/// the file's columns differ from the table's (written by an earlier version).
 pub fn dictionaries(table: &TableSpec, file: &ParquetMetaData) -> Vec<bool> {
     let meta = file.file_metadata();
     let schema = parquet_to_arrow_schema(meta.schema_descr(), meta.key_value_metadata());
@@ -27,7 +27,7 @@ pub fn dictionaries(table: &TableSpec, file: &ParquetMetaData) -> Vec<bool> {
     table.columns.iter().map(|column| leaf_of(column.name).is_some_and(is_dictionary)).collect()
 }
 
-/// Whether a column of a row group is nothing but a dictionary, however much of its footer was read.
+/// Whether a column chunk is entirely dictionary-encoded; works on partially read footers.
 fn is_coded(column: &ColumnChunkMetaData) -> bool {
     let coded = [Encoding::RLE_DICTIONARY, Encoding::PLAIN_DICTIONARY];
     match (column.page_encoding_stats_mask(), column.page_encoding_stats()) {
@@ -41,7 +41,7 @@ fn is_coded(column: &ColumnChunkMetaData) -> bool {
     }
 }
 
-/// The table's columns, with `texts` as dictionaries.
+/// The table's schema, with the columns `texts` typed as dictionaries.
 pub fn schema_with(table: &TableSpec, texts: &[usize]) -> SchemaRef {
     let schema = table.schema();
     let fields = schema.fields().iter().enumerate().map(|(place, field)| {
@@ -54,7 +54,7 @@ pub fn schema_with(table: &TableSpec, texts: &[usize]) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// Whether both are the same memory.
+/// Whether two arrays share the same memory.
 pub fn is_same(one: &ArrayRef, other: &ArrayRef) -> bool {
     let (one, other) = (one.as_string::<i32>(), other.as_string::<i32>());
     one.offsets().ptr_eq(other.offsets()) && one.values().as_ptr() == other.values().as_ptr()

@@ -1,51 +1,51 @@
-//! The one error of this crate: what kind, in words, and what to do about it.
+//! The crate's single error type: kind, message, hint.
 //!
-//! `kind` says whose fault it is: the sender's (`Behind`, `BadParcel`), the asker's (`BadQuery`, `QueryLimit`), the
-//! machine's (`Full`, `Io`, …).
+//! The kind tells who has to act: the sender (`Behind`, `BadParcel`), the client (`BadQuery`,
+//! `QueryLimit`) or the operator (`Full`, `Io`, …).
 
 use std::fmt;
 use std::path::Path;
 
-/// What kind of failure a [`StoreError`] is; decides the HTTP status and whether to try again.
+/// Kind of a [`StoreError`]; determines the HTTP status and whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The parcel starts behind the stream's position: go back to `expected`. The sender's fault, send other bytes.
+    /// The parcel starts behind the stream's position. The sender must resume at `expected`.
     Behind {
-        /// Where the next parcel of the stream has to start, at the latest.
+        /// Highest start position accepted for the next parcel of the stream.
         expected: u64,
     },
-    /// No room on the disk: send the same parcel again later.
+    /// The disk is full: send the same parcel later.
     Full,
-    /// More rows wait in memory than may: send the same parcel again soon.
+    /// The memtable limit is reached: send the same parcel soon.
     Busy,
-    /// The bytes are not a parcel, or do not fit the tables. Sending again does not help.
+    /// The bytes are not a parcel, or do not match the tables. Retrying does not help.
     BadParcel,
-    /// The SQL is not valid, or not a query. The asker's fault.
+    /// The SQL is invalid or not a query. A client error.
     BadQuery,
-    /// The query ran into a limit: time or memory. The asker's fault.
+    /// The query exceeded its time or memory limit. A client error.
     QueryLimit,
-    /// Another weir has the directory.
+    /// Another weir process has locked the directory.
     Locked,
-    /// A newer weir has written the directory.
+    /// A newer version of weir wrote the directory.
     NewerVersion,
-    /// What is on the disk is not what was written.
+    /// Data on disk differs from what was written.
     Corrupt,
-    /// The operating system refused.
+    /// The operating system returned an error.
     Io,
-    /// The store was closed.
+    /// The store is closed.
     Closed,
-    /// Another hub of the cluster has the stream now, or has changed the same files: do it again.
+    /// Another hub of the cluster owns the stream or changed the same files: retry.
     Moved,
 }
 
-/// Why the store did not do what it was asked to.
+/// Why a store operation failed.
 #[derive(Debug)]
 pub struct StoreError {
-    /// What kind.
+    /// Error kind.
     pub kind: ErrorKind,
-    /// What failed, on what, why; lower case, no full stop.
+    /// What failed, on what, and why; lower case, no full stop.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -55,18 +55,18 @@ impl StoreError {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Bytes that are no parcel, or one that does not fit the tables.
+    /// Invalid parcel bytes, or a parcel that does not match the tables.
     pub fn bad_parcel(why: impl fmt::Display) -> Self {
         Self::new(ErrorKind::BadParcel, why.to_string())
     }
 
-    /// The store was closed.
+    /// The store is closed.
     pub fn closed() -> Self {
         Self::new(ErrorKind::Closed, "the store is closed")
     }
@@ -77,19 +77,19 @@ impl StoreError {
             .with_hint("ask where it stands, and send what is missing")
     }
 
-    /// `cannot {what} `{path}`: {why}`; [`ErrorKind::Full`] when the error says that the disk is full.
+    /// `cannot {what} `{path}`: {why}`, with [`ErrorKind::Full`] if the disk is full.
     pub fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
         let kind = if is_full(error) { ErrorKind::Full } else { ErrorKind::Io };
         Self::new(kind, format!("cannot {what} `{}`: {error}", path.display()))
     }
 
-    /// The same failure for every parcel of a group.
+    /// Copies the error, for each parcel of a group commit.
     pub fn repeat(&self) -> Self {
         Self { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
     }
 }
 
-/// Whether an I/O error means that there is no room.
+/// Whether an I/O error means that the disk is full.
 pub(crate) fn is_full(error: &std::io::Error) -> bool {
     use std::io::ErrorKind as Io;
     matches!(error.kind(), Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge)

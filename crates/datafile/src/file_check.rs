@@ -1,4 +1,4 @@
-//! Reads data files as a check does: what each costs, and whether it is what the manifest says.
+//! Checks data files: measures each file's size by part, and compares it with its manifest entry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,28 @@ use crate::memtable::timestamps;
 use crate::page_check::PageCheck;
 use crate::text_index::{BLOCK_ROWS, IndexBuilder, METADATA_KEY, TextIndex};
 
-/// What a data directory holds.
+/// Contents of a data directory.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
     /// Tables that have files, by name.
     pub tables: BTreeMap<&'static str, TableCost>,
-    /// What is not as it should be: path below the directory, and why.
+    /// Problems: path below the directory, and reason.
     pub problems: Vec<(String, String)>,
-    /// Files of tables that the manifest does not name: of a flush or a move under way, or left by a kill; the next start
-    /// deletes them.
+    /// Table files missing from the manifest: written by a flush or move in progress, or left by a
+    /// crash; the next start deletes them.
     pub unknown_files: Vec<String>,
 }
 
-/// What the files of a table cost.
+/// Disk usage of a table's files.
 #[derive(Clone, Debug, Default)]
 pub struct TableCost {
-    /// Files that queries read.
+    /// Files visible to queries.
     pub file_count: u64,
-    /// Their rows.
+    /// Row count.
     pub row_count: u64,
-    /// Their bytes, with all that follows.
+    /// Total bytes, including everything listed below.
     pub byte_count: u64,
-    /// Bytes of those that are in the slow tier.
+    /// Bytes in the cold tier.
     pub slow_bytes: u64,
     /// Bytes of the text index.
     pub index_bytes: u64,
@@ -50,7 +50,7 @@ pub struct TableCost {
     pub column_bytes: BTreeMap<String, u64>,
 }
 
-/// Data files on the disk whose names end so, as the manifest would name them.
+/// Data files on disk with the suffix `end`, as paths in the manifest's format.
 pub fn data_files(dir: &Path, end: &str) -> Vec<String> {
     let entries = |dir: PathBuf| {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -64,18 +64,18 @@ pub fn data_files(dir: &Path, end: &str) -> Vec<String> {
     names
 }
 
-/// One file being looked at.
+/// Check of one file.
 pub struct FileCheck<'a> {
-    /// Where files are.
+    /// Opens the file, in whichever tier it is.
     pub places: &'a dyn FileOpener,
-    /// The file, as the manifest describes it.
+    /// Manifest entry of the file.
     pub file: &'a DataFile,
-    /// Whether every row is read.
+    /// Whether to read every row.
     pub is_thorough: bool,
 }
 
 impl FileCheck<'_> {
-    /// Adds what the file costs; an error says what is wrong with it.
+    /// Adds the file's sizes to `inspection`; an error describes what is wrong with the file.
     pub fn look(&self, inspection: &mut Inspection) -> Result<(), String> {
         let fail = |error: &dyn std::fmt::Display| format!("cannot be read: {error}");
         let file = self.places.open_file(self.file).map_err(|error| fail(&error))?;
@@ -112,8 +112,9 @@ impl FileCheck<'_> {
         TextIndex::from_text(text, self.file.row_count)
     }
 
-    /// Reads all rows: each can be decoded, they are in order, within the times that the manifest says, and the indexes
-    /// are theirs. Of files that are older than a column only the first is looked at, and of an older index that it is there.
+    /// Reads all rows: they must decode, be sorted, lie within the manifest's time range, and match
+    /// both indexes. Files that lack a newer column are only decoded; an index of an older version
+    /// only has to be present.
     fn read(
         &self,
         rows: ParquetRecordBatchReader,
@@ -195,11 +196,11 @@ fn check_order(
     if is_sorted { Ok(()) } else { Err("has rows that are not in order".to_owned()) }
 }
 
-/// The index as it stands in a file, compared piece by piece with the one that its rows give.
+/// Compares a stored text index, sheet by sheet, with one rebuilt from the rows.
 struct IndexCheck<'a> {
     file: &'a FileSource,
     group_rows: Vec<usize>,
-    /// Where pieces are, in the order in which they are written.
+    /// Offsets of the stored sheets, in write order.
     offsets: std::vec::IntoIter<u64>,
 }
 

@@ -1,7 +1,8 @@
-//! Writes a table's rows as Parquet: sorted, one file per day, synced. Layout: `docs/formats/data-file.md`.
+//! Writes a table's rows as Parquet: sorted, one file per day, synced. Layout:
+//! `docs/formats/data-file.md`.
 //!
-//! Rows are put in order by an index of (batch, row) and written a few thousand at a time, so writing needs little
-//! memory beside the rows themselves.
+//! Rows are sorted through an index of (batch, row) and written a few thousand at a time, so that
+//! writing needs little memory beyond the rows themselves.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -25,22 +26,22 @@ use crate::memtable::timestamps;
 use crate::parquet_file::CREATED_BY;
 use crate::text_index;
 
-/// Ascending, NULL first: in files, in their metadata and in query plans alike.
+/// Sort order of files, their metadata and query plans: ascending, NULL first.
 pub const SORT: SortOptions = SortOptions { descending: false, nulls_first: true };
 
-/// Rows of a full row group.
+/// Rows in a full row group.
 pub const ROW_GROUP_ROWS: usize = 131_072;
-/// Rows of a data page.
+/// Rows in a data page.
 pub const PAGE_ROWS: usize = text_index::BLOCK_ROWS;
-/// Read at once from a file's end; most footers fit.
+/// Bytes to read from the end of a file; most footers fit.
 pub const FOOTER_BYTES_HINT: usize = 64 << 10;
-/// When sizes of messages need a larger dictionary, those that follow are written as they are.
+/// Dictionary limit of message-size columns; beyond it the column falls back to plain encoding.
 const SIZES_DICTIONARY_BYTES_MAX: usize = 32 << 10;
-/// A table's rows of one flush go to at most this many files; the last takes all later days. Clocks can be wrong, and
-/// a file per wrong day would be thousands.
+/// Maximum number of files per table and flush; the last file takes all later days. A sender with a
+/// wrong clock could otherwise create thousands of one-day files.
 const FILES_PER_TABLE_MAX: usize = 32;
 
-/// Where files go and how they are named.
+/// Creates and names data files.
 #[derive(Debug)]
 pub struct FileMaker {
     root: PathBuf,
@@ -48,15 +49,16 @@ pub struct FileMaker {
 }
 
 impl FileMaker {
-    /// Makes files below `root`, numbered from `next_id`.
+    /// Creates files below `root`, numbered from `next_id`.
     pub fn new(root: PathBuf, next_id: i64) -> Self {
         Self { root, next_id: AtomicI64::new(next_id) }
     }
 
-    /// Sorts and writes rows of `table`, the last of which came at `arrival`; gives the files, durable, not yet in the manifest.
+    /// Sorts and writes rows of `table`, the last of which arrived at `arrival`. The returned files
+    /// are durable but not yet in the manifest.
     ///
     /// # Errors
-    /// `Full`, `Io`; files written so far are removed, or by the next start.
+    /// `Full`, `Io`; files written so far are removed, at the latest on the next start.
     pub fn write(
         &self,
         table: &'static TableSpec,
@@ -72,7 +74,7 @@ impl FileMaker {
         Ok(files)
     }
 
-    /// An empty file of `table` for rows in the table's order.
+    /// Starts an empty file of `table`; rows must be pushed in the table's sort order.
     pub fn draft(
         &self,
         table: &'static TableSpec,
@@ -99,12 +101,12 @@ impl FileMaker {
         DataFileWriter::new(meta, file, &self.root, properties(table))
     }
 
-    /// Where the path of one of its files is.
+    /// Full path of a file.
     pub fn place(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// The number and the path of the next file of `table`.
+    /// Allocates the number and path of `table`'s next file.
     pub fn next_path(&self, table: &TableSpec, day: i64) -> (i64, String) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
@@ -112,7 +114,7 @@ impl FileMaker {
         (id, format!("data/{}/{date}/{id:012}.parquet", table.name))
     }
 
-    /// Removes files that will not be in the manifest; what stays is removed at the next start.
+    /// Removes files that will not be in the manifest; the next start removes leftovers.
     pub fn discard(&self, files: &[Arc<DataFile>]) {
         for file in files {
             drop(std::fs::remove_file(self.root.join(&file.path)));
@@ -120,14 +122,14 @@ impl FileMaker {
     }
 }
 
-/// Every row as (batch, row), in the order of `table.sort`; equal ones in order of arrival.
+/// All rows as (batch, row), stably sorted by `table.sort`.
 fn sorted_order(table: &TableSpec, batches: &[RecordBatch]) -> Vec<(usize, usize)> {
     let places = batches
         .iter()
         .enumerate()
         .flat_map(|(batch, rows)| (0..rows.num_rows()).map(move |row| (batch, row)));
     if table.sort == ["ts"] {
-        // By far the largest tables, nearly in order already: a stable merge of runs is the fastest there.
+        // The largest tables, already nearly sorted: a stable merge of runs is fastest.
         let ts: Vec<&[i64]> = batches.iter().map(timestamps).collect();
         let mut order: Vec<_> = places.collect();
         order.sort_by_key(|(batch, row)| ts[*batch][*row]);
@@ -149,7 +151,7 @@ fn sort_column(name: &str, batches: &[RecordBatch]) -> SortColumn {
     SortColumn { values: concat(&parts).expect("one type, and not empty"), options: Some(SORT) }
 }
 
-/// The order cut into days of `ts`, each in order.
+/// Splits the order by day of `ts`.
 fn days(batches: &[RecordBatch], order: &[(usize, usize)]) -> BTreeMap<i64, Vec<(usize, usize)>> {
     let ts: Vec<&[i64]> = batches.iter().map(timestamps).collect();
     let day = |place: &(usize, usize)| Micros(ts[place.0][place.1]).day();
@@ -164,7 +166,7 @@ fn days(batches: &[RecordBatch], order: &[(usize, usize)]) -> BTreeMap<i64, Vec<
     days
 }
 
-/// How the columns of `table` are written.
+/// Parquet writer properties of `table`.
 fn properties(table: &TableSpec) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
@@ -185,7 +187,7 @@ fn properties(table: &TableSpec) -> WriterProperties {
             builder = builder.set_column_compression(path.clone(), Compression::ZSTD(level));
         }
         if is_size(column.name) {
-            // Where they hardly repeat, zstd makes less of them as they are than a dictionary does, or differences.
+            // With few repeats, zstd over plain values beats dictionary and delta encoding.
             builder = builder
                 .set_column_encoding(path.clone(), Encoding::PLAIN)
                 .set_column_dictionary_page_size_limit(path.clone(), SIZES_DICTIONARY_BYTES_MAX);
@@ -194,20 +196,20 @@ fn properties(table: &TableSpec) -> WriterProperties {
             builder = builder.set_column_dictionary_enabled(path.clone(), false);
         }
         if column.kind == DataKind::Text && !table.sort.contains(&column.name) {
-            // In rows of another order every page has texts from a to z.
+            // Unsorted text pages span the whole value range, so page statistics cannot prune.
             builder = builder.set_column_statistics_enabled(path, EnabledStatistics::Chunk);
         }
     }
     builder.build()
 }
 
-/// How hard columns are packed.
+/// Default compression level of columns.
 pub(crate) fn level() -> ZstdLevel {
     ZstdLevel::try_new(3).expect("3 is a level")
 }
 
-/// Whether weir writes the column itself, see [`crate::text_column`]. Parquet's writer has texts that hardly repeat and
-/// are no ids, and those that rows are sorted by, for which it gathers statistics of pages.
+/// Whether [`crate::text_column`] encodes the column. Parquet's writer keeps nearly unique texts
+/// that are not ids, and sort columns, which need its page statistics.
 pub(crate) fn is_text_column(table: &TableSpec, column: &Column) -> bool {
     let hardly_repeats = is_mostly_distinct(column.name, column.kind);
     column.kind == DataKind::Text
@@ -215,7 +217,7 @@ pub(crate) fn is_text_column(table: &TableSpec, column: &Column) -> bool {
         && !table.sort.contains(&column.name)
 }
 
-/// Whether the texts of a column are looked for as they are, and each is another.
+/// Whether the column holds nearly unique ids that queries look up by exact value.
 pub(crate) fn is_id_column(table: &TableSpec, column: &Column) -> bool {
     column.kind == DataKind::Text
         && is_mostly_distinct(column.name, column.kind)
@@ -223,7 +225,7 @@ pub(crate) fn is_id_column(table: &TableSpec, column: &Column) -> bool {
         && !table.sort.contains(&column.name)
 }
 
-/// Columns whose values hardly repeat: a dictionary of them costs time and saves nothing.
+/// Whether the column's values rarely repeat: a dictionary would cost time and save nothing.
 fn is_mostly_distinct(name: &str, kind: DataKind) -> bool {
     kind == DataKind::Time
         || matches!(
@@ -232,13 +234,13 @@ fn is_mostly_distinct(name: &str, kind: DataKind) -> bool {
         )
 }
 
-/// Columns with sizes of messages: few different ones, or nearly as many as rows.
+/// Whether the column holds message sizes: either few distinct values or nearly as many as rows.
 fn is_size(name: &str) -> bool {
     matches!(name, "request_bytes" | "response_bytes" | "response_body_bytes")
 }
 
 fn sorting_columns(table: &TableSpec) -> Vec<SortingColumn> {
-    // No table has a nested column before a sort column, so leaf and column numbers agree there.
+    // No table has a nested column before a sort column, so leaf and column numbers match.
     let place = |name: &str| table.columns.iter().position(|column| column.name == name);
     table
         .sort

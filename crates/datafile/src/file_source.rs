@@ -1,4 +1,4 @@
-//! A data file that can be read from any offset, wherever it is.
+//! Random access to an open data file, in any tier.
 
 use std::fmt;
 use std::fs::File;
@@ -12,27 +12,27 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::data_file::DataFile;
 
-/// Bytes read at once where somebody reads on and on.
+/// Read size of sequential reads.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What a place has to be able to do with a file.
+/// Positioned reads that a tier implements for its files.
 pub trait ReadAt: Send + Sync {
-    /// Bytes of the file.
+    /// File size in bytes.
     fn length(&self) -> u64;
-    /// Fills `bytes` from `offset` on.
+    /// Fills `bytes` from `offset`.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()>;
 }
 
-/// Opens data files, wherever they are.
+/// Opens data files in any tier.
 pub trait FileOpener {
-    /// The file, open.
+    /// Opens the file.
     ///
     /// # Errors
-    /// As the system has them; `NotFound` only when the place is there and the file is not.
+    /// The underlying I/O error; `NotFound` only if the tier is available and the file is missing.
     fn open_file(&self, file: &DataFile) -> std::io::Result<FileSource>;
 }
 
-/// The file, open.
+/// An open data file.
 #[derive(Clone)]
 pub struct FileSource(Arc<dyn ReadAt>);
 
@@ -48,32 +48,32 @@ impl FileSource {
         Self(Arc::new(file))
     }
 
-    /// A file of this machine.
+    /// Wraps a local file.
     pub fn of_file(file: File) -> std::io::Result<Self> {
         let length = file.metadata()?.len();
         Ok(Self::new(LocalFile { file, length }))
     }
 
-    /// Size of the file.
+    /// File size in bytes.
     pub fn length(&self) -> u64 {
         self.0.length()
     }
 
-    /// Fills `bytes` from `offset` on.
+    /// Fills `bytes` from `offset`.
     ///
     /// # Errors
-    /// As the system has them; `UnexpectedEof` when the file is shorter.
+    /// The underlying I/O error; `UnexpectedEof` if the file is shorter.
     pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
         self.0.read_exact_at(bytes, offset)
     }
 
-    /// Reads on from `start`.
+    /// A sequential reader from `start`.
     pub fn reader(&self, start: u64) -> BufReader<SourceReader> {
         let reader = SourceReader { source: self.clone(), at: start };
         BufReader::with_capacity(PIECE_BYTES, reader)
     }
 
-    /// Reads all of it, so many bytes at a time.
+    /// A sequential reader of the whole file that reads `piece_bytes` at a time.
     pub fn reader_of(&self, piece_bytes: usize) -> BufReader<SourceReader> {
         BufReader::with_capacity(piece_bytes, SourceReader { source: self.clone(), at: 0 })
     }
@@ -94,7 +94,7 @@ impl ReadAt for LocalFile {
     }
 }
 
-/// Reads a source from front to back.
+/// Sequential reader of a [`FileSource`].
 pub struct SourceReader {
     source: FileSource,
     at: u64,

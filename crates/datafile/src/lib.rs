@@ -1,6 +1,7 @@
-//! Rows in memory and as Parquet files: what a file holds, how it is written, merged, indexed and checked.
+//! Rows in memory and in Parquet files: format, writing, merging, indexing and checking.
 //!
-//! It names neither a query engine nor a place beyond the file system, so that its tests run without either.
+//! The crate depends neither on a query engine nor on storage other than the file system, so its
+//! tests run without either.
 
 mod data_file;
 mod data_file_writer;

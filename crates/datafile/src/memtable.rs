@@ -1,7 +1,8 @@
-//! What queries see: per table the hot rows in memory, the frozen rows that are on their way into files, the files.
+//! Data visible to queries: per table the memtable (hot rows), the immutable memtable (frozen rows
+//! being flushed), and the files.
 //!
-//! A [`Snapshot`] is a set of `Arc`s: cloning it is the snapshot that a query runs on. Writers copy a list only when a
-//! snapshot still holds it (`Arc::make_mut`), so appending is cheap while nobody asks.
+//! A [`Snapshot`] is a set of `Arc`s; a query runs on a clone. Writers copy a list only while a
+//! snapshot shares it (`Arc::make_mut`), so appends are cheap when no query runs.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -15,42 +16,42 @@ use weir_tables::{Batch, TABLES, TableSpec, is_null_column, null_column};
 
 use crate::data_file::DataFile;
 
-/// Every table's rows at one moment; in the order of [`TABLES`].
+/// A consistent view of all tables, in the order of [`TABLES`].
 #[derive(Clone)]
 pub struct Snapshot {
     /// One entry per table.
     pub tables: Vec<TableSnapshot>,
-    /// Of several hubs: the change of the manifest that the files are of.
+    /// In a cluster: manifest snapshot that the file lists belong to.
     pub snapshot: i64,
-    /// Rows that came into files a moment ago, for other hubs.
+    /// Recently flushed rows, kept for other hubs.
     pub flushed: Arc<Vec<FlushedRows>>,
-    /// The newest change of those that are not kept any more.
+    /// Newest manifest snapshot whose flushed rows were discarded.
     pub forgotten: i64,
 }
 
-/// Rows that came into files with a change.
+/// Rows that one manifest change moved to files.
 #[derive(Clone)]
 pub struct FlushedRows {
-    /// Manifest change that added the files.
+    /// Manifest snapshot that added the files.
     pub snapshot: i64,
-    /// When the change was made.
+    /// Time of the change.
     pub at: Instant,
-    /// By table.
+    /// Batches per table.
     pub tables: Vec<Arc<Vec<MemBatch>>>,
 }
 
-/// One table's rows at one moment. Every row is in exactly one of the three.
+/// A consistent view of one table. Every row is in exactly one of the three lists.
 #[derive(Clone, Default, Debug)]
 pub struct TableSnapshot {
-    /// Rows that no flush has taken yet.
+    /// Memtable: rows that no flush has taken.
     pub hot: Arc<Vec<MemBatch>>,
-    /// Rows that a flush is writing to files.
+    /// Immutable memtable: rows being flushed.
     pub frozen: Arc<Vec<MemBatch>>,
-    /// Files of the manifest.
+    /// Files in the manifest.
     pub files: Arc<Vec<Arc<DataFile>>>,
 }
 
-/// Rows in memory with what is needed to skip them.
+/// A batch in memory with its statistics for pruning.
 #[derive(Clone, Debug)]
 pub struct MemBatch {
     /// The rows.
@@ -59,24 +60,24 @@ pub struct MemBatch {
     pub min_ts: i64,
     /// Largest `ts`, µs since 1970.
     pub max_ts: i64,
-    /// Memory that the rows take.
+    /// Memory used by the rows.
     pub bytes: usize,
     /// Columns known to hold a single value.
     pub uniform: UniformColumns,
 }
 
-/// Which columns of a batch have one value in all rows, as far as somebody asked: rules ask again and again, and to find out reads
-/// every value.
+/// Lazily computed flags: which columns of a batch hold a single value. Rules query often, and
+/// computing a flag reads every value.
 #[derive(Clone, Debug)]
 pub struct UniformColumns(Arc<[OnceLock<bool>]>);
 
 impl UniformColumns {
-    /// Nothing known yet about any of `columns` columns.
+    /// No flag computed yet, for `columns` columns.
     pub fn of(columns: usize) -> Self {
         Self(std::iter::repeat_with(OnceLock::new).take(columns).collect())
     }
 
-    /// Whether a column is such one; `look` is asked the first time.
+    /// Whether the column holds a single value; the first call computes it with `look`.
     pub fn is(&self, column: usize, look: impl FnOnce() -> bool) -> bool {
         match self.0.get(column) {
             Some(known) => *known.get_or_init(look),
@@ -92,7 +93,7 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// No rows and no files.
+    /// An empty snapshot.
     pub fn new() -> Self {
         Self {
             tables: vec![TableSnapshot::default(); TABLES.len()],
@@ -102,7 +103,7 @@ impl Snapshot {
         }
     }
 
-    /// Adds rows; gives the bytes that hot rows grew by.
+    /// Appends rows and returns the growth of the memtable in bytes.
     pub fn push(&mut self, batch: &Batch) -> usize {
         let Some(hot) = MemBatch::new(batch.rows.clone()) else { return 0 };
         let bytes = hot.bytes;
@@ -112,7 +113,7 @@ impl Snapshot {
         bytes
     }
 
-    /// Moves all hot rows to frozen, where they stay until they are in files.
+    /// Freezes the memtable: hot rows become frozen until they are in files.
     pub fn freeze(&mut self) {
         for table in &mut self.tables {
             debug_assert!(table.frozen.is_empty(), "one flush at a time");
@@ -130,7 +131,7 @@ impl Snapshot {
 }
 
 impl TableSnapshot {
-    /// The time of the oldest row, in memory or in a file.
+    /// Smallest `ts` in memory or in files.
     pub fn oldest(&self) -> Option<i64> {
         let memory = self.hot.iter().chain(&*self.frozen).map(|batch| batch.min_ts);
         memory.chain(self.files.iter().map(|file| file.min_ts)).min()
@@ -144,7 +145,7 @@ impl TableSnapshot {
 }
 
 impl MemBatch {
-    /// `None` for no rows.
+    /// Wraps rows with their statistics; `None` if there are no rows.
     pub fn new(rows: RecordBatch) -> Option<Self> {
         let ts = timestamps(&rows);
         let min_ts = ts.iter().copied().min()?;
@@ -155,13 +156,13 @@ impl MemBatch {
     }
 }
 
-/// The column `ts`, which every table has and which is never NULL.
+/// Values of the column `ts`, which every table has and which is never NULL.
 pub fn timestamps(rows: &RecordBatch) -> &[i64] {
     let column = rows.column_by_name("ts").expect("every table has `ts`");
     column.as_primitive::<TimestampMicrosecondType>().values()
 }
 
-/// Bytes that the rows take; buffers shared with other batches are counted by the slice used, NULL columns not at all.
+/// Memory used by the rows. Shared buffers count by the slice used; NULL columns count nothing.
 pub fn row_bytes(rows: &RecordBatch) -> usize {
     rows.columns()
         .iter()
@@ -170,7 +171,7 @@ pub fn row_bytes(rows: &RecordBatch) -> usize {
         .sum()
 }
 
-/// Where `table` stands in [`TABLES`] and in a [`Snapshot`].
+/// Index of `table` in [`TABLES`] and in a [`Snapshot`].
 pub fn table_index(table: &TableSpec) -> usize {
     TABLES
         .iter()
@@ -178,13 +179,14 @@ pub fn table_index(table: &TableSpec) -> usize {
         .expect("a spec that is handed around is one of `TABLES`")
 }
 
-/// How many small neighbours are merged into one.
+/// Number of small neighbours merged into one batch.
 const MERGE_COUNT: usize = 16;
-/// Batches with this many rows are left alone.
+/// Batches of this many rows are not merged.
 const MERGE_ROWS_MAX: usize = 256;
 
-/// Merges the last batches when enough small ones have gathered: samples come a few rows at a time, and a scan pays
-/// per batch. A batch is merged only when its neighbours at least double it, so a row is copied a few times at most.
+/// Merges small batches at the tail: samples arrive a few rows at a time, and a scan pays per
+/// batch. A batch merges only with neighbours that at least double it, so each row is copied only a
+/// few times.
 fn merge_tail(list: &mut Vec<MemBatch>) {
     while let Some(start) = list.len().checked_sub(MERGE_COUNT) {
         let tail = &list[start..];
@@ -199,7 +201,7 @@ fn merge_tail(list: &mut Vec<MemBatch>) {
     }
 }
 
-/// The rows of all batches as one; a column that is NULL in all of them stays free of cost.
+/// Concatenates batches; a column that is NULL in all of them stays a null column without buffers.
 fn concat_rows(batches: &[MemBatch]) -> RecordBatch {
     let schema = batches[0].rows.schema();
     let total = batches.iter().map(|batch| batch.rows.num_rows()).sum();

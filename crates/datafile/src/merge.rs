@@ -1,8 +1,16 @@
-//! Rows of files that are sorted by time, in one order.
+//! Merges files that are sorted by time into one.
 //!
-//! Files that flushes leave follow each other in time: row groups that overlap no other are taken over as they are
-//! ([`RowGroupSource`]), and only the rest is read, a page at a time where it can be and row by row where it has to be. Texts stay what they
-//! are in the files, places in dictionaries, so that each text is looked at once for a row group and not for every row.
+//! Flushed files mostly follow each other in time. Row groups that overlap no other are copied as
+//! they are ([`RowGroupSource`]); only the rest is decoded, a page at a time where possible and row
+//! by row where ranges interleave.
+//!
+//! Texts stay dictionary codes, so that each distinct text is processed once per row group instead
+//! of once per row.
+//!
+//! Example: files A (ts 0–100) and B (ts 90–200) have one row group each. The groups overlap, so
+//! both are decoded: rows of A before 90 are written as one run, the rows from 90 to 100 are
+//! interleaved through a heap, and the rest of B is written as a run again. If B started at 101,
+//! both groups would be copied, given enough rows.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -27,18 +35,18 @@ use crate::file_source::{FileOpener, FileSource};
 use crate::memtable::timestamps;
 use crate::row_group_source::RowGroupSource;
 
-/// So many rows of one file are not put together with those of others.
+/// Shortest run of one file that is written directly instead of being interleaved.
 const RUN_MIN: usize = 256;
-/// Smaller row groups are not taken over: a query pays for each.
+/// Smaller row groups are rewritten instead of copied: queries pay a cost per row group.
 pub const COPY_ROWS_MIN: usize = ROW_GROUP_ROWS / 4;
 
-/// Files that become one.
+/// A merge of several files into one.
 pub struct FileMerge {
     inputs: Vec<MergeInput>,
     stretches: Vec<MergeStep>,
 }
 
-/// One of the files.
+/// An input file.
 struct MergeInput {
     path: String,
     source: FileSource,
@@ -46,52 +54,52 @@ struct MergeInput {
     donor: RowGroupSource,
 }
 
-/// A row group.
+/// Reference to a row group of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowGroupRef {
     input: usize,
     group: usize,
 }
 
-/// What comes next.
+/// Next step of the merge.
 #[derive(Debug, PartialEq, Eq)]
 enum MergeStep {
-    /// A row group as it is, with its first and its last time.
+    /// Copy a row group with this time range.
     Copy(RowGroupRef, (i64, i64)),
-    /// The rows of these.
+    /// Decode and merge the rows of these row groups.
     Rows(Vec<RowGroupRef>),
 }
 
-/// What is known of a row group before it is read.
+/// Row group metadata available before reading.
 struct RowGroupCandidate {
     place: RowGroupRef,
-    /// Of its first and of its last row.
+    /// Times of the first and last row.
     ts: (i64, i64),
     may_be_copied: bool,
 }
 
-/// Row groups of a file that are read from front to back.
+/// Sequential read over row groups of one file.
 struct RowRun<'a> {
     input: &'a MergeInput,
     groups: VecDeque<usize>,
     reader: Option<ParquetRecordBatchReader>,
-    /// Rows, of which those before `at` are taken.
+    /// Current batch; rows before `at` are consumed.
     rows: RecordBatch,
     at: usize,
 }
 
-/// Rows of several files that were not written yet.
+/// Interleaved rows of several files, not yet written.
 struct MixedRows {
     batches: Vec<RecordBatch>,
-    /// Where in `batches` the rows of each file are that it is at.
+    /// For each run, the index in `batches` of its current batch.
     of_run: Vec<Option<usize>>,
-    /// Batch and row.
+    /// Row order as (batch, row).
     order: Vec<(usize, usize)>,
 }
 
 impl FileMerge {
-    /// `files` in the order of their coming; their row groups of at least `copy_from` rows may be copied. `None` when rows
-    /// are not sorted by time alone, or a file does not have the columns of its table.
+    /// Opens `files`, in order of arrival. Row groups of at least `copy_from` rows may be copied.
+    /// `None` if the table is not sorted by time alone, or a file lacks columns of the table.
     ///
     /// # Errors
     /// `Io`: a file cannot be read.
@@ -114,7 +122,7 @@ impl FileMerge {
         Ok(Some(Self { inputs, stretches: stretches(candidates) }))
     }
 
-    /// Writes all rows; of the same time, those of earlier files come first.
+    /// Writes all rows; for equal times, rows of earlier files come first.
     ///
     /// # Errors
     /// `Full`, `Io`.
@@ -141,7 +149,7 @@ impl FileMerge {
         for place in places {
             runs[place.input].groups.push_back(place.group);
         }
-        // The next row of each: its time, and the place of the file.
+        // Next row of each file: time and file number.
         let mut next = BinaryHeap::new();
         for (place, run) in runs.iter_mut().enumerate() {
             next.extend(run.next_ts()?.map(|ts| Reverse((ts, place))));
@@ -169,7 +177,7 @@ impl FileMerge {
     }
 }
 
-/// Row groups in order: those that overlap are read together, as are small ones that follow each other.
+/// Groups row groups into steps: overlapping ones are merged, as are consecutive small ones.
 fn stretches(mut candidates: Vec<RowGroupCandidate>) -> Vec<MergeStep> {
     candidates.sort_by_key(|one| (one.ts.0, one.place.input, one.place.group));
     let mut clusters: Vec<(Vec<RowGroupCandidate>, (i64, usize))> = Vec::new();
@@ -247,7 +255,7 @@ impl MergeInput {
     }
 }
 
-/// The first and the last time of a row group, as its statistics say.
+/// Time range of a row group from its statistics.
 fn times(table: &TableSpec, footer: &ParquetMetaData, group: usize) -> Option<(i64, i64)> {
     let columns = footer.row_group(group).columns();
     let ts = columns.iter().find(|column| column.column_path().parts() == [table.sort[0]])?;
@@ -263,7 +271,7 @@ impl<'a> RowRun<'a> {
         Self { input, groups: VecDeque::new(), reader: None, rows, at: 0 }
     }
 
-    /// The time of the next row; `None` behind the last.
+    /// Time of the next row; `None` at the end.
     fn next_ts(&mut self) -> Result<Option<i64>, StoreError> {
         while self.at == self.rows.num_rows() {
             let fail = |error| broken(&self.input.path, &error);
@@ -281,7 +289,7 @@ impl<'a> RowRun<'a> {
         Ok(Some(timestamps(&self.rows)[self.at]))
     }
 
-    /// How many of its rows come before `other`, the next one of another file.
+    /// Number of rows that precede `other`, the next row of another file.
     fn count_before(&self, place: usize, other: Option<&Reverse<(i64, usize)>>) -> usize {
         let ts = &timestamps(&self.rows)[self.at..];
         other.map_or(ts.len(), |Reverse(other)| ts.partition_point(|ts| (*ts, place) < *other))
@@ -289,7 +297,7 @@ impl<'a> RowRun<'a> {
 }
 
 impl MergeInput {
-    /// Each row group has a reader, so that no batch has rows of two, with two dictionaries.
+    /// Opens one reader per row group, so that no batch mixes two dictionaries.
     fn read(&self, group: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
         let (source, reading) = (self.source.clone(), self.reading.clone());
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(source, reading);
@@ -302,7 +310,7 @@ impl MixedRows {
         Self { batches: Vec::new(), of_run: vec![None; runs], order: Vec::new() }
     }
 
-    /// Takes the next `count` rows of a file.
+    /// Queues the next `count` rows of a file.
     fn push(&mut self, place: usize, run: &RowRun<'_>, count: usize) {
         let batch = *self.of_run[place].get_or_insert_with(|| {
             self.batches.push(run.rows.clone());
@@ -347,7 +355,7 @@ mod tests {
     }
 
     impl TestFiles {
-        /// A file of each batch.
+        /// Writes one file per batch.
         fn of(batches: &[RecordBatch]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let maker = FileMaker::new(dir.path().to_owned(), 1);
@@ -358,7 +366,7 @@ mod tests {
             Self { dir, maker, files }
         }
 
-        /// How many row groups were copied, and the file.
+        /// Merges the files; returns the number of copied row groups and the merged file.
         fn merge(&self, copy_from: usize) -> Result<(usize, Arc<DataFile>), StoreError> {
             let mut draft = self.maker.draft(&Log::SPEC, 0, Micros(5)).unwrap();
             let merge = FileMerge::open(self, &Log::SPEC, &self.files, &draft, copy_from)?;
@@ -379,8 +387,8 @@ mod tests {
         }
     }
 
-    /// Writes each batch to a file, merges the files, and compares with the rows in order; how many row groups were copied,
-    /// and how many there are.
+    /// Writes each batch to a file, merges the files and compares the result with the sorted rows.
+    /// Returns the copied and total row group counts.
     fn check(batches: &[RecordBatch], copy_from: usize) -> (usize, usize) {
         let files = TestFiles::of(batches);
         let (copied, merged) = files.merge(copy_from).unwrap();
@@ -399,12 +407,12 @@ mod tests {
         (copied, footer.num_row_groups())
     }
 
-    /// Files of rows: the first time, the time between rows, and how many.
+    /// Builds batches from (first time, time step, row count).
     fn batches(files: &[(i64, i64, usize)]) -> Vec<RecordBatch> {
         let batch = |(file, (first, step, count)): (usize, &(i64, i64, usize))| {
             let mut rows = LogRows::default();
             for number in 0..*count {
-                // In one file each text is its own, and longer than a dictionary may be.
+                // One file has unique texts that overflow the dictionary.
                 let body = match file {
                     1 => format!("Order {number} was sent to {}", "nobody ".repeat(9)),
                     _ => format!("Order {} of {file} was sent", number % 700),
@@ -426,7 +434,7 @@ mod tests {
 
     #[test]
     fn rows_come_in_order_whether_files_follow_each_other_or_overlap() {
-        // Behind each other, with a few rows beyond the next one's first, beside each other, and one within another.
+        // Files that follow each other, overlap by a few rows, interleave, and nest.
         let files = [(0, 1, 20_000), (19_500, 1, 140_000), (500, 400, 300), (30_000, 1, 9000)];
         let (copied, _) = check(&batches(&files), COPY_ROWS_MIN);
         assert_eq!(copied, 0, "a file overlaps all others, and the last row group is small");
@@ -434,8 +442,8 @@ mod tests {
 
     #[test]
     fn row_groups_that_overlap_no_other_are_copied() {
-        // A full row group and a rest, which goes with the small file behind it; one that begins with the last time of
-        // those; two that overlap.
+        // A full row group and a remainder, which merges with the small file after it; a file that
+        // begins at the last time of those; two overlapping files.
         let files = [
             (0, 1, 140_000),
             (139_999, 1, 500),

@@ -1,4 +1,4 @@
-//! Whether the page index of a file is that of its pages: queries leave out what it says they need not read.
+//! Checks a file's page index against its pages: queries trust it to skip pages.
 
 use arrow_array::RecordBatch;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
@@ -7,30 +7,30 @@ use parquet::file::page_index::offset_index::PageLocation;
 
 use crate::memtable::timestamps;
 
-/// Compares pages with the rows of a file, which come in their order.
+/// Compares page bounds with the rows of a file, pushed in order.
 pub(crate) struct PageCheck {
-    /// Pages of `ts`.
+    /// Page bounds of `ts`.
     pages: Vec<PageBounds>,
-    /// Of the rows that came.
+    /// Rows pushed so far.
     rows: u64,
-    /// The page that the next row is in, or one before.
+    /// Page of the next row, or an earlier one.
     at: usize,
 }
 
-/// A page of `ts`.
+/// Bounds of one page of `ts`.
 struct PageBounds {
-    /// Rows of the file before it ends.
+    /// Row number in the file at which the page ends.
     end: u64,
-    /// Least and most that the index says.
+    /// Minimum and maximum from the index.
     said: (i64, i64),
     found: (i64, i64),
 }
 
 impl PageCheck {
-    /// Looks at where the pages of all columns are.
+    /// Checks the page locations of all columns.
     ///
     /// # Errors
-    /// What is not so; a file without an index has nothing that could be.
+    /// The mismatch found; a file without a page index passes.
     pub(crate) fn new(footer: &ParquetMetaData) -> Result<Self, String> {
         let mut check = Self { pages: Vec::new(), rows: 0, at: 0 };
         let (Some(columns), Some(offsets)) = (footer.column_index(), footer.offset_index()) else {
@@ -70,10 +70,10 @@ impl PageCheck {
         }
     }
 
-    /// When all rows came.
+    /// Call after the last row.
     ///
     /// # Errors
-    /// Times of a page are not those that the index says.
+    /// The times of a page differ from the index.
     pub(crate) fn finish(&self) -> Result<(), String> {
         match self.pages.iter().all(|page| page.found == page.said) {
             true => Ok(()),
@@ -82,7 +82,7 @@ impl PageCheck {
     }
 }
 
-/// Whether pages follow each other up to the end of the column's chunk, with all rows.
+/// Whether the pages are contiguous up to the end of the column chunk and cover all rows.
 fn is_of(pages: &[PageLocation], chunk: &ColumnChunkMetaData, rows: i64) -> bool {
     let (start, length) = chunk.byte_range();
     let end_of = |page: &PageLocation| page.offset + i64::from(page.compressed_page_size);
@@ -97,7 +97,7 @@ fn is_of(pages: &[PageLocation], chunk: &ColumnChunkMetaData, rows: i64) -> bool
         && end_of(last).cast_unsigned() == start + length
 }
 
-/// Pages of a row group that begins at row `begin`; `None` when the index is of others.
+/// Page bounds of a row group that starts at row `begin`; `None` if the index does not match.
 fn pages_of(
     pages: &[PageLocation],
     index: &ColumnIndexMetaData,

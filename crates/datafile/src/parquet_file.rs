@@ -1,4 +1,5 @@
-//! A Parquet file of one table that is nobody's but the caller's: rows as they come, in no declared order.
+//! A standalone Parquet file of one table for exports: rows in input order, with no declared sort
+//! order.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,20 +15,20 @@ use weir_tables::{Batch, Column, TableSpec};
 
 use crate::error::{ErrorKind, StoreError};
 
-/// Rows of a row group: what is kept in memory until it is written.
+/// Rows per row group, buffered in memory until written.
 const ROW_GROUP_ROWS: usize = 128 << 10;
 
-/// Who writes files, in the form that readers of Java's family parse: without it they trust no statistics of texts.
+/// Writer name in the format that parquet-mr parses; otherwise Java readers ignore text statistics.
 pub(crate) const CREATED_BY: &str = concat!("weir version ", env!("CARGO_PKG_VERSION"));
 
-/// A Parquet file being written.
+/// An unfinished Parquet file.
 pub struct ParquetFile<W: Write + Send>(ArrowWriter<W>);
 
 impl<W: Write + Send> ParquetFile<W> {
-    /// A file without rows.
+    /// Starts an empty file.
     ///
     /// # Errors
-    /// When `out` cannot be written to.
+    /// `out` cannot be written.
     pub fn new(out: W, table: &TableSpec) -> Result<Self, StoreError> {
         let level = ZstdLevel::try_new(3).expect("3 is a level");
         let properties = WriterProperties::builder()
@@ -38,27 +39,27 @@ impl<W: Write + Send> ParquetFile<W> {
         writer(out, table, properties).map(Self).map_err(|error| failure(&error))
     }
 
-    /// Adds rows of the table.
+    /// Appends rows of the table.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// The rows cannot be written.
     pub fn write(&mut self, rows: &RecordBatch) -> Result<(), StoreError> {
         self.0.write(rows).map_err(|error| failure(&error))
     }
 
-    /// Writes what is left, and the footer.
+    /// Writes buffered rows and the footer.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// They cannot be written.
     pub fn finish(self) -> Result<W, StoreError> {
         self.0.into_inner().map_err(|error| failure(&error))
     }
 }
 
-/// Rows of one table as the bytes of a Parquet file.
+/// Encodes rows of one table as a Parquet file in memory.
 ///
 /// # Errors
-/// When the batches are not of `table`.
+/// The batches do not belong to `table`.
 pub fn write_parquet(table: &TableSpec, batches: &[Batch]) -> Result<Vec<u8>, StoreError> {
     let mut file = ParquetFile::new(Vec::new(), table)?;
     for batch in batches {
@@ -67,10 +68,10 @@ pub fn write_parquet(table: &TableSpec, batches: &[Batch]) -> Result<Vec<u8>, St
     file.finish()
 }
 
-/// Rows of one schema as one Parquet file.
+/// Encodes rows of one schema as a Parquet file in memory.
 ///
 /// # Errors
-/// `Io` when Parquet cannot hold a column.
+/// `Io` if Parquet cannot represent a column.
 pub fn parquet_file(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
     let level = ZstdLevel::try_new(3).expect("3 is a level");
     let properties = WriterProperties::builder()
@@ -88,8 +89,8 @@ pub fn parquet_file(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<u8>,
         .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
 }
 
-/// A writer of the table's rows. The file says field ids of the keys and values of maps as well, which other engines look
-/// for; in memory they would only make two types of one.
+/// A Parquet writer of the table's rows. The file also stores field ids for map keys and values,
+/// which other engines expect; in memory they would only make two Arrow types of one.
 pub(crate) fn writer<W: Write + Send>(
     out: W,
     table: &TableSpec,

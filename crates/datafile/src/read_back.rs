@@ -1,4 +1,4 @@
-//! Reads a file that a test has written, and looks whether its text index is the one of its rows.
+//! Test helper: reads a written file and compares its text index with its rows.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -14,7 +14,7 @@ use weir_tables::Log;
 use crate::data_file::DataFile;
 use crate::text_index::{self, IndexBuilder, TextIndex};
 
-/// The rows of a file, what its footer says, and its bytes.
+/// The file's rows, footer and bytes.
 pub(crate) fn read(root: &Path, file: &DataFile) -> (RecordBatch, Arc<ParquetMetaData>, Vec<u8>) {
     let path = root.join(&file.path);
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
@@ -23,7 +23,7 @@ pub(crate) fn read(root: &Path, file: &DataFile) -> (RecordBatch, Arc<ParquetMet
     (concat_batches(&schema, &batches).unwrap(), footer, std::fs::read(path).unwrap())
 }
 
-/// The index that is made of the rows as they are read is the one of the file.
+/// Asserts that the stored index equals one rebuilt from the rows.
 pub(crate) fn check_index(rows: &RecordBatch, footer: &ParquetMetaData, bytes: &[u8]) {
     let metadata = footer.file_metadata().key_value_metadata().unwrap();
     let text = metadata.iter().find(|pair| pair.key == text_index::METADATA_KEY).unwrap();

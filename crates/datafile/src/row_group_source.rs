@@ -1,6 +1,7 @@
-//! A data file whose row groups a merge takes over as they are, without looking at their rows.
+//! A data file whose row groups a merge copies without decoding their rows.
 //!
-//! Each page is unpacked once before, so that damage of a small file does not go on in a large one.
+//! Each page is decompressed once before the copy, so that corruption in a small file does not
+//! spread to a merged one.
 
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
@@ -18,13 +19,13 @@ use parquet::schema::types::SchemaDescriptor;
 use crate::file_source::FileSource;
 use crate::text_index::{FilterBlock, IndexBuilder, METADATA_KEY, TextIndex};
 
-/// The file, open.
+/// An open input of row group copies.
 pub(crate) struct RowGroupSource {
     source: FileSource,
-    /// With all that it says of encodings and pages.
+    /// Footer, including encodings and page indexes.
     footer: Arc<ParquetMetaData>,
     index: Option<TextIndex>,
-    /// The index's filters of row groups, read at the first need.
+    /// Row group filters of the text index, read on first use.
     groups: OnceLock<Bytes>,
 }
 
@@ -38,7 +39,7 @@ impl RowGroupSource {
         Self { source, footer, index, groups: OnceLock::new() }
     }
 
-    /// Whether a file of these columns, with this index, can have its row groups.
+    /// Whether a file with this schema and index can take row groups of this one.
     pub(crate) fn fits(&self, schema: &SchemaDescriptor, builder: Option<&IndexBuilder>) -> bool {
         let own = self.footer.file_metadata().schema_descr();
         if own.columns() != schema.columns() {
@@ -51,10 +52,10 @@ impl RowGroupSource {
         })
     }
 
-    /// Reads a row group, and unpacks all its pages.
+    /// Reads a row group and decompresses all its pages as a check.
     ///
     /// # Errors
-    /// When it cannot be read, or a page not be unpacked.
+    /// The row group cannot be read, or a page cannot be decompressed.
     pub(crate) fn read(&self, group: usize) -> Result<Vec<Arc<ColumnChunk>>> {
         let group = self.footer.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
@@ -69,11 +70,11 @@ impl RowGroupSource {
         group.columns().iter().map(read).collect()
     }
 
-    /// Writes a row group that was [read](Self::read) to a file that this one [fits](Self::fits), and its part of the index behind
-    /// it; gives its rows.
+    /// Writes a row group from [`read`](Self::read), then its part of the text index, to a file
+    /// that satisfies [`fits`](Self::fits). Returns the row count.
     ///
     /// # Errors
-    /// When the index cannot be read, or the file not be written.
+    /// The index cannot be read, or the file cannot be written.
     pub(crate) fn copy<W: Write + Send>(
         &self,
         group: usize,
@@ -110,7 +111,7 @@ impl RowGroupSource {
         self.source.get_bytes(sheet.offset, usize::try_from(sheet.byte_count())?)
     }
 
-    /// What the footer says of a column of a row group.
+    /// Footer metadata of a column chunk.
     fn described(&self, group: usize, leaf: usize) -> ColumnCloseResult {
         let metadata = self.footer.row_group(group).column(leaf).clone();
         let column_index = self.footer.column_index().map(|index| index[group][leaf].clone());
@@ -125,7 +126,7 @@ impl RowGroupSource {
     }
 }
 
-/// The bytes of a column of a row group, which are asked for by where they are in the file.
+/// Bytes of a column chunk, addressed by file offset.
 pub(crate) struct ColumnChunk {
     start: u64,
     bytes: Bytes,

@@ -1,4 +1,4 @@
-//! Reads as many rows of a damaged file as can be read, row group by row group.
+//! Recovers readable rows of a damaged file, one row group at a time.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +9,7 @@ use weir_tables::TableSpec;
 
 use crate::error::StoreError;
 
-/// Hands on every batch that can be read, row group by row group; why not all could, if so.
+/// Passes every readable batch to the callback; returns the reason if some were unreadable.
 pub fn read_undamaged(
     path: &Path,
     table: &'static TableSpec,

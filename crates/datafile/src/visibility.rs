@@ -1,7 +1,7 @@
-//! How far ahead of the clock rows may be: those beyond are kept apart, so that one wrong clock does not stand at the top
-//! of every list, and are shown when their time comes.
+//! Visibility of rows with future timestamps: rows too far ahead of the clock stay hidden until
+//! their time comes, so that one wrong clock does not fill the top of every list.
 //!
-//! Files are taken as a whole, by their oldest row: they hold rows of one day.
+//! Files hold one day and are shown or hidden as a whole, by their oldest row.
 
 use arrow_array::BooleanArray;
 use arrow_select::filter::filter_record_batch;
@@ -9,16 +9,16 @@ use arrow_select::filter::filter_record_batch;
 use crate::data_file::DataFile;
 use crate::memtable::{MemBatch, timestamps};
 
-/// Which rows a table shows.
+/// Time filter of a table scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisibilityCutoff {
-    /// µs since 1970.
+    /// Cutoff, µs since 1970.
     pub ts: i64,
-    /// Which rows are shown.
+    /// Side of the cutoff to show.
     pub side: CutoffSide,
 }
 
-/// Before the horizon or beyond it.
+/// Side of the cutoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutoffSide {
     /// Rows up to the cutoff.
@@ -28,12 +28,12 @@ pub enum CutoffSide {
 }
 
 impl VisibilityCutoff {
-    /// Whether a file, which holds rows of one day, is on this side.
+    /// Whether to show a file (which holds one day of rows).
     pub fn shows_file(self, file: &DataFile) -> bool {
         (file.min_ts > self.ts) == (self.side == CutoffSide::Future)
     }
 
-    /// The rows of a batch that are on this side; `None` when there are none.
+    /// Rows of the batch on this side; `None` if there are none.
     pub fn rows_of(self, batch: &MemBatch) -> Option<MemBatch> {
         let is_future = self.side == CutoffSide::Future;
         let (has_past, has_future) = (batch.min_ts <= self.ts, batch.max_ts > self.ts);

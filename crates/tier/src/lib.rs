@@ -1,4 +1,4 @@
-//! Where data files are: below the data directory, or in the cold tier, which is a directory or a bucket.
+//! Locations of data files: the data directory, or the cold tier in a directory or a bucket.
 
 mod cold_tier;
 mod objects;

@@ -1,6 +1,6 @@
-//! Files for others: objects in a bucket that speaks S3.
+//! Access to objects in a bucket that speaks S3.
 //!
-//! An object is written whole or not at all, so writing the same name again is harmless.
+//! Objects are written atomically, so repeating a write is harmless.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,47 +13,47 @@ use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreExt, Retr
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::Micros;
 
-/// How a bucket is reached.
+/// Connection settings of a bucket.
 #[derive(Clone, Default)]
 pub struct BucketOptions {
-    /// The bucket's name.
+    /// Bucket name.
     pub bucket: String,
-    /// Where the service is, when it is not Amazon's: `http://127.0.0.1:9000`.
+    /// Service URL, such as `http://127.0.0.1:9000`; unset for Amazon S3.
     pub endpoint: Option<String>,
-    /// The region; `us-east-1` when it is not set and the environment says nothing.
+    /// Region; falls back to the environment, then to `us-east-1`.
     pub region: Option<String>,
-    /// Access key and secret key; without them, what the environment or the machine's role gives.
+    /// Access key and secret key; fall back to the environment or the machine's role.
     pub keys: Option<(String, String)>,
-    /// An authority (PEM) beside those of the system.
+    /// Additional CA certificate (PEM), besides those of the system.
     pub authority: Option<Vec<u8>>,
-    /// A request that takes longer has failed.
+    /// Request timeout.
     pub timeout: Duration,
 }
 
-/// Without the keys.
+/// Omits the credentials.
 impl fmt::Debug for BucketOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BucketOptions").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
 
-/// An object of a listing.
+/// An object in a listing.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
-    /// Its name in the bucket.
+    /// Object name.
     pub name: String,
-    /// Its length.
+    /// Object size.
     pub byte_count: u64,
-    /// When it was written.
+    /// Time of the last write.
     pub modified: Micros,
-    /// What the service says of its content, another one for another content.
+    /// Entity tag, which changes with the content.
     pub tag: Option<String>,
 }
 
-/// Connections that are kept for the next object.
+/// Maximum number of idle connections in the pool.
 const IDLE: usize = 4;
 
-/// A bucket.
+/// Client of a bucket.
 #[derive(Debug)]
 pub struct Bucket {
     name: String,
@@ -61,22 +61,22 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Asks nothing of the service yet.
+    /// Creates the client; sends no request yet.
     ///
     /// # Errors
-    /// `Io`: what is wrong with the options.
+    /// `Io`: an option is invalid.
     pub fn new(options: &BucketOptions) -> Result<Self, StoreError> {
-        // Who calls tries again, and shows why.
+        // The caller retries, and reports the errors.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         Ok(Self { name: options.bucket.clone(), store: client(options, retry, IDLE)? })
     }
 
-    /// Objects whose name begins with the prefix.
+    /// Lists objects whose names start with the prefix.
     ///
     /// # Errors
-    /// `Io`: why they could not be listed.
+    /// `Io`: the objects cannot be listed.
     pub async fn list(&self, prefix: &str) -> Result<Vec<StoredObject>, StoreError> {
-        // What the client calls a prefix is a directory; one that ends within a name is looked for in its directory.
+        // The client accepts only directories as prefix; list the directory and filter the rest.
         let (directory, _) = prefix.rsplit_once('/').unwrap_or_default();
         let found = self.store.list(Some(&Path::from(directory))).try_collect::<Vec<_>>().await;
         let found = found.map_err(|error| self.told(&format!("list `{prefix}` in"), &error))?;
@@ -89,10 +89,10 @@ impl Bucket {
         Ok(found.filter(|object| object.name.starts_with(prefix)).collect())
     }
 
-    /// A whole object.
+    /// Reads an object whole.
     ///
     /// # Errors
-    /// `Io`: why it could not be read.
+    /// `Io`: the object cannot be read.
     pub async fn get(&self, name: &str) -> Result<Bytes, StoreError> {
         let get = async { self.store.get(&Path::parse(name)?).await?.bytes().await };
         get.await.map_err(|error| self.told(&format!("read `{name}` from"), &error))
@@ -103,20 +103,20 @@ impl Bucket {
         StoreError::new(ErrorKind::Io, text)
     }
 
-    /// Writes an object, or writes it again.
+    /// Writes or overwrites an object.
     ///
     /// # Errors
-    /// `Io`: why it was not written.
+    /// `Io`: the object was not written.
     pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         let put = self.store.put(&Path::from(name), bytes.into()).await;
         put.map(drop).map_err(|error| self.told(&format!("write `{name}` to"), &error))
     }
 }
 
-/// A client of a bucket that keeps up to `idle` connections for further requests.
+/// Client of a bucket that pools up to `idle` connections.
 ///
 /// # Errors
-/// `Io`: what is wrong with the options.
+/// `Io`: an option is invalid.
 pub(crate) fn client(
     options: &BucketOptions,
     retry: RetryConfig,
@@ -153,7 +153,7 @@ pub(crate) fn client(
     builder.build().map_err(fail)
 }
 
-/// What the service said, without the layers around it, in one line.
+/// The service's error in one line, without wrapper errors.
 pub(crate) fn inner(error: &object_store::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(cause) = deepest.source() {

@@ -1,29 +1,30 @@
-//! Where old files go, which ones, and what reading them costs.
+//! Configuration of the cold tier: location, rules and prices.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::objects::BucketOptions;
 
-/// Files that are old, or that the fast disk has no room for, move to a slower and cheaper place; queries read them there.
+/// Cold tier options. Files that are old, or that exceed the fast disk's limit, move to slower and
+/// cheaper storage; queries read them there.
 #[derive(Clone, Debug)]
 pub struct SlowOptions {
-    /// The place.
+    /// Location of the cold tier.
     pub place: SlowPlace,
-    /// What moves.
+    /// Default rule for tables.
     pub rule: SlowRule,
-    /// Tables that differ.
+    /// Rules of single tables.
     pub by_table: Vec<(String, SlowRule)>,
-    /// All files on the fast disk together stay below this; the oldest move first. Default: no limit.
+    /// Size limit of all files on the fast disk; the oldest move first. Default: no limit.
     pub fast_bytes: u64,
 }
 
-/// A slow tier.
+/// Location of a cold tier.
 #[derive(Clone, Debug)]
 pub enum SlowPlace {
-    /// A directory on another disk.
+    /// Directory on another disk.
     Directory(PathBuf),
-    /// A bucket of a service that speaks S3.
+    /// Bucket of a service that speaks S3.
     Bucket(Box<SlowBucketOptions>),
 }
 
@@ -45,31 +46,32 @@ impl From<&Self> for SlowPlace {
     }
 }
 
-/// A bucket as a slow tier.
+/// A bucket as cold tier.
 #[derive(Clone, Debug)]
 pub struct SlowBucketOptions {
-    /// The bucket and how it is reached; `timeout` is for a request with all its tries.
+    /// Bucket connection; `timeout` covers a request with all its retries.
     pub bucket: BucketOptions,
-    /// Names of objects begin so; may be empty. Default: empty.
+    /// Prefix of object names; may be empty. Default: empty.
     pub prefix: String,
-    /// Requests that may be under way at a time, of all queries and moves together. Default 64.
+    /// Maximum concurrent requests of all queries and moves. Default 64.
     pub requests: usize,
-    /// A read that has no answer after this is asked once more, of a hundred at most five. Default 500 ms; `None`: never.
+    /// Delay after which a read is hedged with a second request, for at most 5 % of requests.
+    /// `None` disables hedging. Default 500 ms.
     pub hedge_after: Option<Duration>,
-    /// Ranges of a file that are nearer to each other than this are read with one request. Default 128 KiB.
+    /// Ranges of a file with a smaller gap are joined into one request. Default 128 KiB.
     pub join_bytes: u64,
-    /// Footers and text indexes of its files are kept below the data directory up to so many bytes; 0: none. Default 10 GiB.
+    /// Size limit of the local cache for footers and text indexes; 0 disables it. Default 10 GiB.
     pub cache_bytes: u64,
-    /// What reading from it costs.
+    /// Prices of reads.
     pub prices: ReadPrices,
 }
 
-/// What reading from a bucket costs, in US dollars.
+/// Prices of reads from a bucket, in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadPrices {
-    /// Of a million requests. Default 0.4.
+    /// Price of a million requests. Default 0.4.
     pub per_million_requests: f64,
-    /// Of 10⁹ bytes. Default 0.
+    /// Price of 10⁹ bytes. Default 0.
     pub per_gigabyte: f64,
 }
 
@@ -80,7 +82,7 @@ impl Default for ReadPrices {
 }
 
 impl SlowBucketOptions {
-    /// The defaults for a bucket.
+    /// Default options of a bucket.
     pub fn new(bucket: BucketOptions) -> Self {
         Self {
             bucket,
@@ -94,12 +96,12 @@ impl SlowBucketOptions {
     }
 }
 
-/// Which files of a table move.
+/// Rule that selects a table's files to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowRule {
-    /// Those whose last row came in longer ago. Default 7 days.
+    /// Age at which files move, by the arrival of their last row. Default 7 days.
     pub after: Duration,
-    /// The oldest, while the table's files on the fast disk are larger. Default: no limit.
+    /// Size limit of the table's files on the fast disk; the oldest move first. Default: no limit.
     pub fast_bytes: u64,
 }
 
@@ -110,7 +112,7 @@ impl Default for SlowRule {
 }
 
 impl SlowOptions {
-    /// The defaults for a place.
+    /// Default options of a location.
     pub fn new(place: SlowPlace) -> Self {
         let (rule, by_table) = (SlowRule::default(), Vec::new());
         Self { place, rule, by_table, fast_bytes: u64::MAX }

@@ -1,14 +1,14 @@
-//! What was asked of a bucket.
+//! Request counters of a bucket.
 
-/// Reads of a bucket.
+/// Counters of bucket reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketStats {
-    /// Requests, all tries.
+    /// Requests, including every try.
     pub gets: u64,
-    /// Of these, those that were made because an answer was late.
+    /// Hedged requests, sent because a response was late.
     pub hedged: u64,
-    /// Bytes of answers.
+    /// Bytes received.
     pub bytes: u64,
-    /// Tries of reads and writes that failed.
+    /// Failed tries of reads and writes.
     pub failed: u64,
 }

@@ -1,19 +1,20 @@
-//! The distinct texts of a row group, each with a number.
+//! Dictionary builder: the distinct texts of a row group, each with a code.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use crate::text_index::hash;
 
-/// Texts numbered from 0 in the order in which they came first.
+/// Distinct texts, coded from 0 in order of first occurrence.
 pub(crate) struct DistinctTexts {
-    /// Each text behind its length, as a dictionary page has them.
+    /// Length-prefixed texts, in the layout of a dictionary page.
     page: Vec<u8>,
-    /// Where each text is.
+    /// Byte range of each text in `page`.
     places: Vec<Range<u32>>,
-    /// By hash: part of it, and the number; a power of two of them, at most half of them taken.
+    /// Open-addressing hash table of (part of the hash, code); the size is a power of two, at most
+    /// half full.
     slots: Vec<(u32, u32)>,
-    /// Requests choose their texts, and must not be able to choose equal hashes.
+    /// Random hash seed: request contents are untrusted and must not force collisions.
     seed: u64,
     last: Option<u32>,
 }
@@ -30,10 +31,10 @@ impl Default for DistinctTexts {
 }
 
 impl DistinctTexts {
-    /// The number of `text`, which is known from now on.
+    /// Returns the code of `text`, and inserts it if new.
     #[inline]
     pub(crate) fn number(&mut self, text: &[u8]) -> u32 {
-        // Neighbours are often equal.
+        // Neighbouring rows often have the same text.
         if let Some(last) = self.last
             && self.text(last) == text
         {
@@ -98,12 +99,12 @@ impl DistinctTexts {
         self.places.len()
     }
 
-    /// All of them in order, as a dictionary page has them.
+    /// All texts in code order, as a dictionary page.
     pub(crate) fn page(&self) -> &[u8] {
         &self.page
     }
 
-    /// The same in another order.
+    /// Dictionary page with the texts in the order of `numbers`.
     pub(crate) fn page_of(&self, numbers: &[u32]) -> Vec<u8> {
         let mut page = Vec::with_capacity(self.page.len());
         for number in numbers {
@@ -115,14 +116,14 @@ impl DistinctTexts {
         page
     }
 
-    /// The first and the last in the order of bytes.
+    /// Smallest and largest text in byte order.
     pub(crate) fn range(&self) -> Option<(&[u8], &[u8])> {
         let texts = || (0..short(self.places.len())).map(|number| self.text(number));
         Some((texts().min()?, texts().max()?))
     }
 }
 
-/// Nothing here comes near to four gigabytes: a batch of rows has less than two.
+/// Sizes fit `u32`: a batch holds less than 2 GiB of text.
 fn short(count: usize) -> u32 {
     u32::try_from(count).expect("texts of a row group take less than 4 GiB")
 }

@@ -1,10 +1,10 @@
-//! Lengths of texts as Parquet's differences (Encodings.md, DELTA_BINARY_PACKED).
+//! Text lengths in Parquet's delta encoding (Encodings.md, DELTA_BINARY_PACKED).
 
 use super::runs::{push_bits, push_varint};
 
-/// Differences that share a least one.
+/// Deltas per block; a block has one minimum delta.
 const BLOCK: usize = 128;
-/// Those of a block that take as many bits.
+/// Deltas per miniblock; a miniblock has one bit width.
 const PART: usize = 32;
 
 /// Appends `lengths`.
@@ -34,7 +34,7 @@ pub(super) fn push_lengths(lengths: &[u32], out: &mut Vec<u8>) {
     }
 }
 
-/// Small numbers for those near zero.
+/// Zigzag code: maps numbers near zero to small unsigned numbers.
 fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }
@@ -43,7 +43,7 @@ fn zigzag(number: i64) -> u64 {
 mod tests {
     use super::push_lengths;
 
-    /// As the specification says, and not as the code above does.
+    /// Decodes as the specification describes, independently of the encoder above.
     fn read(bytes: &[u8]) -> Vec<i64> {
         let mut at = 0;
         let varint = |at: &mut usize| {

@@ -1,8 +1,11 @@
-//! Writes a column of texts as Parquet, as far as it can as a dictionary.
+//! Encodes a text column as Parquet, with a dictionary where the texts repeat.
 //!
-//! Rows of logs repeat their texts. Each is looked up once, where it lies, and is a number from then on: for the
-//! dictionary, the pages, the statistics, and the text index. Parquet's own writer would copy each text into the new
-//! order first, and compare and hash it again for each of these.
+//! Log texts repeat. Each text is looked up once in place; from then on the dictionary, pages,
+//! statistics and text index work on its code. Parquet's own writer would first copy every text
+//! into sort order, then compare and hash it again for each of these.
+//!
+//! Example: the rows `GET`, `POST`, NULL, `GET` become a dictionary of `GET` and `POST`, the codes
+//! 0, 1, 0, and the definition levels 1, 1, 0, 1.
 
 mod distinct;
 mod lengths;
@@ -29,45 +32,45 @@ pub(crate) use pages::PagePacker;
 use runs::push_runs;
 pub(crate) use texts::{TextPart, TextValues, parts};
 
-/// Rows of a data page.
+/// Rows in a data page.
 const PAGE_ROWS: usize = crate::file_maker::PAGE_ROWS;
-/// A page of whole texts ends at this many bytes.
+/// A page of plain texts is closed at this size.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// When its texts take more than this, those that follow are written as they are: who reads a few rows reads the whole
-/// dictionary.
+/// Dictionary limit, checked at block boundaries; the rest of the row group is plain. Reading even
+/// a few rows decodes the whole dictionary, so it must stay small.
 const DICTIONARY_BYTES_MAX: usize = 3 << 19;
-/// At this many it ends amid a block.
+/// Hard dictionary limit, checked inside a block as well.
 const DICTIONARY_BYTES_END: usize = 16 << 20;
-/// When the dictionary is full after so few rows, the next row group has none.
+/// If the dictionary fills up within this many rows, the next row group has none.
 const NUMBERED_MIN: usize = 4 * PAGE_ROWS;
-/// In place of a number.
+/// Code of a NULL row.
 const NULL: u32 = u32::MAX;
 
-/// A column of the row group under way.
+/// A column of the current row group.
 pub(crate) struct TextColumn {
     column: ColumnDescPtr,
     state: ColumnState,
 }
 
 enum ColumnState {
-    /// A number for each row.
+    /// Dictionary encoding, with a code per row.
     Numbers { texts: TextNumbering, rows: Vec<u32> },
-    /// After so many rows there were too many texts.
+    /// Plain encoding, after the dictionary filled up at `numbered` rows.
     Whole { numbered: usize, pages: PageBuffer, page: PageRows },
 }
 
-/// A data page of whole texts under way.
+/// Current data page of plain texts.
 #[derive(Default)]
 struct PageRows {
-    /// 1, or 0 for NULL.
+    /// Definition levels: 1, or 0 for NULL.
     has_text: Vec<u32>,
-    /// Of ids, which stand one behind the other; other texts stand behind their lengths.
+    /// Lengths of ids, whose bytes are stored back to back; other texts are length-prefixed.
     lengths: Option<Vec<u32>>,
     texts: Vec<u8>,
 }
 
 impl TextColumn {
-    /// Without rows; `repeats` is whether its texts are expected to.
+    /// An empty column; `repeats` is whether its texts are expected to repeat.
     pub(crate) fn new(column: ColumnDescPtr, repeats: bool) -> Self {
         let state = if repeats {
             ColumnState::Numbers { texts: TextNumbering::default(), rows: Vec::new() }
@@ -77,13 +80,13 @@ impl TextColumn {
         Self { column, state }
     }
 
-    /// Ids, each of which is another.
+    /// A column of ids, which are expected to be unique.
     pub(crate) fn of_ids(column: ColumnDescPtr) -> Self {
         let page = PageRows { lengths: Some(Vec::new()), ..PageRows::default() };
         Self { column, state: ColumnState::Whole { numbered: 0, pages: PageBuffer::new(), page } }
     }
 
-    /// Whether numbers were worth it.
+    /// Whether dictionary encoding paid off.
     pub(crate) fn repeats(&self) -> bool {
         match &self.state {
             ColumnState::Numbers { .. } => true,
@@ -91,8 +94,8 @@ impl TextColumn {
         }
     }
 
-    /// Takes rows of one block; gives their numbers and what they stand for, NULL left out, or `None` when the texts
-    /// are not numbered.
+    /// Appends rows of one block. Returns the distinct texts and the non-NULL codes of the rows, or
+    /// `None` for plain encoding.
     pub(crate) fn push(
         &mut self,
         texts: &TextValues<'_>,
@@ -118,7 +121,7 @@ impl TextColumn {
         }
     }
 
-    /// From here on texts are written as they are, when there are too many.
+    /// Switches to plain encoding if the dictionary is too large.
     fn give_up_numbers(&mut self, packer: &mut PagePacker) -> Result<()> {
         let ColumnState::Numbers { texts: TextNumbering { distinct, .. }, rows } = &self.state
         else {
@@ -162,7 +165,7 @@ impl TextColumn {
         Ok(pages)
     }
 
-    /// The chunk's bytes, and what the row group says of them.
+    /// Encoded column chunk and its metadata.
     pub(crate) fn finish(mut self, packer: &mut PagePacker) -> Result<(Bytes, ColumnCloseResult)> {
         let column = Arc::clone(&self.column);
         match &mut self.state {
@@ -229,7 +232,8 @@ impl PageRows {
     }
 }
 
-/// Of numbers most of which are small (`is_skewed`) bytes that are alike are worth more than bits.
+/// Writes dictionary codes. If most codes are small (`is_skewed`), byte-aligned codes compress
+/// better than bit-packed ones.
 fn push_numbers(
     rows: &[u32],
     is_skewed: bool,
@@ -240,7 +244,7 @@ fn push_numbers(
     let has_text: Vec<u32> = rows.iter().map(|number| u32::from(*number != NULL)).collect();
     let numbers = || rows.iter().copied().filter(|number| *number != NULL);
     let greatest = numbers().max().unwrap_or_default();
-    // One bit at least: some readers do not know numbers without any.
+    // At least one bit: some readers reject a bit width of zero.
     let bits = (u32::BITS - greatest.leading_zeros()).max(1);
     let bits = if is_skewed && bits > 12 { bits.next_multiple_of(8) } else { bits };
     let push_texts = |out: &mut Vec<u8>| {
@@ -255,7 +259,7 @@ fn push_numbers(
     pages.push_data(&has_text, is_nullable, Encoding::RLE_DICTIONARY, push_texts, packer)
 }
 
-/// A column in which NULL can occur has a level for each row.
+/// Whether the column is nullable; pages then have a definition level per row.
 fn is_nullable(column: &ColumnDescPtr) -> bool {
     column.max_def_level() > 0
 }

@@ -1,4 +1,4 @@
-//! Numbers of texts, found once for each text of a dictionary that rows come with.
+//! Maps the codes of input dictionaries to codes of the output dictionary, once per distinct text.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -8,7 +8,7 @@ use super::distinct::DistinctTexts;
 use super::texts::{DictionaryTexts, TextPart, TextValues};
 use crate::dictionary::is_same;
 
-/// The texts of a row group, and what is known of the dictionaries that rows came with.
+/// Output dictionary of a row group, and the code maps of the input dictionaries.
 #[derive(Default)]
 pub(super) struct TextNumbering {
     pub(super) distinct: DistinctTexts,
@@ -16,14 +16,14 @@ pub(super) struct TextNumbering {
 }
 
 struct InputDictionary {
-    /// Kept, so that no other dictionary comes to lie where this one is.
+    /// Holds a reference, so that no other dictionary can reuse the address.
     values: ArrayRef,
-    /// For each of its texts, [`NULL`] where it has not come yet.
+    /// Output code of each input code; [`NULL`] if not yet seen.
     numbers: Vec<u32>,
 }
 
 impl TextNumbering {
-    /// Appends the number of each text, [`NULL`] for those that are NULL.
+    /// Appends the code of each text, [`NULL`] for NULL.
     pub(super) fn push(&mut self, texts: &TextValues<'_>, rows: &mut Vec<u32>) {
         match texts {
             TextValues::Nulls(count) => rows.resize(rows.len() + count, NULL),
@@ -54,7 +54,7 @@ impl TextNumbering {
         }
     }
 
-    /// The place of the dictionary among those that are known.
+    /// Index of the input dictionary in the list of code maps; adds it if new.
     fn known(&mut self, coded: &DictionaryTexts<'_>) -> usize {
         let is_known = |known: &InputDictionary| is_same(&known.values, coded.values);
         self.dictionaries.iter().rposition(is_known).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! The pages of one column chunk, packed, and what a row group has to know of them.
+//! Compressed pages of one column chunk, and the chunk's metadata.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, EncodingMask, PageType, ZstdLevel};
@@ -16,23 +16,24 @@ use zstd::zstd_safe::{self, InBuffer, OutBuffer, ResetDirective};
 
 use super::runs::push_runs;
 
-/// Makes data smaller; its tables are large, so that it is made once per file.
+/// Page compressor; its tables are large, so one is reused for the whole file.
 pub(crate) struct PagePacker {
     level: ZstdLevel,
     compressor: Compressor<'static>,
-    /// Little is gained on numbers of few bits, and this takes half the time.
+    /// Fast level, for codes of few bits: the higher level gains little there and takes twice as
+    /// long.
     fast: Compressor<'static>,
-    /// A page before it is packed.
+    /// Uncompressed page.
     scratch: Vec<u8>,
 }
 
-/// How a page is packed.
+/// Compression method of a page.
 #[derive(Clone, Copy)]
 enum PageCodec {
     Hard,
     Fast,
-    /// Fast, with so many bytes at the begin by themselves. Hexadecimal digits come down to half a byte each only where
-    /// nothing but them needs a code.
+    /// Fast level, with the first bytes (the given count) in a separate block. Hexadecimal digits
+    /// compress to half a byte each only if the block's entropy code has no other symbols.
     Apart(usize),
 }
 
@@ -51,11 +52,11 @@ impl PagePacker {
         packed.map(Bytes::from).map_err(|error| ParquetError::External(Box::new(error)))
     }
 
-    /// One frame of zstd, in which a block ends after `begin` bytes.
+    /// One zstd frame with a block boundary after `begin` bytes.
     fn packed_apart(&mut self, begin: usize) -> std::io::Result<Vec<u8>> {
         let (begin, rest) = self.scratch.split_at(begin);
         let fail = |code| std::io::Error::other(zstd_safe::get_error_name(code));
-        // A block more than the bound is for, and its head.
+        // Reserve for the extra block and its header, which the bound does not cover.
         let mut packed = Vec::with_capacity(zstd_safe::compress_bound(self.scratch.len()) + 64);
         let context = self.fast.context_mut();
         context.reset(ResetDirective::SessionOnly).map_err(fail)?;
@@ -73,24 +74,24 @@ impl PagePacker {
     }
 }
 
-/// Pages of a chunk that begins at byte 0.
+/// Pages of a chunk, with offsets relative to its start.
 pub(crate) struct PageBuffer {
     sink: TrackedWrite<Vec<u8>>,
     offsets: OffsetIndexBuilder,
     has_dictionary: bool,
     first_data_page: i64,
-    /// Data pages of numbers, and of whole texts behind them.
+    /// Data page counts: dictionary-encoded, then plain.
     data_pages: [i32; 2],
-    /// How whole texts are encoded.
+    /// Encoding of plain pages.
     whole: Encoding,
     rows: u64,
     nulls: u64,
-    /// With their heads, before they were packed.
+    /// Uncompressed size, with page headers.
     unpacked_bytes: i64,
 }
 
 impl PageBuffer {
-    /// Without pages.
+    /// A chunk without pages.
     pub(crate) fn new() -> Self {
         Self {
             sink: TrackedWrite::new(Vec::new()),
@@ -105,7 +106,7 @@ impl PageBuffer {
         }
     }
 
-    /// The dictionary comes before all data pages.
+    /// Writes the dictionary page, which must precede all data pages.
     pub(crate) fn push_dictionary(
         &mut self,
         texts: &[u8],
@@ -126,9 +127,9 @@ impl PageBuffer {
         Ok(())
     }
 
-    /// A data page of as many rows as `has_text` says; of a column without NULL all have one, and no levels are
-    /// written. `push_texts` appends what the rows have: numbers, or whole texts, or lengths and texts, of which it says where
-    /// these begin.
+    /// Writes a data page with one row per entry of `has_text`; columns that are not nullable get
+    /// no definition levels. `push_texts` appends the values (codes, length-prefixed texts, or
+    /// lengths and then texts) and returns where the texts start in the last case.
     pub(crate) fn push_data(
         &mut self,
         has_text: &[u32],
@@ -172,7 +173,7 @@ impl PageBuffer {
         Ok(())
     }
 
-    /// Where the page begins, and its length with its head.
+    /// Writes a page; returns its offset and its length with the header.
     fn write(&mut self, page: Page, unpacked: usize) -> Result<(i64, usize)> {
         let page = CompressedPage::new(page, unpacked);
         let written = SerializedPageWriter::new(&mut self.sink).write_page(page)?;
@@ -180,7 +181,7 @@ impl PageBuffer {
         Ok((i64::try_from(written.offset)?, written.compressed_size))
     }
 
-    /// The bytes of the chunk, and what the row group says of them; `range` is the least and the greatest text.
+    /// Chunk bytes and metadata; `range` holds the smallest and largest text.
     pub(crate) fn finish(
         self,
         column: ColumnDescPtr,
@@ -220,7 +221,7 @@ impl PageBuffer {
     }
 }
 
-/// Longer texts are cut: a footer is read often.
+/// Statistics bounds are truncated to this length to keep footers small: they are read often.
 const BOUND_BYTES_MAX: usize = 64;
 
 fn statistics(range: Option<(&[u8], &[u8])>, nulls: u64) -> Statistics {
@@ -240,17 +241,17 @@ fn statistics(range: Option<(&[u8], &[u8])>, nulls: u64) -> Statistics {
     Statistics::ByteArray(statistics)
 }
 
-/// No text is less.
+/// Truncated lower bound of all texts.
 fn lower_bound(least: &[u8]) -> Vec<u8> {
     let mut end = least.len().min(BOUND_BYTES_MAX);
-    // Not amid a character.
+    // Cut only at a character boundary.
     while end < least.len() && least[end] & 0xc0 == 0x80 {
         end -= 1;
     }
     least[..end].to_vec()
 }
 
-/// No text is greater; `None` where a short text cannot say so.
+/// Truncated upper bound of all texts; `None` if no short text is an upper bound.
 fn upper_bound(greatest: &[u8]) -> Option<Vec<u8>> {
     if greatest.len() <= BOUND_BYTES_MAX {
         return Some(greatest.to_vec());

@@ -1,14 +1,19 @@
-//! Parquet's hybrid of runs and packed bits (Encodings.md, RLE): numbers of few bits, many of them the same.
+//! Parquet's hybrid of run-length and bit-packed encoding (Encodings.md, RLE).
+//!
+//! Example: with 3 bits per number, a hundred times 5 becomes one run: the varint 200 (`100 << 1`)
+//! and the byte 5. The numbers 0 to 7 become one bit-packed group: the varint 3 (`1 << 1
+//! 1`) and three bytes.
 
-/// Shorter runs cost more than their packed bits.
+/// Shorter runs are larger than their bit-packed form.
 const RUN_MIN: usize = 8;
 
-/// Appends `numbers`, each of at most `bits` bits, 1 to 32.
+/// Appends `numbers` with a bit width of `bits`, 1 to 32.
 pub(crate) fn push_runs(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
     let (mut packed_from, mut at) = (0, 0);
     while at < numbers.len() {
         let run = run_length(&numbers[at..]);
-        // Packed numbers come in eights, so a run may have to give its first ones away.
+        // Bit-packed groups hold eight numbers, so a run may lose its first ones to the group
+        // before.
         let missing = (at - packed_from).next_multiple_of(8) - (at - packed_from);
         if run >= missing + RUN_MIN {
             push_packed(&numbers[packed_from..at + missing], bits, out);
@@ -29,7 +34,7 @@ fn push_run(number: u32, length: usize, bits: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_le_bytes()[..bits.div_ceil(8) as usize]);
 }
 
-/// What is missing to a multiple of 8 is filled with zeros, which only the last ones may need.
+/// Bit-packs the numbers; padding to a multiple of 8 is allowed only at the end of the page.
 fn push_packed(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
     if numbers.is_empty() {
         return;
@@ -39,7 +44,7 @@ fn push_packed(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
     push_bits(numbers, bits, out);
 }
 
-/// Appends the lower bits of numbers one after the other, up to a multiple of eight numbers.
+/// Bit-packs the low bits of each number, padded to a multiple of eight numbers.
 pub(super) fn push_bits(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
     let end = out.len() + numbers.len().div_ceil(8) * bits as usize;
     out.reserve(end + 8 - out.len());
@@ -70,7 +75,7 @@ pub(super) fn push_varint(mut number: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::push_runs;
 
-    /// As the specification says, and not as the code above does.
+    /// Decodes as the specification describes, independently of the encoder above.
     fn read(bytes: &[u8], bits: u32, count: usize) -> Vec<u32> {
         let (mut at, mut numbers) = (0, Vec::new());
         while numbers.len() < count {

@@ -1,39 +1,39 @@
-//! Texts of one column in the order in which they are to be written, wherever they are.
+//! Texts of one column in write order, from plain arrays or dictionaries.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch, StringArray};
 use weir_tables::is_null_column;
 
-/// A column of the rows at hand.
+/// Column values of the rows to write.
 pub(crate) enum TextValues<'a> {
-    /// So many rows without a text.
+    /// Number of NULL rows.
     Nulls(usize),
-    /// All of it.
+    /// All rows of a batch.
     All(TextPart<'a>),
-    /// The texts at these places: (batch, row).
+    /// Selected rows, as (batch, row).
     Chosen(&'a [TextPart<'a>], &'a [(usize, usize)]),
 }
 
-/// The column of one batch.
+/// Column of one batch.
 #[derive(Clone, Copy)]
 pub(crate) enum TextPart<'a> {
-    /// As they are.
+    /// Plain strings.
     Plain(&'a StringArray),
-    /// As a file has them: the place of each in a dictionary.
+    /// Dictionary-encoded strings, as read from a file.
     Dictionary(DictionaryTexts<'a>),
 }
 
-/// Texts of a dictionary.
+/// Dictionary codes with their dictionary.
 #[derive(Clone, Copy)]
 pub(crate) struct DictionaryTexts<'a> {
     pub(super) keys: &'a Int32Array,
-    /// Without NULL.
+    /// The dictionary, which contains no NULL.
     pub(super) values: &'a ArrayRef,
 }
 
 impl<'a> TextPart<'a> {
-    /// `column` has texts, or a dictionary of them.
+    /// Wraps a string or dictionary array.
     pub(crate) fn of(column: &'a dyn Array) -> Self {
         match column.as_dictionary_opt::<Int32Type>() {
             Some(coded) => {
@@ -63,7 +63,7 @@ impl<'a> TextPart<'a> {
 }
 
 impl DictionaryTexts<'_> {
-    /// Where in the dictionary the row's text is; `None` for NULL.
+    /// Dictionary code of the row; `None` for NULL.
     #[inline]
     pub(super) fn place(&self, row: usize) -> Option<usize> {
         self.keys.is_valid(row).then(|| self.keys.value(row).cast_unsigned() as usize)
@@ -71,7 +71,7 @@ impl DictionaryTexts<'_> {
 }
 
 impl TextValues<'_> {
-    /// Hands out one after the other; `None` for NULL.
+    /// Calls `take` for each text; `None` for NULL.
     #[inline]
     pub(crate) fn each(&self, mut take: impl FnMut(Option<&[u8]>)) {
         match self {
@@ -87,7 +87,7 @@ impl TextValues<'_> {
     }
 }
 
-/// A column of all batches; `None` when it is NULL in all of them.
+/// The column at `place` in each batch; `None` if it is NULL in all of them.
 pub(crate) fn parts(batches: &[RecordBatch], place: usize) -> Option<Vec<TextPart<'_>>> {
     if batches.iter().all(|batch| is_null_column(batch.column(place))) {
         return None;

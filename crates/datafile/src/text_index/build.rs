@@ -1,4 +1,4 @@
-//! Gathers the keys of rows as they are written, and makes the filters of each row group.
+//! Collects keys of rows during writing and builds the filters of each row group.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,44 +14,44 @@ use super::key::{
 use super::{BLOCK_ROWS, FULL_ROWS, FilterBlock, FilterGroup, IndexVersion, SLOT_BYTES, TextIndex};
 use crate::text_column::{DistinctTexts, TextPart, TextValues};
 
-/// Bits of a filter for each id of the fullest block: of a thousand blocks without it, four to five are read for nothing, if their
-/// row group is asked at all.
+/// Filter bits per id in the fullest block: four to five of a thousand blocks are read needlessly
+/// if the row group passes its own filter.
 const BITS_PER_ID: usize = 12;
-/// And for each word or part: nine in a hundred, but most questions ask for several.
+/// Filter bits per word or trigram: 9 % false positives, but most queries combine several keys.
 const BITS_PER_WORD: usize = 5;
-/// A filter grows up to this, 64 KiB; blocks with more keys are told apart less well.
+/// Maximum filter size, 64 KiB; blocks with more keys have more false positives.
 const SLOTS_MAX: usize = 2048;
 
-/// The index of a file that is being written.
+/// Builder of a file's text index.
 pub(crate) struct IndexBuilder {
     ids: KeyCollector,
     words: KeyCollector,
-    /// Of the row group under way.
+    /// Rows of the current row group.
     rows: usize,
-    /// Of those before.
+    /// Row counts of finished row groups.
     group_rows: Vec<usize>,
-    /// Their ids; none where no column has any.
+    /// Id filters of finished row groups; empty without id columns.
     group_ids: GroupFilters,
 }
 
-/// Gathers the keys of a group of columns.
+/// Key collector of a group of columns.
 struct KeyCollector {
     columns: Vec<KeyColumn>,
     bits_per_key: usize,
     bits: KeyBits,
     group: FilterGroup,
-    /// Keys of the row group's blocks; the last is under way.
+    /// Keys of each block of the row group; the last block is current.
     blocks: Vec<Vec<u64>>,
 }
 
-/// A column whose keys are gathered.
+/// A column with collected keys.
 struct KeyColumn {
     place: usize,
     has_words: bool,
     seeds: KeySeeds,
     seen: SeenTexts,
     known: KeyBuffer,
-    /// How texts of the block under way came: without numbers, with numbers.
+    /// Input forms of the current block's texts: plain, coded.
     came: [bool; 2],
 }
 
@@ -61,41 +61,41 @@ struct KeySeeds {
     part: u64,
 }
 
-/// What of the block is known already, so that nothing is hashed or kept twice.
+/// Duplicate filter of the current block: avoids hashing and storing keys twice.
 struct SeenTexts {
     values: KeySet,
     words: KeySet,
-    /// A bit for each bucket.
+    /// Bitmap of trigram buckets.
     parts: Vec<u64>,
-    /// The value in small letters.
+    /// Buffer for the lower-case value.
     text: Vec<u8>,
 }
 
-/// The numbered texts of a row group: what is in each is found out once.
+/// Keys of the coded texts of a row group, computed once per distinct text.
 #[derive(Default)]
 struct KeyBuffer {
-    /// The words of all texts so far, by hash.
+    /// Word number by hash, for all texts so far.
     words: HashMap<u64, u32, BuildHasherDefault<HashedKey>>,
-    /// The hash of each word, and the block it was last in, counted from 1.
+    /// Hash of each word, and the block of its last occurrence, counted from 1.
     word_blocks: Vec<(u64, u32)>,
-    /// By text.
+    /// Distinct texts by code.
     texts: Vec<KnownText>,
-    /// Words and buckets, text after text.
+    /// Words and buckets, concatenated over the texts.
     text_words: Vec<u32>,
     text_parts: Vec<u16>,
 }
 
-/// Where the words and buckets of a text end, which begin where those before end.
+/// Ends of a text's words and buckets; they start at the ends of the previous text.
 struct KnownText {
     words_end: u32,
     parts_end: u32,
-    /// It was last in this block, counted from 1.
+    /// Block of the last occurrence, counted from 1.
     block: u32,
 }
 
 type KeySet = HashSet<u64, BuildHasherDefault<HashedKey>>;
 
-/// The hash of a hash.
+/// Identity hasher: the keys are hashes already.
 #[derive(Default)]
 struct HashedKey(u64);
 
@@ -114,7 +114,7 @@ impl Hasher for HashedKey {
 }
 
 impl IndexBuilder {
-    /// `None` for a table that has nothing to be searched.
+    /// `None` if the table has no indexed columns.
     pub(crate) fn new(table: &TableSpec) -> Option<Self> {
         let ids = KeyCollector::new(table, table.ids, false, BITS_PER_ID);
         let words = KeyCollector::new(table, table.words, true, BITS_PER_WORD);
@@ -123,14 +123,14 @@ impl IndexBuilder {
         is_needed.then_some(Self { ids, words, rows: 0, group_rows, group_ids })
     }
 
-    /// Takes texts of the block under way, of the column at `place`; others are passed over.
+    /// Collects keys of texts in the current block; ignores columns without an index.
     pub(crate) fn push_texts(&mut self, place: usize, texts: &TextValues<'_>) {
         for gatherer in [&mut self.ids, &mut self.words] {
             gatherer.with(place, |column, _, keys| column.gather(texts, keys));
         }
     }
 
-    /// The same of texts that have numbers, which stay as they are to the end of the row group.
+    /// Collects keys of coded texts; codes stay valid until the end of the row group.
     pub(crate) fn push_numbers(
         &mut self,
         place: usize,
@@ -144,8 +144,8 @@ impl IndexBuilder {
         }
     }
 
-    /// Every column has had `count` rows, all of one block. When a row group is complete, gives its filters to `write`,
-    /// which says where it put them.
+    /// Ends `count` rows of one block, pushed for every column. A complete row group's filters go
+    /// to `write`, which returns their file offset.
     pub(crate) fn end_rows<E>(
         &mut self,
         count: usize,
@@ -162,7 +162,8 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Takes the next rows of a file with all their columns; its row groups have so many rows, and those behind are full.
+    /// Indexes a batch with all columns of a file whose row groups have `group_rows` rows; later
+    /// row groups are full.
     pub(crate) fn push<E>(
         &mut self,
         rows: &RecordBatch,
@@ -189,7 +190,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// The row group under way, if any, has no more rows.
+    /// Ends the current row group, if any.
     pub(crate) fn end_group<E>(
         &mut self,
         mut write: impl FnMut(&[u8]) -> Result<u64, E>,
@@ -211,15 +212,15 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Whether `index` has all that is gathered here, in the same way.
+    /// Whether `index` covers the same columns in the same format.
     pub(crate) fn is_like(&self, index: &TextIndex) -> bool {
         index.is_current()
             && self.ids.group.columns == index.ids.columns
             && self.words.group.columns == index.words.columns
     }
 
-    /// Takes over a row group of another file whose index [is like](Self::is_like) this one, with the filters of its row groups; `copy`
-    /// says where it put the sheet.
+    /// Copies the filters of a row group from another file whose index [`is_like`](Self::is_like)
+    /// this one; `copy` returns the offset of the filters.
     pub(crate) fn copy_group<E>(
         &mut self,
         index: &TextIndex,
@@ -241,7 +242,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Writes what is left, and says where everything is.
+    /// Writes the remaining filters and returns the index description.
     pub(crate) fn finish<E>(
         mut self,
         mut write: impl FnMut(&[u8]) -> Result<u64, E>,
@@ -282,7 +283,8 @@ impl KeyCollector {
         }
     }
 
-    /// Either way of coming keeps its own keys from coming twice.
+    /// Ends the block. Plain and coded input each skip duplicates only among themselves, so a block
+    /// with both has to be deduplicated.
     fn end_block(&mut self) {
         let is_mixed = self.columns.iter().any(|column| column.came == [true; 2]);
         if let (true, Some(keys)) = (is_mixed, self.blocks.last_mut()) {
@@ -299,7 +301,7 @@ impl KeyCollector {
         self.columns.iter_mut().for_each(|column| column.seen.clear());
     }
 
-    /// The row group has so many blocks; one more may have been begun.
+    /// Limits the row group to `count` blocks; one more may have been started.
     fn end_blocks(&mut self, count: usize) {
         self.end_block();
         self.blocks.truncate(count);
@@ -317,7 +319,7 @@ impl KeyCollector {
     }
 }
 
-/// The filters of blocks, crosswise.
+/// Filters of the blocks, interleaved by slot.
 fn sheet(blocks: &[Vec<u64>], slots: usize, bits: KeyBits) -> Vec<u8> {
     let mut words = vec![0_u32; slots * blocks.len() * SLOT_BYTES / 4];
     for (block, keys) in blocks.iter().enumerate() {
@@ -370,7 +372,7 @@ impl KeyColumn {
         self.came[1] = true;
         for number in numbers {
             let at = number as usize;
-            // Numbers are given in the order of coming, so a new one is the next.
+            // Codes are dense and in order of first occurrence, so an unknown one is the next.
             if at == self.known.texts.len() {
                 let text = if self.has_words { distinct.text(number) } else { &[] };
                 self.known.learn(text, &self.seeds, &mut self.seen.text);
@@ -388,7 +390,7 @@ impl KeyColumn {
 }
 
 impl KeyBuffer {
-    /// Takes in the next text.
+    /// Computes the keys of the next distinct text.
     fn learn(&mut self, text: &[u8], seeds: &KeySeeds, small: &mut Vec<u8>) {
         small.clear();
         small.extend_from_slice(text);

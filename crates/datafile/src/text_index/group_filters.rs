@@ -1,30 +1,36 @@
-//! Filters of ids for whole row groups, which are asked before those of their blocks: most files are left with one short read.
+//! Bloom filters of ids per row group, checked before the filters of blocks: one short read rules
+//! out most files.
 //!
-//! Each has as many slots as a power of two, so that a merge can give it those of the largest one of its file, by doubling
-//! them, and find out again how many it had.
+//! The slot count is a power of two: a merge doubles smaller filters to the size of the largest in
+//! the file, and a later copy halves them to their original size.
+//!
+//! Example: a filter of two slots `a b` doubles to `a a b b`. Since both slots of every pair are
+//! equal, a copy restores `a b`.
 
 use super::SLOT_BYTES;
 use super::key::{KeyBits, mask, slot};
 
-/// Bits for each id, at least; up to twice as many. Of a hundred full row groups without an id, which have 8, three are looked into.
+/// Minimum filter bits per id; up to twice as many after rounding. At the 8 bits of a full row
+/// group, 3 % false positives.
 const BITS_PER_ID: usize = 6;
-/// A filter grows up to this, 512 KiB.
+/// Maximum filter size, 512 KiB.
 const SLOTS_MAX: usize = 1 << 14;
 
 type FilterSlot = [u32; 8];
 
-/// The filters of a file that is being written, one for each row group so far.
+/// Filters of a file being written, one per finished row group.
 #[derive(Default)]
 pub(super) struct GroupFilters(Vec<Vec<FilterSlot>>);
 
-/// What of a key the filters of row groups take, so that being in one by chance says nothing of the other.
+/// Rotated key for row group filters: makes their false positives independent of those of block
+/// filters.
 #[inline]
 pub fn turned(key: u64) -> u64 {
     key.rotate_left(32)
 }
 
 impl GroupFilters {
-    /// The next row group has these keys in its blocks.
+    /// Adds a row group with these keys in its blocks.
     pub(super) fn push(&mut self, blocks: &[Vec<u64>]) {
         let count: usize = blocks.iter().map(Vec::len).sum();
         let slots = (count * BITS_PER_ID).div_ceil(SLOT_BYTES * 8).next_power_of_two();
@@ -38,7 +44,8 @@ impl GroupFilters {
         self.0.push(filter);
     }
 
-    /// The next row group is the one at `group` of a file with these filters, of so many row groups.
+    /// Adds row group `group` of a file with the interleaved filters `sheet` of `groups` row
+    /// groups.
     pub(super) fn push_copy(&mut self, sheet: &[u8], group: usize, groups: usize) {
         let words = |bytes: &[u8; SLOT_BYTES]| {
             let words = bytes.as_chunks::<4>().0;
@@ -52,7 +59,7 @@ impl GroupFilters {
         self.0.push(filter);
     }
 
-    /// The filters crosswise, as those of blocks are, and how many slots each has.
+    /// Interleaved filters, in the layout of block filters, and slots per filter.
     pub(super) fn sheet(&self) -> (Vec<u8>, usize) {
         let slots = self.0.iter().map(Vec::len).max().unwrap_or_default();
         let mut bytes = Vec::with_capacity(slots * self.0.len() * SLOT_BYTES);

@@ -1,21 +1,22 @@
-//! What stands in the filters: keys of whole values, of words, and of three bytes in a row. All of it is part of the
-//! file format: another hash is another version.
+//! Keys of the Bloom filters: whole values, words and trigrams. Everything here is part of the file
+//! format; another hash function requires another index version.
 //!
-//! Letters of ASCII are taken as small ones, so that the index serves questions that tell case apart and questions that
-//! do not. Numbers of up to three digits, and three bytes with a digit among them, are left out: they are in every block.
+//! ASCII letters are folded to lower case, so that the index serves case-sensitive and
+//! case-insensitive queries. Numbers of up to three digits and trigrams with a digit are left out:
+//! they occur in every block.
 
-/// What of a value is looked for.
+/// Part of a value that a key covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
-    /// The value as it is.
+    /// Whole value.
     Whole,
-    /// A word of it, in small letters.
+    /// Word, in lower case.
     Word,
-    /// Three bytes in a row, in small letters.
+    /// Trigram (three consecutive bytes), in lower case.
     Part,
 }
 
-/// A key of the column with field id `column`.
+/// Filter key of the column with field id `column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilterKey {
     /// Field id of the column.
@@ -26,10 +27,10 @@ pub struct FilterKey {
     pub hash: u64,
 }
 
-/// A longer word counts by its first bytes.
+/// Longer words are indexed by their prefix of this length.
 const WORD_BYTES_MAX: usize = 64;
 const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
-/// Parquet's, BloomFilter.md.
+/// Salts of Parquet's split-block Bloom filter (BloomFilter.md).
 const SALTS: [u32; 8] = [
     0x47b6_137b,
     0x4497_4d91,
@@ -47,12 +48,12 @@ impl FilterKey {
         Self::new(column, KeyKind::Whole, hash(seed(column, KeyKind::Whole), value.as_bytes()))
     }
 
-    /// `word` is in small letters.
+    /// Key of a word, which must be in lower case.
     pub fn word(column: i32, word: &[u8]) -> Self {
         Self::new(column, KeyKind::Word, word_hash(seed(column, KeyKind::Word), word))
     }
 
-    /// Key of three bytes in a row.
+    /// Key of a trigram.
     pub fn part(column: i32, bucket: u16) -> Self {
         Self::new(column, KeyKind::Part, part_hash(seed(column, KeyKind::Part), bucket))
     }
@@ -62,7 +63,7 @@ impl FilterKey {
     }
 }
 
-/// Where the hashes of a column's keys begin.
+/// Hash seed of a column and key kind.
 pub(crate) fn seed(column: i32, kind: KeyKind) -> u64 {
     let kind = match kind {
         KeyKind::Whole => 1,
@@ -72,7 +73,7 @@ pub(crate) fn seed(column: i32, kind: KeyKind) -> u64 {
     fold(MULTIPLIERS[2] ^ (u64::from(column.cast_unsigned()) << 2 | kind), MULTIPLIERS[0])
 }
 
-/// 64 bits of `bytes`.
+/// 64-bit hash of `bytes`.
 #[inline]
 pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut state = seed ^ (bytes.len() as u64).wrapping_mul(MULTIPLIERS[1]);
@@ -84,8 +85,8 @@ pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     fold(state ^ (state >> 32), MULTIPLIERS[2])
 }
 
-/// Up to seven bytes as a number, zeros behind them. Copied byte by byte and then read as one they would have to wait for
-/// each other.
+/// Up to seven bytes as a zero-padded number. Wide loads avoid the store-forwarding stall of
+/// copying single bytes and then reading them as one word.
 #[inline]
 fn filled(bytes: &[u8]) -> u64 {
     let shift = |length: usize| (bytes.len() - length) * 8;
@@ -111,7 +112,7 @@ pub(crate) fn part_hash(seed: u64, bucket: u16) -> u64 {
     fold(state ^ (state >> 32), MULTIPLIERS[2])
 }
 
-/// Both halves of the product, mixed.
+/// Folded 128-bit product: XOR of both halves.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
@@ -120,22 +121,22 @@ fn fold(one: u64, other: u64) -> u64 {
     low ^ high
 }
 
-/// Which 32 bytes of a filter with `slots` of them hold the key.
+/// Slot (32 bytes) of the key in a filter with `slots` slots.
 #[inline]
 pub(crate) fn slot(key: u64, slots: usize) -> usize {
     (((key >> 32) * slots as u64) >> 32) as usize
 }
 
-/// How many bits of these 32 bytes are those of a key: one in each of as many of the eight words.
+/// Bits per key in its slot, at most one in each of the eight words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBits {
-    /// Best where a key has ten bits of room.
+    /// Best at about ten filter bits per key.
     Eight,
-    /// And where it has five. The words follow each other, the first one behind the last.
+    /// Best at about five filter bits per key. The bits go to consecutive words, wrapping around.
     Four,
 }
 
-/// The words that have a bit, by the first one.
+/// For each first word, the words that get a bit.
 const FOUR: [[u32; 8]; 8] = {
     let mut words = [[0; 8]; 8];
     let mut at = 0;
@@ -146,7 +147,7 @@ const FOUR: [[u32; 8]; 8] = {
     words
 };
 
-/// The bit of each of the eight words of these 32 bytes; none in some words where a key has four.
+/// The key's bit mask for the eight words of its slot; with four bits, some words are zero.
 #[inline]
 pub fn mask(key: u64, bits: KeyBits) -> [u32; 8] {
     #[expect(clippy::cast_possible_truncation, reason = "the lower half says which bits")]
@@ -161,7 +162,7 @@ pub fn mask(key: u64, bits: KeyBits) -> [u32; 8] {
     }
 }
 
-/// Letters, digits and `_` of ASCII, and every byte of a character beyond it.
+/// Whether the byte belongs to a word: ASCII letters, digits, `_`, and non-ASCII bytes.
 #[inline]
 pub fn is_word(byte: u8) -> bool {
     WORD_BYTES[usize::from(byte)]
@@ -179,7 +180,7 @@ const WORD_BYTES: [bool; 256] = {
     table
 };
 
-/// Where words begin and end.
+/// Byte ranges of the words in `text`.
 pub fn words(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -190,13 +191,13 @@ pub fn words(text: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
     })
 }
 
-/// Whether a word tells blocks apart: short numbers are everywhere.
+/// Whether a word is selective: short numbers occur in every block.
 #[inline]
 pub fn is_telling(word: &[u8]) -> bool {
     word.len() > 3 || !word.iter().all(u8::is_ascii_digit)
 }
 
-/// The three bytes as one of 65,536 numbers; `None` when one of them is a digit.
+/// Hashes a trigram to one of 65,536 buckets; `None` if it contains a digit.
 #[inline]
 pub fn bucket(bytes: [u8; 3]) -> Option<u16> {
     if bytes.iter().any(u8::is_ascii_digit) {
@@ -207,7 +208,7 @@ pub fn bucket(bytes: [u8; 3]) -> Option<u16> {
     Some(bucket)
 }
 
-/// In small letters, as far as ASCII goes.
+/// Lower case, ASCII only.
 pub fn folded(text: &str) -> String {
     text.to_ascii_lowercase()
 }
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_the_format() {
-        // What is in files stays: these numbers may change with the version of the index only.
+        // Files depend on these values: change them only together with the index version.
         assert_eq!(
             FilterKey::whole(8, "4bf92f3577b34da6a3ce929d0e0e4736").hash,
             0xdfa0_f48f_2c62_3343

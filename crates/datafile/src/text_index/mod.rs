@@ -1,11 +1,16 @@
-//! An index of ids, words and parts of words inside a data file, by which a query leaves out blocks of rows. Layout:
-//! `docs/formats/data-file.md`.
+//! Index of ids, words and trigrams inside a data file; queries use it to skip blocks of rows.
+//! Layout: `docs/formats/data-file.md`.
 //!
-//! For each block of 8,192 rows there is a split-block Bloom filter (Parquet's, BloomFilter.md) over the keys of the
-//! block. The filters of a row group are stored crosswise: the first 32 bytes of each, then the second 32 bytes of each, and
-//! so on. One key needs the same 32 bytes of every filter, so it is asked of a whole row group with one short read,
-//! and nothing of the index has to be kept in memory. Ids have a filter for each row group of the file besides, stored in the same
-//! way, so that a file is asked with one read whether any of its row groups is worth one.
+//! Each block of 8,192 rows has a split-block Bloom filter (Parquet's, BloomFilter.md) over its
+//! keys. The filters of a row group are interleaved by slot: the first 32 bytes of each filter,
+//! then the second 32 bytes of each, and so on. A key needs the same slot of every filter, so one
+//! short read checks a whole row group, and no part of the index has to stay in memory.
+//!
+//! Ids also have a filter per row group, interleaved in the same way, so one read tells which row
+//! groups of the file to check.
+//!
+//! Example: three blocks with filters A, B, C of two slots are stored as A0 B0 C0 A1 B1 C1. A key
+//! in slot 1 needs only the last 96 bytes.
 
 mod build;
 mod group_filters;
@@ -20,81 +25,81 @@ pub use group_filters::turned;
 pub(crate) use key::hash;
 pub use key::{FilterKey, KeyBits, KeyKind, bucket, folded, is_telling, is_word, mask, words};
 
-/// Under this key of the file's metadata stands where the index is.
+/// Metadata key of the index description.
 pub const METADATA_KEY: &str = "weir.text_index";
-/// Rows that one filter is for; a data page has as many.
+/// Rows per filter and per data page.
 pub const BLOCK_ROWS: usize = 8192;
-/// Filters that are stored together: those of a row group.
+/// Filters in a full row group, stored together as a sheet.
 const SHEET_BLOCKS: usize = 16;
-/// Rows of a row group that is not ended earlier.
+/// Rows in a full row group.
 const FULL_ROWS: usize = SHEET_BLOCKS * BLOCK_ROWS;
-/// Bytes of a filter that one key is in.
+/// Bytes per filter slot; a key sets bits in one slot.
 pub const SLOT_BYTES: usize = 32;
 
-/// Where the index of a file is, and what it can be asked.
+/// Description of a file's index: location, columns and format.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TextIndex {
-    /// Layout of the filters.
+    /// Filter format.
     pub version: IndexVersion,
-    /// Rows of each row group; its blocks are counted from its first one.
+    /// Rows of each row group; block numbers start at 0 in each.
     pub group_rows: Vec<usize>,
-    /// The filters of ids of whole row groups, as if these were blocks; none in older files, and without ids.
+    /// Row group filters of ids, one "block" per row group; `None` in older files and without ids.
     pub groups: Option<FilterBlock>,
-    /// Columns whose whole values are keys.
+    /// Columns indexed by whole value.
     pub ids: FilterGroup,
-    /// Columns whose words and parts are keys.
+    /// Columns indexed by word and trigram.
     pub words: FilterGroup,
 }
 
-/// What was written at different times.
+/// Format versions of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IndexVersion {
-    /// Words have as many bits as ids.
+    /// Words have as many filter bits as ids.
     One,
     /// Row groups have no filters.
     Two,
     #[default]
-    /// Row groups have filters of ids.
+    /// Row groups have id filters.
     Three,
 }
 
-/// Columns whose keys share filters.
+/// Columns that share filters.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FilterGroup {
-    /// Their field ids.
+    /// Field ids of the columns.
     pub columns: Vec<i32>,
-    /// One of each row group; none without columns.
+    /// One sheet per row group; empty without columns.
     pub sheets: Vec<FilterBlock>,
 }
 
-/// The filters of up to `SHEET_BLOCKS` blocks, or of all row groups.
+/// Sheet of interleaved filters: up to `SHEET_BLOCKS` blocks, or all row groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterBlock {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// How many blocks it has.
+    /// Number of blocks.
     pub blocks: usize,
-    /// How many times 32 bytes each filter has.
+    /// Slots (32 bytes) per filter.
     pub slots: usize,
 }
 
 impl TextIndex {
-    /// Bytes of all filters.
+    /// Total size of the filters.
     pub fn byte_count(&self) -> u64 {
         self.sheets().map(FilterBlock::byte_count).sum()
     }
 
-    /// All that it has in the file.
+    /// All sheets of the index.
     pub fn sheets(&self) -> impl Iterator<Item = &FilterBlock> {
         self.ids.sheets.iter().chain(&self.words.sheets).chain(&self.groups)
     }
 
-    /// Whether it is as it would be written now.
+    /// Whether the index has the current format.
     pub(crate) fn is_current(&self) -> bool {
         self.version == IndexVersion::default()
     }
 
-    /// As it stands in the file's metadata.
+    /// Serialized form in the file's metadata.
     pub(crate) fn to_text(&self) -> String {
         let of_blocks = format!("{} {}", self.ids.to_text(), self.words.to_text());
         let rows: Vec<_> = self.group_rows.iter().map(usize::to_string).collect();
@@ -109,7 +114,8 @@ impl TextIndex {
         }
     }
 
-    /// `None` for an index of another version, which is not used, and for one that is not of so many rows.
+    /// Parses the metadata value; `None` for an unknown version or if the row counts do not add up
+    /// to `rows`.
     pub fn from_text(text: &str, rows: u64) -> Option<Self> {
         let rows = usize::try_from(rows).ok()?;
         let (version, text) = text.split_once(' ')?;
@@ -143,7 +149,7 @@ impl TextIndex {
         is_right.then_some(Self { version, group_rows, groups, ids, words })
     }
 
-    /// How many bits a key of this kind has.
+    /// Filter bits per key of this kind.
     pub fn bits(&self, kind: KeyKind) -> KeyBits {
         match (self.version, kind) {
             (IndexVersion::One, _) | (_, KeyKind::Whole) => KeyBits::Eight,
@@ -151,7 +157,7 @@ impl TextIndex {
         }
     }
 
-    /// The filters that hold keys of this kind.
+    /// Columns and filters for keys of this kind.
     pub fn group(&self, kind: KeyKind) -> &FilterGroup {
         if kind == KeyKind::Whole { &self.ids } else { &self.words }
     }
@@ -189,12 +195,12 @@ impl FilterBlock {
         Some(Self { offset, blocks, slots })
     }
 
-    /// Bytes of its filters.
+    /// Size of the sheet.
     pub fn byte_count(&self) -> u64 {
         (self.blocks * self.slots * SLOT_BYTES) as u64
     }
 
-    /// The bytes that say for every block, or row group, whether it may hold the key.
+    /// Byte range with the key's slot of every block (or row group).
     pub fn range(&self, key: u64) -> std::ops::Range<u64> {
         let length = (self.blocks * SLOT_BYTES) as u64;
         let start = self.offset + key::slot(key, self.slots) as u64 * length;
@@ -202,7 +208,7 @@ impl FilterBlock {
     }
 }
 
-/// Rows of each row group of a file: as its index says, or as they are when it was not merged, as long as nobody has read that.
+/// Rows of each row group, from the index if it is loaded; otherwise as in an unmerged file.
 pub fn group_rows(file: &DataFile) -> Cow<'_, [usize]> {
     match file.index.get() {
         Some(Some(index)) => Cow::Borrowed(&index.group_rows),
@@ -210,14 +216,14 @@ pub fn group_rows(file: &DataFile) -> Cow<'_, [usize]> {
     }
 }
 
-/// The rows of row groups, and what stands behind them.
+/// Parses the row group sizes; returns them and the rest of the text.
 fn group_rows_from(text: &str) -> Option<(Vec<usize>, &str)> {
     let (group_rows, text) = text.split_once(' ')?;
     let group_rows = parts(group_rows).map(|rows| rows.parse().ok().filter(|rows| *rows > 0));
     Some((group_rows.collect::<Option<_>>()?, text))
 }
 
-/// Row groups of so many rows as they are written one after the other.
+/// Row group sizes of a file that was written in one pass.
 fn full_groups(rows: usize) -> Vec<usize> {
     (0..rows).step_by(FULL_ROWS).map(|start| FULL_ROWS.min(rows - start)).collect()
 }

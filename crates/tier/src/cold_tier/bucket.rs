@@ -1,7 +1,8 @@
-//! A slow tier that is a bucket: any service that speaks S3.
+//! Cold tier in a bucket of any service that speaks S3.
 //!
-//! A file is sent in parts, read back and compared like a copy on a disk; an object is there whole or not at all, so a kill
-//! leaves no half of one that anybody could take for a file.
+//! Files are uploaded in parts, read back and compared, like copies to a disk. Objects become
+//! visible only when complete, so a crash never leaves a partial object that could be taken for a
+//! file.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -29,16 +30,19 @@ use super::{MARK, TierBackend, stopped};
 use crate::options::{ReadPrices, SlowBucketOptions};
 use crate::stats::BucketStats;
 
-/// Objects are written in parts of so many bytes, the least that services take, and read back so; smaller ones at once.
+/// Part size of uploads and of reads for verification: the S3 minimum. Smaller objects are written
+/// in one request.
 const PART_BYTES: u64 = 5 << 20;
-/// How often a thread that waits looks whether it is to stop.
+/// Interval at which waiting threads check for shutdown.
 const LOOK: Duration = Duration::from_millis(50);
-/// Whether the bucket is there is said within this time, so that a query that failed can still tell why.
+/// Timeout of reading the mark: short, so that a failed query can still report that the bucket is
+/// unreachable.
 const MARK_TIME: Duration = Duration::from_secs(3);
-/// Files whose index is to be fetched; further ones wait for their next use.
+/// Maximum number of files queued for caching; when the queue is full, a file waits until its next
+/// read.
 const MISSED_MAX: usize = 4096;
 
-/// The bucket.
+/// A bucket as cold tier.
 pub struct BucketTier {
     name: String,
     prices: ReadPrices,
@@ -54,18 +58,18 @@ impl fmt::Debug for BucketTier {
 }
 
 impl BucketTier {
-    /// Connects without a cache.
+    /// Opens the bucket without a cache.
     ///
     /// # Errors
-    /// `Io`: what is wrong with the options.
+    /// `Io`: an option is invalid.
     pub fn open(options: &SlowBucketOptions) -> Result<Self, StoreError> {
         Self::new(options, None)
     }
 
-    /// Asks nothing of the service yet.
+    /// Opens the bucket; sends no request yet.
     ///
     /// # Errors
-    /// `Io`: what is wrong with the options.
+    /// `Io`: an option is invalid.
     pub(crate) fn new(
         options: &SlowBucketOptions,
         cache: Option<Arc<IndexCache>>,
@@ -109,14 +113,14 @@ impl BucketTier {
     }
 }
 
-/// As a place for any files. Names are below the prefix.
+/// Generic file operations. Names are relative to the prefix.
 impl BucketTier {
-    /// `s3://BUCKET/PREFIX`.
+    /// URL of the tier: `s3://BUCKET/PREFIX`.
     pub fn shown(&self) -> String {
         self.name.clone()
     }
 
-    /// All of a small file; `None` when it is not there.
+    /// Reads a small file whole; `None` if it does not exist.
     ///
     /// # Errors
     /// `Io`: the bucket cannot be read.
@@ -129,45 +133,47 @@ impl BucketTier {
         }
     }
 
+    /// Writes a small file.
+    ///
     /// # Errors
-    /// `Io`: it was not written.
+    /// `Io`: the file was not written.
     pub fn write(&self, path: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
         let put = self.line.wait(async move { requests.put(&place, bytes.into()).await })?;
         put.map_err(|error| self.told(&format!("write `{path}` to"), &error))
     }
 
-    /// Writes it where there is nothing of that name; whether it did.
+    /// Creates a file unless the name is taken; returns whether it did.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io`: the file was not written.
     pub fn create(&self, path: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
         let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
         let create = self.line.wait(async move { requests.create(&place, bytes.into()).await })?;
         create.map_err(|error| self.told(&format!("write `{path}` to"), &error))
     }
 
-    /// Sends a file of this machine, and compares what the bucket gives back.
+    /// Uploads a local file, then reads the object back and compares it.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io`: the upload failed, or the object differs.
     pub fn send_file(&self, from: &FilePath, path: &str) -> Result<(), StoreError> {
         let file = File::open(from).map_err(|error| StoreError::io("read", from, &error))?;
         self.copy(file, &Path::from(path))
     }
 
-    /// A file, to be read in pieces.
+    /// Opens a file for random access.
     ///
     /// # Errors
-    /// As the system has them.
+    /// The underlying I/O error.
     pub fn source(&self, path: &str) -> std::io::Result<FileSource> {
         self.line.open(path)
     }
 
-    /// Removes one, if it is there.
+    /// Removes a file, if it exists.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io`: the file was not removed.
     pub fn remove(&self, path: &str) -> Result<(), StoreError> {
         let (requests, place) = (self.line.store.requests.clone(), Path::from(path));
         let delete = self.line.wait(async move { requests.delete(&place).await })?;
@@ -182,10 +188,10 @@ impl BucketTier {
         })
     }
 
-    /// Names of files below a directory, or all.
+    /// Lists files below a directory, or all files.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io`: the bucket cannot be listed.
     pub fn list_below(&self, dir: &str) -> Result<Vec<String>, StoreError> {
         let (requests, dir) = (self.line.store.requests.clone(), Path::from(dir));
         let names = self.line.wait(async move { requests.list(&dir).await })?;
@@ -201,7 +207,7 @@ impl Drop for BucketTier {
     }
 }
 
-/// One thread drives thousands of requests.
+/// A runtime with a single thread, which can drive thousands of requests.
 pub(super) fn runtime() -> Result<Runtime, StoreError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -213,7 +219,7 @@ pub(super) fn runtime() -> Result<Runtime, StoreError> {
         .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}")))
 }
 
-/// How many bytes, and their checksum.
+/// Byte count and checksum of an upload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SentBytes {
     bytes: u64,
@@ -245,7 +251,7 @@ async fn send(
         requests.end_parts(path, &id, parts).await
     };
     if let Err(error) = sending.await {
-        // What is left of it costs money until it is aborted.
+        // Abort the upload: the service bills stored parts until then.
         drop(requests.abort_parts(path, &id).await);
         return Err(error);
     }
@@ -274,20 +280,20 @@ async fn read_back(
     Ok(SentBytes { bytes: found, sum: sum.finalize() })
 }
 
-/// Fetches the indexes of files that were read and are not in the cache, one at a time.
+/// Caches the indexes of files that missed the cache, one file at a time.
 async fn fill(line: BucketLine, cache: Arc<IndexCache>, mut waiting: Receiver<String>) {
     while let Some(path) = waiting.recv().await {
         if !cache.wants(&path) {
             continue;
         }
         let (line, cache) = (line.clone(), Arc::clone(&cache));
-        // What cannot be read now is asked for again at its next use.
+        // A failed read is retried on the next cache miss.
         let fetch = move || line.open(&path).map(|source| cache.fill(&path, &source));
         let _ = tokio::task::spawn_blocking(fetch).await;
     }
 }
 
-/// Waits for requests, for threads that may wait.
+/// Blocking access to the bucket, for threads outside the runtime.
 #[derive(Clone)]
 struct BucketLine {
     handle: Handle,
@@ -297,7 +303,7 @@ struct BucketLine {
 }
 
 impl BucketLine {
-    /// Waits for `work`; gives up when the place is stopped. Not for threads of a runtime.
+    /// Blocks on `work`; returns early when the tier stops. Must not be called on a runtime thread.
     fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -378,7 +384,7 @@ impl TierBackend for BucketTier {
 
     fn list(&self) -> Result<Vec<String>, StoreError> {
         let mut names = self.list_below("data")?;
-        // Some services list directories too, and people make empty objects for them.
+        // Some services also list directories, for which clients create empty objects.
         names.retain(|name| name.ends_with(".parquet"));
         names.sort();
         Ok(names)
@@ -415,7 +421,7 @@ impl TierBackend for BucketTier {
     }
 }
 
-/// An object, read range by range.
+/// An object, read by range.
 struct RemoteFile {
     line: BucketLine,
     path: Path,

@@ -1,8 +1,9 @@
-//! On the fast disk, of every file in a bucket: its footer, its page indexes and its text index, as far as they fit.
+//! Local cache of the indexes of files in a bucket: footers, page indexes and text indexes, up to a
+//! size limit.
 //!
-//! They are taken from the file before it goes, and read back from the bucket when they are not here. Every block of an entry
-//! has a checksum, which is looked at whenever the block is read: an index that lies would hide rows.
-//! Layout: `docs/formats/data-file.md`.
+//! Entries are filled before a file moves, or from the bucket after a cache miss. Each block of an
+//! entry has a checksum that every read verifies, since a corrupt index would hide rows. Layout:
+//! `docs/formats/data-file.md`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,23 +21,23 @@ use weir_datafile::{FOOTER_BYTES_HINT, FileSource, space};
 
 const MAGIC: &[u8] = b"weir index 1\n";
 const END: &str = "index";
-/// More pieces than this no file has.
+/// Sanity limit for the piece count of an entry.
 const PIECES_MAX: u64 = 1 << 20;
-/// A block of an entry, and what of it is content.
+/// Size of an entry's block, and of the content in it.
 const BLOCK: u64 = 4096;
 const CONTENT: u64 = BLOCK - 4;
-/// Copied at a time.
+/// Copy buffer size.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// The directory, and what is in it.
+/// The cache directory and its contents.
 #[derive(Debug)]
 pub(crate) struct IndexCache {
     dir: PathBuf,
     bytes_max: u64,
-    /// Bytes that stay free on the disk: new rows come first.
+    /// Free disk space to leave for new rows.
     reserve: u64,
     state: Mutex<CacheState>,
-    /// Held by who writes.
+    /// Serializes writers.
     writing: Mutex<()>,
 }
 
@@ -44,9 +45,9 @@ pub(crate) struct IndexCache {
 struct CacheState {
     entries: HashMap<String, CacheEntry>,
     bytes: u64,
-    /// Counts uses, so that the one that was not used for longest goes first.
+    /// Logical clock of uses, for LRU eviction.
     clock: u64,
-    /// There was no room for these; until something goes.
+    /// Files that did not fit; cleared when an entry is removed.
     refused: HashSet<String>,
     failure: Option<String>,
 }
@@ -55,19 +56,20 @@ struct CacheState {
 struct CacheEntry {
     bytes: u64,
     used: u64,
-    /// Read at the first use.
+    /// Header, loaded on first use.
     head: Option<EntryHeader>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct EntryHeader {
-    /// Of the whole file.
+    /// Size of the whole file.
     size: u64,
-    /// Pieces of the file, and where each is in the entry's content.
+    /// Pieces of the file, each with its offset in the entry's content.
     pieces: Vec<(Range<u64>, u64)>,
 }
 
-/// Whether others may go for a new entry.
+/// Whether to evict other entries for a new one: yes for a file being moved (`Made`), no after a
+/// cache miss (`Found`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpaceUse {
     Made,
@@ -77,7 +79,7 @@ enum SpaceUse {
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 impl IndexCache {
-    /// What an earlier run left is used again.
+    /// Opens the cache with the entries of earlier runs.
     pub(crate) fn open(dir: PathBuf, bytes_max: u64, reserve: u64) -> Self {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
@@ -88,7 +90,7 @@ impl IndexCache {
                 (Ok(meta), Some(name)) if is_entry => {
                     found.push((meta.modified().ok(), name, meta.len()));
                 }
-                // Half of one.
+                // Left over from an interrupted write.
                 _ => drop(std::fs::remove_file(path)),
             }
         }
@@ -105,13 +107,13 @@ impl IndexCache {
         cache
     }
 
-    /// Whether nothing of the file at `path` is here, and there may be room for it.
+    /// Whether the file at `path` is not cached and may fit.
     pub(crate) fn wants(&self, path: &str) -> bool {
         let (state, name) = (self.state.lock().expect(NO_PANIC), name_of(path));
         !state.entries.contains_key(name) && !state.refused.contains(name)
     }
 
-    /// Keeps entries of these files only.
+    /// Removes all entries except those of these files.
     pub(crate) fn retain(&self, known: &HashSet<String>) {
         let known: HashSet<&str> = known.iter().map(|path| name_of(path)).collect();
         let names: Vec<String> =
@@ -122,7 +124,7 @@ impl IndexCache {
             .for_each(|name| self.forget(name));
     }
 
-    /// Bytes of `range` of the file at `path`, and the size of the whole file.
+    /// Reads `range` of the file at `path`; also returns the size of the whole file.
     pub(crate) fn read(&self, path: &str, range: &Range<u64>) -> Option<(Bytes, u64)> {
         let name = name_of(path);
         let head = {
@@ -169,12 +171,12 @@ impl IndexCache {
         Ok(Some((bytes.into(), head.size)))
     }
 
-    /// Keeps the index of a file, which is `path` in the bucket. Without room it does not; the bucket has it all.
+    /// Caches the index of a file with path `path` in the bucket; skipped if it does not fit.
     pub(crate) fn add(&self, path: &str, from: &FileSource) {
         self.put(path, from, SpaceUse::Made);
     }
 
-    /// The same for a file that was used and is not here, as long as no other has to go for it.
+    /// Caches the index of a file after a cache miss, without evicting other entries.
     pub(crate) fn fill(&self, path: &str, from: &FileSource) {
         self.put(path, from, SpaceUse::Found);
     }
@@ -232,7 +234,7 @@ impl IndexCache {
         Ok(())
     }
 
-    /// The file is gone.
+    /// Removes the entry of a deleted file.
     pub(crate) fn remove(&self, path: &str) {
         self.forget(name_of(path));
     }
@@ -257,7 +259,7 @@ impl IndexCache {
         self.state.lock().expect(NO_PANIC).bytes + bytes <= self.bytes_max
     }
 
-    /// Deletes what was not used for longest until `bytes` more fit.
+    /// Evicts least recently used entries until `bytes` more fit.
     fn make_room(&self, bytes: u64) {
         loop {
             let oldest = {
@@ -282,7 +284,7 @@ impl IndexCache {
     }
 }
 
-/// Writes content in blocks, each with its checksum.
+/// Writes content in checksummed blocks.
 struct BlockWriter {
     file: BufWriter<File>,
     block: Vec<u8>,
@@ -318,7 +320,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Bytes of the file, which is synced.
+    /// Syncs the file and returns its size.
     fn finish(mut self) -> std::io::Result<u64> {
         if !self.block.is_empty() {
             self.end_block()?;
@@ -336,7 +338,7 @@ fn checksum(number: u64, content: &[u8]) -> [u8; 4] {
     sum.finalize().to_le_bytes()
 }
 
-/// A range of an entry's content, from blocks that are whole.
+/// Reads a range of an entry's content and verifies the checksums.
 fn read_content(file: &File, range: Range<u64>) -> std::io::Result<Vec<u8>> {
     let (first, last) = (range.start / CONTENT, range.end.saturating_sub(1) / CONTENT);
     let (start, end) = (first * BLOCK, ((last + 1) * BLOCK).min(file.metadata()?.len()));
@@ -358,7 +360,7 @@ fn damaged() -> std::io::Error {
     std::io::Error::other("it is damaged")
 }
 
-/// Numbers of files are not used twice.
+/// Entry name of a file: its number, which is never reused.
 fn name_of(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.strip_suffix(".parquet").unwrap_or(name)
@@ -409,7 +411,7 @@ impl EntryHeader {
     }
 }
 
-/// Where a file's footer, page indexes and text index are; what lies side by side is one piece.
+/// Byte ranges of the footer, page indexes and text index; adjacent ranges are joined.
 fn pieces_of(source: &FileSource) -> Result<Vec<Range<u64>>, ParquetError> {
     let footer = ParquetMetaDataReader::new()
         .with_page_index_policy(PageIndexPolicy::Skip)
@@ -427,7 +429,7 @@ fn pieces_of(source: &FileSource) -> Result<Vec<Range<u64>>, ParquetError> {
         let start = u64::try_from(offset?).ok()?;
         Some(start..start + u64::try_from(length?).ok()?)
     });
-    // The footer is behind the page indexes; it may be longer than what is read at once from the end.
+    // The footer follows the page indexes; it may exceed the tail that readers fetch first.
     let mut last = size.saturating_sub(8);
     let mut length = [0; 4];
     source.read_exact_at(&mut length, last)?;
@@ -464,7 +466,7 @@ mod tests {
 
     use super::*;
 
-    /// A file with a text index, and its path.
+    /// Writes a file with a text index and returns its path.
     fn file(root: &Path, id: i64) -> PathBuf {
         let mut rows = LogRows::default();
         for number in 0..20_000 {
@@ -486,7 +488,7 @@ mod tests {
         cache.add("data/log/1970-01-01/000000000001.parquet", &source);
         let (bytes, name) = (std::fs::read(&path).unwrap(), "000000000001.parquet");
         let size = bytes.len() as u64;
-        // A second run finds what the first has left.
+        // A second run reuses the entries of the first.
         let again = open();
         for cache in [&cache, &again] {
             let start = bytes.len() - FOOTER_BYTES_HINT.min(bytes.len());
@@ -531,7 +533,7 @@ mod tests {
         cache.add("3.parquet", &source);
         let has = |name: &str| cache.read(name, &end).is_some();
         assert!(has("1.parquet") && !has("2.parquet") && has("3.parquet"));
-        // One wrong bit of any block is seen when the block is read.
+        // A single flipped bit is detected on reading its block.
         let entry = root.join("1.index");
         let mut bytes = std::fs::read(&entry).unwrap();
         let at = bytes.len() - 9;

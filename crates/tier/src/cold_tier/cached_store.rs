@@ -1,4 +1,5 @@
-//! Reads of a bucket: what the fast disk has of a file's index comes from there, the rest in as few requests as do.
+//! Reads from a bucket: cached index ranges come from local disk, the rest in as few requests as
+//! possible.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,17 +20,17 @@ use super::cache::IndexCache;
 use super::read_only;
 use super::requests::{RequestScheduler, whole};
 
-/// One request asks for no more than this; what is more is asked for in several at the same time.
+/// Maximum size of a request; larger ranges are split into concurrent requests.
 const REQUEST_BYTES_MAX: u64 = 8 << 20;
 
-/// A bucket with the cache before it. Queries only read.
+/// Read-only object store of a bucket, with the index cache in front.
 #[derive(Debug)]
 pub(super) struct CachedStore {
     pub(super) requests: RequestScheduler,
     pub(super) cache: Option<Arc<IndexCache>>,
-    /// Ranges that are nearer to each other than this are one request.
+    /// Ranges with a smaller gap are joined into one request.
     pub(super) join_bytes: u64,
-    /// Takes the paths of files of which the cache has nothing.
+    /// Queue of files that missed the cache.
     pub(super) missed: Sender<String>,
 }
 
@@ -37,7 +38,7 @@ impl CachedStore {
     fn cached(&self, location: &Path, range: &Range<u64>) -> Option<(Bytes, u64)> {
         let cache = self.cache.as_ref()?;
         if cache.wants(location.as_ref()) {
-            // When many wait already, this one comes at its next use.
+            // If the queue is full, the next miss queues the file.
             let _ = self.missed.try_send(location.to_string());
             return None;
         }
@@ -46,7 +47,7 @@ impl CachedStore {
 }
 
 impl CachedStore {
-    /// The requests that `ranges` of a file make, without those that the cache answers.
+    /// Ranges to request for `ranges` of a file, without those in the cache.
     pub(super) fn reads(&self, path: &str, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         let is_kept = |range: &Range<u64>| {
             self.cache.as_ref().is_some_and(|cache| cache.read(path, range).is_some())
@@ -122,7 +123,7 @@ impl ObjectStore for CachedStore {
     }
 }
 
-/// What to ask for so that each of `ranges` is there: sorted, without overlaps, none longer than a request may be.
+/// Plans requests that cover `ranges`: sorted, not overlapping, none over the size limit.
 pub(crate) fn joined(mut ranges: Vec<Range<u64>>, join_bytes: u64) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| (range.start, range.end));
@@ -147,7 +148,7 @@ pub(crate) fn joined(mut ranges: Vec<Range<u64>>, join_bytes: u64) -> Vec<Range<
     split.collect()
 }
 
-/// The bytes of `range` from the answers to what was asked for.
+/// Assembles `range` from the responses to the requests `asked`.
 fn cut(range: &Range<u64>, asked: &[Range<u64>], answers: &[Bytes]) -> Bytes {
     let at = |place: u64, length: usize| usize::try_from(place).unwrap_or(length).min(length);
     let first = asked.partition_point(|asked| asked.end <= range.start);
@@ -171,7 +172,7 @@ fn cut(range: &Range<u64>, asked: &[Range<u64>], answers: &[Bytes]) -> Bytes {
 mod tests {
     use super::*;
 
-    /// Cuts every range from a file whose bytes are their places.
+    /// Reads ranges of a file whose content encodes its offsets, and compares them.
     fn check(ranges: &[Range<u64>], join_bytes: u64, requests: usize) {
         let wanted = joined(ranges.to_vec(), join_bytes);
         assert_eq!(wanted.len(), requests, "{wanted:?}");

@@ -1,4 +1,4 @@
-//! A slow tier that is a directory: another disk, or a share.
+//! Cold tier in a directory: another disk or a network share.
 
 use std::fs::File;
 use std::io::{ErrorKind as IoKind, Read, Write};
@@ -13,12 +13,12 @@ use weir_datafile::{FileSource, StoreError, data_files, sync_dir};
 
 use super::{MARK, TierBackend, stopped};
 
-/// Bytes copied at a time.
+/// Copy buffer size.
 const PIECE_BYTES: usize = 1 << 20;
-/// What a file is called until all of it is there.
+/// Name extension of an incomplete copy.
 const DRAFT: &str = "draft";
 
-/// The directory.
+/// A directory as cold tier.
 #[derive(Debug)]
 pub(super) struct DirectoryTier {
     root: PathBuf,
@@ -30,7 +30,8 @@ impl DirectoryTier {
         Self { root, store: OnceLock::new() }
     }
 
-    /// Copies and syncs under another name, reads the copy back, and only then gives it its name.
+    /// Copies to a draft name, syncs, reads the copy back and compares it, and only then renames
+    /// it.
     fn copy(&self, from: &Path, to: &Path, stop: &AtomicBool) -> Result<(), StoreError> {
         let draft = to.with_added_extension(DRAFT);
         let fail = |error: &std::io::Error| StoreError::io("write", &draft, error);
@@ -42,7 +43,7 @@ impl DirectoryTier {
         let written =
             pass(stop, read, |bytes| target.write_all(bytes).map_err(|error| fail(&error)))?;
         target.sync_all().map_err(|error| fail(&error))?;
-        // What is in memory says nothing of the disk.
+        // Drop the page cache, so that the comparison reads from disk.
         let _ = fadvise(&target, 0, None, Advice::DontNeed);
         drop(target);
         let mut copy = open(&draft)?;
@@ -121,7 +122,7 @@ impl TierBackend for DirectoryTier {
     }
 
     fn list(&self) -> Result<Vec<String>, StoreError> {
-        // A directory that cannot be read would look empty.
+        // Fail on an unreadable directory, which would otherwise appear empty.
         std::fs::read_dir(&self.root)
             .map_err(|error| StoreError::io("read", &self.root, &error))?;
         let files = ["parquet", DRAFT].into_iter().flat_map(|end| data_files(&self.root, end));
@@ -141,7 +142,7 @@ fn open(path: &Path) -> Result<File, StoreError> {
     File::open(path).map_err(|error| StoreError::io("read", path, &error))
 }
 
-/// Hands on bytes until there are no more; gives how many they were and their checksum.
+/// Passes all bytes from `read` to `write`; returns byte count and checksum.
 fn pass(
     stop: &AtomicBool,
     mut read: impl FnMut(&mut [u8]) -> Result<usize, StoreError>,

@@ -1,4 +1,4 @@
-//! Where data files are: below the data directory, or in the slow tier.
+//! Locations of data files: the data directory or the cold tier.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use weir_datafile::{DataFile, ErrorKind, FileOpener, FileSource, StoreError, Tie
 use super::{CacheSpace, ColdTier};
 use crate::options::SlowOptions;
 
-/// Opens files of a store by what the manifest says of them.
+/// Opens a store's files by their manifest entries.
 #[derive(Clone, Debug)]
 pub struct FileLocations {
     /// The data directory.
@@ -19,7 +19,8 @@ pub struct FileLocations {
 }
 
 impl FileLocations {
-    /// The places of the data directory `root`, with the number that the manifest has for the slow tier; its owner may keep pieces of files that are in a bucket.
+    /// Locations for the data directory `root`; `slow_id` is the cold tier's number in the
+    /// manifest, `cache` the space for indexes of files in a bucket.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -35,15 +36,16 @@ impl FileLocations {
         Ok(Self { root: root.to_owned(), slow })
     }
 
-    /// Whether the slow tier is there, if anybody needs it.
+    /// Checks that the cold tier is available.
     ///
     /// # Errors
-    /// `Io`: why not.
+    /// `Io`: the reason why it is not.
     pub fn check(&self) -> Result<(), StoreError> {
         self.slow()?.check()
     }
 
-    /// Why files that were opened could not be read, when it is that the slow tier is not there.
+    /// The error to report when opened files cannot be read because the cold tier is unavailable;
+    /// `None` if that is not the cause.
     pub fn missing(&self, opened: &[Arc<DataFile>]) -> Option<StoreError> {
         let of_slow: HashSet<i64> =
             opened.iter().filter(|file| file.tier == Tier::Slow).map(|file| file.id).collect();
@@ -59,7 +61,7 @@ impl FileLocations {
         Some(StoreError { message: text, ..why })
     }
 
-    /// The slow tier, for those who need it.
+    /// The cold tier.
     ///
     /// # Errors
     /// `Io`: none is configured.
@@ -67,10 +69,10 @@ impl FileLocations {
         self.slow.as_deref().ok_or_else(not_set)
     }
 
-    /// The file, open.
+    /// Opens a file.
     ///
     /// # Errors
-    /// As the system has them; `NotFound` only when the place is there and the file is not.
+    /// The underlying I/O error; `NotFound` only if the tier is available and the file is missing.
     pub fn open(&self, path: &str, tier: Tier) -> std::io::Result<FileSource> {
         match (tier, &self.slow) {
             (Tier::Local, _) => FileSource::of_file(std::fs::File::open(self.root.join(path))?),
@@ -89,7 +91,7 @@ impl FileOpener for FileLocations {
     }
 }
 
-/// Files are in a slow tier, and nobody says where that is.
+/// Error: files are in a cold tier that the configuration does not name.
 fn not_set() -> StoreError {
     StoreError::new(ErrorKind::Io, "files are in a slow tier, but none is configured")
         .with_hint("set `store.slow_path` as it was")

@@ -1,15 +1,17 @@
-//! The slow tier: where files are kept that are old, or that the fast disk has no room for.
+//! The cold tier: storage of files that are old or exceed the fast disk's limit.
 //!
-//! A file moves as a copy under a new number; one change of the manifest puts the copy in its place, and the old file waits
-//! for its last reader. So whatever happens in between, the manifest names a file that is whole.
+//! A file moves as a copy with a new number. One manifest transaction replaces the file by its
+//! copy, and the old file is deleted once its grace period for readers is over. The manifest
+//! therefore names a complete file at any time.
 //!
 //! ```text
-//! copy, sync, read back, name ─► one manifest transaction ─► show the copy ─► old file deleted after its grace period
-//!     ▲ kill here: nobody names it,     ▲ kill here: the copy is in,
-//!     └ the next start deletes it       └ the old file is in the queue
+//! copy, sync, read back, rename ─► manifest transaction ─► show the copy ─► delete the old file
+//!     ▲ crash: not in the manifest,    ▲ crash: the copy is visible,        after its grace
+//!     └ the next start deletes it      └ the old file is in the queue       period
 //! ```
 //!
-//! A file `WEIR` in it says whose it is: a disk that is not mounted looks like an empty directory.
+//! The mark file `WEIR` identifies the tier's owner, and tells an unmounted disk from an empty
+//! directory.
 
 mod bucket;
 mod cache;
@@ -44,76 +46,76 @@ pub use plan::to_move;
 pub use range_reader::RangeReader;
 pub use tiered_store::TieredStore;
 
-/// The file that says whose place this is.
+/// Name of the mark file, which identifies the tier's owner.
 const MARK: &str = "WEIR";
-/// Its first line.
+/// First line of the mark file.
 const MARK_VERSION: &str = "weir slow tier 1";
-/// After so many files in a row that cannot be deleted no more are tried for now.
+/// Number of consecutive failed deletions after which the batch stops.
 const REFUSED_MAX: u32 = 16;
 
-/// What a slow tier has to be able to do. Paths are those of the manifest.
+/// Storage backend of a cold tier. Paths are those of the manifest.
 trait TierBackend: fmt::Debug + Send + Sync {
-    /// For messages: the directory or the address.
+    /// Display name: the directory or the URL.
     fn name(&self) -> String;
-    /// Where a file is, for others: `file:///…`, `s3://…`.
+    /// URL of a file: `file:///…`, `s3://…`.
     fn location(&self, path: &str) -> String;
-    /// What to do when it is not there.
+    /// Hint for errors when the tier is unavailable.
     fn hint(&self) -> &'static str;
-    /// The text of [`MARK`]; `None` when it is not there.
+    /// Text of the file [`MARK`]; `None` if it does not exist.
     fn mark(&self) -> Result<Option<String>, StoreError>;
     fn set_mark(&self, text: &str) -> Result<(), StoreError>;
-    /// Copies a file; when it returns the copy is durable and has given back what was written.
+    /// Copies a file; on return the copy is durable and was read back and verified.
     fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError>;
     fn open(&self, path: &str) -> std::io::Result<FileSource>;
-    /// One that is not there is deleted already.
+    /// Deletes a file; succeeds if it does not exist.
     fn delete(&self, path: &str) -> Result<(), StoreError>;
-    /// Every file, also halves that a kill left.
+    /// Lists all files, including partial copies left by a crash.
     fn list(&self) -> Result<Vec<String>, StoreError>;
-    /// Whether reading costs money and time, so that nothing is read only to say more about an error.
+    /// Whether reads cost money and latency: then nothing is read just to improve an error message.
     fn is_far(&self) -> bool {
         false
     }
-    /// Forgets what is kept here of files that are not in `known`.
+    /// Drops cached data of files that are not in `known`.
     fn keep_only(&self, _known: &HashSet<String>) {}
-    /// What reading costs; `None` where that is nothing.
+    /// Prices of reads; `None` if they are free.
     fn prices(&self) -> Option<ReadPrices> {
         None
     }
-    /// What is really read for ranges of a file that are asked for together.
+    /// Ranges actually read for `ranges` of a file, which are requested together.
     fn reads(&self, _path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         ranges
     }
-    /// What was asked of it, when that is counted.
+    /// Request counters, if the backend counts requests.
     fn stats(&self) -> Option<BucketStats> {
         None
     }
-    /// Ends what waits for the place, from now on.
+    /// Cancels current and later waits for the backend.
     fn stop(&self) {}
-    /// For queries.
+    /// Object store for queries.
     fn store(&self) -> object_store::Result<Arc<dyn ObjectStore>>;
 }
 
-/// Where pieces of files in a bucket may be kept.
+/// Local disk space to cache indexes of files in a bucket.
 pub struct CacheSpace<'a> {
     /// The data directory.
     pub dir: &'a Path,
-    /// Bytes that stay free on its disk.
+    /// Bytes to leave free on its disk.
     pub reserve: u64,
 }
 
-/// The slow tier of one store.
+/// The cold tier of a store.
 #[derive(Debug)]
 pub struct ColdTier {
     place: Box<dyn TierBackend>,
-    /// As the manifest has it; 0: nothing was ever kept here.
+    /// Number in the manifest; 0 if the tier was never used.
     id: AtomicI64,
 }
 
 impl ColdTier {
-    /// Looks at nothing yet.
+    /// Creates the tier without accessing it.
     ///
     /// # Errors
-    /// `Io`: what is wrong with the options.
+    /// `Io`: an option is invalid.
     pub fn new(
         options: &SlowOptions,
         id: i64,
@@ -132,45 +134,45 @@ impl ColdTier {
         Ok(Self { place, id: AtomicI64::new(id) })
     }
 
-    /// The directory or the address, for messages.
+    /// Display name: the directory or the URL.
     pub fn name(&self) -> String {
         self.place.name()
     }
 
-    /// Where a file is, for others: `file:///…`, `s3://…`.
+    /// URL of a file: `file:///…`, `s3://…`.
     pub fn location(&self, path: &str) -> String {
         self.place.location(path)
     }
 
-    /// Whether reading costs money and time.
+    /// Whether reads cost money and latency.
     pub fn is_far(&self) -> bool {
         self.place.is_far()
     }
 
-    /// As `TierBackend::prices`.
+    /// Prices of reads; `None` if they are free.
     pub fn prices(&self) -> Option<ReadPrices> {
         self.place.prices()
     }
 
-    /// What is really read for ranges of a file that are asked for together.
+    /// Ranges actually read for `ranges` of a file, which are requested together.
     pub fn reads(&self, path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         self.place.reads(path, ranges)
     }
 
-    /// Requests so far; `None` where they are not counted.
+    /// Request counters; `None` if the backend does not count.
     pub fn stats(&self) -> Option<BucketStats> {
         self.place.stats()
     }
 
-    /// As `TierBackend::put`.
+    /// Copies a file; on return the copy is durable and was read back and verified.
     pub fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError> {
         self.place.put(from, path, stop)
     }
 
-    /// Copies files that are at `from` of their paths, and gives them as files of this tier.
+    /// Copies files, each located at `from` of its path; returns them as files of this tier.
     ///
     /// # Errors
-    /// As `TierBackend::put`; those before the one that failed are copied.
+    /// The first copy that fails; earlier copies remain.
     pub fn put_each(
         &self,
         files: &[Arc<DataFile>],
@@ -184,15 +186,15 @@ impl ColdTier {
         files.iter().map(put).collect()
     }
 
-    /// As `TierBackend::delete`.
+    /// Deletes a file; succeeds if it does not exist.
     pub fn delete(&self, path: &str) -> Result<(), StoreError> {
         self.place.delete(path)
     }
 
-    /// Deletes files and gives those that are gone: one that cannot be deleted holds up none of the others.
+    /// Deletes files and returns the deleted ones; a failed deletion does not stop the others.
     ///
     /// # Errors
-    /// When the tier is not there.
+    /// The tier is unavailable.
     pub fn delete_each<T>(
         &self,
         files: Vec<T>,
@@ -219,15 +221,15 @@ impl ColdTier {
         Ok(gone)
     }
 
-    /// Number that the manifest gave the tier.
+    /// Sets the tier's number in the manifest.
     pub fn set_id(&self, id: i64) {
         self.id.store(id, Ordering::Relaxed);
     }
 
-    /// Whether the tier is there and is this store's.
+    /// Checks that the tier is available and belongs to this store.
     ///
     /// # Errors
-    /// `Io`, `Corrupt`: why it cannot be used, with its name.
+    /// `Io`, `Corrupt`: the tier's name and why it cannot be used.
     pub fn check(&self) -> Result<(), StoreError> {
         match self.place.mark().map_err(|error| self.gone(&error.message))? {
             Some(text) if text == mark_of(self.id.load(Ordering::Relaxed)) => Ok(()),
@@ -237,7 +239,8 @@ impl ColdTier {
         }
     }
 
-    /// The same for one that may be new: `is_used` says whether the manifest names a file in it.
+    /// Checks the tier like [`check`](Self::check), but claims an empty one by writing the mark,
+    /// unless the manifest already names a file in it (`is_used`).
     pub fn take(&self, is_used: bool) -> Result<(), StoreError> {
         let mark = self.place.mark().map_err(|error| self.gone(&error.message))?;
         if mark.is_none() && !is_used {
@@ -249,8 +252,10 @@ impl ColdTier {
         self.check()
     }
 
+    /// Checks that the tier is unused.
+    ///
     /// # Errors
-    /// `Io`: somebody has files there, or it cannot be looked at.
+    /// `Io`: it holds files or a mark, or cannot be read.
     pub fn refuse_used(&self) -> Result<(), StoreError> {
         let mark = self.place.mark().map_err(|error| self.gone(&error.message))?;
         let has_files = || self.place.list().is_ok_and(|files| !files.is_empty());
@@ -270,24 +275,24 @@ impl ColdTier {
         )
     }
 
-    /// Opens a file by its path in the manifest.
+    /// Opens a file by its manifest path.
     ///
     /// # Errors
-    /// As the system or the service has them.
+    /// The underlying I/O or service error.
     pub fn open(&self, path: &str) -> std::io::Result<FileSource> {
         self.place.open(path)
     }
 
-    /// Files that nobody names; half ones too.
+    /// Lists files that are not in the manifest, including partial copies.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// The tier cannot be listed.
     pub fn unknown(&self, is_known: impl Fn(&String) -> bool) -> Result<Vec<String>, StoreError> {
         Ok(self.place.list()?.into_iter().filter(|path| !is_known(path)).collect())
     }
 }
 
-/// A path of this machine as a URL.
+/// `file://` URL of a local path.
 pub fn file_url(path: &Path) -> String {
     format!("file://{}", path.display())
 }
@@ -296,12 +301,12 @@ fn mark_of(id: i64) -> String {
     format!("{MARK_VERSION}\n{id:016x}\n")
 }
 
-/// The store closes.
+/// Error of a copy interrupted by the store's shutdown.
 fn stopped() -> StoreError {
     StoreError::new(ErrorKind::Closed, "the copy was stopped")
 }
 
-/// What a store says that queries read through, and nobody writes through.
+/// Error of a write to a read-only object store.
 fn read_only<T>() -> object_store::Result<T> {
     Err(object_store::Error::NotSupported { source: "queries only read".into() })
 }

@@ -1,4 +1,4 @@
-//! The thread that waits for the slow tier, so that nobody else has to. One job at a time.
+//! Background thread for slow operations on the cold tier, one job at a time.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use weir_datafile::{DataFile, ErrorKind, StoreError};
 
 use super::ColdTier;
 
-/// What the thread is to do.
+/// Job of the mover thread.
 pub enum MoverJob {
-    /// See whether the tier is there; with the paths that somebody names, delete all others.
+    /// Check the tier; if `known` is given, also delete all files outside it.
     Look {
         /// Whether the manifest names a file in the tier.
         is_used: bool,
         /// Paths to keep; `None` deletes nothing.
         known: Option<HashSet<String>>,
     },
-    /// Copy a file from here to a new path in the tier.
+    /// Copy a local file to a new path in the tier.
     Copy {
         /// The file on the fast disk.
         file: Arc<DataFile>,
-        /// Where it is.
+        /// Full path of the local file.
         from: PathBuf,
         /// Number of the copy.
         id: i64,
@@ -35,11 +35,11 @@ pub enum MoverJob {
     Delete(Vec<String>),
 }
 
-/// What became of it.
+/// Result of a job.
 pub enum MoverReport {
     /// Whether the tier can be used.
     Looked(Result<(), StoreError>),
-    /// A copy that ended.
+    /// Result of a copy.
     Copied {
         /// The file on the fast disk.
         file: Arc<DataFile>,
@@ -50,11 +50,11 @@ pub enum MoverReport {
         /// Whether the copy is durable.
         outcome: Result<(), StoreError>,
     },
-    /// Those that are gone.
+    /// Paths of deleted files.
     Deleted(Result<Vec<String>, StoreError>),
 }
 
-/// The thread; it ends when this is dropped, in the middle of a copy if need be.
+/// Handle of the mover thread; dropping it stops the thread, even during a copy.
 pub struct TierMover {
     jobs: Option<Sender<MoverJob>>,
     done: Receiver<MoverReport>,
@@ -64,8 +64,10 @@ pub struct TierMover {
 }
 
 impl TierMover {
+    /// Starts the thread.
+    ///
     /// # Errors
-    /// `Io` when the system refuses to start a thread.
+    /// `Io`: the system cannot start a thread.
     pub fn start(slow: Arc<ColdTier>) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel();
         let (report, done) = channel();
@@ -89,12 +91,12 @@ impl TierMover {
     /// Queues a job.
     pub fn send(&self, job: MoverJob) {
         if let Some(jobs) = &self.jobs {
-            // A thread that is gone reports nothing either.
+            // A failed send means that the thread has ended; then no report arrives either.
             let _ = jobs.send(job);
         }
     }
 
-    /// What is done, if something is.
+    /// Next report, if any.
     pub fn take(&self) -> Option<MoverReport> {
         self.done.try_recv().ok()
     }

@@ -1,4 +1,4 @@
-//! Which files move to the slow tier, and in which order. Pure: files, limits and the time in, files out.
+//! Selects files to move to the cold tier, in order. A pure function of files, limits and time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use weir_tables::Micros;
 
 use crate::options::SlowOptions;
 
-/// Files on the fast disk whose last row came in longer ago than their table's `after`, then the oldest of each table until
-/// its rest fits its `fast_bytes`, then the oldest of all until the rest fits `fast_bytes`.
+/// Selects local files to move. First come files whose last row arrived longer ago than their
+/// table's `after`; then the oldest of each table until the rest fits its `fast_bytes`; then the
+/// oldest of all until the rest fits the overall `fast_bytes`.
 pub fn to_move(files: &[Arc<DataFile>], options: &SlowOptions, now: Micros) -> Vec<Arc<DataFile>> {
     let mut fast: Vec<_> = files.iter().filter(|file| file.tier == Tier::Local).collect();
     fast.sort_by_key(|file| (file.arrival_ts, file.id));

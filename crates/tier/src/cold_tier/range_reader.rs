@@ -1,4 +1,4 @@
-//! Reads of byte ranges of a place, made as queries of the slow tier make them: for measuring.
+//! Benchmark access to cold storage: reads byte ranges through the path that queries use.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use weir_datafile::{ErrorKind, StoreError};
 use super::requests::{RequestScheduler, explain, is_missing};
 use crate::options::SlowPlace;
 
-/// A place whose objects are read.
+/// Storage under measurement.
 #[derive(Debug)]
 pub struct RangeReader {
     name: String,
@@ -25,10 +25,10 @@ enum ReadPath {
 }
 
 impl RangeReader {
-    /// Asks nothing of the place yet.
+    /// Opens the storage; sends no request yet.
     ///
     /// # Errors
-    /// `Io`: what is wrong with the options.
+    /// `Io`: an option is invalid.
     pub fn open(place: &SlowPlace) -> Result<Self, StoreError> {
         let options = match place {
             SlowPlace::Directory(root) => {
@@ -44,10 +44,10 @@ impl RangeReader {
         Ok(Self { name, reads: ReadPath::Bucket { requests, bucket, runtime: Some(runtime) } })
     }
 
-    /// Bytes of an object; `None` when there is none.
+    /// Size of an object; `None` if it does not exist.
     ///
     /// # Errors
-    /// `Io`: why it cannot be said.
+    /// `Io`: the size cannot be determined.
     pub async fn size(&self, object: &str) -> Result<Option<u64>, StoreError> {
         match &self.reads {
             ReadPath::Directory(root) => match tokio::fs::metadata(root.join(object)).await {
@@ -66,7 +66,7 @@ impl RangeReader {
     /// Writes an object.
     ///
     /// # Errors
-    /// `Io`: why it was not written.
+    /// `Io`: the object was not written.
     pub async fn write(&self, object: &str, bytes: Bytes) -> Result<(), StoreError> {
         match &self.reads {
             ReadPath::Directory(root) => {
@@ -84,10 +84,10 @@ impl RangeReader {
         }
     }
 
-    /// Removes an object, if it is there.
+    /// Removes an object, if it exists.
     ///
     /// # Errors
-    /// `Io`: why it was not removed.
+    /// `Io`: the object was not removed.
     pub async fn delete(&self, object: &str) -> Result<(), StoreError> {
         match &self.reads {
             ReadPath::Directory(root) => match tokio::fs::remove_file(root.join(object)).await {
@@ -103,10 +103,10 @@ impl RangeReader {
         }
     }
 
-    /// Reads a range of an object; gives how many bytes came.
+    /// Reads a range of an object; returns the number of bytes received.
     ///
     /// # Errors
-    /// `Io`: why not, after all tries.
+    /// `Io`: all tries failed.
     pub async fn read(&self, object: &str, range: Range<u64>) -> Result<usize, StoreError> {
         match &self.reads {
             ReadPath::Directory(root) => {
@@ -123,7 +123,7 @@ impl RangeReader {
         }
     }
 
-    /// Tries that failed so far: cut off, refused, or without an answer in time.
+    /// Failed tries so far: disconnected, rejected, or timed out.
     pub fn failed(&self) -> u64 {
         match &self.reads {
             ReadPath::Directory(_) => 0,
@@ -141,7 +141,7 @@ impl RangeReader {
     }
 }
 
-/// A runtime may not be waited for inside another one.
+/// Dropping a runtime blocks, which is not allowed inside another runtime.
 impl Drop for RangeReader {
     fn drop(&mut self) {
         if let ReadPath::Bucket { runtime, .. } = &mut self.reads

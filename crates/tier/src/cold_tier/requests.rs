@@ -1,13 +1,13 @@
-//! Requests to a bucket: so many at a time and no more, asked twice when an answer is late, made again when they fail, and
-//! given up after a time that is set for all tries together.
+//! Requests to a bucket with limited concurrency: late reads are hedged, failed requests retried,
+//! and each request has one deadline for all its tries.
 //!
-//! All of it runs on the bucket's own thread, whatever thread of a query waits for it: a thread that sorts rows for a second
-//! must not make a request seem slow, which would then be made again for nothing.
+//! Everything runs on the bucket's own thread. On a query's thread, a sort of one second would
+//! make responses appear late and cause needless retries.
 //!
 //! ```text
-//! wait for a place ─► try ──ok──────────────────────────────► answer
-//!                      │ └─ late ─► the same once more, the first answer counts
-//!                      └─ 500, 503, 429, cut off, too slow ─► pause, try again; at the end of the time: the error
+//! wait for a permit ─► try ──ok─────────────────────────► response
+//!                       │ └─ late ─► hedge: send it again, the first response wins
+//!                       └─ 500, 503, 429, disconnect, timeout ─► pause, retry until the deadline
 //! ```
 
 use std::fmt;
@@ -37,21 +37,21 @@ use crate::objects::{client, inner};
 use crate::options::SlowBucketOptions;
 use crate::stats::BucketStats;
 
-/// A try that takes longer than this part of the whole time is given up for the next one.
+/// Tries per request: a try times out after this fraction of the total time.
 const TRIES_IN_TIME: u32 = 3;
-/// The pause before the second try; each further one is twice as long, up to the last of these.
+/// Delay before the first retry; it doubles with each further retry up to the maximum.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Of a hundred requests so many may be asked twice: a service that is late with all of them is not to get twice as many.
+/// Hedged requests per hundred: a service that is slow overall must not get double load.
 const HEDGES_PER_HUNDRED: i64 = 5;
-/// Requests that may be asked twice at once, in hundredths.
+/// Maximum saved-up budget of hedged requests, in hundredths of a request.
 const HEDGES_SAVED: i64 = 10 * 100;
 
-/// The way to a bucket.
+/// Request scheduler of a bucket: limits concurrency, retries and hedges.
 #[derive(Clone)]
 pub(super) struct RequestScheduler(Arc<SchedulerState>);
 
-/// Without the keys.
+/// Omits the credentials.
 impl fmt::Debug for RequestScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.counts.fmt(f)
@@ -65,12 +65,12 @@ struct SchedulerState {
     handle: Handle,
     total: Duration,
     hedge_after: Option<Duration>,
-    /// Hundredths of requests that may be asked twice.
+    /// Budget of hedged requests, in hundredths of a request.
     hedges: AtomicI64,
     counts: RequestCounts,
 }
 
-/// As [`BucketStats`] has them.
+/// Counters behind [`BucketStats`].
 #[derive(Debug, Default)]
 struct RequestCounts {
     gets: AtomicU64,
@@ -80,12 +80,12 @@ struct RequestCounts {
 }
 
 impl RequestScheduler {
-    /// Asks nothing of the service yet.
+    /// Creates the client; sends no request yet.
     ///
     /// # Errors
-    /// `Io`: what is wrong with the options.
+    /// `Io`: an option is invalid.
     pub(super) fn new(options: &SlowBucketOptions, handle: Handle) -> Result<Self, StoreError> {
-        // Tries are counted and timed here.
+        // Retries are counted and timed here, not in the client.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let in_flight = options.requests.max(1);
         Ok(Self(Arc::new(SchedulerState {
@@ -107,14 +107,14 @@ impl RequestScheduler {
         BucketStats { gets, hedged, bytes, failed }
     }
 
-    /// Bytes of an object.
+    /// Reads a range of an object.
     pub(super) async fn get_range(&self, path: &Path, range: Range<u64>) -> Result<Bytes> {
         let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
         let total = self.0.total;
         self.run(async move { inner.again(total, || inner.hedged(&path, &range)).await }).await
     }
 
-    /// All of an object, which is small.
+    /// Reads a small object whole.
     pub(super) async fn get(&self, path: &Path, total: Duration) -> Result<Bytes> {
         let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
         let total = total.min(self.0.total);
@@ -124,7 +124,7 @@ impl RequestScheduler {
         self.run(get).await
     }
 
-    /// Anything else that reads; the answer is whole when it is given.
+    /// Other reads; the response body is complete on return.
     pub(super) async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
         let get = async move {
@@ -159,7 +159,7 @@ impl RequestScheduler {
         self.run(put).await
     }
 
-    /// Writes it where there is nothing of that name; whether it did.
+    /// Creates an object unless the name is taken; returns whether it did.
     pub(super) async fn create(&self, path: &Path, bytes: Bytes) -> Result<bool> {
         let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
         let payload = PutPayload::from_bytes(bytes);
@@ -173,7 +173,7 @@ impl RequestScheduler {
         }
     }
 
-    /// One that is not there is deleted already.
+    /// Deletes an object; succeeds if it does not exist.
     pub(super) async fn delete(&self, path: &Path) -> Result<()> {
         let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
         let delete = async move { inner.again(inner.total, || inner.service.delete(&path)).await };
@@ -188,7 +188,7 @@ impl RequestScheduler {
         let (inner, below) = (Arc::clone(&self.0), self.0.path(below));
         let start = if self.0.prefix.is_empty() { 0 } else { self.0.prefix.len() + 1 };
         let list = async move {
-            // Each page of a long list is a request of its own.
+            // Each page of a long listing is a separate request, so allow more time.
             let total = inner.total * TRIES_IN_TIME;
             let names = || async {
                 let found = inner.service.list(Some(&below));
@@ -236,7 +236,7 @@ impl RequestScheduler {
             inner.again(inner.total, end).await.map(drop)
         };
         match self.run(end).await {
-            // It was done, and the answer got lost: who reads it back sees.
+            // An earlier try completed the upload but its response was lost; verification follows.
             Err(error) if is_missing(&error) => Ok(()),
             outcome => outcome,
         }
@@ -250,7 +250,7 @@ impl RequestScheduler {
         self.run(abort).await
     }
 
-    /// Runs it on the bucket's thread; ends it when nobody waits any more.
+    /// Runs `work` on the bucket's thread; cancels it when the caller is dropped.
     async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -276,7 +276,8 @@ impl SchedulerState {
         Path::from(format!("{}/{path}", self.prefix))
     }
 
-    /// Waits for a place, which is kept over pauses: a service that is in trouble gets fewer requests.
+    /// Retries `attempt` while it holds a permit. The permit is kept during pauses, which reduces
+    /// the load on a failing service.
     async fn again<T, F: Future<Output = Result<T>>>(
         &self,
         total: Duration,
@@ -293,7 +294,7 @@ impl SchedulerState {
                 Err(_) => failure(format!("no answer within {} s", total.as_secs_f64())),
             };
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
-            // Not all at the same time.
+            // Random jitter, so that retries do not synchronize.
             let part = RandomState::new().hash_one(0) % 50;
             let wait = pause * (50 + u32::try_from(part).unwrap_or_default()) / 100;
             if Instant::now() + wait >= end {
@@ -311,7 +312,7 @@ impl SchedulerState {
         Ok(bytes)
     }
 
-    /// The first of two answers, when one is late.
+    /// Reads a range; hedges a late request with a second one, and the first response wins.
     async fn hedged(&self, path: &Path, range: &Range<u64>) -> Result<Bytes> {
         let mut first = self.once(path, range).boxed();
         let Some(late) = self.hedge_after else { return first.await };
@@ -329,7 +330,7 @@ impl SchedulerState {
         }
     }
 
-    /// A place for asking twice, when there is one and not too many were.
+    /// A permit for a hedged request, if one is free and the budget allows it.
     fn second_place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         let place = self.places.try_acquire().ok()?;
         let take = |saved: i64| (saved >= 100).then_some(saved - 100);
@@ -338,7 +339,7 @@ impl SchedulerState {
     }
 }
 
-/// An answer that is there already.
+/// Wraps complete bytes as a response payload.
 pub(super) fn whole(bytes: Bytes) -> GetResultPayload {
     GetResultPayload::Stream(futures::stream::iter([Ok(bytes)]).boxed())
 }
@@ -347,12 +348,13 @@ fn failure(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::Generic { store: "S3", source: why.into() }
 }
 
-/// The object is not there; the bucket is.
+/// Whether the object is missing (in an existing bucket).
 pub(super) fn is_missing(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. }) && !inner(error).contains("NoSuchBucket")
 }
 
-/// Whether the same request may succeed later: the service is busy, broken or out of reach, and did not say no.
+/// Whether a retry may succeed: the service is busy, failing or unreachable, but did not reject the
+/// request.
 fn may_pass(error: &Error) -> bool {
     let Error::Generic { .. } = error else { return false };
     let text = inner(error);
@@ -363,7 +365,7 @@ fn may_pass(error: &Error) -> bool {
     is_passing("5") || is_passing("408") || is_passing("429")
 }
 
-/// What the service said, in words; never what it was sent.
+/// The service's error as text, without the contents of the request.
 pub(super) fn explain(error: &Error, bucket: &str) -> String {
     let text = inner(error);
     let part = |name: &str| {

@@ -1,4 +1,4 @@
-//! The object store that queries read through: files of the data directory, and those of the slow tier below `slow/`.
+//! Read-only object store for queries: local files, and cold-tier files below `slow/`.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use weir_datafile::SLOW_PREFIX;
 
 use super::{ColdTier, read_only};
 
-/// Reads go where the file is; nobody writes through it.
+/// Routes reads to the tier of the file; writes are rejected.
 #[derive(Debug)]
 pub struct TieredStore {
     local: Arc<dyn ObjectStore>,
@@ -29,7 +29,7 @@ impl TieredStore {
         Self { local, slow }
     }
 
-    /// Where a file is, and what it is called there.
+    /// Object store and path of a location.
     fn route(&self, location: &Path) -> Result<(Arc<dyn ObjectStore>, Path)> {
         let Some(path) = location.as_ref().strip_prefix(SLOW_PREFIX) else {
             return Ok((Arc::clone(&self.local), location.clone()));
