@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use weir_config::flags::WatchArgs;
 
-/// Watch this host and send what is seen to a hub.
+/// Watch this host and send its rows to a hub.
 ///
 /// Where each log file stands is known by the hub, so an agent can be killed and started again at
 /// any time. It keeps its certificate, and the samples that no hub has in its tables yet.

@@ -21,8 +21,7 @@ use weir_tables::Clock;
 
 use crate::store::{RunningArgs, flush, flush_hub};
 
-/// Copy a data directory into a backup, beside a running weir or without one; with
-/// `cluster.manifest` a whole cluster.
+/// Back up a data directory, while weir runs or not; with `cluster.manifest` a whole cluster.
 ///
 /// Rows are written to files first, at all hubs of a cluster that are there. Files that an earlier
 /// snapshot of the backup has are not copied again. A backup that is killed leaves the earlier
@@ -54,7 +53,8 @@ pub(crate) struct BackupArgs {
     running: RunningArgs,
 }
 
-/// Make a data directory from a backup, or with `cluster.manifest` and without `--data` a cluster.
+/// Restore a backup to a new data directory, or with `cluster.manifest` and without `--data` to a
+/// cluster.
 ///
 /// A cluster begins in a schema of PostgreSQL that has no tables of weir, and in an empty bucket or
 /// directory (`store.slow_path`). Backups of a hub alone and of a cluster can become either.

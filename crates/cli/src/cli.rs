@@ -26,7 +26,7 @@ use crate::thresholds::args::ThresholdsArgs;
 use crate::tune::args::TuneArgs;
 use crate::wire::args::WireArgs;
 
-/// Watches the traffic of a web fleet, names the slow tier, and proposes the change.
+/// Watches the traffic of a web fleet, names the tier at fault, and proposes what to change.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, disable_help_subcommand = true, max_term_width = 110)]
 #[command(after_help = "Examples:

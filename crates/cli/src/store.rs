@@ -24,7 +24,7 @@ use weir_store::{
 };
 use weir_tables::nearest;
 
-/// Look at the files of a data directory, whether a weir has it or not, or of a whole cluster.
+/// Inspect, flush or repair the files of a data directory or a cluster.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir store check                               read every file: is it what the manifest says?

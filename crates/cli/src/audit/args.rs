@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// Compare log files on disk with what the tables hold: each line once, or where not.
+/// Compare log files on disk with the tables: is each line stored exactly once?
 ///
 /// Run it on the host that has the files; reading them is all that it does. Also rotated and packed
 /// (.gz, .zst) parts can be named. Exit code: 0 each line has exactly one row, 1 lines are missing

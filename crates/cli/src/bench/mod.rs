@@ -26,7 +26,7 @@ use node::Nodes;
 use weir_hub::slow_tier;
 use weir_hub::store_failure;
 
-/// Measure what a place gives.
+/// Measure reads of a bucket or directory.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     /// What to measure.

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use weir_agent_core::client::WeirArgs;
 
-/// Compare the times of two sets of requests, only where both were measured at the same place.
+/// Compare times of two sets of requests that were measured at the same tier.
 ///
 /// A and B are conditions on the table `request`. A time depends on its vantage point: whose clock
 /// it was and whom that tier answered. When a balancer comes in front of a server, the server's

@@ -7,7 +7,7 @@ use weir_config::flags::EdgeFlags;
 
 use super::drain_check::DrainCheckArgs;
 
-/// Balance requests over backends, collect beacons, and keep a row of each request.
+/// Balance requests over backends, collect beacons, and write a row for each request.
 ///
 /// Without --hub the rows are kept here and the page shows them; with it they go to a hub, as an
 /// agent's. Everything else is set in the section `[edge]` of the configuration, which SIGHUP reads

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use weir_agent_core::client::WeirArgs;
 
-/// List findings, and judge them.
+/// List findings, and record whether they were right.
 ///
 /// What people say of findings is kept: a rule whose findings are mostly not real pages no more,
 /// confirmed incidents teach the thresholds nothing, and what is done by hand three times is

@@ -4,8 +4,7 @@ use clap::{Args, Subcommand};
 
 use crate::edge::args::EdgeFormat;
 
-/// Ask and drive an HAProxy that is there already: drain servers, weigh them, take them out and
-/// back.
+/// Query and control a running HAProxy: drain, disable, enable and weight servers.
 ///
 /// It goes over HAProxy's runtime socket, which must be of `level admin` for changes. They hold
 /// until HAProxy is restarted or reloaded; what shall stay belongs into haproxy.cfg.

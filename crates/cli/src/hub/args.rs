@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use weir_config::flags::{DataArgs, ServeArgs, WatchArgs};
 
-/// Watch this host: collect, keep, judge, and show the page.
+/// Watch this host: collect, store, run rules, and serve the page.
 ///
 /// Finds nginx, HAProxy, Apache, syslog files and the journal by itself, samples the kernel once a
 /// second, runs the rules, and serves the page and the API. Ends cleanly on Ctrl-C or SIGTERM.
@@ -22,7 +22,7 @@ pub(crate) struct UpArgs {
     pub(crate) watch: WatchArgs,
 }
 
-/// Keep rows that agents send, judge them, and show the page; watches nothing itself.
+/// Store rows that agents send, run rules, and serve the page; does not watch its own host.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir hub --data /srv/weir

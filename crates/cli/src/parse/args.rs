@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// See what lines become: table, fields, cost, how far patterns fit, and what is nearly one.
+/// Show how lines are parsed: table, fields, cost, and how far patterns match.
 ///
 /// A line, a file, or `-` for stdin. Without flags lines are read as weir would read them at this
 /// path.

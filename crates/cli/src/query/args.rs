@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// Ask the running weir in SQL.
+/// Query a running weir in SQL.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir query 'select rule, subject, state from finding order by ts desc limit 10'

@@ -7,7 +7,7 @@ use weir_agent_core::client::WeirArgs;
 
 use crate::rules::args::ReplayFormat;
 
-/// Propose thresholds from this fleet's own past.
+/// Propose thresholds from this fleet's history.
 ///
 /// A threshold is the lowest one that would have been passed at most so often in the last four
 /// weeks, or in as much of them as is known. Nothing is changed without --accept, which writes a

@@ -7,7 +7,7 @@ use clap::Args;
 use super::ModelArgs;
 use super::compat::CompatArgs;
 
-/// Understand a capture: was it us?
+/// Analyze a capture: was it us?
 ///
 /// Turns packets (pcap, pcapng or tcpdump's text, packed or not) into connections and requests, and
 /// says for each server port who owns the delay: the network in front, the clients, the kernel's
