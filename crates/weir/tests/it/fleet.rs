@@ -159,7 +159,7 @@ fn an_agent_joins_sends_is_listed_and_is_revoked() {
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     let other = dir.path().join("other");
     complaint(&FleetHost(&other).join(&token, "web2"), &["the token was used by `web1`", "hint: "]);
-    complaint(&FleetHost(&other).join(&token[..60], "web2"), &["the token is none", "hint: "]);
+    complaint(&FleetHost(&other).join(&token[..60], "web2"), &["invalid token", "hint: "]);
     complaint(&site.hub(&["invite", "--for", "forever"]), &["`forever`", "hint: "]);
     complaint(&site.hub(&["revoke", "web9"]), &["no agent of that name", "hint: "]);
 

@@ -202,14 +202,14 @@ fn what_must_not_be_tried_is_refused_with_the_reason() {
             assert!(output.status.code().is_some_and(|code| code != 0), "{wish}");
             assert!(said.contains(why), "{wish}: {said}");
         };
-        refused("net.ipv4.tcp_syncookies=0", "never set so: switches off what serves good clients");
-        refused("net.ipv4.tcp_tw_recycle=1", "gone since Linux 4.12");
+        refused("net.ipv4.tcp_syncookies=0", "never set so: legitimate clients cannot connect during a flood");
+        refused("net.ipv4.tcp_tw_recycle=1", "removed in Linux 4.12");
         refused("net.core.somaxconn=7", "a whole number from 128 to 65535");
         refused("net.core.somaxconn", "it is not KEY=VALUE");
         refused("kernel.panic=1", "no counter of this host would tell");
         refused("net.core.netdev_budget=600", "no such setting in this network namespace");
         std::fs::write(FILE, "65536").expect("root may");
-        refused(&format!("{NAME}=5000"), "takes away the protection");
+        refused(&format!("{NAME}=5000"), "removes the protection");
         refused(&format!("{NAME}=65536"), "it has that value");
         let mut child = begin(dir, "131072");
         refused("net.core.somaxconn=8192", "`net.ipv4.tcp_max_tw_buckets` is being tried since");
