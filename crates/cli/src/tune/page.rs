@@ -38,7 +38,7 @@ pub(super) fn text(proposals: &[Proposal], paint: Paint) -> String {
     for (name, why) in NEVER {
         out += &format!("  {name}: {why}\n");
     }
-    out += &paint.bold("told often, and not so");
+    out += &paint.bold("common advice that is wrong");
     out.push('\n');
     for (myth, truth) in MYTHS {
         out += &format!("  {myth}: {truth}\n");
