@@ -92,7 +92,7 @@ test('a_query_gives_a_table_a_chart_and_a_file', { skip }, async () => {
   await withPage(server.url, async page => {
     await page.goto('/#/sql');
     await page.locator('.schema summary', { hasText: 'cpu_stat' }).click();
-    await page.locator('.schema').getByText('Time the hypervisor gave to others').or(page.locator('.schema button[title="Time the hypervisor gave to others."]')).first().waitFor();
+    await page.locator('.schema').getByText('Time that the hypervisor gave to other guests').or(page.locator('.schema button[title="Time that the hypervisor gave to other guests."]')).first().waitFor();
     const editor = page.getByLabel('SQL query');
     await editor.fill("select ts, processes_running, idle_seconds_total from cpu_stat where cpu = 'all' order by ts desc limit 50");
     await editor.press('Control+Enter');

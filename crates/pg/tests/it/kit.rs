@@ -36,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Returns 1, 2, 3 for every query, except for the words below.
 #[derive(Default)]
 pub(crate) struct ScriptedEngine {
+    /// Set when a query "for ever" has started.
+    is_running: Arc<AtomicBool>,
     /// Set when a query "for ever" is dropped.
     is_dropped: Arc<AtomicBool>,
 }
@@ -72,12 +74,14 @@ impl QueryEngine for ScriptedEngine {
         sql: Arc<str>,
         parameters: Vec<ArrayRef>,
     ) -> BoxFuture<'static, Result<QueryResult, PgError>> {
+        let is_running = Arc::clone(&self.is_running);
         let is_dropped = Arc::clone(&self.is_dropped);
         async move {
             let numbers = || Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef;
             Ok(match &*sql {
                 "for ever" => {
                     let _flag = DropFlag(is_dropped);
+                    is_running.store(true, Ordering::SeqCst);
                     std::future::pending().await
                 }
                 "fail" => {
@@ -145,6 +149,7 @@ fn typed_columns() -> Vec<ArrayRef> {
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     end: watch::Sender<bool>,
+    is_running: Arc<AtomicBool>,
     is_dropped: Arc<AtomicBool>,
 }
 
@@ -154,9 +159,10 @@ impl TestServer {
         let address = listener.local_addr().expect("it is bound");
         let (end, ended) = watch::channel(false);
         let engine = ScriptedEngine::default();
+        let is_running = Arc::clone(&engine.is_running);
         let is_dropped = Arc::clone(&engine.is_dropped);
         tokio::spawn(serve(listener, options, Arc::new(engine), ended));
-        Self { address, end, is_dropped }
+        Self { address, end, is_running, is_dropped }
     }
 
     pub(crate) async fn start_open() -> Self {
@@ -167,15 +173,24 @@ impl TestServer {
         self.end.send(true).expect("it runs");
     }
 
+    /// Waits until the engine runs the query "for ever".
+    pub(crate) async fn query_is_running(&self) {
+        becomes_true(&self.is_running, "the query runs").await;
+    }
+
     /// Waits until the engine's query "for ever" is dropped.
     pub(crate) async fn query_is_dropped(&self) {
-        let dropped = async {
-            while !self.is_dropped.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, dropped).await.expect("the query is dropped");
+        becomes_true(&self.is_dropped, "the query is dropped").await;
     }
+}
+
+async fn becomes_true(flag: &AtomicBool, what: &str) {
+    let poll = async {
+        while !flag.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, poll).await.expect(what);
 }
 
 /// A message of the server.
