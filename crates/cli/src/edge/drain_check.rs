@@ -22,7 +22,7 @@ use crate::show::aligned;
 const EXIT_NOT_YET: u8 = 3;
 /// Number of windows that are compared.
 const WINDOWS: u32 = 12;
-/// A host that reported nothing for so long may have visitors of whom nothing is known.
+/// After this long without a report, a host's traffic is unknown.
 const SILENT_SECONDS: f64 = 60.0;
 /// Fewer points make no line.
 const POINTS_MIN: usize = 3;
@@ -130,14 +130,16 @@ pub(crate) fn run(args: &DrainCheckArgs) -> Result<ExitCode, Failure> {
             .hint("a share in percent, from 0 to less than 100")
             .code(EXIT_USAGE));
     }
-    check_reports(&client, &args.host)?;
+    let until = last_report(&client, &args.host)?;
     let withdrawn = match &args.withdrawn {
         Some(text) => span(text, "--withdrawn")?.as_secs_f64(),
         None => probed(&client, args)?,
     };
-    let (tier, mut seen) = counts(&client, args, window, withdrawn)?;
-    seen.past = past(&client, args, &tier, window, withdrawn)?;
-    let clients = who(&client, args, &tier, window)?;
+    // Rows may still arrive: clients are listed first, so that none of them is missing in the counts.
+    let clients = who(&client, args, &until, window)?;
+    let (tier, mut seen) = counts(&client, args, &until, window, withdrawn)?;
+    seen.past = past(&client, args, &tier, &until, window, withdrawn)?;
+    let clients = of_tier(clients, &tier);
     let verdict = seen.verdict(args.below / 100.0);
     if args.format.is_json() {
         say(&as_json(args, &seen, verdict, window, withdrawn, &clients).to_string());
@@ -149,7 +151,7 @@ pub(crate) fn run(args: &DrainCheckArgs) -> Result<ExitCode, Failure> {
 
 fn span(text: &str, flag: &str) -> Result<Duration, Failure> {
     parse_span(text).filter(|span| !span.is_zero()).ok_or_else(|| {
-        Failure::new(format!("cannot use `{text}` as {flag}: it is no span of time"))
+        Failure::new(format!("cannot use `{text}` as {flag}: it is not a duration"))
             .hint("write it as 90s, 5m, 2h or 3d")
             .code(EXIT_USAGE)
     })
@@ -169,24 +171,27 @@ fn number(row: &[Value], at: usize) -> Option<f64> {
     row.get(at).and_then(Value::as_f64)
 }
 
-/// A host that does not report has no rows, whatever its traffic.
-fn check_reports(client: &Client, host: &str) -> Result<(), Failure> {
+/// The host's last report, as an SQL timestamp. Requests are counted up to it: after it the host's
+/// traffic is unknown, not zero.
+fn last_report(client: &Client, host: &str) -> Result<String, Failure> {
     let sql = format!(
-        "select date_part('epoch', now()) - date_part('epoch', max(ts)) from (\
+        "select date_part('epoch', now()) - date_part('epoch', max(ts)), max(ts)::text from (\
          select ts from edge_listener where host = {0} and ts > now() - interval '1 day' union all \
          select ts from collector_run where host = {0} and ts > now() - interval '1 day')",
         quoted(host)
     );
     let cannot =
         |why: String| Failure::new(format!("cannot tell whether `{host}` is visited: {why}"));
-    match rows(client, &sql)?.first().and_then(|row| number(row, 0)) {
+    let found = rows(client, &sql)?;
+    let last = found.first().and_then(|row| Some((number(row, 0)?, row.get(1)?.as_str()?)));
+    match last {
         None => Err(cannot("it has reported nothing within a day".into())
             .hint("`weir query 'select distinct host from edge_listener'` lists hosts; does its weir send here?")),
-        Some(age) if age > SILENT_SECONDS => {
-            Err(cannot(format!("its last report is {} old", told(age)))
-                .hint("mend that first: visitors of whom nothing is known are visitors all the same"))
+        Some((age, _)) if age > SILENT_SECONDS => {
+            Err(cannot(format!("its last report is {} old", human_span(age)))
+                .hint("mend that first: until it reports, its visitors are unknown"))
         }
-        Some(_) => Ok(()),
+        Some((_, at)) => Ok(format!("timestamp {}", quoted(at))),
     }
 }
 
@@ -206,7 +211,7 @@ fn probed(client: &Client, args: &DrainCheckArgs) -> Result<f64, Failure> {
     let found = rows(client, &sql)?.first().and_then(|row| number(row, 0));
     found.ok_or_else(|| {
         Failure::new(format!("cannot tell when `{}` was taken out of DNS", args.host))
-            .hint("say it: --withdrawn 2h (the table name_probe knows only names that an nginx there serves)")
+            .hint("give it: --withdrawn 2h (the table name_probe has only names that an nginx there serves)")
             .code(EXIT_USAGE)
     })
 }
@@ -215,17 +220,19 @@ fn probed(client: &Client, args: &DrainCheckArgs) -> Result<f64, Failure> {
 fn counts(
     client: &Client,
     args: &DrainCheckArgs,
+    until: &str,
     window: Duration,
     withdrawn: f64,
 ) -> Result<(String, WindowCounts), Failure> {
     let (host, seconds, window) = (quoted(&args.host), window.as_secs_f64(), window.as_secs());
     let past = f64::from(WINDOWS) * seconds;
     let sql = format!(
-        "select tier, count(*) filter (where host = {host} and ts > now() - interval '{window} seconds'), \
-         count(*) filter (where host <> {host} and ts > now() - interval '{window} seconds'), \
+        "select tier, count(*) filter (where host = {host} and ts > {until} - interval '{window} seconds'), \
+         count(*) filter (where host <> {host} and ts > {until} - interval '{window} seconds'), \
          count(*) filter (where host = {host} and ts <= now() - interval '{withdrawn} seconds'), \
          date_part('epoch', now()) - date_part('epoch', min(ts) filter (where host = {host})) \
-         from request where tier in ('edge', 'proxy') and ts > now() - interval '{} seconds'{} group by tier order by tier",
+         from request where tier in ('edge', 'proxy') and ts > now() - interval '{} seconds' and ts <= {until}{} \
+         group by tier order by tier",
         withdrawn + past,
         of_name(args)
     );
@@ -256,14 +263,15 @@ fn past(
     client: &Client,
     args: &DrainCheckArgs,
     tier: &str,
+    until: &str,
     window: Duration,
     withdrawn: f64,
 ) -> Result<Vec<f64>, Failure> {
     let seconds = window.as_secs_f64();
     let span = withdrawn.min(seconds * f64::from(WINDOWS));
     let sql = format!(
-        "select cast(floor((date_part('epoch', now()) - date_part('epoch', ts)) / {seconds}) as bigint) as age, count(*) \
-         from request where tier = {} and host = {} and ts > now() - interval '{span} seconds' and ts <= now(){} \
+        "select cast(floor((date_part('epoch', {until}) - date_part('epoch', ts)) / {seconds}) as bigint) as age, count(*) \
+         from request where tier = {} and host = {} and ts > {until} - interval '{span} seconds' and ts <= {until}{} \
          group by 1 order by 1",
         quoted(tier),
         quoted(&args.host),
@@ -280,18 +288,17 @@ fn past(
         .collect())
 }
 
-/// Clients of the last window, by number of requests.
+/// Clients of the last window in each tier, by number of requests: tier, then the client's columns.
 fn who(
     client: &Client,
     args: &DrainCheckArgs,
-    tier: &str,
+    until: &str,
     window: Duration,
 ) -> Result<Vec<Vec<Value>>, Failure> {
     let sql = format!(
-        "select client_address, count(*) as requests, max(ts) as last, max(user_agent_original) as user_agent \
-         from request where tier = {} and host = {} and ts > now() - interval '{} seconds'{} \
-         group by 1 order by 2 desc, 1 limit 20",
-        quoted(tier),
+        "select tier, client_address, count(*) as requests, max(ts) as last, max(user_agent_original) as user_agent \
+         from request where tier in ('edge', 'proxy') and host = {} and ts > {until} - interval '{} seconds' \
+         and ts <= {until}{} group by 1, 2 order by 3 desc, 2 limit 40",
         quoted(&args.host),
         window.as_secs(),
         of_name(args)
@@ -299,8 +306,14 @@ fn who(
     rows(client, &sql)
 }
 
+/// The first twenty clients of a tier, without its name.
+fn of_tier(clients: Vec<Vec<Value>>, tier: &str) -> Vec<Vec<Value>> {
+    let own = clients.into_iter().filter(|row| row.first().is_some_and(|name| name == tier));
+    own.map(|row| row[1..].to_vec()).take(20).collect()
+}
+
 /// A span for a person.
-fn told(seconds: f64) -> String {
+fn human_span(seconds: f64) -> String {
     match seconds {
         _ if seconds < 120.0 => format!("{seconds:.0} s"),
         _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
@@ -322,20 +335,22 @@ fn as_text(
         DrainVerdict::Safe => format!("{host} can be ended"),
         DrainVerdict::After(windows) => format!(
             "{host} cannot be ended yet; at this pace it is under {below} % in about {}",
-            told(windows * seconds)
+            human_span(windows * seconds)
         ),
-        DrainVerdict::NotFalling => format!("{host} cannot be ended yet, and it does not get less"),
+        DrainVerdict::NotFalling => {
+            format!("{host} cannot be ended yet: its traffic does not fall")
+        }
         DrainVerdict::TooSoon => {
             format!(
                 "{host} cannot be ended yet; from {} on it can be told when",
-                told(3.0 * seconds)
+                human_span(3.0 * seconds)
             )
         }
     };
     let mut out = format!(
         "{judged}\ntaken out of DNS {} ago; in the last {} {} requests came here, {:.2} % of {:.0}",
-        told(withdrawn),
-        told(seconds),
+        human_span(withdrawn),
+        human_span(seconds),
         seen.here,
         seen.share() * 100.0,
         seen.whole()

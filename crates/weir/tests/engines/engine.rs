@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::free_port;
-use crate::harness::{Ended, request, text, wait_for};
+use crate::harness::{EndedProcess, request, text, wait_for};
 use crate::hub::{BUCKET_KEYS, Bucket, Hub, TOKEN};
 
 /// How long an engine may take to start on a loaded machine.
@@ -31,16 +31,16 @@ pub(crate) struct Engine {
     pub(crate) name: &'static str,
     statements: ChildStdin,
     answers: BufReader<ChildStdout>,
-    _child: Ended,
+    _child: EndedProcess,
     /// What its script asks.
-    _server: Option<Ended>,
+    _server: Option<EndedProcess>,
 }
 
 impl Engine {
-    fn new(name: &'static str, mut child: Child, server: Option<Ended>) -> Self {
+    fn new(name: &'static str, mut child: Child, server: Option<EndedProcess>) -> Self {
         let statements = child.stdin.take().expect("it is piped");
         let answers = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { name, statements, answers, _child: Ended(child), _server: server }
+        Self { name, statements, answers, _child: EndedProcess(child), _server: server }
     }
 
     /// The query's rows, or the engine's error.
@@ -104,7 +104,7 @@ pub(crate) fn trino(dir: &Path, hubs: &[&Hub], bucket: &Bucket) -> Engine {
     server.arg(format!("-Dconfig={}", config.display())).arg("-cp");
     server.arg(trino.join("lib/*")).arg("io.trino.server.TrinoServer").current_dir(dir);
     server.stdin(Stdio::null()).stderr(log.try_clone().expect("a file")).stdout(log);
-    let mut server = Ended(server.spawn().expect("java runs"));
+    let mut server = EndedProcess(server.spawn().expect("java runs"));
     wait_for("Trino", START, || {
         let ended = server.0.try_wait().expect("it is our child");
         let told = || std::fs::read_to_string(dir.join("trino.log")).unwrap_or_default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Ended, WEIR, Weir, free_port, quiet, request, wait_for};
+use crate::harness::{EndedProcess, WEIR, Weir, free_port, quiet, request, wait_for};
 
 /// The login of every hub.
 pub(crate) const TOKEN: &str = "a-token-of-the-engines-test";
@@ -164,7 +164,7 @@ impl Hub {
 /// `rows`, of S3Proxy; ended when dropped.
 pub(crate) struct Bucket {
     port: u16,
-    _service: Ended,
+    _service: EndedProcess,
 }
 
 impl Bucket {
@@ -185,7 +185,7 @@ impl Bucket {
         let mut command = Command::new("java");
         command.args(["-Xmx256m", "-cp"]).arg(jars).args(["org.gaul.s3proxy.Main", "--properties"]);
         command.arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let service = Ended(command.spawn().expect("java runs"));
+        let service = EndedProcess(command.spawn().expect("java runs"));
         wait_for("S3Proxy", UPKEEP, || TcpStream::connect(("127.0.0.1", port)).ok());
         Self { port, _service: service }
     }
