@@ -186,6 +186,36 @@ pub(crate) fn typos(shell: &Shell) -> Result<PathBuf> {
     Ok(crate::target_dir()?.join("tmp/xtask/bin/typos"))
 }
 
+const CARGO_DENY: &str = "0.20.2";
+
+/// The checker of licences, sources and bans (`deny.toml`), built once in a directory beside what is built.
+pub(crate) fn cargo_deny(shell: &Shell) -> Result<PathBuf> {
+    let root = crate::target_dir()?.join("tmp/cargo-deny").join(CARGO_DENY);
+    let program = root.join("bin/cargo-deny");
+    if !program.exists() {
+        println!("missing: cargo-deny (it checks licences and sources; some minutes, once)");
+        let options = ["--locked", "--no-default-features", "--quiet"];
+        // Built elsewhere than our crates: its profile and features are its own.
+        let _target = shell.push_env("CARGO_TARGET_DIR", root.join("build"));
+        cmd!(shell, "cargo install cargo-deny --version {CARGO_DENY} --root {root} {options...}")
+            .run()?;
+        shell.remove_path(root.join("build"))?;
+    }
+    Ok(program)
+}
+
+/// A C compiler and Rust's standard library for 64-bit Arm.
+const AARCH64: &[Package] = &[
+    package("gcc-aarch64-linux-gnu", &["aarch64-linux-gnu-gcc"], "SQLite and zstd for aarch64"),
+    package("libc6-dev-arm64-cross", &["aarch64-linux-gnu-gcc"], "headers of C for aarch64"),
+];
+
+/// Makes `cargo check --target aarch64-unknown-linux-gnu` possible.
+pub(crate) fn aarch64(shell: &Shell) -> Result {
+    ensure(shell, AARCH64)?;
+    Ok(cmd!(shell, "rustup target add aarch64-unknown-linux-gnu").quiet().ignore_stderr().run()?)
+}
+
 /// What tests with `--long` need besides: engines that attach to weir's tables, of which Trino alone is 0.9 GB.
 pub(crate) fn engines(shell: &Shell) -> Result {
     let wanted = "crates/weir/tests/engines/requirements.txt";

@@ -27,6 +27,15 @@ const STEPS: &[Step] = &[
         let typos = setup::typos(shell)?;
         Ok(cmd!(shell, "{typos} --format brief").run().is_ok())
     }),
+    ("deny", |shell, scope, _| {
+        if !matches!(scope, Scope::Whole) {
+            return Ok(true);
+        }
+        let deny = setup::cargo_deny(shell)?;
+        // Advisories need the internet: they are for a scheduled run.
+        let check = cmd!(shell, "{deny} --locked --log-level error check licenses bans sources");
+        Ok(check.run().is_ok())
+    }),
     ("clippy", clippy),
     ("docs", docs),
     ("tests", |shell, scope, counts| {
@@ -112,6 +121,16 @@ const ENGINES: Step = ("engines", |shell, _, counts| {
     counts.run(test.into())
 });
 
+/// With `--long` only: the standard library of another processor and a cross compiler to fetch.
+const AARCH64: Step = ("aarch64", |shell, _, _| {
+    setup::aarch64(shell)?;
+    let check = cmd!(
+        shell,
+        "cargo check --locked --workspace --bins --quiet --target aarch64-unknown-linux-gnu"
+    );
+    Ok(check.run().is_ok())
+});
+
 /// Sets up, runs every step, prints what ran and what did not.
 pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     let (scope, is_long) = options(shell, args)?;
@@ -119,7 +138,7 @@ pub(crate) fn test(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     if is_long {
         shell.set_var("WEIR_ROUNDS", "200");
         shell.set_var("WEIR_FUZZ_SECONDS", "60");
-        steps.push(ENGINES);
+        steps.extend([AARCH64, ENGINES]);
     }
     let is_strict = std::env::var_os("CI").is_some();
     if is_strict {
