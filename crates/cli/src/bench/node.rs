@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use weir_hub::store_failure;
 use weir_process::failure::Failure;
 use weir_process::terminal::say;
@@ -12,8 +13,6 @@ use weir_store::{RangeReader, SlowPlace};
 
 use super::cell::{Cell, ReadCounts};
 use super::{WARM_UP, name};
-
-const NO_PANIC: &str = "no thread panics while it holds the lock";
 
 /// The processes.
 pub(super) struct Nodes(Vec<Node>);
@@ -117,7 +116,7 @@ async fn measure(place: &SlowPlace, cell: Cell) -> Result<ReadCounts, Failure> {
                 let begun = Instant::now();
                 let outcome = reader.read(&name(object), range).await;
                 let (now, took) = (Instant::now(), begun.elapsed());
-                let mut counts = counts.lock().expect(NO_PANIC);
+                let mut counts = counts.lock();
                 match outcome {
                     Ok(_) if (start..end).contains(&now) => counts.add(took.as_secs_f64()),
                     Ok(_) => {}
@@ -132,7 +131,7 @@ async fn measure(place: &SlowPlace, cell: Cell) -> Result<ReadCounts, Failure> {
     for reader in readers.collect::<Vec<_>>() {
         reader.await.map_err(|error| Failure::new(format!("a reader broke off: {error}")))?;
     }
-    let mut counts = std::mem::take(&mut *counts.lock().expect(NO_PANIC));
+    let mut counts = std::mem::take(&mut *counts.lock());
     counts.failed = reader.failed();
     Ok(counts)
 }
