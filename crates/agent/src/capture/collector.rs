@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use weir_config::Values;
 use weir_process::failure::Failure;
 use weir_process::meter::{Stage, thread_cpu};
@@ -139,7 +140,7 @@ impl<'a> TapSession<'a> {
         let waiting: Arc<Mutex<Vec<Batch>>> = Arc::default();
         let taken = Arc::clone(&waiting);
         let sink = LiveSink::new(origin.clone(), Arc::clone(&shares), move |batches| {
-            taken.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
+            taken.lock().extend(batches);
         });
         let options = ModelOptions {
             slice_ns: SECOND,
@@ -244,8 +245,7 @@ impl<'a> TapSession<'a> {
         while self.history.get(1).is_some_and(|(since, _)| *since < until - SECOND) {
             self.history.pop_front();
         }
-        let mut batches =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut batches = std::mem::take(&mut *self.waiting.lock());
         if batch.rows.num_rows() > 0 {
             batches.push(batch);
         }
@@ -277,7 +277,7 @@ impl<'a> TapSession<'a> {
         self.send(now);
         let Self { model, waiting, context, .. } = self;
         drop(model.report());
-        let batches = std::mem::take(&mut *waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let batches = std::mem::take(&mut *waiting.lock());
         if !batches.is_empty() {
             context.destination.send_sample(batches);
         }
