@@ -5,9 +5,9 @@
 //! when both CPUs share a cache, 360 ns when the hypervisor has placed them apart.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Round trips per measurement.
@@ -116,7 +116,7 @@ impl Handover {
     }
 
     fn piece(&self, at: u32) -> MutexGuard<'_, Vec<u8>> {
-        self.pieces[(at % PIECES) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        self.pieces[(at % PIECES) as usize].lock()
     }
 
     /// Reads one word of each cache line of each buffer.

@@ -1,9 +1,10 @@
 //! A courier as the destination of this host's rows: parcels go to a hub over the link, samples by
 //! way of the spool.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use weir_link::{DeliveryOutcome, Shipment, UplinkHandle};
 use weir_process::meter::{Meter, Stage};
 use weir_process::own_limits::CpuShare;
@@ -32,7 +33,7 @@ impl Destination for CourierDestination {
     fn send_stream(&self, parcel: Parcel, ticket: DeliveryTicket) {
         let Some(range) = parcel.range else { return };
         // Back-pressure: the parser blocks here, and through it the tailer; samples pass.
-        self.cpu.lock().unwrap_or_else(PoisonError::into_inner).keep();
+        self.cpu.lock().keep();
         let (rows, epoch) = (parcel.row_count(), ticket.epoch);
         let (meter, started) = (Arc::clone(&self.meter), Instant::now());
         let report = Box::new(move |outcome: DeliveryOutcome| match outcome {

@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde_json::Value;
 use weir_process::meter::{Meter, Stage};
 use weir_tables::{Batch, Parcel, StreamId, StreamRange};
@@ -71,7 +72,7 @@ impl RemoteHub {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Sends until the destination is closed and what waited was tried once more.
@@ -115,7 +116,7 @@ impl RemoteHub {
             if queue.is_closed {
                 return None;
             }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut queue);
         }
     }
 
@@ -218,8 +219,7 @@ impl RemoteHub {
             if left.is_zero() {
                 return;
             }
-            let waited = self.changed.wait_timeout(queue, left);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut queue, left);
         }
     }
 }
@@ -261,7 +261,7 @@ impl Destination for RemoteHub {
     fn send_stream(&self, parcel: Parcel, ticket: DeliveryTicket) {
         let mut queue = self.queue();
         while queue.streams.len() >= STREAMS_WAITING && !queue.is_closed {
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut queue);
         }
         if !queue.is_closed {
             queue.streams.push_back((parcel, ticket));

@@ -7,9 +7,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -101,21 +102,16 @@ struct WorkerSlot(Arc<AppState>);
 
 impl WorkerSlot {
     fn acquire(state: &Arc<AppState>) -> Self {
-        *lock(&state.busy) += 1;
+        *state.busy.lock() += 1;
         Self(Arc::clone(state))
     }
 }
 
 impl Drop for WorkerSlot {
     fn drop(&mut self) {
-        *lock(&self.0.busy) -= 1;
+        *self.0.busy.lock() -= 1;
         self.0.is_free.notify_one();
     }
-}
-
-/// Ignores poisoning: the guarded state is valid after a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AppState {
@@ -140,9 +136,7 @@ impl AppState {
 
     /// Waits until a worker is free.
     fn wait_for_worker(&self) {
-        let busy = lock(&self.busy);
-        let waited = self.is_free.wait_while(busy, |busy| *busy >= self.workers);
-        drop(waited);
+        self.is_free.wait_while(&mut self.busy.lock(), |busy| *busy >= self.workers);
     }
 
     /// Spends the time that the options ask of a request.
@@ -160,7 +154,7 @@ impl AppState {
             }
         }
         if let Some(journal) = &self.journal {
-            lock(journal).write();
+            journal.lock().write();
         }
         let span = Duration::from_millis(number(&self.delay));
         if !self.spin {
@@ -242,7 +236,7 @@ fn answer(mut stream: TcpStream, state: &AppState) {
         let _ended = stream.read(&mut request);
     }
     if let Some(leaked) = &state.leaked {
-        lock(leaked).push(stream);
+        leaked.lock().push(stream);
     }
 }
 

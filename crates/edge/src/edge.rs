@@ -2,11 +2,12 @@
 //! requests in progress.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
@@ -122,8 +123,8 @@ impl Edge {
             let _ =
                 thread.commands.send(ThreadCommand::Listen(Arc::clone(&bound.listener), socket));
         }
-        lock(&self.shared.listeners).push(Arc::clone(&bound.listener));
-        lock(&self.bound).push(bound);
+        self.shared.listeners.lock().push(Arc::clone(&bound.listener));
+        self.bound.lock().push(bound);
         Ok(())
     }
 
@@ -142,7 +143,7 @@ impl Edge {
     /// # Errors
     /// If file descriptors run out.
     pub fn sockets(&self) -> Result<Vec<(SocketAddr, TcpListener)>, EdgeError> {
-        let bound = lock(&self.bound);
+        let bound = self.bound.lock();
         let each = bound.iter().flat_map(|one| one.sockets.iter().map(move |socket| (one, socket)));
         each.map(|(one, socket)| {
             let copy = socket.try_clone().map_err(cannot_copy)?;
@@ -211,12 +212,12 @@ impl Edge {
         let bound =
             new.map(|one| self.bind_beside(one, settings)).collect::<Result<Vec<_>, _>>()?;
         let live = live(settings, Some(&before), &self.shared.tickets, &self.shared.challenges)?;
-        *lock(&self.shared.live) = Arc::new(live);
+        *self.shared.live.lock() = Arc::new(live);
         self.shared.generation.fetch_add(1, Relaxed);
         bound.into_iter().try_for_each(|bound| self.listen(bound))?;
         let kept = &settings.listeners;
-        lock(&self.shared.listeners).retain(|listener| kept.contains(&listener.settings));
-        lock(&self.bound).retain(|bound| {
+        self.shared.listeners.lock().retain(|listener| kept.contains(&listener.settings));
+        self.bound.lock().retain(|bound| {
             let stays = kept.contains(&bound.listener.settings);
             for thread in self.threads.iter().filter(|_| !stays) {
                 let _ = thread.commands.send(ThreadCommand::Close(Arc::clone(&bound.listener)));
@@ -232,7 +233,7 @@ impl Edge {
 
     /// Starts the thread that obtains certificates, if there are any to obtain and it does not run.
     fn start_acme(&self) -> Result<(), EdgeError> {
-        let mut handle = lock(&self.acme_thread);
+        let mut handle = self.acme_thread.lock();
         let live = self.shared.live();
         let Some(settings) = live.settings.acme.as_ref().filter(|_| handle.is_none()) else {
             return Ok(());
@@ -255,7 +256,7 @@ impl Edge {
         new: &ListenerSettings,
         all: &Settings,
     ) -> Result<BoundListener, EdgeError> {
-        let bound = lock(&self.bound);
+        let bound = self.bound.lock();
         let same = bound.iter().find(|one| {
             let old = &one.listener.settings;
             old.address == new.address && !all.listeners.contains(old)
@@ -278,11 +279,11 @@ impl Edge {
     fn finish(self, is_gentle: bool) {
         self.shared.is_gentle.store(is_gentle, Relaxed);
         self.shared.is_ending.store(true, Relaxed);
-        lock(&self.bound).clear();
+        self.bound.lock().clear();
         for thread in &self.threads {
             let _ = thread.commands.send(ThreadCommand::End);
         }
-        let acme_thread = self.acme_thread.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let acme_thread = self.acme_thread.into_inner();
         let handles = self.threads.into_iter().map(|thread| thread.handle).chain(acme_thread);
         for handle in handles {
             if handle.join().is_err() {
@@ -290,10 +291,6 @@ impl Edge {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cannot_copy(error: std::io::Error) -> EdgeError {

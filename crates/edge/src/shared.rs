@@ -1,9 +1,10 @@
 //! State that all threads of an edge share.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use weir_tables::Clock;
 
@@ -34,11 +35,11 @@ pub(crate) struct SharedState {
 
 impl SharedState {
     pub(crate) fn listeners(&self) -> Vec<Arc<Listener>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.listeners.lock().clone()
     }
 
     pub(crate) fn live(&self) -> Arc<LiveConfig> {
-        Arc::clone(&self.live.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.live.lock())
     }
 
     /// Counts a connection from `address`; when a limit is reached, returns its name.
@@ -48,7 +49,7 @@ impl SharedState {
             self.open.fetch_sub(1, Relaxed);
             return Err("connections");
         }
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.addresses.lock();
         let count = addresses.entry(address).or_default();
         if *count >= limits.address_connections {
             self.open.fetch_sub(1, Relaxed);
@@ -61,7 +62,7 @@ impl SharedState {
     /// Undoes [`SharedState::admit`].
     pub(crate) fn dismiss(&self, address: IpAddr) {
         self.open.fetch_sub(1, Relaxed);
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.addresses.lock();
         if let Some(count) = addresses.get_mut(&address) {
             *count -= 1;
             if *count == 0 {

@@ -6,10 +6,11 @@
 //! kept and tried again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use parking_lot::Mutex;
 use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
 use weir_store::{QueryLimits, Recent, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
@@ -55,7 +56,7 @@ impl RuleRunner {
 
     /// Looks at the engine.
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
-        look(&mut held(&self.engine))
+        look(&mut self.engine.lock())
     }
 
     /// Takes over the findings that were open when weir ended.
@@ -100,9 +101,9 @@ impl RuleRunner {
     /// Updates the engine once a minute with the precision of rules and the addresses of hosts; an
     /// address of several hosts is ambiguous and belongs to none.
     async fn learn_addresses(&self, store: &Store, now: Micros) {
-        let asked = held(&self.asked_addresses).replace(now);
+        let asked = self.asked_addresses.lock().replace(now);
         if asked.is_some_and(|at| (0.0..ADDRESSES_SECONDS).contains(&now.seconds_since(at))) {
-            *held(&self.asked_addresses) = asked;
+            *self.asked_addresses.lock() = asked;
             return;
         }
         precision::learn(self, store, now).await;
@@ -129,7 +130,7 @@ impl RuleRunner {
     /// Tells the engine which conditions became true since their rules ran, so that these run now
     /// and not when they are due.
     async fn wake_idle(&self, store: &Store, now: Micros) {
-        let idle = held(&self.idle).clone();
+        let idle = self.idle.lock().clone();
         let rules = self.with_engine(|engine| {
             let rules = engine.rules().iter().filter(|rule| idle.contains(&rule.id));
             rules.cloned().collect::<Vec<Arc<Rule>>>()
@@ -146,7 +147,7 @@ impl RuleRunner {
     /// one.
     async fn queries<'a>(&self, store: &Store, rule: &'a Rule, now: Micros) -> Vec<&'a str> {
         let watched = {
-            let mut all = held(&self.watched);
+            let mut all = self.watched.lock();
             let of_rule = all.entry(rule.id.clone()).or_insert_with(|| {
                 Arc::new(rule.when.iter().map(|sql| store.watch(sql)).collect())
             });
@@ -158,7 +159,7 @@ impl RuleRunner {
             let Some(recent) = recent else { continue };
             match store.may_have(recent, now).await {
                 Ok(false) => {
-                    held(&self.idle).insert(rule.id.clone());
+                    self.idle.lock().insert(rule.id.clone());
                     return Vec::new();
                 }
                 Ok(true) if recent.says_all() => known.push(place),
@@ -166,7 +167,7 @@ impl RuleRunner {
                 Ok(true) | Err(_) => {}
             }
         }
-        held(&self.idle).remove(&rule.id);
+        self.idle.lock().remove(&rule.id);
         for place in known.into_iter().rev() {
             queries.remove(place);
         }
@@ -191,11 +192,6 @@ impl RuleRunner {
             }
         })
     }
-}
-
-/// What a thread that panicked held is as it was.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The answer at `now` of the last of a rule's queries, or of the first that has no rows: a cheap

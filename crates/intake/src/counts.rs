@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use weir_tables::{Batch, IntakeRun, IntakeRunRows, Micros, Rows};
 
 /// Distinct combinations of protocol, peer, outcome and reason between two reports.
@@ -68,7 +68,7 @@ impl IntakeCounts {
         reason: Option<&str>,
         amount: BatchAmount,
     ) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let mut key = CountKey {
             protocol: origin.protocol,
             peer: origin.peer.map_or_else(|| "kernel".into(), |peer| peer.to_string()),
@@ -86,7 +86,7 @@ impl IntakeCounts {
 
     /// The counts as rows; resets them.
     pub(crate) fn report(&self, host: &str, now: Micros) -> Option<Batch> {
-        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = std::mem::take(&mut *self.0.lock());
         let mut all: Vec<(CountKey, BatchAmount)> = all.into_iter().collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         let mut rows = IntakeRunRows::default();

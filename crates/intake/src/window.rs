@@ -7,9 +7,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hasher;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip::SipHasher13;
 use weir_tables::Micros;
 
@@ -62,7 +63,7 @@ impl Window {
     }
 
     fn inner(&self) -> MutexGuard<'_, WindowInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn claim(&self, id: Identity) -> Claim {

@@ -10,9 +10,9 @@
 //! directory's modification time.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use weir_tables::Micros;
 
 use crate::error::{LinkError, LinkErrorKind};
@@ -89,7 +89,7 @@ impl Registry {
     }
 
     fn lock_changes(&self) -> MutexGuard<'_, ()> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock()
     }
 
     /// Creates an invitation and returns its public and its secret half.

@@ -4,9 +4,10 @@
 //! clock is an argument, so that tests control the time.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -97,7 +98,7 @@ impl fmt::Debug for HubKey {
 impl ResolvesServerCert for HubKey {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let now = self.clock.now();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if current.as_ref().is_none_or(|(_, until)| now >= *until) {
             match self.authority.hub_key(now) {
                 Ok(renewed) => *current = Some(renewed),
@@ -180,7 +181,7 @@ pub(crate) struct PinnedVerifier {
 impl PinnedVerifier {
     /// The authority's certificate, after a handshake.
     pub(crate) fn authority(&self) -> Option<CertificateDer<'static>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.found.lock().clone()
     }
 }
 
@@ -215,7 +216,7 @@ impl ServerCertVerifier for PinnedVerifier {
         .map_err(|error| rustls::Error::General(error.to_string()))?;
         let verified =
             verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)?;
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(authority);
+        *self.found.lock() = Some(authority);
         Ok(verified)
     }
 

@@ -10,10 +10,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc as blocking;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, watch};
 use weir_tables::{Batch, Clock, StreamId, StreamRange};
 
@@ -118,11 +119,11 @@ pub(crate) struct UplinkState {
 
 impl UplinkState {
     pub(crate) fn spool(&self) -> MutexGuard<'_, Spool> {
-        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spool.lock()
     }
 
     pub(crate) fn status(&self) -> MutexGuard<'_, UplinkStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 

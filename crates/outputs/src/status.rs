@@ -1,8 +1,8 @@
 //! Progress and counters of an output, for `/metrics`, the API and the table `output_run`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use weir_tables::Micros;
 
 use crate::error::Error;
@@ -65,7 +65,7 @@ pub(crate) struct LogProgress {
 
 impl OutputStatus {
     fn inner(&self) -> MutexGuard<'_, StatusInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// The figures as of `now`.

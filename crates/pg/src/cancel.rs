@@ -2,8 +2,9 @@
 //! its start.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::Notify;
 
@@ -34,8 +35,8 @@ impl CancelRegistry {
         }
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<CancelKey, Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> parking_lot::MutexGuard<'_, HashMap<CancelKey, Arc<Notify>>> {
+        self.0.lock()
     }
 }
 

@@ -2,9 +2,9 @@
 //! collector (tail, parse, store), so that "is weir itself the problem" is a query like any other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use weir_tables::{Batch, CollectorRun, CollectorRunRows, Micros, Rows};
 
 /// A part of weir that reports on itself.
@@ -147,15 +147,14 @@ impl Meter {
     fn with(&self, stage: Stage, change: impl FnOnce(&mut StageFigures)) {
         let at =
             STAGES.iter().position(|(known, _)| *known == stage).expect("every stage is listed");
-        change(&mut self.stages[at].lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.stages[at].lock());
     }
 
     /// Rows of `collector_run` for all stages that ran since the last call.
     pub fn report(&self, host: &str, now: Micros) -> Option<Batch> {
         let mut rows = CollectorRunRows::default();
         for ((_, name), figures) in STAGES.iter().zip(&self.stages) {
-            let figures =
-                std::mem::take(&mut *figures.lock().unwrap_or_else(PoisonError::into_inner));
+            let figures = std::mem::take(&mut *figures.lock());
             if figures.runs == 0 {
                 continue;
             }

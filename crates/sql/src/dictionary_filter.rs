@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
@@ -28,6 +28,7 @@ use datafusion::physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
 use datafusion::physical_expr_common::physical_expr::is_volatile;
+use parking_lot::Mutex;
 use weir_datafile::is_same;
 use weir_tables::{DataKind, TableSpec};
 
@@ -165,7 +166,7 @@ impl DictionaryFilter {
     /// Results per value; `None` to evaluate row by row, while that costs less than evaluating all
     /// values for the rows seen so far.
     fn answers(&self, values: &ArrayRef, rows: usize) -> Result<Option<ValueOutcomes>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if !known.values.as_ref().is_some_and(|known| is_same(known, values)) {
             *known =
                 KnownDictionary { values: Some(Arc::clone(values)), ..KnownDictionary::default() };

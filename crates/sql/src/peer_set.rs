@@ -2,9 +2,11 @@
 //! unreachable at the last attempt.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
 
 use crate::distributed::QueryChannel;
 use crate::peers::{Peer, Peers};
@@ -50,22 +52,22 @@ impl PeerSet {
 
     /// All current members.
     pub fn all(&self) -> Vec<Peer> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).peers.clone()
+        self.members.read().peers.clone()
     }
 
     /// Replaces the members; connections to removed hubs are closed.
     pub fn replace(&self, peers: Vec<Peer>) {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.channels.lock();
         channels.retain(|address, _| peers.iter().any(|peer| peer.address == *address));
         drop(channels);
-        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.members.write();
         members.gone.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
         members.peers = peers;
     }
 
     /// Members that were not found unreachable within the last second.
     pub(crate) fn reachable(&self) -> Vec<Peer> {
-        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.read();
         let is_gone =
             |peer: &&Peer| members.gone.get(&peer.name).is_some_and(|at| at.elapsed() < GONE);
         members.peers.iter().filter(|peer| !is_gone(peer)).cloned().collect()
@@ -73,7 +75,7 @@ impl PeerSet {
 
     /// Channel to a hub for subplans.
     pub(crate) fn channel(&self, peer: &Peer) -> QueryChannel {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.channels.lock();
         let make = || self.peers.channel(peer);
         channels.entry(peer.address.clone()).or_insert_with(make).clone()
     }
@@ -81,11 +83,10 @@ impl PeerSet {
     /// Records whether a hub was reached, or the error; logs a change.
     pub(crate) fn note_reached(&self, peer: &Peer, gone: Option<&str>) {
         let is_known = |members: &PeerMembers| members.gone.contains_key(&peer.name);
-        if gone.is_none() && !is_known(&self.members.read().unwrap_or_else(PoisonError::into_inner))
-        {
+        if gone.is_none() && !is_known(&self.members.read()) {
             return;
         }
-        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.members.write();
         match gone {
             Some(why) => {
                 if members.gone.insert(peer.name.clone(), Instant::now()).is_none() {
@@ -104,7 +105,7 @@ impl PeerSet {
 
     /// Name of an unreachable hub, if there is one.
     pub fn unreachable(&self) -> Option<String> {
-        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.read();
         let peer = members.peers.iter().find(|peer| members.gone.contains_key(&peer.name))?;
         Some(peer.name.clone())
     }

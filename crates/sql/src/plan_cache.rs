@@ -12,7 +12,7 @@
 //! midnight in both plans, so that query is not cached.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -21,6 +21,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use datafusion::scalar::ScalarValue;
+use parking_lot::Mutex;
 use weir_datafile::{CutoffSide, TableSnapshot, VisibilityCutoff};
 use weir_tables::{Micros, TABLES};
 
@@ -69,7 +70,7 @@ impl PlanCache {
         now: Micros,
         tables: &TableCatalog,
     ) -> Option<LogicalPlan> {
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || self.0.lock();
         let known = kept().get(template).cloned();
         let plan = match known {
             Some(plan) => plan?,
@@ -247,7 +248,7 @@ mod tests {
                 let answer = ask(asked.sql(), at);
                 assert_eq!(answer.columns(), words.columns(), "{template} at {micros}");
             }
-            let kept = engine.kept.0.lock().unwrap();
+            let kept = engine.kept.0.lock();
             assert_eq!(kept[*template].is_some(), *is_kept, "{template}");
         }
     }
@@ -266,7 +267,7 @@ mod tests {
         let at = QueryMode::At { template: template.to_owned(), now: Micros(START) };
         let question = QueryRequest { sql: template.replace(NOW, "now()"), asking: at };
         runtime.block_on(engine.query(view, None, question, QueryLimits::default())).unwrap();
-        assert!(engine.kept.0.lock().unwrap()[template].is_some());
+        assert!(engine.kept.0.lock()[template].is_some());
         // The query's task ends shortly after its result.
         for _ in 0..1000 {
             if Arc::strong_count(&hot) == 1 {

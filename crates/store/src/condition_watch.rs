@@ -7,10 +7,11 @@
 //! and the time of the newest match is kept.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
 use weir_datafile::{table_index, timestamps};
 use weir_sql::{Condition, RowCondition};
 use weir_tables::{Batch, Micros, TABLES};
@@ -62,7 +63,7 @@ impl WatchRegistry {
 
     /// Evaluates rows that are about to become visible.
     pub(crate) fn see(&self, batch: &Batch, now: Micros) {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.tables.read();
         let watched = &tables[table_index(batch.table)];
         if watched.is_empty() || batch.rows.num_rows() == 0 {
             return;
@@ -76,7 +77,7 @@ impl WatchRegistry {
     }
 
     pub(crate) fn add(&self, watched: WatchedCondition) -> Arc<WatchedCondition> {
-        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.tables.write();
         let list = &mut tables[table_index(watched.shape.table)];
         list.retain(|other| Arc::strong_count(other) > 1);
         let of = |one: &WatchedCondition| (one.shape.row.clone(), one.shape.window_micros);

@@ -1,12 +1,13 @@
 //! All-NULL columns: most columns of most batches never get a value and must cost almost nothing.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::sync::LazyLock;
 
 use arrow_array::builder::{ArrayBuilder, BooleanBuilder, GenericByteBuilder, PrimitiveBuilder};
 use arrow_array::types::{ArrowPrimitiveType, ByteArrayType};
 use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_schema::DataType;
+use parking_lot::RwLock;
 
 use crate::{ColumnBuilder, DataKind};
 
@@ -20,10 +21,10 @@ pub fn null_column(data_type: &DataType, length: usize) -> ArrayRef {
     if length > SHARED_ROWS || data_type.is_nested() {
         return new_null_array(data_type, length);
     }
-    let known = SHARED.read().unwrap_or_else(PoisonError::into_inner).get(data_type).cloned();
+    let known = SHARED.read().get(data_type).cloned();
     let column = known.unwrap_or_else(|| {
         let column = new_null_array(data_type, SHARED_ROWS);
-        let mut shared = SHARED.write().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.write();
         shared.insert(data_type.clone(), column.clone());
         column
     });

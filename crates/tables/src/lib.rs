@@ -10,6 +10,8 @@ mod table;
 
 mod clock;
 mod copied_rows;
+mod duration;
+mod encoding;
 mod lazy_builder;
 mod log_source;
 mod nearest;
@@ -19,6 +21,8 @@ mod unit;
 
 pub use clock::{Clock, FixedClock, Micros};
 pub use copied_rows::{CopiedRows, LogPosition};
+pub use duration::{DurationError, parse_duration, parse_whole_seconds};
+pub use encoding::{hex, sql_literal};
 pub use lazy_builder::{is_null_column, null_column};
 pub use log_source::{JsonEscape, LogFormat, LogSource, Program};
 pub use nearest::{edit_distance, nearest};

@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use weir_config::Values;
+use parking_lot::Mutex;
+use weir_config::{Values, saturating_usize};
 use weir_process::failure::Failure;
 use weir_process::meter::{Stage, thread_cpu};
 use weir_tables::Batch;
@@ -57,8 +58,8 @@ impl Collector {
                 place: TapPlace::parse(interface),
                 ports: wire.ports.clone(),
                 snap_bytes: u32::try_from(wire.snap_bytes.clamp(96, 65_535)).unwrap_or(65_535),
-                ring_bytes: size(wire.ring_bytes.clamp(2 << 20, 1 << 30)),
-                connections_max: size(wire.connections.max(1)),
+                ring_bytes: saturating_usize(wire.ring_bytes.clamp(2 << 20, 1 << 30)),
+                connections_max: saturating_usize(wire.connections.max(1)),
                 cpu_ratio_max: ratio(wire.cpu_percent.max(1)) / 100.0,
                 requests_max: ratio(wire.requests_per_second.max(1)),
             })
@@ -105,10 +106,6 @@ impl Collector {
     }
 }
 
-fn size(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
-}
-
 /// A tap at work.
 struct TapSession<'a> {
     context: &'a WatchContext,
@@ -139,7 +136,7 @@ impl<'a> TapSession<'a> {
         let waiting: Arc<Mutex<Vec<Batch>>> = Arc::default();
         let taken = Arc::clone(&waiting);
         let sink = LiveSink::new(origin.clone(), Arc::clone(&shares), move |batches| {
-            taken.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
+            taken.lock().extend(batches);
         });
         let options = ModelOptions {
             slice_ns: SECOND,
@@ -244,8 +241,7 @@ impl<'a> TapSession<'a> {
         while self.history.get(1).is_some_and(|(since, _)| *since < until - SECOND) {
             self.history.pop_front();
         }
-        let mut batches =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut batches = std::mem::take(&mut *self.waiting.lock());
         if batch.rows.num_rows() > 0 {
             batches.push(batch);
         }
@@ -277,7 +273,7 @@ impl<'a> TapSession<'a> {
         self.send(now);
         let Self { model, waiting, context, .. } = self;
         drop(model.report());
-        let batches = std::mem::take(&mut *waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let batches = std::mem::take(&mut *waiting.lock());
         if !batches.is_empty() {
             context.destination.send_sample(batches);
         }

@@ -2,8 +2,9 @@
 //! its place.
 
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::net::sockopt::socket_peercred;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,7 +52,7 @@ impl EdgeControl {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ControlledEdge>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     fn with<T>(
@@ -74,7 +75,7 @@ impl EdgeControl {
     /// Serialises changes, during which names are resolved; reads of the state do not take this
     /// lock.
     fn turn(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changing.lock()
     }
 
     fn change_to(&self, values: &Values, is_dry_run: bool) -> Result<Vec<String>, Failure> {
@@ -202,7 +203,7 @@ impl EdgeControl {
             service::main_process(peer.pid.as_raw_nonzero().get().unsigned_abs());
         }
         tracing::info!("another weir has taken the edge's place: this one ends");
-        *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+        *self.successor.lock() = Some(stream);
         self.replaced.notify_one();
         Ok(())
     }
@@ -215,7 +216,7 @@ impl EdgeControl {
     /// Ends the edge; slowly, when another one serves in its place.
     pub(super) fn end(&self) {
         let Some(inner) = self.lock().take() else { return };
-        let has_successor = self.successor.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let has_successor = self.successor.lock().is_some();
         if has_successor { inner.edge.leave() } else { inner.edge.end() }
     }
 }

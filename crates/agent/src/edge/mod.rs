@@ -16,10 +16,11 @@ mod text_log;
 mod upgrade;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_config::flags::EdgeFlags;
 use weir_config::{Config, Values};
@@ -77,7 +78,7 @@ impl EdgeStartup {
         inherited: InheritedState,
     ) -> Result<(), Failure> {
         let early = EarlyEdge::start(settings(values)?, clock, &self.meter, Some(inherited))?;
-        *self.early.lock().unwrap_or_else(PoisonError::into_inner) = Some(early);
+        *self.early.lock() = Some(early);
         Ok(())
     }
 }
@@ -125,7 +126,7 @@ impl HostedEdge {
         if !is_wanted(values) {
             return Ok(None);
         }
-        let early = startup.early.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let early = startup.early.lock().take();
         let early = match early {
             Some(early) => early,
             None => EarlyEdge::start(settings(values)?, clock, &startup.meter, None)?,

@@ -1,8 +1,9 @@
 //! State and progress of the watch: written by its threads, read by the API and the start banner.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use weir_collect::host::ListenerSummary;
 use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamState, StreamStatus};
@@ -28,30 +29,26 @@ pub struct WatchStatus {
 /// Paths whose lines are counted one by one.
 const MAX_COUNTED_PATHS: usize = 10_000;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl WatchStatus {
     /// Replaces the sources; `true` when they differ from those before.
     pub(super) fn set_sources(&self, sources: Vec<LogSource>) -> bool {
-        let mut current = lock(&self.sources);
+        let mut current = self.sources.lock();
         if *current == sources {
             return false;
         }
         current.clone_from(&sources);
-        *lock(&self.new_sources) = Some(sources);
+        *self.new_sources.lock() = Some(sources);
         true
     }
 
     /// Sources that the tailer has not seen yet.
     pub(super) fn take_new_sources(&self) -> Option<Vec<LogSource>> {
-        lock(&self.new_sources).take()
+        self.new_sources.lock().take()
     }
 
     /// Remembers which source a path belongs to.
     pub(super) fn note_source(&self, new: &NewStream) {
-        let mut known = lock(&self.source_of);
+        let mut known = self.source_of.lock();
         if known.len() < MAX_COUNTED_PATHS {
             known.insert(Arc::clone(&new.path), Arc::clone(&new.source));
         }
@@ -59,7 +56,7 @@ impl WatchStatus {
 
     /// Adds lines and rejects of a path.
     pub(super) fn count(&self, path: &Arc<str>, lines: u64, rejects: u64) {
-        let mut counts = lock(&self.counts);
+        let mut counts = self.counts.lock();
         if counts.len() < MAX_COUNTED_PATHS || counts.contains_key(path) {
             let count = counts.entry(Arc::clone(path)).or_default();
             *count = (count.0 + lines, count.1 + rejects);
@@ -68,17 +65,17 @@ impl WatchStatus {
 
     /// How old the last lines of a path were.
     pub(super) fn note_ages(&self, path: &Arc<str>, ages: LineAges) {
-        lock(&self.ages).insert(Arc::clone(path), ages);
+        self.ages.lock().insert(Arc::clone(path), ages);
     }
 
     /// The ages of logs of which lines were read since the last call.
     pub(super) fn take_ages(&self) -> AgesOf {
-        std::mem::take(&mut lock(&self.ages))
+        std::mem::take(&mut self.ages.lock())
     }
 
     /// Brings the streams' status up to date.
     pub(super) fn change_streams(&self, changes: StatusChanges) {
-        let mut streams = lock(&self.streams);
+        let mut streams = self.streams.lock();
         for key in changes.gone {
             streams.remove(&key);
         }
@@ -89,22 +86,22 @@ impl WatchStatus {
 
     /// Replaces the listeners.
     pub(super) fn set_listeners(&self, listeners: Vec<ListenerSummary>) {
-        *lock(&self.listeners) = listeners;
+        *self.listeners.lock() = listeners;
     }
 
     /// Replaces the probe targets: TLS addresses and names.
     pub(super) fn set_probe_targets(&self, targets: Targets) {
-        *lock(&self.probe_targets) = Arc::new(targets);
+        *self.probe_targets.lock() = Arc::new(targets);
     }
 
     /// The probe targets: TLS addresses and names.
     pub(super) fn probe_targets(&self) -> Arc<Targets> {
-        Arc::clone(&lock(&self.probe_targets))
+        Arc::clone(&self.probe_targets.lock())
     }
 
     /// Replaces the problems; returns the new ones.
     pub(super) fn set_problems(&self, problems: Vec<Problem>) -> Vec<String> {
-        let mut current = lock(&self.problems);
+        let mut current = self.problems.lock();
         let known: Vec<String> = current.iter().map(|problem| problem.message.clone()).collect();
         let new = problems.iter().filter(|problem| !known.contains(&problem.message));
         let new = new.map(problem_text).collect();
@@ -114,30 +111,30 @@ impl WatchStatus {
 
     /// How far every stream is.
     pub fn streams(&self) -> Vec<StreamStatus> {
-        lock(&self.streams).values().cloned().collect()
+        self.streams.lock().values().cloned().collect()
     }
 
     /// All sources.
     pub fn sources(&self) -> Vec<LogSource> {
-        lock(&self.sources).clone()
+        self.sources.lock().clone()
     }
 
     /// All listeners.
     pub fn listeners(&self) -> Vec<ListenerSummary> {
-        lock(&self.listeners).clone()
+        self.listeners.lock().clone()
     }
 
     /// What could not be found out, each with its hint.
     pub fn problems(&self) -> Vec<String> {
-        lock(&self.problems).iter().map(problem_text).collect()
+        self.problems.lock().iter().map(problem_text).collect()
     }
 
     /// `log_sources` of `/api/status`.
     pub fn sources_json(&self) -> Vec<Value> {
         let streams = self.streams();
         let sources = self.sources();
-        let source_of = lock(&self.source_of);
-        let counts = lock(&self.counts);
+        let source_of = self.source_of.lock();
+        let counts = self.counts.lock();
         let mut out: Vec<Value> = Vec::new();
         for stream in streams.iter().filter(|stream| stream.state != StreamState::Rotated) {
             let source = source_of
@@ -158,13 +155,14 @@ impl WatchStatus {
                 "error": stream.error,
             }));
         }
-        out.extend(lock(&self.problems).iter().map(problem_json));
+        out.extend(self.problems.lock().iter().map(problem_json));
         out
     }
 
     /// `listeners` of `/api/status`.
     pub fn listeners_json(&self) -> Vec<Value> {
-        lock(&self.listeners)
+        self.listeners
+            .lock()
             .iter()
             .map(|listener| {
                 json!({

@@ -1,7 +1,8 @@
 //! A stop flag for threads that also wakes sleeping ones.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 /// Set once, never unset; [`StopFlag::nudge`] wakes waiters without it.
 #[derive(Debug, Default)]
@@ -19,18 +20,18 @@ struct StopState {
 impl StopFlag {
     /// Tells everybody to end.
     pub fn set(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_set = true;
+        self.state.lock().is_set = true;
         self.changed.notify_all();
     }
 
     /// Whether it is time to end.
     pub fn is_set(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_set
+        self.state.lock().is_set
     }
 
     /// Ends the waits of [`StopFlag::wait_for_nudge`].
     pub fn nudge(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).nudges += 1;
+        self.state.lock().nudges += 1;
         self.changed.notify_all();
     }
 
@@ -44,20 +45,19 @@ impl StopFlag {
     pub fn wait_for_nudge(&self, span: Duration, seen: &mut u64) -> bool {
         let before = *seen;
         let is_set = self.wait_while(span, |state| state.nudges == before);
-        *seen = self.state.lock().unwrap_or_else(PoisonError::into_inner).nudges;
+        *seen = self.state.lock().nudges;
         is_set
     }
 
     fn wait_while(&self, span: Duration, goes_on: impl Fn(&StopState) -> bool) -> bool {
         let end = Instant::now() + span;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if state.is_set || left.is_zero() || !goes_on(&state) {
                 return state.is_set;
             }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, left);
         }
     }
 }

@@ -6,9 +6,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use weir_agent_core::client::Client;
 use weir_agent_core::parcel_link::PARCEL_TYPE;
@@ -93,14 +94,14 @@ impl Rows {
     pub(super) fn sink(&self) -> Option<Box<dyn RowSink>> {
         let ways = Arc::clone(self.ways.as_ref()?);
         Some(Box::new(TableSink::new(self.origin.clone(), move |batches| {
-            ways.lock().unwrap_or_else(PoisonError::into_inner).take(batches);
+            ways.lock().take(batches);
         })))
     }
 
     /// The slices, which are known when everything is; then what failed on the way.
     pub(super) fn finish(self, report: &Report) -> Result<(), Failure> {
         let Some(ways) = self.ways else { return Ok(()) };
-        let mut ways = ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ways = ways.lock();
         ways.take(vec![weir_wire::slices(report, &self.origin)]);
         if let Some(failure) = ways.failure.take() {
             return Err(failure);

@@ -4,9 +4,10 @@
 //! ALPN protocol on any TLS listener (RFC 8737). Unknown challenges go to the backends, which may
 //! run an ACME client themselves.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
@@ -46,7 +47,7 @@ struct PendingChallenge {
 
 impl ChallengeStore {
     fn lock(&self) -> MutexGuard<'_, Vec<PendingChallenge>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// The response to a challenge request. Free while no order is in progress.

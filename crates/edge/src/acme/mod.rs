@@ -15,11 +15,12 @@ mod order;
 pub(crate) mod settings;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use instant_acme::ChallengeType;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use weir_tables::{EdgeCertificate, EdgeCertificateRows, Micros};
 
@@ -68,7 +69,7 @@ struct ManagedCertificate {
 
 impl CertificateManager {
     fn lock(&self) -> MutexGuard<'_, Vec<ManagedCertificate>> {
-        self.managed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.managed.lock()
     }
 
     /// The state of all certificates.

@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 use http::HeaderValue;
+use parking_lot::Mutex;
 
 use crate::client::listener::Listener;
 use crate::time::{AtomicTime, MonoTime, coarse_now};
@@ -214,14 +215,14 @@ impl ClientState {
     }
 
     fn wake(&self) {
-        if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        if let Some(waker) = self.waker.lock().as_ref() {
             waker.wake_by_ref();
         }
     }
 
     /// Sets the task that verdicts wake.
     pub(crate) fn set_waker(&self, waker: &Waker) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+        *self.waker.lock() = Some(waker.clone());
     }
 
     /// Adds the bytes moved since the last call to the listener's totals.

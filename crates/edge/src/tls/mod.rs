@@ -11,9 +11,10 @@ pub(crate) mod session_tickets;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::{Mutex, RwLock};
 use rustls::ServerConfig;
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
@@ -67,9 +68,9 @@ impl CertificateStore {
             keys: RwLock::default(),
             changed: Mutex::default(),
         };
-        *certificates.changed.lock().unwrap_or_else(PoisonError::into_inner) = certificates.times();
+        *certificates.changed.lock() = certificates.times();
         let keys = certificates.read()?;
-        *certificates.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        *certificates.keys.write() = keys;
         Ok(Arc::new(certificates))
     }
 
@@ -110,16 +111,13 @@ impl CertificateStore {
     /// Reloads changed files; returns whether certificates were replaced.
     pub(crate) fn reload_changed(&self) -> bool {
         let now = self.times();
-        let before = std::mem::replace(
-            &mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner),
-            now.clone(),
-        );
+        let before = std::mem::replace(&mut *self.changed.lock(), now.clone());
         if before == now {
             return false;
         }
         match self.read() {
             Ok(keys) => {
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+                *self.keys.write() = keys;
                 tracing::info!("certificate files changed: new certificates are in use");
                 true
             }
@@ -191,7 +189,7 @@ impl ResolvesServerCert for CertificateStore {
         if hello.alpn().is_some_and(|mut offered| offered.any(|one| one == challenge::ALPN)) {
             return self.challenges.tls(hello.server_name()?);
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.keys.read();
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let mut all = keys.obtained.iter().chain(&keys.files);
         let found = name.and_then(|name| all.find(|key| fits(key, &name)));

@@ -6,9 +6,9 @@
 //! it, so keys are secret and rotate.
 
 use std::fmt;
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::server::ProducesTickets;
@@ -79,7 +79,7 @@ impl TicketKeys {
 
     /// All keys, newest first.
     pub(crate) fn export(&self) -> Vec<TicketKey> {
-        let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let ciphers = self.0.read();
         let now = MonoTime::now();
         let aged = ciphers.iter().map(|one| (one.age(now), one.key.clone()));
         aged.map(|(age, key)| TicketKey { age: age.into(), ..key }).collect()
@@ -87,7 +87,7 @@ impl TicketKeys {
 
     /// Adopts the keys of another edge: its newest encrypts from now on, own keys still decrypt.
     pub(crate) fn import(&self, keys: &[TicketKey]) {
-        let mut ciphers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ciphers = self.0.write();
         ciphers.retain(|own| keys.iter().all(|key| key.name != own.key.name));
         let new = keys.iter().filter(|key| key.age < ROTATE * 2).cloned().map(TicketCipher::new);
         ciphers.splice(0..0, new);
@@ -96,11 +96,11 @@ impl TicketKeys {
     /// Generates a new key if the newest is old, and drops expired ones; called periodically.
     pub(crate) fn rotate(&self, now: MonoTime) {
         let is_due = {
-            let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let ciphers = self.0.read();
             ciphers.first().is_none_or(|one| one.age(now) > ROTATE.into())
         };
         let Some(key) = is_due.then(new_key).flatten() else { return };
-        let mut ciphers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ciphers = self.0.write();
         ciphers.insert(0, TicketCipher::new(key));
         ciphers.retain(|one| one.age(now) < (ROTATE * 2).into());
     }
@@ -124,7 +124,7 @@ impl ProducesTickets for TicketKeys {
 
     /// Key name, nonce, ciphertext. Nonces are random because several edges may use the key.
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let ciphers = self.0.read();
         let TicketCipher { key, aead, .. } = ciphers.first()?;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -137,7 +137,7 @@ impl ProducesTickets for TicketKeys {
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
-        let ciphers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let ciphers = self.0.read();
         let TicketCipher { key, aead, .. } = ciphers.iter().find(|one| one.key.name == name)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut sealed = sealed.to_vec();

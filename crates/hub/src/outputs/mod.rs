@@ -6,11 +6,12 @@
 
 mod settings;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_config::Values;
@@ -306,7 +307,7 @@ impl Outputs {
         let mut rows = OutputRunRows::default();
         for output in &self.list {
             let figures = output.status.figures(now);
-            let mut reported = output.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reported = output.reported.lock();
             let since = |pick: fn(&OutputFigures) -> u64| {
                 i64::try_from(pick(&figures).saturating_sub(pick(&reported))).unwrap_or(i64::MAX)
             };

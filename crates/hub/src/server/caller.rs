@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 tokio::task_local! {
@@ -50,7 +51,7 @@ impl Callers {
     /// Waits until this caller may run one more.
     pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         let turns = {
-            let mut known = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.turns.lock();
             if known.len() > KNOWN_MAX {
                 known.retain(|_, turns| Arc::strong_count(turns) > 1);
             }

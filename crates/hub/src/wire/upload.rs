@@ -2,9 +2,10 @@
 //! by one.
 
 use std::io::Cursor;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use weir_agent_core::capture::wire_failure;
 use weir_process::failure::Failure;
@@ -56,7 +57,7 @@ pub(crate) fn answer(
     if let Some(origin) = &keep_as {
         let gathered = Arc::clone(&gathered);
         tee.rows = Some(Box::new(TableSink::new(origin.clone(), move |batches| {
-            lock(&gathered).parcels.push(batches);
+            gathered.lock().parcels.push(batches);
         })));
     }
     let options = ModelOptions { slice_ns, ..ModelOptions::default() };
@@ -73,7 +74,7 @@ pub(crate) fn answer(
     let mut report = model.report();
     report.skipped.merge(&capture.skipped());
     report.tap_drops = capture.tap_drops();
-    let mut gathered = std::mem::take(&mut *lock(&gathered));
+    let mut gathered = std::mem::take(&mut *gathered.lock());
     if let Some(origin) = &keep_as {
         gathered.parcels.push(vec![slices(&report, origin)]);
     }
@@ -82,10 +83,6 @@ pub(crate) fn answer(
     value["request_count"] = gathered.count.into();
     value["requests"] = gathered.requests.into_iter().map(|(_, row)| row).collect();
     Ok(UploadAnswer { object: value, parcels: gathered.parcels })
-}
-
-fn lock(gathered: &Mutex<UploadRows>) -> std::sync::MutexGuard<'_, UploadRows> {
-    gathered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Default)]
@@ -111,7 +108,7 @@ struct TeeSink {
 
 impl RowSink for TeeSink {
     fn request(&mut self, request: &ObservedRequest<'_>) {
-        let mut gathered = lock(&self.gathered);
+        let mut gathered = self.gathered.lock();
         gathered.count += 1;
         gathered.requests.push(row(request));
         if gathered.requests.len() >= 2 * REQUESTS_MAX {

@@ -5,13 +5,14 @@
 //! only its pages.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use object_store::ObjectStore;
+use parking_lot::Mutex;
 use weir_datafile::{DataFile, Tier, dictionaries};
 use weir_tables::TableSpec;
 
@@ -62,8 +63,8 @@ impl ColumnCache {
         self.limit
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, CacheState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, CacheState> {
+        self.state.lock()
     }
 
     /// Shared dictionary of a text column. All of them are dropped when together they exceed an

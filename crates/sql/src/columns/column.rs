@@ -1,6 +1,6 @@
 //! A column of some rows in memory: dictionary codes where values repeat, else plain values.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
@@ -12,6 +12,7 @@ use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 use datafusion::common::Result;
+use parking_lot::Mutex;
 
 use super::group_ids::{NumberedTexts, spread};
 
@@ -217,13 +218,13 @@ impl SharedDictionary {
 
     /// Shared codes of values; unknown texts get new codes.
     pub(crate) fn names(&self, values: &StringArray) -> DictionaryNames {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.texts.lock();
         let numbers = values.iter().map(|text| texts.number(text)).collect();
         DictionaryNames { lexicon: self.number, numbers }
     }
 
     pub(crate) fn byte_count(&self) -> usize {
-        self.texts.lock().unwrap_or_else(PoisonError::into_inner).byte_count()
+        self.texts.lock().byte_count()
     }
 }
 

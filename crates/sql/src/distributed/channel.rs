@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -19,6 +19,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::{HeaderMap, Uri};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tonic::transport::Endpoint;
@@ -64,14 +65,14 @@ pub(crate) struct FailedPeers(Arc<Mutex<Vec<Peer>>>);
 
 impl FailedPeers {
     fn add(&self, peer: &Peer) {
-        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.0.lock();
         if !failed.contains(peer) {
             failed.push(peer.clone());
         }
     }
 
     pub(super) fn take(&self) -> Vec<Peer> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use parking_lot::Mutex;
 use tonic::body::Body;
 use tower::{Service, ServiceExt};
 use weir_datafile::StoreError;
@@ -52,20 +53,20 @@ impl RemoteQueries {
     }
 
     fn get(&self, query: u64) -> Option<Arc<QueryUsage>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let (usage, asked) = known.get_mut(&query)?;
         *asked = Instant::now();
         Some(Arc::clone(usage))
     }
 
     fn put(&self, query: u64, usage: &Arc<QueryUsage>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.retain(|_, (usage, asked)| Arc::strong_count(usage) > 1 || asked.elapsed() < KEPT);
         known.insert(query, (Arc::clone(usage), Instant::now()));
     }
 
     fn forget(&self, query: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&query);
+        self.0.lock().remove(&query);
     }
 
     /// Responds to a request at [`PATH`].

@@ -1,13 +1,14 @@
 //! Log of ended queries: slow ones, and those stopped at a limit, until the caller takes them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::Micros;
 
-use super::{LimitKind, NO_PANIC, QueryUsage};
+use super::{LimitKind, QueryUsage};
 use crate::options::Asker;
 use crate::query::QueryResult;
 
@@ -114,7 +115,7 @@ impl EndedQueries {
 
     /// Takes the queries since the last call, and the number of dropped ones.
     pub(crate) fn take(&self) -> (Vec<EndedQuery>, u64) {
-        let (kept, dropped) = std::mem::take(&mut *self.kept.lock().expect(NO_PANIC));
+        let (kept, dropped) = std::mem::take(&mut *self.kept.lock());
         (kept.into(), dropped)
     }
 
@@ -124,7 +125,7 @@ impl EndedQueries {
         if query.duration < self.slow && !is_stopped {
             return;
         }
-        let mut kept = self.kept.lock().expect(NO_PANIC);
+        let mut kept = self.kept.lock();
         if kept.0.len() >= KEPT_MAX {
             kept.0.pop_front();
             kept.1 += 1;

@@ -11,15 +11,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
+use parking_lot::Mutex;
 
-use super::{LimitKind, NO_PANIC, QueryUsage};
+use super::{LimitKind, QueryUsage};
 
 /// Byte budget shared by several consumers.
 #[derive(Debug)]
@@ -115,25 +115,25 @@ impl MemoryPool for QueryPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         state.spillers += usize::from(consumer.can_spill());
         state.merges += usize::from(is_merge(consumer));
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         state.spillers -= usize::from(consumer.can_spill());
         state.merges -= usize::from(is_merge(consumer));
     }
 
     fn grow(&self, _: &MemoryReservation, additional: usize) {
-        self.state.lock().expect(NO_PANIC).used += additional;
+        self.state.lock().used += additional;
         self.all.force(additional);
         self.usage.grow(additional);
     }
 
     fn shrink(&self, _: &MemoryReservation, bytes: usize) {
-        self.state.lock().expect(NO_PANIC).used -= bytes;
+        self.state.lock().used -= bytes;
         self.all.give_back(bytes);
         self.usage.shrink(bytes);
     }
@@ -142,7 +142,7 @@ impl MemoryPool for QueryPool {
         if additional == 0 {
             return Ok(());
         }
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         let sum = state.used.saturating_add(additional);
         let most = self.most(&state, sum, reservation.consumer());
         let has_room = reservation.size().saturating_add(additional) <= most;
@@ -158,7 +158,7 @@ impl MemoryPool for QueryPool {
     }
 
     fn reserved(&self) -> usize {
-        self.state.lock().expect(NO_PANIC).used
+        self.state.lock().used
     }
 
     fn memory_limit(&self) -> MemoryLimit {

@@ -13,11 +13,12 @@ mod reader;
 mod reading;
 mod spill;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::error::DataFusionError;
+use parking_lot::Mutex;
 use weir_datafile::{DataFile, ErrorKind, StoreError};
 
 pub(crate) use class::{QueryClasses, QueryEnvironment};
@@ -78,8 +79,6 @@ pub(crate) struct QueryUsage {
     opened: Mutex<Vec<Arc<DataFile>>>,
 }
 
-const NO_PANIC: &str = "no thread panics while it holds the lock";
-
 impl QueryUsage {
     pub(crate) fn new(limits: QueryLimits) -> Arc<Self> {
         Self::for_reader(limits, None)
@@ -104,14 +103,14 @@ impl QueryUsage {
     /// Records an exceeded limit. Exceeded memory may only have caused spilling; the first of the
     /// other limits ends the query.
     pub(crate) fn meet(&self, limit: LimitKind) {
-        let mut met = self.met.lock().expect(NO_PANIC);
+        let mut met = self.met.lock();
         if matches!(*met, None | Some(LimitKind::Memory | LimitKind::SharedMemory)) {
             *met = Some(limit);
         }
     }
 
     pub(crate) fn met(&self) -> Option<LimitKind> {
-        *self.met.lock().expect(NO_PANIC)
+        *self.met.lock()
     }
 
     fn add_cpu(&self, span: Duration) {
@@ -158,14 +157,14 @@ impl QueryUsage {
     /// Records that the current task's query opens a file.
     pub(crate) fn note_opened(file: &Arc<DataFile>) {
         let note = |usage: &Arc<Self>| {
-            usage.opened.lock().expect(NO_PANIC).push(Arc::clone(file));
+            usage.opened.lock().push(Arc::clone(file));
         };
         // Reads outside a query are not recorded.
         let _ = USAGE.try_with(note);
     }
 
     pub(crate) fn opened(&self) -> Vec<Arc<DataFile>> {
-        self.opened.lock().expect(NO_PANIC).clone()
+        self.opened.lock().clone()
     }
 
     fn grow(&self, bytes: usize) {

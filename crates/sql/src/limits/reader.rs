@@ -2,10 +2,10 @@
 //! queries of one user could cause the disk load or bucket cost that a single query may not.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::NO_PANIC;
+use parking_lot::Mutex;
 
 /// Above this number of users, users without reads in the last hour are dropped.
 const KNOWN_MAX: usize = 1000;
@@ -40,7 +40,7 @@ impl ReadQuotas {
         if self.limit_bytes == 0 {
             return None;
         }
-        let mut known = self.known.lock().expect(NO_PANIC);
+        let mut known = self.known.lock();
         if known.len() >= KNOWN_MAX {
             let minute = minute_since(self.started);
             known.retain(|_, reader| Arc::strong_count(reader) > 1 || reader.sum(minute) > 0);
@@ -65,7 +65,7 @@ impl ReadQuota {
     }
 
     fn add_in(&self, minute: u64, bytes: u64) -> bool {
-        let mut minutes = self.minutes.lock().expect(NO_PANIC);
+        let mut minutes = self.minutes.lock();
         if sum(&mut minutes, minute).saturating_add(bytes) > self.limit_bytes {
             return false;
         }
@@ -77,7 +77,7 @@ impl ReadQuota {
     }
 
     fn sum(&self, minute: u64) -> u64 {
-        sum(&mut self.minutes.lock().expect(NO_PANIC), minute)
+        sum(&mut self.minutes.lock(), minute)
     }
 }
 

@@ -85,7 +85,7 @@ impl Cluster {
     ) -> Result<(), StoreError> {
         let ClusterPulse { is_leader, peers, lost } = pulse;
         self.peer_set.replace(peers);
-        let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lease = self.lease.write();
         lease.renewed = Some(Instant::now());
         drop(lease);
         if self.is_leader.swap(is_leader, std::sync::atomic::Ordering::Relaxed) != is_leader {
@@ -162,7 +162,7 @@ impl Cluster {
     /// Logs a failure once when it begins and once when it is over.
     fn note(&self, outcome: Result<(), StoreError>) {
         let why = outcome.err().map(|error| error.to_string());
-        let mut lease = self.lease.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lease = self.lease.write();
         match (&lease.trouble, &why) {
             (before, Some(why)) if before.as_ref() != Some(why) => tracing::error!("{why}"),
             (Some(_), None) => tracing::info!("the manifest in PostgreSQL can be used again"),

@@ -25,10 +25,11 @@ mod start;
 mod work;
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use weir_datafile::StoreError;
 use weir_sql::{Peer, PeerSet};
 use weir_tables::StreamId;
@@ -103,7 +104,7 @@ impl Cluster {
 
     /// Whether this hub does the work that only one hub does: merging, deleting, rules.
     pub(crate) fn is_leader(&self) -> bool {
-        let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
+        let lease = self.lease.read();
         let is_fresh = lease.renewed.is_some_and(|at| at.elapsed() < LEASE / 2);
         self.is_leader.load(Ordering::Relaxed) && is_fresh
     }
@@ -115,7 +116,7 @@ impl Cluster {
 
     /// Problem to show to the operator.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let lease = self.lease.read().unwrap_or_else(PoisonError::into_inner);
+        let lease = self.lease.read();
         let gone = || {
             let name = self.peer_set.unreachable()?;
             Some(format!("the hub `{name}` cannot be reached: answers are without its newest rows"))
@@ -124,7 +125,7 @@ impl Cluster {
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, ViewProgress> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 
     /// Whether purged streams still have rows in the log.
@@ -133,7 +134,7 @@ impl Cluster {
     }
 
     pub(crate) fn purged(&self) -> MutexGuard<'_, Vec<PurgedStream>> {
-        self.purged.lock().unwrap_or_else(PoisonError::into_inner)
+        self.purged.lock()
     }
 
     /// Claims streams for this hub; blocks. A stream with a position is created if no hub knows it,

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 use weir_datafile::StoreError;
 use weir_tables::LogPosition;
@@ -59,7 +59,7 @@ impl CopyPositions {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = self.connection.lock();
         work(&connection).map_err(|error| fail(&error, &self.path))
     }
 

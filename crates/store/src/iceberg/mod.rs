@@ -13,10 +13,11 @@ mod metadata;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 use serde_json::Value;
@@ -53,8 +54,6 @@ pub(crate) struct Iceberg {
 /// requests write the same files.
 type NewestTables = HashMap<&'static str, (i64, Arc<IcebergTable>)>;
 
-const NO_PANIC: &str = "no thread panics while it holds the lock";
-
 impl Iceberg {
     pub(crate) fn new(places: FileLocations, hub: Option<i64>, grace: Duration) -> Self {
         let root = std::path::absolute(&places.root).unwrap_or_else(|_| places.root.clone());
@@ -73,7 +72,7 @@ impl Iceberg {
     ) -> Result<Arc<IcebergTable>, StoreError> {
         let entries = files.iter().map(|file| self.entry(file)).collect::<Result<Vec<_>, _>>()?;
         let id = snapshot_id(&entries);
-        let mut newest = self.newest.lock().expect(NO_PANIC);
+        let mut newest = self.newest.lock();
         let last = newest.get(table.name);
         if let Some((last, found)) = last
             && *last == id

@@ -6,9 +6,10 @@
 //! stream.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postgres::types::ToSql;
 use postgres::{Client, Row, Transaction};
 use weir_datafile::{ErrorKind, StoreError};
@@ -195,7 +196,7 @@ impl PostgresManifest {
         &self,
         work: impl FnMut(&mut Client) -> Result<T, postgres::Error>,
     ) -> Result<T, StoreError> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner).with(work)
+        self.server.lock().with(work)
     }
 
     pub(super) fn load(&self) -> Result<ManifestContent, StoreError> {

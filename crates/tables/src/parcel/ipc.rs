@@ -4,7 +4,7 @@
 //! once and decoded once, and only compared after that.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -16,6 +16,7 @@ use arrow_ipc::writer::{
 };
 use arrow_ipc::{CompressionType, Message, MetadataVersion, root_as_message};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use parking_lot::RwLock;
 
 use crate::{TableSpec, is_null_column};
 
@@ -77,7 +78,7 @@ fn schema_message(
         return new_schema_message(schema, options);
     }
     let key = (batch.table.name, kept);
-    let known = MESSAGES.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    let known = MESSAGES.read().get(&key).cloned();
     known.unwrap_or_else(|| {
         let message = new_schema_message(schema, options);
         remember(&MESSAGES, key, &message);
@@ -105,7 +106,7 @@ fn without_metadata(field: &Field) -> Field {
 }
 
 fn remember<K: std::hash::Hash + Eq, V: Clone>(known: &RwLock<HashMap<K, V>>, key: K, value: &V) {
-    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    let mut known = known.write();
     if known.len() >= SCHEMAS_MAX {
         known.clear();
     }
@@ -143,8 +144,7 @@ pub(super) fn read_stream(
 
 fn read_schema(front: &Buffer) -> Result<SchemaRef, ArrowError> {
     static SCHEMAS: LazyLock<RwLock<HashMap<Vec<u8>, SchemaRef>>> = LazyLock::new(RwLock::default);
-    let known =
-        SCHEMAS.read().unwrap_or_else(PoisonError::into_inner).get(front.as_slice()).cloned();
+    let known = SCHEMAS.read().get(front.as_slice()).cloned();
     if let Some(schema) = known {
         return Ok(schema);
     }

@@ -11,9 +11,9 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use weir_datafile::text_index::{METADATA_KEY, TextIndex};
@@ -76,8 +76,6 @@ enum SpaceUse {
     Found,
 }
 
-const NO_PANIC: &str = "no thread panics while it holds the lock";
-
 impl IndexCache {
     /// Opens the cache with the entries of earlier runs.
     pub(crate) fn open(dir: PathBuf, bytes_max: u64, reserve: u64) -> Self {
@@ -109,15 +107,14 @@ impl IndexCache {
 
     /// Whether the file at `path` is not cached and may fit.
     pub(crate) fn wants(&self, path: &str) -> bool {
-        let (state, name) = (self.state.lock().expect(NO_PANIC), name_of(path));
+        let (state, name) = (self.state.lock(), name_of(path));
         !state.entries.contains_key(name) && !state.refused.contains(name)
     }
 
     /// Removes all entries except those of these files.
     pub(crate) fn retain(&self, known: &HashSet<String>) {
         let known: HashSet<&str> = known.iter().map(|path| name_of(path)).collect();
-        let names: Vec<String> =
-            self.state.lock().expect(NO_PANIC).entries.keys().cloned().collect();
+        let names: Vec<String> = self.state.lock().entries.keys().cloned().collect();
         names
             .iter()
             .filter(|name| !known.contains(name.as_str()))
@@ -128,7 +125,7 @@ impl IndexCache {
     pub(crate) fn read(&self, path: &str, range: &Range<u64>) -> Option<(Bytes, u64)> {
         let name = name_of(path);
         let head = {
-            let mut state = self.state.lock().expect(NO_PANIC);
+            let mut state = self.state.lock();
             state.clock += 1;
             let now = state.clock;
             let entry = state.entries.get_mut(name)?;
@@ -155,7 +152,7 @@ impl IndexCache {
             Some(head) => head,
             None => {
                 let head = EntryHeader::read(&file)?;
-                let mut state = self.state.lock().expect(NO_PANIC);
+                let mut state = self.state.lock();
                 if let Some(entry) = state.entries.get_mut(name) {
                     entry.head = Some(head.clone());
                 }
@@ -182,7 +179,7 @@ impl IndexCache {
     }
 
     fn put(&self, path: &str, from: &FileSource, room: SpaceUse) {
-        let _writing = self.writing.lock().expect(NO_PANIC);
+        let _writing = self.writing.lock();
         let name = name_of(path);
         self.forget(name);
         let outcome = self.write(name, from, room);
@@ -190,7 +187,7 @@ impl IndexCache {
             drop(std::fs::remove_file(self.draft(name)));
         }
         let failure = outcome.err().map(|error| error.to_string());
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         if let Some(why) = failure.as_ref().filter(|why| state.failure.as_ref() != Some(*why)) {
             let dir = self.dir.display();
             tracing::warn!(
@@ -226,7 +223,7 @@ impl IndexCache {
         }
         let bytes = entry.finish()?;
         std::fs::rename(self.draft(name), self.place(name))?;
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         state.clock += 1;
         state.bytes += bytes;
         let entry = CacheEntry { bytes, used: state.clock, head: Some(head) };
@@ -240,7 +237,7 @@ impl IndexCache {
     }
 
     fn forget(&self, name: &str) {
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         if let Some(entry) = state.entries.remove(name) {
             state.bytes -= entry.bytes;
             state.refused.clear();
@@ -256,14 +253,14 @@ impl IndexCache {
         if room == SpaceUse::Made {
             self.make_room(bytes);
         }
-        self.state.lock().expect(NO_PANIC).bytes + bytes <= self.bytes_max
+        self.state.lock().bytes + bytes <= self.bytes_max
     }
 
     /// Evicts least recently used entries until `bytes` more fit.
     fn make_room(&self, bytes: u64) {
         loop {
             let oldest = {
-                let state = self.state.lock().expect(NO_PANIC);
+                let state = self.state.lock();
                 if state.bytes + bytes <= self.bytes_max {
                     return;
                 }
@@ -508,7 +505,7 @@ mod tests {
         again.retain(&["data/000000000001.parquet".to_owned()].into());
         assert!(again.read(name, &(size - 8..size)).is_some());
         again.retain(&HashSet::new());
-        assert!(again.wants(name) && open().state.lock().unwrap().entries.is_empty());
+        assert!(again.wants(name) && open().state.lock().entries.is_empty());
     }
 
     #[test]
@@ -520,7 +517,7 @@ mod tests {
         let size = source.length();
         let cache = open(10 << 20);
         cache.add("1.parquet", &source);
-        let one = cache.state.lock().unwrap().bytes;
+        let one = cache.state.lock().bytes;
         let cache = open(one * 5 / 2);
         let end = size - 8..size;
         cache.add("2.parquet", &source);
@@ -548,9 +545,9 @@ mod tests {
         cache.fill("4.parquet", &source);
         assert!(has("4.parquet"), "the directory is made again");
         cache.add("4.parquet", &source);
-        assert_eq!(cache.state.lock().unwrap().bytes, one);
+        assert_eq!(cache.state.lock().bytes, one);
         cache.remove("data/4.parquet");
-        assert!(!has("4.parquet") && cache.state.lock().unwrap().bytes == 0);
+        assert!(!has("4.parquet") && cache.state.lock().bytes == 0);
     }
 
     #[test]

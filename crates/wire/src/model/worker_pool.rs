@@ -11,9 +11,11 @@
 //! bounded; beyond it the caller waits.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::SHARDS;
 use super::admission::PacketHints;
@@ -104,12 +106,6 @@ struct GroupPackets {
     shards: u32,
 }
 
-/// Ignores poisoning: the guarded state is valid after any panic, and the panic surfaces when the
-/// missing job is noticed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl PacketBlock {
     fn clear(&mut self) {
         self.order.clear();
@@ -193,26 +189,26 @@ impl PoolState {
             Job::Groups(flight, groups) => {
                 for group in (0..self.groups.len()).filter(|group| groups >> group & 1 == 1) {
                     let batch = &flight.batch;
-                    let mut outputs = lock(&batch.outputs[group]);
-                    let mut shards = lock(&self.groups[group]);
+                    let mut outputs = batch.outputs[group].lock();
+                    let mut shards = self.groups[group].lock();
                     batch.parts[group].run(batch, group, &mut shards, &mut outputs);
                 }
-                queue = lock(&self.queue);
+                queue = self.queue.lock();
                 queue.busy &= !groups;
                 // The sequencing thread must hold the only reference to the block.
                 flight.left.fetch_sub(groups.count_ones(), Ordering::AcqRel);
                 drop(flight);
             }
             Job::Sequence(flight) => {
-                if let Some(sequencer) = lock(&self.sequencer).as_mut() {
+                if let Some(sequencer) = self.sequencer.lock().as_mut() {
                     flight.sequence(sequencer);
                 }
                 let batch = Arc::into_inner(flight).map(|flight| flight.batch);
                 if let Some(mut batch) = batch {
                     batch.clear();
-                    lock(&self.spare).push(batch);
+                    self.spare.lock().push(batch);
                 }
-                queue = lock(&self.queue);
+                queue = self.queue.lock();
                 queue.is_sequencing = false;
             }
         }
@@ -225,14 +221,14 @@ impl PoolState {
     /// Loop of the worker thread `me`; returns when the queue closes.
     fn work(&self, me: usize) {
         let _guard = PanicGuard(self);
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         loop {
             match queue.take(me) {
                 Some(job) => queue = self.run(queue, job),
                 None if queue.is_over => return,
                 None => {
                     queue.waiting += 1;
-                    queue = self.has_jobs.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    self.has_jobs.wait(&mut queue);
                     queue.waiting -= 1;
                 }
             }
@@ -246,7 +242,7 @@ struct PanicGuard<'a>(&'a PoolState);
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            lock(&self.0.queue).is_broken = true;
+            self.0.queue.lock().is_broken = true;
             self.0.has_done.notify_one();
         }
     }
@@ -310,11 +306,11 @@ impl BlockInFlight {
         let mut outputs: [ShardOutput; SHARDS] = std::array::from_fn(|_| ShardOutput::default());
         let step = batch.outputs.len();
         for (number, output) in outputs.iter_mut().enumerate() {
-            *output = std::mem::take(&mut lock(&batch.outputs[number % step])[number / step]);
+            *output = std::mem::take(&mut batch.outputs[number % step].lock()[number / step]);
         }
         sequence_block(sequencer, &batch.order, &mut outputs, batch.end);
         for (number, output) in outputs.into_iter().enumerate() {
-            lock(&batch.outputs[number % step])[number / step] = output;
+            batch.outputs[number % step].lock()[number / step] = output;
         }
     }
 }
@@ -386,14 +382,14 @@ impl WorkerPool {
     /// Closes the current block and queues it.
     pub(crate) fn end_block(&mut self, end: BlockEnd) {
         let count = self.groups;
-        let next = lock(&self.shared.spare).pop().unwrap_or_else(|| Self::batch(count));
+        let next = self.shared.spare.lock().pop().unwrap_or_else(|| Self::batch(count));
         let mut batch = std::mem::replace(&mut self.batch, next);
         batch.end = end;
         let used = (0..count).filter(|group| batch.parts[*group].shards != 0);
         let groups = used.fold(0_u32, |groups, group| groups | 1 << group);
         let left = AtomicU32::new(groups.count_ones());
         let flight = Arc::new(BlockInFlight { batch, left });
-        let mut queue = lock(&self.shared.queue);
+        let mut queue = self.shared.queue.lock();
         if groups != 0 {
             queue.jobs.push_back((Arc::clone(&flight), groups));
         }
@@ -408,19 +404,17 @@ impl WorkerPool {
 
     /// Works, or waits, until at most `limit` blocks are in flight.
     fn wait_for_blocks(&self, limit: usize) {
-        let mut queue = lock(&self.shared.queue);
+        let mut queue = self.shared.queue.lock();
         while queue.in_flight() > limit {
             assert!(!queue.is_broken, "a capture thread panicked");
-            queue = match queue.take(CALLER) {
-                Some(job) => self.shared.run(queue, job),
+            match queue.take(CALLER) {
+                Some(job) => queue = self.shared.run(queue, job),
                 None => {
                     queue.is_caller_waiting = true;
-                    let done = self.shared.has_done.wait(queue);
-                    queue = done.unwrap_or_else(PoisonError::into_inner);
+                    self.shared.has_done.wait(&mut queue);
                     queue.is_caller_waiting = false;
-                    queue
                 }
-            };
+            }
         }
     }
 
@@ -430,15 +424,15 @@ impl WorkerPool {
         self.wait_for_blocks(0);
         self.stop();
         let groups: Vec<Vec<Shard>> =
-            self.shared.groups.iter().map(|group| std::mem::take(&mut *lock(group))).collect();
+            self.shared.groups.iter().map(|group| std::mem::take(&mut *group.lock())).collect();
         let count = groups.len();
         let mut groups: Vec<_> = groups.into_iter().map(Vec::into_iter).collect();
         let shards = (0..SHARDS).filter_map(|number| groups[number % count].next()).collect();
-        (shards, lock(&self.shared.sequencer).take())
+        (shards, self.shared.sequencer.lock().take())
     }
 
     fn stop(&mut self) {
-        lock(&self.shared.queue).is_over = true;
+        self.shared.queue.lock().is_over = true;
         self.shared.has_jobs.notify_all();
         for thread in self.threads.drain(..) {
             let panicked = thread.join().is_err();
@@ -449,7 +443,7 @@ impl WorkerPool {
 
 impl Drop for WorkerPool {
     fn drop(&mut self) {
-        let mut queue = lock(&self.shared.queue);
+        let mut queue = self.shared.queue.lock();
         queue.jobs.clear();
         queue.flights.clear();
         drop(queue);
