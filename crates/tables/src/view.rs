@@ -34,17 +34,17 @@ const PROXY_REQUEST_ADDS: [Column; 5] = [
     added(
         "pool",
         DataKind::Text,
-        "The pool (`proxy_backend`), else the server name that the client asked for; NULL without both.",
+        "The pool (`proxy_backend`), else the requested server name; NULL without both.",
     ),
     added(
         "first_byte_seconds",
         DataKind::Float,
         "Time of the application: from the connection to the first byte of its response; NULL without one.",
     ),
-    added(
+    required(
         "app_seconds",
         DataKind::Float,
-        "The same, or until the proxy gave up waiting for that byte; 0 when it did not connect; NULL when the upstream took no time that was measured.",
+        "The same, or until the proxy gave up waiting for that byte; 0 when it did not connect or nothing was measured.",
     ),
     added(
         "to_client_seconds",
@@ -79,9 +79,9 @@ from request where tier in ('proxy', 'edge')",
 };
 
 const LISTENER_QUEUE_ADDS: [Column; 3] = [
-    added("endpoint", DataKind::Text, "Address and port: `0.0.0.0:80`, `[::]:80`."),
-    added("process", DataKind::Text, "`process_name`, or `an unknown process`."),
-    added(
+    required("endpoint", DataKind::Text, "Address and port: `0.0.0.0:80`, `[::]:80`."),
+    required("process", DataKind::Text, "`process_name`, or `an unknown process`."),
+    required(
         "is_full",
         DataKind::Flag,
         "Whether the queue is at its limit, so that the next connection is dropped.",
@@ -116,7 +116,7 @@ const LISTEN_DIRECTIVE_ADDS: [Column; 2] = [
         DataKind::Int,
         "The backlog that it requests in listen(); NULL when it has none.",
     ),
-    added(
+    required(
         "bare_arguments",
         DataKind::Text,
         "Its arguments without the backlog, to write another one behind them.",
@@ -165,6 +165,11 @@ const FINDING_NOW: ViewSpec = ViewSpec {
 /// A column that a view adds; no file has it, so it has no id.
 const fn added(name: &'static str, kind: DataKind, doc: &'static str) -> Column {
     Column { id: 0, name, kind, is_nullable: true, doc }
+}
+
+/// A column that a view adds and that is never NULL.
+const fn required(name: &'static str, kind: DataKind, doc: &'static str) -> Column {
+    Column { is_nullable: false, ..added(name, kind, doc) }
 }
 
 /// The columns of a table, then the view's.
