@@ -17,7 +17,7 @@ use weir_tables::{Batch, Micros, TABLES};
 
 /// A watched condition.
 #[derive(Debug)]
-pub struct Recent {
+pub struct ConditionWatch {
     pub(crate) parts: Vec<Arc<WatchedCondition>>,
     /// Whether the query computes more than the existence of a matching row.
     pub(crate) has_groups: bool,
@@ -25,7 +25,7 @@ pub struct Recent {
     pub(crate) is_complete: AtomicBool,
 }
 
-impl Recent {
+impl ConditionWatch {
     /// Whether the query returns nothing beyond the existence of a matching row.
     pub fn says_all(&self) -> bool {
         let is_watched =

@@ -30,12 +30,12 @@ use target::BackupTarget;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tier::{SlowOptions, SlowPlace};
 
-pub use restore::{Restored, restore};
+pub use restore::{RestoreSummary, restore};
 pub use restore_cluster::restore_cluster;
 
 /// The result of a backup.
 #[derive(Clone, Debug)]
-pub struct BackedUp {
+pub struct BackupSummary {
     /// The snapshot's name.
     pub snapshot: String,
     /// Files of the snapshot.
@@ -63,7 +63,7 @@ pub struct BackupSnapshot {
 
 /// The result of checking every byte of a backup.
 #[derive(Clone, Debug, Default)]
-pub struct Verified {
+pub struct BackupCheck {
     /// Snapshots that were checked.
     pub snapshots: usize,
     /// Files whose bytes match their checksum.
@@ -89,7 +89,7 @@ pub fn backup(
     to: impl Into<SlowPlace>,
     now: Micros,
     keep: Option<usize>,
-) -> Result<BackedUp, StoreError> {
+) -> Result<BackupSummary, StoreError> {
     source::refuse_other(dir)?;
     write_snapshot(|| BackupSource::directory(dir, slow), &to.into(), now, keep)
 }
@@ -105,7 +105,7 @@ pub fn backup_cluster(
     to: impl Into<SlowPlace>,
     now: Micros,
     keep: Option<usize>,
-) -> Result<BackedUp, StoreError> {
+) -> Result<BackupSummary, StoreError> {
     // Take the lease before reading the manifest: the files that it names then stay until the end.
     let _hold = ReaderLease::new(cluster)?;
     write_snapshot(|| BackupSource::cluster(slow, cluster), &to.into(), now, keep)
@@ -124,7 +124,7 @@ fn write_snapshot(
     to: &SlowPlace,
     now: Micros,
     keep: Option<usize>,
-) -> Result<BackedUp, StoreError> {
+) -> Result<BackupSummary, StoreError> {
     let mut target = target::open(to, true)?;
     let known = known(&*target);
     let mut objects = ObjectCatalog::new(&mut *target, known);
@@ -133,7 +133,7 @@ fn write_snapshot(
     let snapshot = free_name(&target.names()?, now);
     target.publish(&snapshot, &list)?;
     let removed = thin(&mut *target, keep)?;
-    Ok(BackedUp {
+    Ok(BackupSummary {
         snapshot,
         file_count: list.entries.len(),
         byte_count: list.byte_count(),
@@ -161,9 +161,9 @@ pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapsh
 ///
 /// # Errors
 /// `Io`, `Corrupt` when this is no backup. Damaged files are part of the result.
-pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreError> {
+pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<BackupCheck, StoreError> {
     let target = target::open(&backup.into(), false)?;
-    let mut found = Verified::default();
+    let mut found = BackupCheck::default();
     let mut wanted: HashMap<BackupObject, (String, Vec<String>)> = HashMap::new();
     for name in target.names()? {
         found.snapshots += 1;

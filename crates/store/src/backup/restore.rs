@@ -16,7 +16,7 @@ use crate::manifest::SqliteManifest;
 
 /// The result of a restore.
 #[derive(Clone, Debug)]
-pub struct Restored {
+pub struct RestoreSummary {
     /// Name of the restored snapshot.
     pub snapshot: String,
     /// Number of restored files.
@@ -35,7 +35,7 @@ pub fn restore(
     backup: impl Into<SlowPlace>,
     at: Option<&str>,
     dir: &Path,
-) -> Result<Restored, StoreError> {
+) -> Result<RestoreSummary, StoreError> {
     let target = target::open(&backup.into(), false)?;
     let snapshot = choose(&*target, at)?;
     refuse_used(dir)?;
@@ -61,7 +61,7 @@ pub fn restore(
     std::fs::remove_file(&mark).map_err(|error| StoreError::io("remove", &mark, &error))?;
     sync_dir(dir)?;
     let byte_count = list.byte_count();
-    Ok(Restored { snapshot, file_count: list.entries.len(), byte_count })
+    Ok(RestoreSummary { snapshot, file_count: list.entries.len(), byte_count })
 }
 
 pub(super) fn choose(target: &dyn BackupTarget, at: Option<&str>) -> Result<String, StoreError> {

@@ -42,7 +42,7 @@ pub(crate) struct FileRow {
 
 /// Exported content: the files of the tables and the positions of streams.
 #[derive(Debug, Default)]
-pub(crate) struct Moving {
+pub(crate) struct ManifestExport {
     pub(crate) files: Vec<FileRow>,
     pub(crate) streams: Vec<(Vec<u8>, i64)>,
 }
@@ -56,7 +56,7 @@ pub struct Hubs {
     pub gone: Vec<String>,
 }
 
-impl Moving {
+impl ManifestExport {
     /// Writes the manifest of a single hub.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl PostgresManifest {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn moving(&self) -> Result<Moving, StoreError> {
+    pub(crate) fn moving(&self) -> Result<ManifestExport, StoreError> {
         let file = |row: &Row| FileRow {
             id: row.get(0),
             table: row.get(1),
@@ -123,7 +123,7 @@ impl PostgresManifest {
             let sql = "SELECT stream, position FROM stream_position ORDER BY stream";
             let streams = work.query(sql, &[])?;
             let streams = streams.iter().map(|row| (row.get(0), row.get(1))).collect();
-            Ok(Moving { files, streams })
+            Ok(ManifestExport { files, streams })
         })
     }
 
@@ -240,7 +240,7 @@ impl PostgresManifest {
     /// `Io`, `Full`.
     pub(crate) fn end_restore(
         &self,
-        all: &Moving,
+        all: &ManifestExport,
         shared: &[(String, Vec<u8>)],
         now: Micros,
     ) -> Result<(), StoreError> {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_store::{
-    BackedUp, ErrorKind, Restored, Store, StoreError, StoreOptions, backup, backup_cluster,
-    cluster_hubs, inspect_cluster, restore, restore_cluster, verify_backup,
+    BackupSummary, ErrorKind, RestoreSummary, Store, StoreError, StoreOptions, backup,
+    backup_cluster, cluster_hubs, inspect_cluster, restore, restore_cluster, verify_backup,
 };
 use weir_tables::{Micros, StreamId};
 
@@ -16,13 +16,13 @@ use crate::cluster::{COUNT, DISTINCT, Fleet, SUM, kill};
 use crate::slow::files;
 use crate::tool::{NOON, eventually, number, options, parcel};
 
-fn save(fleet: &Fleet, copy: &Path) -> Result<BackedUp, StoreError> {
+fn save(fleet: &Fleet, copy: &Path) -> Result<BackupSummary, StoreError> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
     let save = || backup_cluster(Some(&place), &manifest, copy, NOON, None);
     tokio::task::block_in_place(save)
 }
 
-fn bring(fleet: &Fleet, copy: &Path, at: Option<&str>) -> Result<Restored, StoreError> {
+fn bring(fleet: &Fleet, copy: &Path, at: Option<&str>) -> Result<RestoreSummary, StoreError> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
     let is_shared = |path: &str| path.starts_with("link/agents/");
     let bring = || restore_cluster(copy, at, Some(&place), &manifest, &is_shared, NOON);

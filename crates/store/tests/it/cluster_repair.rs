@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_store::{
-    ErrorKind, Mended, QueryLimits, Store, StoreError, StoreOptions, inspect_cluster,
+    ErrorKind, FileRepair, QueryLimits, Store, StoreError, StoreOptions, inspect_cluster,
     repair_cluster,
 };
 use weir_tables::{Batch, Micros, Parcel, Rows, Sysctl, SysctlRows};
@@ -20,7 +20,7 @@ use crate::tool::{NOON, eventually, number, parcel};
 const VALUES: &str = "select count(distinct value) from sysctl";
 
 /// Runs the repair command, as on a separate host.
-fn mend(fleet: &Fleet) -> Result<Vec<Mended>, StoreError> {
+fn mend(fleet: &Fleet) -> Result<Vec<FileRepair>, StoreError> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
     let clock = Arc::clone(&fleet.clock);
     let work = || repair_cluster(&fleet.path("elsewhere"), Some(&place), &manifest, &*clock);

@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use weir_store::{ErrorKind, Mended, QueryLimits, Store, inspect, repair};
+use weir_store::{ErrorKind, FileRepair, QueryLimits, Store, inspect, repair};
 use weir_tables::{Batch, Micros, Parcel, Rows, StreamId, Sysctl, SysctlRows};
 
 use crate::tool::{NOON, number, options, parcel};
@@ -34,7 +34,7 @@ fn files(dir: &Path, table: &str) -> Vec<PathBuf> {
 }
 
 /// A repair starts its own runtime, like the command.
-async fn mend(dir: &Path) -> Vec<Mended> {
+async fn mend(dir: &Path) -> Vec<FileRepair> {
     let options = options(dir);
     tokio::task::spawn_blocking(move || repair(&options).unwrap()).await.unwrap()
 }
@@ -44,7 +44,7 @@ fn sane(dir: &Path) {
     assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
 }
 
-fn kept(dir: &Path, mended: &Mended) -> u64 {
+fn kept(dir: &Path, mended: &FileRepair) -> u64 {
     let place = dir.join(mended.kept_at.as_ref().expect("it is kept"));
     place.metadata().expect("it is there").len()
 }

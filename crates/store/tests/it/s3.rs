@@ -185,10 +185,10 @@ pub(crate) enum Mode {
 /// A proxy to the service, with one request per connection.
 pub(crate) struct Line {
     pub(crate) port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<LineState>,
 }
 
-struct Shared {
+struct LineState {
     service: u16,
     mode: Mutex<Mode>,
     open: Mutex<Vec<TcpStream>>,
@@ -199,7 +199,7 @@ struct Shared {
 impl Line {
     pub(crate) fn to(service: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LineState {
             service,
             mode: Mutex::new(Mode::Pass),
             open: Mutex::default(),
@@ -236,7 +236,7 @@ impl Line {
     }
 }
 
-impl Shared {
+impl LineState {
     fn carry(&self, mut client: TcpStream) -> std::io::Result<()> {
         let head = head(&mut client)?;
         let number = self.requests.fetch_add(1, Ordering::SeqCst);
