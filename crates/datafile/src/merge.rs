@@ -359,10 +359,15 @@ mod tests {
         fn of(batches: &[RecordBatch]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let maker = FileMaker::new(dir.path().to_owned(), 1);
-            let write = |rows: &RecordBatch| {
-                maker.write(&Log::SPEC, std::slice::from_ref(rows), Micros(5)).unwrap().remove(0)
-            };
-            let files = batches.iter().map(write).collect();
+            let files = batches
+                .iter()
+                .map(|rows| {
+                    maker
+                        .write(&Log::SPEC, std::slice::from_ref(rows), Micros(5))
+                        .unwrap()
+                        .remove(0)
+                })
+                .collect();
             Self { dir, maker, files }
         }
 
@@ -376,8 +381,14 @@ mod tests {
                 assert!(matches!(host.data_type(), DataType::Dictionary(..)));
             }
             merge.write(&mut draft)?;
-            let is_copy = |stretch: &&MergeStep| matches!(stretch, MergeStep::Copy(..));
-            Ok((merge.stretches.iter().filter(is_copy).count(), draft.finish()?))
+            Ok((
+                merge
+                    .stretches
+                    .iter()
+                    .filter(|stretch| matches!(stretch, MergeStep::Copy(..)))
+                    .count(),
+                draft.finish()?,
+            ))
         }
     }
 

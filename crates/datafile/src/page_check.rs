@@ -109,9 +109,10 @@ fn pages_of(
         return None;
     }
     let ends = pages.iter().skip(1).map(|page| page.first_row_index).chain([rows]);
-    let page = |(at, end): (usize, i64)| {
-        let said = (*index.min_value(at)?, *index.max_value(at)?);
-        Some(PageBounds { end: begin + end.cast_unsigned(), said, found: (i64::MAX, i64::MIN) })
-    };
-    ends.enumerate().map(page).collect()
+    ends.enumerate()
+        .map(|(at, end)| {
+            let said = (*index.min_value(at)?, *index.max_value(at)?);
+            Some(PageBounds { end: begin + end.cast_unsigned(), said, found: (i64::MAX, i64::MIN) })
+        })
+        .collect()
 }

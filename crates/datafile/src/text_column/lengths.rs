@@ -18,9 +18,14 @@ pub(super) fn push_lengths(lengths: &[u32], out: &mut Vec<u8>) {
     for block in differences.chunks(BLOCK) {
         let least = block.iter().copied().min().unwrap_or_default();
         push_varint(zigzag(least), out);
-        let above = |difference: &i64| u32::try_from(difference - least).expect("both are lengths");
-        let parts: Vec<Vec<u32>> =
-            block.chunks(PART).map(|part| part.iter().map(above).collect()).collect();
+        let parts: Vec<Vec<u32>> = block
+            .chunks(PART)
+            .map(|part| {
+                part.iter()
+                    .map(|difference| u32::try_from(difference - least).expect("both are lengths"))
+                    .collect()
+            })
+            .collect();
         let bits = |part: &Vec<u32>| {
             part.iter().fold(0, |bits, number| bits.max(u32::BITS - number.leading_zeros()))
         };

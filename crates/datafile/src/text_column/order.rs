@@ -56,8 +56,9 @@ impl TextOrder {
 
     /// Translates row codes to the new order.
     pub(super) fn numbers(&self, rows: &[u32]) -> Vec<u32> {
-        let place = |number: &u32| self.places.get(*number as usize).copied().unwrap_or(NULL);
-        rows.iter().map(place).collect()
+        rows.iter()
+            .map(|number| self.places.get(*number as usize).copied().unwrap_or(NULL))
+            .collect()
     }
 }
 

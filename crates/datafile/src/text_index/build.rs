@@ -269,8 +269,9 @@ impl KeyCollector {
             columns: places().map(|place| table.columns[place].id).collect(),
             sheets: Vec::new(),
         };
-        let column = |place: usize| KeyColumn::new(place, table.columns[place].id, has_words);
-        let columns = places().map(column).collect();
+        let columns = places()
+            .map(|place| KeyColumn::new(place, table.columns[place].id, has_words))
+            .collect();
         let bits = if has_words { KeyBits::Four } else { KeyBits::Eight };
         Self { columns, bits_per_key, bits, group, blocks: vec![Vec::new()] }
     }
@@ -504,11 +505,12 @@ mod tests {
             let part = rows.slice(start, 3000.min(20_000 - start));
             builder.push(&part, &[], |_| -> Result<u64, Infallible> { unreachable!() }).unwrap();
         }
-        let write = |sheet: &[u8]| -> Result<u64, Infallible> {
-            bytes.extend_from_slice(sheet);
-            Ok(4)
-        };
-        let index = builder.finish(write).unwrap();
+        let index = builder
+            .finish(|sheet: &[u8]| -> Result<u64, Infallible> {
+                bytes.extend_from_slice(sheet);
+                Ok(4)
+            })
+            .unwrap();
         let body = Log::SPEC.column("body").unwrap().id;
         assert_eq!((&index.ids, &index.words.columns[..]), (&FilterGroup::default(), &[body][..]));
         let [sheet] = index.words.sheets[..] else { panic!("20,000 rows are less than a group") };

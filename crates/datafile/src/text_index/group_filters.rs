@@ -47,12 +47,13 @@ impl GroupFilters {
     /// Adds row group `group` of a file with the interleaved filters `sheet` of `groups` row
     /// groups.
     pub(super) fn push_copy(&mut self, sheet: &[u8], group: usize, groups: usize) {
-        let words = |bytes: &[u8; SLOT_BYTES]| {
-            let words = bytes.as_chunks::<4>().0;
-            std::array::from_fn(|at| u32::from_le_bytes(words[at]))
-        };
         let slots = sheet.as_chunks::<SLOT_BYTES>().0.iter().skip(group).step_by(groups.max(1));
-        let mut filter: Vec<FilterSlot> = slots.map(words).collect();
+        let mut filter: Vec<FilterSlot> = slots
+            .map(|bytes| {
+                let words = bytes.as_chunks::<4>().0;
+                std::array::from_fn(|at| u32::from_le_bytes(words[at]))
+            })
+            .collect();
         while filter.len() > 1 && filter.as_chunks::<2>().0.iter().all(|[one, two]| one == two) {
             filter = filter.into_iter().step_by(2).collect();
         }
@@ -84,8 +85,12 @@ mod tests {
     #[test]
     fn copied_filters_are_those_that_were_made() {
         let keys = |seed: u64, count: u64| -> Vec<Vec<u64>> {
-            let key = |number: u64| (number + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            vec![(0..count).map(key).collect(), Vec::new()]
+            vec![
+                (0..count)
+                    .map(|number| (number + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                    .collect(),
+                Vec::new(),
+            ]
         };
         let all = [keys(1, 9000), keys(20_000, 70), keys(0, 0), keys(40_000, 3000)];
         let made = |which: &[usize]| {

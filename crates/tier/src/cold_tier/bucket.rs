@@ -288,8 +288,10 @@ async fn fill(line: BucketLine, cache: Arc<IndexCache>, mut waiting: Receiver<St
         }
         let (line, cache) = (line.clone(), Arc::clone(&cache));
         // A failed read is retried on the next cache miss.
-        let fetch = move || line.open(&path).map(|source| cache.fill(&path, &source));
-        let _ = tokio::task::spawn_blocking(fetch).await;
+        let _ = tokio::task::spawn_blocking(move || {
+            line.open(&path).map(|source| cache.fill(&path, &source))
+        })
+        .await;
     }
 }
 

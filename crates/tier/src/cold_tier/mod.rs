@@ -179,11 +179,13 @@ impl ColdTier {
         from: impl Fn(&str) -> PathBuf,
     ) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let go_on = AtomicBool::new(false);
-        let put = |file: &Arc<DataFile>| {
-            self.put(&from(&file.path), &file.path, &go_on)?;
-            Ok(Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() }))
-        };
-        files.iter().map(put).collect()
+        files
+            .iter()
+            .map(|file| {
+                self.put(&from(&file.path), &file.path, &go_on)?;
+                Ok(Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() }))
+            })
+            .collect()
     }
 
     /// Deletes a file; succeeds if it does not exist.

@@ -73,15 +73,14 @@ impl TierMover {
         let (report, done) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let (is_stopped, place) = (Arc::clone(&stop), Arc::clone(&slow));
-        let work = move || {
+        let thread = std::thread::Builder::new().name("weir-slow".into()).spawn(move || {
             let _ = rustix::process::nice(5);
             for job in waiting {
                 if report.send(run(&place, job, &is_stopped)).is_err() {
                     return;
                 }
             }
-        };
-        let thread = std::thread::Builder::new().name("weir-slow".into()).spawn(work);
+        });
         let thread = thread.map_err(|error| {
             StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
         })?;
