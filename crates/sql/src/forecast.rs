@@ -63,10 +63,18 @@ impl fmt::Display for Forecast {
 
 impl fmt::Display for ReadEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = |count: u64| if count == 1 { "" } else { "s" };
         let Self { files, bytes, reads } = *self;
-        write!(f, "at most {files} file{}, {bytes} bytes, {reads} read{}", s(files), s(reads))
+        write!(
+            f,
+            "at most {files} file{}, {bytes} bytes, {reads} read{}",
+            plural(files),
+            plural(reads)
+        )
     }
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 impl ReadEstimate {
@@ -185,13 +193,10 @@ struct ForecastScan<'a> {
 impl<'a> ForecastScan<'a> {
     fn new(config: &'a FileScanConfig) -> Self {
         let predicate = config.file_source().filter();
-        let names = |expr: &Arc<dyn PhysicalExpr>| {
-            collect_columns(expr).into_iter().map(|column| column.name().to_owned())
-        };
-        let conditions: Vec<String> = predicate.iter().flat_map(names).collect();
+        let conditions: Vec<String> = predicate.iter().flat_map(names_in).collect();
         let projected = config.file_source().projection();
         let projected = projected.into_iter().flat_map(|columns| columns.iter());
-        let rest = projected.flat_map(|column| names(&column.expr));
+        let rest = projected.flat_map(|column| names_in(&column.expr));
         let rest = rest.filter(|name| !conditions.contains(name)).collect::<HashSet<_>>();
         let rest = rest.into_iter().collect();
         Self { config, conditions, rest, predicate }
@@ -247,6 +252,10 @@ impl<'a> ForecastScan<'a> {
         let pages = PagePruningAccessPlanFilter::new(predicate, Arc::clone(schema));
         Ok(pages.prune_plan_with_page_index(filter.build(), schema, stored, footer, &metrics))
     }
+}
+
+fn names_in(expr: &Arc<dyn PhysicalExpr>) -> impl Iterator<Item = String> + use<> {
+    collect_columns(expr).into_iter().map(|column| column.name().to_owned())
 }
 
 /// Byte ranges of the pages of some columns of a row group.

@@ -51,6 +51,13 @@ pub(crate) enum LimitKind {
     Answer,
 }
 
+/// Reads of files: their bytes and their number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileReads {
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+}
+
 /// Resources of a query that are counted wherever parts of it run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ResourceUse {
@@ -123,8 +130,8 @@ impl QueryUsage {
     ///
     /// # Errors
     /// When that exceeds the limit of the query, or its user's limit within an hour.
-    fn add_read(&self, bytes: u64, reads: u64) -> Result<(), LimitKind> {
-        self.reads.fetch_add(reads, Ordering::Relaxed);
+    fn add_read(&self, FileReads { bytes, count }: FileReads) -> Result<(), LimitKind> {
+        self.reads.fetch_add(count, Ordering::Relaxed);
         let sum = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let limit = if sum > self.limits.read_bytes {
             LimitKind::Read
@@ -147,8 +154,10 @@ impl QueryUsage {
         now: ResourceUse,
     ) -> Result<(), LimitKind> {
         self.add_cpu(now.cpu.saturating_sub(before.cpu));
-        let reads = now.reads.saturating_sub(before.reads);
-        self.add_read(now.read_bytes.saturating_sub(before.read_bytes), reads)
+        self.add_read(FileReads {
+            bytes: now.read_bytes.saturating_sub(before.read_bytes),
+            count: now.reads.saturating_sub(before.reads),
+        })
     }
 
     pub(crate) fn used(&self) -> ResourceUse {
@@ -302,8 +311,8 @@ mod tests {
     #[test]
     fn reading_past_the_limit_is_refused_and_remembered() {
         let usage = QueryUsage::new(QueryLimits { read_bytes: 100, ..QueryLimits::default() });
-        assert_eq!(usage.add_read(60, 1), Ok(()));
-        assert_eq!(usage.add_read(60, 1), Err(LimitKind::Read));
+        assert_eq!(usage.add_read(FileReads { bytes: 60, count: 1 }), Ok(()));
+        assert_eq!(usage.add_read(FileReads { bytes: 60, count: 1 }), Err(LimitKind::Read));
         assert_eq!(
             (usage.met(), usage.read_bytes(), usage.reads()),
             (Some(LimitKind::Read), 120, 2)
@@ -320,12 +329,16 @@ mod tests {
         let readers = ReadQuotas::new(2048);
         let limits = QueryLimits { read_bytes: 2000, ..QueryLimits::default() };
         let usage = || QueryUsage::for_reader(limits, readers.of("ops"));
-        assert_eq!(usage().add_read(1500, 1), Ok(()));
+        assert_eq!(usage().add_read(FileReads { bytes: 1500, count: 1 }), Ok(()));
         let second = usage();
-        assert_eq!(second.add_read(600, 1), Err(LimitKind::UserRead));
+        assert_eq!(second.add_read(FileReads { bytes: 600, count: 1 }), Err(LimitKind::UserRead));
         let told = second.explain(LimitKind::UserRead).to_string();
         let text = "queries of `ops` may read 2 KiB from files within an hour, this one needs more\nhint: wait";
         assert!(told.starts_with(text), "{told}");
-        assert_eq!(QueryUsage::for_reader(limits, readers.of("other")).add_read(600, 1), Ok(()));
+        assert_eq!(
+            QueryUsage::for_reader(limits, readers.of("other"))
+                .add_read(FileReads { bytes: 600, count: 1 }),
+            Ok(())
+        );
     }
 }
