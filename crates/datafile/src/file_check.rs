@@ -212,7 +212,7 @@ impl<'a> IndexCheck<'a> {
     }
 
     fn compare(&mut self, bytes: &[u8]) -> Result<u64, String> {
-        let different = || "has a text index that is not of its rows".to_owned();
+        let different = || "has a text index that does not match its rows".to_owned();
         let offset = self.offsets.next().ok_or_else(different)?;
         let mut stored = vec![0; bytes.len()];
         let read = self.file.read_exact_at(&mut stored, offset);

@@ -41,7 +41,7 @@ impl PageCheck {
             let rows = group.num_rows();
             for (at, chunk) in group.columns().iter().enumerate() {
                 let name = chunk.column_path().string();
-                let wrong = || format!("has a page index that is not of its column `{name}`");
+                let wrong = || format!("has a page index that does not match its column `{name}`");
                 let pages = offsets.get(number).and_then(|group| group.get(at));
                 let pages = pages.ok_or_else(wrong)?.page_locations();
                 if !is_of(pages, chunk, rows) {

@@ -1,4 +1,4 @@
-//! The slow tier from the configuration: `store.slow_path` and what moves there.
+//! The cold tier from the configuration: `store.slow_path` and what moves there.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use weir_store::{BucketOptions, ReadPrices, SlowBucketOptions, SlowOptions, Slow
 use weir_tables::TABLES;
 use weir_tables::nearest;
 
-/// `None` without a slow tier.
+/// `None` without a cold tier.
 ///
 /// # Errors
 /// When a key for single tables names none, or no number.

@@ -115,7 +115,7 @@ async fn damaged_files_of_a_cluster_are_mended_while_its_hubs_go_on() {
     assert!([300, 400, 600].contains(&rows), "{gone:?}");
     let spoilt = one_of(&logs[2]);
     assert_eq!(spoilt.rows_lost, Some(0), "{spoilt:?}");
-    assert!(spoilt.why.contains("a text index that is not of its rows"), "{spoilt:?}");
+    assert!(spoilt.why.contains("a text index that does not match its rows"), "{spoilt:?}");
     assert!(stray.exists() && problems(&fleet).is_empty());
     assert!(!fleet.path("elsewhere").join("mending").exists());
 

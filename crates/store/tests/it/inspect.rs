@@ -109,11 +109,13 @@ async fn damaged_files_are_told_one_by_one() {
     let place = text_index_of(&whole);
     let flipped = whole[usize::try_from(place).unwrap()] ^ 1;
     open().write_all_at(&[flipped], place).unwrap();
-    assert!(problem().contains("a text index that is not of its rows"), "{}", problem());
+    assert!(problem().contains("a text index that does not match its rows"), "{}", problem());
     std::fs::write(&files[0], &whole).unwrap();
 
     let [times, pages] = page_index_of(&files[0]);
-    for (place, words) in [(times, "with other times"), (pages, "that is not of its column `ts`")] {
+    for (place, words) in
+        [(times, "with other times"), (pages, "that does not match its column `ts`")]
+    {
         let told = |at: u64| {
             let byte = whole[usize::try_from(at).unwrap()];
             open().write_all_at(&[byte ^ 1], at).unwrap();

@@ -200,7 +200,7 @@ async fn tier_that_is_gone_is_named_and_everything_else_goes_on() {
     assert!(told.contains("it has no file `WEIR`"), "{told}");
     let answer = ask(&store, "select sum(source_offset) from log").await;
     assert!(
-        answer.starts_with("Io: cannot read a file that the answer needs: the slow tier `"),
+        answer.starts_with("Io: cannot read a file that the answer needs: the cold tier `"),
         "{answer}"
     );
     assert!(answer.contains("is its disk mounted?"), "{answer}");

@@ -344,7 +344,7 @@ impl TierBackend for BucketTier {
     }
 
     fn hint(&self) -> &'static str {
-        "is the service up, and are bucket, endpoint and keys right? Nothing is lost: rows come in and queries of what is on the fast disk go on"
+        "is the service up, and are bucket, endpoint and keys right? Nothing is lost: rows still arrive, and files on the fast disk can be queried"
     }
 
     fn mark(&self) -> Result<Option<String>, StoreError> {

@@ -265,13 +265,13 @@ impl ColdTier {
     }
 
     fn gone(&self, why: &str) -> StoreError {
-        let text = format!("the slow tier `{}` cannot be used: {why}", self.name());
+        let text = format!("the cold tier `{}` cannot be used: {why}", self.name());
         StoreError::new(ErrorKind::Io, text).with_hint(self.place.hint())
     }
 
     fn foreign(&self) -> StoreError {
         let name = self.name();
-        let text = format!("the slow tier `{name}` cannot be used: it has files of another weir");
+        let text = format!("the cold tier `{name}` cannot be used: it has files of another weir");
         StoreError::new(ErrorKind::Io, text).with_hint(
             "name a place that is empty, or the one that this weir had: `store.slow_path`",
         )

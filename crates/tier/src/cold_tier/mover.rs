@@ -135,6 +135,6 @@ fn look(slow: &ColdTier, is_used: bool, known: Option<&HashSet<String>>) -> Resu
 }
 
 fn damaged(file: &DataFile, why: &str) -> StoreError {
-    let text = format!("cannot move `{}` to the slow tier: it {why}", file.path);
+    let text = format!("cannot move `{}` to the cold tier: it {why}", file.path);
     StoreError::new(ErrorKind::Corrupt, text).with_hint("`weir store repair` sets it aside")
 }
