@@ -34,8 +34,7 @@ pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionConte
         }
         DataFusionError::Plan(text) => explain_plan(text, sql, context),
         DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
-            bad_query("only one statement is run at a time")
-                .with_hint("send the others by themselves")
+            bad_query("only one statement is run at a time").with_hint("send the others separately")
         }
         root @ (DataFusionError::IoError(_)
         | DataFusionError::ObjectStore(_)

@@ -125,8 +125,8 @@ impl PeerRowSource {
 }
 
 fn refused(kind: ErrorKind, peer: &Peer, why: &str) -> DataFusionError {
-    let text = format!("the hub `{}` does not give its newest rows: {why}", peer.name);
-    let hint = "ask again in some seconds; a hub that has ended is not asked";
+    let text = format!("the hub `{}` cannot return its newest rows: {why}", peer.name);
+    let hint = "retry in a few seconds; a hub that has stopped is not queried";
     DataFusionError::External(Box::new(StoreError::new(kind, text).with_hint(hint)))
 }
 

@@ -187,7 +187,7 @@ impl Filter {
         let answers = self.local.evaluate(&batch)?.into_array(rows)?;
         match answers.as_boolean_opt() {
             Some(answers) => Ok(answers.clone()),
-            None => internal_err!("`{}` is no condition", self.expr),
+            None => internal_err!("`{}` is not a condition", self.expr),
         }
     }
 

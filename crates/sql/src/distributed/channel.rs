@@ -55,7 +55,7 @@ where
 
 pub(super) fn url_of(address: &str) -> Result<Url> {
     Url::parse(address)
-        .map_err(|error| exec_datafusion_err!("`{address}` is no address of a hub: {error}"))
+        .map_err(|error| exec_datafusion_err!("`{address}` is not the address of a hub: {error}"))
 }
 
 /// Hubs that failed to run their subplan of one query.

@@ -126,7 +126,7 @@ impl SentScan {
         let is_odd =
             |file: &SentFile| file.path.split('/').any(|name| matches!(name, "" | "." | ".."));
         if let Some(odd) = self.parts.iter().flatten().find(|file| is_odd(file)) {
-            return exec_err!("`{}` is no file of a table", odd.path);
+            return exec_err!("`{}` is not a file of a table", odd.path);
         }
         DistributedScan::new(
             what,

@@ -49,7 +49,7 @@ fn network(part: &str) -> Result<IpNet> {
     match parsed {
         Some(network) => Ok(network),
         None => {
-            exec_err!("ip_in: `{part}` is no network; write `10.0.0.0/8` or `2001:db8::/32`")
+            exec_err!("ip_in: `{part}` is not a network; write `10.0.0.0/8` or `2001:db8::/32`")
         }
     }
 }

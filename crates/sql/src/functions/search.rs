@@ -54,7 +54,7 @@ impl FunctionRewrite for SearchRewrite {
             return Ok(Transformed::no(expr));
         }
         let [Expr::Literal(ScalarValue::Utf8(Some(text)), _)] = call.args.as_slice() else {
-            return plan_err!("search wants one constant text: search('timeout -debug')");
+            return plan_err!("search takes one constant text: search('timeout -debug')");
         };
         let terms = terms(text)?;
         let conditions = terms.iter().map(|term| term.condition(schema));
@@ -138,7 +138,7 @@ impl SearchTerm {
         };
         let column = Column::new(table.cloned(), name);
         let (operator, value) = self.comparison();
-        let wrong = |what: &str| plan_err!("search: `{value}` is no {what}, as `{name}` is");
+        let wrong = |what: &str| plan_err!("search: `{value}` is not {what}, as `{name}` is");
         let value = match field.data_type() {
             DataType::Utf8 if operator == Operator::Eq => {
                 self.check_phrase()?;
@@ -147,11 +147,11 @@ impl SearchTerm {
             }
             DataType::Int64 => match value.parse::<i64>() {
                 Ok(number) => lit(number),
-                Err(_) => return wrong("whole number"),
+                Err(_) => return wrong("a whole number"),
             },
             DataType::Float64 => match value.parse::<f64>() {
                 Ok(number) => lit(number),
-                Err(_) => return wrong("number"),
+                Err(_) => return wrong("a number"),
             },
             DataType::Boolean => match value.parse::<bool>() {
                 Ok(flag) => lit(flag),
@@ -159,7 +159,7 @@ impl SearchTerm {
             },
             _ => {
                 return plan_err!(
-                    "search: `{name}` cannot be asked for like this; write `and {name} …` after it"
+                    "search: `{name}` cannot be searched like this; write `and {name} …` after it"
                 );
             }
         };

@@ -239,27 +239,27 @@ impl QueryUsage {
         let (text, hint) = match limit {
             LimitKind::Memory => (
                 format!("the query needs more than {} of memory", size(limits.memory_bytes as u64)),
-                "ask for a shorter range of `ts`, fewer columns or fewer groups, or raise `api.one_query_memory_bytes`",
+                "query a shorter range of `ts`, fewer columns or fewer groups, or raise `api.one_query_memory_bytes`",
             ),
             LimitKind::SharedMemory => (
                 "the queries that run now need more memory than queries may use together"
                     .to_owned(),
-                "try again, ask for less, or raise `api.query_memory_bytes`",
+                "retry, query less, or raise `api.query_memory_bytes`",
             ),
             LimitKind::Spill => (
                 format!(
-                    "the query has no more room on the disk for what does not fit into memory ({} written)",
+                    "the query used up its spill space on disk ({} written)",
                     size(self.spilled_bytes())
                 ),
-                "ask for a shorter range of `ts`, or raise `api.query_spill_bytes` if the disk has room",
+                "query a shorter range of `ts`, or raise `api.query_spill_bytes` if the disk has free space",
             ),
             LimitKind::Time => (
                 format!("the query was stopped after {} s", limits.timeout.as_secs_f64()),
-                "ask for a shorter range of `ts`, or fewer columns",
+                "query a shorter range of `ts`, or fewer columns",
             ),
             LimitKind::Read => (
                 format!("the query was stopped at {} read from files", size(limits.read_bytes)),
-                "ask for a shorter range of `ts` or fewer columns, or raise `api.query_read_bytes`",
+                "query a shorter range of `ts` or fewer columns, or raise `api.query_read_bytes`",
             ),
             LimitKind::UserRead => (
                 self.reader.as_ref().map_or_else(String::new, |reader| {
@@ -269,11 +269,11 @@ impl QueryUsage {
                         reader.user
                     )
                 }),
-                "wait, since the hour moves on minute by minute, ask for a shorter range of `ts`, or raise `api.user_read_bytes`",
+                "wait (the hour is a sliding window), query a shorter range of `ts`, or raise `api.user_read_bytes`",
             ),
             LimitKind::Answer => (
                 format!("the answer is larger than {}", size(limits.answer_bytes as u64)),
-                "ask for fewer rows (`limit`) or fewer columns, or raise `api.answer_bytes`",
+                "request fewer rows (`limit`) or fewer columns, or raise `api.answer_bytes`",
             ),
         };
         StoreError::new(ErrorKind::QueryLimit, text).with_hint(hint)

@@ -108,7 +108,7 @@ async fn conditions_choose_rows_and_keep_their_places() {
     assert_eq!(offsets, [0, 3, 6]);
     assert_eq!(places.iter().map(|place| place.row).collect::<Vec<_>>(), [0, 3, 6]);
     for (condition, part) in [
-        ("body", "is no condition"),
+        ("body", "is not a condition"),
         ("nobody = 'x'", "there is no column `nobody`"),
         ("body = (select max(body) from log)", ""),
         ("ts > now()", "`now`, which changes by itself"),

@@ -94,7 +94,7 @@ async fn each_limit_ends_a_query_with_its_own_words() {
     assert_eq!(with_room.take_ended_queries().0[0].end, QueryEnd::Memory);
     eventually(async || spilled_files(roomy.path()) == 0).await;
     let error = refused(&store, GROUPS, small()).await;
-    assert!(error.message.contains("no more room on the disk"), "{error}");
+    assert!(error.message.contains("used up its spill space on disk"), "{error}");
     let limits = QueryLimits { timeout: Duration::from_millis(200), ..QueryLimits::default() };
     let error = refused(&store, ENDLESS, limits).await;
     assert!(error.message.contains("stopped after 0.2 s"), "{error}");

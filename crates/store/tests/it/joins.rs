@@ -116,7 +116,7 @@ async fn joins_that_cannot_go_on_end_with_their_limit_in_words() {
         (full, "more than 8 MiB of memory", QueryEnd::Memory),
         (
             format!("{from} where a.v < b.v and b.v < c.v"),
-            "no more room on the disk",
+            "used up its spill space on disk",
             QueryEnd::Spill,
         ),
     ] {

@@ -183,7 +183,9 @@ async fn functions_for_words_addresses_and_parameters() {
     .await;
     check(
         "select ip_in('10.1.2.3', '10.0.0/8') as wrong",
-        expect!["BadQuery: ip_in: `10.0.0/8` is no network; write `10.0.0.0/8` or `2001:db8::/32`"],
+        expect![
+            "BadQuery: ip_in: `10.0.0/8` is not a network; write `10.0.0.0/8` or `2001:db8::/32`"
+        ],
     )
     .await;
     check("select has_token('a b', 'a b') as wrong", expect!["BadQuery: has_token: `a b` is not one word of letters, digits and `_`; ask for each word, joined by `and`"]).await;

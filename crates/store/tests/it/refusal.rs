@@ -170,7 +170,7 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
         "select 1; select 2",
         expect![[r#"
             only one statement is run at a time
-            hint: send the others by themselves"#]],
+            hint: send the others separately"#]],
     )
     .await;
 }

@@ -229,8 +229,8 @@ async fn searches_that_cannot_be_understood_say_why() {
         ("", "there is no word"),
         ("?", "has no word"),
         ("status:500", "there is no column `status`"),
-        ("http_response_status_code:fast", "is no whole number"),
-        ("ts:today", "cannot be asked for like this"),
+        ("http_response_status_code:fast", "is not a whole number"),
+        ("ts:today", "cannot be searched like this"),
     ] {
         let answer = ask(&store, &format!("select * from request where search('{text}')")).await;
         assert!(answer.starts_with("BadQuery") && answer.contains(says), "{text}: {answer}");
