@@ -23,7 +23,7 @@ pub fn inspect(
 ) -> Result<Inspection, StoreError> {
     let manifest = dir.join("manifest.sqlite");
     if !manifest.exists() {
-        let text = format!("cannot look at `{}`: it has no `manifest.sqlite`", dir.display());
+        let text = format!("cannot inspect `{}`: it has no `manifest.sqlite`", dir.display());
         return Err(StoreError::new(ErrorKind::Io, text)
             .with_hint("name a hub's data directory with `--data`"));
     }

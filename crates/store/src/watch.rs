@@ -35,7 +35,7 @@ impl Store {
     /// Whether the query of a watched condition may have rows at `now`; never false when it has some.
     ///
     /// # Errors
-    /// As [`Store::query`], at the first call and when `now` went back: then the rows that are there are asked.
+    /// As [`Store::query`], at the first call and when `now` went back: both query stored rows.
     pub async fn may_have(&self, recent: &ConditionWatch, now: Micros) -> Result<bool, StoreError> {
         let mut is_complete = recent.is_complete.load(Ordering::Relaxed);
         for watched in &recent.parts {

@@ -94,7 +94,7 @@ fn bring(target: &dyn BackupTarget, entry: &ListEntry, slow: &ColdTier) -> Resul
     let is_inside =
         entry.path.starts_with("data/") && !entry.path.split('/').any(|part| part == "..");
     if !is_inside {
-        let text = format!("cannot restore `{}`: it is no path of a data file", entry.path);
+        let text = format!("cannot restore `{}`: it is not the path of a data file", entry.path);
         return Err(StoreError::new(ErrorKind::Corrupt, text));
     }
     slow.put(&whole(target, entry)?, &entry.path, &AtomicBool::new(false))

@@ -56,9 +56,9 @@ impl Store {
             true => Ok(()),
             false => Err(StoreError::new(
                 ErrorKind::Moved,
-                "the stream was taken from this hub a moment ago, and is not free of its rows yet",
+                "another hub just took the stream over, and this hub still has rows of it",
             )
-            .with_hint("ask again in some seconds")),
+            .with_hint("retry in a few seconds")),
         }
     }
 
@@ -151,7 +151,7 @@ impl Store {
         hurry.map_err(|_| StoreError::closed())??;
         let view = self.shared.view();
         if view.snapshot < snapshot {
-            let text = format!("change {snapshot} of the manifest has not come here yet");
+            let text = format!("change {snapshot} of the manifest has not arrived yet");
             return Err(StoreError::new(ErrorKind::Moved, text).with_hint("ask again"));
         }
         Ok(view)

@@ -64,7 +64,7 @@ fn in_memory_at(
     snapshot: i64,
 ) -> Result<Vec<MemBatch>, StoreError> {
     if snapshot < view.forgotten {
-        let text = format!("rows of change {snapshot} are asked for, and are not kept that long");
+        let text = format!("rows as of change {snapshot} are no longer in memory");
         return Err(StoreError::new(ErrorKind::Moved, text).with_hint("ask again"));
     }
     let at = table_index(table);

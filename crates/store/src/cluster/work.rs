@@ -216,8 +216,8 @@ fn commit(
     let mut seen = cluster.seen();
     if seen.is_in_doubt && !is_flush {
         // Otherwise the view would get the files of the flush beside its rows.
-        let text = "cannot change the manifest: whether the last flush is in it is not known yet";
-        return Err(StoreError::new(ErrorKind::Io, text).with_hint("it is tried again by itself"));
+        let text = "cannot change the manifest: whether it has the last flush is not known yet";
+        return Err(StoreError::new(ErrorKind::Io, text).with_hint("it is retried automatically"));
     }
     let outcome = manifest.commit(change).and_then(|snapshot| {
         let news = manifest.news(seen.snapshot)?;

@@ -161,7 +161,7 @@ impl PostgresManifest {
         if !server.with(|client| has_tables(&mut client.transaction()?, &options.schema))? {
             let text = format!("there is no cluster in the schema `{}`", options.schema);
             return Err(StoreError::new(ErrorKind::Io, text)
-                .with_hint("look at `cluster.manifest` and `cluster.schema`"));
+                .with_hint("check `cluster.manifest` and `cluster.schema`"));
         }
         check_version(&mut server)?;
         Ok(Self::of_nobody(server))
@@ -539,9 +539,9 @@ fn check_version(server: &mut PostgresServer) -> Result<(), StoreError> {
         Ok((value(&mut work, "version")?, half.is_some()))
     })?;
     if is_half {
-        let text = "cannot use the manifest in PostgreSQL: a restore into it did not end";
+        let text = "cannot use the manifest in PostgreSQL: a restore into it did not finish";
         return Err(StoreError::new(ErrorKind::Corrupt, text)
-            .with_hint("run `weir restore` again, which goes on"));
+            .with_hint("run `weir restore` again: it resumes"));
     }
     if version <= VERSION {
         return Ok(());
@@ -589,7 +589,7 @@ fn add_files(
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let sql = "DELETE FROM pending_file WHERE hub = $1 AND path = ANY($2)";
     if work.execute(sql, &[&hub, &paths])? != paths.len() as u64 {
-        return Ok(Err("another hub took this one for gone, and its files"));
+        return Ok(Err("another hub considered this one gone and took its files"));
     }
     for file in files {
         let (table, tier) = (file.table.name, name_of(file.tier));

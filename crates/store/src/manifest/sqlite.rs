@@ -421,6 +421,6 @@ fn refuse_beside_rows(path: &Path) -> Result<(), StoreError> {
     }
     let text = format!("cannot open `{}`: it is empty, but rows are beside it", path.display());
     Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
-        "put `manifest.sqlite` and `manifest.sqlite-wal` back as they were; to begin anew name another directory with `--data`",
+        "put `manifest.sqlite` and `manifest.sqlite-wal` back as they were; to start over, name another directory with `--data`",
     ))
 }

@@ -352,7 +352,7 @@ impl WriterLog {
             free >> 20,
             self.min_free_bytes >> 20
         );
-        let hint = "free some space or shorten the retention; weir goes on by itself, nothing that was taken is lost";
+        let hint = "free some space or shorten the retention; weir resumes by itself, and no accepted row is lost";
         Err(StoreError::new(ErrorKind::Full, text).with_hint(hint))
     }
 }

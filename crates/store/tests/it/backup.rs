@@ -114,7 +114,7 @@ async fn damage_is_found_and_named_and_spares_what_does_not_need_it() {
         let refused = restore(&copy, None, &to).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Corrupt, "{refused}");
         let error = Store::open(options(&to)).err().unwrap();
-        assert!(error.message.contains("a restore into it did not end"), "{error}");
+        assert!(error.message.contains("a restore into it did not finish"), "{error}");
     }
     let to = dir.path().join("whole");
     restore(&copy, Some("2026-11-20T12-00-00Z"), &to).unwrap();

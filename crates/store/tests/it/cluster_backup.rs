@@ -209,7 +209,7 @@ async fn restore_that_did_not_end_keeps_hubs_out_and_goes_on() {
     assert_eq!(told.kind, ErrorKind::Corrupt, "{told}");
     assert!(told.to_string().contains("restore another with `--at`"), "{told}");
     let told = fleet.open(fleet.options("one")).await.err().unwrap();
-    assert!(told.message.contains("a restore into it did not end"), "{told}");
+    assert!(told.message.contains("a restore into it did not finish"), "{told}");
     std::fs::write(&objects[1], whole).unwrap();
     // A leftover of another snapshot's restore.
     let left = fleet.path("files/data/log/2026-11-20/000000000009.parquet");
