@@ -85,7 +85,6 @@ impl PageCheck {
 /// Whether the pages are contiguous up to the end of the column chunk and cover all rows.
 fn is_of(pages: &[PageLocation], chunk: &ColumnChunkMetaData, rows: i64) -> bool {
     let (start, length) = chunk.byte_range();
-    let end_of = |page: &PageLocation| page.offset + i64::from(page.compressed_page_size);
     let follow = pages.windows(2).all(|pair| {
         end_of(&pair[0]) == pair[1].offset && pair[0].first_row_index < pair[1].first_row_index
     });
@@ -95,6 +94,10 @@ fn is_of(pages: &[PageLocation], chunk: &ColumnChunkMetaData, rows: i64) -> bool
         && first.offset.cast_unsigned() >= start
         && last.first_row_index < rows
         && end_of(last).cast_unsigned() == start + length
+}
+
+fn end_of(page: &PageLocation) -> i64 {
+    page.offset + i64::from(page.compressed_page_size)
 }
 
 /// Page bounds of a row group that starts at row `begin`; `None` if the index does not match.

@@ -87,7 +87,7 @@ impl RowGroupSource {
     ) -> Result<u64> {
         let mut copied = file.next_row_group()?;
         for (leaf, chunk) in chunks.iter().enumerate() {
-            copied.append_column(&**chunk, self.described(group, leaf))?;
+            copied.append_column(&**chunk, self.described(ChunkPlace { group, leaf }))?;
         }
         copied.close()?;
         if let (Some(builder), Some(index)) = (builder, &self.index) {
@@ -115,7 +115,7 @@ impl RowGroupSource {
     }
 
     /// Footer metadata of a column chunk.
-    fn described(&self, group: usize, leaf: usize) -> ColumnCloseResult {
+    fn described(&self, ChunkPlace { group, leaf }: ChunkPlace) -> ColumnCloseResult {
         let metadata = self.footer.row_group(group).column(leaf).clone();
         let column_index = self.footer.column_index().map(|index| index[group][leaf].clone());
         ColumnCloseResult {
@@ -127,6 +127,12 @@ impl RowGroupSource {
             offset_index: self.footer.offset_index().map(|index| index[group][leaf].clone()),
         }
     }
+}
+
+/// Numbers of the row group and of the leaf column of a column chunk.
+struct ChunkPlace {
+    group: usize,
+    leaf: usize,
 }
 
 /// Bytes of a column chunk, addressed by file offset.

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use weir_tables::TableSpec;
 
-use super::group_filters::GroupFilters;
+use super::group_filters::{GroupFilters, GroupPlace};
 use super::key::{
     KeyBits, KeyKind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words,
 };
@@ -231,7 +231,8 @@ impl IndexBuilder {
         debug_assert_eq!(self.rows, 0, "between two row groups");
         self.group_rows.push(index.group_rows[group]);
         if index.groups.is_some() {
-            self.group_ids.push_copy(groups, group, index.group_rows.len());
+            let place = GroupPlace { group, groups: index.group_rows.len() };
+            self.group_ids.push_copy(groups, place);
         }
         let of = [(&mut self.ids.group, &index.ids), (&mut self.words.group, &index.words)];
         for (own, other) in of {
@@ -406,10 +407,13 @@ impl KeyBuffer {
             self.text_words.push(number);
         }
         self.text_parts.extend(small.array_windows::<3>().filter_map(|three| bucket(*three)));
-        let short = |length| u32::try_from(length).expect("a dictionary is small");
         let (words_end, parts_end) = (short(self.text_words.len()), short(self.text_parts.len()));
         self.texts.push(KnownText { words_end, parts_end, block: 0 });
     }
+}
+
+fn short(length: usize) -> u32 {
+    u32::try_from(length).expect("a dictionary is small")
 }
 
 impl SeenTexts {
