@@ -13,8 +13,9 @@ use crate::condition_watch::{ConditionWatch, WatchedCondition};
 use crate::store::Store;
 
 impl Store {
-    /// Watches a condition from now on, as long as the answer lives; `now` is written `$now` in it. `None` when it
-    /// depends on more than single rows and their age, and for one of several hubs: then only the query can tell.
+    /// Watches a condition from now on, until the returned watch is dropped; `$now` stands for the
+    /// time. `None` when the condition depends on more than single rows and their age, and on one
+    /// of several hubs: then only the query can answer.
     pub fn watch(&self, sql: &str) -> Option<ConditionWatch> {
         if self.cluster.is_some() {
             // Rows of other hubs are not seen here.
@@ -22,12 +23,20 @@ impl Store {
         }
         let shapes = row_conditions(sql)?;
         let has_groups = shapes.iter().any(|shape| shape.has_groups);
-        let compile = |shape: RowCondition| {
-            let condition = self.engine.condition(shape.table, &shape.row).ok()?;
-            let (newest, asked) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
-            Some(WatchedCondition { shape, condition, newest, spent: Default::default(), asked })
-        };
-        let watched: Vec<_> = shapes.into_iter().map(compile).collect::<Option<_>>()?;
+        let watched: Vec<_> = shapes
+            .into_iter()
+            .map(|shape| {
+                let condition = self.engine.condition(shape.table, &shape.row).ok()?;
+                let (newest, asked) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
+                Some(WatchedCondition {
+                    shape,
+                    condition,
+                    newest,
+                    spent: Default::default(),
+                    asked,
+                })
+            })
+            .collect::<Option<_>>()?;
         let parts = watched.into_iter().map(|one| self.shared.watching.add(one)).collect();
         Some(ConditionWatch { parts, has_groups, is_complete: AtomicBool::new(false) })
     }

@@ -324,7 +324,7 @@ impl WriterLog {
         without: &HashSet<StreamId>,
     ) -> Result<Snapshot, StoreError> {
         let mut view = Snapshot::new();
-        self.wal.read(from, to, |bytes| {
+        self.wal.read(from..to, |bytes| {
             let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
             if parcel.range.is_none_or(|range| !without.contains(&range.stream)) {
                 for batch in &parcel.batches {
