@@ -45,8 +45,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let objects: Arc<Objects> = Arc::default();
     for client in TcpListener::bind(address)?.incoming().flatten() {
         let objects = Arc::clone(&objects);
-        let serve = move || drop(serve(client, &objects, Duration::from_millis(late)));
-        std::thread::Builder::new().stack_size(128 << 10).spawn(serve)?;
+        std::thread::Builder::new()
+            .stack_size(128 << 10)
+            .spawn(move || drop(serve(client, &objects, Duration::from_millis(late))))?;
     }
     Ok(())
 }
@@ -90,11 +91,13 @@ fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<ObjectReques
     let target = words.next().unwrap_or_default().to_owned();
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let key = path.trim_start_matches('/').split_once('/').map_or("", |(_, key)| key).to_owned();
-    let pair = |pair: &str| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (name.to_owned(), value.replace("%2F", "/"))
-    };
-    let query = query.split('&').map(pair).collect();
+    let query = query
+        .split('&')
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (name.to_owned(), value.replace("%2F", "/"))
+        })
+        .collect();
     let (mut length, mut range) = (0, None);
     loop {
         let mut line = String::new();

@@ -23,7 +23,7 @@ use weir_tables::Micros;
 
 use crate::cluster::{ManifestOptions, ReaderLease};
 use crate::manifest::{Hubs, PostgresManifest};
-use list::{ListEntry, SnapshotList};
+use list::SnapshotList;
 use object::{BackupObject, KnownObjects, ObjectCatalog};
 use source::BackupSource;
 use target::BackupTarget;
@@ -149,12 +149,15 @@ fn write_snapshot(
 /// `Io`, `Corrupt`.
 pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapshot>, StoreError> {
     let target = target::open(&backup.into(), false)?;
-    let one = |name: String| {
-        let list = target.list(&name).ok();
-        let byte_count = list.as_ref().map_or(0, SnapshotList::byte_count);
-        BackupSnapshot { name, file_count: list.map(|list| list.entries.len()), byte_count }
-    };
-    Ok(target.names()?.into_iter().map(one).collect())
+    Ok(target
+        .names()?
+        .into_iter()
+        .map(|name| {
+            let list = target.list(&name).ok();
+            let byte_count = list.as_ref().map_or(0, SnapshotList::byte_count);
+            BackupSnapshot { name, file_count: list.map(|list| list.entries.len()), byte_count }
+        })
+        .collect())
 }
 
 /// Reads every byte of every snapshot and compares it with its checksum.
@@ -213,8 +216,10 @@ fn known(target: &dyn BackupTarget) -> KnownObjects {
     let newest = target.names().unwrap_or_default().pop();
     let list = newest.and_then(|name| target.list(&name).ok());
     let entries = list.map(|list| list.entries).unwrap_or_default();
-    let key = |entry: &ListEntry| (entry.path.clone(), entry.object.byte_count, entry.modified);
-    entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
+    entries
+        .into_iter()
+        .map(|entry| ((entry.path, entry.object.byte_count, entry.modified), entry.object))
+        .collect()
 }
 
 /// Picks a snapshot name for this time that is not taken.

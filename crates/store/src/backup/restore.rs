@@ -66,20 +66,21 @@ pub fn restore(
 
 pub(super) fn choose(target: &dyn BackupTarget, at: Option<&str>) -> Result<String, StoreError> {
     let names = target.names()?;
-    let last = |names: &[String]| names.last().cloned();
     let found = match at {
-        None => last(&names),
+        None => names.last().cloned(),
         Some(at) if names.iter().any(|name| name == at) => Some(at.to_owned()),
         // Snapshot names sort by time.
         Some(at) => {
             let wanted = at.replace(':', "-");
             let wanted = wanted.split('.').next().unwrap_or_default().trim_end_matches('Z');
             let is_time = wanted.len() >= 10 && wanted.starts_with(|c: char| c.is_ascii_digit());
-            let is_early = |name: &&String| {
-                let start = name.get(..wanted.len().min(name.len()));
-                is_time && start.is_some_and(|start| start <= wanted)
-            };
-            names.iter().rfind(is_early).cloned()
+            names
+                .iter()
+                .rfind(|name: &&String| {
+                    let start = name.get(..wanted.len().min(name.len()));
+                    is_time && start.is_some_and(|start| start <= wanted)
+                })
+                .cloned()
         }
     };
     found.ok_or_else(|| {

@@ -55,13 +55,14 @@ pub fn restore_cluster(
         bring(&*target, entry, slow)?;
     }
     let shared = entries.into_values().filter(|entry| is_shared(&entry.path));
-    let content = |entry: &ListEntry| {
-        let object = whole(&*target, entry)?;
-        let content =
-            std::fs::read(&object).map_err(|error| StoreError::io("read", &object, &error))?;
-        Ok::<_, StoreError>((entry.path.clone(), content))
-    };
-    let shared = shared.map(content).collect::<Result<Vec<_>, _>>()?;
+    let shared = shared
+        .map(|entry| {
+            let object = whole(&*target, entry)?;
+            let content =
+                std::fs::read(&object).map_err(|error| StoreError::io("read", &object, &error))?;
+            Ok::<_, StoreError>((entry.path.clone(), content))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
     manifest.end_restore(&all, &shared, now)?;
     let byte_count = files.values().map(|entry| entry.object.byte_count).sum();
     Ok(RestoreSummary { snapshot, file_count: files.len(), byte_count })

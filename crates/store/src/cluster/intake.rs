@@ -136,8 +136,11 @@ impl Store {
         content: Option<Vec<u8>>,
     ) -> Result<bool, StoreError> {
         let Some(cluster) = self.cluster.clone() else { return Ok(false) };
-        let share = move || cluster.share_file(&name, before.as_deref(), content.as_deref());
-        tokio::task::spawn_blocking(share).await.map_err(|_| StoreError::closed())?
+        tokio::task::spawn_blocking(move || {
+            cluster.share_file(&name, before.as_deref(), content.as_deref())
+        })
+        .await
+        .map_err(|_| StoreError::closed())?
     }
 
     /// The view at this snapshot or a later one.

@@ -95,18 +95,25 @@ impl Maintenance {
         // files by then.
         let mut purged = cluster.purged();
         let (cleared, positions): (Vec<StreamId>, Vec<(StreamId, u64)>) = {
-            let is_over = |stream: &StreamId| {
-                purged.iter().any(|known| known.stream == *stream && known.segment <= floor)
-            };
             let positions = self.shared.positions();
-            let is_ours = |entry: &&(StreamId, u64)| {
-                positions.owns(entry.0)
-                    && positions.filed(entry.0) != Some(entry.1)
-                    && !left_out.contains(&entry.0)
-            };
             (
-                left_out.iter().copied().filter(is_over).collect(),
-                frozen.positions.iter().filter(is_ours).copied().collect(),
+                left_out
+                    .iter()
+                    .copied()
+                    .filter(|stream| {
+                        purged.iter().any(|known| known.stream == *stream && known.segment <= floor)
+                    })
+                    .collect(),
+                frozen
+                    .positions
+                    .iter()
+                    .filter(|entry| {
+                        positions.owns(entry.0)
+                            && positions.filed(entry.0) != Some(entry.1)
+                            && !left_out.contains(&entry.0)
+                    })
+                    .copied()
+                    .collect(),
             )
         };
         let change = ManifestChange {

@@ -123,11 +123,12 @@ fn bring_home(places: &FileLocations, manifest: &Manifest) -> Result<(), StoreEr
     };
     let named = manifest.places()?;
     let waiting = manifest.gc_queue()?;
-    let is_known = |path: &String| {
-        named.iter().any(|(known, _)| known == path)
-            || waiting.iter().any(|file| file.path == *path)
-    };
-    let unknown = slow.unknown(is_known)?.into_iter();
+    let unknown = slow
+        .unknown(|path: &String| {
+            named.iter().any(|(known, _)| known == path)
+                || waiting.iter().any(|file| file.path == *path)
+        })?
+        .into_iter();
     for path in unknown.filter(|path| path.ends_with(".parquet")) {
         fetch(places, &path, &places.root.join(&path))?;
     }
@@ -228,11 +229,12 @@ fn note(mended: &mut Vec<FileRepair>, path: &str, salvaged: SalvageReport) {
 /// Picks a free name below `lost/`.
 fn free_place(dir: &Path, path: &str) -> String {
     let name = path.strip_prefix("data/").unwrap_or(path);
-    let place = |number: u32| match number {
-        0 => format!("lost/{name}"),
-        _ => format!("lost/{name}.{number}"),
-    };
-    let free = (0..).map(place).find(|to| !dir.join(to).exists());
+    let free = (0..)
+        .map(|number| match number {
+            0 => format!("lost/{name}"),
+            _ => format!("lost/{name}.{number}"),
+        })
+        .find(|to| !dir.join(to).exists());
     free.unwrap_or_else(|| format!("lost/{name}"))
 }
 
