@@ -83,9 +83,9 @@ async fn send_stream(store: &Store, stream: u128) {
         let from = if step % 3 == 0 { at.saturating_sub(7) } else { at };
         let to = at + 1 + step % 40;
         let answer = if step % 2 == 0 {
-            store.append_encoded(parcel(stream, from, to).encode(step % 4 == 0)).await
+            store.append_encoded(parcel(stream, from..to).encode(step % 4 == 0)).await
         } else {
-            store.append(parcel(stream, from, to)).await
+            store.append(parcel(stream, from..to)).await
         };
         assert_eq!(answer.unwrap().position, Some(to));
         at = to;

@@ -19,9 +19,9 @@ async fn stored(dir: &Path) {
     }
     let batch = Batch { table: SysctlRows::SPEC, rows: rows.finish() };
     store.append(Parcel { range: None, batches: vec![batch] }).await.unwrap();
-    store.append(parcel(7, 0, 600)).await.unwrap();
+    store.append(parcel(7, 0..600)).await.unwrap();
     store.flush().await.unwrap();
-    store.append(parcel(7, 600, 1000)).await.unwrap();
+    store.append(parcel(7, 600..1000)).await.unwrap();
     store.close().await.unwrap();
 }
 
@@ -136,9 +136,9 @@ async fn a_manifest_from_an_older_copy_is_refused_and_repaired_without_loss() {
     let manifest = dir.path().join("manifest.sqlite");
     let older = std::fs::read(&manifest).unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    store.append(parcel(7, 1000, 1500)).await.unwrap();
+    store.append(parcel(7, 1000..1500)).await.unwrap();
     store.flush().await.unwrap();
-    store.append(parcel(7, 1500, 1600)).await.unwrap();
+    store.append(parcel(7, 1500..1600)).await.unwrap();
     drop(store);
     std::fs::write(&manifest, older).unwrap();
     for end in ["-wal", "-shm"] {
