@@ -14,8 +14,8 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::say;
 use weir_store::{
-    BackedUp, ManifestOptions, SlowPlace, Verified, backup, backup_cluster, backup_snapshots,
-    cluster_hubs, restore, restore_cluster, verify_backup,
+    BackupCheck, BackupSummary, ManifestOptions, SlowPlace, backup, backup_cluster,
+    backup_snapshots, cluster_hubs, restore, restore_cluster, verify_backup,
 };
 use weir_tables::Clock;
 
@@ -183,7 +183,7 @@ fn to_cluster(
     Ok(())
 }
 
-fn told(done: &BackedUp) -> String {
+fn told(done: &BackupSummary) -> String {
     let mut text = format!(
         "{}: {} files, {} bytes; copied {} files, {} bytes",
         done.snapshot, done.file_count, done.byte_count, done.new_files, done.new_bytes
@@ -207,7 +207,7 @@ fn list(place: &SlowPlace) -> Result<(), Failure> {
 }
 
 fn verify(place: &SlowPlace) -> Result<ExitCode, Failure> {
-    let Verified { snapshots, file_count, byte_count, problems } =
+    let BackupCheck { snapshots, file_count, byte_count, problems } =
         verify_backup(place).map_err(store_failure)?;
     for problem in &problems {
         say(&format!("problem: {problem}"));

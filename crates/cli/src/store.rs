@@ -19,7 +19,7 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::say;
 use weir_store::{
-    ErrorKind, Inspection, Mended, Store, StoreOptions, TableCost, inspect, inspect_cluster,
+    ErrorKind, FileRepair, Inspection, Store, StoreOptions, TableCost, inspect, inspect_cluster,
     repair, repair_cluster,
 };
 use weir_tables::nearest;
@@ -153,8 +153,8 @@ fn mend(values: &Values) -> Result<ExitCode, Failure> {
 }
 
 /// What became of a file, with what is lost.
-fn told(file: &Mended) -> String {
-    let Mended { path, why, rows_taken, rows_known, .. } = file;
+fn told(file: &FileRepair) -> String {
+    let FileRepair { path, why, rows_taken, rows_known, .. } = file;
     let mut text = format!("`{path}` {why}\n");
     if *rows_taken > 0 {
         text += &format!("  {rows_taken} rows were read and are kept again\n");

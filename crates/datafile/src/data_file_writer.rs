@@ -232,7 +232,7 @@ impl FileWriter {
         for (place, column) in self.columns.iter_mut().enumerate() {
             match column {
                 ColumnWriter::Text(column) => {
-                    let texts = rows.texts(place, count);
+                    let texts = rows.texts(place);
                     let numbered = column.push(&texts, &mut self.packer)?;
                     match (&mut self.index, numbered) {
                         (None, _) => {}
@@ -244,7 +244,7 @@ impl FileWriter {
                 }
                 ColumnWriter::Other(leaves) => {
                     let field = schema.field(place);
-                    let values = rows.values(place, field.data_type(), count)?;
+                    let values = rows.values(place, field.data_type())?;
                     if let (Some(index), Some(texts)) = (&mut self.index, values.as_string_opt()) {
                         index.push_texts(place, &TextValues::All(TextPart::Plain(texts)));
                     }
@@ -348,13 +348,15 @@ impl<'a> ChosenRows<'a> {
 }
 
 impl PendingRows<'_> {
-    fn texts(&self, place: usize, count: usize) -> TextValues<'_> {
+    fn texts(&self, place: usize) -> TextValues<'_> {
         match self {
-            Self::All(batch) if is_null_column(batch.column(place)) => TextValues::Nulls(count),
+            Self::All(batch) if is_null_column(batch.column(place)) => {
+                TextValues::Nulls(batch.num_rows())
+            }
             Self::All(batch) => TextValues::All(TextPart::of(batch.column(place))),
             Self::Chosen(choice, range, order) => match &choice.texts[place] {
                 Some(parts) => TextValues::Chosen(&parts[range.clone()], order),
-                None => TextValues::Nulls(count),
+                None => TextValues::Nulls(order.len()),
             },
         }
     }
@@ -363,13 +365,12 @@ impl PendingRows<'_> {
         &self,
         place: usize,
         data_type: &arrow_schema::DataType,
-        count: usize,
     ) -> Result<ArrayRef, ParquetError> {
         match self {
             Self::All(batch) => Ok(Arc::clone(batch.column(place))),
             Self::Chosen(choice, range, order) => match &choice.others[place] {
                 Some(parts) => Ok(interleave(&parts[range.clone()], order)?),
-                None => Ok(null_column(data_type, count)),
+                None => Ok(null_column(data_type, order.len())),
             },
         }
     }
@@ -543,8 +544,7 @@ mod tests {
             assert_eq!(back.columns(), rows.columns());
             check_index(&back, &footer, &bytes);
             let columns = footer.row_group(0).columns();
-            let is_body = |path: String| path == "body";
-            let body = columns.iter().find(|column| is_body(column.column_path().string()));
+            let body = columns.iter().find(|column| column.column_path().string() == "body");
             let statistics = body.unwrap().statistics().unwrap();
             let least = bodies.iter().map(String::as_bytes).min().unwrap();
             let most = bodies.iter().map(String::as_bytes).max().unwrap();

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::{Encoding, PageType};
-use parquet::file::metadata::{ColumnChunkMetaData, PageEncodingStats, ParquetMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use weir_tables::TableSpec;
 
 /// For each column of `table`, whether the file stores it entirely dictionary-encoded. Empty when
@@ -33,8 +33,10 @@ fn is_coded(column: &ColumnChunkMetaData) -> bool {
     match (column.page_encoding_stats_mask(), column.page_encoding_stats()) {
         (Some(pages), _) => coded.iter().any(|encoding| pages.is_only(*encoding)),
         (None, Some(pages)) => {
-            let is_data = |pages: &&PageEncodingStats| pages.page_type != PageType::DICTIONARY_PAGE;
-            let mut data = pages.iter().filter(is_data).peekable();
+            let mut data = pages
+                .iter()
+                .filter(|pages| pages.page_type != PageType::DICTIONARY_PAGE)
+                .peekable();
             data.peek().is_some() && data.all(|pages| coded.contains(&pages.encoding))
         }
         (None, None) => false,

@@ -74,7 +74,7 @@ impl StoreError {
     /// The stream belongs to another hub of the cluster.
     pub fn moved() -> Self {
         Self::new(ErrorKind::Moved, "the stream goes through another hub of the cluster")
-            .with_hint("ask where it stands, and send what is missing")
+            .with_hint("request its position, and send what is missing")
     }
 
     /// `cannot {what} `{path}`: {why}`, with [`ErrorKind::Full`] if the disk is full.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_ord::ord::make_comparator;
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat_batches;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -52,16 +52,17 @@ pub struct TableCost {
 
 /// Data files on disk with the suffix `end`, as paths in the manifest's format.
 pub fn data_files(dir: &Path, end: &str) -> Vec<String> {
-    let entries = |dir: PathBuf| {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path())
-    };
-    let files = entries(dir.join("data")).flat_map(entries).flat_map(entries);
+    let files = list_dir(dir.join("data")).flat_map(list_dir).flat_map(list_dir);
     let files = files.filter(|path| path.extension().is_some_and(|found| found == end));
     let mut names: Vec<String> =
         files.filter_map(|path| Some(path.strip_prefix(dir).ok()?.to_str()?.to_owned())).collect();
     names.sort();
     names
+}
+
+fn list_dir(dir: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
 }
 
 /// Check of one file.
@@ -77,8 +78,7 @@ pub struct FileCheck<'a> {
 impl FileCheck<'_> {
     /// Adds the file's sizes to `inspection`; an error describes what is wrong with the file.
     pub fn look(&self, inspection: &mut Inspection) -> Result<(), String> {
-        let fail = |error: &dyn std::fmt::Display| format!("cannot be read: {error}");
-        let file = self.places.open_file(self.file).map_err(|error| fail(&error))?;
+        let file = self.places.open_file(self.file).map_err(|error| unreadable(&error))?;
         let length = file.length();
         if length != self.file.byte_count {
             return Err(format!("has {length} bytes, not {}", self.file.byte_count));
@@ -87,7 +87,7 @@ impl FileCheck<'_> {
             if self.is_thorough { PageIndexPolicy::Optional } else { PageIndexPolicy::Skip };
         let options = ArrowReaderOptions::new().with_page_index_policy(policy);
         let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file.clone(), options)
-            .map_err(|error| fail(&error))?;
+            .map_err(|error| unreadable(&error))?;
         let rows = reader.metadata().file_metadata().num_rows().cast_unsigned();
         if rows != self.file.row_count {
             return Err(format!("has {rows} rows, not {}", self.file.row_count));
@@ -98,7 +98,8 @@ impl FileCheck<'_> {
         if self.is_thorough {
             let is_of_today = has_columns(reader.schema(), self.file.table);
             let pages = PageCheck::new(reader.metadata())?;
-            let rows = reader.with_batch_size(BLOCK_ROWS).build().map_err(|error| fail(&error))?;
+            let rows =
+                reader.with_batch_size(BLOCK_ROWS).build().map_err(|error| unreadable(&error))?;
             let index = index.filter(|index| is_of_today && index.is_current());
             let index = index.map(|index| IndexCheck::new(&file, index));
             self.read(rows, is_of_today, pages, index)?;
@@ -153,6 +154,10 @@ impl FileCheck<'_> {
     }
 }
 
+fn unreadable(error: &dyn std::fmt::Display) -> String {
+    format!("cannot be read: {error}")
+}
+
 impl TableCost {
     fn add(&mut self, file: &DataFile, footer: &ParquetMetaData, index: Option<&TextIndex>) {
         self.file_count += 1;
@@ -169,11 +174,12 @@ impl TableCost {
 
 fn has_columns(schema: &Schema, table: &TableSpec) -> bool {
     let of_today = table.schema();
-    let shape = |schema: &Schema| {
-        let fields = schema.fields().iter();
-        fields.map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>()
-    };
-    shape(schema) == shape(&of_today)
+    shape_of(schema) == shape_of(&of_today)
+}
+
+fn shape_of(schema: &Schema) -> Vec<(String, DataType)> {
+    let fields = schema.fields().iter();
+    fields.map(|field| (field.name().clone(), field.data_type().clone())).collect::<Vec<_>>()
 }
 
 fn check_order(
@@ -181,12 +187,11 @@ fn check_order(
     before: Option<&RecordBatch>,
     rows: &RecordBatch,
 ) -> Result<(), String> {
-    let fail = |error: &dyn std::fmt::Display| format!("cannot be compared: {error}");
     let parts = before.into_iter().chain([rows]);
-    let rows = concat_batches(&rows.schema(), parts).map_err(|error| fail(&error))?;
+    let rows = concat_batches(&rows.schema(), parts).map_err(|error| incomparable(&error))?;
     let columns = table.sort.iter().filter_map(|name| rows.column_by_name(name));
     let compare = columns.map(|column: &Arc<dyn Array>| {
-        make_comparator(column, column, SORT).map_err(|error| fail(&error))
+        make_comparator(column, column, SORT).map_err(|error| incomparable(&error))
     });
     let compare = compare.collect::<Result<Vec<_>, _>>()?;
     let is_sorted = (1..rows.num_rows()).all(|at| {
@@ -194,6 +199,10 @@ fn check_order(
         orders.reduce(std::cmp::Ordering::then).is_none_or(std::cmp::Ordering::is_le)
     });
     if is_sorted { Ok(()) } else { Err("has rows that are not in order".to_owned()) }
+}
+
+fn incomparable(error: &dyn std::fmt::Display) -> String {
+    format!("cannot be compared: {error}")
 }
 
 /// Compares a stored text index, sheet by sheet, with one rebuilt from the rows.
@@ -212,11 +221,14 @@ impl<'a> IndexCheck<'a> {
     }
 
     fn compare(&mut self, bytes: &[u8]) -> Result<u64, String> {
-        let different = || "has a text index that is not of its rows".to_owned();
-        let offset = self.offsets.next().ok_or_else(different)?;
+        let offset = self.offsets.next().ok_or_else(different_index)?;
         let mut stored = vec![0; bytes.len()];
         let read = self.file.read_exact_at(&mut stored, offset);
         read.map_err(|error| format!("cannot be read: {error}"))?;
-        if stored == bytes { Ok(offset) } else { Err(different()) }
+        if stored == bytes { Ok(offset) } else { Err(different_index()) }
     }
+}
+
+fn different_index() -> String {
+    "has a text index that does not match its rows".to_owned()
 }

@@ -10,7 +10,6 @@ use std::time::Instant;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::Field;
 use arrow_select::concat::concat;
 use weir_tables::{Batch, TABLES, TableSpec, is_null_column, null_column};
 
@@ -205,14 +204,18 @@ fn merge_tail(list: &mut Vec<MemBatch>) {
 fn concat_rows(batches: &[MemBatch]) -> RecordBatch {
     let schema = batches[0].rows.schema();
     let total = batches.iter().map(|batch| batch.rows.num_rows()).sum();
-    let column = |(at, field): (usize, &Arc<Field>)| {
-        let parts: Vec<&dyn Array> =
-            batches.iter().map(|batch| batch.rows.column(at).as_ref()).collect();
-        if parts.iter().all(|part| is_null_column(*part)) {
-            return null_column(field.data_type(), total);
-        }
-        concat(&parts).expect("batches of one table have one schema")
-    };
-    let columns = schema.fields().iter().enumerate().map(column).collect();
+    let columns = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(at, field)| {
+            let parts: Vec<&dyn Array> =
+                batches.iter().map(|batch| batch.rows.column(at).as_ref()).collect();
+            if parts.iter().all(|part| is_null_column(*part)) {
+                return null_column(field.data_type(), total);
+            }
+            concat(&parts).expect("batches of one table have one schema")
+        })
+        .collect();
     RecordBatch::try_new(schema, columns).expect("all columns have the rows of all batches")
 }

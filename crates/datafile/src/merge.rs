@@ -359,10 +359,15 @@ mod tests {
         fn of(batches: &[RecordBatch]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let maker = FileMaker::new(dir.path().to_owned(), 1);
-            let write = |rows: &RecordBatch| {
-                maker.write(&Log::SPEC, std::slice::from_ref(rows), Micros(5)).unwrap().remove(0)
-            };
-            let files = batches.iter().map(write).collect();
+            let files = batches
+                .iter()
+                .map(|rows| {
+                    maker
+                        .write(&Log::SPEC, std::slice::from_ref(rows), Micros(5))
+                        .unwrap()
+                        .remove(0)
+                })
+                .collect();
             Self { dir, maker, files }
         }
 
@@ -376,8 +381,14 @@ mod tests {
                 assert!(matches!(host.data_type(), DataType::Dictionary(..)));
             }
             merge.write(&mut draft)?;
-            let is_copy = |stretch: &&MergeStep| matches!(stretch, MergeStep::Copy(..));
-            Ok((merge.stretches.iter().filter(is_copy).count(), draft.finish()?))
+            Ok((
+                merge
+                    .stretches
+                    .iter()
+                    .filter(|stretch| matches!(stretch, MergeStep::Copy(..)))
+                    .count(),
+                draft.finish()?,
+            ))
         }
     }
 
@@ -409,27 +420,28 @@ mod tests {
 
     /// Builds batches from (first time, time step, row count).
     fn batches(files: &[(i64, i64, usize)]) -> Vec<RecordBatch> {
-        let batch = |(file, (first, step, count)): (usize, &(i64, i64, usize))| {
-            let mut rows = LogRows::default();
-            for number in 0..*count {
-                // One file has unique texts that overflow the dictionary.
-                let body = match file {
-                    1 => format!("Order {number} was sent to {}", "nobody ".repeat(9)),
-                    _ => format!("Order {} of {file} was sent", number % 700),
-                };
-                rows.push(&Log {
-                    ts: Micros(first + step * i64::try_from(number).unwrap()),
-                    host: ["web1", "web2"][file % 2],
-                    source: "/var/log/app.log",
-                    body: &body,
-                    severity: (number % 3 == 0).then_some(["info", "warn"][number % 2]),
-                    attrs: &[("level", "low")][..number % 2],
-                    ..Default::default()
-                });
-            }
-            rows.finish()
-        };
-        files.iter().enumerate().map(batch).collect()
+        files.iter().enumerate().map(log_batch).collect()
+    }
+
+    fn log_batch((file, (first, step, count)): (usize, &(i64, i64, usize))) -> RecordBatch {
+        let mut rows = LogRows::default();
+        for number in 0..*count {
+            // One file has unique texts that overflow the dictionary.
+            let body = match file {
+                1 => format!("Order {number} was sent to {}", "nobody ".repeat(9)),
+                _ => format!("Order {} of {file} was sent", number % 700),
+            };
+            rows.push(&Log {
+                ts: Micros(first + step * i64::try_from(number).unwrap()),
+                host: ["web1", "web2"][file % 2],
+                source: "/var/log/app.log",
+                body: &body,
+                severity: (number % 3 == 0).then_some(["info", "warn"][number % 2]),
+                attrs: &[("level", "low")][..number % 2],
+                ..Default::default()
+            });
+        }
+        rows.finish()
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl PageCheck {
             let rows = group.num_rows();
             for (at, chunk) in group.columns().iter().enumerate() {
                 let name = chunk.column_path().string();
-                let wrong = || format!("has a page index that is not of its column `{name}`");
+                let wrong = || format!("has a page index that does not match its column `{name}`");
                 let pages = offsets.get(number).and_then(|group| group.get(at));
                 let pages = pages.ok_or_else(wrong)?.page_locations();
                 if !is_of(pages, chunk, rows) {
@@ -85,7 +85,6 @@ impl PageCheck {
 /// Whether the pages are contiguous up to the end of the column chunk and cover all rows.
 fn is_of(pages: &[PageLocation], chunk: &ColumnChunkMetaData, rows: i64) -> bool {
     let (start, length) = chunk.byte_range();
-    let end_of = |page: &PageLocation| page.offset + i64::from(page.compressed_page_size);
     let follow = pages.windows(2).all(|pair| {
         end_of(&pair[0]) == pair[1].offset && pair[0].first_row_index < pair[1].first_row_index
     });
@@ -95,6 +94,10 @@ fn is_of(pages: &[PageLocation], chunk: &ColumnChunkMetaData, rows: i64) -> bool
         && first.offset.cast_unsigned() >= start
         && last.first_row_index < rows
         && end_of(last).cast_unsigned() == start + length
+}
+
+fn end_of(page: &PageLocation) -> i64 {
+    page.offset + i64::from(page.compressed_page_size)
 }
 
 /// Page bounds of a row group that starts at row `begin`; `None` if the index does not match.
@@ -109,9 +112,10 @@ fn pages_of(
         return None;
     }
     let ends = pages.iter().skip(1).map(|page| page.first_row_index).chain([rows]);
-    let page = |(at, end): (usize, i64)| {
-        let said = (*index.min_value(at)?, *index.max_value(at)?);
-        Some(PageBounds { end: begin + end.cast_unsigned(), said, found: (i64::MAX, i64::MIN) })
-    };
-    ends.enumerate().map(page).collect()
+    ends.enumerate()
+        .map(|(at, end)| {
+            let said = (*index.min_value(at)?, *index.max_value(at)?);
+            Some(PageBounds { end: begin + end.cast_unsigned(), said, found: (i64::MAX, i64::MIN) })
+        })
+        .collect()
 }

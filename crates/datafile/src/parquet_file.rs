@@ -131,7 +131,7 @@ mod tests {
     use parquet::record::RowAccessor;
     use weir_tables::{Batch, Micros, Rows, Sysctl, SysctlRows, TcpConn, TcpConnRows};
 
-    use super::{parquet_file, write_parquet};
+    use super::{RecordBatch, parquet_file, write_parquet};
 
     #[test]
     fn rows_come_out_as_they_went_in() {
@@ -153,14 +153,7 @@ mod tests {
 
     #[test]
     fn rows_of_several_batches_are_one_file_of_parquet() {
-        let batch = |names: &[&str]| {
-            let mut rows = SysctlRows::default();
-            for name in names {
-                rows.push(&Sysctl { ts: Micros(7), name, ..Default::default() });
-            }
-            rows.finish()
-        };
-        let batches = [batch(&["a", "b"]), batch(&["c"])];
+        let batches = [sysctl_batch(&["a", "b"]), sysctl_batch(&["c"])];
         let bytes = parquet_file(&batches[0].schema(), &batches).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &bytes).unwrap();
@@ -172,5 +165,13 @@ mod tests {
             rows.map(|row| row.unwrap().get_string(name).unwrap().clone()).collect();
         assert_eq!(names, ["a", "b", "c"]);
         assert!(!parquet_file(&batches[0].schema(), &[]).unwrap().is_empty());
+    }
+
+    fn sysctl_batch(names: &[&str]) -> RecordBatch {
+        let mut rows = SysctlRows::default();
+        for name in names {
+            rows.push(&Sysctl { ts: Micros(7), name, ..Default::default() });
+        }
+        rows.finish()
     }
 }

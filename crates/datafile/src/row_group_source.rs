@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use parquet::column::page::PageReader;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length, SerializedPageReader};
 use parquet::file::writer::SerializedFileWriter;
@@ -59,15 +59,18 @@ impl RowGroupSource {
     pub(crate) fn read(&self, group: usize) -> Result<Vec<Arc<ColumnChunk>>> {
         let group = self.footer.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
-        let read = |column: &ColumnChunkMetaData| {
-            let (start, length) = column.byte_range();
-            let bytes = self.source.get_bytes(start, usize::try_from(length)?)?;
-            let chunk = Arc::new(ColumnChunk { start, bytes });
-            let mut pages = SerializedPageReader::new(Arc::clone(&chunk), column, rows, None)?;
-            while pages.get_next_page()?.is_some() {}
-            Ok(chunk)
-        };
-        group.columns().iter().map(read).collect()
+        group
+            .columns()
+            .iter()
+            .map(|column| {
+                let (start, length) = column.byte_range();
+                let bytes = self.source.get_bytes(start, usize::try_from(length)?)?;
+                let chunk = Arc::new(ColumnChunk { start, bytes });
+                let mut pages = SerializedPageReader::new(Arc::clone(&chunk), column, rows, None)?;
+                while pages.get_next_page()?.is_some() {}
+                Ok(chunk)
+            })
+            .collect()
     }
 
     /// Writes a row group from [`read`](Self::read), then its part of the text index, to a file
@@ -84,7 +87,7 @@ impl RowGroupSource {
     ) -> Result<u64> {
         let mut copied = file.next_row_group()?;
         for (leaf, chunk) in chunks.iter().enumerate() {
-            copied.append_column(&**chunk, self.described(group, leaf))?;
+            copied.append_column(&**chunk, self.described(ChunkPlace { group, leaf }))?;
         }
         copied.close()?;
         if let (Some(builder), Some(index)) = (builder, &self.index) {
@@ -112,7 +115,7 @@ impl RowGroupSource {
     }
 
     /// Footer metadata of a column chunk.
-    fn described(&self, group: usize, leaf: usize) -> ColumnCloseResult {
+    fn described(&self, ChunkPlace { group, leaf }: ChunkPlace) -> ColumnCloseResult {
         let metadata = self.footer.row_group(group).column(leaf).clone();
         let column_index = self.footer.column_index().map(|index| index[group][leaf].clone());
         ColumnCloseResult {
@@ -124,6 +127,12 @@ impl RowGroupSource {
             offset_index: self.footer.offset_index().map(|index| index[group][leaf].clone()),
         }
     }
+}
+
+/// Numbers of the row group and of the leaf column of a column chunk.
+struct ChunkPlace {
+    group: usize,
+    leaf: usize,
 }
 
 /// Bytes of a column chunk, addressed by file offset.

@@ -15,18 +15,14 @@ pub fn read_undamaged(
     table: &'static TableSpec,
     mut take: impl FnMut(&RecordBatch) -> Result<(), StoreError>,
 ) -> Result<Option<String>, StoreError> {
-    let open = || -> Result<_, String> {
-        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-        ParquetRecordBatchReaderBuilder::try_new(file)
-            .map_err(|error| format!("cannot be read: {error}"))
-    };
-    let groups = match open() {
+    let groups = match open_rows(path) {
         Ok(reader) => reader.metadata().num_row_groups(),
         Err(why) => return Ok(Some(why)),
     };
     let mut broken = None;
     for group in 0..groups {
-        let reader = match open().map(|reader| reader.with_row_groups(vec![group]).build()) {
+        let reader = match open_rows(path).map(|reader| reader.with_row_groups(vec![group]).build())
+        {
             Ok(Ok(reader)) => reader,
             Ok(Err(error)) => {
                 broken = Some(format!("cannot be read: {error}"));
@@ -49,4 +45,10 @@ pub fn read_undamaged(
         }
     }
     Ok(broken)
+}
+
+fn open_rows(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
+    let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    ParquetRecordBatchReaderBuilder::try_new(file)
+        .map_err(|error| format!("cannot be read: {error}"))
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use parking_lot::Mutex;
 use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
-use weir_store::{QueryLimits, Recent, Store, StoreError};
+use weir_store::{ConditionWatch, QueryLimits, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
 use crate::precision;
@@ -34,7 +34,7 @@ pub struct RuleRunner {
     engine: Mutex<Engine>,
     asked_addresses: Mutex<Option<Micros>>,
     /// By id, the conditions of each rule that the store watches.
-    watched: Mutex<BTreeMap<String, Arc<Vec<Option<Recent>>>>>,
+    watched: Mutex<BTreeMap<String, Arc<Vec<Option<ConditionWatch>>>>>,
     /// Rules of which the store knew, when they ran last, that a condition has no row.
     idle: Mutex<BTreeSet<String>>,
     /// Rule files that could not be loaded.

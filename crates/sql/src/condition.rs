@@ -48,7 +48,7 @@ impl Condition {
         let compiled = compiled.map_err(|error| explain(&error, sql, context))?;
         match compiled.data_type(&schema) {
             Ok(DataType::Boolean) => Ok(Self(compiled)),
-            _ => Err(StoreError::new(ErrorKind::BadQuery, format!("`{sql}` is no condition"))
+            _ => Err(StoreError::new(ErrorKind::BadQuery, format!("`{sql}` is not a condition"))
                 .with_hint("a condition is true or false: severity = 'error'")),
         }
     }

@@ -8,6 +8,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::parser::ParserError;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{TABLES, VIEWS, edit_distance as distance};
 
@@ -27,14 +28,13 @@ const WRITING_VERBS: [&str; 11] = [
 pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionContext) -> StoreError {
     match error.find_root() {
         DataFusionError::SchemaError(schema, _) => explain_schema(schema),
-        DataFusionError::SQL(parser, _) => explain_syntax(&parser.to_string(), sql),
+        DataFusionError::SQL(parser, _) => explain_syntax(parser, sql),
         DataFusionError::External(error) if error.is::<StoreError>() => {
             error.downcast_ref().map_or_else(StoreError::closed, StoreError::repeat)
         }
         DataFusionError::Plan(text) => explain_plan(text, sql, context),
         DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
-            bad_query("only one statement is run at a time")
-                .with_hint("send the others by themselves")
+            bad_query("only one statement is run at a time").with_hint("send the others separately")
         }
         root @ (DataFusionError::IoError(_)
         | DataFusionError::ObjectStore(_)
@@ -62,15 +62,20 @@ fn bad_query(text: &str) -> StoreError {
     StoreError::new(ErrorKind::BadQuery, shorten(text))
 }
 
-fn explain_syntax(text: &str, sql: &str) -> StoreError {
-    let error = bad_query(&format!("cannot read the SQL: {}", strip(text, "sql parser error: ")));
+fn explain_syntax(error: &ParserError, sql: &str) -> StoreError {
+    let text = error.to_string();
+    let why = text.strip_prefix("sql parser error: ").unwrap_or(&text);
+    let error = bad_query(&format!("cannot read the SQL: {why}"));
     let sql = sql.to_lowercase();
-    let is_word = |before: char| before.is_alphanumeric() || before == '_';
     if sql.match_indices("top(").any(|(at, _)| !sql[..at].ends_with(is_word)) {
         return error
             .with_hint("`top` is a word of SQL itself: the function is `top_k(value, 10)`");
     }
     error
+}
+
+fn is_word(before: char) -> bool {
+    before.is_alphanumeric() || before == '_'
 }
 
 fn explain_schema(error: &SchemaError) -> StoreError {
@@ -85,9 +90,10 @@ fn explain_schema(error: &SchemaError) -> StoreError {
 }
 
 fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
-    let quoted = |text: &str| text.split('\'').nth(1).map(str::to_owned);
-    if let Some(name) =
-        text.strip_suffix(" not found").filter(|text| text.starts_with("table ")).and_then(quoted)
+    if let Some(name) = text
+        .strip_suffix(" not found")
+        .filter(|text| text.starts_with("table "))
+        .and_then(|text: &str| text.split('\'').nth(1).map(str::to_owned))
     {
         let name = name.strip_prefix("weir.public.").unwrap_or(&name).to_owned();
         let error = bad_query(&format!("there is no table `{name}`"));
@@ -143,16 +149,12 @@ fn explain_function(name: &str, state: &SessionState) -> StoreError {
     }
 }
 
-fn strip<'a>(text: &'a str, prefix: &str) -> &'a str {
-    text.strip_prefix(prefix).unwrap_or(text)
-}
-
 /// The first lines, without the request to report a bug in DataFusion.
 fn shorten(text: &str) -> String {
     let text =
         ["Error during planning: ", "Execution error: ", "This feature is not implemented: "]
             .iter()
-            .fold(text, |text, prefix| strip(text, prefix));
+            .fold(text, |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
     let text = text
         .split("\nThis issue was likely caused")
         .next()
@@ -193,15 +195,18 @@ mod tests {
 
     #[test]
     fn nearest_name_is_found_and_far_ones_are_not() {
-        let names = || ["request", "reject", "tcp_stat"].into_iter();
-        assert_eq!(nearest("requests", names()), Some("`request`".to_owned()));
-        assert_eq!(nearest("TCP_STATS", names()), Some("`tcp_stat`".to_owned()));
-        assert_eq!(nearest("reqeust", names()), Some("`request`".to_owned()));
+        assert_eq!(nearest("requests", tables()), Some("`request`".to_owned()));
+        assert_eq!(nearest("TCP_STATS", tables()), Some("`tcp_stat`".to_owned()));
+        assert_eq!(nearest("reqeust", tables()), Some("`request`".to_owned()));
         assert_eq!(
             nearest("stauts", ["upstream_status", "host", "http_status_code"].into_iter()),
             Some("`http_status_code` or `upstream_status`".to_owned())
         );
-        assert_eq!(nearest("customers", names()), None);
+        assert_eq!(nearest("customers", tables()), None);
         assert_eq!(distance("", "abc"), 3);
+    }
+
+    fn tables() -> impl Iterator<Item = &'static str> {
+        ["request", "reject", "tcp_stat"].into_iter()
     }
 }

@@ -41,9 +41,9 @@ use crate::file_reader::read_footer;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
     /// Reads from the data directory.
-    pub fast: Reading,
+    pub fast: ReadEstimate,
     /// Reads from the cold tier.
-    pub slow: Reading,
+    pub slow: ReadEstimate,
     /// Location of the cold tier; `None` without one.
     pub slow_place: Option<String>,
     /// Cost in US dollars of reading from the cold tier; `None` where it is not a paid service.
@@ -61,15 +61,23 @@ impl fmt::Display for Forecast {
     }
 }
 
-impl fmt::Display for Reading {
+impl fmt::Display for ReadEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = |count: u64| if count == 1 { "" } else { "s" };
         let Self { files, bytes, reads } = *self;
-        write!(f, "at most {files} file{}, {bytes} bytes, {reads} read{}", s(files), s(reads))
+        write!(
+            f,
+            "at most {files} file{}, {bytes} bytes, {reads} read{}",
+            plural(files),
+            plural(reads)
+        )
     }
 }
 
-impl Reading {
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+impl ReadEstimate {
     fn usd(&self, prices: ReadPrices) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let (reads, bytes) = (self.reads as f64, self.bytes as f64);
@@ -101,7 +109,7 @@ pub(crate) async fn beside_plan(
 
 /// Reads from one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ReadEstimate {
     /// Number of files opened.
     pub files: u64,
     /// Bytes read from them.
@@ -185,13 +193,10 @@ struct ForecastScan<'a> {
 impl<'a> ForecastScan<'a> {
     fn new(config: &'a FileScanConfig) -> Self {
         let predicate = config.file_source().filter();
-        let names = |expr: &Arc<dyn PhysicalExpr>| {
-            collect_columns(expr).into_iter().map(|column| column.name().to_owned())
-        };
-        let conditions: Vec<String> = predicate.iter().flat_map(names).collect();
+        let conditions: Vec<String> = predicate.iter().flat_map(names_in).collect();
         let projected = config.file_source().projection();
         let projected = projected.into_iter().flat_map(|columns| columns.iter());
-        let rest = projected.flat_map(|column| names(&column.expr));
+        let rest = projected.flat_map(|column| names_in(&column.expr));
         let rest = rest.filter(|name| !conditions.contains(name)).collect::<HashSet<_>>();
         let rest = rest.into_iter().collect();
         Self { config, conditions, rest, predicate }
@@ -249,6 +254,10 @@ impl<'a> ForecastScan<'a> {
     }
 }
 
+fn names_in(expr: &Arc<dyn PhysicalExpr>) -> impl Iterator<Item = String> + use<> {
+    collect_columns(expr).into_iter().map(|column| column.name().to_owned())
+}
+
 /// Byte ranges of the pages of some columns of a row group.
 fn of_columns(
     columns: &[String],
@@ -287,11 +296,11 @@ mod tests {
 
     #[test]
     fn a_line_for_each_tier_and_money_is_of_requests_and_bytes() {
-        let slow = Reading { files: 2, bytes: 5_000_000_000, reads: 2000 };
+        let slow = ReadEstimate { files: 2, bytes: 5_000_000_000, reads: 2000 };
         let usd = slow.usd(ReadPrices { per_million_requests: 0.4, per_gigabyte: 0.02 });
         let mut forecast = Forecast { slow, ..Forecast::default() };
         assert_eq!(forecast.to_string(), "fast: at most 0 files, 0 bytes, 0 reads");
-        forecast.fast = Reading { files: 1, bytes: 300, reads: 1 };
+        forecast.fast = ReadEstimate { files: 1, bytes: 300, reads: 1 };
         forecast.slow_place = Some("s3://rows/weir".to_owned());
         let lines = "fast: at most 1 file, 300 bytes, 1 read\nslow `s3://rows/weir`: at most 2 files, 5000000000 bytes, 2000 reads";
         assert_eq!(forecast.to_string(), lines);

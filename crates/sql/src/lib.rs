@@ -30,7 +30,7 @@ mod views;
 
 pub use condition::Condition;
 pub use distributed::{QueryChannel, QueryWorker, query_channel};
-pub use forecast::{Forecast, Reading};
+pub use forecast::{Forecast, ReadEstimate};
 pub use limits::{EndedQuery, QueryEnd, SpillSpace};
 pub use options::{Asker, EngineOptions, QueryLimits};
 pub use peer_set::PeerSet;

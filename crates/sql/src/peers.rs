@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use async_trait::async_trait;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DataFusionError, Result as PlanResult};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
@@ -124,8 +125,8 @@ impl PeerRowSource {
 }
 
 fn refused(kind: ErrorKind, peer: &Peer, why: &str) -> DataFusionError {
-    let text = format!("the hub `{}` does not give its newest rows: {why}", peer.name);
-    let hint = "ask again in some seconds; a hub that has ended is not asked";
+    let text = format!("the hub `{}` cannot return its newest rows: {why}", peer.name);
+    let hint = "retry in a few seconds; a hub that has stopped is not queried";
     DataFusionError::External(Box::new(StoreError::new(kind, text).with_hint(hint)))
 }
 
@@ -136,21 +137,21 @@ fn columns(table: &TableSpec, projection: Option<&Vec<usize>>, filters: &[Expr])
         .iter()
         .flat_map(|filter| filter.column_refs().into_iter().map(|column| column.name.clone()))
         .collect();
-    let is_wanted = |place: &usize| {
-        let name = table.columns[*place].name;
-        projection.contains(place) || name == "ts" || named.contains(name)
-    };
-    (0..table.columns.len()).filter(is_wanted).collect()
+    (0..table.columns.len())
+        .filter(|place| {
+            let name = table.columns[*place].name;
+            projection.contains(place) || name == "ts" || named.contains(name)
+        })
+        .collect()
 }
 
 /// The filters that can be expressed in SQL, as one condition.
 fn condition(filters: &[Expr]) -> Option<String> {
-    let plain = |filter: &Expr| {
+    let all = conjunction(filters.iter().filter_map(|filter| {
         let filter = filter.clone().transform_names();
         expr_to_sql(&filter).ok()?;
         Some(filter)
-    };
-    let all = conjunction(filters.iter().filter_map(plain))?;
+    }))?;
     Some(expr_to_sql(&all).ok()?.to_string())
 }
 
@@ -161,18 +162,18 @@ pub(crate) trait UnqualifiedColumns {
 
 impl UnqualifiedColumns for Expr {
     fn transform_names(self) -> Self {
-        use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-        let bare = |expr: Self| {
-            Ok(match expr {
-                Self::Column(mut column) => {
-                    column.relation = None;
-                    Transformed::yes(Self::Column(column))
-                }
-                other => Transformed::no(other),
-            })
-        };
-        self.clone().transform(bare).data().unwrap_or(self)
+        self.clone().transform(without_relation).data().unwrap_or(self)
     }
+}
+
+fn without_relation(expr: Expr) -> Result<Transformed<Expr>, DataFusionError> {
+    Ok(match expr {
+        Expr::Column(mut column) => {
+            column.relation = None;
+            Transformed::yes(Expr::Column(column))
+        }
+        other => Transformed::no(other),
+    })
 }
 
 /// Adds the table's other columns, as NULL.
@@ -182,13 +183,14 @@ fn widen(
     rows: &RecordBatch,
 ) -> PlanResult<Option<MemBatch>> {
     let schema = table.schema();
-    let column = |place: usize| -> ArrayRef {
-        match columns.iter().position(|found| *found == place) {
-            Some(at) => Arc::clone(rows.column(at)),
-            None => null_column(schema.field(place).data_type(), rows.num_rows()),
-        }
-    };
-    let widened = (0..table.columns.len()).map(column).collect();
+    let widened = (0..table.columns.len())
+        .map(|place: usize| -> ArrayRef {
+            match columns.iter().position(|found| *found == place) {
+                Some(at) => Arc::clone(rows.column(at)),
+                None => null_column(schema.field(place).data_type(), rows.num_rows()),
+            }
+        })
+        .collect();
     // Allow NULL even in required columns: nothing reads them.
     let lax = Arc::new(arrow_schema::Schema::new(
         schema

@@ -76,8 +76,8 @@ mod tests {
             part(vec![RowSelector::select(3), RowSelector::skip(40), RowSelector::select(7)]);
         let index = TextIndex { group_rows: vec![40, 5, 5], ..TextIndex::default() };
         whole.file.index.set(Some(index)).unwrap();
-        let selected = |part: &ScanPart| part.rows.as_ref().unwrap().0.row_count();
-        let counts: Vec<usize> = cut(whole).iter().map(selected).collect();
+        let counts: Vec<usize> =
+            cut(whole).iter().map(|part| part.rows.as_ref().unwrap().0.row_count()).collect();
         assert_eq!(counts, [3, 2, 5]);
     }
 
@@ -86,14 +86,17 @@ mod tests {
         let (skip, select, group) = (RowSelector::skip, RowSelector::select, ROW_GROUP_ROWS);
         let whole = vec![select(10), skip(2 * group), select(group), skip(5)];
         let parts = cut(part(whole.clone()));
-        let rows = |part: &ScanPart| part.rows.as_ref().unwrap().0.clone();
         assert_eq!(parts.len(), 3, "the second row group has none");
-        let all = parts.iter().map(rows).reduce(|one, other| one.union(&other)).unwrap();
+        let all = parts.iter().map(rows_of).reduce(|one, other| one.union(&other)).unwrap();
         assert_eq!(all, RowSelection::from(whole));
         let total = 3 * group + 15;
         for part in &parts {
-            let count: usize = rows(part).iter().map(|selector| selector.row_count).sum();
+            let count: usize = rows_of(part).iter().map(|selector| selector.row_count).sum();
             assert_eq!(count, total);
         }
+    }
+
+    fn rows_of(part: &ScanPart) -> RowSelection {
+        part.rows.as_ref().unwrap().0.clone()
     }
 }

@@ -12,6 +12,7 @@
 //! group, the rest of that row group, and the first row group.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -57,10 +58,13 @@ impl PhysicalOptimizerRule for ReverseScan {
 
 fn asks_for_newest(sort: &SortExec) -> bool {
     let first = sort.expr().first();
-    let is_ts = |column: &Column| column.name() == "ts";
     sort.fetch().is_some_and(|rows| rows <= PAGE_ROWS)
         && first.options.descending
         && first.expr.downcast_ref::<Column>().is_some_and(is_ts)
+}
+
+fn is_ts(column: &Column) -> bool {
+    column.name() == "ts"
 }
 
 fn cut_below(sort: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
@@ -113,13 +117,13 @@ fn cut(file: &PartitionedFile, sizes: &mut impl Iterator<Item = usize>) -> Vec<P
         // Pages begin at multiples of their size within the row group.
         let last_page = group_start + (end - 1 - group_start) / PAGE_ROWS * PAGE_ROWS;
         let start = last_page.saturating_sub(rows - PAGE_ROWS).max(group_start);
-        slices.push(slice(file, start, end, total));
+        slices.push(slice(file, start..end, total));
         end = start;
     }
     match (end, slices.is_empty()) {
         (0, _) => {}
         (_, true) => slices.push(file.clone()),
-        (_, false) => slices.push(slice(file, 0, end, total)),
+        (_, false) => slices.push(slice(file, 0..end, total)),
     }
     slices
 }
@@ -132,9 +136,9 @@ fn sizes() -> impl Iterator<Item = usize> {
 /// Row groups that become slices; older data is scanned by file.
 const SLICES_MAX: usize = 64;
 
-fn slice(file: &PartitionedFile, start: usize, end: usize, total: usize) -> PartitionedFile {
+fn slice(file: &PartitionedFile, rows: Range<usize>, total: usize) -> PartitionedFile {
     let skip = RowSelector::skip;
-    let selectors = vec![skip(start), RowSelector::select(end - start), skip(total - end)];
+    let selectors = vec![skip(rows.start), RowSelector::select(rows.len()), skip(total - rows.end)];
     file.clone().with_extension(ParquetRowSelection::new(RowSelection::from(selectors)))
 }
 

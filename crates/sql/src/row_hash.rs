@@ -16,8 +16,11 @@ pub fn row_hashes(rows: &RecordBatch) -> Result<Vec<u128>, StoreError> {
         Ok::<_, StoreError>(buffer)
     };
     let (high, low) = (half(1)?, half(2)?);
-    let whole = |(high, low): (u64, u64)| u128::from(high) << 64 | u128::from(low);
-    Ok(high.into_iter().zip(low).map(whole).collect())
+    Ok(high
+        .into_iter()
+        .zip(low)
+        .map(|(high, low)| u128::from(high) << 64 | u128::from(low))
+        .collect())
 }
 
 fn failed(error: &dyn std::fmt::Display) -> StoreError {

@@ -242,8 +242,11 @@ impl FileAccess {
         for part in parts {
             QueryUsage::note_opened(&part.file);
             let stored = self.dictionaries(&part.file).await?;
-            let is_stored = |place: &usize| stored.get(*place).copied().unwrap_or_default();
-            let texts: Vec<usize> = texts.iter().copied().filter(is_stored).collect();
+            let texts: Vec<usize> = texts
+                .iter()
+                .copied()
+                .filter(|place| stored.get(*place).copied().unwrap_or_default())
+                .collect();
             if texts.is_empty() {
                 continue;
             }

@@ -21,7 +21,7 @@ struct Objects {
 }
 
 /// A parsed S3 request.
-struct Asked {
+struct ObjectRequest {
     method: String,
     /// The object key, without the bucket.
     key: String,
@@ -45,8 +45,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let objects: Arc<Objects> = Arc::default();
     for client in TcpListener::bind(address)?.incoming().flatten() {
         let objects = Arc::clone(&objects);
-        let serve = move || drop(serve(client, &objects, Duration::from_millis(late)));
-        std::thread::Builder::new().stack_size(128 << 10).spawn(serve)?;
+        std::thread::Builder::new()
+            .stack_size(128 << 10)
+            .spawn(move || drop(serve(client, &objects, Duration::from_millis(late))))?;
     }
     Ok(())
 }
@@ -80,7 +81,7 @@ fn serve(client: TcpStream, objects: &Objects, late: Duration) -> std::io::Resul
 }
 
 /// Reads the next request; `None` at the end of the connection.
-fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<Asked>> {
+fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<ObjectRequest>> {
     let mut line = String::new();
     if input.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -90,11 +91,13 @@ fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<Asked>> {
     let target = words.next().unwrap_or_default().to_owned();
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let key = path.trim_start_matches('/').split_once('/').map_or("", |(_, key)| key).to_owned();
-    let pair = |pair: &str| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (name.to_owned(), value.replace("%2F", "/"))
-    };
-    let query = query.split('&').map(pair).collect();
+    let query = query
+        .split('&')
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (name.to_owned(), value.replace("%2F", "/"))
+        })
+        .collect();
     let (mut length, mut range) = (0, None);
     loop {
         let mut line = String::new();
@@ -108,7 +111,7 @@ fn read(input: &mut BufReader<TcpStream>) -> std::io::Result<Option<Asked>> {
     }
     let mut body = vec![0; length];
     input.read_exact(&mut body)?;
-    Ok(Some(Asked { method, key, query, range, body }))
+    Ok(Some(ObjectRequest { method, key, query, range, body }))
 }
 
 /// Parses `bytes=FROM-TO` into a half-open range.
@@ -126,7 +129,7 @@ impl Answer {
 
 impl Objects {
     /// Deletes the objects that the body lists.
-    fn delete(&self, asked: &Asked) -> Answer {
+    fn delete(&self, asked: &ObjectRequest) -> Answer {
         let body = String::from_utf8_lossy(&asked.body);
         let keys = body.split("<Key>").skip(1).filter_map(|rest| rest.split_once("</Key>"));
         let mut gone = String::from("<DeleteResult>");
@@ -137,7 +140,7 @@ impl Objects {
         Answer::new("200 OK", (gone + "</DeleteResult>").into_bytes())
     }
 
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &ObjectRequest) -> Answer {
         match asked.method.as_str() {
             "GET" if asked.query.contains_key("list-type") => self.list(asked),
             "GET" | "HEAD" => self.get(asked),
@@ -157,7 +160,7 @@ impl Objects {
         }
     }
 
-    fn get(&self, asked: &Asked) -> Answer {
+    fn get(&self, asked: &ObjectRequest) -> Answer {
         let Some(body) = self.whole.read().expect("no panic").get(&asked.key).cloned() else {
             let text = "<Error><Code>NoSuchKey</Code><Message>not here</Message></Error>";
             return Answer::new("404 Not Found", text.into());
@@ -171,7 +174,7 @@ impl Objects {
         Answer { status: "206 Partial Content", head, body, from, to }
     }
 
-    fn part(&self, asked: &Asked) -> Answer {
+    fn part(&self, asked: &ObjectRequest) -> Answer {
         let of = |name: &str| asked.query.get(name).cloned().unwrap_or_default();
         let number = of("partNumber").parse().unwrap_or(0);
         let mut parts = self.parts.lock().expect("no panic");
@@ -180,7 +183,7 @@ impl Objects {
     }
 
     /// Starts or completes a multipart upload.
-    fn upload(&self, asked: &Asked) -> Answer {
+    fn upload(&self, asked: &ObjectRequest) -> Answer {
         let mut parts = self.parts.lock().expect("no panic");
         let Some(id) = asked.query.get("uploadId") else {
             let id = format!("upload{}", parts.len());
@@ -197,7 +200,7 @@ impl Objects {
         Answer::new("200 OK", text.into())
     }
 
-    fn list(&self, asked: &Asked) -> Answer {
+    fn list(&self, asked: &ObjectRequest) -> Answer {
         let prefix = asked.query.get("prefix").cloned().unwrap_or_default();
         let whole = self.whole.read().expect("no panic");
         let found = whole.iter().filter(|(key, _)| key.starts_with(&prefix));

@@ -18,7 +18,7 @@ use weir_tables::{Batch, Micros, TABLES};
 
 /// A watched condition.
 #[derive(Debug)]
-pub struct Recent {
+pub struct ConditionWatch {
     pub(crate) parts: Vec<Arc<WatchedCondition>>,
     /// Whether the query computes more than the existence of a matching row.
     pub(crate) has_groups: bool,
@@ -26,7 +26,7 @@ pub struct Recent {
     pub(crate) is_complete: AtomicBool,
 }
 
-impl Recent {
+impl ConditionWatch {
     /// Whether the query returns nothing beyond the existence of a matching row.
     pub fn says_all(&self) -> bool {
         let is_watched =
@@ -72,7 +72,7 @@ impl WatchRegistry {
         let end = now.0.saturating_add(self.ahead);
         let newest = ts.iter().copied().filter(|ts| *ts <= end).max().unwrap_or(i64::MIN);
         for watched in watched {
-            watched.see(batch, ts, newest, end);
+            watched.see(batch, RowTimes { ts, newest, end });
         }
     }
 
@@ -90,8 +90,18 @@ impl WatchRegistry {
     }
 }
 
+/// Times of a batch, µs since 1970.
+#[derive(Clone, Copy)]
+struct RowTimes<'a> {
+    ts: &'a [i64],
+    /// Newest time of a row that counts.
+    newest: i64,
+    /// Rows after this do not count.
+    end: i64,
+}
+
 impl WatchedCondition {
-    fn see(&self, batch: &Batch, ts: &[i64], newest: i64, end: i64) {
+    fn see(&self, batch: &Batch, RowTimes { ts, newest, end }: RowTimes<'_>) {
         let start = self.asked.load(Ordering::Relaxed).saturating_sub(self.shape.window_micros);
         if newest <= start.max(self.newest.load(Ordering::Relaxed)) {
             return;
@@ -100,7 +110,7 @@ impl WatchedCondition {
         // A condition from a user must not stop ingest.
         let fits = catch_unwind(AssertUnwindSafe(|| self.condition.choose(&batch.rows)));
         let newest = match fits {
-            Ok(Ok(fits)) if !self.is_dear(began.elapsed(), ts.len()) => {
+            Ok(Ok(fits)) if !self.is_expensive(began.elapsed(), ts.len()) => {
                 let fits =
                     fits.iter().zip(ts).filter(|(fits, ts)| *fits == Some(true) && **ts <= end);
                 fits.map(|(_, ts)| *ts).max()
@@ -112,17 +122,20 @@ impl WatchedCondition {
     }
 
     /// Whether evaluation costs so much that running the query is cheaper.
-    fn is_dear(&self, took: Duration, rows: usize) -> bool {
+    fn is_expensive(&self, took: Duration, rows: usize) -> bool {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
-        let (nanos, rows) = (add(&self.spent[0], took), add(&self.spent[1], rows as u64));
-        nanos > DEAR_NANOS && nanos / rows.max(1) > DEAR_NANOS_PER_ROW
+        let (nanos, rows) = (add_to(&self.spent[0], took), add_to(&self.spent[1], rows as u64));
+        nanos > EXPENSIVE_NANOS && nanos / rows.max(1) > EXPENSIVE_NANOS_PER_ROW
     }
+}
+
+fn add_to(sum: &AtomicU64, more: u64) -> u64 {
+    sum.fetch_add(more, Ordering::Relaxed) + more
 }
 
 /// Stored instead of a time: always run the query.
 const GIVEN_UP: i64 = i64::MAX;
 /// Total evaluation time after which a condition is given up if it also takes two microseconds per
 /// row: the writer thread has other work.
-const DEAR_NANOS: u64 = 1_000_000_000;
-const DEAR_NANOS_PER_ROW: u64 = 2_000;
+const EXPENSIVE_NANOS: u64 = 1_000_000_000;
+const EXPENSIVE_NANOS_PER_ROW: u64 = 2_000;

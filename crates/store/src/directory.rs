@@ -59,9 +59,9 @@ pub(crate) const RESTORING: &str = "RESTORING";
 
 fn check_version(root: &Path) -> Result<(), StoreError> {
     if root.join(RESTORING).exists() {
-        let text = format!("cannot open `{}`: a restore into it did not end", root.display());
+        let text = format!("cannot open `{}`: a restore into it did not finish", root.display());
         return Err(StoreError::new(ErrorKind::Corrupt, text)
-            .with_hint("run `weir restore` again, which goes on in the same directory"));
+            .with_hint("run `weir restore` again: it resumes in the same directory"));
     }
     let path = root.join("VERSION");
     let text = match std::fs::read_to_string(&path) {

@@ -23,7 +23,7 @@ pub fn inspect(
 ) -> Result<Inspection, StoreError> {
     let manifest = dir.join("manifest.sqlite");
     if !manifest.exists() {
-        let text = format!("cannot look at `{}`: it has no `manifest.sqlite`", dir.display());
+        let text = format!("cannot inspect `{}`: it has no `manifest.sqlite`", dir.display());
         return Err(StoreError::new(ErrorKind::Io, text)
             .with_hint("name a hub's data directory with `--data`"));
     }
@@ -55,8 +55,9 @@ pub fn inspect_cluster(
     let places = FileLocations::new(dir, slow, manifest.slow_id()?, None)?;
     // Without access to the tier, every file would be reported as damaged.
     places.check()?;
-    let said = || manifest.files().map(|(files, names)| ManifestListing { files, names });
-    look_at(dir, &places, is_thorough, &said)
+    look_at(dir, &places, is_thorough, &|| {
+        manifest.files().map(|(files, names)| ManifestListing { files, names })
+    })
 }
 
 /// The content of a manifest at one moment.

@@ -26,16 +26,16 @@ mod watch;
 mod write_path;
 
 pub use backup::{
-    BackedUp, BackupSnapshot, Restored, Verified, backup, backup_cluster, backup_snapshots,
-    cluster_hubs, restore, restore_cluster, verify_backup,
+    BackupCheck, BackupSnapshot, BackupSummary, RestoreSummary, backup, backup_cluster,
+    backup_snapshots, cluster_hubs, restore, restore_cluster, verify_backup,
 };
-pub use condition_watch::Recent;
+pub use condition_watch::ConditionWatch;
 pub use copies::{Copy, CopyOptions};
 pub use iceberg::IcebergTable;
 pub use inspect::{inspect, inspect_cluster};
 pub use manifest::Hubs;
 pub use options::{ClusterOptions, ManifestOptions, Retention, StoreOptions};
-pub use repair::{Mended, repair, repair_cluster};
+pub use repair::{FileRepair, repair, repair_cluster};
 pub use stats::StoreStats;
 pub use store::Store;
 pub use write_path::Appended;
@@ -45,7 +45,7 @@ pub use weir_datafile::{
 };
 pub use weir_sql::{
     Asker, Described, EndedQuery, Forecast, Peer, PeerAsk, PeerFailure, PeerRows, Peers,
-    QueryChannel, QueryEnd, QueryLimits, QueryResult, QueryWorker, Reading, RowCondition,
+    QueryChannel, QueryEnd, QueryLimits, QueryResult, QueryWorker, ReadEstimate, RowCondition,
     query_channel, row_conditions,
 };
 pub use weir_tier::{

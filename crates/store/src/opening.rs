@@ -1,5 +1,5 @@
-//! The steps of opening a store: leftovers are deleted, a manifest that is too old is refused, rows and positions are
-//! restored from manifest and WAL.
+//! The steps of opening a store: deletes leftovers, refuses a manifest that is too old, restores
+//! rows and positions from manifest and WAL.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::options::StoreOptions;
 use crate::write_path::adapt::adapt;
 use crate::write_path::shared::StoreState;
 use crate::write_path::streams::StreamPositions;
-use crate::write_path::wal::{self, Wal};
+use crate::write_path::wal::{self, Wal, WalOptions};
 use crate::write_path::writer::WriterCommand;
 
 /// Spill directory; `None` when queries may use memory only.
@@ -30,8 +30,7 @@ pub(crate) fn spill_space(
     reserve: u64,
 ) -> Result<Option<Arc<SpillSpace>>, StoreError> {
     let bytes = options.query_spill_bytes;
-    let open = || SpillSpace::open(options.dir.join("spill"), bytes, reserve);
-    (bytes > 0).then(open).transpose()
+    (bytes > 0).then(|| SpillSpace::open(options.dir.join("spill"), bytes, reserve)).transpose()
 }
 
 /// The number of the next file, and the file with the positions of copies.
@@ -88,10 +87,9 @@ pub(crate) fn clean(
 ) -> Result<Vec<RetiredFile>, StoreError> {
     let now = options.clock.now();
     let queue = manifest.gc_queue()?.into_iter();
-    let is_due = |waiting: &QueuedDeletion| {
+    let (due, kept): (Vec<_>, Vec<_>) = queue.partition(|waiting| {
         waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now
-    };
-    let (due, kept): (Vec<_>, Vec<_>) = queue.partition(is_due);
+    });
     let gone: Vec<i64> =
         due.iter().filter(|file| delete(directory, &file.path)).map(|file| file.id).collect();
     if !gone.is_empty() {
@@ -112,14 +110,16 @@ pub(crate) fn clean(
             }
         }
     }
-    let retired = |QueuedDeletion { id, path, tier, since }| RetiredFile {
-        id,
-        path,
-        tier,
-        since,
-        file: None,
-    };
-    Ok(kept.into_iter().map(retired).collect())
+    Ok(kept
+        .into_iter()
+        .map(|QueuedDeletion { id, path, tier, since }| RetiredFile {
+            id,
+            path,
+            tier,
+            since,
+            file: None,
+        })
+        .collect())
 }
 
 /// Rejects a manifest older than the log: it does not name the files that removed segments were
@@ -180,8 +180,9 @@ pub(crate) fn recover(
         Arc::make_mut(&mut table.files).push(file);
     }
     let segments = Arc::clone(&copies.segments);
-    let (floor, size) = (content.wal_floor, options.wal_segment_bytes);
-    let wal = Wal::open(&directory.wal(), floor, size, segments, |bytes| {
+    let wal_options =
+        WalOptions { floor: content.wal_floor, segment_bytes_max: options.wal_segment_bytes };
+    let wal = Wal::open(&directory.wal(), wal_options, segments, |bytes| {
         let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
         if parcel.range.is_some_and(|range| lost.contains(&range.stream)) {
             return Ok(());

@@ -132,16 +132,14 @@ impl Drop for PostgresServer {
 }
 
 fn client_config(options: &ManifestOptions) -> Result<ClientConfig, StoreError> {
-    let fail = |why: String| {
-        StoreError::new(ErrorKind::Io, format!("cannot use TLS with PostgreSQL: {why}"))
-    };
     let mut roots = RootCertStore::empty();
     match &options.ca_file {
         Some(path) => {
-            let found = CertificateDer::pem_file_iter(path)
-                .map_err(|error| fail(format!("cannot read `{}`: {error}", path.display())))?;
+            let found = CertificateDer::pem_file_iter(path).map_err(|error| {
+                tls_failure(format!("cannot read `{}`: {error}", path.display()))
+            })?;
             for certificate in found.flatten() {
-                roots.add(certificate).map_err(|error| fail(error.to_string()))?;
+                roots.add(certificate).map_err(|error| tls_failure(error.to_string()))?;
             }
         }
         None => {
@@ -151,6 +149,10 @@ fn client_config(options: &ManifestOptions) -> Result<ClientConfig, StoreError> 
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| fail(error.to_string()))?;
+    let builder = builder.map_err(|error| tls_failure(error.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn tls_failure(why: String) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot use TLS with PostgreSQL: {why}"))
 }

@@ -9,34 +9,43 @@ use weir_datafile::StoreError;
 use weir_sql::{QueryLimits, RowCondition, row_conditions};
 use weir_tables::Micros;
 
-use crate::condition_watch::{Recent, WatchedCondition};
+use crate::condition_watch::{ConditionWatch, WatchedCondition};
 use crate::store::Store;
 
 impl Store {
-    /// Watches a condition from now on, as long as the answer lives; `now` is written `$now` in it. `None` when it
-    /// depends on more than single rows and their age, and for one of several hubs: then only the query can tell.
-    pub fn watch(&self, sql: &str) -> Option<Recent> {
+    /// Watches a condition from now on, until the returned watch is dropped; `$now` stands for the
+    /// time. `None` when the condition depends on more than single rows and their age, and on one
+    /// of several hubs: then only the query can answer.
+    pub fn watch(&self, sql: &str) -> Option<ConditionWatch> {
         if self.cluster.is_some() {
             // Rows of other hubs are not seen here.
             return None;
         }
         let shapes = row_conditions(sql)?;
         let has_groups = shapes.iter().any(|shape| shape.has_groups);
-        let compile = |shape: RowCondition| {
-            let condition = self.engine.condition(shape.table, &shape.row).ok()?;
-            let (newest, asked) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
-            Some(WatchedCondition { shape, condition, newest, spent: Default::default(), asked })
-        };
-        let watched: Vec<_> = shapes.into_iter().map(compile).collect::<Option<_>>()?;
+        let watched: Vec<_> = shapes
+            .into_iter()
+            .map(|shape| {
+                let condition = self.engine.condition(shape.table, &shape.row).ok()?;
+                let (newest, asked) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
+                Some(WatchedCondition {
+                    shape,
+                    condition,
+                    newest,
+                    spent: Default::default(),
+                    asked,
+                })
+            })
+            .collect::<Option<_>>()?;
         let parts = watched.into_iter().map(|one| self.shared.watching.add(one)).collect();
-        Some(Recent { parts, has_groups, is_complete: AtomicBool::new(false) })
+        Some(ConditionWatch { parts, has_groups, is_complete: AtomicBool::new(false) })
     }
 
     /// Whether the query of a watched condition may have rows at `now`; never false when it has some.
     ///
     /// # Errors
-    /// As [`Store::query`], at the first call and when `now` went back: then the rows that are there are asked.
-    pub async fn may_have(&self, recent: &Recent, now: Micros) -> Result<bool, StoreError> {
+    /// As [`Store::query`], at the first call and when `now` went back: both query stored rows.
+    pub async fn may_have(&self, recent: &ConditionWatch, now: Micros) -> Result<bool, StoreError> {
         let mut is_complete = recent.is_complete.load(Ordering::Relaxed);
         for watched in &recent.parts {
             is_complete &= watched.asked.swap(now.0, Ordering::Relaxed) <= now.0;

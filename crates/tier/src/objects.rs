@@ -122,10 +122,6 @@ pub(crate) fn client(
     retry: RetryConfig,
     idle: usize,
 ) -> Result<AmazonS3, StoreError> {
-    let fail = |error: object_store::Error| {
-        let text = format!("cannot use the bucket `{}`: {}", options.bucket, inner(&error));
-        StoreError::new(ErrorKind::Io, text)
-    };
     let is_plain = options.endpoint.as_ref().is_some_and(|url| url.starts_with("http://"));
     let mut client = ClientOptions::new()
         .with_timeout(options.timeout)
@@ -150,7 +146,10 @@ pub(crate) fn client(
     if let Some((access, secret)) = &options.keys {
         builder = builder.with_access_key_id(access).with_secret_access_key(secret);
     }
-    builder.build().map_err(fail)
+    builder.build().map_err(|error| {
+        let text = format!("cannot use the bucket `{}`: {}", options.bucket, inner(&error));
+        StoreError::new(ErrorKind::Io, text)
+    })
 }
 
 /// The service's error in one line, without wrapper errors.

@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_rules::test_file::{NOW, TestFile, TestQuery};
 use weir_rules::{Engine, Rule, RuleSet, SourceFile, State, Transition};
-use weir_store::{QueryLimits, Recent, Store};
+use weir_store::{ConditionWatch, QueryLimits, Store};
 use weir_tables::{
     Batch, FixedClock, Listener, ListenerRows, Micros, Parcel, Request, RequestRows, Rows, TcpStat,
     TcpStatRows,
@@ -83,7 +83,7 @@ impl RuleStore {
 }
 
 /// By rule, the conditions that the store watches.
-type WatchedStore = BTreeMap<String, Vec<Option<Recent>>>;
+type WatchedStore = BTreeMap<String, Vec<Option<ConditionWatch>>>;
 
 impl TestQuery for RuleStore {
     fn query(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {

@@ -18,20 +18,26 @@ pub(super) fn push_lengths(lengths: &[u32], out: &mut Vec<u8>) {
     for block in differences.chunks(BLOCK) {
         let least = block.iter().copied().min().unwrap_or_default();
         push_varint(zigzag(least), out);
-        let above = |difference: &i64| u32::try_from(difference - least).expect("both are lengths");
-        let parts: Vec<Vec<u32>> =
-            block.chunks(PART).map(|part| part.iter().map(above).collect()).collect();
-        let bits = |part: &Vec<u32>| {
-            part.iter().fold(0, |bits, number| bits.max(u32::BITS - number.leading_zeros()))
-        };
-        let of_parts = parts.iter().map(|part| bits(part).to_le_bytes()[0]);
+        let parts: Vec<Vec<u32>> = block
+            .chunks(PART)
+            .map(|part| {
+                part.iter()
+                    .map(|difference| u32::try_from(difference - least).expect("both are lengths"))
+                    .collect()
+            })
+            .collect();
+        let of_parts = parts.iter().map(|part| bits_of(part).to_le_bytes()[0]);
         out.extend(of_parts.chain([0; BLOCK / PART]).take(BLOCK / PART));
         for mut part in parts {
-            let bits = bits(&part);
+            let bits = bits_of(&part);
             part.resize(PART, 0);
             push_bits(&part, bits, out);
         }
     }
+}
+
+fn bits_of(part: &[u32]) -> u32 {
+    part.iter().fold(0, |bits, number| bits.max(u32::BITS - number.leading_zeros()))
 }
 
 /// Zigzag code: maps numbers near zero to small unsigned numbers.
@@ -56,7 +62,6 @@ mod tests {
                 }
             }
         };
-        let signed = |number: u64| (number >> 1).cast_signed() ^ -(number & 1).cast_signed();
         let (block, parts) = (varint(&mut at), varint(&mut at));
         let count = usize::try_from(varint(&mut at)).unwrap();
         let mut numbers = vec![signed(varint(&mut at))];
@@ -84,6 +89,10 @@ mod tests {
         assert_eq!(at, bytes.len());
         numbers.truncate(count);
         numbers
+    }
+
+    fn signed(number: u64) -> i64 {
+        (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! Example: `/cart` and `/cart/2` have about 1,000 rows each, `/about` has 3. They are stored in
 //! this order: the first two share a class and sort by text within it.
 
+use std::ops::Range;
+
 use super::NULL;
 use super::distinct::DistinctTexts;
 
@@ -36,13 +38,12 @@ impl TextOrder {
             .filter(|number| **number != NULL)
             .for_each(|number| counts[*number as usize] += 1);
         let common = common_prefix(distinct);
-        let class = |count: &u32| u128::from(count.max(&1).leading_zeros());
         // Rare texts have the larger class numbers, so they sort last.
         let mut keys: Vec<u128> = (0_u32..)
             .zip(&counts)
-            .map(|(number, count)| class(count) << 96 | key(distinct, number, common))
+            .map(|(number, count)| class_of(*count) << 96 | key(distinct, number, common))
             .collect();
-        sort(&mut keys, distinct, common, STEPS_MAX);
+        sort(&mut keys, distinct, common..common + STEPS_MAX * STEP);
         #[expect(clippy::cast_possible_truncation, reason = "the number is the lowest part")]
         let texts: Vec<u32> = keys.into_iter().map(|key| key as u32).collect();
         let mut places = vec![0; texts.len()];
@@ -56,9 +57,14 @@ impl TextOrder {
 
     /// Translates row codes to the new order.
     pub(super) fn numbers(&self, rows: &[u32]) -> Vec<u32> {
-        let place = |number: &u32| self.places.get(*number as usize).copied().unwrap_or(NULL);
-        rows.iter().map(place).collect()
+        rows.iter()
+            .map(|number| self.places.get(*number as usize).copied().unwrap_or(NULL))
+            .collect()
     }
+}
+
+fn class_of(count: u32) -> u128 {
+    u128::from(count.max(1).leading_zeros())
 }
 
 /// Length of the prefix that all texts share.
@@ -80,18 +86,18 @@ fn key(distinct: &DistinctTexts, number: u32, from: usize) -> u128 {
     u128::from(u64::from_be_bytes(bytes)) << 32 | u128::from(number)
 }
 
-/// Sorts by class and text; ties in the bytes at `from` are sorted by the next bytes.
-fn sort(keys: &mut [u128], distinct: &DistinctTexts, from: usize, steps: usize) {
+/// Sorts by class and text; ties in the first bytes of `range` are sorted by its next bytes.
+fn sort(keys: &mut [u128], distinct: &DistinctTexts, range: Range<usize>) {
     keys.sort_unstable();
-    if steps == 0 {
+    if range.is_empty() {
         return;
     }
-    let next = from + STEP;
+    let next = range.start + STEP;
     for alike in keys.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
         if alike.len() > 1 {
             #[expect(clippy::cast_possible_truncation, reason = "the number is the lowest part")]
             alike.iter_mut().for_each(|place| *place = key(distinct, *place as u32, next));
-            sort(alike, distinct, next, steps - 1);
+            sort(alike, distinct, next..range.end);
         }
     }
 }

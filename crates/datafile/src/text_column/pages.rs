@@ -55,23 +55,27 @@ impl PagePacker {
     /// One zstd frame with a block boundary after `begin` bytes.
     fn packed_apart(&mut self, begin: usize) -> std::io::Result<Vec<u8>> {
         let (begin, rest) = self.scratch.split_at(begin);
-        let fail = |code| std::io::Error::other(zstd_safe::get_error_name(code));
         // Reserve for the extra block and its header, which the bound does not cover.
         let mut packed = Vec::with_capacity(zstd_safe::compress_bound(self.scratch.len()) + 64);
         let context = self.fast.context_mut();
-        context.reset(ResetDirective::SessionOnly).map_err(fail)?;
-        context.set_pledged_src_size(Some(self.scratch.len() as u64)).map_err(fail)?;
+        context.reset(ResetDirective::SessionOnly).map_err(zstd_error)?;
+        context.set_pledged_src_size(Some(self.scratch.len() as u64)).map_err(zstd_error)?;
         let mut out = OutBuffer::around(&mut packed);
         let directives = [ZSTD_EndDirective::ZSTD_e_flush, ZSTD_EndDirective::ZSTD_e_end];
         for (bytes, directive) in [begin, rest].into_iter().zip(directives) {
             let mut bytes = InBuffer::around(bytes);
-            let left = context.compress_stream2(&mut out, &mut bytes, directive).map_err(fail)?;
+            let left =
+                context.compress_stream2(&mut out, &mut bytes, directive).map_err(zstd_error)?;
             if left > 0 {
                 return Err(std::io::Error::other("a page does not become smaller"));
             }
         }
         Ok(packed)
     }
+}
+
+fn zstd_error(code: usize) -> std::io::Error {
+    std::io::Error::other(zstd_safe::get_error_name(code))
 }
 
 /// Pages of a chunk, with offsets relative to its start.
@@ -190,11 +194,10 @@ impl PageBuffer {
     ) -> Result<(Bytes, ColumnCloseResult)> {
         let bytes = Bytes::from(self.sink.into_inner()?);
         let [numbered, whole] = self.data_pages;
-        let of = |page_type, encoding, count| PageEncodingStats { page_type, encoding, count };
         let pages = [
-            of(PageType::DICTIONARY_PAGE, Encoding::PLAIN, i32::from(self.has_dictionary)),
-            of(PageType::DATA_PAGE, Encoding::RLE_DICTIONARY, numbered),
-            of(PageType::DATA_PAGE, self.whole, whole),
+            page_count(PageType::DICTIONARY_PAGE, Encoding::PLAIN, i32::from(self.has_dictionary)),
+            page_count(PageType::DATA_PAGE, Encoding::RLE_DICTIONARY, numbered),
+            page_count(PageType::DATA_PAGE, self.whole, whole),
         ];
         let pages: Vec<_> = pages.into_iter().filter(|pages| pages.count > 0).collect();
         let encodings = pages.iter().map(|pages| &pages.encoding).chain([&Encoding::RLE]);
@@ -221,13 +224,16 @@ impl PageBuffer {
     }
 }
 
+fn page_count(page_type: PageType, encoding: Encoding, count: i32) -> PageEncodingStats {
+    PageEncodingStats { page_type, encoding, count }
+}
+
 /// Statistics bounds are truncated to this length to keep footers small: they are read often.
 const BOUND_BYTES_MAX: usize = 64;
 
 fn statistics(range: Option<(&[u8], &[u8])>, nulls: u64) -> Statistics {
     let least = range.map(|(least, _)| lower_bound(least));
     let greatest = range.and_then(|(_, greatest)| upper_bound(greatest));
-    let is_whole = |text: &[u8]| text.len() <= BOUND_BYTES_MAX;
     let statistics = ValueStatistics::new(
         least.map(ByteArray::from),
         greatest.map(ByteArray::from),
@@ -239,6 +245,10 @@ fn statistics(range: Option<(&[u8], &[u8])>, nulls: u64) -> Statistics {
         .with_min_is_exact(range.is_some_and(|(least, _)| is_whole(least)))
         .with_max_is_exact(range.is_some_and(|(_, greatest)| is_whole(greatest)));
     Statistics::ByteArray(statistics)
+}
+
+fn is_whole(text: &[u8]) -> bool {
+    text.len() <= BOUND_BYTES_MAX
 }
 
 /// Truncated lower bound of all texts.
@@ -269,9 +279,6 @@ mod tests {
     #[test]
     fn bounds_are_short_texts_that_hold_what_they_say() {
         arbtest::arbtest(|u| {
-            let character = |u: &mut arbtest::arbitrary::Unstructured<'_>| {
-                u.choose(&['a', '\u{7f}', '\u{e4}', '\u{20ac}', '\u{1f600}']).copied()
-            };
             let mut text = String::new();
             for _ in 0..u.int_in_range(0..=100)? {
                 text.push(character(u)?);
@@ -288,5 +295,9 @@ mod tests {
             }
             Ok(())
         });
+    }
+
+    fn character(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<char> {
+        u.choose(&['a', '\u{7f}', '\u{e4}', '\u{20ac}', '\u{1f600}']).copied()
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use weir_tables::TableSpec;
 
-use super::group_filters::GroupFilters;
+use super::group_filters::{GroupFilters, GroupPlace};
 use super::key::{
     KeyBits, KeyKind, bucket, hash, is_telling, mask, part_hash, seed, slot, word_hash, words,
 };
@@ -231,7 +231,8 @@ impl IndexBuilder {
         debug_assert_eq!(self.rows, 0, "between two row groups");
         self.group_rows.push(index.group_rows[group]);
         if index.groups.is_some() {
-            self.group_ids.push_copy(groups, group, index.group_rows.len());
+            let place = GroupPlace { group, groups: index.group_rows.len() };
+            self.group_ids.push_copy(groups, place);
         }
         let of = [(&mut self.ids.group, &index.ids), (&mut self.words.group, &index.words)];
         for (own, other) in of {
@@ -269,8 +270,9 @@ impl KeyCollector {
             columns: places().map(|place| table.columns[place].id).collect(),
             sheets: Vec::new(),
         };
-        let column = |place: usize| KeyColumn::new(place, table.columns[place].id, has_words);
-        let columns = places().map(column).collect();
+        let columns = places()
+            .map(|place| KeyColumn::new(place, table.columns[place].id, has_words))
+            .collect();
         let bits = if has_words { KeyBits::Four } else { KeyBits::Eight };
         Self { columns, bits_per_key, bits, group, blocks: vec![Vec::new()] }
     }
@@ -405,10 +407,13 @@ impl KeyBuffer {
             self.text_words.push(number);
         }
         self.text_parts.extend(small.array_windows::<3>().filter_map(|three| bucket(*three)));
-        let short = |length| u32::try_from(length).expect("a dictionary is small");
         let (words_end, parts_end) = (short(self.text_words.len()), short(self.text_parts.len()));
         self.texts.push(KnownText { words_end, parts_end, block: 0 });
     }
+}
+
+fn short(length: usize) -> u32 {
+    u32::try_from(length).expect("a dictionary is small")
 }
 
 impl SeenTexts {
@@ -504,11 +509,12 @@ mod tests {
             let part = rows.slice(start, 3000.min(20_000 - start));
             builder.push(&part, &[], |_| -> Result<u64, Infallible> { unreachable!() }).unwrap();
         }
-        let write = |sheet: &[u8]| -> Result<u64, Infallible> {
-            bytes.extend_from_slice(sheet);
-            Ok(4)
-        };
-        let index = builder.finish(write).unwrap();
+        let index = builder
+            .finish(|sheet: &[u8]| -> Result<u64, Infallible> {
+                bytes.extend_from_slice(sheet);
+                Ok(4)
+            })
+            .unwrap();
         let body = Log::SPEC.column("body").unwrap().id;
         assert_eq!((&index.ids, &index.words.columns[..]), (&FilterGroup::default(), &[body][..]));
         let [sheet] = index.words.sheets[..] else { panic!("20,000 rows are less than a group") };

@@ -29,6 +29,13 @@ pub fn turned(key: u64) -> u64 {
     key.rotate_left(32)
 }
 
+/// Number of a row group, and of all row groups of its file.
+#[derive(Clone, Copy)]
+pub(super) struct GroupPlace {
+    pub(super) group: usize,
+    pub(super) groups: usize,
+}
+
 impl GroupFilters {
     /// Adds a row group with these keys in its blocks.
     pub(super) fn push(&mut self, blocks: &[Vec<u64>]) {
@@ -44,15 +51,16 @@ impl GroupFilters {
         self.0.push(filter);
     }
 
-    /// Adds row group `group` of a file with the interleaved filters `sheet` of `groups` row
-    /// groups.
-    pub(super) fn push_copy(&mut self, sheet: &[u8], group: usize, groups: usize) {
-        let words = |bytes: &[u8; SLOT_BYTES]| {
-            let words = bytes.as_chunks::<4>().0;
-            std::array::from_fn(|at| u32::from_le_bytes(words[at]))
-        };
+    /// Adds a row group of a file with the interleaved filters `sheet`.
+    pub(super) fn push_copy(&mut self, sheet: &[u8], place: GroupPlace) {
+        let GroupPlace { group, groups } = place;
         let slots = sheet.as_chunks::<SLOT_BYTES>().0.iter().skip(group).step_by(groups.max(1));
-        let mut filter: Vec<FilterSlot> = slots.map(words).collect();
+        let mut filter: Vec<FilterSlot> = slots
+            .map(|bytes| {
+                let words = bytes.as_chunks::<4>().0;
+                std::array::from_fn(|at| u32::from_le_bytes(words[at]))
+            })
+            .collect();
         while filter.len() > 1 && filter.as_chunks::<2>().0.iter().all(|[one, two]| one == two) {
             filter = filter.into_iter().step_by(2).collect();
         }
@@ -84,8 +92,12 @@ mod tests {
     #[test]
     fn copied_filters_are_those_that_were_made() {
         let keys = |seed: u64, count: u64| -> Vec<Vec<u64>> {
-            let key = |number: u64| (number + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            vec![(0..count).map(key).collect(), Vec::new()]
+            vec![
+                (0..count)
+                    .map(|number| (number + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                    .collect(),
+                Vec::new(),
+            ]
         };
         let all = [keys(1, 9000), keys(20_000, 70), keys(0, 0), keys(40_000, 3000)];
         let made = |which: &[usize]| {
@@ -96,8 +108,8 @@ mod tests {
         let (sheet, slots) = made(&[0, 1, 2, 3]).sheet();
         assert_eq!((slots, sheet.len()), (256, 256 * 4 * SLOT_BYTES));
         let mut copied = GroupFilters::default();
-        copied.push_copy(&sheet, 3, 4);
-        copied.push_copy(&sheet, 1, 4);
+        copied.push_copy(&sheet, GroupPlace { group: 3, groups: 4 });
+        copied.push_copy(&sheet, GroupPlace { group: 1, groups: 4 });
         copied.push(&all[2]);
         assert_eq!(copied.sheet(), made(&[3, 1, 2]).sheet());
         assert_eq!(copied.sheet().1, 128, "as many slots as the largest needs");

@@ -273,8 +273,10 @@ mod tests {
 
     #[test]
     fn directory_of_row_groups_of_any_size_comes_back_from_its_text() {
-        let sheet = |offset, blocks| FilterBlock { offset, blocks, slots: 7 };
-        let ids = FilterGroup { columns: vec![8], sheets: vec![sheet(4, 2), sheet(900, 1)] };
+        let ids = FilterGroup {
+            columns: vec![8],
+            sheets: vec![filter_block(4, 2), filter_block(900, 1)],
+        };
         let (version, group_rows) = (IndexVersion::Two, vec![9000, 8192]);
         let index =
             TextIndex { version, group_rows, groups: None, ids, words: FilterGroup::default() };
@@ -296,5 +298,9 @@ mod tests {
         ] {
             assert_eq!(TextIndex::from_text(broken, 17_192), None, "{broken}");
         }
+    }
+
+    fn filter_block(offset: u64, blocks: usize) -> FilterBlock {
+        FilterBlock { offset, blocks, slots: 7 }
     }
 }

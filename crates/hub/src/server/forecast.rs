@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_store::{Forecast, Reading};
+use weir_store::{Forecast, ReadEstimate};
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -41,7 +41,7 @@ fn told(forecast: &Forecast) -> Value {
     json!({"text": forecast.to_string(), "tiers": tiers})
 }
 
-fn place(name: &str, at: Option<&str>, reading: &Reading, usd: Option<f64>) -> Value {
+fn place(name: &str, at: Option<&str>, reading: &ReadEstimate, usd: Option<f64>) -> Value {
     json!({
         "tier": name, "place": at,
         "files": reading.files, "bytes": reading.bytes, "reads": reading.reads, "usd": usd,

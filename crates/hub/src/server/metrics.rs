@@ -22,14 +22,14 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
     text.gauge(
         "weir_store_slow_file_count",
         stats.slow_file_count,
-        "Of the Parquet files, those in the cold tier.",
+        "Parquet files in the cold tier.",
     );
     text.gauge("weir_store_slow_file_bytes", stats.slow_file_bytes, "Their bytes.");
     if let Some(bucket) = stats.bucket {
         text.counter(
             "weir_store_bucket_gets_total",
             bucket.gets,
-            "Requests that read from the cold tier's bucket, all tries.",
+            "Requests that read from the cold tier's bucket, including retries.",
         );
         text.counter(
             "weir_store_bucket_hedged_total",

@@ -25,6 +25,17 @@ const GLANCES_MAX: usize = 100_000;
 /// A column is read as a whole when at least one row in this many is wanted.
 const MANY: usize = 8;
 
+/// Number of rows that a caller needs of a column.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedRows(pub(crate) usize);
+
+impl WantedRows {
+    /// Whether reading the whole column is cheaper than reading these rows.
+    fn are_many_of(self, chunk: &ColumnChunk<'_>) -> bool {
+        self.0 * MANY > chunk.row_count()
+    }
+}
+
 /// Columns in memory, evicted by least recent use.
 #[derive(Debug)]
 pub(crate) struct ColumnCache {
@@ -146,10 +157,10 @@ impl ColumnCache {
         &self,
         chunk: &ColumnChunk<'_>,
         column: usize,
-        wanted: usize,
+        wanted: WantedRows,
         is_kept: bool,
     ) -> Result<Option<Arc<Column>>> {
-        if wanted * MANY > chunk.row_count() {
+        if wanted.are_many_of(chunk) {
             return self.column(chunk, column, is_kept).map(Some);
         }
         Ok(self.known(chunk.key(column)))
@@ -160,13 +171,13 @@ impl ColumnCache {
         &self,
         chunk: &ColumnChunk<'_>,
         column: usize,
-        wanted: usize,
+        wanted: WantedRows,
     ) -> MissingColumns {
         let key = chunk.key(column);
         let state = self.state();
-        if wanted == 0 || state.columns.contains_key(&key) {
+        if wanted.0 == 0 || state.columns.contains_key(&key) {
             MissingColumns::Nothing
-        } else if wanted * MANY > chunk.row_count() || state.glances.contains_key(&key) {
+        } else if wanted.are_many_of(chunk) || state.glances.contains_key(&key) {
             MissingColumns::All
         } else {
             MissingColumns::Pages
@@ -209,7 +220,7 @@ impl ColumnCache {
         rows: &[u32],
         is_kept: bool,
     ) -> Result<Vec<ArrayRef>> {
-        let is_much = rows.len() * MANY > chunk.row_count();
+        let is_much = WantedRows(rows.len()).are_many_of(chunk);
         let mut found = vec![None; columns.len()];
         let mut missing = Vec::new();
         for (at, column) in columns.iter().enumerate() {
@@ -227,14 +238,16 @@ impl ColumnCache {
         missing.sort_unstable();
         missing.dedup();
         let read = if missing.is_empty() { Vec::new() } else { chunk.read_rows(&missing, rows)? };
-        let array = |(at, found): (usize, Option<ArrayRef>)| {
-            let of_missing = || {
-                let place = missing.iter().position(|column| *column == columns[at]);
-                Arc::clone(&read[place.expect("what is not in memory was read")])
-            };
-            found.unwrap_or_else(of_missing)
-        };
-        Ok(found.into_iter().enumerate().map(array).collect())
+        Ok(found
+            .into_iter()
+            .enumerate()
+            .map(|(at, found)| {
+                found.unwrap_or_else(|| {
+                    let place = missing.iter().position(|column| *column == columns[at]);
+                    Arc::clone(&read[place.expect("what is not in memory was read")])
+                })
+            })
+            .collect())
     }
 
     /// Whether a different scan has read rows of the column before.

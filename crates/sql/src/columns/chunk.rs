@@ -48,9 +48,9 @@ impl FileFooter {
         footer: Arc<ParquetMetaData>,
     ) -> Result<Self> {
         let fields = table.schema();
-        let is_text = |place: &usize| *fields.field(*place).data_type() == DataType::Utf8;
         let places = (0..stored.len()).filter(|place| stored[*place]);
-        let texts: Vec<usize> = places.filter(is_text).collect();
+        let texts: Vec<usize> =
+            places.filter(|place| *fields.field(*place).data_type() == DataType::Utf8).collect();
         let bytes = footer.memory_size();
         let options = ArrowReaderOptions::new().with_schema(schema_with(table, &texts));
         let reading = ArrowReaderMetadata::try_new(footer, options)?;
@@ -143,11 +143,13 @@ impl ColumnChunk<'_> {
     pub(super) fn read_rows(&self, columns: &[usize], rows: &[u32]) -> Result<Vec<ArrayRef>> {
         let source = CountedSource(self.open()?);
         let arrays = self.decode(source, columns, Some(rows))?;
-        let plain = |array: ArrayRef| match array.data_type() {
-            DataType::Dictionary(_, value) => Ok(cast(&array, value)?),
-            _ => Ok(array),
-        };
-        arrays.into_iter().map(plain).collect()
+        arrays
+            .into_iter()
+            .map(|array| match array.data_type() {
+                DataType::Dictionary(_, value) => Ok(cast(&array, value)?),
+                _ => Ok(array),
+            })
+            .collect()
     }
 
     /// Decodes columns in ascending order of their indexes; all rows, or some.

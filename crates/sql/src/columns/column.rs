@@ -107,18 +107,23 @@ impl Column {
             DataType::Int64 => {
                 of_few(array, |row| array.as_primitive::<Int64Type>().value(row).cast_unsigned())
                     .map(|(codes, bits)| {
-                        let value = |bits: Option<u64>| bits.map(u64::cast_signed);
                         Self::coded(
                             codes,
-                            Arc::new(bits.into_iter().map(value).collect::<Int64Array>()),
+                            Arc::new(
+                                bits.into_iter()
+                                    .map(|bits| bits.map(u64::cast_signed))
+                                    .collect::<Int64Array>(),
+                            ),
                         )
                     })
             }
             DataType::Float64 => {
                 of_few(array, |row| array.as_primitive::<Float64Type>().value(row).to_bits()).map(
                     |(codes, bits)| {
-                        let value = |bits: Option<u64>| bits.map(f64::from_bits);
-                        let values = bits.into_iter().map(value).collect::<Float64Array>();
+                        let values = bits
+                            .into_iter()
+                            .map(|bits| bits.map(f64::from_bits))
+                            .collect::<Float64Array>();
                         Self::coded(codes, Arc::new(values))
                     },
                 )
@@ -236,11 +241,14 @@ fn is_one_text(texts: &StringArray) -> bool {
     if usize::try_from(whole).ok() != usize::try_from(width).ok().map(|width| width * texts.len()) {
         return false;
     }
-    let place = |end: &i32| usize::try_from(*end).unwrap_or_default();
-    let bytes = &texts.value_data()[place(first)..place(last)];
+    let bytes = &texts.value_data()[place_of(first)..place_of(last)];
     // Texts of equal length are all equal if each byte equals the byte one text length before it.
-    bytes[place(&width)..] == bytes[..bytes.len() - place(&width)]
+    bytes[place_of(&width)..] == bytes[..bytes.len() - place_of(&width)]
         && ends.windows(2).all(|ends| ends[1] - ends[0] == width)
+}
+
+fn place_of(end: &i32) -> usize {
+    usize::try_from(*end).unwrap_or_default()
 }
 
 fn is_null_only(values: &ArrayRef) -> bool {
@@ -262,10 +270,11 @@ fn of_dictionary(array: &DictionaryArray<Int32Type>) -> Result<Column> {
     }
     let null = u32::try_from(values.len()).unwrap_or(u32::MAX);
     let with_null = concat(&[values, &new_null_array(values.data_type(), 1)])?;
-    let code = |(row, key): (usize, &i32)| {
-        if keys.is_null(row) { null } else { key.cast_unsigned() }
-    };
-    let codes = keys.values().iter().enumerate().map(code);
+    let codes = keys
+        .values()
+        .iter()
+        .enumerate()
+        .map(|(row, key)| if keys.is_null(row) { null } else { key.cast_unsigned() });
     Ok(Column::coded(DictionaryCodes::new(codes, with_null.len()), with_null))
 }
 
@@ -333,29 +342,18 @@ mod tests {
 
     #[test]
     fn rows_in_memory_with_one_value_are_told() {
-        let is_one = |texts: &[Option<&str>]| {
-            let all: ArrayRef = Arc::new(texts.iter().copied().collect::<StringArray>());
-            let framed = [&[Some("xy")], texts, &[Some("z")]].concat();
-            let part: ArrayRef = Arc::new(framed.into_iter().collect::<StringArray>());
-            let answers = [all, part.slice(1, texts.len())].map(|array| {
-                let is_one = Column::is_of_one_value(&array);
-                if is_one {
-                    assert_eq!(&Column::of_one_value(&array).all().unwrap(), &array);
-                }
-                is_one
-            });
-            assert_eq!(answers[0], answers[1], "{texts:?}");
-            answers[0]
-        };
-        assert!(is_one(&[Some("web1"); 3]));
-        assert!(is_one(&[Some("web1")]));
-        assert!(is_one(&[Some(""); 3]));
-        assert!(is_one(&[None; 3]));
-        assert!(!is_one(&[Some("ab"), Some("a"), Some("bab")]), "the same bytes, cut elsewhere");
-        assert!(!is_one(&[Some("ab"), Some("ac"), Some("ab")]));
-        assert!(!is_one(&[Some("long"), Some("a"), Some("a")]));
-        assert!(!is_one(&[Some("a"), None]));
-        assert!(!is_one(&[Some(""), None]));
+        assert!(is_one_value(&[Some("web1"); 3]));
+        assert!(is_one_value(&[Some("web1")]));
+        assert!(is_one_value(&[Some(""); 3]));
+        assert!(is_one_value(&[None; 3]));
+        assert!(
+            !is_one_value(&[Some("ab"), Some("a"), Some("bab")]),
+            "the same bytes, cut elsewhere"
+        );
+        assert!(!is_one_value(&[Some("ab"), Some("ac"), Some("ab")]));
+        assert!(!is_one_value(&[Some("long"), Some("a"), Some("a")]));
+        assert!(!is_one_value(&[Some("a"), None]));
+        assert!(!is_one_value(&[Some(""), None]));
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 1]));
         assert!(!Column::is_of_one_value(&numbers));
         let nothing: ArrayRef = Arc::new(Int64Array::from(vec![None; 2]));
@@ -363,21 +361,28 @@ mod tests {
         assert_eq!(&Column::of_one_value(&nothing).all().unwrap(), &nothing);
     }
 
+    fn is_one_value(texts: &[Option<&str>]) -> bool {
+        let all: ArrayRef = Arc::new(texts.iter().copied().collect::<StringArray>());
+        let framed = [&[Some("xy")], texts, &[Some("z")]].concat();
+        let part: ArrayRef = Arc::new(framed.into_iter().collect::<StringArray>());
+        let answers = [all, part.slice(1, texts.len())].map(|array| {
+            let is_one = Column::is_of_one_value(&array);
+            if is_one {
+                assert_eq!(&Column::of_one_value(&array).all().unwrap(), &array);
+            }
+            is_one
+        });
+        assert_eq!(answers[0], answers[1], "{texts:?}");
+        answers[0]
+    }
+
     #[test]
     fn what_comes_out_is_what_went_in_whatever_the_form() {
-        let texts = |count: usize| -> ArrayRef {
-            let text = |row: usize| (row % 7 != 3).then(|| format!("t{}", row % count));
-            Arc::new((0..1000).map(text).collect::<StringArray>())
-        };
-        check(texts(3), true);
-        check(texts(300), true);
-        check(texts(999), false);
-        let numbers = |count: i64| -> ArrayRef {
-            let number = |row: i64| (row % 7 != 3).then_some(row % count - 5);
-            Arc::new((0..1000).map(number).collect::<Int64Array>())
-        };
-        check(numbers(200), true);
-        check(numbers(400), false);
+        check(texts_of(3), true);
+        check(texts_of(300), true);
+        check(texts_of(999), false);
+        check(numbers_of(200), true);
+        check(numbers_of(400), false);
         check(Arc::new(Int64Array::from(vec![Some(-1), Some(i64::MAX), None, Some(-1)])), true);
         check(
             Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), None, Some(f64::NAN)])),
@@ -391,5 +396,19 @@ mod tests {
         let plain = arrow_cast::cast(&array, &DataType::Utf8).unwrap();
         assert_eq!(&column.all().unwrap(), &plain);
         assert_eq!(column.rows(&[1, 4]).unwrap().as_string::<i32>().value(1), "c");
+    }
+
+    fn texts_of(count: usize) -> ArrayRef {
+        Arc::new(
+            (0..1000)
+                .map(|row| (row % 7 != 3).then(|| format!("t{}", row % count)))
+                .collect::<StringArray>(),
+        )
+    }
+
+    fn numbers_of(count: i64) -> ArrayRef {
+        Arc::new(
+            (0..1000).map(|row| (row % 7 != 3).then_some(row % count - 5)).collect::<Int64Array>(),
+        )
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::groups::{DictionaryGroupsExec, FoldKind, GroupPlan, SharedGroups};
@@ -105,14 +106,15 @@ fn is_same_fold(one: &FoldKind, other: &FoldKind) -> bool {
 
 /// Whether two scans of one plan return the same rows: all scans of a query read the same snapshot.
 fn reads_the_same(one: &ColumnScan, other: &ColumnScan) -> bool {
-    let exprs = |scan: &ColumnScan| {
-        scan.filters.iter().map(|filter| Arc::clone(&filter.expr)).collect::<Vec<_>>()
-    };
     let units = one.units.iter().zip(&*other.units);
     one.table.name == other.table.name
         && one.units.len() == other.units.len()
-        && exprs(one) == exprs(other)
+        && exprs_of(one) == exprs_of(other)
         && units.into_iter().all(|(one, other)| is_same_unit(one, other))
+}
+
+fn exprs_of(scan: &ColumnScan) -> Vec<Arc<dyn PhysicalExpr>> {
+    scan.filters.iter().map(|filter| Arc::clone(&filter.expr)).collect::<Vec<_>>()
 }
 
 fn is_same_unit(one: &Morsel, other: &Morsel) -> bool {

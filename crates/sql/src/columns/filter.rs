@@ -18,6 +18,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use memchr::memmem::Finder;
 
+use super::cache::WantedRows;
 use super::column::{Column, DictionaryCodes, each_width};
 use super::morsel::{Morsel, MorselReader};
 
@@ -129,23 +130,20 @@ impl Filter {
     pub(crate) fn answer_of_all(&self, unit: &Morsel) -> Option<bool> {
         let (operator, than) = self.bound?;
         let (of_first, of_last) = (unit.min_ts.cmp(&than), unit.max_ts.cmp(&than));
-        let is_met = |order: Ordering| match operator {
-            Operator::Gt => order.is_gt(),
-            Operator::GtEq => order.is_ge(),
-            Operator::Lt => order.is_lt(),
-            _ => order.is_le(),
-        };
-        (is_met(of_first) == is_met(of_last)).then(|| is_met(of_first))
+        (is_met(operator, of_first) == is_met(operator, of_last))
+            .then(|| is_met(operator, of_first))
     }
 
     /// Relative cost, used to evaluate cheap conditions first: numbers before texts, one column
     /// before several.
     pub(crate) fn cost(&self, table: &Schema) -> usize {
-        let cost = |column: &usize| match table.field(*column).data_type() {
-            DataType::Utf8 => 2,
-            _ => 1,
-        };
-        self.columns.iter().map(cost).sum()
+        self.columns
+            .iter()
+            .map(|column| match table.field(*column).data_type() {
+                DataType::Utf8 => 2,
+                _ => 1,
+            })
+            .sum()
     }
 
     /// Keeps the rows of `picked` that meet the condition.
@@ -158,7 +156,7 @@ impl Filter {
         picked: SelectedRows,
     ) -> Result<SelectedRows> {
         if let [column] = self.columns[..]
-            && let Some(column) = reader.values(column, picked.len())?
+            && let Some(column) = reader.values(column, WantedRows(picked.len()))?
         {
             match &*column {
                 Column::Coded { codes, values, .. } if values.len() <= picked.len() => {
@@ -189,7 +187,7 @@ impl Filter {
         let answers = self.local.evaluate(&batch)?.into_array(rows)?;
         match answers.as_boolean_opt() {
             Some(answers) => Ok(answers.clone()),
-            None => internal_err!("`{}` is no condition", self.expr),
+            None => internal_err!("`{}` is not a condition", self.expr),
         }
     }
 
@@ -207,6 +205,15 @@ impl Filter {
         }
         let answers = self.ask(vec![Arc::clone(values)], values.len())?;
         Ok((0..values.len()).map(|at| answers.is_valid(at) && answers.value(at)).collect())
+    }
+}
+
+fn is_met(operator: Operator, order: Ordering) -> bool {
+    match operator {
+        Operator::Gt => order.is_gt(),
+        Operator::GtEq => order.is_ge(),
+        Operator::Lt => order.is_lt(),
+        _ => order.is_le(),
     }
 }
 
@@ -234,47 +241,52 @@ pub(crate) fn localized(
 
 /// The required substring, if the condition is nothing else.
 fn part_of(local: &Arc<dyn PhysicalExpr>) -> Option<String> {
-    let text = |expr: &Arc<dyn PhysicalExpr>| {
-        let literal = expr.downcast_ref::<Literal>()?;
-        literal.value().try_as_str().flatten().map(str::to_owned)
-    };
     if let Some(like) = local.downcast_ref::<LikeExpr>() {
         let is_plain =
             !like.negated() && !like.case_insensitive() && like.expr().is::<ColumnExpr>();
-        let pattern = text(like.pattern()).filter(|_| is_plain)?;
+        let pattern = text_of(like.pattern()).filter(|_| is_plain)?;
         let part = pattern.strip_prefix('%')?.strip_suffix('%')?;
         return (!part.is_empty() && !part.contains(['%', '_', '\\'])).then(|| part.to_owned());
     }
     let call = local.downcast_ref::<ScalarFunctionExpr>()?;
     match call.args() {
         [column, part] if call.name() == "contains" && column.is::<ColumnExpr>() => {
-            text(part).filter(|part| !part.is_empty())
+            text_of(part).filter(|part| !part.is_empty())
         }
         _ => None,
     }
 }
 
+fn text_of(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
+    let literal = expr.downcast_ref::<Literal>()?;
+    literal.value().try_as_str().flatten().map(str::to_owned)
+}
+
 /// The comparison of `ts`, if the condition is nothing else.
 fn bound_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, i64)> {
     let comparison = expr.downcast_ref::<BinaryExpr>()?;
-    let is_ts = |expr: &Arc<dyn PhysicalExpr>| {
-        expr.downcast_ref::<ColumnExpr>().is_some_and(|column| column.name() == "ts")
-    };
-    let literal = |expr: &Arc<dyn PhysicalExpr>| match expr.downcast_ref::<Literal>()?.value() {
-        ScalarValue::TimestampMicrosecond(ts, _) => *ts,
-        _ => None,
-    };
     let (left, operator, right) = (comparison.left(), comparison.op(), comparison.right());
     let (operator, than) = if is_ts(left) {
-        (*operator, literal(right)?)
+        (*operator, instant_of(right)?)
     } else if is_ts(right) {
-        (operator.swap()?, literal(left)?)
+        (operator.swap()?, instant_of(left)?)
     } else {
         return None;
     };
     let is_order =
         matches!(operator, Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq);
     is_order.then_some((operator, than))
+}
+
+fn instant_of(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
+    match expr.downcast_ref::<Literal>()?.value() {
+        ScalarValue::TimestampMicrosecond(ts, _) => *ts,
+        _ => None,
+    }
+}
+
+fn is_ts(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<ColumnExpr>().is_some_and(|column| column.name() == "ts")
 }
 
 /// Rows of `picked` that contain the text.
@@ -330,24 +342,25 @@ mod tests {
         ]
         .into_iter()
         .collect();
-        let check = |texts: &StringArray, part: &str| {
-            let expected = texts
-                .iter()
-                .enumerate()
-                .filter(|(_, text)| text.is_some_and(|text| text.contains(part)));
-            let expected: Vec<u32> = expected.map(|(row, _)| u32::try_from(row).unwrap()).collect();
-            let found = holding(texts, &Finder::new(part), &SelectedRows::All(texts.len()));
-            assert_eq!(found, SelectedRows::Some(expected.clone()), "{part}");
-            let odd: Vec<u32> =
-                (0..u32::try_from(texts.len()).unwrap()).filter(|row| row % 2 == 1).collect();
-            let found = holding(texts, &Finder::new(part), &SelectedRows::Some(odd));
-            let expected = expected.into_iter().filter(|row| row % 2 == 1).collect();
-            assert_eq!(found, SelectedRows::Some(expected), "{part}");
-        };
         for part in ["a", "b", "ab", "bc", "bca", "ca", "cab", "abc", "bb", "zz"] {
-            check(&texts, part);
-            check(&texts.slice(1, 6), part);
+            check_holding(&texts, part);
+            check_holding(&texts.slice(1, 6), part);
         }
+    }
+
+    fn check_holding(texts: &StringArray, part: &str) {
+        let expected = texts
+            .iter()
+            .enumerate()
+            .filter(|(_, text)| text.is_some_and(|text| text.contains(part)));
+        let expected: Vec<u32> = expected.map(|(row, _)| u32::try_from(row).unwrap()).collect();
+        let found = holding(texts, &Finder::new(part), &SelectedRows::All(texts.len()));
+        assert_eq!(found, SelectedRows::Some(expected.clone()), "{part}");
+        let odd: Vec<u32> =
+            (0..u32::try_from(texts.len()).unwrap()).filter(|row| row % 2 == 1).collect();
+        let found = holding(texts, &Finder::new(part), &SelectedRows::Some(odd));
+        let expected = expected.into_iter().filter(|row| row % 2 == 1).collect();
+        assert_eq!(found, SelectedRows::Some(expected), "{part}");
     }
 
     #[test]
@@ -356,10 +369,6 @@ mod tests {
         let column = |name: &str| {
             let place = table.index_of(name).unwrap();
             Arc::new(ColumnExpr::new(name, place)) as Arc<dyn PhysicalExpr>
-        };
-        let time = |ts| {
-            let ts = ScalarValue::TimestampMicrosecond(Some(ts), Some("+00:00".into()));
-            Arc::new(Literal::new(ts)) as Arc<dyn PhysicalExpr>
         };
         let rows = RecordBatch::new_empty(Arc::clone(&table));
         let unit = |min_ts, max_ts| Morsel {
@@ -407,5 +416,10 @@ mod tests {
         let answers = BooleanArray::from(vec![Some(true), None, Some(false)]);
         assert_eq!(SelectedRows::All(3).filter(&answers), SelectedRows::Some(vec![0]));
         assert_eq!(SelectedRows::Some(vec![4, 7, 9]).filter(&answers), SelectedRows::Some(vec![4]));
+    }
+
+    fn time(ts: i64) -> Arc<dyn PhysicalExpr> {
+        let ts = ScalarValue::TimestampMicrosecond(Some(ts), Some("+00:00".into()));
+        Arc::new(Literal::new(ts)) as Arc<dyn PhysicalExpr>
     }
 }

@@ -110,10 +110,10 @@ fn what(last: &AggregateExec) -> Result<Option<GroupPlan>> {
 
 /// Whether a function is `count(*)`, which is planned as the count of a constant.
 fn counts_rows(function: &AggregateFunctionExpr, arguments: &[Arc<dyn PhysicalExpr>]) -> bool {
-    let is_constant = |expr: &Arc<dyn PhysicalExpr>| {
-        expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
-    };
-    function.fun().name() == "count" && arguments.iter().all(is_constant)
+    function.fun().name() == "count"
+        && arguments.iter().all(|expr| {
+            expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
+        })
 }
 
 /// The column scan that supplies the rows, and the projection between it and the grouping.

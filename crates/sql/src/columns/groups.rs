@@ -309,16 +309,25 @@ impl NeededRows {
             fields.push(Arc::new(Field::new(format!("computed{at}"), kind, is_nullable)));
         }
         let schema = Schema::new(fields);
-        let put_in = |node: Arc<dyn PhysicalExpr>| {
-            let Some(at) = computed.iter().position(|expr| expr == &node) else {
-                return Ok(Transformed::no(node));
-            };
-            let at = columns.len() + at;
-            let column = Arc::new(ColumnExpr::new(schema.field(at).name(), at)) as _;
-            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
-        };
-        let fold = |fold: &FoldKind| fold.map(|expr| to_local(expr)?.transform_down(put_in).data());
-        let folds = what.folds.iter().map(fold).collect::<Result<_>>()?;
+        let folds = what
+            .folds
+            .iter()
+            .map(|fold| {
+                fold.map(|expr| {
+                    to_local(expr)?
+                        .transform_down(|node: Arc<dyn PhysicalExpr>| {
+                            let Some(at) = computed.iter().position(|expr| expr == &node) else {
+                                return Ok(Transformed::no(node));
+                            };
+                            let at = columns.len() + at;
+                            let column =
+                                Arc::new(ColumnExpr::new(schema.field(at).name(), at)) as _;
+                            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+                        })
+                        .data()
+                })
+            })
+            .collect::<Result<_>>()?;
         let (local, schema) = (Arc::new(local), Arc::new(schema));
         Ok((Self { columns, computed, local, schema }, folds))
     }

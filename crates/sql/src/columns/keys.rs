@@ -18,11 +18,12 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 
+use super::cache::WantedRows;
 use super::column::{Column, each_width};
 use super::filter::{SelectedRows, localized};
 use super::group_ids::{NumberedInts, NumberedTexts};
 use super::morsel::MorselReader;
-use super::pair_interner::PairInterner;
+use super::pair_interner::{IdPair, PairInterner};
 
 /// One expression of `group by`.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,7 +245,7 @@ impl KeyValues {
             local.evaluate(&batch)?.into_array(count)
         };
         let place = column;
-        if let Some(column) = reader.values(place, picked.len())?
+        if let Some(column) = reader.values(place, WantedRows(picked.len()))?
             && let Column::Coded { codes, values, names } = &*column
             && values.len() <= picked.len()
             // If evaluation fails for a value that no selected row may have, evaluate row by row.
@@ -398,7 +399,7 @@ impl GroupIds {
             let seconds = values.numbers(reader, picked)?;
             pairs.reserve(values.len());
             for (group, second) in groups.iter_mut().zip(seconds) {
-                *group = pairs.number(*group, second);
+                *group = pairs.number(IdPair { first: *group, second });
             }
         }
         Ok(groups)
@@ -409,8 +410,7 @@ impl GroupIds {
     /// # Errors
     /// When values cannot be converted to the output type, which would be a bug.
     pub(crate) fn arrays(&self, from: usize) -> Result<Vec<ArrayRef>> {
-        let number = |group: usize| u32::try_from(group).unwrap_or(u32::MAX);
-        let mut numbers: Vec<u32> = (number(from)..number(self.len())).collect();
+        let mut numbers: Vec<u32> = (group_number(from)..group_number(self.len())).collect();
         let mut arrays = Vec::with_capacity(self.values.len());
         for (values, pairs) in self.values.iter().skip(1).zip(&self.pairs).rev() {
             let seconds: Vec<u32> =
@@ -424,17 +424,17 @@ impl GroupIds {
     }
 }
 
+fn group_number(group: usize) -> u32 {
+    u32::try_from(group).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn times_are_cut_in_any_order() {
-        let values = |width| {
-            let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
-            KeyValues::new(GroupKey { of: KeySource::Time { column: 0, width }, kind })
-        };
-        let mut values = values(60);
+        let mut values = time_values(60);
         let times = [0, 59, 60, -1, -60, -61, 3, 119, 120, 60];
         assert_eq!(values.numbers_of_times(&times, 60), [0, 0, 1, 2, 2, 3, 0, 1, 4, 1]);
         let KnownGroups::Ints(ints) = &values.known else { unreachable!() };
@@ -442,5 +442,10 @@ mod tests {
             (0..5).map(|at| ints.get(at).unwrap()).collect::<Vec<_>>(),
             [0, 60, -60, -120, 120]
         );
+    }
+
+    fn time_values(width: i64) -> KeyValues {
+        let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
+        KeyValues::new(GroupKey { of: KeySource::Time { column: 0, width }, kind })
     }
 }

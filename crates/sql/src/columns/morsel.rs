@@ -8,7 +8,7 @@ use datafusion::common::Result;
 use weir_datafile::{DataFile, UniformColumns};
 use weir_tier::FileLocations;
 
-use super::cache::ColumnCache;
+use super::cache::{ColumnCache, WantedRows};
 use super::chunk::{ColumnChunk, FileFooter};
 use super::column::{Column, SharedDictionary};
 use super::filter::{Filter, SelectedRows};
@@ -67,7 +67,7 @@ impl MorselReader<'_> {
     ///
     /// # Errors
     /// When files cannot be read.
-    pub(crate) fn whole(&self, column: usize, wanted: usize) -> Result<Option<Arc<Column>>> {
+    pub(crate) fn whole(&self, column: usize, wanted: WantedRows) -> Result<Option<Arc<Column>>> {
         match &self.unit.source {
             MorselSource::Hot(rows, _) => {
                 Ok(Some(Arc::new(Column::Plain(Arc::clone(rows.column(column))))))
@@ -83,7 +83,7 @@ impl MorselReader<'_> {
     ///
     /// # Errors
     /// As [`MorselReader::whole`].
-    pub(crate) fn values(&self, column: usize, wanted: usize) -> Result<Option<Arc<Column>>> {
+    pub(crate) fn values(&self, column: usize, wanted: WantedRows) -> Result<Option<Arc<Column>>> {
         if let MorselSource::Hot(rows, uniform) = &self.unit.source {
             let rows = rows.column(column);
             if uniform.is(column, || Column::is_of_one_value(rows)) {
@@ -112,13 +112,14 @@ impl MorselReader<'_> {
             }
             (MorselSource::Hot(batch, _), SelectedRows::Some(rows)) => {
                 let rows = UInt32Array::from(rows.clone());
-                let some = |column: &usize| Ok(take(batch.column(*column), &rows, None)?);
-                columns.iter().map(some).collect()
+                columns.iter().map(|column| Ok(take(batch.column(*column), &rows, None)?)).collect()
             }
             (MorselSource::Group { .. }, SelectedRows::All(_)) => {
                 let chunk = self.chunk();
-                let all = |column: &usize| self.cache.column(&chunk, *column, self.is_kept)?.all();
-                columns.iter().map(all).collect()
+                columns
+                    .iter()
+                    .map(|column| self.cache.column(&chunk, *column, self.is_kept)?.all())
+                    .collect()
             }
             (MorselSource::Group { .. }, SelectedRows::Some(rows)) => {
                 self.cache.rows(&self.chunk(), columns, rows, self.is_kept)

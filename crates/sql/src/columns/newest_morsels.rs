@@ -56,23 +56,23 @@ fn input_for_newest(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(rows) = sort.fetch().filter(|rows| *rows <= ROWS_MAX) else { return Ok(None) };
     match first.expr.downcast_ref::<ColumnExpr>() {
         Some(column) if first.options.descending && !sort.preserve_partitioning() => {
-            below(sort.input(), column.index(), rows)
+            below(sort.input(), column, rows)
         }
         _ => Ok(None),
     }
 }
 
-/// The plan limited to the newest rows by the time in its column `at`; `None` if that is another
-/// column.
+/// The plan limited to the newest rows by the time in `column`; `None` if that is another column.
 fn below(
     plan: &Arc<dyn ExecutionPlan>,
-    at: usize,
+    column: &ColumnExpr,
     rows: usize,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let at = column.index();
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let column = projection.expr()[at].expr.downcast_ref::<ColumnExpr>();
         let Some(column) = column else { return Ok(None) };
-        let input = below(projection.input(), column.index(), rows)?;
+        let input = below(projection.input(), column, rows)?;
         return input
             .map(|input| replace_children_if_necessary(Arc::clone(plan), vec![input]))
             .transpose();

@@ -4,6 +4,20 @@
 
 use super::group_ids::NumberedInts;
 
+/// Ids to intern as one.
+#[derive(Clone, Copy)]
+pub(super) struct IdPair {
+    pub(super) first: u32,
+    pub(super) second: u32,
+}
+
+impl IdPair {
+    /// Both ids as one number.
+    fn joined(self) -> i64 {
+        i64::from(self.first) << 32 | i64::from(self.second)
+    }
+}
+
 /// No id yet.
 const NONE: u32 = u32::MAX;
 
@@ -47,43 +61,43 @@ impl PairInterner {
     }
 
     #[inline]
-    pub(super) fn number(&mut self, first: u32, second: u32) -> u32 {
+    pub(super) fn number(&mut self, ids: IdPair) -> u32 {
         if let Some(hashed) = &mut self.hashed {
-            let pair = hashed.number(Some(i64::from(first) << 32 | i64::from(second)));
+            let pair = hashed.number(Some(ids.joined()));
             if pair as usize == self.firsts.len() {
-                self.firsts.push(first);
-                self.seconds.push(second);
+                self.firsts.push(ids.first);
+                self.seconds.push(ids.second);
             }
             return pair;
         }
-        let at = first as usize * self.width + second as usize;
+        let at = ids.first as usize * self.width + ids.second as usize;
         match self.table.get(at) {
-            Some(&NONE) | None => self.add(first, second, at),
+            Some(&NONE) | None => self.add(ids, at),
             Some(pair) => *pair,
         }
     }
 
     #[cold]
-    fn add(&mut self, first: u32, second: u32, at: usize) -> u32 {
+    fn add(&mut self, ids: IdPair, at: usize) -> u32 {
         if at >= self.table.len() {
-            let length = ((first as usize + 1) * self.width).max(self.table.len() * 2);
+            let length = ((ids.first as usize + 1) * self.width).max(self.table.len() * 2);
             if length > TABLE_MAX {
                 self.hash();
-                return self.number(first, second);
+                return self.number(ids);
             }
             self.table.resize(length, NONE);
         }
         let pair = u32::try_from(self.firsts.len()).expect("fewer groups than rows");
         self.table[at] = pair;
-        self.firsts.push(first);
-        self.seconds.push(second);
+        self.firsts.push(ids.first);
+        self.seconds.push(ids.second);
         pair
     }
 
     fn hash(&mut self) {
         let mut hashed = NumberedInts::default();
-        for (first, second) in self.firsts.iter().zip(&self.seconds) {
-            hashed.number(Some(i64::from(*first) << 32 | i64::from(*second)));
+        for (&first, &second) in self.firsts.iter().zip(&self.seconds) {
+            hashed.number(Some(IdPair { first, second }.joined()));
         }
         (self.table, self.hashed) = (Vec::new(), Some(hashed));
     }
@@ -93,16 +107,17 @@ impl PairInterner {
 mod tests {
     use super::*;
 
-    fn check(firsts: u32, seconds: u32, is_hashed: bool) {
+    /// Interns pairs of ids below `below`.
+    fn check(below: IdPair, is_hashed: bool) {
         let mut pairs = PairInterner::default();
-        let pair = |at: u32| (at.wrapping_mul(7919) % firsts, at.wrapping_mul(104_729) % seconds);
         let mut known = std::collections::HashMap::new();
         for at in 0..20_000 {
-            let (first, second) = pair(at);
+            let first = u32::wrapping_mul(at, 7919) % below.first;
+            let second = u32::wrapping_mul(at, 104_729) % below.second;
             pairs.reserve(second as usize + 1);
             let next = u32::try_from(known.len()).unwrap();
             let expected = *known.entry((first, second)).or_insert(next);
-            assert_eq!(pairs.number(first, second), expected, "{at}");
+            assert_eq!(pairs.number(IdPair { first, second }), expected, "{at}");
             assert_eq!(
                 (pairs.firsts[expected as usize], pairs.seconds[expected as usize]),
                 (first, second)
@@ -113,10 +128,10 @@ mod tests {
 
     #[test]
     fn pairs_have_numbers_in_order_in_a_table_and_without() {
-        check(1, 1, false);
-        check(1440, 12, false);
-        check(3, 5000, false);
-        check(100_000, 300, true);
-        check(9000, 19_000, true);
+        check(IdPair { first: 1, second: 1 }, false);
+        check(IdPair { first: 1440, second: 12 }, false);
+        check(IdPair { first: 3, second: 5000 }, false);
+        check(IdPair { first: 100_000, second: 300 }, true);
+        check(IdPair { first: 9000, second: 19_000 }, true);
     }
 }

@@ -5,6 +5,7 @@
 //! its columns should be read in parts. Otherwise files are streamed from start to end, which
 //! caches nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -52,8 +53,8 @@ pub(crate) async fn plan(
         return Ok(None);
     }
     let schema = wanted.table.schema();
-    let all = || (0..schema.fields().len()).collect();
-    let projection = wanted.projection.cloned().unwrap_or_else(all);
+    let projection =
+        wanted.projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
     let named = wanted.filters.iter().flat_map(Expr::column_refs);
     let mut driving = places(&schema, named.map(|column| column.name.as_str()));
     let mut needed = [driving.clone(), projection.clone()].concat();
@@ -120,7 +121,6 @@ fn groups(
 ) -> Vec<Morsel> {
     let groups = footer.row_groups();
     let ts = part.file.table.columns.iter().position(|column| column.name == "ts").unwrap_or(0);
-    let rows = |group: &RowGroupMetaData| usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
     let ends = |group: &RowGroupMetaData| {
         // With nested columns before `ts`, this index would refer to another column; tests verify
         // that there are none.
@@ -133,13 +133,13 @@ fn groups(
         };
         known.unwrap_or((part.file.min_ts, part.file.max_ts))
     };
-    let ranges = groups.iter().map(|group| (ends(group).0, ends(group).1, rows(group) as u64));
+    let ranges = groups.iter().map(|group| (ends(group).0, ends(group).1, rows_of(group) as u64));
     let keep = kept(pruning, ranges);
     let mut start = 0;
     let mut units = Vec::new();
     for (at, group) in groups.iter().enumerate() {
-        let picked = picked(part.rows.as_ref().map(|rows| &rows.0), start, rows(group));
-        start += rows(group);
+        let picked = picked(part.rows.as_ref().map(|rows| &rows.0), start..start + rows_of(group));
+        start += rows_of(group);
         if !keep[at] || picked.len() == 0 {
             continue;
         }
@@ -155,20 +155,24 @@ fn groups(
     units
 }
 
-/// Rows `start..start + count` of the file that the text index left, relative to `start`.
-fn picked(selection: Option<&RowSelection>, start: usize, count: usize) -> SelectedRows {
-    let Some(selection) = selection else { return SelectedRows::All(count) };
+fn rows_of(group: &RowGroupMetaData) -> usize {
+    usize::try_from(group.num_rows()).unwrap_or(usize::MAX)
+}
+
+/// Rows of the range `of` of the file that the text index left, relative to its start.
+fn picked(selection: Option<&RowSelection>, of: Range<usize>) -> SelectedRows {
+    let Some(selection) = selection else { return SelectedRows::All(of.len()) };
     let (mut at, mut rows) = (0, Vec::new());
     for selector in selection.iter() {
         let end = at + selector.row_count;
         if !selector.skip {
-            let from = at.max(start).saturating_sub(start);
-            let to = end.min(start + count).saturating_sub(start);
+            let from = at.max(of.start).saturating_sub(of.start);
+            let to = end.min(of.end).saturating_sub(of.start);
             rows.extend((from..to).filter_map(|row| u32::try_from(row).ok()));
         }
         at = end;
     }
-    if rows.len() == count { SelectedRows::All(count) } else { SelectedRows::Some(rows) }
+    if rows.len() == of.len() { SelectedRows::All(of.len()) } else { SelectedRows::Some(rows) }
 }
 
 #[cfg(test)]
@@ -181,11 +185,11 @@ mod tests {
     fn selections_of_files_are_cut_at_row_groups() {
         let (skip, select) = (RowSelector::skip, RowSelector::select);
         let selection = RowSelection::from(vec![skip(2), select(4), skip(1), select(3)]);
-        let rows = |start, count| picked(Some(&selection), start, count);
-        assert_eq!(rows(0, 4), SelectedRows::Some(vec![2, 3]));
-        assert_eq!(rows(4, 2), SelectedRows::All(2));
-        assert_eq!(rows(5, 4), SelectedRows::Some(vec![0, 2, 3]));
-        assert_eq!(rows(6, 1), SelectedRows::Some(vec![]));
-        assert_eq!(picked(None, 6, 4), SelectedRows::All(4));
+        let rows = |of| picked(Some(&selection), of);
+        assert_eq!(rows(0..4), SelectedRows::Some(vec![2, 3]));
+        assert_eq!(rows(4..6), SelectedRows::All(2));
+        assert_eq!(rows(5..9), SelectedRows::Some(vec![0, 2, 3]));
+        assert_eq!(rows(6..7), SelectedRows::Some(vec![]));
+        assert_eq!(picked(None, 6..10), SelectedRows::All(4));
     }
 }

@@ -33,7 +33,7 @@ use weir_datafile::{DataFile, SORT};
 use weir_tables::TableSpec;
 use weir_tier::FileLocations;
 
-use super::cache::{ColumnCache, MissingColumns};
+use super::cache::{ColumnCache, MissingColumns, WantedRows};
 use super::chunk::selection;
 use super::column::Column;
 use super::filter::{Filter, SelectedRows};
@@ -92,14 +92,15 @@ impl ColumnScan {
 
     /// Rewrites an expression over the output to one over the table.
     pub(crate) fn on_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        let place = |node: Arc<dyn PhysicalExpr>| {
-            let Some(column) = node.downcast_ref::<ColumnExpr>() else {
-                return Ok(Transformed::no(node));
-            };
-            let column = ColumnExpr::new(column.name(), self.projection[column.index()]);
-            Ok(Transformed::yes(Arc::new(column) as Arc<dyn PhysicalExpr>))
-        };
-        Arc::clone(expr).transform_down(place).data()
+        Arc::clone(expr)
+            .transform_down(|node: Arc<dyn PhysicalExpr>| {
+                let Some(column) = node.downcast_ref::<ColumnExpr>() else {
+                    return Ok(Transformed::no(node));
+                };
+                let column = ColumnExpr::new(column.name(), self.projection[column.index()]);
+                Ok(Transformed::yes(Arc::new(column) as Arc<dyn PhysicalExpr>))
+            })
+            .data()
     }
 
     /// A copy limited to the newest rows.
@@ -114,13 +115,14 @@ impl ColumnScan {
             let MorselSource::Group { file, footer, group } = &unit.source else { return None };
             let reader = self.reader(unit);
             let chunk = reader.chunk();
+            let wanted = WantedRows(unit.picked.len());
             let filtered = self.filters.iter().flat_map(|filter| &filter.columns);
             let mut places: Vec<usize> = filtered.chain(&self.projection).copied().collect();
             places.sort_unstable();
             // Pages are read for a condition and again for the output rows; whole columns are
             // cached.
             places.dedup_by(|one, other| {
-                let missing = self.cache.forecast(&chunk, *one, unit.picked.len());
+                let missing = self.cache.forecast(&chunk, *one, wanted);
                 one == other && missing != MissingColumns::Pages
             });
             let rows = match &unit.picked {
@@ -131,7 +133,7 @@ impl ColumnScan {
             };
             let columns = places.into_iter().filter_map(|place| {
                 let name = self.schema.field(place).name().clone();
-                match self.cache.forecast(&chunk, place, unit.picked.len()) {
+                match self.cache.forecast(&chunk, place, wanted) {
                     MissingColumns::Nothing => None,
                     MissingColumns::Pages => Some((name, rows.clone())),
                     MissingColumns::All => Some((name, RowGroupAccess::Scan)),
@@ -257,14 +259,10 @@ impl DataSource for ColumnScan {
         if let (Ok(ts), Some((min, max)), true) =
             (schema.index_of("ts"), ends, is_exact && is_whole)
         {
-            let instant = |ts| {
-                let ts = ScalarValue::TimestampMicrosecond(Some(ts), Some("+00:00".into()));
-                Precision::Exact(ts)
-            };
             statistics.column_statistics[ts] = ColumnStatistics::new_unknown()
                 .with_null_count(Precision::Exact(0))
-                .with_min_value(instant(min))
-                .with_max_value(instant(max));
+                .with_min_value(exact_time(min))
+                .with_max_value(exact_time(max));
         }
         Ok(Arc::new(statistics))
     }
@@ -326,6 +324,11 @@ impl DataSource for ColumnScan {
         }
         Ok(TreeNodeRecursion::Continue)
     }
+}
+
+fn exact_time(ts: i64) -> Precision<ScalarValue> {
+    let ts = ScalarValue::TimestampMicrosecond(Some(ts), Some("+00:00".into()));
+    Precision::Exact(ts)
 }
 
 /// Scan state of a partition.
@@ -413,8 +416,8 @@ impl ScanWork {
 
     fn start(&mut self, unit: usize, picked: SelectedRows) -> Result<()> {
         let reader = self.scan.late_reader(&self.scan.units[unit]);
-        let whole = |column: &usize| reader.whole(*column, picked.len());
-        let columns = self.scan.projection.iter().map(whole);
+        let wanted = WantedRows(picked.len());
+        let columns = self.scan.projection.iter().map(|column| reader.whole(*column, wanted));
         let columns: Option<Vec<_>> = columns.collect::<Result<_>>()?;
         self.current = Some(CurrentMorsel { unit, rows: picked.rows(), done: 0, columns });
         Ok(())

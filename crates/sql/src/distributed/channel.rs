@@ -56,7 +56,7 @@ where
 
 pub(super) fn url_of(address: &str) -> Result<Url> {
     Url::parse(address)
-        .map_err(|error| exec_datafusion_err!("`{address}` is no address of a hub: {error}"))
+        .map_err(|error| exec_datafusion_err!("`{address}` is not the address of a hub: {error}"))
 }
 
 /// Hubs that failed to run their subplan of one query.
@@ -108,11 +108,11 @@ impl PeerChannels {
 #[async_trait]
 impl ChannelResolver for PeerChannels {
     async fn get_worker_client_for_url(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
-        let is_at = |peer: &&Peer| url_of(&peer.address).is_ok_and(|address| address == *url);
         let peer_set = self.peer_set.upgrade();
         let peer_set = peer_set.ok_or_else(|| exec_datafusion_err!("this hub is closed"))?;
         let peers = peer_set.all();
-        let peer = peers.iter().find(is_at);
+        let peer =
+            peers.iter().find(|peer| url_of(&peer.address).is_ok_and(|address| address == *url));
         let peer = peer.ok_or_else(|| exec_datafusion_err!("there is no hub at {url}"))?.clone();
         let inner = create_worker_client(peer_set.channel(&peer));
         Ok(Box::new(WatchedChannel { inner, peer, failed: self.failed.clone() }))
@@ -155,13 +155,14 @@ impl WatchedChannel {
         stream: BoxStream<'static, Result<T>>,
     ) -> BoxStream<'static, Result<T>> {
         let (peer, failed) = (self.peer.clone(), self.failed.clone());
-        let watch = move |outcome: Result<T>| {
-            if outcome.is_err() {
-                failed.add(&peer);
-            }
-            outcome
-        };
-        stream.map(watch).boxed()
+        stream
+            .map(move |outcome| {
+                if outcome.is_err() {
+                    failed.add(&peer);
+                }
+                outcome
+            })
+            .boxed()
     }
 }
 

@@ -92,9 +92,6 @@ impl SentScan {
     fn new(scan: &DistributedScan) -> Result<Self> {
         let ScanSpec { table, horizon, projection, filters, limit } = &scan.what;
         let filters = filters.iter().map(|filter| Ok(filter.to_bytes()?.to_vec()));
-        let part = |files: &Vec<Arc<DataFile>>| {
-            files.iter().map(|file| SentFile::new(file)).collect::<Vec<_>>()
-        };
         Ok(Self {
             table: table.name.to_owned(),
             horizon: horizon.ts,
@@ -102,7 +99,11 @@ impl SentScan {
             projection: projection.clone(),
             filters: filters.collect::<Result<_>>()?,
             limit: *limit,
-            parts: scan.parts.iter().map(part).collect(),
+            parts: scan
+                .parts
+                .iter()
+                .map(|files| files.iter().map(|file| SentFile::new(file)).collect::<Vec<_>>())
+                .collect(),
         })
     }
 
@@ -110,22 +111,31 @@ impl SentScan {
         let table = weir_tables::table(&self.table).ok_or_else(|| {
             exec_datafusion_err!("there is no table `{}` in this version of weir", self.table)
         })?;
-        let filter = |bytes: &Vec<u8>| Expr::from_bytes_with_ctx(bytes, context);
         let side = if self.is_future { CutoffSide::Future } else { CutoffSide::Past };
         let what = ScanSpec {
             table,
             horizon: VisibilityCutoff { ts: self.horizon, side },
             projection: self.projection,
-            filters: self.filters.iter().map(filter).collect::<Result<_>>()?,
+            filters: self
+                .filters
+                .iter()
+                .map(|bytes| Expr::from_bytes_with_ctx(bytes, context))
+                .collect::<Result<_>>()?,
             limit: self.limit,
         };
         let is_odd =
             |file: &SentFile| file.path.split('/').any(|name| matches!(name, "" | "." | ".."));
         if let Some(odd) = self.parts.iter().flatten().find(|file| is_odd(file)) {
-            return exec_err!("`{}` is no file of a table", odd.path);
+            return exec_err!("`{}` is not a file of a table", odd.path);
         }
-        let part = |part: Vec<SentFile>| part.into_iter().map(|file| file.file(table)).collect();
-        DistributedScan::new(what, self.parts.into_iter().map(part).collect(), files)
+        DistributedScan::new(
+            what,
+            self.parts
+                .into_iter()
+                .map(|part| part.into_iter().map(|file| file.file(table)).collect())
+                .collect(),
+            files,
+        )
     }
 }
 

@@ -121,17 +121,16 @@ impl QueryDistributor {
         let channels = PeerChannels::new(Arc::downgrade(&self.peer_set), Some(failed));
         let urls = QueryHubs::new(&own, hubs)?;
         let count = hubs.len() + 1;
-        let tasks = move |event: DesiredTaskCountEvent<'_>| {
-            event.plan.downcast_ref::<DistributedScan>()?;
-            Some(Ok(DesiredTaskCountEventResponse::desired(count)))
-        };
         let builder = SessionStateBuilder::new_from_existing(state.clone())
             .with_physical_optimizer_rules(PhysicalOptimizer::new().rules)
             .with_distributed_worker_resolver(urls)
             .with_distributed_channel_resolver(channels)
             .with_distributed_local_worker_context(self.worker.to_local_worker_context(own))
             .with_distributed_user_codec(ScanCodec::new(&self.files))
-            .with_distributed_desired_task_count_handler(tasks)
+            .with_distributed_desired_task_count_handler(move |event: DesiredTaskCountEvent<'_>| {
+                event.plan.downcast_ref::<DistributedScan>()?;
+                Some(Ok(DesiredTaskCountEventResponse::desired(count)))
+            })
             .with_distributed_scale_up_leaf_node_handler(deal)
             .with_distributed_passthrough_headers(counted.headers())?
             .with_distributed_metrics_collection(false)?;

@@ -42,8 +42,7 @@ pub(super) struct RemoteQueries(Mutex<HashMap<u64, (Arc<QueryUsage>, Instant)>>)
 impl RemoteQueries {
     /// Usage counter of the query named in `headers`.
     pub(super) fn of(&self, headers: &HeaderMap) -> Arc<QueryUsage> {
-        let limits = |read_bytes| QueryLimits { read_bytes, ..QueryLimits::default() };
-        let new = || QueryUsage::new(limits(number(headers, &LIMIT).unwrap_or(u64::MAX)));
+        let new = || QueryUsage::new(limits_of(number(headers, &LIMIT).unwrap_or(u64::MAX)));
         let Some(query) = number(headers, &QUERY) else { return new() };
         self.get(query).unwrap_or_else(|| {
             let usage = new();
@@ -80,6 +79,10 @@ impl RemoteQueries {
         }
         answer
     }
+}
+
+fn limits_of(read_bytes: u64) -> QueryLimits {
+    QueryLimits { read_bytes, ..QueryLimits::default() }
 }
 
 fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {

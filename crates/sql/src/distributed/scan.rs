@@ -78,14 +78,16 @@ impl DistributedScan {
             *bytes += file.byte_count;
             files.push(file);
         }
-        let piece = |(_, files): (u64, Vec<Arc<DataFile>>)| {
-            let mut parts = vec![Vec::new(); lanes];
-            for (at, file) in files.into_iter().enumerate() {
-                parts[at % lanes].push(file);
-            }
-            Self { parts, ..self.clone() }
-        };
-        pieces.into_iter().map(piece).collect()
+        pieces
+            .into_iter()
+            .map(|(_, files)| {
+                let mut parts = vec![Vec::new(); lanes];
+                for (at, file) in files.into_iter().enumerate() {
+                    parts[at % lanes].push(file);
+                }
+                Self { parts, ..self.clone() }
+            })
+            .collect()
     }
 
     fn row_count(&self) -> u64 {

@@ -66,19 +66,22 @@ impl WorkerSessionBuilder for WorkerSessions {
 fn only_tables(
     event: WorkerPlanRewriteEvent<'_>,
 ) -> Result<WorkerPlanRewriteEventResponse, DataFusionError> {
-    let look = |node: &Arc<dyn ExecutionPlan>| {
-        let source = node.downcast_ref::<DataSourceExec>();
-        let is_memory = |source: &DataSourceExec| source.data_source().is::<MemorySourceConfig>();
-        if node.is::<DataSinkExec>() || source.is_some_and(|source| !is_memory(source)) {
-            return exec_err!(
-                "a piece of a query has `{}`, which is not run for others",
-                node.name()
-            );
-        }
-        Ok(TreeNodeRecursion::Continue)
-    };
-    event.plan.apply(look)?;
+    event.plan.apply(refuse_other_sources)?;
     Ok(WorkerPlanRewriteEventResponse::new(event.plan))
+}
+
+fn refuse_other_sources(
+    node: &Arc<dyn ExecutionPlan>,
+) -> Result<TreeNodeRecursion, DataFusionError> {
+    let source = node.downcast_ref::<DataSourceExec>();
+    if node.is::<DataSinkExec>() || source.is_some_and(|source| !is_memory(source)) {
+        return exec_err!("a piece of a query has `{}`, which is not run for others", node.name());
+    }
+    Ok(TreeNodeRecursion::Continue)
+}
+
+fn is_memory(source: &DataSourceExec) -> bool {
+    source.data_source().is::<MemorySourceConfig>()
 }
 
 /// Serves requests of a [`QueryChannel`](super::QueryChannel), which arrive over HTTP/2, on the

@@ -40,17 +40,18 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 fn networks(text: &str) -> Result<Vec<IpNet>> {
-    let network = |part: &str| {
-        let part = part.trim();
-        let parsed = part.parse().ok().or_else(|| part.parse().ok().map(IpAddr::into));
-        match parsed {
-            Some(network) => Ok(network),
-            None => {
-                exec_err!("ip_in: `{part}` is no network; write `10.0.0.0/8` or `2001:db8::/32`")
-            }
-        }
-    };
     text.split(',').map(network).collect()
+}
+
+fn network(part: &str) -> Result<IpNet> {
+    let part = part.trim();
+    let parsed = part.parse().ok().or_else(|| part.parse().ok().map(IpAddr::into));
+    match parsed {
+        Some(network) => Ok(network),
+        None => {
+            exec_err!("ip_in: `{part}` is not a network; write `10.0.0.0/8` or `2001:db8::/32`")
+        }
+    }
 }
 
 fn bits(constants: &[Option<ScalarValue>], place: usize, most: u8) -> Result<Option<u8>> {

@@ -130,12 +130,16 @@ impl Accumulator for CounterPoints {
 }
 
 fn increase(points: &[(i64, f64)]) -> Option<f64> {
-    let step = |pair: &[(i64, f64)]| {
-        let (before, now) = (pair[0].1, pair[1].1);
-        // A counter never decreases: on a reset, the increase is the value since the restart.
-        if now >= before { now - before } else { now }
-    };
-    (points.len() > 1).then(|| points.windows(2).map(step).sum())
+    (points.len() > 1).then(|| {
+        points
+            .windows(2)
+            .map(|pair| {
+                let (before, now) = (pair[0].1, pair[1].1);
+                // A counter never decreases: on a reset, the increase is the value since the restart.
+                if now >= before { now - before } else { now }
+            })
+            .sum()
+    })
 }
 
 fn rate(points: &[(i64, f64)]) -> Option<f64> {

@@ -57,7 +57,7 @@ where
 {
     let types = [vec![DataType::Utf8], constants].concat();
     let run = move |args: &[ColumnarValue]| {
-        let [text, constants @ ..] = args else { return exec_err!("{name} wants a text") };
+        let [text, constants @ ..] = args else { return exec_err!("{name} takes a text") };
         let constants = constants.iter().map(|constant| match constant {
             ColumnarValue::Scalar(value) => Ok((!value.is_null()).then(|| value.clone())),
             ColumnarValue::Array(_) => {

@@ -221,11 +221,10 @@ impl GroupsAccumulator for GroupedPercentiles {
         if self.loose.len() + groups.len() > LOOSE_MAX {
             self.settle();
         }
-        let number = |group: &usize| u32::try_from(*group).expect("fewer groups than 2^32");
         let is_nan = values.values().iter().any(|value| value.is_nan());
         if values.null_count() == 0 && filter.is_none() && !is_nan {
             self.loose.extend_from_slice(values.values());
-            self.loose_groups.extend(groups.iter().map(number));
+            self.loose_groups.extend(groups.iter().map(group_number));
             return Ok(());
         }
         for (row, group) in groups.iter().enumerate() {
@@ -235,7 +234,7 @@ impl GroupsAccumulator for GroupedPercentiles {
                 && filter.is_none_or(|rows| rows.is_valid(row) && rows.value(row))
             {
                 self.loose.push(value);
-                self.loose_groups.push(number(group));
+                self.loose_groups.push(group_number(group));
             }
         }
         Ok(())
@@ -305,6 +304,10 @@ impl GroupsAccumulator for GroupedPercentiles {
     }
 }
 
+fn group_number(group: &usize) -> u32 {
+    u32::try_from(*group).expect("fewer groups than 2^32")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,13 +322,14 @@ mod tests {
         let batch = |_| {
             let groups: Vec<usize> =
                 (0..2000).map(|_| usize::try_from(next() % 17 * (next() % 18)).unwrap()).collect();
-            let value = |_| match next() % 50 {
-                0 => None,
-                1 => Some(f64::NAN),
-                2 => Some(-0.5),
-                _ => Some(f64::from(u32::try_from(next() % 100_000).unwrap()) / 1000.0),
-            };
-            let values: Float64Array = (0..2000).map(value).collect();
+            let values: Float64Array = (0..2000)
+                .map(|_| match next() % 50 {
+                    0 => None,
+                    1 => Some(f64::NAN),
+                    2 => Some(-0.5),
+                    _ => Some(f64::from(u32::try_from(next() % 100_000).unwrap()) / 1000.0),
+                })
+                .collect();
             (Arc::new(values) as ArrayRef, groups)
         };
         (0..9).map(batch).collect()

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow_array::BooleanArray;
-use arrow_schema::{DataType, FieldRef};
+use arrow_schema::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result, TableReference, plan_err};
@@ -21,12 +21,17 @@ use super::phrase::{Phrase, has_phrase};
 
 /// The SQL function.
 pub(super) fn search() -> ScalarUDF {
-    let never = |_: &[ColumnarValue]| {
-        debug_assert!(false, "it is rewritten before anything runs");
-        Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(vec![false]))))
-    };
     let (types, answer) = (vec![DataType::Utf8], DataType::Boolean);
-    create_udf("search", types, answer, Volatility::Immutable, Arc::new(never))
+    create_udf(
+        "search",
+        types,
+        answer,
+        Volatility::Immutable,
+        Arc::new(|_: &[ColumnarValue]| {
+            debug_assert!(false, "it is rewritten before anything runs");
+            Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(vec![false]))))
+        }),
+    )
 }
 
 /// Rewrites `search(…)` to conditions on columns.
@@ -49,7 +54,7 @@ impl FunctionRewrite for SearchRewrite {
             return Ok(Transformed::no(expr));
         }
         let [Expr::Literal(ScalarValue::Utf8(Some(text)), _)] = call.args.as_slice() else {
-            return plan_err!("search wants one constant text: search('timeout -debug')");
+            return plan_err!("search takes one constant text: search('timeout -debug')");
         };
         let terms = terms(text)?;
         let conditions = terms.iter().map(|term| term.condition(schema));
@@ -133,7 +138,7 @@ impl SearchTerm {
         };
         let column = Column::new(table.cloned(), name);
         let (operator, value) = self.comparison();
-        let wrong = |what: &str| plan_err!("search: `{value}` is no {what}, as `{name}` is");
+        let wrong = |what: &str| plan_err!("search: `{value}` is not {what}, as `{name}` is");
         let value = match field.data_type() {
             DataType::Utf8 if operator == Operator::Eq => {
                 self.check_phrase()?;
@@ -142,11 +147,11 @@ impl SearchTerm {
             }
             DataType::Int64 => match value.parse::<i64>() {
                 Ok(number) => lit(number),
-                Err(_) => return wrong("whole number"),
+                Err(_) => return wrong("a whole number"),
             },
             DataType::Float64 => match value.parse::<f64>() {
                 Ok(number) => lit(number),
-                Err(_) => return wrong("number"),
+                Err(_) => return wrong("a number"),
             },
             DataType::Boolean => match value.parse::<bool>() {
                 Ok(flag) => lit(flag),
@@ -154,7 +159,7 @@ impl SearchTerm {
             },
             _ => {
                 return plan_err!(
-                    "search: `{name}` cannot be asked for like this; write `and {name} …` after it"
+                    "search: `{name}` cannot be searched like this; write `and {name} …` after it"
                 );
             }
         };
@@ -187,22 +192,23 @@ impl SearchTerm {
 /// declares, or all its text columns if it declares none.
 fn searched(schema: &DFSchema) -> Vec<(Column, bool)> {
     let texts = schema.iter().filter(|(_, field)| *field.data_type() == DataType::Utf8);
-    let place = |(table, field): (Option<&TableReference>, &FieldRef)| {
-        let name = field.name().as_str();
-        let spec = spec_of(schema, table);
-        let says_none = spec.is_none_or(|spec| spec.ids.is_empty() && spec.words.is_empty());
-        let is_id = spec.is_some_and(|spec| spec.ids.contains(&name));
-        let is_searched = says_none || is_id || spec.is_some_and(|spec| spec.words.contains(&name));
-        is_searched.then(|| (Column::new(table.cloned(), name), is_id))
-    };
-    texts.filter_map(place).collect()
+    texts
+        .filter_map(|(table, field)| {
+            let name = field.name().as_str();
+            let spec = spec_of(schema, table);
+            let says_none = spec.is_none_or(|spec| spec.ids.is_empty() && spec.words.is_empty());
+            let is_id = spec.is_some_and(|spec| spec.ids.contains(&name));
+            let is_searched =
+                says_none || is_id || spec.is_some_and(|spec| spec.words.contains(&name));
+            is_searched.then(|| (Column::new(table.cloned(), name), is_id))
+        })
+        .collect()
 }
 
 /// The table behind a name in a query, which may be an alias: identified by its columns.
 fn spec_of(schema: &DFSchema, table: Option<&TableReference>) -> Option<&'static TableSpec> {
     let names = || schema.iter().filter(|(of, _)| *of == table).map(|(_, field)| field.name());
-    let is_it = |spec: &&&TableSpec| names().eq(spec.columns.iter().map(|column| column.name));
-    TABLES.iter().find(is_it).copied()
+    TABLES.iter().find(|spec| names().eq(spec.columns.iter().map(|column| column.name))).copied()
 }
 
 #[cfg(test)]
@@ -211,11 +217,6 @@ mod tests {
 
     #[test]
     fn terms_are_words_phrases_fields_and_what_must_not_be() {
-        let term = |is_wanted, field: Option<&str>, text: &str| SearchTerm {
-            is_wanted,
-            field: field.map(str::to_owned),
-            text: text.to_owned(),
-        };
         let read =
             terms(r#" timeout "connection reset" host:web1 -debug -program:"my app" 12:30 "#);
         let expected = [
@@ -229,5 +230,9 @@ mod tests {
         assert_eq!(read.unwrap(), expected);
         assert!(terms("a \"b").is_err());
         assert!(terms("  ").unwrap().is_empty());
+    }
+
+    fn term(is_wanted: bool, field: Option<&str>, text: &str) -> SearchTerm {
+        SearchTerm { is_wanted, field: field.map(str::to_owned), text: text.to_owned() }
     }
 }

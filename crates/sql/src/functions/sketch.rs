@@ -242,11 +242,6 @@ mod tests {
     fn percentiles_are_within_one_percent_however_sketches_are_merged() {
         arbtest::arbtest(|u| {
             let count = u.int_in_range(1..=3000)?;
-            let value = |u: &mut arbtest::arbitrary::Unstructured<'_>| {
-                let size =
-                    10_f64.powi(u.int_in_range(-7..=7)?) * f64::from(u.int_in_range(0..=999)?);
-                Ok(if u.ratio(1, 5)? { -size } else { size })
-            };
             let values = (0..count).map(|_| value(u)).collect::<Result<Vec<f64>, _>>()?;
             let mut merged = Sketch::default();
             let mut rest = values.as_slice();
@@ -262,6 +257,11 @@ mod tests {
             Ok(())
         })
         .budget_ms(1500);
+    }
+
+    fn value(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<f64> {
+        let size = 10_f64.powi(u.int_in_range(-7..=7)?) * f64::from(u.int_in_range(0..=999)?);
+        Ok(if u.ratio(1, 5)? { -size } else { size })
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl AggregateUDFImpl for TopK {
         match types {
             [_, _] => Ok(vec![DataType::Utf8, DataType::Int64]),
             _ => {
-                plan_err!("top_k wants a column and how many of its values, as top_k(url_path, 10)")
+                plan_err!("top_k takes a column and a number of values: top_k(url_path, 10)")
             }
         }
     }
@@ -75,9 +75,9 @@ fn asked(args: &AccumulatorArgs<'_>) -> Result<usize> {
     match literal.map(Literal::value) {
         Some(ScalarValue::Int64(Some(count))) => match usize::try_from(*count) {
             Ok(count @ 1..=KEPT) => Ok(count),
-            _ => plan_err!("top_k: {count} values asked for, which is not between 1 and {KEPT}"),
+            _ => plan_err!("top_k: {count} values requested, not between 1 and {KEPT}"),
         },
-        Some(other) => plan_err!("top_k: {other} is no number of values"),
+        Some(other) => plan_err!("top_k: {other} is not a number of values"),
         None => plan_err!("top_k: the number of values has to be a constant, such as 10"),
     }
 }

@@ -101,14 +101,15 @@ async fn groups_with(
         .zip(&answers)
         .map(|(key, bytes)| slots_with(turned(key.hash), KeyBits::Eight, bytes).collect())
         .collect();
-    let may_match = |group: &usize| {
-        let found = |key: &FilterKey| {
-            let at = ids.binary_search(&key).ok()?;
-            Some(u32::from(holding[at][*group]))
-        };
-        evaluate(probe, &found) != Some(0)
-    };
-    Ok(all.filter(may_match).collect())
+    Ok(all
+        .filter(|group| {
+            let found = |key: &FilterKey| {
+                let at = ids.binary_search(&key).ok()?;
+                Some(u32::from(holding[at][*group]))
+            };
+            evaluate(probe, &found) != Some(0)
+        })
+        .collect())
 }
 
 /// Text index of a file, loaded with its footer on first use.
@@ -130,9 +131,11 @@ async fn index_of<'a>(
 
 /// Keys of a probe that this file was indexed for, sorted.
 fn keys_of(probe: &IndexProbe, index: &TextIndex) -> BTreeSet<FilterKey> {
-    let is_known = |key: &FilterKey| index.group(key.kind).columns.contains(&key.column);
     match probe {
-        IndexProbe::Key(key) => Some(*key).filter(is_known).into_iter().collect(),
+        IndexProbe::Key(key) => Some(*key)
+            .filter(|key| index.group(key.kind).columns.contains(&key.column))
+            .into_iter()
+            .collect(),
         IndexProbe::All(probes) | IndexProbe::Any(probes) => {
             probes.iter().flat_map(|probe| keys_of(probe, index)).collect()
         }
@@ -185,12 +188,11 @@ mod tests {
     #[test]
     fn files_of_the_first_version_are_asked_as_they_were_written() {
         let rows = 2 * 8192;
-        let of = |head: &str| format!("{head} 8;4:2:1 15;68:2:1");
         let heads = ["1 8192", "2 8192 16384"];
-        let [one, two] = heads.map(|head| TextIndex::from_text(&of(head), rows).unwrap());
+        let [one, two] = heads.map(|head| TextIndex::from_text(&entry(head), rows).unwrap());
         let word = FilterKey::word(15, b"cart");
-        let slot = |bits: KeyBits| mask(word.hash, bits).map(u32::to_le_bytes).concat();
-        let [eight, four] = [KeyBits::Eight, KeyBits::Four].map(slot);
+        let [eight, four] = [KeyBits::Eight, KeyBits::Four]
+            .map(|bits| mask(word.hash, bits).map(u32::to_le_bytes).concat());
         let found = |index: &TextIndex, bytes: &[u8]| {
             slots_with(word.hash, index.bits(KeyKind::Word), bytes).collect::<Vec<_>>()
         };
@@ -204,5 +206,9 @@ mod tests {
             (one.bits(KeyKind::Whole), two.bits(KeyKind::Whole)),
             (KeyBits::Eight, KeyBits::Eight)
         );
+    }
+
+    fn entry(head: &str) -> String {
+        format!("{head} 8;4:2:1 15;68:2:1")
     }
 }

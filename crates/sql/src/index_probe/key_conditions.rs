@@ -188,7 +188,6 @@ impl TextPiece {
     /// Pieces whose bytes are the same in every case. Beyond ASCII that is not certain; and `k` and
     /// `s` also match the Kelvin sign and the long s.
     fn certain_in_any_case(&self) -> Vec<Self> {
-        let is_certain = |c: char| c.is_ascii() && !matches!(c, 'k' | 'K' | 's' | 'S');
         let mut parts: Vec<Self> =
             self.text.split(|c: char| !is_certain(c)).map(Self::open).collect();
         if let Some(first) = parts.first_mut() {
@@ -199,6 +198,10 @@ impl TextPiece {
         }
         parts
     }
+}
+
+fn is_certain(c: char) -> bool {
+    c.is_ascii() && !matches!(c, 'k' | 'K' | 's' | 'S')
 }
 
 /// Texts between the wildcards of a `LIKE` pattern.
@@ -268,9 +271,6 @@ mod tests {
 
     /// Shows only the kinds of keys: another test covers their hashes.
     fn show(probe: &IndexProbe) -> String {
-        let list = |probes: &[IndexProbe], word: &str| {
-            format!("({})", probes.iter().map(show).collect::<Vec<_>>().join(word))
-        };
         match probe {
             IndexProbe::Key(key) => format!("{}:{:?}", key.column, key.kind),
             IndexProbe::All(probes) => list(probes, " and "),
@@ -278,8 +278,12 @@ mod tests {
         }
     }
 
-    fn regex(column: &str, pattern: &str) -> Expr {
-        let (left, right) = (Box::new(col(column)), Box::new(lit(pattern)));
+    fn list(probes: &[IndexProbe], word: &str) -> String {
+        format!("({})", probes.iter().map(show).collect::<Vec<_>>().join(word))
+    }
+
+    fn regex(column: Expr, pattern: &str) -> Expr {
+        let (left, right) = (Box::new(column), Box::new(lit(pattern)));
         Expr::BinaryExpr(BinaryExpr::new(left, Operator::RegexMatch, right))
     }
 
@@ -311,20 +315,26 @@ mod tests {
             &expect!["(15:Word and 15:Part and 15:Part and 15:Part)"],
         );
         check(
-            regex("url_path", "^/(api|app)/cart[0-9]+$"),
+            regex(col("url_path"), "^/(api|app)/cart[0-9]+$"),
             &expect!["(15:Part and 15:Part and 15:Part)"],
         );
-        check(regex("url_path", "(?i)cart"), &expect!["anything"]);
-        check(regex("url_path", "(cart)?"), &expect!["anything"]);
+        check(regex(col("url_path"), "(?i)cart"), &expect!["anything"]);
+        check(regex(col("url_path"), "(cart)?"), &expect!["anything"]);
         check(col("host").eq(lit("web1")), &expect!["anything"]);
     }
 
     #[test]
     fn and_needs_one_side_and_or_needs_both() {
-        let id = || col("request_id").eq(lit("ab"));
-        check(id().and(col("host").eq(lit("x"))), &expect!["8:Whole"]);
-        check(id().or(col("host").eq(lit("x"))), &expect!["anything"]);
-        check(id().or(col("server_address").eq(lit("x"))), &expect!["(8:Whole or 11:Whole)"]);
-        check(!id(), &expect!["anything"]);
+        check(request_id().and(col("host").eq(lit("x"))), &expect!["8:Whole"]);
+        check(request_id().or(col("host").eq(lit("x"))), &expect!["anything"]);
+        check(
+            request_id().or(col("server_address").eq(lit("x"))),
+            &expect!["(8:Whole or 11:Whole)"],
+        );
+        check(!request_id(), &expect!["anything"]);
+    }
+
+    fn request_id() -> Expr {
+        col("request_id").eq(lit("ab"))
     }
 }

@@ -52,6 +52,13 @@ pub(crate) enum LimitKind {
     Answer,
 }
 
+/// Reads of files: their bytes and their number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileReads {
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+}
+
 /// Resources of a query that are counted wherever parts of it run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ResourceUse {
@@ -122,8 +129,8 @@ impl QueryUsage {
     ///
     /// # Errors
     /// When that exceeds the limit of the query, or its user's limit within an hour.
-    fn add_read(&self, bytes: u64, reads: u64) -> Result<(), LimitKind> {
-        self.reads.fetch_add(reads, Ordering::Relaxed);
+    fn add_read(&self, FileReads { bytes, count }: FileReads) -> Result<(), LimitKind> {
+        self.reads.fetch_add(count, Ordering::Relaxed);
         let sum = self.read_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let limit = if sum > self.limits.read_bytes {
             LimitKind::Read
@@ -146,8 +153,10 @@ impl QueryUsage {
         now: ResourceUse,
     ) -> Result<(), LimitKind> {
         self.add_cpu(now.cpu.saturating_sub(before.cpu));
-        let reads = now.reads.saturating_sub(before.reads);
-        self.add_read(now.read_bytes.saturating_sub(before.read_bytes), reads)
+        self.add_read(FileReads {
+            bytes: now.read_bytes.saturating_sub(before.read_bytes),
+            count: now.reads.saturating_sub(before.reads),
+        })
     }
 
     pub(crate) fn used(&self) -> ResourceUse {
@@ -229,27 +238,27 @@ impl QueryUsage {
         let (text, hint) = match limit {
             LimitKind::Memory => (
                 format!("the query needs more than {} of memory", size(limits.memory_bytes as u64)),
-                "ask for a shorter range of `ts`, fewer columns or fewer groups, or raise `api.one_query_memory_bytes`",
+                "query a shorter range of `ts`, fewer columns or fewer groups, or raise `api.one_query_memory_bytes`",
             ),
             LimitKind::SharedMemory => (
                 "the queries that run now need more memory than queries may use together"
                     .to_owned(),
-                "try again, ask for less, or raise `api.query_memory_bytes`",
+                "retry, query less, or raise `api.query_memory_bytes`",
             ),
             LimitKind::Spill => (
                 format!(
-                    "the query has no more room on the disk for what does not fit into memory ({} written)",
+                    "the query used up its spill space on disk ({} written)",
                     size(self.spilled_bytes())
                 ),
-                "ask for a shorter range of `ts`, or raise `api.query_spill_bytes` if the disk has room",
+                "query a shorter range of `ts`, or raise `api.query_spill_bytes` if the disk has free space",
             ),
             LimitKind::Time => (
                 format!("the query was stopped after {} s", limits.timeout.as_secs_f64()),
-                "ask for a shorter range of `ts`, or fewer columns",
+                "query a shorter range of `ts`, or fewer columns",
             ),
             LimitKind::Read => (
                 format!("the query was stopped at {} read from files", size(limits.read_bytes)),
-                "ask for a shorter range of `ts` or fewer columns, or raise `api.query_read_bytes`",
+                "query a shorter range of `ts` or fewer columns, or raise `api.query_read_bytes`",
             ),
             LimitKind::UserRead => (
                 self.reader.as_ref().map_or_else(String::new, |reader| {
@@ -259,11 +268,11 @@ impl QueryUsage {
                         reader.user
                     )
                 }),
-                "wait, since the hour moves on minute by minute, ask for a shorter range of `ts`, or raise `api.user_read_bytes`",
+                "wait (the hour is a sliding window), query a shorter range of `ts`, or raise `api.user_read_bytes`",
             ),
             LimitKind::Answer => (
                 format!("the answer is larger than {}", size(limits.answer_bytes as u64)),
-                "ask for fewer rows (`limit`) or fewer columns, or raise `api.answer_bytes`",
+                "request fewer rows (`limit`) or fewer columns, or raise `api.answer_bytes`",
             ),
         };
         StoreError::new(ErrorKind::QueryLimit, text).with_hint(hint)
@@ -301,8 +310,8 @@ mod tests {
     #[test]
     fn reading_past_the_limit_is_refused_and_remembered() {
         let usage = QueryUsage::new(QueryLimits { read_bytes: 100, ..QueryLimits::default() });
-        assert_eq!(usage.add_read(60, 1), Ok(()));
-        assert_eq!(usage.add_read(60, 1), Err(LimitKind::Read));
+        assert_eq!(usage.add_read(FileReads { bytes: 60, count: 1 }), Ok(()));
+        assert_eq!(usage.add_read(FileReads { bytes: 60, count: 1 }), Err(LimitKind::Read));
         assert_eq!(
             (usage.met(), usage.read_bytes(), usage.reads()),
             (Some(LimitKind::Read), 120, 2)
@@ -319,12 +328,16 @@ mod tests {
         let readers = ReadQuotas::new(2048);
         let limits = QueryLimits { read_bytes: 2000, ..QueryLimits::default() };
         let usage = || QueryUsage::for_reader(limits, readers.of("ops"));
-        assert_eq!(usage().add_read(1500, 1), Ok(()));
+        assert_eq!(usage().add_read(FileReads { bytes: 1500, count: 1 }), Ok(()));
         let second = usage();
-        assert_eq!(second.add_read(600, 1), Err(LimitKind::UserRead));
+        assert_eq!(second.add_read(FileReads { bytes: 600, count: 1 }), Err(LimitKind::UserRead));
         let told = second.explain(LimitKind::UserRead).to_string();
         let text = "queries of `ops` may read 2 KiB from files within an hour, this one needs more\nhint: wait";
         assert!(told.starts_with(text), "{told}");
-        assert_eq!(QueryUsage::for_reader(limits, readers.of("other")).add_read(600, 1), Ok(()));
+        assert_eq!(
+            QueryUsage::for_reader(limits, readers.of("other"))
+                .add_read(FileReads { bytes: 600, count: 1 }),
+            Ok(())
+        );
     }
 }

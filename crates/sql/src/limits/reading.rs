@@ -12,7 +12,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use super::USAGE;
+use super::{FileReads, USAGE};
 
 /// Charges reads to the current task's query; other reads (compaction) are not counted.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ impl CountingStore {
     }
 }
 
-fn count(bytes: u64, reads: u64) -> Result<()> {
-    let counted = USAGE.try_with(|usage| usage.add_read(bytes, reads)).unwrap_or(Ok(()));
+fn count(reads: FileReads) -> Result<()> {
+    let counted = USAGE.try_with(|usage| usage.add_read(reads)).unwrap_or(Ok(()));
     counted.map_err(|_| Error::Generic { store: "weir", source: "read limit".into() })
 }
 
@@ -34,7 +34,7 @@ fn count(bytes: u64, reads: u64) -> Result<()> {
 /// # Errors
 /// When that exceeds the query's limit.
 pub(crate) fn count_read(bytes: u64) -> datafusion::common::Result<()> {
-    Ok(count(bytes, 1)?)
+    Ok(count(FileReads { bytes, count: 1 })?)
 }
 
 impl fmt::Display for CountingStore {
@@ -66,7 +66,7 @@ impl ObjectStore for CountingStore {
         let is_head = options.head;
         let answer = self.0.get_opts(location, options).await?;
         if !is_head {
-            count(answer.range.end - answer.range.start, 1)?;
+            count(FileReads { bytes: answer.range.end - answer.range.start, count: 1 })?;
         }
         Ok(answer)
     }
@@ -76,7 +76,8 @@ impl ObjectStore for CountingStore {
         location: &Path,
         ranges: &[Range<u64>],
     ) -> Result<Vec<bytes::Bytes>> {
-        count(ranges.iter().map(|range| range.end - range.start).sum(), ranges.len() as u64)?;
+        let bytes = ranges.iter().map(|range| range.end - range.start).sum();
+        count(FileReads { bytes, count: ranges.len() as u64 })?;
         self.0.get_ranges(location, ranges).await
     }
 

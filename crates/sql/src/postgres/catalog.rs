@@ -148,7 +148,17 @@ const FILLED: [Relation; 12] = [
 ];
 
 fn catalog() -> Vec<(Relation, Vec<Row>)> {
-    let rows = |relation: &Relation| match relation.name {
+    FILLED
+        .into_iter()
+        .map(|relation| {
+            let rows = rows_of(&relation);
+            (relation, rows)
+        })
+        .collect()
+}
+
+fn rows_of(relation: &Relation) -> Vec<Row> {
+    match relation.name {
         "pg_attribute" => attributes(),
         "pg_class" => classes(),
         "pg_description" => descriptions(),
@@ -173,12 +183,7 @@ fn catalog() -> Vec<(Relation, Vec<Row>)> {
             views().map(|(name, sql)| vec![("viewname", name), ("definition", sql)]).collect()
         }
         _ => vec![Row::new()],
-    };
-    let filled = |relation: Relation| {
-        let rows = rows(&relation);
-        (relation, rows)
-    };
-    FILLED.into_iter().map(filled).collect()
+    }
 }
 
 /// Names and queries of the views.
@@ -229,55 +234,61 @@ fn type_of(column: &Column) -> &'static BaseType {
 }
 
 fn attributes() -> Vec<Row> {
-    let row = |(oid, _, _, number, column): (u32, _, _, usize, &Column)| {
-        let (kind, _, _, bytes, ..) = type_of(column);
-        vec![
-            ("attrelid", oid.to_string()),
-            ("attname", column.name.to_owned()),
-            ("atttypid", kind.to_string()),
-            ("attlen", bytes.to_string()),
-            ("attnum", number.to_string()),
-            ("attstorage", if *bytes < 0 { "x" } else { "p" }.to_owned()),
-            ("attnotnull", if column.is_nullable { "f" } else { "t" }.to_owned()),
-        ]
-    };
-    columns().map(row).collect()
+    columns().map(attribute).collect()
+}
+
+fn attribute((oid, _, _, number, column): (u32, &str, &str, usize, &Column)) -> Row {
+    let (kind, _, _, bytes, ..) = type_of(column);
+    vec![
+        ("attrelid", oid.to_string()),
+        ("attname", column.name.to_owned()),
+        ("atttypid", kind.to_string()),
+        ("attlen", bytes.to_string()),
+        ("attnum", number.to_string()),
+        ("attstorage", if *bytes < 0 { "x" } else { "p" }.to_owned()),
+        ("attnotnull", if column.is_nullable { "f" } else { "t" }.to_owned()),
+    ]
 }
 
 fn descriptions() -> Vec<Row> {
-    let row = |oid: u32, number: usize, doc: &str| {
-        vec![
-            ("objoid", oid.to_string()),
-            ("objsubid", number.to_string()),
-            ("description", doc.trim().to_owned()),
-        ]
-    };
-    let of_tables = tables().map(|(oid, _, _, spec)| row(oid, 0, spec.doc));
-    of_tables.chain(columns().map(|(oid, _, _, at, column)| row(oid, at, column.doc))).collect()
+    let of_tables = tables().map(|(oid, _, _, spec)| description(oid, 0, spec.doc));
+    of_tables
+        .chain(columns().map(|(oid, _, _, at, column)| description(oid, at, column.doc)))
+        .collect()
+}
+
+fn description(oid: u32, number: usize, doc: &str) -> Row {
+    vec![
+        ("objoid", oid.to_string()),
+        ("objsubid", number.to_string()),
+        ("description", doc.trim().to_owned()),
+    ]
 }
 
 fn types() -> Vec<Row> {
-    let row = |oid: u32, name: String, bytes: i16, category: &str| {
-        vec![
-            ("oid", oid.to_string()),
-            ("typlen", bytes.to_string()),
-            ("typcategory", category.to_owned()),
-            ("typinput", format!("{name}in")),
-            ("typoutput", format!("{name}out")),
-            ("typname", name),
-        ]
-    };
-    let both = |(oid, name, _, bytes, category, array): &BaseType| {
-        let mut own = row(*oid, (*name).to_owned(), *bytes, category);
-        own.push(("typarray", array.to_string()));
-        let mut list = row(*array, format!("_{name}"), -1, "A");
-        list.retain(|(name, _)| *name != "typinput" && *name != "typoutput");
-        list.push(("typelem", oid.to_string()));
-        list.push(("typinput", "array_in".to_owned()));
-        list.push(("typoutput", "array_out".to_owned()));
-        [own, list]
-    };
-    TYPES.iter().flat_map(both).collect()
+    TYPES.iter().flat_map(type_and_array).collect()
+}
+
+fn type_and_array((oid, name, _, bytes, category, array): &BaseType) -> [Row; 2] {
+    let mut own = type_row(*oid, (*name).to_owned(), *bytes, category);
+    own.push(("typarray", array.to_string()));
+    let mut list = type_row(*array, format!("_{name}"), -1, "A");
+    list.retain(|(name, _)| *name != "typinput" && *name != "typoutput");
+    list.push(("typelem", oid.to_string()));
+    list.push(("typinput", "array_in".to_owned()));
+    list.push(("typoutput", "array_out".to_owned()));
+    [own, list]
+}
+
+fn type_row(oid: u32, name: String, bytes: i16, category: &str) -> Row {
+    vec![
+        ("oid", oid.to_string()),
+        ("typlen", bytes.to_string()),
+        ("typcategory", category.to_owned()),
+        ("typinput", format!("{name}in")),
+        ("typoutput", format!("{name}out")),
+        ("typname", name),
+    ]
 }
 
 fn information() -> Vec<(Relation, Vec<Row>)> {

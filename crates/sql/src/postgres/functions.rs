@@ -33,8 +33,6 @@ pub(super) fn all() -> Vec<ScalarUDF> {
 
 /// Functions that look up their arguments.
 fn telling() -> Vec<ScalarUDF> {
-    let text = |name, run| function(name, DataType::Utf8, run);
-    let flag = |name, run| function(name, DataType::Boolean, run);
     vec![
         text("format_type", |of| {
             number(of, 0).map(|oid| type_name(oid).unwrap_or("???".into())).into()
@@ -75,13 +73,17 @@ fn telling() -> Vec<ScalarUDF> {
     ]
 }
 
+fn flag(name: &'static str, run: Run) -> ScalarUDF {
+    function(name, DataType::Boolean, run)
+}
+
+fn text(name: &'static str, run: Run) -> ScalarUDF {
+    function(name, DataType::Utf8, run)
+}
+
 /// Functions with a constant result: everything is readable, and no object has comments or
 /// settings.
 fn plain() -> Vec<ScalarUDF> {
-    let flag = |name, run| function(name, DataType::Boolean, run);
-    let size = |name| function(name, DataType::Int64, |_| ScalarValue::Int64(None));
-    let always = |name| function(name, DataType::Boolean, |_| Some(true).into());
-    let nothing = |name| function(name, DataType::Utf8, |_| ScalarValue::Utf8(None));
     vec![
         always("pg_type_is_visible"),
         always("pg_function_is_visible"),
@@ -110,6 +112,18 @@ fn plain() -> Vec<ScalarUDF> {
         nothing("pg_tablespace_location"),
         nothing("shobj_description"),
     ]
+}
+
+fn nothing(name: &'static str) -> ScalarUDF {
+    function(name, DataType::Utf8, |_| ScalarValue::Utf8(None))
+}
+
+fn always(name: &'static str) -> ScalarUDF {
+    function(name, DataType::Boolean, |_| Some(true).into())
+}
+
+fn size(name: &'static str) -> ScalarUDF {
+    function(name, DataType::Int64, |_| ScalarValue::Int64(None))
 }
 
 /// Function that replaces a `::regclass` cast, by the cast's operand.
@@ -141,14 +155,15 @@ fn words(of: &[ScalarValue], at: usize) -> Option<String> {
 }
 
 fn described(of: &[ScalarValue], column: i64) -> ScalarValue {
-    let doc = || {
-        let spec = table_of(number(of, 0)?)?;
-        if column == 0 {
-            return Some(spec.doc);
-        }
-        Some(spec.columns.get(usize::try_from(column - 1).ok()?)?.doc)
-    };
-    doc().map(str::trim).into()
+    doc_of(of, column).map(str::trim).into()
+}
+
+fn doc_of(of: &[ScalarValue], column: i64) -> Option<&'static str> {
+    let spec = table_of(number(of, 0)?)?;
+    if column == 0 {
+        return Some(spec.doc);
+    }
+    Some(spec.columns.get(usize::try_from(column - 1).ok()?)?.doc)
 }
 
 fn setting(of: &[ScalarValue]) -> ScalarValue {
@@ -158,11 +173,14 @@ fn setting(of: &[ScalarValue]) -> ScalarValue {
 }
 
 fn quoted(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
         return name.to_owned();
     }
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
 fn list(items: &[&str]) -> ScalarValue {

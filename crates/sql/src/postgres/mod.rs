@@ -91,8 +91,11 @@ pub(crate) async fn describe(
 ) -> Result<Described, DataFusionError> {
     let plan = open_plan(state, sql).await?;
     let found = plan.get_parameter_types()?;
-    let number = |name: &String| name.trim_start_matches('$').parse::<usize>().ok();
-    let count = found.keys().filter_map(number).max().unwrap_or(0);
+    let count = found
+        .keys()
+        .filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok())
+        .max()
+        .unwrap_or(0);
     let parameters: Vec<DataType> = (1..=count)
         .map(|at| {
             let inferred = found.get(&format!("${at}")).cloned().flatten();

@@ -119,8 +119,10 @@ impl VisitorMut for Rewriter {
 }
 
 fn parts(name: &ObjectName) -> Vec<String> {
-    let part = |part: &ObjectNamePart| part.as_ident().map(|ident| ident.value.to_lowercase());
-    name.0.iter().filter_map(part).collect()
+    name.0
+        .iter()
+        .filter_map(|part| part.as_ident().map(|ident| ident.value.to_lowercase()))
+        .collect()
 }
 
 fn is_user(parts: &[String]) -> bool {
@@ -156,7 +158,6 @@ fn operator(name: &str) -> Option<BinaryOperator> {
 fn cast(inner: &Expr, data_type: &str) -> Option<String> {
     let name = data_type.to_lowercase().replace('"', "");
     let plain = name.strip_prefix("pg_catalog.").unwrap_or(&name);
-    let is_name = |expr: &Expr| matches!(expr, Expr::Value(value) if !is_number(&value.value));
     Some(match plain {
         "regclass" if is_name(inner) => format!("{OID_OF_CLASS}({inner})"),
         "regclass" => format!("{NAME_OF_CLASS}({inner})"),
@@ -169,6 +170,10 @@ fn cast(inner: &Expr, data_type: &str) -> Option<String> {
         plain if plain.len() < name.len() => format!("CAST({inner} AS {plain})"),
         _ => return None,
     })
+}
+
+fn is_name(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if !is_number(&value.value))
 }
 
 fn is_number(value: &Value) -> bool {
@@ -220,14 +225,13 @@ fn without_rows(select: &Select) -> Option<String> {
     let is_empty = select.from.iter().any(joins_nothing);
     let names: Option<Vec<String>> = select.projection.iter().map(name_of).collect();
     let names = names.filter(|_| is_empty)?;
-    let is_aggregate = |item: &SelectItem| match item {
+    let is_one_row = select.projection.iter().all(|item| match item {
         SelectItem::UnnamedExpr(Expr::Function(function))
         | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } => {
             parts(&function.name).last().is_some_and(|name| AGGREGATES.contains(&name.as_str()))
         }
         _ => false,
-    };
-    let is_one_row = select.projection.iter().all(is_aggregate);
+    });
     let items = names.iter().enumerate().map(|(at, name)| {
         let name = if names[..at].contains(name) { format!("{name}{at}") } else { name.clone() };
         let value = if is_one_row && name == "count" { "0" } else { "CAST(NULL AS TEXT)" };
@@ -239,12 +243,6 @@ fn without_rows(select: &Select) -> Option<String> {
 
 /// Whether an always-empty relation is joined in a way that leaves no rows.
 fn joins_nothing(tables: &TableWithJoins) -> bool {
-    let is_inner = |operator: &JoinOperator| {
-        matches!(
-            operator,
-            JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_)
-        )
-    };
     let inner = tables.joins.iter().filter(|join| is_inner(&join.join_operator));
     let mut relations = inner.map(|join| &join.relation).chain([&tables.relation]);
     relations.any(|relation| match relation {
@@ -255,6 +253,10 @@ fn joins_nothing(tables: &TableWithJoins) -> bool {
         },
         _ => false,
     })
+}
+
+fn is_inner(operator: &JoinOperator) -> bool {
+    matches!(operator, JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_))
 }
 
 /// Name of a column; `None` for `*`.
@@ -326,15 +328,18 @@ fn is_without_rows(query: &Query) -> bool {
 /// returns one value.
 fn at_most_one_row(subquery: &mut Query) {
     let SetExpr::Select(select) = &mut *subquery.body else { return };
-    let is_of_catalog = |tables: &TableWithJoins| match &tables.relation {
-        TableFactor::Table { name, .. } => parts(name).first().is_some_and(|s| s == "pg_catalog"),
-        _ => false,
-    };
-    let is_of_catalog = !select.from.is_empty() && select.from.iter().all(is_of_catalog);
+    let is_of_catalog = !select.from.is_empty() && select.from.iter().all(reads_catalog);
     let [SelectItem::UnnamedExpr(item)] = select.projection.as_mut_slice() else { return };
     let name = name_of_expr(item);
     if is_of_catalog && !AGGREGATES.contains(&name.as_str()) && subquery.limit_clause.is_none() {
         let sql = format!("max({item})");
         replace(item, sql);
+    }
+}
+
+fn reads_catalog(tables: &TableWithJoins) -> bool {
+    match &tables.relation {
+        TableFactor::Table { name, .. } => parts(name).first().is_some_and(|s| s == "pg_catalog"),
+        _ => false,
     }
 }

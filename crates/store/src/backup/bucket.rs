@@ -86,13 +86,18 @@ impl BucketTarget {
 
 fn begin(bucket: &BucketTier, name: &str) -> Result<Vec<u8>, StoreError> {
     let names = bucket.list_below("")?;
-    let top = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
-    if let Some(other) = names.iter().map(|name| top(name)).find(|top| !OURS.contains(&&**top)) {
+    if let Some(other) =
+        names.iter().map(|name| top_folder(name)).find(|top| !OURS.contains(&&**top))
+    {
         return Err(refuse_other(name, &other));
     }
     let version = format!("{VERSION}\n").into_bytes();
     bucket.write("VERSION", version.clone())?;
     Ok(version)
+}
+
+fn top_folder(name: &str) -> String {
+    name.split('/').next().unwrap_or_default().to_owned()
 }
 
 fn snapshot_of(path: &str) -> Option<&str> {
@@ -117,7 +122,7 @@ impl BackupTarget for BucketTarget {
         let path = format!("snapshots/{snapshot}/list");
         let text = self.bucket.read(&path)?.unwrap_or_default();
         SnapshotList::read(
-            &format!("{}/{path}", self.bucket.shown()),
+            format!("{}/{path}", self.bucket.shown()),
             &String::from_utf8_lossy(&text),
         )
     }

@@ -32,8 +32,8 @@ impl DirectoryTarget {
         })?;
         let name = root.display().to_string();
         check_version(&name, &text)?;
-        let lock = || lock_file(&root.join("lock"), || taken(&name));
-        let lock = is_written.then(lock).transpose()?;
+        let lock =
+            is_written.then(|| lock_file(&root.join("lock"), || taken(&name))).transpose()?;
         let draft = root.join("snapshots/.new");
         let target = Self { root: root.to_owned(), draft, changed: BTreeSet::new(), _lock: lock };
         if is_written {
@@ -66,11 +66,10 @@ impl DirectoryTarget {
 
 fn begin(root: &Path, version: &Path) -> Result<(), StoreError> {
     make_dir(root)?;
-    let is_ours = |name: &str| OURS.contains(&name);
     let entries = std::fs::read_dir(root).map_err(|error| StoreError::io("read", root, &error))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    if let Some(other) = names.into_iter().find(|name| !is_ours(name)) {
-        return Err(refuse_other(&root.display().to_string(), &other));
+    if let Some(other) = names.into_iter().find(|name| !OURS.contains(&name.as_str())) {
+        return Err(refuse_other(root.display(), &other));
     }
     make_dir(&root.join("snapshots"))?;
     make_dir(&root.join("objects"))?;
@@ -98,7 +97,7 @@ impl BackupTarget for DirectoryTarget {
         let path = self.snapshots().join(snapshot).join("list");
         let text = std::fs::read_to_string(&path)
             .map_err(|error| StoreError::io("read", &path, &error))?;
-        SnapshotList::read(&path.display().to_string(), &text)
+        SnapshotList::read(path.display(), &text)
     }
 
     fn manifest(&self, snapshot: &str) -> Result<PathBuf, StoreError> {
@@ -170,12 +169,11 @@ impl BackupTarget for DirectoryTarget {
 
     fn remove_others(&mut self, needed: &HashSet<BackupObject>) -> Result<(), StoreError> {
         let needed: HashSet<&str> = needed.iter().map(|object| object.name.as_str()).collect();
-        let list = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
-        for group in list(&self.root.join("objects")) {
+        for group in list_dir(&self.root.join("objects")) {
             if group.file_name() == ".new" {
                 drop(std::fs::remove_file(group.path()));
             }
-            for object in list(&group.path()) {
+            for object in list_dir(&group.path()) {
                 if !needed.contains(&*object.file_name().to_string_lossy()) {
                     let path = object.path();
                     std::fs::remove_file(&path)
@@ -185,4 +183,8 @@ impl BackupTarget for DirectoryTarget {
         }
         Ok(())
     }
+}
+
+fn list_dir(path: &Path) -> impl Iterator<Item = std::fs::DirEntry> + use<> {
+    std::fs::read_dir(path).into_iter().flatten().flatten()
 }

@@ -6,6 +6,7 @@
 //! end <files> <SHA-256 of all lines before>
 //! ```
 
+use std::fmt::Display;
 use std::path::Path;
 
 use weir_datafile::{ErrorKind, StoreError};
@@ -60,7 +61,7 @@ impl SnapshotList {
     }
 
     /// Parses the list stored at `place` and checks that it is complete.
-    pub(super) fn read(place: &str, text: &str) -> Result<Self, StoreError> {
+    pub(super) fn read(place: impl Display, text: &str) -> Result<Self, StoreError> {
         let list = Self::parse(text).filter(|list| list.text().is_ok_and(|own| own == text));
         list.ok_or_else(|| {
             let text = format!("`{place}` is damaged: it is not the list that was written");

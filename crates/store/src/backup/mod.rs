@@ -23,19 +23,19 @@ use weir_tables::Micros;
 
 use crate::cluster::{ManifestOptions, ReaderLease};
 use crate::manifest::{Hubs, PostgresManifest};
-use list::{ListEntry, SnapshotList};
+use list::SnapshotList;
 use object::{BackupObject, KnownObjects, ObjectCatalog};
 use source::BackupSource;
 use target::BackupTarget;
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tier::{SlowOptions, SlowPlace};
 
-pub use restore::{Restored, restore};
+pub use restore::{RestoreSummary, restore};
 pub use restore_cluster::restore_cluster;
 
 /// The result of a backup.
 #[derive(Clone, Debug)]
-pub struct BackedUp {
+pub struct BackupSummary {
     /// The snapshot's name.
     pub snapshot: String,
     /// Files of the snapshot.
@@ -63,7 +63,7 @@ pub struct BackupSnapshot {
 
 /// The result of checking every byte of a backup.
 #[derive(Clone, Debug, Default)]
-pub struct Verified {
+pub struct BackupCheck {
     /// Snapshots that were checked.
     pub snapshots: usize,
     /// Files whose bytes match their checksum.
@@ -89,7 +89,7 @@ pub fn backup(
     to: impl Into<SlowPlace>,
     now: Micros,
     keep: Option<usize>,
-) -> Result<BackedUp, StoreError> {
+) -> Result<BackupSummary, StoreError> {
     source::refuse_other(dir)?;
     write_snapshot(|| BackupSource::directory(dir, slow), &to.into(), now, keep)
 }
@@ -105,7 +105,7 @@ pub fn backup_cluster(
     to: impl Into<SlowPlace>,
     now: Micros,
     keep: Option<usize>,
-) -> Result<BackedUp, StoreError> {
+) -> Result<BackupSummary, StoreError> {
     // Take the lease before reading the manifest: the files that it names then stay until the end.
     let _hold = ReaderLease::new(cluster)?;
     write_snapshot(|| BackupSource::cluster(slow, cluster), &to.into(), now, keep)
@@ -124,7 +124,7 @@ fn write_snapshot(
     to: &SlowPlace,
     now: Micros,
     keep: Option<usize>,
-) -> Result<BackedUp, StoreError> {
+) -> Result<BackupSummary, StoreError> {
     let mut target = target::open(to, true)?;
     let known = known(&*target);
     let mut objects = ObjectCatalog::new(&mut *target, known);
@@ -133,7 +133,7 @@ fn write_snapshot(
     let snapshot = free_name(&target.names()?, now);
     target.publish(&snapshot, &list)?;
     let removed = thin(&mut *target, keep)?;
-    Ok(BackedUp {
+    Ok(BackupSummary {
         snapshot,
         file_count: list.entries.len(),
         byte_count: list.byte_count(),
@@ -149,21 +149,24 @@ fn write_snapshot(
 /// `Io`, `Corrupt`.
 pub fn backup_snapshots(backup: impl Into<SlowPlace>) -> Result<Vec<BackupSnapshot>, StoreError> {
     let target = target::open(&backup.into(), false)?;
-    let one = |name: String| {
-        let list = target.list(&name).ok();
-        let byte_count = list.as_ref().map_or(0, SnapshotList::byte_count);
-        BackupSnapshot { name, file_count: list.map(|list| list.entries.len()), byte_count }
-    };
-    Ok(target.names()?.into_iter().map(one).collect())
+    Ok(target
+        .names()?
+        .into_iter()
+        .map(|name| {
+            let list = target.list(&name).ok();
+            let byte_count = list.as_ref().map_or(0, SnapshotList::byte_count);
+            BackupSnapshot { name, file_count: list.map(|list| list.entries.len()), byte_count }
+        })
+        .collect())
 }
 
 /// Reads every byte of every snapshot and compares it with its checksum.
 ///
 /// # Errors
 /// `Io`, `Corrupt` when this is no backup. Damaged files are part of the result.
-pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<Verified, StoreError> {
+pub fn verify_backup(backup: impl Into<SlowPlace>) -> Result<BackupCheck, StoreError> {
     let target = target::open(&backup.into(), false)?;
-    let mut found = Verified::default();
+    let mut found = BackupCheck::default();
     let mut wanted: HashMap<BackupObject, (String, Vec<String>)> = HashMap::new();
     for name in target.names()? {
         found.snapshots += 1;
@@ -213,8 +216,10 @@ fn known(target: &dyn BackupTarget) -> KnownObjects {
     let newest = target.names().unwrap_or_default().pop();
     let list = newest.and_then(|name| target.list(&name).ok());
     let entries = list.map(|list| list.entries).unwrap_or_default();
-    let key = |entry: &ListEntry| (entry.path.clone(), entry.object.byte_count, entry.modified);
-    entries.into_iter().map(|entry| (key(&entry), entry.object)).collect()
+    entries
+        .into_iter()
+        .map(|entry| ((entry.path, entry.object.byte_count, entry.modified), entry.object))
+        .collect()
 }
 
 /// Picks a snapshot name for this time that is not taken.

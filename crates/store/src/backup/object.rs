@@ -41,8 +41,8 @@ impl BackupObject {
 
     /// Hashes a file.
     pub(super) fn of_file(path: &Path) -> Result<Self, StoreError> {
-        let read = || copy(&mut File::open(path)?, &mut std::io::sink());
-        read().map_err(|error| StoreError::io("read", path, &error))
+        let object = File::open(path).and_then(|mut file| copy(&mut file, &mut std::io::sink()));
+        object.map_err(|error| StoreError::io("read", path, &error))
     }
 
     /// Path below the root of a backup.

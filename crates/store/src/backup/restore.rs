@@ -16,7 +16,7 @@ use crate::manifest::SqliteManifest;
 
 /// The result of a restore.
 #[derive(Clone, Debug)]
-pub struct Restored {
+pub struct RestoreSummary {
     /// Name of the restored snapshot.
     pub snapshot: String,
     /// Number of restored files.
@@ -35,7 +35,7 @@ pub fn restore(
     backup: impl Into<SlowPlace>,
     at: Option<&str>,
     dir: &Path,
-) -> Result<Restored, StoreError> {
+) -> Result<RestoreSummary, StoreError> {
     let target = target::open(&backup.into(), false)?;
     let snapshot = choose(&*target, at)?;
     refuse_used(dir)?;
@@ -61,25 +61,26 @@ pub fn restore(
     std::fs::remove_file(&mark).map_err(|error| StoreError::io("remove", &mark, &error))?;
     sync_dir(dir)?;
     let byte_count = list.byte_count();
-    Ok(Restored { snapshot, file_count: list.entries.len(), byte_count })
+    Ok(RestoreSummary { snapshot, file_count: list.entries.len(), byte_count })
 }
 
 pub(super) fn choose(target: &dyn BackupTarget, at: Option<&str>) -> Result<String, StoreError> {
     let names = target.names()?;
-    let last = |names: &[String]| names.last().cloned();
     let found = match at {
-        None => last(&names),
+        None => names.last().cloned(),
         Some(at) if names.iter().any(|name| name == at) => Some(at.to_owned()),
         // Snapshot names sort by time.
         Some(at) => {
             let wanted = at.replace(':', "-");
             let wanted = wanted.split('.').next().unwrap_or_default().trim_end_matches('Z');
             let is_time = wanted.len() >= 10 && wanted.starts_with(|c: char| c.is_ascii_digit());
-            let is_early = |name: &&String| {
-                let start = name.get(..wanted.len().min(name.len()));
-                is_time && start.is_some_and(|start| start <= wanted)
-            };
-            names.iter().rfind(is_early).cloned()
+            names
+                .iter()
+                .rfind(|name: &&String| {
+                    let start = name.get(..wanted.len().min(name.len()));
+                    is_time && start.is_some_and(|start| start <= wanted)
+                })
+                .cloned()
         }
     };
     found.ok_or_else(|| {

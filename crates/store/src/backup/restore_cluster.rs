@@ -12,9 +12,9 @@ use weir_tier::{ColdTier, FileLocations, SlowOptions, SlowPlace};
 use crate::backup::list::ListEntry;
 use crate::backup::restore::{choose, other_snapshot};
 use crate::backup::target::{self, BackupTarget};
-use crate::backup::{Restored, manifest_of};
+use crate::backup::{RestoreSummary, manifest_of};
 use crate::cluster::{ManifestOptions, random};
-use crate::manifest::{Moving, PostgresManifest};
+use crate::manifest::{ManifestExport, PostgresManifest};
 
 /// Restores a cluster from a snapshot of `backup`, chosen as in [`restore`](crate::restore): files
 /// go to `slow`, the manifest to PostgreSQL. Of the files beside the tables, only files that
@@ -30,11 +30,11 @@ pub fn restore_cluster(
     cluster: &ManifestOptions,
     is_shared: &dyn Fn(&str) -> bool,
     now: Micros,
-) -> Result<Restored, StoreError> {
+) -> Result<RestoreSummary, StoreError> {
     let target = target::open(&backup.into(), false)?;
     let snapshot = choose(&*target, at)?;
     let list = target.list(&snapshot)?;
-    let all = Moving::read(&manifest_of(&*target, &snapshot, &list)?)?;
+    let all = ManifestExport::read(&manifest_of(&*target, &snapshot, &list)?)?;
     let (manifest, places) = begin(slow, cluster)?;
     let slow = places.slow()?;
     let mut entries: HashMap<&str, &ListEntry> =
@@ -55,16 +55,17 @@ pub fn restore_cluster(
         bring(&*target, entry, slow)?;
     }
     let shared = entries.into_values().filter(|entry| is_shared(&entry.path));
-    let content = |entry: &ListEntry| {
-        let object = whole(&*target, entry)?;
-        let content =
-            std::fs::read(&object).map_err(|error| StoreError::io("read", &object, &error))?;
-        Ok::<_, StoreError>((entry.path.clone(), content))
-    };
-    let shared = shared.map(content).collect::<Result<Vec<_>, _>>()?;
+    let shared = shared
+        .map(|entry| {
+            let object = whole(&*target, entry)?;
+            let content =
+                std::fs::read(&object).map_err(|error| StoreError::io("read", &object, &error))?;
+            Ok::<_, StoreError>((entry.path.clone(), content))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
     manifest.end_restore(&all, &shared, now)?;
     let byte_count = files.values().map(|entry| entry.object.byte_count).sum();
-    Ok(Restored { snapshot, file_count: files.len(), byte_count })
+    Ok(RestoreSummary { snapshot, file_count: files.len(), byte_count })
 }
 
 /// Takes an empty schema and an empty tier, or resumes where both belong to a restore.
@@ -94,7 +95,7 @@ fn bring(target: &dyn BackupTarget, entry: &ListEntry, slow: &ColdTier) -> Resul
     let is_inside =
         entry.path.starts_with("data/") && !entry.path.split('/').any(|part| part == "..");
     if !is_inside {
-        let text = format!("cannot restore `{}`: it is no path of a data file", entry.path);
+        let text = format!("cannot restore `{}`: it is not the path of a data file", entry.path);
         return Err(StoreError::new(ErrorKind::Corrupt, text));
     }
     slow.put(&whole(target, entry)?, &entry.path, &AtomicBool::new(false))

@@ -1,6 +1,7 @@
 //! The target of a backup: a directory or a bucket. Both have the same files under the same names.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +74,7 @@ pub(super) fn open(
 }
 
 /// Rejects a backup of another version.
-pub(super) fn check_version(name: &str, text: &str) -> Result<(), StoreError> {
+pub(super) fn check_version(name: impl Display, text: &str) -> Result<(), StoreError> {
     if text.trim() == VERSION {
         return Ok(());
     }
@@ -83,7 +84,7 @@ pub(super) fn check_version(name: &str, text: &str) -> Result<(), StoreError> {
 }
 
 /// The error for a new backup in a place that is not empty.
-pub(super) fn refuse_other(name: &str, other: &str) -> StoreError {
+pub(super) fn refuse_other(name: impl Display, other: &str) -> StoreError {
     let text = format!("cannot back up into `{name}`: it is no backup, and has `{other}` in it");
     StoreError::new(ErrorKind::Io, text).with_hint(
         "name an empty directory, a prefix of a bucket with nothing below it, or a backup",

@@ -38,15 +38,14 @@ impl ClusterFollower {
         commands: Sender<WriterCommand>,
     ) -> Result<Self, StoreError> {
         let (stop, stopped) = channel::<()>();
-        let work = move || {
+        let thread = std::thread::Builder::new().name("weir-cluster".into()).spawn(move || {
             while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
                 let outcome = cluster.beat(&shared, &manifest, &commands);
                 cluster.note(outcome);
             }
             // Releases the lease so that others need not wait for its expiry.
             drop(manifest.leave());
-        };
-        let thread = std::thread::Builder::new().name("weir-cluster".into()).spawn(work);
+        });
         let thread = thread.map_err(|error| {
             StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
         })?;

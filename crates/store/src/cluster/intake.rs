@@ -56,9 +56,9 @@ impl Store {
             true => Ok(()),
             false => Err(StoreError::new(
                 ErrorKind::Moved,
-                "the stream was taken from this hub a moment ago, and is not free of its rows yet",
+                "another hub just took the stream over, and this hub still has rows of it",
             )
-            .with_hint("ask again in some seconds")),
+            .with_hint("retry in a few seconds")),
         }
     }
 
@@ -136,8 +136,11 @@ impl Store {
         content: Option<Vec<u8>>,
     ) -> Result<bool, StoreError> {
         let Some(cluster) = self.cluster.clone() else { return Ok(false) };
-        let share = move || cluster.share_file(&name, before.as_deref(), content.as_deref());
-        tokio::task::spawn_blocking(share).await.map_err(|_| StoreError::closed())?
+        tokio::task::spawn_blocking(move || {
+            cluster.share_file(&name, before.as_deref(), content.as_deref())
+        })
+        .await
+        .map_err(|_| StoreError::closed())?
     }
 
     /// The view at this snapshot or a later one.
@@ -151,7 +154,7 @@ impl Store {
         hurry.map_err(|_| StoreError::closed())??;
         let view = self.shared.view();
         if view.snapshot < snapshot {
-            let text = format!("change {snapshot} of the manifest has not come here yet");
+            let text = format!("change {snapshot} of the manifest has not arrived yet");
             return Err(StoreError::new(ErrorKind::Moved, text).with_hint("ask again"));
         }
         Ok(view)

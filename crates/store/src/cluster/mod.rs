@@ -117,11 +117,10 @@ impl Cluster {
     /// Problem to show to the operator.
     pub(crate) fn trouble(&self) -> Option<String> {
         let lease = self.lease.read();
-        let gone = || {
+        lease.trouble.clone().or_else(|| {
             let name = self.peer_set.unreachable()?;
             Some(format!("the hub `{name}` cannot be reached: answers are without its newest rows"))
-        };
-        lease.trouble.clone().or_else(gone)
+        })
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, ViewProgress> {

@@ -15,14 +15,13 @@ impl Store {
     /// `BadQuery`: there is no such table or column; `Moved`: the requested snapshot is too old;
     /// `Io`.
     pub async fn rows_for_peer(&self, ask: &PeerAsk) -> Result<PeerRows, StoreError> {
-        let bad = |why: String| StoreError::new(ErrorKind::BadQuery, why);
         let table = weir_tables::table(&ask.table)
-            .ok_or_else(|| bad(format!("there is no table `{}`", ask.table)))?;
+            .ok_or_else(|| bad_query(format!("there is no table `{}`", ask.table)))?;
         let schema = table.schema();
         let places: Vec<usize> = ask
             .columns
             .iter()
-            .map(|name| schema.index_of(name).map_err(|error| bad(error.to_string())))
+            .map(|name| schema.index_of(name).map_err(|error| bad_query(error.to_string())))
             .collect::<Result<_, _>>()?;
         let condition = ask.condition.as_deref();
         // A condition that this version cannot parse filters nothing out.
@@ -41,7 +40,7 @@ impl Store {
                         let fits: BooleanArray =
                             fits.iter().map(|fits| Some(fits == Some(true))).collect();
                         filter_record_batch(&batch.rows, &fits)
-                            .map_err(|error| bad(error.to_string()))?
+                            .map_err(|error| bad_query(error.to_string()))?
                     }
                     Err(_) => batch.rows.clone(),
                 },
@@ -50,11 +49,15 @@ impl Store {
             let chosen = chosen.slice(0, chosen.num_rows().min(left));
             left -= chosen.num_rows();
             if chosen.num_rows() > 0 {
-                rows.push(chosen.project(&places).map_err(|error| bad(error.to_string()))?);
+                rows.push(chosen.project(&places).map_err(|error| bad_query(error.to_string()))?);
             }
         }
         Ok(rows)
     }
+}
+
+fn bad_query(why: String) -> StoreError {
+    StoreError::new(ErrorKind::BadQuery, why)
 }
 
 /// Rows that were in memory at a snapshot.
@@ -64,7 +67,7 @@ fn in_memory_at(
     snapshot: i64,
 ) -> Result<Vec<MemBatch>, StoreError> {
     if snapshot < view.forgotten {
-        let text = format!("rows of change {snapshot} are asked for, and are not kept that long");
+        let text = format!("rows as of change {snapshot} are no longer in memory");
         return Err(StoreError::new(ErrorKind::Moved, text).with_hint("ask again"));
     }
     let at = table_index(table);

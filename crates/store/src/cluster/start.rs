@@ -80,8 +80,10 @@ pub(crate) fn next_id(
 ) -> Result<i64, StoreError> {
     let first = first_id(manifest);
     let pending = manifest.pending(false)?;
-    let number = |path: &String| path.rsplit('/').next()?.split('.').next()?.parse::<i64>().ok();
-    let pending = pending.iter().filter_map(number).map(|id| id + 1);
+    let pending = pending
+        .iter()
+        .filter_map(|path| path.rsplit('/').next()?.split('.').next()?.parse::<i64>().ok())
+        .map(|id| id + 1);
     Ok(pending.fold(content.next_file_id.max(first), i64::max))
 }
 

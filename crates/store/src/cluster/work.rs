@@ -95,18 +95,25 @@ impl Maintenance {
         // files by then.
         let mut purged = cluster.purged();
         let (cleared, positions): (Vec<StreamId>, Vec<(StreamId, u64)>) = {
-            let is_over = |stream: &StreamId| {
-                purged.iter().any(|known| known.stream == *stream && known.segment <= floor)
-            };
             let positions = self.shared.positions();
-            let is_ours = |entry: &&(StreamId, u64)| {
-                positions.owns(entry.0)
-                    && positions.filed(entry.0) != Some(entry.1)
-                    && !left_out.contains(&entry.0)
-            };
             (
-                left_out.iter().copied().filter(is_over).collect(),
-                frozen.positions.iter().filter(is_ours).copied().collect(),
+                left_out
+                    .iter()
+                    .copied()
+                    .filter(|stream| {
+                        purged.iter().any(|known| known.stream == *stream && known.segment <= floor)
+                    })
+                    .collect(),
+                frozen
+                    .positions
+                    .iter()
+                    .filter(|entry| {
+                        positions.owns(entry.0)
+                            && positions.filed(entry.0) != Some(entry.1)
+                            && !left_out.contains(&entry.0)
+                    })
+                    .copied()
+                    .collect(),
             )
         };
         let change = ManifestChange {
@@ -216,8 +223,8 @@ fn commit(
     let mut seen = cluster.seen();
     if seen.is_in_doubt && !is_flush {
         // Otherwise the view would get the files of the flush beside its rows.
-        let text = "cannot change the manifest: whether the last flush is in it is not known yet";
-        return Err(StoreError::new(ErrorKind::Io, text).with_hint("it is tried again by itself"));
+        let text = "cannot change the manifest: whether it has the last flush is not known yet";
+        return Err(StoreError::new(ErrorKind::Io, text).with_hint("it is retried automatically"));
     }
     let outcome = manifest.commit(change).and_then(|snapshot| {
         let news = manifest.news(seen.snapshot)?;

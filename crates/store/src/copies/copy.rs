@@ -20,7 +20,7 @@ use weir_tables::{CopiedRows, LogPosition, Parcel, TableSpec};
 
 use crate::copies::positions::{CopyPositions, CopyState};
 use crate::write_path::adapt::adapt;
-use crate::write_path::segments::{SegmentStart, Segments};
+use crate::write_path::segments::{SegmentOffset, SegmentStart, Segments};
 use crate::write_path::shared::StoreState;
 use crate::write_path::wal::{
     RECORD_BYTES_MAX, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, checked, path_of, record_length,
@@ -107,10 +107,12 @@ impl Copy {
         }
         let rows = rows.unwrap_or_else(|| RecordBatch::new_empty(self.table.schema()));
         let (rows, numbers) = self.choose(rows)?;
-        let place = |number| LogPosition { sequence, row: first + number };
         Ok(CopiedRows {
             rows,
-            places: numbers.into_iter().map(place).collect(),
+            places: numbers
+                .into_iter()
+                .map(|number| LogPosition { sequence, row: first + number })
+                .collect(),
             next,
             lost_records,
         })
@@ -212,12 +214,17 @@ impl Copy {
         let first = self.unsettled.front();
         first.map_or_else(
             || self.unread_bytes(),
-            |first| self.log.segments.bytes_behind(first.segment, first.offset),
+            |first| {
+                self.log
+                    .segments
+                    .bytes_behind(SegmentOffset { segment: first.segment, offset: first.offset })
+            },
         )
     }
 
     fn unread_bytes(&self) -> u64 {
-        self.log.segments.bytes_behind(self.log.place.segment, self.log.offset)
+        let place = SegmentOffset { segment: self.log.place.segment, offset: self.log.offset };
+        self.log.segments.bytes_behind(place)
     }
 
     /// Whether the backlog exceeds its limit, or the disk is full while this copy retains log

@@ -75,7 +75,7 @@ impl CopyRegistry {
             return Ok(kept);
         }
         if kept.is_some() {
-            tracing::warn!("the log ends before the position of `{name}`: it goes on from there");
+            tracing::warn!("the log ends before the position of `{name}`: it continues there");
         }
         let epoch = std::hash::RandomState::new().hash_one(name).cast_signed();
         let state = CopyState { epoch, done: end, planned: end };

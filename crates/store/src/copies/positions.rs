@@ -44,14 +44,7 @@ impl CopyPositions {
     /// # Errors
     /// `Corrupt`, `Io`, `Full`.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let open = || {
-            let connection = Connection::open(path)?;
-            connection.busy_timeout(std::time::Duration::from_secs(5))?;
-            connection.pragma_update(None, "synchronous", "FULL")?;
-            connection.execute_batch(SCHEMA)?;
-            Ok(connection)
-        };
-        let connection = open().map_err(|error| fail(&error, path))?;
+        let connection = connect(path).map_err(|error| fail(&error, path))?;
         Ok(Self { connection: Mutex::new(connection), path: path.to_owned() })
     }
 
@@ -106,4 +99,12 @@ impl CopyPositions {
             connection.execute("DELETE FROM copy_position WHERE name = ?1", [name]).map(drop)
         })
     }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.execute_batch(SCHEMA)?;
+    Ok(connection)
 }

@@ -80,7 +80,6 @@ pub(super) fn manifest_list(
     for (name, text) in texts {
         writer.add_user_metadata(name.to_owned(), text)?;
     }
-    let int = |value: usize| Value::Int(i32::try_from(value).unwrap_or(i32::MAX));
     let fields = [
         ("manifest_path", Value::String(location.to_owned())),
         ("manifest_length", Value::Long(i64::try_from(length).unwrap_or(i64::MAX))),
@@ -100,6 +99,10 @@ pub(super) fn manifest_list(
     ];
     writer.append_value(record(fields))?;
     writer.into_inner()
+}
+
+fn int(value: usize) -> Value {
+    Value::Int(i32::try_from(value).unwrap_or(i32::MAX))
 }
 
 impl ManifestEntry {

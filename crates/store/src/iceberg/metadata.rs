@@ -81,17 +81,18 @@ pub(super) fn metadata(
 
 /// The table's columns as an Iceberg schema.
 pub(super) fn schema(table: &TableSpec) -> Value {
-    let field = |column: &Column| {
-        json!({
-            "id": column.id,
-            "name": column.name,
-            "required": !column.is_nullable,
-            "type": kind(column),
-            "doc": column.doc.trim(),
-        })
-    };
-    let fields: Vec<Value> = table.columns.iter().map(field).collect();
+    let fields: Vec<Value> = table.columns.iter().map(schema_field).collect();
     json!({"type": "struct", "schema-id": 0, "fields": fields})
+}
+
+fn schema_field(column: &Column) -> Value {
+    json!({
+        "id": column.id,
+        "name": column.name,
+        "required": !column.is_nullable,
+        "type": kind(column),
+        "doc": column.doc.trim(),
+    })
 }
 
 fn kind(column: &Column) -> Value {
@@ -114,17 +115,18 @@ fn kind(column: &Column) -> Value {
 
 /// Maps column names to field ids: keys and values of maps have no ids in files of old versions.
 fn name_mapping(table: &TableSpec) -> Value {
-    let field = |column: &Column| {
-        let mut field = json!({"field-id": column.id, "names": [column.name]});
-        if let Some((key, value)) = column.map_ids() {
-            field["fields"] = json!([
-                {"field-id": key, "names": ["key"]},
-                {"field-id": value, "names": ["value"]},
-            ]);
-        }
-        field
-    };
-    table.columns.iter().map(field).collect()
+    table.columns.iter().map(mapping_field).collect()
+}
+
+fn mapping_field(column: &Column) -> Value {
+    let mut field = json!({"field-id": column.id, "names": [column.name]});
+    if let Some((key, value)) = column.map_ids() {
+        field["fields"] = json!([
+            {"field-id": key, "names": ["key"]},
+            {"field-id": value, "names": ["value"]},
+        ]);
+    }
+    field
 }
 
 fn last_id(column: &Column) -> i32 {

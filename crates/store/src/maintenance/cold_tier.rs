@@ -72,7 +72,7 @@ impl TierMaintenance {
         self.is_there = false;
         match error.kind {
             ErrorKind::Full => format!(
-                "the slow tier `{}` is full, files stay on the fast disk: {}",
+                "the cold tier `{}` is full, files stay on the fast disk: {}",
                 self.slow.name(),
                 error.message
             ),
@@ -147,7 +147,7 @@ impl Maintenance {
                 let replaced =
                     self.replace("move", vec![Arc::clone(file)], std::slice::from_ref(&moved));
                 if let Err(error) = replaced {
-                    tracing::warn!("cannot move files to the slow tier: {error}");
+                    tracing::warn!("cannot move files to the cold tier: {error}");
                 } else {
                     self.shared.set_slow_failure(None);
                 }

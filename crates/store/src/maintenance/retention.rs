@@ -85,9 +85,12 @@ mod tests {
     fn oldest_go_first_for_size_and_findings_never() {
         let files =
             [file(1, "finding", 980, 50), file(2, "log", 990, 50), file(3, "request", 985, 50)];
-        let retention = |total_bytes| Retention { total_bytes, ..Retention::default() };
-        check(&files, &retention(150), &[]);
-        check(&files, &retention(149), &[3]);
-        check(&files, &retention(1), &[3, 2]);
+        check(&files, &retention_of(150), &[]);
+        check(&files, &retention_of(149), &[3]);
+        check(&files, &retention_of(1), &[3, 2]);
+    }
+
+    fn retention_of(total_bytes: u64) -> Retention {
+        Retention { total_bytes, ..Retention::default() }
     }
 }

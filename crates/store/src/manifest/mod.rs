@@ -18,7 +18,7 @@ use weir_datafile::{DataFile, StoreError, Tier};
 use weir_tables::{Micros, StreamId};
 
 pub use moving::Hubs;
-pub(crate) use moving::Moving;
+pub(crate) use moving::ManifestExport;
 pub(crate) use postgres::{ClaimOutcome, ClusterPulse, LEASE, ManifestNews, PostgresManifest};
 pub(crate) use sqlite::{SqliteManifest, fail};
 

@@ -42,7 +42,7 @@ pub(crate) struct FileRow {
 
 /// Exported content: the files of the tables and the positions of streams.
 #[derive(Debug, Default)]
-pub(crate) struct Moving {
+pub(crate) struct ManifestExport {
     pub(crate) files: Vec<FileRow>,
     pub(crate) streams: Vec<(Vec<u8>, i64)>,
 }
@@ -56,7 +56,7 @@ pub struct Hubs {
     pub gone: Vec<String>,
 }
 
-impl Moving {
+impl ManifestExport {
     /// Writes the manifest of a single hub.
     ///
     /// # Errors
@@ -93,8 +93,9 @@ impl Moving {
     /// `Io`, `Corrupt`, `NewerVersion`.
     pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
         let manifest = SqliteManifest::read(path)?;
-        let read = || Ok(Self { files: manifest.file_rows()?, streams: manifest.stream_rows()? });
-        read().map_err(|error| fail(&error, path))
+        let files = manifest.file_rows().map_err(|error| fail(&error, path))?;
+        let streams = manifest.stream_rows().map_err(|error| fail(&error, path))?;
+        Ok(Self { files, streams })
     }
 }
 
@@ -103,27 +104,16 @@ impl PostgresManifest {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn moving(&self) -> Result<Moving, StoreError> {
-        let file = |row: &Row| FileRow {
-            id: row.get(0),
-            table: row.get(1),
-            path: row.get(2),
-            day: row.get(3),
-            row_count: row.get(4),
-            byte_count: row.get(5),
-            min_ts: row.get(6),
-            max_ts: row.get(7),
-            arrival_ts: row.get(8),
-        };
+    pub(crate) fn moving(&self) -> Result<ManifestExport, StoreError> {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
             let sql = "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts
                  FROM data_file WHERE end_snapshot IS NULL ORDER BY id";
-            let files = work.query(sql, &[])?.iter().map(file).collect();
+            let files = work.query(sql, &[])?.iter().map(file_row).collect();
             let sql = "SELECT stream, position FROM stream_position ORDER BY stream";
             let streams = work.query(sql, &[])?;
             let streams = streams.iter().map(|row| (row.get(0), row.get(1))).collect();
-            Ok(Moving { files, streams })
+            Ok(ManifestExport { files, streams })
         })
     }
 
@@ -240,7 +230,7 @@ impl PostgresManifest {
     /// `Io`, `Full`.
     pub(crate) fn end_restore(
         &self,
-        all: &Moving,
+        all: &ManifestExport,
         shared: &[(String, Vec<u8>)],
         now: Micros,
     ) -> Result<(), StoreError> {
@@ -287,6 +277,20 @@ impl PostgresManifest {
             work.batch_execute(&format!("ALTER TABLE hub ALTER COLUMN id RESTART WITH {next}"))?;
             work.commit()
         })
+    }
+}
+
+fn file_row(row: &Row) -> FileRow {
+    FileRow {
+        id: row.get(0),
+        table: row.get(1),
+        path: row.get(2),
+        day: row.get(3),
+        row_count: row.get(4),
+        byte_count: row.get(5),
+        min_ts: row.get(6),
+        max_ts: row.get(7),
+        arrival_ts: row.get(8),
     }
 }
 

@@ -162,7 +162,7 @@ impl PostgresManifest {
         if !server.with(|client| has_tables(&mut client.transaction()?, &options.schema))? {
             let text = format!("there is no cluster in the schema `{}`", options.schema);
             return Err(StoreError::new(ErrorKind::Io, text)
-                .with_hint("look at `cluster.manifest` and `cluster.schema`"));
+                .with_hint("check `cluster.manifest` and `cluster.schema`"));
         }
         check_version(&mut server)?;
         Ok(Self::of_nobody(server))
@@ -252,13 +252,14 @@ impl PostgresManifest {
     pub(super) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         self.with(|client| {
             let sql = "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file";
-            let waiting = |row: &Row| QueuedDeletion {
+            let rows = client.query(sql, &[])?;
+            let queue = rows.iter().map(|row| QueuedDeletion {
                 id: row.get(0),
                 path: row.get(1),
                 since: Micros(row.get(2)),
                 tier: tier_of(row.get(3)),
-            };
-            Ok(client.query(sql, &[])?.iter().map(waiting).collect())
+            });
+            Ok(queue.collect())
         })
     }
 
@@ -362,9 +363,10 @@ impl PostgresManifest {
         work.execute(sql, &[&self.hub, &keys(change.cleared.iter())])?;
         let sql = "INSERT INTO snapshot VALUES ($1, $2, $3, $4)";
         work.execute(sql, &[&snapshot, &change.now.0, &change.reason, &self.hub])?;
-        if let Err(why) = add_files(work, self.hub, snapshot, change.add)?
+        let by = SnapshotAuthor { hub: self.hub, snapshot };
+        if let Err(why) = add_files(work, by, change.add)?
             .and(remove_files(work, snapshot, change)?)
-            .and(move_streams(work, self.hub, snapshot, change.positions)?)
+            .and(move_streams(work, by, change.positions)?)
         {
             return Ok(Err(why));
         }
@@ -441,8 +443,7 @@ impl PostgresManifest {
             let sql = "SELECT stream, position FROM stream_position WHERE stream = ANY($2) AND hub = $1";
             let ours = work.query(sql, &[&self.hub, &keys])?;
             work.commit()?;
-            let entry = |row: &Row| Some((stream_of(row)?, row.get::<_, i64>(1).cast_unsigned()));
-            Ok(ClaimOutcome::Ours(ours.iter().filter_map(entry).collect()))
+            Ok(ClaimOutcome::Ours(ours.iter().filter_map(position_of).collect()))
         })
     }
 
@@ -455,8 +456,7 @@ impl PostgresManifest {
         self.with(|client| {
             let sql = "SELECT stream, position FROM stream_position WHERE stream = ANY($1)";
             let rows = client.query(sql, &[&keys])?;
-            let entry = |row: &Row| Some((stream_of(row)?, row.get::<_, i64>(1).cast_unsigned()));
-            Ok(rows.iter().filter_map(entry).collect())
+            Ok(rows.iter().filter_map(position_of).collect())
         })
     }
 
@@ -480,8 +480,8 @@ impl PostgresManifest {
                  WHERE seen_ts > {NOW} - $2 AND id <> $1 AND address <> '' ORDER BY id"
             );
             let peers = client.query(&sql, &[&self.hub, &lease])?;
-            let peer = |row: &Row| Peer { name: row.get(1), address: row.get(2) };
-            let peers = peers.iter().map(peer).collect();
+            let peers =
+                peers.iter().map(|row| Peer { name: row.get(1), address: row.get(2) }).collect();
             let mut work = client.transaction()?;
             Ok(Some(ClusterPulse { is_leader, peers, lost: lost(&mut work, self.hub)? }))
         })?;
@@ -540,9 +540,9 @@ fn check_version(server: &mut PostgresServer) -> Result<(), StoreError> {
         Ok((value(&mut work, "version")?, half.is_some()))
     })?;
     if is_half {
-        let text = "cannot use the manifest in PostgreSQL: a restore into it did not end";
+        let text = "cannot use the manifest in PostgreSQL: a restore into it did not finish";
         return Err(StoreError::new(ErrorKind::Corrupt, text)
-            .with_hint("run `weir restore` again, which goes on"));
+            .with_hint("run `weir restore` again: it resumes"));
     }
     if version <= VERSION {
         return Ok(());
@@ -579,18 +579,28 @@ fn lost(work: &mut Transaction<'_>, hub: i64) -> Result<Vec<StreamId>, postgres:
     Ok(rows.iter().filter_map(stream_of).collect())
 }
 
+fn position_of(row: &Row) -> Option<(StreamId, u64)> {
+    Some((stream_of(row)?, row.get::<_, i64>(1).cast_unsigned()))
+}
+
 type LeaseCheck = Result<(), &'static str>;
+
+/// A hub and the snapshot that it commits.
+#[derive(Clone, Copy)]
+struct SnapshotAuthor {
+    hub: i64,
+    snapshot: i64,
+}
 
 fn add_files(
     work: &mut Transaction<'_>,
-    hub: i64,
-    snapshot: i64,
+    SnapshotAuthor { hub, snapshot }: SnapshotAuthor,
     files: &[Arc<DataFile>],
 ) -> Result<LeaseCheck, postgres::Error> {
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let sql = "DELETE FROM pending_file WHERE hub = $1 AND path = ANY($2)";
     if work.execute(sql, &[&hub, &paths])? != paths.len() as u64 {
-        return Ok(Err("another hub took this one for gone, and its files"));
+        return Ok(Err("another hub considered this one gone and took its files"));
     }
     for file in files {
         let (table, tier) = (file.table.name, name_of(file.tier));
@@ -633,8 +643,7 @@ fn remove_files(
 
 fn move_streams(
     work: &mut Transaction<'_>,
-    hub: i64,
-    snapshot: i64,
+    SnapshotAuthor { hub, snapshot }: SnapshotAuthor,
     positions: &[(StreamId, u64)],
 ) -> Result<LeaseCheck, postgres::Error> {
     let keys = keys(positions.iter().map(|(stream, _)| stream));

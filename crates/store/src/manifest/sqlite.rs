@@ -55,17 +55,7 @@ impl SqliteManifest {
     /// # Errors
     /// `NewerVersion`, `Corrupt`, `Io`, `Full`.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let open = || {
-            let connection = Connection::open(path)?;
-            connection.busy_timeout(std::time::Duration::from_secs(5))?;
-            connection.pragma_update(None, "journal_mode", "WAL")?;
-            connection.pragma_update(None, "synchronous", "FULL")?;
-            connection.pragma_update(None, "foreign_keys", "ON")?;
-            let version: i64 =
-                connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-            Ok((connection, version))
-        };
-        let (connection, version) = open().map_err(|error| fail(&error, path))?;
+        let (connection, version) = open_for_writing(path).map_err(|error| fail(&error, path))?;
         match version {
             0 => {
                 refuse_beside_rows(path)?;
@@ -91,14 +81,7 @@ impl SqliteManifest {
     /// # Errors
     /// `Io` when there is none, `NewerVersion`, `Corrupt`.
     pub(crate) fn read(path: &Path) -> Result<Self, StoreError> {
-        let open = || {
-            let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            connection.busy_timeout(std::time::Duration::from_secs(5))?;
-            let version: i64 =
-                connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-            Ok((connection, version))
-        };
-        match open().map_err(|error| fail(&error, path))? {
+        match open_for_reading(path).map_err(|error| fail(&error, path))? {
             (connection, 1 | SCHEMA_VERSION | SLOW_VERSION) => Ok(Self { connection }),
             (_, version) => Err(of_other_version(path, version)),
         }
@@ -136,15 +119,7 @@ impl SqliteManifest {
     /// # Errors
     /// `Full`, `Io`, `Corrupt`.
     pub(crate) fn forget_removed(path: &Path) -> Result<(), StoreError> {
-        let forget = || {
-            let connection = Connection::open(path)?;
-            connection.pragma_update(None, "journal_mode", "DELETE")?;
-            connection.execute_batch(
-                "BEGIN; DELETE FROM gc_queue; DELETE FROM data_file WHERE end_snapshot IS NOT NULL;
-                 UPDATE data_file SET tier = 'local'; DELETE FROM setting WHERE name = 'slow_id'; COMMIT;",
-            )
-        };
-        forget().map_err(|error| fail(&error, path))
+        clear_removed(path).map_err(|error| fail(&error, path))
     }
 
     fn live_files(&self) -> rusqlite::Result<Vec<Arc<DataFile>>> {
@@ -292,21 +267,7 @@ impl SqliteManifest {
 
     /// Removes deleted files from the queue.
     pub(crate) fn forget(&mut self, ids: &[i64]) -> Result<(), StoreError> {
-        let work = |connection: &mut Connection| {
-            let transaction = connection.transaction()?;
-            for id in ids {
-                transaction.execute("DELETE FROM gc_queue WHERE file = ?1", [id])?;
-                transaction.execute("DELETE FROM data_file WHERE id = ?1", [id])?;
-            }
-            transaction.execute(
-                "DELETE FROM snapshot WHERE id < (SELECT max(id) FROM snapshot)
-                 AND id NOT IN (SELECT begin_snapshot FROM data_file)
-                 AND id NOT IN (SELECT end_snapshot FROM data_file WHERE end_snapshot IS NOT NULL)",
-                [],
-            )?;
-            transaction.commit()
-        };
-        work(&mut self.connection).map_err(|error| self.fail(&error))
+        forget_files(ids, &mut self.connection).map_err(|error| self.fail(&error))
     }
 
     /// Files that wait to be deleted.
@@ -331,6 +292,47 @@ impl SqliteManifest {
     fn fail(&self, error: &rusqlite::Error) -> StoreError {
         fail(error, Path::new(self.connection.path().unwrap_or("manifest.sqlite")))
     }
+}
+
+fn forget_files(ids: &[i64], connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for id in ids {
+        transaction.execute("DELETE FROM gc_queue WHERE file = ?1", [id])?;
+        transaction.execute("DELETE FROM data_file WHERE id = ?1", [id])?;
+    }
+    transaction.execute(
+        "DELETE FROM snapshot WHERE id < (SELECT max(id) FROM snapshot)
+                 AND id NOT IN (SELECT begin_snapshot FROM data_file)
+                 AND id NOT IN (SELECT end_snapshot FROM data_file WHERE end_snapshot IS NOT NULL)",
+        [],
+    )?;
+    transaction.commit()
+}
+
+fn clear_removed(path: &Path) -> rusqlite::Result<()> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "DELETE")?;
+    connection.execute_batch(
+                "BEGIN; DELETE FROM gc_queue; DELETE FROM data_file WHERE end_snapshot IS NOT NULL;
+                 UPDATE data_file SET tier = 'local'; DELETE FROM setting WHERE name = 'slow_id'; COMMIT;",
+            )
+}
+
+fn open_for_reading(path: &Path) -> rusqlite::Result<(Connection, i64)> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok((connection, version))
+}
+
+fn open_for_writing(path: &Path) -> rusqlite::Result<(Connection, i64)> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", "ON")?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok((connection, version))
 }
 
 /// Applies a change; returns the snapshot's number.
@@ -421,6 +423,6 @@ fn refuse_beside_rows(path: &Path) -> Result<(), StoreError> {
     }
     let text = format!("cannot open `{}`: it is empty, but rows are beside it", path.display());
     Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
-        "put `manifest.sqlite` and `manifest.sqlite-wal` back as they were; to begin anew name another directory with `--data`",
+        "put `manifest.sqlite` and `manifest.sqlite-wal` back as they were; to start over, name another directory with `--data`",
     ))
 }

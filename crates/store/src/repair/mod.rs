@@ -32,7 +32,7 @@ pub use shared::repair_cluster;
 
 /// The result of repairing one file.
 #[derive(Clone, Debug)]
-pub struct Mended {
+pub struct FileRepair {
     /// Path below the data directory.
     pub path: String,
     /// Table of the file; `None` for a table that this weir does not know.
@@ -61,7 +61,7 @@ const DAMAGED: &str = "damaged";
 /// # Errors
 /// `Locked` while a weir has it open; `Io`, `Full`, `Corrupt` of the manifest or the log. Completed
 /// steps stay in effect.
-pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
+pub fn repair(options: &StoreOptions) -> Result<Vec<FileRepair>, StoreError> {
     let (mut mended, paths) = take_out(options)?;
     let store = Store::open_keeping(options.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -85,7 +85,7 @@ pub fn repair(options: &StoreOptions) -> Result<Vec<Mended>, StoreError> {
 
 /// Removes damaged files from the manifest; returns them, and the files to read before the store
 /// creates new ones.
-fn take_out(options: &StoreOptions) -> Result<(Vec<Mended>, Vec<String>), StoreError> {
+fn take_out(options: &StoreOptions) -> Result<(Vec<FileRepair>, Vec<String>), StoreError> {
     let directory = Directory::open(&options.dir)?;
     let mut manifest = Manifest::Own(SqliteManifest::open(&directory.manifest())?);
     let places =
@@ -123,11 +123,12 @@ fn bring_home(places: &FileLocations, manifest: &Manifest) -> Result<(), StoreEr
     };
     let named = manifest.places()?;
     let waiting = manifest.gc_queue()?;
-    let is_known = |path: &String| {
-        named.iter().any(|(known, _)| known == path)
-            || waiting.iter().any(|file| file.path == *path)
-    };
-    let unknown = slow.unknown(is_known)?.into_iter();
+    let unknown = slow
+        .unknown(|path: &String| {
+            named.iter().any(|(known, _)| known == path)
+                || waiting.iter().any(|file| file.path == *path)
+        })?
+        .into_iter();
     for path in unknown.filter(|path| path.ends_with(".parquet")) {
         fetch(places, &path, &places.root.join(&path))?;
     }
@@ -168,8 +169,8 @@ fn fetch(places: &FileLocations, path: &str, to: &Path) -> Result<(), StoreError
     sync_parent(to)
 }
 
-fn of_entry(file: &DataFile, why: String) -> Mended {
-    Mended {
+fn of_entry(file: &DataFile, why: String) -> FileRepair {
+    FileRepair {
         path: file.path.clone(),
         table: Some(file.table.name),
         why,
@@ -191,12 +192,12 @@ fn stray_files(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, StoreErro
     Ok(data_files(dir, DAMAGED).into_iter().chain(whole).collect())
 }
 
-fn is_of(entry: &Mended, path: &str) -> bool {
+fn is_of(entry: &FileRepair, path: &str) -> bool {
     entry.path == path.strip_suffix(".damaged").unwrap_or(path)
 }
 
 /// Adds the salvage result of a file to its report.
-fn note(mended: &mut Vec<Mended>, path: &str, salvaged: SalvageReport) {
+fn note(mended: &mut Vec<FileRepair>, path: &str, salvaged: SalvageReport) {
     let SalvageReport { table, taken, known, times, broken } = salvaged;
     let table = table.map(|table: &TableSpec| table.name);
     let at = mended.iter().position(|entry| is_of(entry, path));
@@ -213,7 +214,7 @@ fn note(mended: &mut Vec<Mended>, path: &str, salvaged: SalvageReport) {
     };
     let path = path.strip_suffix(".damaged").unwrap_or(path).to_owned();
     let (rows_taken, rows_known) = (taken, known);
-    mended.push(Mended {
+    mended.push(FileRepair {
         path,
         table,
         why,
@@ -228,11 +229,12 @@ fn note(mended: &mut Vec<Mended>, path: &str, salvaged: SalvageReport) {
 /// Picks a free name below `lost/`.
 fn free_place(dir: &Path, path: &str) -> String {
     let name = path.strip_prefix("data/").unwrap_or(path);
-    let place = |number: u32| match number {
-        0 => format!("lost/{name}"),
-        _ => format!("lost/{name}.{number}"),
-    };
-    let free = (0..).map(place).find(|to| !dir.join(to).exists());
+    let free = (0..)
+        .map(|number| match number {
+            0 => format!("lost/{name}"),
+            _ => format!("lost/{name}.{number}"),
+        })
+        .find(|to| !dir.join(to).exists());
     free.unwrap_or_else(|| format!("lost/{name}"))
 }
 

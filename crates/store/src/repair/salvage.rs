@@ -104,12 +104,17 @@ fn take_away_known(
 }
 
 fn still_missing(rows: &RecordBatch, counts: &mut RowCounts) -> Result<RecordBatch, StoreError> {
-    let is_missing = |hash: u128| {
-        let Some(count) = counts.get_mut(&hash).filter(|count| **count > 0) else { return false };
-        *count -= 1;
-        true
-    };
-    let keep: BooleanArray = row_hashes(rows)?.into_iter().map(is_missing).map(Some).collect();
+    let keep: BooleanArray = row_hashes(rows)?
+        .into_iter()
+        .map(|hash| {
+            let Some(count) = counts.get_mut(&hash).filter(|count| **count > 0) else {
+                return false;
+            };
+            *count -= 1;
+            true
+        })
+        .map(Some)
+        .collect();
     filter_record_batch(rows, &keep).map_err(|error| failed(&error))
 }
 

@@ -20,7 +20,7 @@ use weir_datafile::{
 use weir_tables::{Clock, Micros};
 use weir_tier::{FileLocations, SlowOptions};
 
-use super::{Mended, fetch, free_place, of_entry};
+use super::{FileRepair, fetch, free_place, of_entry};
 use crate::cluster::{ManifestOptions, ReaderLease, first_id};
 use crate::directory::lock_file;
 use crate::manifest::{ManifestChange, PostgresManifest};
@@ -43,7 +43,7 @@ pub fn repair_cluster(
     slow: Option<&SlowOptions>,
     cluster: &ManifestOptions,
     clock: &dyn Clock,
-) -> Result<Vec<Mended>, StoreError> {
+) -> Result<Vec<FileRepair>, StoreError> {
     let looks = PostgresManifest::look(cluster)?;
     let places = FileLocations::new(dir, slow, looks.slow_id()?, None)?;
     // Without access to the tier, every file would be reported as damaged.
@@ -67,7 +67,7 @@ struct ClusterRepair<'a> {
 }
 
 impl ClusterRepair<'_> {
-    fn mend_all(&self, clock: &dyn Clock) -> Result<Vec<Mended>, StoreError> {
+    fn mend_all(&self, clock: &dyn Clock) -> Result<Vec<FileRepair>, StoreError> {
         let mut mended = Vec::new();
         for file in self.manifest.files()?.0 {
             let look = FileCheck { places: &self.places, file: &file, is_thorough: true };
@@ -91,7 +91,7 @@ impl ClusterRepair<'_> {
         file: &Arc<DataFile>,
         why: String,
         now: Micros,
-    ) -> Result<Option<Mended>, StoreError> {
+    ) -> Result<Option<FileRepair>, StoreError> {
         let kept_at = free_place(self.dir, &file.path);
         let kept = self.dir.join(&kept_at);
         fetch(&self.places, &file.path, &kept)?;

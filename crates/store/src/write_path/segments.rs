@@ -38,10 +38,27 @@ struct SegmentState {
     needs: BTreeMap<String, u64>,
 }
 
+/// A segment's first sequence number and size.
 #[derive(Clone, Copy, Debug)]
-struct LogSegment {
-    first_sequence: u64,
-    bytes: u64,
+pub(crate) struct LogSegment {
+    pub(crate) first_sequence: u64,
+    pub(crate) bytes: u64,
+}
+
+/// End of the durable records of the open segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DurableEnd {
+    /// Offset in the segment.
+    pub(crate) bytes: u64,
+    /// Sequence number of the next record.
+    pub(crate) sequence: u64,
+}
+
+/// A byte of the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentOffset {
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
 }
 
 /// Location of a record.
@@ -66,18 +83,18 @@ impl Segments {
         self.state.lock().expect(NO_PANIC)
     }
 
-    /// Adds a segment of this size.
-    pub(crate) fn add(&self, number: u64, first_sequence: u64, bytes: u64) {
-        self.state().segments.insert(number, LogSegment { first_sequence, bytes });
+    /// Adds a segment.
+    pub(crate) fn add(&self, number: u64, segment: LogSegment) {
+        self.state().segments.insert(number, segment);
     }
 
-    /// Segment `number` is durable up to `bytes`, with the records before `end`.
-    pub(crate) fn grow(&self, number: u64, bytes: u64, end: u64) {
+    /// Segment `number` is durable up to `end`.
+    pub(crate) fn grow(&self, number: u64, end: DurableEnd) {
         let mut state = self.state();
         if let Some(segment) = state.segments.get_mut(&number) {
-            segment.bytes = bytes;
+            segment.bytes = end.bytes;
         }
-        state.end = end;
+        state.end = end.sequence;
         drop(state);
         self.grown.notify_all();
     }
@@ -143,9 +160,10 @@ impl Segments {
         })
     }
 
-    /// Bytes of records after offset `offset` of segment `number`.
-    pub(crate) fn bytes_behind(&self, number: u64, offset: u64) -> u64 {
+    /// Bytes of records after `place`.
+    pub(crate) fn bytes_behind(&self, place: SegmentOffset) -> u64 {
         let state = self.state();
+        let SegmentOffset { segment: number, offset } = place;
         let own = state.segments.get(&number).map_or(0, |one| one.bytes.saturating_sub(offset));
         let later = state.segments.range(number + 1..).map(|(_, one)| one.bytes);
         own + later.map(|bytes| bytes.saturating_sub(SEGMENT_HEAD_BYTES as u64)).sum::<u64>()
@@ -178,7 +196,7 @@ mod tests {
         let segments = Segments::new(dir.path().to_owned(), needs);
         for number in 0..4 {
             std::fs::write(path_of(dir.path(), number), "x").unwrap();
-            segments.add(number, number * 10, 100);
+            segments.add(number, LogSegment { first_sequence: number * 10, bytes: 100 });
         }
         let there = || -> Vec<u64> {
             (0..4).filter(|number| path_of(dir.path(), *number).exists()).collect()
@@ -198,15 +216,15 @@ mod tests {
         segments.need("fast", 30);
         assert_eq!(there(), [3]);
         assert_eq!(segments.place(7).map(|place| place.segment), Some(3), "what there still is");
-        assert_eq!(segments.bytes_behind(3, 40), 60);
+        assert_eq!(segments.bytes_behind(SegmentOffset { segment: 3, offset: 40 }), 60);
     }
 
     #[test]
     fn waiting_ends_with_the_record_or_with_the_patience() {
         let segments = Segments::new(PathBuf::new(), BTreeMap::new());
-        segments.add(0, 0, 16);
+        segments.add(0, LogSegment { first_sequence: 0, bytes: 16 });
         assert!(!segments.wait(0, Duration::from_millis(1)));
-        segments.grow(0, 50, 1);
+        segments.grow(0, DurableEnd { bytes: 50, sequence: 1 });
         assert!(segments.wait(0, Duration::from_secs(60)));
         assert!(!segments.wait(1, Duration::ZERO));
     }

@@ -214,7 +214,7 @@ impl StoreState {
         let mut full = self.full.lock().expect(NO_PANIC);
         match (&*full, &why) {
             (None, Some(why)) => tracing::error!("{why}"),
-            (Some(_), None) => tracing::info!("there is room on the disk again"),
+            (Some(_), None) => tracing::info!("the disk has free space again"),
             _ => {}
         }
         *full = why;
@@ -233,7 +233,7 @@ impl StoreState {
         let mut failure = self.slow_failure.lock().expect(NO_PANIC);
         match (&*failure, &why) {
             (before, Some(why)) if before.as_ref() != Some(why) => tracing::error!("{why}"),
-            (Some(_), None) => tracing::info!("the slow tier can be used again"),
+            (Some(_), None) => tracing::info!("the cold tier is available again"),
             _ => {}
         }
         *failure = why;

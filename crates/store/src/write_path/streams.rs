@@ -47,12 +47,12 @@ pub(crate) fn judge(parcel: &Parcel, position: Option<u64>) -> Result<Admission,
     match position {
         Some(position) if range.to <= position => Ok(Admission::Duplicate { position }),
         Some(position) if range.from < position => trim(parcel, range, position),
-        Some(position) if range.from > position => Err(behind(range.stream, range.from, position)),
+        Some(position) if range.from > position => Err(behind(range, position)),
         _ => Ok(Admission::Whole),
     }
 }
 
-fn behind(stream: StreamId, from: u64, expected: u64) -> StoreError {
+fn behind(StreamRange { stream, from, .. }: StreamRange, expected: u64) -> StoreError {
     let text =
         format!("cannot take stream `{stream}` from {from}: the store has it up to {expected}");
     StoreError::new(ErrorKind::Behind { expected }, text)
@@ -61,7 +61,7 @@ fn behind(stream: StreamId, from: u64, expected: u64) -> StoreError {
 fn trim(parcel: &Parcel, range: StreamRange, position: u64) -> Result<Admission, StoreError> {
     let batches: Option<Vec<Batch>> =
         parcel.batches.iter().map(|batch| trim_batch(batch, position)).collect();
-    let batches = batches.ok_or_else(|| behind(range.stream, range.from, position))?;
+    let batches = batches.ok_or_else(|| behind(range, position))?;
     let range = StreamRange { from: position, ..range };
     Ok(Admission::Trimmed(Parcel { range: Some(range), batches }))
 }

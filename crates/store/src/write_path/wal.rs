@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_datafile::{ErrorKind, StoreError, sync_dir};
 
-use crate::write_path::segments::Segments;
+use crate::write_path::segments::{DurableEnd, LogSegment, SegmentStart, Segments};
 
 /// `WWAL`, version 1, then the sequence number of the first record.
 const MAGIC: &[u8; 8] = b"WWAL\x01\0\0\0";
@@ -46,16 +47,23 @@ pub(crate) struct Wal {
     segments: Arc<Segments>,
 }
 
+/// What a log is opened with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WalOptions {
+    /// All rows of segments below this are flushed.
+    pub(crate) floor: u64,
+    pub(crate) segment_bytes_max: u64,
+}
+
 impl Wal {
-    /// Replays segments from `floor` on, passes each record to `replay` in order, and opens the log
+    /// Replays segments from the floor on, passes each record to `replay` in order, and opens the log
     /// at its end.
     ///
     /// # Errors
     /// `Corrupt` for damage before the end, `Io`, `Full`, and errors of `replay`.
     pub(crate) fn open(
         dir: &Path,
-        floor: u64,
-        segment_bytes_max: u64,
+        WalOptions { floor, segment_bytes_max }: WalOptions,
         segments: Arc<Segments>,
         mut replay: impl FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
@@ -71,12 +79,13 @@ impl Wal {
             let path = path_of(dir, number);
             if number < floor {
                 let (first_sequence, length) = measure(&path)?;
-                segments.add(number, first_sequence, length);
+                segments.add(number, LogSegment { first_sequence, bytes: length });
                 continue;
             }
             let is_last = Some(&number) == numbers.last();
             let length = replay_segment(&path, is_last, &mut next_sequence, &mut replay)?;
-            segments.add(number, measure(&path)?.0, length);
+            let (first_sequence, _) = measure(&path)?;
+            segments.add(number, LogSegment { first_sequence, bytes: length });
             older.insert(number, length);
         }
         // Reuse the last segment: a start must not need free disk space.
@@ -84,12 +93,13 @@ impl Wal {
             Some((number, length)) => (number, length, reopen(&path_of(dir, number), length)?),
             None => {
                 let number = numbers.last().copied().unwrap_or(0).max(floor);
-                let file = create(dir, number, next_sequence)?;
-                segments.add(number, next_sequence, SEGMENT_HEAD_BYTES as u64);
-                (number, SEGMENT_HEAD_BYTES as u64, file)
+                let (first_sequence, bytes) = (next_sequence, SEGMENT_HEAD_BYTES as u64);
+                let file = create(dir, SegmentStart { segment: number, first_sequence })?;
+                segments.add(number, LogSegment { first_sequence, bytes });
+                (number, bytes, file)
             }
         };
-        segments.grow(number, length, next_sequence);
+        segments.grow(number, DurableEnd { bytes: length, sequence: next_sequence });
         segments.release(floor);
         Ok(Self {
             dir: dir.to_owned(),
@@ -142,7 +152,7 @@ impl Wal {
         }
         self.length += length as u64;
         self.next_sequence = sequence;
-        self.segments.grow(self.number, self.length, sequence);
+        self.segments.grow(self.number, DurableEnd { bytes: self.length, sequence });
         Ok(())
     }
 
@@ -179,28 +189,29 @@ impl Wal {
         if self.length == SEGMENT_HEAD_BYTES as u64 && !self.is_dirty {
             return Ok(self.number);
         }
-        let file = create(&self.dir, self.number + 1, self.next_sequence)?;
+        let (segment, bytes) = (self.number + 1, SEGMENT_HEAD_BYTES as u64);
+        let first_sequence = self.next_sequence;
+        let file = create(&self.dir, SegmentStart { segment, first_sequence })?;
         self.older.insert(self.number, self.length);
-        self.segments.add(self.number + 1, self.next_sequence, SEGMENT_HEAD_BYTES as u64);
+        self.segments.add(segment, LogSegment { first_sequence, bytes });
         self.file = file;
-        self.number += 1;
-        self.length = SEGMENT_HEAD_BYTES as u64;
+        self.number = segment;
+        self.length = bytes;
         self.is_dirty = false;
         Ok(self.number)
     }
 
-    /// Passes each record of the closed segments from `floor` up to `end` to `replay`, in order.
+    /// Passes each record of the closed segments in `range` to `replay`, in order.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, and errors of `replay`.
     pub(crate) fn read(
         &self,
-        floor: u64,
-        end: u64,
+        range: Range<u64>,
         mut replay: impl FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut next_sequence = 0;
-        for number in self.older.range(floor..end).map(|(number, _)| number) {
+        for number in self.older.range(range).map(|(number, _)| number) {
             let path = path_of(&self.dir, *number);
             replay_segment(&path, false, &mut next_sequence, &mut replay)?;
         }
@@ -254,40 +265,44 @@ fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
     Ok(numbers)
 }
 
-fn create(dir: &Path, number: u64, first_sequence: u64) -> Result<File, StoreError> {
-    let path = path_of(dir, number);
-    let make = || {
-        // A failed roll may have left the file; it holds no record.
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&first_sequence.to_le_bytes())?;
-        file.sync_all()?;
-        Ok(file)
-    };
-    let file = make().map_err(|error| StoreError::io("write", &path, &error))?;
+fn create(dir: &Path, start: SegmentStart) -> Result<File, StoreError> {
+    let path = path_of(dir, start.segment);
+    let file = create_segment(&path, start.first_sequence)
+        .map_err(|error| StoreError::io("write", &path, &error))?;
     sync_dir(dir)?;
     Ok(file)
 }
 
+fn create_segment(path: &Path, first_sequence: u64) -> std::io::Result<File> {
+    // A failed roll may have left the file; it holds no record.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.write_all(MAGIC)?;
+    file.write_all(&first_sequence.to_le_bytes())?;
+    file.sync_all()?;
+    Ok(file)
+}
+
 fn reopen(path: &Path, length: u64) -> Result<File, StoreError> {
-    let open = || {
-        let mut file = OpenOptions::new().write(true).open(path)?;
-        file.seek(SeekFrom::Start(length))?;
-        Ok(file)
-    };
-    open().map_err(|error| StoreError::io("open", path, &error))
+    open_at(path, length).map_err(|error| StoreError::io("open", path, &error))
+}
+
+fn open_at(path: &Path, length: u64) -> std::io::Result<File> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.seek(SeekFrom::Start(length))?;
+    Ok(file)
 }
 
 /// First sequence number and length of a closed segment; `u64::MAX` without a header.
 fn measure(path: &Path) -> Result<(u64, u64), StoreError> {
-    let read = || {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
-        let mut head = Vec::with_capacity(SEGMENT_HEAD_BYTES);
-        file.take(SEGMENT_HEAD_BYTES as u64).read_to_end(&mut head)?;
-        Ok((segment_head(&head).unwrap_or(u64::MAX), length))
-    };
-    read().map_err(|error| StoreError::io("read", path, &error))
+    read_measures(path).map_err(|error| StoreError::io("read", path, &error))
+}
+
+fn read_measures(path: &Path) -> std::io::Result<(u64, u64)> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let mut head = Vec::with_capacity(SEGMENT_HEAD_BYTES);
+    file.take(SEGMENT_HEAD_BYTES as u64).read_to_end(&mut head)?;
+    Ok((segment_head(&head).unwrap_or(u64::MAX), length))
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {
@@ -410,14 +425,15 @@ fn has_later_group(segment: &[u8], at: usize, sequence: u64) -> bool {
 }
 
 fn cut(path: &Path, length: u64) -> Result<u64, StoreError> {
-    let work = || {
-        let file = OpenOptions::new().write(true).open(path)?;
-        file.set_len(length)?;
-        file.sync_all()
-    };
-    work().map_err(|error| StoreError::io("cut", path, &error))?;
+    truncate(path, length).map_err(|error| StoreError::io("cut", path, &error))?;
     tracing::info!(path = %path.display(), length, "cut off a write that was never acknowledged");
     Ok(length)
+}
+
+fn truncate(path: &Path, length: u64) -> std::io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(length)?;
+    file.sync_all()
 }
 
 fn damage(path: &Path, at: usize) -> StoreError {
@@ -436,7 +452,8 @@ mod tests {
     fn open(dir: &Path) -> Result<(Wal, Vec<Vec<u8>>), StoreError> {
         let mut seen = Vec::new();
         let segments = Arc::new(Segments::new(dir.to_owned(), BTreeMap::new()));
-        let wal = Wal::open(dir, 0, 1 << 20, segments, |bytes| {
+        let options = WalOptions { floor: 0, segment_bytes_max: 1 << 20 };
+        let wal = Wal::open(dir, options, segments, |bytes| {
             seen.push(bytes.to_vec());
             Ok(())
         })?;

@@ -324,7 +324,7 @@ impl WriterLog {
         without: &HashSet<StreamId>,
     ) -> Result<Snapshot, StoreError> {
         let mut view = Snapshot::new();
-        self.wal.read(from, to, |bytes| {
+        self.wal.read(from..to, |bytes| {
             let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
             if parcel.range.is_none_or(|range| !without.contains(&range.stream)) {
                 for batch in &parcel.batches {
@@ -352,7 +352,7 @@ impl WriterLog {
             free >> 20,
             self.min_free_bytes >> 20
         );
-        let hint = "free some space or shorten the retention; weir goes on by itself, nothing that was taken is lost";
+        let hint = "free some space or shorten the retention; weir resumes by itself, and no accepted row is lost";
         Err(StoreError::new(ErrorKind::Full, text).with_hint(hint))
     }
 }

@@ -151,7 +151,7 @@ async fn service_that_is_killed_and_stopped_in_the_middle_loses_nothing() {
     let store = Store::open(moving(dir.path(), tier(reached(line.port), 1 << 30))).unwrap();
     within(60, async || line.requests() > 4).await;
     service.kill();
-    store.append(parcel(1, 0, 100)).await.unwrap();
+    store.append(parcel(1, 0..100)).await.unwrap();
     store.flush().await.unwrap();
     assert_eq!(number(&store, "select count(*) from request").await, 30_000);
     service.start_again().await;
@@ -174,7 +174,7 @@ async fn service_that_is_killed_and_stopped_in_the_middle_loses_nothing() {
     service.stop();
     let told = ask(&store, "select max(url_path) from request").await;
     assert!(told.contains("s3://rows/some/weir") && told.contains("is the service up"), "{told}");
-    store.append(parcel(1, 100, 200)).await.unwrap();
+    store.append(parcel(1, 100..200)).await.unwrap();
     service.go_on();
     compare(&store, &answers).await;
     assert_eq!(number(&store, "select sum(source_offset) from log").await, 199 * 100);
@@ -225,7 +225,7 @@ async fn wrong_keys_and_a_missing_bucket_are_said_and_files_stay() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let store = Store::open(options(&data)).unwrap();
-    store.append(parcel(1, 0, 100)).await.unwrap();
+    store.append(parcel(1, 0..100)).await.unwrap();
     store.close().await.unwrap();
     let wrong = [("nobody", "hushhushhush"), (&keys().0, "hushhushhush")];
     for (user, secret) in wrong {

@@ -153,8 +153,8 @@ async fn each_hub_answers_for_all_rows_in_memory_and_in_files() {
     let Some(fleet) = Fleet::start(test) else { return };
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
     fleet.meet(&[&one, &two]).await;
-    one.append(parcel(1, 0, 100)).await.unwrap();
-    two.append(parcel(2, 100, 250)).await.unwrap();
+    one.append(parcel(1, 0..100)).await.unwrap();
+    two.append(parcel(2, 100..250)).await.unwrap();
     for hub in [&one, &two] {
         assert_eq!(number(hub, COUNT).await, 250);
         assert_eq!(number(hub, SUM).await, (0..250).sum::<i64>());
@@ -167,7 +167,7 @@ async fn each_hub_answers_for_all_rows_in_memory_and_in_files() {
         assert_eq!(number(hub, "select source_offset from log limit 1").await / 250, 0);
     }
     one.flush().await.unwrap();
-    one.append(parcel(3, 250, 260)).await.unwrap();
+    one.append(parcel(3, 250..260)).await.unwrap();
     for hub in [&one, &two] {
         assert_eq!(number(hub, COUNT).await, 260);
         assert_eq!(number(hub, DISTINCT).await, 160 + 100);
@@ -191,17 +191,17 @@ async fn stream_that_moves_on_goes_on_from_files_and_no_row_is_there_twice() {
     let Some(fleet) = Fleet::start(test) else { return };
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
     fleet.meet(&[&one, &two]).await;
-    one.append(parcel(1, 0, 100)).await.unwrap();
+    one.append(parcel(1, 0..100)).await.unwrap();
     one.flush().await.unwrap();
-    one.append(parcel(1, 100, 200)).await.unwrap();
-    one.append(parcel(7, 1000, 1050)).await.unwrap();
+    one.append(parcel(1, 100..200)).await.unwrap();
+    one.append(parcel(7, 1000..1050)).await.unwrap();
     // The agent moves to the other hub, which knows only the flushed rows.
     let stream = StreamId(1);
     two.claim(&[stream]).await.unwrap();
     assert_eq!(two.positions(&[stream]), [(stream, 100)]);
-    let behind = two.append(parcel(1, 200, 220)).await.unwrap_err();
+    let behind = two.append(parcel(1, 200..220)).await.unwrap_err();
     assert_eq!(behind.kind, ErrorKind::Behind { expected: 100 });
-    two.append(parcel(1, 100, 220)).await.unwrap();
+    two.append(parcel(1, 100..220)).await.unwrap();
     // The first hub learns of it, and keeps only the flushed rows.
     eventually(async || one.positions(&[stream]).is_empty()).await;
     for hub in [&one, &two] {
@@ -214,11 +214,11 @@ async fn stream_that_moves_on_goes_on_from_files_and_no_row_is_there_twice() {
         assert_eq!(number(hub, COUNT).await, 270);
     }
     // And back again, from a hub that is dead.
-    two.append(parcel(1, 220, 240)).await.unwrap();
+    two.append(parcel(1, 220..240)).await.unwrap();
     kill(two).await;
     one.claim(&[stream]).await.unwrap();
     assert_eq!(one.positions(&[stream]), [(stream, 220)]);
-    one.append(parcel(1, 220, 230)).await.unwrap();
+    one.append(parcel(1, 220..230)).await.unwrap();
     let two = fleet.hub("two").await;
     fleet.meet(&[&one, &two]).await;
     for hub in [&one, &two] {
@@ -238,14 +238,14 @@ async fn streams_that_go_one_after_the_other_while_nothing_can_be_written_stay_l
     let Some(fleet) = Fleet::start(test) else { return };
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
     fleet.meet(&[&one, &two]).await;
-    one.append(parcel(1, 0, 100)).await.unwrap();
-    one.append(parcel(2, 100, 200)).await.unwrap();
+    one.append(parcel(1, 0..100)).await.unwrap();
+    one.append(parcel(2, 100..200)).await.unwrap();
     eventually(async || fleet.path("files/WEIR").exists()).await;
     std::fs::write(fleet.path("files/data"), "no directory").unwrap();
     assert!(one.flush().await.is_err());
     for (stream, from) in [(1, 0), (2, 100)] {
         two.claim(&[StreamId(stream)]).await.unwrap();
-        two.append(parcel(stream, from, from + 100)).await.unwrap();
+        two.append(parcel(stream, from..from + 100)).await.unwrap();
         eventually(async || one.positions(&[StreamId(stream)]).is_empty()).await;
     }
     std::fs::remove_file(fleet.path("files/data")).unwrap();
@@ -263,13 +263,13 @@ async fn stream_that_is_all_in_files_can_come_back() {
     let Some(fleet) = Fleet::start("stream_that_is_all_in_files_can_come_back") else { return };
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
     let stream = StreamId(1);
-    one.append(parcel(1, 0, 10)).await.unwrap();
+    one.append(parcel(1, 0..10)).await.unwrap();
     one.flush().await.unwrap();
     for (hub, from) in [(&two, 10), (&one, 20), (&two, 30)] {
         // Also a hub that does not know yet that the stream had moved meanwhile.
         eventually(async || hub.claim(&[stream]).await.is_ok()).await;
         assert_eq!(hub.positions(&[stream]), [(stream, from)]);
-        hub.append(parcel(1, from, from + 10)).await.unwrap();
+        hub.append(parcel(1, from..from + 10)).await.unwrap();
         hub.flush().await.unwrap();
     }
     assert_eq!((number(&one, COUNT).await, number(&one, DISTINCT).await), (40, 40));
@@ -280,11 +280,11 @@ async fn stream_that_never_came_into_files_begins_again_where_it_began() {
     let test = "stream_that_never_came_into_files_begins_again_where_it_began";
     let Some(fleet) = Fleet::start(test) else { return };
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
-    one.append(parcel(1, 40, 90)).await.unwrap();
+    one.append(parcel(1, 40..90)).await.unwrap();
     kill(one).await;
-    let behind = two.append(parcel(1, 90, 95)).await.unwrap_err();
+    let behind = two.append(parcel(1, 90..95)).await.unwrap_err();
     assert_eq!(behind.kind, ErrorKind::Behind { expected: 40 });
-    two.append(parcel(1, 40, 95)).await.unwrap();
+    two.append(parcel(1, 40..95)).await.unwrap();
     let one = fleet.hub("one").await;
     fleet.meet(&[&one, &two]).await;
     assert_eq!(number(&one, COUNT).await, 55);
@@ -294,19 +294,14 @@ async fn stream_that_never_came_into_files_begins_again_where_it_began() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_hub_merges_and_deletes_for_all() {
     let Some(fleet) = Fleet::start("one_hub_merges_and_deletes_for_all") else { return };
-    let working = |name: &str| StoreOptions {
-        maintenance_interval: Duration::from_millis(50),
-        small_file_count: 4,
-        ..fleet.options(name)
-    };
-    let one = fleet.open(working("one")).await.unwrap();
-    let two = fleet.open(working("two")).await.unwrap();
+    let one = fleet.open(merging(&fleet, "one", Duration::from_millis(50))).await.unwrap();
+    let two = fleet.open(merging(&fleet, "two", Duration::from_millis(50))).await.unwrap();
     fleet.meet(&[&one, &two]).await;
     for round in 0..5 {
         let from = round * 50;
-        one.append(parcel(1, from, from + 50)).await.unwrap();
+        one.append(parcel(1, from..from + 50)).await.unwrap();
         one.flush().await.unwrap();
-        two.append(parcel(2, 1000 + from, 1050 + from)).await.unwrap();
+        two.append(parcel(2, 1000 + from..1050 + from)).await.unwrap();
         two.flush().await.unwrap();
     }
     let live = "select count(*) from weir.data_file where end_snapshot is null";
@@ -318,13 +313,12 @@ async fn one_hub_merges_and_deletes_for_all() {
     }
     // Merged files stay for queries that still read them, and are deleted later.
     assert!(files(&fleet.path("files")).len() >= 10);
-    let count = || files(&fleet.path("files")).len().to_string();
     let mut later = NOON.0;
     eventually(async || {
         // Merges may continue meanwhile, and their inputs get a later grace period.
         later += 61_000_000;
         fleet.clock.set(Micros(later));
-        fleet.server.sql(live) == Some(count())
+        fleet.server.sql(live) == Some(file_count(&fleet))
     })
     .await;
     assert_eq!(number(&two, COUNT).await, 500);
@@ -335,24 +329,36 @@ async fn one_hub_merges_and_deletes_for_all() {
     assert_eq!(number(&other, COUNT).await, 500);
 }
 
+pub(crate) fn file_count(fleet: &Fleet) -> String {
+    files(&fleet.path("files")).len().to_string()
+}
+
+/// Options of a hub that merges early and often.
+pub(crate) fn working(fleet: &Fleet, name: &str) -> StoreOptions {
+    StoreOptions {
+        maintenance_interval: Duration::from_millis(20),
+        small_file_count: 3,
+        ..fleet.options(name)
+    }
+}
+
+fn merging(fleet: &Fleet, name: &str, interval: Duration) -> StoreOptions {
+    StoreOptions { maintenance_interval: interval, small_file_count: 4, ..fleet.options(name) }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_that_missed_a_merge_whose_files_are_gone_by_now_has_each_row_once() {
     let test = "hub_that_missed_a_merge_whose_files_are_gone_by_now_has_each_row_once";
     let Some(fleet) = Fleet::start(test) else { return };
-    let working = |name: &str| StoreOptions {
-        maintenance_interval: Duration::from_millis(10),
-        small_file_count: 4,
-        ..fleet.options(name)
-    };
-    let one = fleet.open(working("one")).await.unwrap();
-    let two = fleet.open(working("two")).await.unwrap();
+    let one = fleet.open(merging(&fleet, "one", Duration::from_millis(10))).await.unwrap();
+    let two = fleet.open(merging(&fleet, "two", Duration::from_millis(10))).await.unwrap();
     fleet.meet(&[&one, &two]).await;
     let live = "select count(*) from weir.data_file where end_snapshot is null";
     let mut later = NOON.0;
     for round in 1..=8 {
         for part in 0..4 {
             let from = (round * 4 + part) * 10;
-            one.append(parcel(u128::from(from), from, from + 10)).await.unwrap();
+            one.append(parcel(u128::from(from), from..from + 10)).await.unwrap();
             one.flush().await.unwrap();
         }
         // The leader's clock is far ahead: it deletes before the other hub refreshes its view.
@@ -373,11 +379,11 @@ async fn without_the_manifest_rows_wait_and_come_in_when_it_is_back() {
     let test = "without_the_manifest_rows_wait_and_come_in_when_it_is_back";
     let Some(mut fleet) = Fleet::start(test) else { return };
     let one = fleet.hub("one").await;
-    one.append(parcel(1, 0, 10)).await.unwrap();
+    one.append(parcel(1, 0..10)).await.unwrap();
     fleet.server.stop();
     // A stream that this hub owns is admitted; a stream that it must claim first is not.
-    one.append(parcel(1, 10, 20)).await.unwrap();
-    let refused = one.append(parcel(2, 100, 110)).await.unwrap_err();
+    one.append(parcel(1, 10..20)).await.unwrap();
+    let refused = one.append(parcel(2, 100..110)).await.unwrap_err();
     assert!(refused.message.contains("cannot"), "{refused}");
     assert!(refused.message.contains("PostgreSQL at `127.0.0.1:"), "{refused}");
     assert!(one.flush().await.is_err());
@@ -385,7 +391,7 @@ async fn without_the_manifest_rows_wait_and_come_in_when_it_is_back() {
     eventually(async || one.stats().message.is_some_and(|why| why.contains("PostgreSQL"))).await;
     fleet.server.go_on();
     within(30, async || one.flush().await.is_ok()).await;
-    one.append(parcel(2, 100, 110)).await.unwrap();
+    one.append(parcel(2, 100..110)).await.unwrap();
     eventually(async || one.stats().message.is_none()).await;
     assert_eq!(number(&one, COUNT).await, 30);
     assert_eq!(fleet.server.sql("select sum(row_count) from weir.data_file").unwrap(), "20");
@@ -447,7 +453,7 @@ async fn manifest_is_reached_over_tls_and_its_server_must_be_who_it_says() {
         assert!(error.contains(words), "{words}: {error}");
     }
     let one = fleet.open(options("require", "secret", Some(&ca))).await.unwrap();
-    one.append(parcel(1, 0, 10)).await.unwrap();
+    one.append(parcel(1, 0..10)).await.unwrap();
     one.flush().await.unwrap();
     assert_eq!(number(&one, COUNT).await, 10);
     let encrypted = "select count(*) from pg_stat_ssl s join pg_stat_activity a using (pid)
@@ -466,8 +472,8 @@ async fn files_of_a_cluster_are_looked_at_from_anywhere() {
     let none = tokio::task::block_in_place(look).unwrap_err();
     assert!(none.message.contains("there is no cluster in the schema `weir`"), "{none}");
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
-    one.append(parcel(1, 0, 100)).await.unwrap();
-    two.append(parcel(2, 100, 300)).await.unwrap();
+    one.append(parcel(1, 0..100)).await.unwrap();
+    two.append(parcel(2, 100..300)).await.unwrap();
     one.flush().await.unwrap();
     two.flush().await.unwrap();
     let found = tokio::task::block_in_place(look).unwrap();
@@ -505,7 +511,7 @@ pub(crate) async fn send(agent: &mut Agent, stream: u64, hubs: &[Option<Arc<Stor
     }
     let from = hub.positions(&[id]).first().map_or(0, |(_, position)| *position);
     let base = stream * 1_000_000;
-    let mut rows = parcel(u128::from(stream), base + from, base + agent.written);
+    let mut rows = parcel(u128::from(stream), base + from..base + agent.written);
     let range = rows.range.as_mut().unwrap();
     (range.from, range.to) = (from, agent.written);
     match hub.append(rows).await {
@@ -516,15 +522,10 @@ pub(crate) async fn send(agent: &mut Agent, stream: u64, hubs: &[Option<Arc<Stor
 }
 
 async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
-    let working = |name: &str| StoreOptions {
-        maintenance_interval: Duration::from_millis(20),
-        small_file_count: 3,
-        ..fleet.options(name)
-    };
     let names = ["one", "two", "three"];
     let mut hubs = Vec::new();
     for name in names {
-        hubs.push(Some(fleet.open(working(name)).await.unwrap()));
+        hubs.push(Some(fleet.open(working(fleet, name)).await.unwrap()));
     }
     let mut agents: Vec<Agent> = (0..3).map(|hub| Agent { hub, ..Agent::default() }).collect();
     for _ in 0..u.int_in_range(5..=40)? {
@@ -547,7 +548,7 @@ async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
             }
             8 => {
                 if hubs[hub].is_none() {
-                    hubs[hub] = Some(fleet.open(working(names[hub])).await.unwrap());
+                    hubs[hub] = Some(fleet.open(working(fleet, names[hub])).await.unwrap());
                 }
             }
             _ => tokio::time::sleep(Duration::from_millis(u.int_in_range(1..=700)?)).await,
@@ -555,7 +556,7 @@ async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
     }
     for (at, hub) in hubs.iter_mut().enumerate() {
         if hub.is_none() {
-            *hub = Some(fleet.open(working(names[at])).await.unwrap());
+            *hub = Some(fleet.open(working(fleet, names[at])).await.unwrap());
         }
     }
     for (stream, agent) in agents.iter_mut().enumerate() {
@@ -579,7 +580,7 @@ async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
     // No uncommitted files are left.
     let mut again = Vec::new();
     for name in names {
-        again.push(fleet.open(working(name)).await.unwrap());
+        again.push(fleet.open(working(fleet, name)).await.unwrap());
     }
     let one = &again[0];
     assert_eq!((number(one, COUNT).await, number(one, DISTINCT).await), (expected, expected));
@@ -593,8 +594,7 @@ async fn course(fleet: &Fleet, u: &mut Unstructured<'_>) -> Result<()> {
     .await;
     fleet.clock.set(NOON);
     let known = format!("select count(*) from {}.data_file", fleet.schema);
-    let on_disk = || files(&fleet.path("files")).len().to_string();
-    eventually(async || fleet.server.sql(&known).unwrap() == on_disk()).await;
+    eventually(async || fleet.server.sql(&known).unwrap() == file_count(fleet)).await;
     for hub in again {
         hub.close().await.unwrap();
     }

@@ -7,33 +7,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_store::{
-    BackedUp, ErrorKind, Restored, Store, StoreError, StoreOptions, backup, backup_cluster,
-    cluster_hubs, inspect_cluster, restore, restore_cluster, verify_backup,
+    BackupSummary, ErrorKind, RestoreSummary, Store, StoreError, StoreOptions, backup,
+    backup_cluster, cluster_hubs, inspect_cluster, restore, restore_cluster, verify_backup,
 };
 use weir_tables::{Micros, StreamId};
 
-use crate::cluster::{COUNT, DISTINCT, Fleet, SUM, kill};
+use crate::cluster::{COUNT, DISTINCT, Fleet, SUM, file_count, kill};
 use crate::slow::files;
 use crate::tool::{NOON, eventually, number, options, parcel};
 
-fn save(fleet: &Fleet, copy: &Path) -> Result<BackedUp, StoreError> {
+fn save(fleet: &Fleet, copy: &Path) -> Result<BackupSummary, StoreError> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
-    let save = || backup_cluster(Some(&place), &manifest, copy, NOON, None);
-    tokio::task::block_in_place(save)
+    tokio::task::block_in_place(|| backup_cluster(Some(&place), &manifest, copy, NOON, None))
 }
 
-fn bring(fleet: &Fleet, copy: &Path, at: Option<&str>) -> Result<Restored, StoreError> {
+fn bring(fleet: &Fleet, copy: &Path, at: Option<&str>) -> Result<RestoreSummary, StoreError> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
     let is_shared = |path: &str| path.starts_with("link/agents/");
-    let bring = || restore_cluster(copy, at, Some(&place), &manifest, &is_shared, NOON);
-    tokio::task::block_in_place(bring)
+    tokio::task::block_in_place(|| {
+        restore_cluster(copy, at, Some(&place), &manifest, &is_shared, NOON)
+    })
 }
 
 /// Every file matches the manifest, and none is orphaned.
 fn sane(fleet: &Fleet) {
     let (place, manifest) = (fleet.place(), fleet.manifest());
-    let look = || inspect_cluster(&fleet.path("none"), Some(&place), &manifest, true).unwrap();
-    let found = tokio::task::block_in_place(look);
+    let found = tokio::task::block_in_place(|| {
+        inspect_cluster(&fleet.path("none"), Some(&place), &manifest, true).unwrap()
+    });
     assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
 }
 
@@ -55,8 +56,8 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
     assert!(none.message.contains("there is no cluster in the schema `weir`"), "{none}");
     let (one, two) = (fleet.hub("one").await, fleet.hub("two").await);
     fleet.meet(&[&one, &two]).await;
-    one.append(parcel(1, 0, 100)).await.unwrap();
-    two.append(parcel(2, 100, 250)).await.unwrap();
+    one.append(parcel(1, 0..100)).await.unwrap();
+    two.append(parcel(2, 100..250)).await.unwrap();
     let shared = ("link/agents/web1".to_owned(), b"key".to_vec());
     assert!(one.share_file(shared.0.clone(), None, Some(shared.1.clone())).await.unwrap());
     one.share_file("other".into(), None, Some(b"x".to_vec())).await.unwrap();
@@ -64,7 +65,7 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
     two.flush().await.unwrap();
     let early = save(&fleet, &copy).unwrap();
     assert_eq!((early.file_count, early.new_files), (4, 4));
-    two.append(parcel(2, 250, 300)).await.unwrap();
+    two.append(parcel(2, 250..300)).await.unwrap();
     two.flush().await.unwrap();
     let late = save(&fleet, &copy).unwrap();
     assert_eq!((late.file_count, late.new_files), (5, 1));
@@ -94,7 +95,7 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
         let stream = StreamId(2);
         hub.claim(&[stream]).await.unwrap();
         assert_eq!(hub.positions(&[stream]), [(stream, end.cast_unsigned())]);
-        hub.append(parcel(2, end.cast_unsigned(), 400)).await.unwrap();
+        hub.append(parcel(2, end.cast_unsigned()..400)).await.unwrap();
         hub.flush().await.unwrap();
         assert_eq!(content(&hub).await, first(400));
         sane(&fleet);
@@ -107,7 +108,7 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
     let store = Store::open(options(&alone)).unwrap();
     assert_eq!(content(&store).await, first(300));
     assert_eq!(std::fs::read(alone.join(&shared.0)).unwrap(), shared.1);
-    store.append(parcel(2, 300, 500)).await.unwrap();
+    store.append(parcel(2, 300..500)).await.unwrap();
     store.close().await.unwrap();
     drop(store);
     // And from a single hub to a cluster.
@@ -118,7 +119,7 @@ async fn backup_of_a_cluster_becomes_a_new_cluster_or_a_hub_alone() {
     bring(&fleet, &copy, None).unwrap();
     let hub = fleet.hub("one").await;
     assert_eq!(content(&hub).await, first(500));
-    hub.append(parcel(3, 500, 600)).await.unwrap();
+    hub.append(parcel(3, 500..600)).await.unwrap();
     hub.flush().await.unwrap();
     assert_eq!(content(&hub).await, first(600));
     sane(&fleet);
@@ -141,7 +142,7 @@ async fn files_that_a_backup_reads_stay_while_they_are_merged_away() {
          ('hold test', 0, (extract(epoch from clock_timestamp()) * 1000000)::bigint + 3000000)";
     fleet.server.sql(hold);
     for part in 0..4 {
-        one.append(parcel(1, part * 10, part * 10 + 10)).await.unwrap();
+        one.append(parcel(1, part * 10..part * 10 + 10)).await.unwrap();
         one.flush().await.unwrap();
     }
     eventually(async || fleet.server.sql(live).is_some_and(|count| count != "4")).await;
@@ -149,16 +150,15 @@ async fn files_that_a_backup_reads_stay_while_they_are_merged_away() {
     // Many rounds of deletion.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(files(&fleet.path("files")).len() >= 4, "somebody may read them");
-    let count = || files(&fleet.path("files")).len().to_string();
     // A hold that is not renewed expires.
-    eventually(async || fleet.server.sql(live) == Some(count())).await;
+    eventually(async || fleet.server.sql(live) == Some(file_count(&fleet))).await;
 
     let copy = fleet.dir.path().join("copy");
     let is_over = AtomicBool::new(false);
     let churn = async {
         let (mut end, mut time) = (40, 100);
         while !is_over.load(Ordering::Relaxed) {
-            one.append(parcel(1, end, end + 10)).await.unwrap();
+            one.append(parcel(1, end..end + 10)).await.unwrap();
             one.flush().await.unwrap();
             (end, time) = (end + 10, time + 61);
             over(time);
@@ -192,7 +192,7 @@ async fn restore_that_did_not_end_keeps_hubs_out_and_goes_on() {
     let copy = fleet.dir.path().join("copy");
     let one = fleet.hub("one").await;
     for part in 0..3 {
-        one.append(parcel(1, part * 10, part * 10 + 10)).await.unwrap();
+        one.append(parcel(1, part * 10..part * 10 + 10)).await.unwrap();
         one.flush().await.unwrap();
     }
     save(&fleet, &copy).unwrap();
@@ -209,7 +209,7 @@ async fn restore_that_did_not_end_keeps_hubs_out_and_goes_on() {
     assert_eq!(told.kind, ErrorKind::Corrupt, "{told}");
     assert!(told.to_string().contains("restore another with `--at`"), "{told}");
     let told = fleet.open(fleet.options("one")).await.err().unwrap();
-    assert!(told.message.contains("a restore into it did not end"), "{told}");
+    assert!(told.message.contains("a restore into it did not finish"), "{told}");
     std::fs::write(&objects[1], whole).unwrap();
     // A leftover of another snapshot's restore.
     let left = fleet.path("files/data/log/2026-11-20/000000000009.parquet");

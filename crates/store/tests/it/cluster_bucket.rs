@@ -5,31 +5,25 @@
 //! `WEIR_ROUNDS` sets the number of faults (6), `WEIR_SEED` reproduces the times of a run.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_store::{BucketOptions, SlowOptions, Store, StoreOptions, inspect_cluster};
+use weir_store::{BucketOptions, SlowOptions, Store, inspect_cluster};
 use weir_tables::Micros;
 
 use crate::bucket::reached;
-use crate::cluster::{Agent, COUNT, DISTINCT, Fleet, SUM, send};
+use crate::cluster::{Agent, COUNT, DISTINCT, Fleet, SUM, send, working};
 use crate::s3::{Line, Mode, Service};
 use crate::tool::{Chance, NOON, number, set};
 
 /// Timeout of a request including its retries.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-async fn pause(chance: &mut Chance, from: u64, end: u64) {
-    tokio::time::sleep(Duration::from_millis(from + chance.below(end - from))).await;
-}
-
-fn working(fleet: &Fleet, name: &str) -> StoreOptions {
-    StoreOptions {
-        maintenance_interval: Duration::from_millis(20),
-        small_file_count: 3,
-        ..fleet.options(name)
-    }
+async fn pause(chance: &mut Chance, millis: Range<u64>) {
+    let span = millis.end - millis.start;
+    tokio::time::sleep(Duration::from_millis(millis.start + chance.below(span))).await;
 }
 
 /// Injects a fault into the bucket for some time.
@@ -38,22 +32,22 @@ async fn fault(kind: u64, service: &mut Service, line: &Line, chance: &mut Chanc
     match kind {
         0 => {
             service.kill();
-            pause(chance, 100, 1500).await;
+            pause(chance, 100..1500).await;
             service.start_again().await;
         }
         1 => {
             service.stop();
-            pause(chance, 100, 3000).await;
+            pause(chance, 100..3000).await;
             service.go_on();
         }
         kind => {
             line.set(modes[usize::try_from(kind - 2).unwrap()]);
-            pause(chance, 100, 2000).await;
+            pause(chance, 100..2000).await;
             line.set(Mode::Pass);
         }
     }
     // Long enough for some requests to succeed.
-    pause(chance, 50, 800).await;
+    pause(chance, 50..800).await;
 }
 
 /// An agent that writes, sends, and switches hubs now and then.
@@ -70,7 +64,7 @@ async fn run_agent(
             agent.hub = 1 - agent.hub;
         }
         send(&mut agent, stream, &hubs).await;
-        pause(&mut chance, 5, 40).await;
+        pause(&mut chance, 5..40).await;
     }
     while !send(&mut agent, stream, &hubs).await {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -88,7 +82,7 @@ async fn run_flushes(
     while !is_over.load(Ordering::Relaxed) {
         let has_failed = hub.flush().await.is_err();
         counts[usize::from(has_failed)].fetch_add(1, Ordering::Relaxed);
-        pause(&mut chance, 50, 400).await;
+        pause(&mut chance, 50..400).await;
     }
 }
 
@@ -118,8 +112,9 @@ async fn is_clean(fleet: &Fleet, direct: &SlowOptions) {
     })
     .await;
     let (manifest, dir) = (fleet.manifest(), fleet.path("none"));
-    let look = || inspect_cluster(&dir, Some(direct), &manifest, true).unwrap();
-    let found = tokio::task::block_in_place(look);
+    let found = tokio::task::block_in_place(|| {
+        inspect_cluster(&dir, Some(direct), &manifest, true).unwrap()
+    });
     assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
 }
 
@@ -166,7 +161,7 @@ async fn each_row_is_there_once_whatever_happens_to_the_bucket() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     service.start_again().await;
-    pause(&mut chance, 500, 1000).await;
+    pause(&mut chance, 500..1000).await;
     is_over.store(true, Ordering::Relaxed);
     let (mut rows, mut sum) = (0, 0);
     for (stream, agent) in (0..).zip(agents) {

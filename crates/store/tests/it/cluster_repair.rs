@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_store::{
-    ErrorKind, Mended, QueryLimits, Store, StoreError, StoreOptions, inspect_cluster,
+    ErrorKind, FileRepair, QueryLimits, Store, StoreError, StoreOptions, inspect_cluster,
     repair_cluster,
 };
 use weir_tables::{Batch, Micros, Parcel, Rows, Sysctl, SysctlRows};
@@ -20,17 +20,20 @@ use crate::tool::{NOON, eventually, number, parcel};
 const VALUES: &str = "select count(distinct value) from sysctl";
 
 /// Runs the repair command, as on a separate host.
-fn mend(fleet: &Fleet) -> Result<Vec<Mended>, StoreError> {
+fn mend(fleet: &Fleet) -> Result<Vec<FileRepair>, StoreError> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
     let clock = Arc::clone(&fleet.clock);
-    let work = || repair_cluster(&fleet.path("elsewhere"), Some(&place), &manifest, &*clock);
-    tokio::task::block_in_place(work)
+    tokio::task::block_in_place(|| {
+        repair_cluster(&fleet.path("elsewhere"), Some(&place), &manifest, &*clock)
+    })
 }
 
 fn problems(fleet: &Fleet) -> Vec<(String, String)> {
     let (place, manifest) = (fleet.place(), fleet.manifest());
-    let look = || inspect_cluster(&fleet.path("elsewhere"), Some(&place), &manifest, true).unwrap();
-    tokio::task::block_in_place(look).problems
+    tokio::task::block_in_place(|| {
+        inspect_cluster(&fleet.path("elsewhere"), Some(&place), &manifest, true).unwrap()
+    })
+    .problems
 }
 
 /// 300,000 rows in three row groups.
@@ -77,7 +80,7 @@ async fn damaged_files_of_a_cluster_are_mended_while_its_hubs_go_on() {
     one.append(settings()).await.unwrap();
     for (hub, stream, from, end) in [(&one, 1, 0, 600), (&two, 2, 600, 1000), (&two, 2, 1000, 1300)]
     {
-        hub.append(parcel(stream, from, end)).await.unwrap();
+        hub.append(parcel(stream, from..end)).await.unwrap();
         hub.flush().await.unwrap();
     }
     assert!(mend(&fleet).unwrap().is_empty());
@@ -115,7 +118,7 @@ async fn damaged_files_of_a_cluster_are_mended_while_its_hubs_go_on() {
     assert!([300, 400, 600].contains(&rows), "{gone:?}");
     let spoilt = one_of(&logs[2]);
     assert_eq!(spoilt.rows_lost, Some(0), "{spoilt:?}");
-    assert!(spoilt.why.contains("a text index that is not of its rows"), "{spoilt:?}");
+    assert!(spoilt.why.contains("a text index that does not match its rows"), "{spoilt:?}");
     assert!(stray.exists() && problems(&fleet).is_empty());
     assert!(!fleet.path("elsewhere").join("mending").exists());
 
@@ -130,7 +133,7 @@ async fn damaged_files_of_a_cluster_are_mended_while_its_hubs_go_on() {
     // No hub sees the repair as a member.
     assert_eq!((one.peers().len(), two.peers().len()), (1, 1));
     assert_eq!(fleet.server.sql("select count(*) from weir.hub").unwrap(), "2");
-    two.append(parcel(2, 1300, 1500)).await.unwrap();
+    two.append(parcel(2, 1300..1500)).await.unwrap();
     two.flush().await.unwrap();
     assert_eq!(number(&two, COUNT).await, left.1 + 200);
     assert!(mend(&fleet).unwrap().is_empty());
@@ -157,7 +160,7 @@ async fn a_file_that_is_merged_while_it_is_mended_is_there_once() {
     let mut mended = 0;
     for round in 0..30 {
         let from = round * 10;
-        one.append(parcel(1, from, from + 10)).await.unwrap();
+        one.append(parcel(1, from..from + 10)).await.unwrap();
         one.flush().await.unwrap();
         if spoil_one(&fleet.path("files")).is_none() {
             continue;
@@ -177,7 +180,7 @@ async fn a_file_that_is_merged_while_it_is_mended_is_there_once() {
 async fn two_repairs_do_not_share_a_directory() {
     let Some(fleet) = Fleet::start("two_repairs_do_not_share_a_directory") else { return };
     let one = fleet.hub("one").await;
-    one.append(parcel(1, 0, 10)).await.unwrap();
+    one.append(parcel(1, 0..10)).await.unwrap();
     one.flush().await.unwrap();
     let place = fleet.path("elsewhere").join("mending");
     std::fs::create_dir_all(&place).unwrap();

@@ -256,13 +256,14 @@ async fn groups_without_memory_are_made_by_the_plan_that_spills() {
             refused += 1;
             continue;
         };
-        let shown = |answer: &weir_store::QueryResult| {
-            arrow_cast::pretty::pretty_format_batches(&answer.batches).unwrap().to_string()
-        };
         assert_eq!(shown(&answer), shown(&expected), "{mebibytes} MiB");
         answered += 1;
     }
     assert!(answered > 0 && refused <= 1, "{answered} {refused}");
+}
+
+fn shown(answer: &weir_store::QueryResult) -> String {
+    arrow_cast::pretty::pretty_format_batches(&answer.batches).unwrap().to_string()
 }
 
 #[tokio::test]

@@ -45,12 +45,12 @@ fn segments(dir: &Path) -> usize {
 async fn a_copy_goes_on_where_it_was_over_flushes_and_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(with_copy(dir.path())).unwrap();
-    store.append(parcel(7, 0, 10)).await.unwrap();
+    store.append(parcel(7, 0..10)).await.unwrap();
     let mut copy = store.copy(&asked(None)).unwrap();
     assert!(read(&mut copy).0.is_empty(), "a new copy begins with what comes");
-    store.append(parcel(7, 10, 1500)).await.unwrap();
+    store.append(parcel(7, 10..1500)).await.unwrap();
     store.flush().await.unwrap();
-    store.append(parcel(7, 1500, 1510)).await.unwrap();
+    store.append(parcel(7, 1500..1510)).await.unwrap();
     let (offsets, places, end) = read(&mut copy);
     assert_eq!(offsets, (10..1510).collect::<Vec<i64>>());
     assert!(places.is_sorted() && places.windows(2).all(|pair| pair[0] != pair[1]));
@@ -81,7 +81,7 @@ async fn a_copy_that_is_not_configured_any_more_holds_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(with_copy(dir.path())).unwrap();
     drop(store.copy(&asked(None)).unwrap());
-    store.append(parcel(7, 0, 10)).await.unwrap();
+    store.append(parcel(7, 0..10)).await.unwrap();
     store.close().await.unwrap();
     assert_eq!(segments(dir.path()), 2);
     let store = Store::open(options(dir.path())).unwrap();
@@ -90,7 +90,7 @@ async fn a_copy_that_is_not_configured_any_more_holds_nothing() {
     let none = StoreOptions { copies: Some(Vec::new()), ..options(dir.path()) };
     let store = Store::open(none).unwrap();
     assert_eq!(segments(dir.path()), 1);
-    store.append(parcel(7, 10, 20)).await.unwrap();
+    store.append(parcel(7, 10..20)).await.unwrap();
     assert!(read(&mut store.copy(&asked(None)).unwrap()).0.is_empty(), "it begins anew");
 }
 
@@ -101,14 +101,14 @@ async fn conditions_choose_rows_and_keep_their_places() {
     let mut copy = store.copy(&asked(Some("log.source_offset % 3 = 0"))).unwrap();
     let other =
         weir_tables::Batch { table: SysctlRows::SPEC, rows: SysctlRows::default().finish() };
-    let mut both = parcel(7, 0, 7);
+    let mut both = parcel(7, 0..7);
     both.batches.insert(0, other);
     store.append(both).await.unwrap();
     let (offsets, places, _) = read(&mut copy);
     assert_eq!(offsets, [0, 3, 6]);
     assert_eq!(places.iter().map(|place| place.row).collect::<Vec<_>>(), [0, 3, 6]);
     for (condition, part) in [
-        ("body", "is no condition"),
+        ("body", "is not a condition"),
         ("nobody = 'x'", "there is no column `nobody`"),
         ("body = (select max(body) from log)", ""),
         ("ts > now()", "`now`, which changes by itself"),
@@ -128,7 +128,7 @@ async fn a_segment_that_is_gone_is_passed_over_and_counted() {
     let store = Store::open(with_copy(dir.path())).unwrap();
     drop(store.copy(&asked(None)).unwrap());
     for at in 0..3 {
-        store.append(parcel(7, at * 10, at * 10 + 10)).await.unwrap();
+        store.append(parcel(7, at * 10..at * 10 + 10)).await.unwrap();
         store.flush().await.unwrap();
     }
     store.close().await.unwrap();

@@ -38,15 +38,15 @@ fn tight(dir: &Path, slow: Option<&Path>) -> StoreOptions {
         gc_grace: Duration::ZERO,
         maintenance_interval: Duration::from_millis(1),
         retention: Retention { days_by_table: vec![("reject".into(), 0)], ..Retention::default() },
-        ..StoreOptions::new(dir, Arc::new(Ticking::default()))
+        ..StoreOptions::new(dir, Arc::new(TickingClock::default()))
     }
 }
 
 /// A clock that advances by a millisecond per read, so that existing rows are old.
 #[derive(Default)]
-struct Ticking(AtomicI64);
+struct TickingClock(AtomicI64);
 
-impl Clock for Ticking {
+impl Clock for TickingClock {
     fn now(&self) -> Micros {
         Micros(NOON.0 + self.0.fetch_add(1000, Ordering::Relaxed))
     }
@@ -83,9 +83,9 @@ async fn send_stream(store: &Store, stream: u128) {
         let from = if step % 3 == 0 { at.saturating_sub(7) } else { at };
         let to = at + 1 + step % 40;
         let answer = if step % 2 == 0 {
-            store.append_encoded(parcel(stream, from, to).encode(step % 4 == 0)).await
+            store.append_encoded(parcel(stream, from..to).encode(step % 4 == 0)).await
         } else {
-            store.append(parcel(stream, from, to)).await
+            store.append(parcel(stream, from..to)).await
         };
         assert_eq!(answer.unwrap().position, Some(to));
         at = to;
@@ -116,12 +116,12 @@ fn expired() -> Batch {
 
 /// Positions that children acknowledged before they were killed.
 #[derive(Default)]
-struct Acknowledged {
+struct AcknowledgedRows {
     streams: HashMap<u128, u64>,
     samples: Vec<u64>,
 }
 
-impl Acknowledged {
+impl AcknowledgedRows {
     fn take(&mut self, line: &str) {
         let mut words = line.split(' ').skip(1);
         let (Some(what), Some(number)) = (words.next(), words.next()) else { return };
@@ -203,7 +203,7 @@ fn kill_again_and_again(dir: &Path, slow: Option<&Path>) {
     let seed = set("WEIR_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
     println!("WEIR_SEED={seed}");
     let mut chance = Chance::new(seed);
-    let mut acknowledged = Acknowledged::default();
+    let mut acknowledged = AcknowledgedRows::default();
     let mut spoke = 0;
     for round in 0..ROUNDS {
         let (mut child, lines) = start(dir, slow, round);
@@ -236,7 +236,7 @@ fn kill_again_and_again(dir: &Path, slow: Option<&Path>) {
     tokio::runtime::Runtime::new().unwrap().block_on(check(dir, slow, &acknowledged));
 }
 
-async fn check(dir: &Path, slow: Option<&Path>, acknowledged: &Acknowledged) {
+async fn check(dir: &Path, slow: Option<&Path>, acknowledged: &AcknowledgedRows) {
     let store = Store::open(tight(dir, slow)).unwrap();
     let answer = store.query("select count(*) from log", QueryLimits::default()).await.unwrap();
     assert_eq!(answer.row_count(), 1);

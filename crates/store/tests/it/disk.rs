@@ -20,8 +20,8 @@ const COUNTS: &str =
 async fn rows_and_positions_survive_a_restart_from_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    store.append(parcel(7, 0, 100)).await.unwrap();
-    store.append_encoded(parcel(8, 5, 10).encode(true)).await.unwrap();
+    store.append(parcel(7, 0..100)).await.unwrap();
+    store.append_encoded(parcel(8, 5..10).encode(true)).await.unwrap();
     drop(store);
 
     let store = Store::open(options(dir.path())).unwrap();
@@ -31,7 +31,7 @@ async fn rows_and_positions_survive_a_restart_from_the_log() {
         [(StreamId(7), 100), (StreamId(8), 10)]
     );
     assert_eq!(number(&store, "select count(*) from log").await, 105);
-    assert_eq!(store.append(parcel(7, 50, 110)).await.unwrap().rows, 10);
+    assert_eq!(store.append(parcel(7, 50..110)).await.unwrap().rows, 10);
     drop(store);
 
     let store = Store::open(options(dir.path())).unwrap();
@@ -42,11 +42,11 @@ async fn rows_and_positions_survive_a_restart_from_the_log() {
 async fn flushed_rows_are_in_files_and_the_log_is_empty() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    store.append(parcel(7, 0, 1000)).await.unwrap();
+    store.append(parcel(7, 0..1000)).await.unwrap();
     let before = ask(&store, COUNTS).await;
     store.flush().await.unwrap();
     assert_eq!(ask(&store, COUNTS).await, before);
-    store.append(parcel(7, 1000, 1001)).await.unwrap();
+    store.append(parcel(7, 1000..1001)).await.unwrap();
 
     let stats = store.stats();
     assert_eq!((stats.hot_rows, stats.file_rows, stats.file_count), (1, 1000, 1));
@@ -63,7 +63,7 @@ async fn flushed_rows_are_in_files_and_the_log_is_empty() {
 async fn a_position_alone_survives_too() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    let blank_lines = Parcel { batches: Vec::new(), ..parcel(7, 0, 30) };
+    let blank_lines = Parcel { batches: Vec::new(), ..parcel(7, 0..30) };
     store.append(blank_lines).await.unwrap();
     store.close().await.unwrap();
     let store = Store::open(options(dir.path())).unwrap();
@@ -86,7 +86,7 @@ async fn queries_see_every_row_once_while_rows_come_and_files_are_made() {
         let (store, acknowledged) = (Arc::clone(&store), Arc::clone(&acknowledged));
         tokio::spawn(async move {
             for at in 0..300 {
-                store.append(parcel(7, at * 50, (at + 1) * 50)).await.unwrap();
+                store.append(parcel(7, at * 50..(at + 1) * 50)).await.unwrap();
                 acknowledged.store((at + 1) * 50, Ordering::SeqCst);
             }
         })
@@ -121,8 +121,7 @@ async fn small_files_become_one_sorted_file_and_the_old_ones_go() {
             .unwrap();
         store.flush().await.unwrap();
     }
-    let on_disk = || walk(dir.path()).iter().filter(|path| path.ends_with(".parquet")).count();
-    eventually(async || store.stats().file_count <= 5 && on_disk() <= 5).await;
+    eventually(async || store.stats().file_count <= 5 && parquet_count(dir.path()) <= 5).await;
     expect![[r#"
         +-----+-----+------+
         | n   | d   | sum  |
@@ -140,6 +139,10 @@ async fn small_files_become_one_sorted_file_and_the_old_ones_go() {
 
     let store = Store::open(options(dir.path())).unwrap();
     assert_eq!(number(&store, "select count(*) from log").await, 120);
+}
+
+fn parquet_count(dir: &Path) -> usize {
+    walk(dir).iter().filter(|path| path.ends_with(".parquet")).count()
 }
 
 #[tokio::test]
@@ -212,7 +215,7 @@ async fn files_do_not_grow_in_number_without_end_when_merging_lags() {
     let store = Store::open(settings).unwrap();
     let mut most = 0;
     for at in 0..40 {
-        store.append(parcel(7, at * 10, at * 10 + 10)).await.unwrap();
+        store.append(parcel(7, at * 10..at * 10 + 10)).await.unwrap();
         store.flush().await.unwrap();
         most = most.max(store.stats().file_count);
     }
@@ -233,7 +236,7 @@ async fn files_that_others_may_read_stay_for_their_time_over_a_restart() {
     let on_disk = || walk(&dir.path().join("data")).len();
     let store = Store::open(settings()).unwrap();
     for at in 0..4 {
-        store.append(parcel(7, at * 10, at * 10 + 10)).await.unwrap();
+        store.append(parcel(7, at * 10..at * 10 + 10)).await.unwrap();
         store.flush().await.unwrap();
     }
     eventually(async || store.stats().file_count == 1).await;
@@ -250,7 +253,7 @@ async fn files_that_others_may_read_stay_for_their_time_over_a_restart() {
 async fn a_manifest_of_version_1_is_copied_and_brought_up() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    store.append(parcel(7, 0, 10)).await.unwrap();
+    store.append(parcel(7, 0..10)).await.unwrap();
     store.close().await.unwrap();
     let path = dir.path().join("manifest.sqlite");
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -262,14 +265,15 @@ async fn a_manifest_of_version_1_is_copied_and_brought_up() {
     let store = Store::open(options(dir.path())).unwrap();
     assert_eq!(number(&store, "select count(*) from log").await, 10);
     drop(store);
-    let arrival = |path: &Path, sql: &str| {
-        let connection = rusqlite::Connection::open(path).unwrap();
-        connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
-    };
-    assert_eq!(arrival(&path, "SELECT arrival_ts FROM data_file"), NOON.0);
+    assert_eq!(first_number(&path, "SELECT arrival_ts FROM data_file"), NOON.0);
     let copy = dir.path().join("manifest.sqlite.v1");
-    assert_eq!(arrival(&copy, "SELECT count(*) FROM data_file"), 1);
-    assert_eq!(arrival(&copy, "PRAGMA user_version"), 1);
+    assert_eq!(first_number(&copy, "SELECT count(*) FROM data_file"), 1);
+    assert_eq!(first_number(&copy, "PRAGMA user_version"), 1);
+}
+
+fn first_number(path: &Path, sql: &str) -> i64 {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
 }
 
 #[tokio::test]
@@ -362,7 +366,7 @@ async fn hot_rows_are_flushed_by_age() {
     let clock = clock();
     let settings = StoreOptions::new(dir.path(), Arc::clone(&clock) as Arc<_>);
     let store = Store::open(settings).unwrap();
-    store.append(parcel(7, 0, 10)).await.unwrap();
+    store.append(parcel(7, 0..10)).await.unwrap();
     clock.set(Micros(NOON.0 + 301_000_000));
     eventually(async || store.stats().file_rows == 10).await;
     assert_eq!(number(&store, "select count(*) from log").await, 10);
@@ -386,7 +390,7 @@ fn walk(dir: &Path) -> Vec<String> {
 async fn manifest_that_cannot_be_written_costs_no_file_and_no_row() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    store.append(parcel(1, 0, 1000)).await.unwrap();
+    store.append(parcel(1, 0..1000)).await.unwrap();
     let other = rusqlite::Connection::open(dir.path().join("manifest.sqlite")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = store.flush().await.expect_err("somebody else has the manifest");

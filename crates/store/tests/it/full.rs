@@ -48,7 +48,7 @@ impl Drop for SmallDisk {
 /// Appends until the store refuses; returns the refused position and the error.
 async fn fill(store: &Store, mut at: u64) -> (u64, StoreError) {
     loop {
-        match store.append(parcel(7, at, at + 1000)).await {
+        match store.append(parcel(7, at..at + 1000)).await {
             Ok(_) => at += 1000,
             Err(error) => return (at, error),
         }
@@ -72,7 +72,7 @@ async fn check(settings: impl Fn(&Path) -> StoreOptions, disk: &SmallDisk) -> St
     let (still, _) = fill(&store, end).await;
     std::fs::remove_file(disk.ballast()).unwrap();
     eventually(async || !store.stats().is_full).await;
-    store.append(parcel(7, still, still + 1000)).await.unwrap();
+    store.append(parcel(7, still..still + 1000)).await.unwrap();
     store.flush().await.unwrap();
     assert!(store.stats().message.is_none(), "{:?}", store.stats().message);
     let counts = "select count(*) - count(distinct source_offset) from log";

@@ -187,17 +187,14 @@ async fn top_k_of_more_values_than_it_holds_is_near_and_misses_no_frequent_one()
 async fn top_k_says_what_it_wants() {
     let store = Store::in_memory(clock());
     for (sql, says) in [
-        (
-            "select top_k(url_path, 0) from request",
-            "0 values asked for, which is not between 1 and 1024",
-        ),
+        ("select top_k(url_path, 0) from request", "0 values requested, not between 1 and 1024"),
         ("select top_k(url_path, 1025) from request", "not between 1 and 1024"),
         (
             "select top_k(url_path, length(url_path)) from request",
             "has to be a constant, such as 10",
         ),
-        ("select top_k(url_path, null) from request", "is no number of values"),
-        ("select top_k(url_path) from request", "how many of its values, as top_k(url_path, 10)"),
+        ("select top_k(url_path, null) from request", "is not a number of values"),
+        ("select top_k(url_path) from request", "a number of values: top_k(url_path, 10)"),
         ("select top(url_path, 3) from request", "the function is `top_k(value, 10)`"),
         ("select top_k(distinct url_path, 3) from request", "top_k takes no `distinct`"),
     ] {

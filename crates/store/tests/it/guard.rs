@@ -72,10 +72,11 @@ async fn sorting_on_disk_gives_the_same_order_as_in_memory() {
     let on_disk = store.query(sql, QueryLimits { memory_bytes: 64 << 20, ..limits }).await.unwrap();
     let (ended, _) = store.take_ended_queries();
     assert!(ended[1].spilled_bytes > 0, "{ended:?}");
-    let whole = |answer: &weir_store::QueryResult| {
-        arrow_select::concat::concat_batches(&answer.schema, &answer.batches).unwrap()
-    };
     assert!(whole(&in_memory) == whole(&on_disk));
+}
+
+fn whole(answer: &weir_store::QueryResult) -> arrow_array::RecordBatch {
+    arrow_select::concat::concat_batches(&answer.schema, &answer.batches).unwrap()
 }
 
 #[tokio::test]
@@ -83,7 +84,7 @@ async fn each_limit_ends_a_query_with_its_own_words() {
     let dir = tempfile::tempdir().unwrap();
     let settings = StoreOptions { query_spill_bytes: 1 << 20, ..all_told(dir.path()) };
     let store = Store::open(settings).unwrap();
-    store.append(parcel(7, 0, 50_000)).await.unwrap();
+    store.append(parcel(7, 0..50_000)).await.unwrap();
     store.flush().await.unwrap();
 
     // The inputs of a join may spill as well: with disk space, only memory is missing.
@@ -94,7 +95,7 @@ async fn each_limit_ends_a_query_with_its_own_words() {
     assert_eq!(with_room.take_ended_queries().0[0].end, QueryEnd::Memory);
     eventually(async || spilled_files(roomy.path()) == 0).await;
     let error = refused(&store, GROUPS, small()).await;
-    assert!(error.message.contains("no more room on the disk"), "{error}");
+    assert!(error.message.contains("used up its spill space on disk"), "{error}");
     let limits = QueryLimits { timeout: Duration::from_millis(200), ..QueryLimits::default() };
     let error = refused(&store, ENDLESS, limits).await;
     assert!(error.message.contains("stopped after 0.2 s"), "{error}");
@@ -120,7 +121,7 @@ async fn what_a_users_queries_read_within_an_hour_is_limited_and_others_are_not(
     let settings =
         StoreOptions { user_read_bytes: 3_000_000, column_cache_bytes: 0, ..all_told(dir.path()) };
     let store = Store::open(settings).unwrap();
-    store.append(parcel(7, 0, 50_000)).await.unwrap();
+    store.append(parcel(7, 0..50_000)).await.unwrap();
     store.flush().await.unwrap();
     let limits = QueryLimits { rows: 50_000, ..QueryLimits::default() };
     let sql = "select body from log where body <> 'nothing'";
@@ -171,7 +172,7 @@ async fn rows_come_in_and_rules_run_while_users_keep_every_thread_busy() {
         .collect();
     tokio::time::timeout(Duration::from_secs(20), async {
         for at in 0..20 {
-            store.append(parcel(7, at * 100, (at + 1) * 100)).await.unwrap();
+            store.append(parcel(7, at * 100..(at + 1) * 100)).await.unwrap();
             let rule = QueryLimits::of_rule(10, Duration::from_secs(10));
             let answer = store.query("select count(*) from log", rule).await.unwrap();
             assert_eq!(answer.row_count(), 1);

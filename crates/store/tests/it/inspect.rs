@@ -20,7 +20,7 @@ async fn stored(dir: &Path) -> Vec<PathBuf> {
     };
     let store = Store::open(opened).unwrap();
     for round in 0..4_u64 {
-        store.append(parcel(1, round * 100, round * 100 + 100)).await.unwrap();
+        store.append(parcel(1, round * 100..round * 100 + 100)).await.unwrap();
         store.flush().await.unwrap();
     }
     let (mut requests, mut settings) = (RequestRows::default(), SysctlRows::default());
@@ -33,10 +33,9 @@ async fn stored(dir: &Path) -> Vec<PathBuf> {
             ..Default::default()
         });
     }
-    let batch = |table, rows| Batch { table, rows };
     let batches = vec![
-        batch(RequestRows::SPEC, requests.finish()),
-        batch(SysctlRows::SPEC, settings.finish()),
+        Batch { table: RequestRows::SPEC, rows: requests.finish() },
+        Batch { table: SysctlRows::SPEC, rows: settings.finish() },
     ];
     store.append(Parcel { range: None, batches }).await.unwrap();
     store.flush().await.unwrap();
@@ -64,8 +63,11 @@ async fn stored(dir: &Path) -> Vec<PathBuf> {
 pub(crate) fn text_index_of(file: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(file);
     let value = text.rsplit("weir.text_index").next().unwrap();
-    let number = |text: &str| text.split(':').next().and_then(|number| number.parse().ok());
-    value.split(';').filter_map(number).next_back().expect("it has an index of words")
+    value
+        .split(';')
+        .filter_map(|text| text.split(':').next().and_then(|number| number.parse().ok()))
+        .next_back()
+        .expect("it has an index of words")
 }
 
 /// Ranges of the page index of `ts` according to the footer: its times, and its pages.
@@ -73,14 +75,15 @@ fn page_index_of(file: &Path) -> [std::ops::Range<u64>; 2] {
     let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();
     let group = reader.metadata().row_group(0);
     let chunk = group.columns().iter().find(|chunk| chunk.column_path().string() == "ts").unwrap();
-    let range = |begin: Option<i64>, length: Option<i32>| {
-        let begin = begin.unwrap().cast_unsigned();
-        begin..begin + u64::from(length.unwrap().cast_unsigned())
-    };
     [
-        range(chunk.column_index_offset(), chunk.column_index_length()),
-        range(chunk.offset_index_offset(), chunk.offset_index_length()),
+        page_range(chunk.column_index_offset(), chunk.column_index_length()),
+        page_range(chunk.offset_index_offset(), chunk.offset_index_length()),
     ]
+}
+
+fn page_range(begin: Option<i64>, length: Option<i32>) -> std::ops::Range<u64> {
+    let begin = begin.unwrap().cast_unsigned();
+    begin..begin + u64::from(length.unwrap().cast_unsigned())
 }
 
 #[tokio::test]
@@ -109,11 +112,13 @@ async fn damaged_files_are_told_one_by_one() {
     let place = text_index_of(&whole);
     let flipped = whole[usize::try_from(place).unwrap()] ^ 1;
     open().write_all_at(&[flipped], place).unwrap();
-    assert!(problem().contains("a text index that is not of its rows"), "{}", problem());
+    assert!(problem().contains("a text index that does not match its rows"), "{}", problem());
     std::fs::write(&files[0], &whole).unwrap();
 
     let [times, pages] = page_index_of(&files[0]);
-    for (place, words) in [(times, "with other times"), (pages, "that is not of its column `ts`")] {
+    for (place, words) in
+        [(times, "with other times"), (pages, "that does not match its column `ts`")]
+    {
         let told = |at: u64| {
             let byte = whole[usize::try_from(at).unwrap()];
             open().write_all_at(&[byte ^ 1], at).unwrap();

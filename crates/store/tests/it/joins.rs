@@ -49,11 +49,7 @@ async fn joins_by_equal_values_go_on_on_disk_with_the_same_rows() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(options(dir.path()));
     // Keys occur several times or not at all on either side, and may be NULL.
-    let of = |side: &str, times: u32| {
-        let key = format!("nullif(value * 7919 % {times}, 5)");
-        format!("(select {key} as k, value as {side} from generate_series(1, 1200000))")
-    };
-    let (left, right) = (of("l", 400_009), of("r", 800_011));
+    let (left, right) = (keys("l", 400_009), keys("r", 800_011));
     let (of_both, of_left) = ("sum(l * r % 1009), sum(b.k), sum(r)", "max(l)");
     let (equal, more) = ("a.k = b.k", "a.k = b.k and l % 3 < r % 5");
     let (texts, nulls) = ("concat('k', a.k) = concat('k', b.k)", "a.k is not distinct from b.k");
@@ -75,6 +71,11 @@ async fn joins_by_equal_values_go_on_on_disk_with_the_same_rows() {
         compare(&store, &sql, memory_bytes).await;
     }
     eventually(async || spilled_files(dir.path()) == 0).await;
+}
+
+fn keys(side: &str, times: u32) -> String {
+    let key = format!("nullif(value * 7919 % {times}, 5)");
+    format!("(select {key} as k, value as {side} from generate_series(1, 1200000))")
 }
 
 #[tokio::test]
@@ -103,20 +104,15 @@ async fn joins_by_other_conditions_go_on_on_disk_with_the_same_rows() {
 async fn joins_that_cannot_go_on_end_with_their_limit_in_words() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(StoreOptions { query_spill_bytes: 4 << 20, ..options(dir.path()) });
-    let of = |name: &str| {
-        format!(
-            "(select value * 7 as v from generate_series(1, 2000000) where value % 1000 > 0) {name}"
-        )
-    };
-    let from = [of("a"), of("b"), of("c")].join(" cross join ");
+    let from = [unequal("a"), unequal("b"), unequal("c")].join(" cross join ");
     // A spilled full join would lose unmatched rows of the right side.
-    let full = format!("{} full join {} on a.v < b.v - 1", of("a"), of("b"));
+    let full = format!("{} full join {} on a.v < b.v - 1", unequal("a"), unequal("b"));
     for (from, text, end) in [
         (from.clone(), "more than 8 MiB of memory", QueryEnd::Memory),
         (full, "more than 8 MiB of memory", QueryEnd::Memory),
         (
             format!("{from} where a.v < b.v and b.v < c.v"),
-            "no more room on the disk",
+            "used up its spill space on disk",
             QueryEnd::Spill,
         ),
     ] {
@@ -127,4 +123,10 @@ async fn joins_that_cannot_go_on_end_with_their_limit_in_words() {
         assert_eq!(store.take_ended_queries().0[0].end, end);
     }
     eventually(async || spilled_files(dir.path()) == 0).await;
+}
+
+fn unequal(name: &str) -> String {
+    format!(
+        "(select value * 7 as v from generate_series(1, 2000000) where value % 1000 > 0) {name}"
+    )
 }

@@ -8,7 +8,7 @@ use crate::tool::{ask, clock, numbered, parcel};
 
 async fn check(sql: &str, answer: Expect) {
     let store = Store::in_memory(clock());
-    store.append(parcel(7, 0, 5)).await.unwrap();
+    store.append(parcel(7, 0..5)).await.unwrap();
     answer.assert_eq(&ask(&store, sql).await);
 }
 
@@ -84,15 +84,15 @@ async fn writing_by_sql_is_refused() {
 async fn a_stream_goes_on_where_it_stands() {
     let store = Store::in_memory(clock());
     assert_eq!(store.positions(&[StreamId(7)]), []);
-    let first = store.append(parcel(7, 10, 20)).await.unwrap();
+    let first = store.append(parcel(7, 10..20)).await.unwrap();
     assert_eq!((first.rows, first.position), (10, Some(20)));
     assert_eq!(store.positions(&[StreamId(7), StreamId(8)]), [(StreamId(7), 20)]);
 
-    let again = store.append(parcel(7, 10, 20)).await.unwrap();
+    let again = store.append(parcel(7, 10..20)).await.unwrap();
     assert_eq!((again.rows, again.position), (0, Some(20)));
-    let overlap = store.append(parcel(7, 15, 25)).await.unwrap();
+    let overlap = store.append(parcel(7, 15..25)).await.unwrap();
     assert_eq!((overlap.rows, overlap.position), (5, Some(25)));
-    let gap = store.append(parcel(7, 30, 40)).await.unwrap_err();
+    let gap = store.append(parcel(7, 30..40)).await.unwrap_err();
     assert_eq!(gap.kind, ErrorKind::Behind { expected: 25 });
 
     let counted = ask(&store, "select count(*) as n, count(distinct body) as d from log").await;
@@ -120,7 +120,7 @@ async fn rows_without_a_stream_are_always_new() {
 async fn many_small_appends_stay_complete_and_in_few_batches() {
     let store = Store::in_memory(clock());
     for number in 0..2000 {
-        store.append(parcel(7, number, number + 1 + number % 3)).await.ok();
+        store.append(parcel(7, number..number + 1 + number % 3)).await.ok();
     }
     let sql =
         "select count(distinct body) = count(*) as is_once, min(source_offset) as min from log";
@@ -143,7 +143,7 @@ async fn bytes_that_are_no_parcel_are_refused() {
 #[tokio::test]
 async fn answers_are_cut_at_the_limit_and_say_so() {
     let store = Store::in_memory(clock());
-    store.append(parcel(7, 0, 100)).await.unwrap();
+    store.append(parcel(7, 0..100)).await.unwrap();
     let limits = weir_store::QueryLimits { rows: 30, ..Default::default() };
     let answer = store.query("select body from log", limits).await.unwrap();
     assert!(answer.is_truncated);
@@ -183,7 +183,9 @@ async fn functions_for_words_addresses_and_parameters() {
     .await;
     check(
         "select ip_in('10.1.2.3', '10.0.0/8') as wrong",
-        expect!["BadQuery: ip_in: `10.0.0/8` is no network; write `10.0.0.0/8` or `2001:db8::/32`"],
+        expect![
+            "BadQuery: ip_in: `10.0.0/8` is not a network; write `10.0.0.0/8` or `2001:db8::/32`"
+        ],
     )
     .await;
     check("select has_token('a b', 'a b') as wrong", expect!["BadQuery: has_token: `a b` is not one word of letters, digits and `_`; ask for each word, joined by `and`"]).await;

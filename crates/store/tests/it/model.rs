@@ -89,7 +89,6 @@ fn filter(u: &mut Unstructured<'_>, depth: usize) -> Result<Filter> {
         7 => {
             let (left, right) = (filter(u, depth - 1)?, filter(u, depth - 1)?);
             let sql = format!("({} or {})", left.0, right.0);
-            let not = |value: Option<bool>| value.map(|is| !is);
             (sql, Box::new(move |row| not(and(not(left.1(row)), not(right.1(row))))))
         }
         _ => {
@@ -97,6 +96,10 @@ fn filter(u: &mut Unstructured<'_>, depth: usize) -> Result<Filter> {
             (format!("not ({})", inner.0), Box::new(move |row| inner.1(row).map(|is| !is)))
         }
     })
+}
+
+fn not(value: Option<bool>) -> Option<bool> {
+    value.map(|is| !is)
 }
 
 fn and(left: Option<bool>, right: Option<bool>) -> Option<bool> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_store::{QueryLimits, Recent, Store, StoreOptions};
+use weir_store::{ConditionWatch, QueryLimits, Store, StoreOptions};
 use weir_tables::{Batch, FixedClock, Log, LogRows, Micros, Parcel, Rows};
 
 use crate::tool::{NOON, options};
@@ -26,7 +26,7 @@ async fn append(store: &Store, second: u64, body: &str) {
 }
 
 /// Seconds of `0..60` at which the query has a row; the watch must not return false there.
-async fn fitting(store: &Store, recent: &Recent) -> Vec<u64> {
+async fn fitting(store: &Store, recent: &ConditionWatch) -> Vec<u64> {
     let mut fitting = Vec::new();
     for second in 0..60 {
         let sql = SQL.replace("$now", &format!("timestamp '{}'", at(second)));

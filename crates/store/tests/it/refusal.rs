@@ -1,5 +1,7 @@
 //! Errors of the store: one message, one hint, nothing touched.
 
+use std::path::Path;
+
 use expect_test::{Expect, expect};
 use weir_store::{ErrorKind, QueryLimits, Store, StoreOptions};
 
@@ -35,14 +37,10 @@ fn a_newer_layout_is_not_touched() {
 async fn rows_without_their_manifest_are_not_taken_for_a_new_store() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    store.append(parcel(7, 0, 5)).await.unwrap();
+    store.append(parcel(7, 0..5)).await.unwrap();
     store.close().await.unwrap();
     drop(store);
-    let files = || {
-        let found = std::process::Command::new("find").arg(dir.path().join("data")).output();
-        String::from_utf8(found.unwrap().stdout).unwrap()
-    };
-    let before = files();
+    let before = list_data(dir.path());
     assert!(before.contains(".parquet"), "{before}");
     for name in ["manifest.sqlite", "manifest.sqlite-wal", "manifest.sqlite-shm"] {
         let _ = std::fs::remove_file(dir.path().join(name));
@@ -51,13 +49,18 @@ async fn rows_without_their_manifest_are_not_taken_for_a_new_store() {
         let error = refused(options(dir.path()));
         assert_eq!(error.kind, ErrorKind::Corrupt);
         assert!(error.message.ends_with("it is empty, but rows are beside it"), "{error}");
-        assert_eq!(files(), before);
+        assert_eq!(list_data(dir.path()), before);
     }
+}
+
+fn list_data(dir: &Path) -> String {
+    let found = std::process::Command::new("find").arg(dir.join("data")).output();
+    String::from_utf8(found.unwrap().stdout).unwrap()
 }
 
 #[test]
 fn a_directory_that_cannot_be_made_is_named() {
-    let error = refused(options(std::path::Path::new("/proc/weir")));
+    let error = refused(options(Path::new("/proc/weir")));
     assert_eq!(error.kind, ErrorKind::Io);
     assert!(error.message.starts_with("cannot make `/proc/weir`: "), "{error}");
 }
@@ -67,7 +70,7 @@ async fn damage_in_the_log_names_file_and_offset() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
     for at in 0..3 {
-        store.append(parcel(7, at, at + 1)).await.unwrap();
+        store.append(parcel(7, at..at + 1)).await.unwrap();
     }
     drop(store);
     let path = dir.path().join("wal/0000000000.wal");
@@ -170,7 +173,7 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
         "select 1; select 2",
         expect![[r#"
             only one statement is run at a time
-            hint: send the others by themselves"#]],
+            hint: send the others separately"#]],
     )
     .await;
 }

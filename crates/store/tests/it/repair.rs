@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use weir_store::{ErrorKind, Mended, QueryLimits, Store, inspect, repair};
+use weir_store::{ErrorKind, FileRepair, QueryLimits, Store, inspect, repair};
 use weir_tables::{Batch, Micros, Parcel, Rows, StreamId, Sysctl, SysctlRows};
 
 use crate::tool::{NOON, number, options, parcel};
@@ -19,9 +19,9 @@ async fn stored(dir: &Path) {
     }
     let batch = Batch { table: SysctlRows::SPEC, rows: rows.finish() };
     store.append(Parcel { range: None, batches: vec![batch] }).await.unwrap();
-    store.append(parcel(7, 0, 600)).await.unwrap();
+    store.append(parcel(7, 0..600)).await.unwrap();
     store.flush().await.unwrap();
-    store.append(parcel(7, 600, 1000)).await.unwrap();
+    store.append(parcel(7, 600..1000)).await.unwrap();
     store.close().await.unwrap();
 }
 
@@ -34,7 +34,7 @@ fn files(dir: &Path, table: &str) -> Vec<PathBuf> {
 }
 
 /// A repair starts its own runtime, like the command.
-async fn mend(dir: &Path) -> Vec<Mended> {
+async fn mend(dir: &Path) -> Vec<FileRepair> {
     let options = options(dir);
     tokio::task::spawn_blocking(move || repair(&options).unwrap()).await.unwrap()
 }
@@ -44,7 +44,7 @@ fn sane(dir: &Path) {
     assert_eq!((found.problems, found.unknown_files), (vec![], vec![]));
 }
 
-fn kept(dir: &Path, mended: &Mended) -> u64 {
+fn kept(dir: &Path, mended: &FileRepair) -> u64 {
     let place = dir.join(mended.kept_at.as_ref().expect("it is kept"));
     place.metadata().expect("it is there").len()
 }
@@ -136,9 +136,9 @@ async fn a_manifest_from_an_older_copy_is_refused_and_repaired_without_loss() {
     let manifest = dir.path().join("manifest.sqlite");
     let older = std::fs::read(&manifest).unwrap();
     let store = Store::open(options(dir.path())).unwrap();
-    store.append(parcel(7, 1000, 1500)).await.unwrap();
+    store.append(parcel(7, 1000..1500)).await.unwrap();
     store.flush().await.unwrap();
-    store.append(parcel(7, 1500, 1600)).await.unwrap();
+    store.append(parcel(7, 1500..1600)).await.unwrap();
     drop(store);
     std::fs::write(&manifest, older).unwrap();
     for end in ["-wal", "-shm"] {

@@ -139,8 +139,7 @@ fn command(dir: &Path, port: u16) -> Option<Command> {
 
 /// A signed request that creates a bucket (AWS Signature Version 4).
 fn put_bucket(name: &str, port: u16) -> String {
-    use ring::{digest, hmac};
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    use ring::digest;
     let empty = hex(digest::digest(&digest::SHA256, b"").as_ref());
     let now = String::from_utf8(
         Command::new("date").args(["-u", "+%Y%m%dT%H%M%SZ"]).output().unwrap().stdout,
@@ -154,9 +153,6 @@ fn put_bucket(name: &str, port: u16) -> String {
     let scope = format!("{day}/us-east-1/s3/aws4_request");
     let digest = hex(digest::digest(&digest::SHA256, request.as_bytes()).as_ref());
     let text = format!("AWS4-HMAC-SHA256\n{now}\n{scope}\n{digest}");
-    let sign = |key: &[u8], text: &str| {
-        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes()).as_ref().to_vec()
-    };
     let (user, password) = keys();
     let first = sign(format!("AWS4{password}").as_bytes(), day);
     let key = ["us-east-1", "s3", "aws4_request"].iter().fold(first, |key, part| sign(&key, part));
@@ -166,6 +162,16 @@ fn put_bucket(name: &str, port: u16) -> String {
          Authorization: AWS4-HMAC-SHA256 Credential={user}/{scope}, SignedHeaders={headers}, Signature={signature}\r\n\
          Content-Length: 0\r\nConnection: close\r\n\r\n"
     )
+}
+
+fn sign(key: &[u8], text: &str) -> Vec<u8> {
+    ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key), text.as_bytes())
+        .as_ref()
+        .to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
 }
 
 /// Behaviour of the proxy on a request.
@@ -185,10 +191,10 @@ pub(crate) enum Mode {
 /// A proxy to the service, with one request per connection.
 pub(crate) struct Line {
     pub(crate) port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<LineState>,
 }
 
-struct Shared {
+struct LineState {
     service: u16,
     mode: Mutex<Mode>,
     open: Mutex<Vec<TcpStream>>,
@@ -199,7 +205,7 @@ struct Shared {
 impl Line {
     pub(crate) fn to(service: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LineState {
             service,
             mode: Mutex::new(Mode::Pass),
             open: Mutex::default(),
@@ -236,7 +242,7 @@ impl Line {
     }
 }
 
-impl Shared {
+impl LineState {
     fn carry(&self, mut client: TcpStream) -> std::io::Result<()> {
         let head = head(&mut client)?;
         let number = self.requests.fetch_add(1, Ordering::SeqCst);

@@ -51,12 +51,13 @@ fn dirs() -> Dirs {
 
 /// Data files below a directory.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
-    let list = |dir: PathBuf| {
-        let entries = std::fs::read_dir(dir).into_iter().flatten();
-        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
-    };
-    let days = list(root.join("data")).into_iter().flat_map(list);
-    days.flat_map(list).collect()
+    let days = list_dir(root.join("data")).into_iter().flat_map(list_dir);
+    days.flat_map(list_dir).collect()
+}
+
+fn list_dir(dir: PathBuf) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
 }
 
 /// Opens the store until all `count` files are in the cold tier, and only there.
@@ -70,7 +71,7 @@ async fn move_all(dirs: &Dirs, count: usize) {
 /// Inserts rows of `log`, all in one file.
 async fn fill(dirs: &Dirs, rows: u64) {
     let store = Store::open(options(&dirs.data)).unwrap();
-    store.append(parcel(1, 0, rows)).await.unwrap();
+    store.append(parcel(1, 0..rows)).await.unwrap();
     store.close().await.unwrap();
 }
 
@@ -150,7 +151,7 @@ async fn oldest_files_of_a_table_move_for_space_and_merging_goes_on_without_them
     settings.slow.as_mut().unwrap().by_table = vec![("log".into(), rule)];
     let store = Store::open(settings).unwrap();
     for at in 0..6 {
-        store.append(parcel(1, at * 10, at * 10 + 10)).await.unwrap();
+        store.append(parcel(1, at * 10..at * 10 + 10)).await.unwrap();
         store.flush().await.unwrap();
         let rows = batch(at * 10..at * 10 + 10);
         store.append(Parcel { range: None, batches: vec![rows] }).await.unwrap();
@@ -192,7 +193,7 @@ async fn tier_that_is_gone_is_named_and_everything_else_goes_on() {
 
     let store = Store::open(moving(&dirs.data, &dirs.slow, Duration::ZERO)).unwrap();
     let now = Micros(NOON.0 + 1_000_000);
-    store.append(parcel(1, 100, 130)).await.unwrap();
+    store.append(parcel(1, 100..130)).await.unwrap();
     store.flush().await.unwrap();
     eventually(async || store.stats().message.is_some()).await;
     let told = store.stats().message.unwrap();
@@ -200,7 +201,7 @@ async fn tier_that_is_gone_is_named_and_everything_else_goes_on() {
     assert!(told.contains("it has no file `WEIR`"), "{told}");
     let answer = ask(&store, "select sum(source_offset) from log").await;
     assert!(
-        answer.starts_with("Io: cannot read a file that the answer needs: the slow tier `"),
+        answer.starts_with("Io: cannot read a file that the answer needs: the cold tier `"),
         "{answer}"
     );
     assert!(answer.contains("is its disk mounted?"), "{answer}");
@@ -236,7 +237,7 @@ async fn place_of_another_store_is_refused() {
     fill(&dirs, 100).await;
     move_all(&dirs, 1).await;
     let store = Store::open(moving(&other.data, &dirs.slow, Duration::ZERO)).unwrap();
-    store.append(parcel(1, 0, 10)).await.unwrap();
+    store.append(parcel(1, 0..10)).await.unwrap();
     store.flush().await.unwrap();
     eventually(async || store.stats().message.is_some()).await;
     let told = store.stats().message.unwrap();
@@ -270,7 +271,7 @@ async fn backup_has_both_tiers_and_what_is_restored_needs_no_tier() {
     fill(&dirs, 100).await;
     move_all(&dirs, 1).await;
     let store = Store::open(resting(&dirs.data, &dirs.slow)).unwrap();
-    store.append(parcel(1, 100, 150)).await.unwrap();
+    store.append(parcel(1, 100..150)).await.unwrap();
     store.flush().await.unwrap();
     let slow = place(&dirs.slow);
     let done = backup(&dirs.data, Some(&slow), &copy, NOON, None).unwrap();
@@ -290,7 +291,7 @@ async fn damaged_file_in_the_tier_is_set_aside_and_files_that_nobody_names_are_t
     fill(&dirs, 1000).await;
     move_all(&dirs, 1).await;
     let store = Store::open(resting(&dirs.data, &dirs.slow)).unwrap();
-    store.append(parcel(1, 1000, 1100)).await.unwrap();
+    store.append(parcel(1, 1000..1100)).await.unwrap();
     store.close().await.unwrap();
     move_all(&dirs, 2).await;
     let mut found = files(&dirs.slow);

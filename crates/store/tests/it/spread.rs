@@ -111,7 +111,7 @@ async fn fill(hubs: &[&Arc<Store>]) {
         for (at, hub) in hubs.iter().enumerate() {
             let number = round * hubs.len() + at;
             let from = number as u64 * 100;
-            hub.append(parcel(number as u128 + 1, from, from + 100)).await.unwrap();
+            hub.append(parcel(number as u128 + 1, from..from + 100)).await.unwrap();
             if round < 2 {
                 hub.flush().await.unwrap();
             }
@@ -203,7 +203,6 @@ async fn joins_that_hubs_have_no_memory_for_go_on_on_disk() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_other_hubs_read_counts_for_who_asks() {
     let Some(mut fleet) = Fleet::start("what_other_hubs_read_counts_for_who_asks") else { return };
-    let telling = |options| StoreOptions { slow_query: Duration::ZERO, ..options };
     let alone = fleet.open(telling(fleet.options("alone"))).await.unwrap();
     fleet.spread_bytes = 0;
     let one = fleet.open(telling(fleet.options("one"))).await.unwrap();
@@ -243,4 +242,8 @@ async fn what_other_hubs_read_counts_for_who_asks() {
     let limits = QueryLimits { read_bytes: bytes / 8, ..QueryLimits::default() };
     let (outcome, ended, _) = ask(&one, limits).await;
     assert_eq!((outcome.unwrap_err().kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read));
+}
+
+fn telling(options: StoreOptions) -> StoreOptions {
+    StoreOptions { slow_query: Duration::ZERO, ..options }
 }

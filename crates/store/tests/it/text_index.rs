@@ -78,8 +78,6 @@ fn needle(u: &mut Unstructured<'_>) -> Result<String> {
 }
 
 fn condition(u: &mut Unstructured<'_>, depth: usize) -> Result<String> {
-    let some_id = |u: &mut Unstructured<'_>| Ok(id(u.int_in_range(0..=FILED + 2 * HOT)?));
-    let some_word = |u: &mut Unstructured<'_>| Ok(format!("stretch{}", u.int_in_range(0..=16)?));
     let inner = |u: &mut Unstructured<'_>| condition(u, depth - 1);
     Ok(match u.int_in_range(0..=if depth == 0 { 11 } else { 14 })? {
         0 => format!("request_id = '{}'", some_id(u)?),
@@ -98,6 +96,14 @@ fn condition(u: &mut Unstructured<'_>, depth: usize) -> Result<String> {
         13 => format!("({} or {})", inner(u)?, inner(u)?),
         _ => format!("not ({})", inner(u)?),
     })
+}
+
+fn some_word(u: &mut Unstructured<'_>) -> Result<String> {
+    Ok(format!("stretch{}", u.int_in_range(0..=16)?))
+}
+
+fn some_id(u: &mut Unstructured<'_>) -> Result<String> {
+    Ok(id(u.int_in_range(0..=FILED + 2 * HOT)?))
 }
 
 #[test]
@@ -229,8 +235,8 @@ async fn searches_that_cannot_be_understood_say_why() {
         ("", "there is no word"),
         ("?", "has no word"),
         ("status:500", "there is no column `status`"),
-        ("http_response_status_code:fast", "is no whole number"),
-        ("ts:today", "cannot be asked for like this"),
+        ("http_response_status_code:fast", "is not a whole number"),
+        ("ts:today", "cannot be searched like this"),
     ] {
         let answer = ask(&store, &format!("select * from request where search('{text}')")).await;
         assert!(answer.starts_with("BadQuery") && answer.contains(says), "{text}: {answer}");

@@ -1,5 +1,6 @@
 //! Short helpers for rows, parcels and query results.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,10 +57,10 @@ pub(crate) fn numbered(numbers: impl IntoIterator<Item = u64>) -> Batch {
     Batch { table: LogRows::SPEC, rows: rows.finish() }
 }
 
-/// Rows `from..to` of stream `stream`.
-pub(crate) fn parcel(stream: u128, from: u64, to: u64) -> Parcel {
-    let range = StreamRange { stream: StreamId(stream), from, to };
-    Parcel { range: Some(range), batches: vec![numbered(from..to)] }
+/// Rows `rows` of stream `stream`.
+pub(crate) fn parcel(stream: u128, rows: Range<u64>) -> Parcel {
+    let range = StreamRange { stream: StreamId(stream), from: rows.start, to: rows.end };
+    Parcel { range: Some(range), batches: vec![numbered(rows)] }
 }
 
 /// The result as a table in the format of `psql`.

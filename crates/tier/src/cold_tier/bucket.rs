@@ -288,8 +288,10 @@ async fn fill(line: BucketLine, cache: Arc<IndexCache>, mut waiting: Receiver<St
         }
         let (line, cache) = (line.clone(), Arc::clone(&cache));
         // A failed read is retried on the next cache miss.
-        let fetch = move || line.open(&path).map(|source| cache.fill(&path, &source));
-        let _ = tokio::task::spawn_blocking(fetch).await;
+        let _ = tokio::task::spawn_blocking(move || {
+            line.open(&path).map(|source| cache.fill(&path, &source))
+        })
+        .await;
     }
 }
 
@@ -342,7 +344,7 @@ impl TierBackend for BucketTier {
     }
 
     fn hint(&self) -> &'static str {
-        "is the service up, and are bucket, endpoint and keys right? Nothing is lost: rows come in and queries of what is on the fast disk go on"
+        "is the service up, and are bucket, endpoint and keys right? Nothing is lost: rows still arrive, and files on the fast disk can be queried"
     }
 
     fn mark(&self) -> Result<Option<String>, StoreError> {

@@ -29,6 +29,14 @@ const CONTENT: u64 = BLOCK - 4;
 /// Copy buffer size.
 const COPY_BYTES: u64 = 1 << 20;
 
+/// Limits of the cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheLimits {
+    pub(crate) bytes_max: u64,
+    /// Free disk space to leave for new rows.
+    pub(crate) reserve: u64,
+}
+
 /// The cache directory and its contents.
 #[derive(Debug)]
 pub(crate) struct IndexCache {
@@ -78,7 +86,7 @@ enum SpaceUse {
 
 impl IndexCache {
     /// Opens the cache with the entries of earlier runs.
-    pub(crate) fn open(dir: PathBuf, bytes_max: u64, reserve: u64) -> Self {
+    pub(crate) fn open(dir: PathBuf, limits: CacheLimits) -> Self {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             let (path, meta) = (entry.path(), entry.metadata());
@@ -100,6 +108,7 @@ impl IndexCache {
             state.entries.insert(name, CacheEntry { bytes, used: state.clock, head: None });
         }
         let (state, writing) = (Mutex::new(state), Mutex::default());
+        let CacheLimits { bytes_max, reserve } = limits;
         let cache = Self { dir, bytes_max, reserve, state, writing };
         cache.make_room(0);
         cache
@@ -391,21 +400,22 @@ impl EntryHeader {
 
     fn read(file: &File) -> std::io::Result<Self> {
         let start = read_content(file, 0..Self::byte_count(0))?;
-        let number = |bytes: &[u8], at: usize| {
-            bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_le_bytes)
-        };
-        let count = number(&start, MAGIC.len() + 8).filter(|count| *count < PIECES_MAX);
+        let count = number_at(&start, MAGIC.len() + 8).filter(|count| *count < PIECES_MAX);
         let count = count.filter(|_| start.starts_with(MAGIC)).ok_or_else(damaged)?;
         let content = read_content(file, 0..Self::byte_count(count))?;
-        let size = number(&content, MAGIC.len()).ok_or_else(damaged)?;
+        let size = number_at(&content, MAGIC.len()).ok_or_else(damaged)?;
         let pairs = (0..usize::try_from(count).unwrap_or_default()).map(|at| {
             let at = MAGIC.len() + 16 + at * 16;
-            let (start, length) = (number(&content, at)?, number(&content, at + 8)?);
+            let (start, length) = (number_at(&content, at)?, number_at(&content, at + 8)?);
             Some(start..start.checked_add(length)?)
         });
         let pieces: Vec<Range<u64>> = pairs.collect::<Option<_>>().ok_or_else(damaged)?;
         Ok(Self::new(size, &pieces))
     }
+}
+
+fn number_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_le_bytes)
 }
 
 /// Byte ranges of the footer, page indexes and text index; adjacent ranges are joined.
@@ -479,7 +489,12 @@ mod tests {
     fn footers_and_text_indexes_are_kept_and_rows_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = file(dir.path(), 1);
-        let open = || IndexCache::open(dir.path().join("cache"), 10 << 20, 0);
+        let open = || {
+            IndexCache::open(
+                dir.path().join("cache"),
+                CacheLimits { bytes_max: 10 << 20, reserve: 0 },
+            )
+        };
         let source = FileSource::of_file(File::open(&path).unwrap()).unwrap();
         let cache = open();
         cache.add("data/log/1970-01-01/000000000001.parquet", &source);
@@ -512,7 +527,8 @@ mod tests {
     fn oldest_entries_go_and_damaged_or_deleted_ones_are_not_there() {
         let dir = tempfile::tempdir().unwrap();
         let (path, root) = (file(dir.path(), 1), dir.path().join("cache"));
-        let open = |bytes| IndexCache::open(root.clone(), bytes, 0);
+        let open =
+            |bytes_max| IndexCache::open(root.clone(), CacheLimits { bytes_max, reserve: 0 });
         let source = FileSource::of_file(File::open(&path).unwrap()).unwrap();
         let size = source.length();
         let cache = open(10 << 20);
@@ -554,7 +570,10 @@ mod tests {
     fn entries_leave_the_disk_the_room_that_rows_need() {
         let dir = tempfile::tempdir().unwrap();
         let source = FileSource::of_file(File::open(file(dir.path(), 1)).unwrap()).unwrap();
-        let cache = IndexCache::open(dir.path().join("cache/slow"), 10 << 20, u64::MAX);
+        let cache = IndexCache::open(
+            dir.path().join("cache/slow"),
+            CacheLimits { bytes_max: 10 << 20, reserve: u64::MAX },
+        );
         cache.add("1.parquet", &source);
         assert!(cache.read("1.parquet", &(0..8)).is_none() && !dir.path().join("cache").exists());
     }

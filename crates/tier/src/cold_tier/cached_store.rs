@@ -150,12 +150,11 @@ pub(crate) fn joined(mut ranges: Vec<Range<u64>>, join_bytes: u64) -> Vec<Range<
 
 /// Assembles `range` from the responses to the requests `asked`.
 fn cut(range: &Range<u64>, asked: &[Range<u64>], answers: &[Bytes]) -> Bytes {
-    let at = |place: u64, length: usize| usize::try_from(place).unwrap_or(length).min(length);
     let first = asked.partition_point(|asked| asked.end <= range.start);
     let parts = asked.iter().zip(answers).skip(first).take_while(|(of, _)| of.start < range.end);
     let mut parts = parts.map(|(of, bytes)| {
-        let start = at(range.start.saturating_sub(of.start), bytes.len());
-        bytes.slice(start..at(range.end - of.start, bytes.len()).max(start))
+        let start = offset_in(range.start.saturating_sub(of.start), bytes.len());
+        bytes.slice(start..offset_in(range.end - of.start, bytes.len()).max(start))
     });
     let (first, second) = (parts.next().unwrap_or_default(), parts.next());
     match second {
@@ -168,6 +167,10 @@ fn cut(range: &Range<u64>, asked: &[Range<u64>], answers: &[Bytes]) -> Bytes {
     }
 }
 
+fn offset_in(place: u64, length: usize) -> usize {
+    usize::try_from(place).unwrap_or(length).min(length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,13 +179,14 @@ mod tests {
     fn check(ranges: &[Range<u64>], join_bytes: u64, requests: usize) {
         let wanted = joined(ranges.to_vec(), join_bytes);
         assert_eq!(wanted.len(), requests, "{wanted:?}");
-        let bytes = |range: &Range<u64>| -> Bytes {
-            range.clone().map(|place| u8::try_from(place % 251).unwrap()).collect::<Vec<_>>().into()
-        };
-        let answers: Vec<Bytes> = wanted.iter().map(bytes).collect();
+        let answers: Vec<Bytes> = wanted.iter().map(bytes_of).collect();
         for range in ranges {
-            assert!(cut(range, &wanted, &answers) == bytes(range), "{range:?} of {wanted:?}");
+            assert!(cut(range, &wanted, &answers) == bytes_of(range), "{range:?} of {wanted:?}");
         }
+    }
+
+    fn bytes_of(range: &Range<u64>) -> Bytes {
+        range.clone().map(|place| u8::try_from(place % 251).unwrap()).collect::<Vec<_>>().into()
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl TierBackend for DirectoryTier {
     }
 
     fn hint(&self) -> &'static str {
-        "is its disk mounted? Nothing is lost: rows come in and queries of what is on the fast disk go on"
+        "is its disk mounted? Nothing is lost: rows still arrive, and files on the fast disk can be queried"
     }
 
     fn mark(&self) -> Result<Option<String>, StoreError> {

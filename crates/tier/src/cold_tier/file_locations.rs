@@ -93,6 +93,6 @@ impl FileOpener for FileLocations {
 
 /// Error: files are in a cold tier that the configuration does not name.
 fn not_set() -> StoreError {
-    StoreError::new(ErrorKind::Io, "files are in a slow tier, but none is configured")
+    StoreError::new(ErrorKind::Io, "files are in the cold tier, but none is configured")
         .with_hint("set `store.slow_path` as it was")
 }

@@ -35,7 +35,7 @@ use object_store::ObjectStore;
 
 use crate::options::{ReadPrices, SlowOptions, SlowPlace};
 use crate::stats::BucketStats;
-use cache::IndexCache;
+use cache::{CacheLimits, IndexCache};
 use directory::DirectoryTier;
 use weir_datafile::{DataFile, ErrorKind, FileSource, StoreError, Tier};
 
@@ -126,7 +126,8 @@ impl ColdTier {
             SlowPlace::Bucket(options) => {
                 let cache = cache.filter(|_| options.cache_bytes > 0).map(|room| {
                     let dir = room.dir.join("cache").join("slow");
-                    Arc::new(IndexCache::open(dir, options.cache_bytes, room.reserve))
+                    let (bytes_max, reserve) = (options.cache_bytes, room.reserve);
+                    Arc::new(IndexCache::open(dir, CacheLimits { bytes_max, reserve }))
                 });
                 Box::new(BucketTier::new(options, cache)?)
             }
@@ -179,11 +180,13 @@ impl ColdTier {
         from: impl Fn(&str) -> PathBuf,
     ) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let go_on = AtomicBool::new(false);
-        let put = |file: &Arc<DataFile>| {
-            self.put(&from(&file.path), &file.path, &go_on)?;
-            Ok(Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() }))
-        };
-        files.iter().map(put).collect()
+        files
+            .iter()
+            .map(|file| {
+                self.put(&from(&file.path), &file.path, &go_on)?;
+                Ok(Arc::new(DataFile { tier: Tier::Slow, ..(**file).clone() }))
+            })
+            .collect()
     }
 
     /// Deletes a file; succeeds if it does not exist.
@@ -258,18 +261,18 @@ impl ColdTier {
     /// `Io`: it holds files or a mark, or cannot be read.
     pub fn refuse_used(&self) -> Result<(), StoreError> {
         let mark = self.place.mark().map_err(|error| self.gone(&error.message))?;
-        let has_files = || self.place.list().is_ok_and(|files| !files.is_empty());
-        if mark.is_some() || has_files() { Err(self.foreign()) } else { Ok(()) }
+        let is_used = mark.is_some() || self.place.list().is_ok_and(|files| !files.is_empty());
+        if is_used { Err(self.foreign()) } else { Ok(()) }
     }
 
     fn gone(&self, why: &str) -> StoreError {
-        let text = format!("the slow tier `{}` cannot be used: {why}", self.name());
+        let text = format!("the cold tier `{}` cannot be used: {why}", self.name());
         StoreError::new(ErrorKind::Io, text).with_hint(self.place.hint())
     }
 
     fn foreign(&self) -> StoreError {
         let name = self.name();
-        let text = format!("the slow tier `{name}` cannot be used: it has files of another weir");
+        let text = format!("the cold tier `{name}` cannot be used: it has files of another weir");
         StoreError::new(ErrorKind::Io, text).with_hint(
             "name a place that is empty, or the one that this weir had: `store.slow_path`",
         )

@@ -73,15 +73,14 @@ impl TierMover {
         let (report, done) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let (is_stopped, place) = (Arc::clone(&stop), Arc::clone(&slow));
-        let work = move || {
+        let thread = std::thread::Builder::new().name("weir-slow".into()).spawn(move || {
             let _ = rustix::process::nice(5);
             for job in waiting {
                 if report.send(run(&place, job, &is_stopped)).is_err() {
                     return;
                 }
             }
-        };
-        let thread = std::thread::Builder::new().name("weir-slow".into()).spawn(work);
+        });
         let thread = thread.map_err(|error| {
             StoreError::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
         })?;
@@ -136,6 +135,6 @@ fn look(slow: &ColdTier, is_used: bool, known: Option<&HashSet<String>>) -> Resu
 }
 
 fn damaged(file: &DataFile, why: &str) -> StoreError {
-    let text = format!("cannot move `{}` to the slow tier: it {why}", file.path);
+    let text = format!("cannot move `{}` to the cold tier: it {why}", file.path);
     StoreError::new(ErrorKind::Corrupt, text).with_hint("`weir store repair` sets it aside")
 }

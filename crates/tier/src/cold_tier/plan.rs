@@ -84,19 +84,25 @@ mod tests {
             after: Duration::from_secs(days * 86_400),
             fast_bytes,
         };
-        let of_log = |rule| move |all: &mut SlowOptions| all.by_table = vec![("log".into(), rule)];
         check(&files, of_log(rule(5, u64::MAX)), &[1]);
         check(&files, of_log(rule(99, 5)), &[1]);
         check(&files, of_log(rule(99, 10)), &[]);
     }
 
+    fn of_log(rule: SlowRule) -> impl Fn(&mut SlowOptions) {
+        move |all: &mut SlowOptions| all.by_table = vec![("log".into(), rule)]
+    }
+
     #[test]
     fn oldest_of_all_tables_make_room() {
         let files = [file(1, "log", 95, 5), file(2, "log", 97, 5), file(3, "request", 96, 5)];
-        let room = |bytes| move |all: &mut SlowOptions| all.fast_bytes = bytes;
-        check(&files, room(15), &[]);
-        check(&files, room(14), &[1]);
-        check(&files, room(9), &[1, 3]);
-        check(&files, room(0), &[1, 3, 2]);
+        check(&files, with_fast_bytes(15), &[]);
+        check(&files, with_fast_bytes(14), &[1]);
+        check(&files, with_fast_bytes(9), &[1, 3]);
+        check(&files, with_fast_bytes(0), &[1, 3, 2]);
+    }
+
+    fn with_fast_bytes(bytes: u64) -> impl Fn(&mut SlowOptions) {
+        move |all: &mut SlowOptions| all.fast_bytes = bytes
     }
 }

@@ -153,8 +153,7 @@ impl RequestScheduler {
         let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
         let payload = PutPayload::from_bytes(bytes);
         let put = async move {
-            let put = || inner.service.put(&path, payload.clone());
-            inner.again(inner.total, put).await.map(drop)
+            inner.again(inner.total, || inner.service.put(&path, payload.clone())).await.map(drop)
         };
         self.run(put).await
     }
@@ -164,8 +163,12 @@ impl RequestScheduler {
         let (inner, path) = (Arc::clone(&self.0), self.0.path(path));
         let payload = PutPayload::from_bytes(bytes);
         let create = async move {
-            let put = || inner.service.put_opts(&path, payload.clone(), PutMode::Create.into());
-            inner.again(inner.total, put).await.map(drop)
+            inner
+                .again(inner.total, || {
+                    inner.service.put_opts(&path, payload.clone(), PutMode::Create.into())
+                })
+                .await
+                .map(drop)
         };
         match self.run(create).await {
             Err(Error::AlreadyExists { .. }) => Ok(false),
@@ -218,8 +221,9 @@ impl RequestScheduler {
         let (inner, path, id) = (Arc::clone(&self.0), self.0.path(path), id.clone());
         let payload = PutPayload::from_bytes(bytes);
         let put = async move {
-            let put = || inner.service.put_part(&path, &id, number, payload.clone());
-            inner.again(inner.total, put).await
+            inner
+                .again(inner.total, || inner.service.put_part(&path, &id, number, payload.clone()))
+                .await
         };
         self.run(put).await
     }
@@ -232,8 +236,10 @@ impl RequestScheduler {
     ) -> Result<()> {
         let (inner, path, id) = (Arc::clone(&self.0), self.0.path(path), id.clone());
         let end = async move {
-            let end = || inner.service.complete_multipart(&path, &id, parts.clone());
-            inner.again(inner.total, end).await.map(drop)
+            inner
+                .again(inner.total, || inner.service.complete_multipart(&path, &id, parts.clone()))
+                .await
+                .map(drop)
         };
         match self.run(end).await {
             // An earlier try completed the upload but its response was lost; verification follows.
@@ -333,8 +339,9 @@ impl SchedulerState {
     /// A permit for a hedged request, if one is free and the budget allows it.
     fn second_place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         let place = self.places.try_acquire().ok()?;
-        let take = |saved: i64| (saved >= 100).then_some(saved - 100);
-        let taken = self.hedges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken = self.hedges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |saved| {
+            (saved >= 100).then_some(saved - 100)
+        });
         taken.is_ok().then_some(place)
     }
 }

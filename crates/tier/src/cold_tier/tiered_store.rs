@@ -35,7 +35,7 @@ impl TieredStore {
             return Ok((Arc::clone(&self.local), location.clone()));
         };
         let slow = self.slow.as_ref().ok_or_else(|| Error::Generic {
-            store: "slow tier",
+            store: "cold tier",
             source: "none is configured".into(),
         })?;
         Ok((slow.place.store()?, Path::from(path)))

@@ -352,7 +352,7 @@ fn outputs_that_make_no_sense_are_refused_with_place_and_hint() {
             "",
         ),
         (format!("{es}where = \"ts > now()\"\n"), "`now`, which changes by itself", "constants"),
-        (format!("{es}where = \"body\"\n"), "`body` is no condition", "true or false"),
+        (format!("{es}where = \"body\"\n"), "`body` is not a condition", "true or false"),
         (
             format!("{es}topic = \"x\"\n"),
             "weir.toml:6: `topic` is for kafka, not for elasticsearch",
