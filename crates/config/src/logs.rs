@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 use weir_collect::logs::{Multiline, PRESETS};
 use weir_process::failure::Failure;
-use weir_tables::nearest;
+use weir_tables::{nearest, parse_duration};
 
 use super::refused;
 
@@ -101,8 +101,8 @@ fn of_table(
         }
     };
     if table.contains_key("timeout") {
-        rule.timeout = text("timeout").and_then(|span| duration(&span)).ok_or_else(|| {
-            wrong(place, "`multiline.timeout` must be a time")
+        rule.timeout = text("timeout").and_then(|span| timeout(&span)).ok_or_else(|| {
+            wrong(place, "`multiline.timeout` must be a duration of at most 1h")
                 .hint("such as \"500ms\", \"2s\" or \"1m\"")
         })?;
     }
@@ -119,17 +119,9 @@ fn of_table(
     Ok(rule)
 }
 
-/// `500ms`, `2s`, `1m`.
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
-    let number: u64 = text[..digits].parse().ok()?;
-    let span = match &text[digits..] {
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        "m" => Duration::from_secs(number.checked_mul(60)?),
-        _ => return None,
-    };
-    (span <= Duration::from_secs(3600)).then_some(span)
+/// At most an hour.
+fn timeout(text: &str) -> Option<Duration> {
+    parse_duration(text).ok().filter(|span| *span <= Duration::from_secs(3600))
 }
 
 fn wrong(place: &str, what: &str) -> Failure {

@@ -5,10 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use weir_tables::parse_duration;
 
 /// The narrowest slice: timestamps of packets are not more exact.
 const WIDTH_MIN_NS: i64 = 1_000_000;
 const WIDTH_MAX_NS: i64 = 86_400_000_000_000;
+const CAPTURE_MIN_NS: i64 = 100_000_000;
 
 /// An instant: `2026-11-21T14:00:00Z`, `2026-11-21 14:00`, in UTC unless the text has an offset; a
 /// date alone is its midnight. `None` when the text is no instant.
@@ -17,27 +19,12 @@ pub fn parse_instant(text: &str) -> Option<Timestamp> {
     text.parse().ok().or_else(|| utc().map(|zoned| zoned.timestamp()))
 }
 
-/// A span: `90s`, `15m`, `12h`, `30d`. `None` when the text is no number of seconds, minutes, hours
-/// or days.
-pub fn parse_span(text: &str) -> Option<Duration> {
-    let unit = text.chars().last()?;
-    let number: u64 = text[..text.len() - unit.len_utf8()].parse().ok()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86_400,
-        _ => return None,
-    };
-    number.checked_mul(seconds).map(Duration::from_secs)
-}
-
-/// How far back to look: `30d`, `12h`, `90m` or `45s`, at most 400 days.
+/// How far back to look: `30d`, `12h`, `1h30m` or `45s`, at most 400 days.
 ///
 /// # Errors
 /// How to write it.
 pub fn parse_since(text: &str) -> Result<Duration, String> {
-    let span = parse_span(text).ok_or("write it as 30d, 12h, 90m or 45s")?;
+    let span = parse_duration(text).map_err(|error| error.to_string())?;
     if (1..=400 * 86_400).contains(&span.as_secs()) {
         Ok(span)
     } else {
@@ -50,18 +37,7 @@ pub fn parse_since(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// How to write it.
 pub fn parse_width(text: &str) -> Result<i64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_ns = match unit.trim() {
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        _ => return Err("write it as 100ms, 1s, 1m or 1h".to_owned()),
-    };
-    let number: f64 = number.parse().map_err(|_| "write it as 100ms or 1.5s".to_owned())?;
-    #[expect(clippy::cast_possible_truncation, reason = "what is out of range is refused below")]
-    let width = (number * unit_ns).round() as i64;
+    let width = parse_nanos(text)?;
     if (WIDTH_MIN_NS..=WIDTH_MAX_NS).contains(&width) {
         Ok(width)
     } else {
@@ -74,11 +50,17 @@ pub fn parse_width(text: &str) -> Result<i64, String> {
 /// # Errors
 /// How to write it.
 pub fn parse_capture_span(text: &str) -> Result<i64, String> {
-    match parse_width(text) {
-        Ok(span) if span >= 100_000_000 => Ok(span),
-        Err(why) if why.starts_with("write") => Err("write it as 10s, 1m or 1h".to_owned()),
-        _ => Err("it is between 100ms and 24h".to_owned()),
+    let span = parse_nanos(text)?;
+    if (CAPTURE_MIN_NS..=WIDTH_MAX_NS).contains(&span) {
+        Ok(span)
+    } else {
+        Err("it is between 100ms and 24h".to_owned())
     }
+}
+
+fn parse_nanos(text: &str) -> Result<i64, String> {
+    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    Ok(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// An instant of a capture in nanoseconds since 1970: RFC 3339, or seconds since 1970.
@@ -128,18 +110,6 @@ mod tests {
     }
 
     #[test]
-    fn a_number_and_a_unit_are_a_span() {
-        for (text, seconds) in
-            [("90s", Some(90)), ("2m", Some(120)), ("1h", Some(3600)), ("30d", Some(2_592_000))]
-        {
-            assert_eq!(parse_span(text), seconds.map(Duration::from_secs), "{text}");
-        }
-        for text in ["", "s", "30", "-1s", "1.5h", "1 d", "9é", "99999999999999999999d"] {
-            assert_eq!(parse_span(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn widths_have_a_unit_and_a_range() {
         assert_eq!(parse_width("100ms"), Ok(100_000_000));
         assert_eq!(parse_width("1.5s"), Ok(1_500_000_000));
@@ -165,6 +135,8 @@ mod tests {
     #[test]
     fn looking_back_has_an_end() {
         assert_eq!(parse_since("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert_eq!(parse_since("1h30m"), Ok(Duration::from_secs(5_400)));
         assert!(parse_since("30").is_err() && parse_since("9000d").is_err());
+        assert!(parse_since("1mo").is_err_and(|why| why.contains("write days")));
     }
 }

@@ -5,6 +5,7 @@
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use weir_tables::parse_whole_seconds;
 
 use crate::mine::{Scale, Side};
 use crate::rule::{Chart, Class, Rule, SettingNotes, TIERS, ThresholdSpec};
@@ -387,10 +388,12 @@ impl<'a> RuleHead<'a> {
     fn span(&self, key: &str) -> Result<Option<u64>, RuleError> {
         let Some(value) = self.table.get(key) else { return Ok(None) };
         let text = self.text_of(key, value)?;
-        let seconds =
-            seconds_of(&text).filter(|seconds| *seconds <= MAX_SPAN_SECONDS).ok_or_else(|| {
+        let seconds = parse_whole_seconds(&text)
+            .ok()
+            .filter(|seconds| *seconds <= MAX_SPAN_SECONDS)
+            .ok_or_else(|| {
                 self.bad(key, format!("`{key} = \"{text}\"` is no time span"))
-                    .hint("a whole number with s, m, h or d, at most 7d: \"10s\", \"5m\"")
+                    .hint("whole seconds, at most 7d, such as \"10s\", \"5m\" or \"1h30m\"")
             })?;
         Ok(Some(seconds))
     }
@@ -410,19 +413,6 @@ fn is_word(part: &str) -> bool {
         && part
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-}
-
-/// `10s`, `5m`, `2h`, `7d` in seconds.
-pub(crate) fn seconds_of(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 #[cfg(test)]
@@ -512,7 +502,7 @@ select host, netns, 1 as n from tcp_stat where ts > $now - interval '10 seconds'
             &GOOD.replace("for = \"2s\"", "for = \"2 fortnights\""),
             expect![[r#"
             cannot use `rules/tcp.demo.sql:6`: `for = "2 fortnights"` is no time span
-            hint: a whole number with s, m, h or d, at most 7d: "10s", "5m""#]],
+            hint: whole seconds, at most 7d, such as "10s", "5m" or "1h30m""#]],
         );
         check(
             &GOOD.replace("[\"tcp_stat\"]", "[\"tcp_stats\"]"),

@@ -10,6 +10,7 @@ mod table;
 
 mod clock;
 mod copied_rows;
+mod duration;
 mod lazy_builder;
 mod log_source;
 mod nearest;
@@ -19,6 +20,7 @@ mod unit;
 
 pub use clock::{Clock, FixedClock, Micros};
 pub use copied_rows::{CopiedRows, LogPosition};
+pub use duration::{DurationError, parse_duration, parse_whole_seconds};
 pub use lazy_builder::{is_null_column, null_column};
 pub use log_source::{JsonEscape, LogFormat, LogSource, Program};
 pub use nearest::{edit_distance, nearest};

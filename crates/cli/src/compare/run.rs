@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use weir_hub::compare::FEW_VALUES;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
-use weir_process::time_args::{parse_instant, parse_span};
+use weir_process::time_args::parse_instant;
+use weir_tables::parse_whole_seconds;
 
 use crate::show::aligned;
 
@@ -46,7 +47,7 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
     };
     match (&args.around, args.sides.as_slice()) {
         (Some(time), []) => {
-            let Some(span) = parse_span(&args.r#for).map(|span| span.as_secs()) else {
+            let Ok(span) = parse_whole_seconds(&args.r#for) else {
                 return usage(&format!("`{}` is no span of time, such as 30m", args.r#for));
             };
             let Some(time) = sql_instant(time) else {
@@ -73,8 +74,8 @@ fn usage<T>(what: &str) -> Result<T, Failure> {
 
 /// An instant in SQL: of a time as people write it, or of a span for so long ago.
 fn sql_instant(text: &str) -> Option<String> {
-    if let Some(span) = parse_span(text) {
-        return Some(format!("(now() - interval '{} seconds')", span.as_secs()));
+    if let Ok(span) = parse_whole_seconds(text) {
+        return Some(format!("(now() - interval '{span} seconds')"));
     }
     parse_instant(text).map(|time| format!("timestamp '{time}'"))
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use weir_agent_core::client::{Client, WeirArgs};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
-use weir_process::time_args::parse_span;
+use weir_tables::parse_duration;
 
 use super::args::EdgeFormat;
 use crate::show::aligned;
@@ -150,9 +150,9 @@ pub(crate) fn run(args: &DrainCheckArgs) -> Result<ExitCode, Failure> {
 }
 
 fn span(text: &str, flag: &str) -> Result<Duration, Failure> {
-    parse_span(text).filter(|span| !span.is_zero()).ok_or_else(|| {
+    parse_duration(text).ok().filter(|span| !span.is_zero()).ok_or_else(|| {
         Failure::new(format!("cannot use `{text}` as {flag}: it is not a duration"))
-            .hint("write it as 90s, 5m, 2h or 3d")
+            .hint("write it as 90s, 5m, 1h30m or 3d")
             .code(EXIT_USAGE)
     })
 }

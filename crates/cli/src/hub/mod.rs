@@ -16,8 +16,7 @@ use weir_link::{Agent, Authority, Invitation, JoinToken, Registry};
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{complain, say};
-use weir_process::time_args::parse_span;
-use weir_tables::Clock;
+use weir_tables::{Clock, parse_duration};
 
 use crate::hub::args::{HubAction, InviteArgs};
 
@@ -73,7 +72,7 @@ fn span(text: &str) -> Result<Duration, Failure> {
             .hint("write it as 90s, 15m, 1h or 7d")
             .code(EXIT_USAGE)
     };
-    let span = parse_span(text).ok_or_else(bad)?;
+    let span = parse_duration(text).map_err(|_| bad())?;
     if span.is_zero() || span > INVITED_FOR { Err(bad()) } else { Ok(span) }
 }
 

@@ -9,11 +9,10 @@ use arrow_array::builder::{
     TimestampMicrosecondBuilder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
-use weir_tables::{Batch, Column, DataKind, Kind, Micros, TableSpec, kind};
+use weir_tables::{Batch, Column, DataKind, Kind, Micros, TableSpec, kind, parse_whole_seconds};
 
 use super::NOW;
 use crate::RuleError;
-use crate::head::seconds_of;
 use crate::suggest::nearest;
 
 const MAX_ROWS_PER_BLOCK: usize = 100_000;
@@ -97,7 +96,9 @@ fn times(words: &[&str]) -> Option<Vec<Micros>> {
         [] => Some(Vec::new()),
         ["at", at] => Some(vec![instant(at)?]),
         ["each", step, "from", from, "to", to] => {
-            let step = i64::try_from(seconds_of(step)?).ok().filter(|step| *step > 0)? * 1_000_000;
+            let step =
+                i64::try_from(parse_whole_seconds(step).ok()?).ok().filter(|step| *step > 0)?
+                    * 1_000_000;
             let (from, to) = (instant(from)?, instant(to)?);
             let count = usize::try_from((to.0 - from.0) / step + 1).ok()?;
             if from > to || count > MAX_ROWS_PER_BLOCK {
@@ -119,7 +120,9 @@ fn instant(text: &str) -> Option<Micros> {
         Some(span) => (-1, span),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
-    let seconds = i64::try_from(seconds_of(span)?).ok().filter(|seconds| *seconds <= 10_000_000)?;
+    let seconds = i64::try_from(parse_whole_seconds(span).ok()?)
+        .ok()
+        .filter(|seconds| *seconds <= 10_000_000)?;
     Some(Micros(NOW.0 + sign * seconds * 1_000_000))
 }
 
