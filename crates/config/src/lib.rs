@@ -33,6 +33,12 @@ pub fn saturating_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// A number of the configuration as a size of memory: one that is too large for the machine is the
+/// largest there is.
+pub fn saturating_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
 /// Section and name of a key.
 pub type KeyName = (&'static str, &'static str);
 
