@@ -21,17 +21,12 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeArray, DeTable, DeValue};
 use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
+use weir_tables::nearest;
 
 use entries::ShownEntry;
 pub use keys::{Api, KEYS, Key, SECTIONS, Store, Values};
 pub use refusal::ConfigPlace;
 use refusal::{WrittenKey, refused};
-
-/// A number of the configuration as a size of memory: one that is too large for the machine is the
-/// largest there is.
-pub fn saturating_usize(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
 
 /// A number of the configuration as a size of memory: one that is too large for the machine is the
 /// largest there is.
@@ -113,7 +108,7 @@ impl Config {
                 continue;
             }
             let DeValue::Table(entries) = content.get_ref() else {
-                return Err(place.outside_section(section.get_ref()));
+                return Err(outside_section(&place, section.get_ref()));
             };
             for (name, value) in entries {
                 let place = at(name.span().start);
@@ -121,7 +116,7 @@ impl Config {
                 let key = key.find(&place)?;
                 let value = to_value(value.get_ref());
                 if !self.values.set_toml(key, &value) {
-                    return Err(place.wrong_kind(key));
+                    return Err(wrong_kind(&place, key));
                 }
                 self.origins.insert((key.section, key.name), place.to_string());
             }
@@ -181,7 +176,7 @@ impl Config {
             };
             let place = ConfigPlace::in_environment(variable);
             if !self.values.set_text(key, text) {
-                return Err(place.wrong_kind(key));
+                return Err(wrong_kind(&place, key));
             }
             self.origins.insert((key.section, key.name), place.to_string());
         }
@@ -207,6 +202,46 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure>
         }
     }
     Ok(None)
+}
+
+impl WrittenKey<'_> {
+    /// The key of this section and name; an error with the nearest one when there is none.
+    fn find(&self, place: &ConfigPlace) -> Result<&'static Key, Failure> {
+        let Self { section, name } = self;
+        if let Some(key) = KEYS.iter().find(|key| (key.section, key.name) == (*section, *name)) {
+            return Ok(key);
+        }
+        let beside: Vec<&str> =
+            KEYS.iter().filter(|key| key.section == *section).map(|key| key.name).collect();
+        let known: Vec<String> =
+            KEYS.iter().map(|key| format!("{}.{}", key.section, key.name)).collect();
+        let same_name = KEYS.iter().position(|key| key.name == *name).map(|at| known[at].as_str());
+        let written = format!("{section}.{name}");
+        let hint = match nearest(name, beside.iter().copied()) {
+            Some(near) => format!("did you mean `{section}.{near}`?"),
+            None if !beside.is_empty() => format!("[{section}] has {}", beside.join(", ")),
+            None => nearest(&written, known.iter().map(String::as_str)).or(same_name).map_or_else(
+                || "`weir config` lists every key".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            ),
+        };
+        Err(place.unknown_key(self).hint(hint))
+    }
+}
+
+fn outside_section(place: &ConfigPlace, name: &str) -> Failure {
+    let hint = match KEYS.iter().find(|key| key.name == name) {
+        Some(key) => format!("write it below a line `[{}]`", key.section),
+        None => "every key belongs to a section such as `[api]`".to_owned(),
+    };
+    place.refuse(&format!("`{name}` is outside of a section")).hint(hint)
+}
+
+fn wrong_kind(place: &ConfigPlace, key: &Key) -> Failure {
+    let unit = if key.unit.is_empty() { String::new() } else { format!(" ({})", key.unit) };
+    place
+        .refuse(&format!("`{}.{}` must be a {}{unit}", key.section, key.name, key.kind))
+        .hint(key.doc.trim())
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

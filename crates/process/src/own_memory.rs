@@ -142,7 +142,7 @@ Private_Dirty: 0 kB
 
     #[test]
     fn relocated_writable_and_foreign_mappings_are_left_alone() {
-        let found = clean_mappings(SMAPS, Path::new("/usr/bin/weir"));
+        let found = clean_mappings(SMAPS, "/usr/bin/weir".as_ref());
         let expected =
             [Mapping { start: 0x55d0, end: 0x55d4 }, Mapping { start: 0x7f08, end: 0x7f0c }];
         assert_eq!(found, expected);
