@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_process::failure::Failure;
 
-use super::entries::{Entry, EntryKind, EntryList, key};
+use super::entries::{Entry, EntryKind, EntryList, KeyDefault, key};
 
 /// Every key.
 pub const BUCKETS: EntryList = EntryList {
@@ -16,39 +16,44 @@ pub const BUCKETS: EntryList = EntryList {
         key(
             "url",
             EntryKind::Text,
-            "",
+            KeyDefault::Required,
             "`s3://BUCKET/PREFIX`, with `%Y`, `%m` and `%d` for the day: `s3://logs/AWSLogs/1234/elasticloadbalancing/eu-west-1/%Y/%m/%d/`",
         ),
         key(
             "endpoint",
             EntryKind::Text,
-            "*Amazon's*",
+            KeyDefault::Shown("*Amazon's*"),
             "where the service is, such as `http://minio:9000`",
         ),
-        key("region", EntryKind::Text, "*by the environment*", "the region"),
+        key("region", EntryKind::Text, KeyDefault::Shown("*by the environment*"), "the region"),
         key(
             "user",
             EntryKind::Text,
-            "*none*",
+            KeyDefault::Shown("*none*"),
             "the access key. Without it, what the environment or the machine's role gives",
         ),
         key(
             "password_file",
             EntryKind::Text,
-            "*none*",
+            KeyDefault::Shown("*none*"),
             "a file whose first line is the secret key",
         ),
         key(
             "ca_file",
             EntryKind::Text,
-            "*the system's*",
+            KeyDefault::Shown("*the system's*"),
             "an authority (PEM) that the service's certificate may be of",
         ),
-        key("interval_seconds", EntryKind::Number, "`60`", "how often the bucket is listed"),
+        key(
+            "interval_seconds",
+            EntryKind::Number,
+            KeyDefault::Shown("`60`"),
+            "how often the bucket is listed",
+        ),
         key(
             "hours",
             EntryKind::Number,
-            "`24`",
+            KeyDefault::Shown("`24`"),
             "the greatest age of objects that are read; older objects that arrived while weir was down are skipped",
         ),
     ],
@@ -89,22 +94,23 @@ impl NamedBucket {
 /// Reads one entry.
 pub(super) fn of(entry: &Entry) -> Result<NamedBucket, Failure> {
     const EXAMPLE: &str = "s3://logs/AWSLogs";
-    let url = entry.needed("url", EXAMPLE)?;
+    let url = entry.key("url").required(EXAMPLE)?;
     let path = url.strip_prefix("s3://").filter(|path| !path.starts_with('/') && !path.is_empty());
     let Some(path) = path else {
         let what = format!("`{url}` names no bucket");
-        return Err(entry.wrong("url", &what).hint(format!("write it as {EXAMPLE}")));
+        return Err(entry.key("url").wrong(&what).hint(format!("write it as {EXAMPLE}")));
     };
     let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
     let text = |name: &str| entry.text(name).map(str::to_owned);
     let (user, password_file) = (text("user"), entry.path("password_file"));
     if user.is_some() != password_file.is_some() {
         return Err(entry
-            .wrong("user", "`user` and `password_file` are needed both")
+            .key("user")
+            .wrong("`user` and `password_file` must be set together")
             .hint("the access key and a file with the secret key; neither, for a machine's role"));
     }
     Ok(NamedBucket {
-        place: entry.place.clone(),
+        place: entry.place.to_string(),
         bucket: bucket.to_owned(),
         prefix: prefix.to_owned(),
         endpoint: text("endpoint"),

@@ -7,55 +7,75 @@ use weir_collect::probe::database::{
 };
 use weir_process::failure::{Failure, read_failure};
 
-use super::entries::{Entry, EntryKind, EntryList, key};
+use super::entries::{Entry, EntryKind, EntryList, KeyDefault, key};
 
 /// Every key.
 pub const DATABASES: EntryList = EntryList {
     section: "databases",
     doc: "Database servers whose state and replicas are monitored every second (docs/databases.md).",
     keys: &[
-        key("system", EntryKind::Text, "", "`postgresql`, `mysql` (MariaDB too) or `redis`"),
+        key(
+            "system",
+            EntryKind::Text,
+            KeyDefault::Required,
+            "`postgresql`, `mysql` (MariaDB too) or `redis`",
+        ),
         key(
             "address",
             EntryKind::Text,
-            "",
+            KeyDefault::Required,
             "`db1`, `db1:5432`, or the path of its socket such as `/run/postgresql/.s.PGSQL.5432`",
         ),
-        key("user", EntryKind::Text, "`weir`; Redis: *none*", "who logs in"),
-        key("password_file", EntryKind::Text, "*none*", "a file whose first line is the password"),
-        key("database", EntryKind::Text, "`postgres`; MySQL: *none*", "which one is connected to"),
+        key("user", EntryKind::Text, KeyDefault::Shown("`weir`; Redis: *none*"), "who logs in"),
+        key(
+            "password_file",
+            EntryKind::Text,
+            KeyDefault::Shown("*none*"),
+            "a file whose first line is the password",
+        ),
+        key(
+            "database",
+            EntryKind::Text,
+            KeyDefault::Shown("`postgres`; MySQL: *none*"),
+            "which one is connected to",
+        ),
         key(
             "purpose",
             EntryKind::Text,
-            "*not said*",
+            KeyDefault::Shown("*not said*"),
             "`store` or `cache`: whether a key that Redis throws out is a loss",
         ),
         key(
             "heartbeat",
             EntryKind::Text,
-            "*none*",
+            KeyDefault::Shown("*none*"),
             "MySQL: a query whose only cell is the age in seconds of the newest row that a clock on the primary writes",
         ),
         key(
             "tls",
             EntryKind::Text,
-            "`off`",
+            KeyDefault::Shown("`off`"),
             "`require` encrypts, `verify-ca` also wants a certificate of a known authority, `verify-full` one with the server's name",
         ),
         key(
             "ca_file",
             EntryKind::Text,
-            "`/etc/ssl/certs/ca-certificates.crt`",
+            KeyDefault::Shown("`/etc/ssl/certs/ca-certificates.crt`"),
             "authorities (PEM) that its certificate may be of",
         ),
         key(
             "server_name",
             EntryKind::Text,
-            "*the address's*",
+            KeyDefault::Shown("*the address's*"),
             "the name that its certificate must have, where `address` is another",
         ),
-        key("cert_file", EntryKind::Text, "*none*", "the certificate (PEM) that weir shows"),
-        key("key_file", EntryKind::Text, "*none*", "its key (PEM)"),
+        key(
+            "cert_file",
+            EntryKind::Text,
+            KeyDefault::Shown("*none*"),
+            "the certificate (PEM) that weir shows",
+        ),
+        key("key_file", EntryKind::Text, KeyDefault::Shown("*none*"), "its key (PEM)"),
     ],
 };
 
@@ -87,10 +107,11 @@ const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Reads one entry.
 pub(super) fn of(entry: &Entry) -> Result<NamedDatabase, Failure> {
-    let name = entry.needed("system", "postgresql")?;
+    let name = entry.key("system").required("postgresql")?;
     let Some(system) = DatabaseSystem::with_name(name) else {
         return Err(entry
-            .wrong("system", &format!("`{name}` is no database that weir can ask"))
+            .key("system")
+            .wrong(&format!("`{name}` is not a supported database"))
             .hint("one of postgresql, mysql (MariaDB too), redis"));
     };
     let (user, database) = (system.default_user(), system.default_database());
@@ -98,17 +119,19 @@ pub(super) fn of(entry: &Entry) -> Result<NamedDatabase, Failure> {
     let purpose = entry.text("purpose").map(str::to_owned);
     if let Some(other) = purpose.as_deref().filter(|word| !["store", "cache"].contains(word)) {
         return Err(entry
-            .wrong("purpose", &format!("`{other}` is no purpose"))
+            .key("purpose")
+            .wrong(&format!("`{other}` is not a purpose"))
             .hint("store or cache"));
     }
     if entry.text("heartbeat").is_some() && !system.has_heartbeat() {
         return Err(entry
-            .wrong("heartbeat", "`heartbeat` is for MySQL and MariaDB only")
-            .hint("leave it away: PostgreSQL and Redis tell how far replicas are"));
+            .key("heartbeat")
+            .wrong("`heartbeat` is for MySQL and MariaDB only")
+            .hint("remove it: PostgreSQL and Redis report replica lag themselves"));
     }
     Ok(NamedDatabase {
         system,
-        address: entry.needed("address", "db1:5432")?.to_owned(),
+        address: entry.key("address").required("db1:5432")?.to_owned(),
         user: text("user", user),
         password_file: entry.path("password_file"),
         database: text("database", database),
@@ -126,8 +149,9 @@ fn tls(entry: &Entry) -> Result<Option<NamedTls>, Failure> {
             return match names.into_iter().find(|name| entry.text(name).is_some()) {
                 None => Ok(None),
                 Some(name) => Err(entry
-                    .wrong(name, &format!("`{name}` says nothing without `tls`"))
-                    .hint("tls = \"verify-full\", or leave it away")),
+                    .key(name)
+                    .wrong(&format!("`{name}` has no effect without `tls`"))
+                    .hint("tls = \"verify-full\", or remove it")),
             };
         }
         "require" => DatabaseVerify::Require,
@@ -135,24 +159,27 @@ fn tls(entry: &Entry) -> Result<Option<NamedTls>, Failure> {
         "verify-full" => DatabaseVerify::VerifyFull,
         other => {
             return Err(entry
-                .wrong("tls", &format!("`{other}` is no way to connect"))
+                .key("tls")
+                .wrong(&format!("`{other}` is not a TLS mode"))
                 .hint("off, require, verify-ca or verify-full"));
         }
     };
     if entry.text("address").is_some_and(|address| address.starts_with('/')) {
         return Err(entry
-            .wrong("tls", "a server's socket has no TLS")
+            .key("tls")
+            .wrong("a server's socket has no TLS")
             .hint("remove `tls`: a local socket needs no encryption"));
     }
     let identity = match (entry.path("cert_file"), entry.path("key_file")) {
         (None, None) => None,
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (Some(_), None) => {
-            return Err(entry.wrong("cert_file", "it needs its key").hint("set `key_file`"));
+            return Err(entry.key("cert_file").wrong("it needs its key").hint("set `key_file`"));
         }
         (None, Some(_)) => {
             return Err(entry
-                .wrong("key_file", "it needs its certificate")
+                .key("key_file")
+                .wrong("it needs its certificate")
                 .hint("set `cert_file`"));
         }
     };
@@ -161,7 +188,7 @@ fn tls(entry: &Entry) -> Result<Option<NamedTls>, Failure> {
         authorities: entry.path("ca_file").unwrap_or_else(|| SYSTEM_AUTHORITIES.into()),
         server_name: entry.text("server_name").map(str::to_owned),
         identity,
-        place: entry.place.clone(),
+        place: entry.place.to_string(),
     }))
 }
 

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use weir_process::failure::Failure;
 use weir_tables::nearest;
 
-use super::refused;
+use super::refusal::{ConfigPlace, WrittenKey};
 
 /// What a value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,26 @@ pub struct EntryKey {
     pub doc: &'static str,
 }
 
+/// What holds where a key is not set.
+#[derive(Clone, Copy)]
+pub(super) enum KeyDefault {
+    /// Nothing: the key is required.
+    Required,
+    /// This, as the docs show it.
+    Shown(&'static str),
+}
+
 /// One key of a list of them.
 pub(super) const fn key(
     name: &'static str,
     kind: EntryKind,
-    default: &'static str,
+    default: KeyDefault,
     doc: &'static str,
 ) -> EntryKey {
+    let default = match default {
+        KeyDefault::Required => "",
+        KeyDefault::Shown(text) => text,
+    };
     EntryKey { name, kind, default, doc }
 }
 
@@ -71,8 +84,15 @@ enum EntryValue {
 pub struct Entry {
     section: &'static str,
     /// `weir.toml:12`.
-    pub place: String,
-    values: BTreeMap<&'static str, (EntryValue, String)>,
+    pub place: ConfigPlace,
+    values: BTreeMap<&'static str, (EntryValue, ConfigPlace)>,
+}
+
+/// One key of an entry, set or not, for what is wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryField<'a> {
+    entry: &'a Entry,
+    name: &'a str,
 }
 
 impl EntryKind {
@@ -114,8 +134,8 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
 pub(super) fn read(
     list: &EntryList,
     table: &DeTable<'_>,
-    place: &str,
-    at: impl Fn(usize) -> String,
+    place: &ConfigPlace,
+    at: impl Fn(usize) -> ConfigPlace,
 ) -> Result<Entry, Failure> {
     let mut values = BTreeMap::new();
     for (name, value) in table {
@@ -128,19 +148,15 @@ pub(super) fn read(
                 |near| format!("did you mean `{near}`?"),
             );
             let section = list.section;
-            return Err(wrong(&place, &format!("unknown key `{section}.{name}`")).hint(hint));
+            return Err(place.unknown_key(&WrittenKey { section, name }).hint(hint));
         };
         let value = key.kind.read(value.get_ref()).ok_or_else(|| {
             let (section, kind) = (list.section, key.kind.as_str());
-            wrong(&place, &format!("`{section}.{name}` must be a {kind}")).hint(key.doc)
+            place.refuse(&format!("`{section}.{name}` must be a {kind}")).hint(key.doc)
         })?;
         values.insert(key.name, (value, place));
     }
-    Ok(Entry { section: list.section, place: place.to_owned(), values })
-}
-
-fn wrong(place: &str, what: &str) -> Failure {
-    refused(format!("cannot use {place}: {what}"))
+    Ok(Entry { section: list.section, place: place.clone(), values })
 }
 
 impl Entry {
@@ -156,15 +172,9 @@ impl Entry {
         }
     }
 
-    /// A required text; `example` is used in the hint.
-    pub fn needed(&self, name: &str, example: &str) -> Result<&str, Failure> {
-        self.text(name).filter(|text| !text.is_empty()).ok_or_else(|| self.missing(name, example))
-    }
-
-    /// A required text is not set.
-    pub fn missing(&self, name: &str, example: &str) -> Failure {
-        wrong(&self.place, &format!("`[[{}]]` has no `{name}`", self.section))
-            .hint(format!("{name} = \"{example}\""))
+    /// The key `name`, set or not.
+    pub fn key<'a>(&'a self, name: &'a str) -> EntryField<'a> {
+        EntryField { entry: self, name }
     }
 
     /// A path.
@@ -187,7 +197,7 @@ impl Entry {
             return Ok(number);
         }
         let (from, to) = range.into_inner();
-        Err(self.wrong(name, &format!("`{name}` must be from {from} to {to}")))
+        Err(self.key(name).wrong(&format!("`{name}` must be from {from} to {to}")))
     }
 
     /// A list.
@@ -210,15 +220,30 @@ impl Entry {
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.values.keys().copied()
     }
+}
 
-    /// Where a key stands; where the entry begins when it does not.
-    pub fn place_of(&self, name: &str) -> &str {
-        self.values.get(name).map_or(&self.place, |(_, place)| place)
+impl<'a> EntryField<'a> {
+    /// A required text; `example` is used in the hint.
+    pub fn required(self, example: &str) -> Result<&'a str, Failure> {
+        let text = self.entry.text(self.name).filter(|text| !text.is_empty());
+        text.ok_or_else(|| self.missing(example))
     }
 
-    /// An error about a key, with its place.
-    pub fn wrong(&self, name: &str, what: &str) -> Failure {
-        wrong(self.place_of(name), what)
+    /// The error that a required text is not set.
+    pub fn missing(self, example: &str) -> Failure {
+        let (section, name) = (self.entry.section, self.name);
+        let failure = self.entry.place.refuse(&format!("`[[{section}]]` has no `{name}`"));
+        failure.hint(format!("{name} = \"{example}\""))
+    }
+
+    /// Where the key is set; where the entry begins when it is not.
+    pub fn place(self) -> &'a ConfigPlace {
+        self.entry.values.get(self.name).map_or(&self.entry.place, |(_, place)| place)
+    }
+
+    /// The error that `what` is wrong with the key, with its place.
+    pub fn wrong(self, what: &str) -> Failure {
+        self.place().refuse(what)
     }
 }
 

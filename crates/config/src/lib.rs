@@ -12,6 +12,7 @@ mod keys;
 pub mod logs;
 pub mod outputs;
 pub mod place;
+mod refusal;
 pub mod scrape;
 mod setting;
 
@@ -24,6 +25,8 @@ use weir_tables::nearest;
 
 use entries::ShownEntry;
 pub use keys::{Api, KEYS, Key, SECTIONS, Store, Values};
+pub use refusal::ConfigPlace;
+use refusal::{WrittenKey, refused};
 
 /// Section and name of a key.
 pub type KeyName = (&'static str, &'static str);
@@ -60,10 +63,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Defaults and `text`; messages call it `name`.
-    pub fn read(name: &str, text: &str) -> Result<Self, Failure> {
+    /// Defaults and `text`; messages call it `file`.
+    pub fn read(file: &Path, text: &str) -> Result<Self, Failure> {
         let mut config = Self::default();
-        config.apply_file(Path::new(name), text)?;
+        config.apply_file(file, text)?;
         Ok(config)
     }
 
@@ -83,7 +86,7 @@ impl Config {
     }
 
     fn apply_file(&mut self, path: &Path, text: &str) -> Result<(), Failure> {
-        let at = |offset: usize| format!("{}:{}", path.display(), line_of(text, offset));
+        let at = |offset: usize| ConfigPlace::in_file(path, line_of(text, offset));
         let table = DeTable::parse(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             refused(format!("cannot read {}: {}", at(start), error.message()))
@@ -93,7 +96,7 @@ impl Config {
             let place = at(section.span().start);
             if LISTS.contains(&section.get_ref().as_ref()) {
                 let DeValue::Array(list) = content.get_ref() else {
-                    return Err(no_list(&place, section.get_ref()));
+                    return Err(place.no_list(section.get_ref()));
                 };
                 self.apply_list(section.get_ref(), list, &place, at)?;
                 continue;
@@ -103,12 +106,13 @@ impl Config {
             };
             for (name, value) in entries {
                 let place = at(name.span().start);
-                let key = find(section.get_ref(), name.get_ref(), &place)?;
+                let key = WrittenKey { section: section.get_ref(), name: name.get_ref() };
+                let key = key.find(&place)?;
                 let value = to_value(value.get_ref());
                 if !self.values.set_toml(key, &value) {
                     return Err(wrong_kind(&place, key));
                 }
-                self.origins.insert((key.section, key.name), place);
+                self.origins.insert((key.section, key.name), place.to_string());
             }
         }
         Ok(())
@@ -118,11 +122,11 @@ impl Config {
         &mut self,
         section: &str,
         list: &DeArray<'_>,
-        place: &str,
-        at: impl Fn(usize) -> String + Copy,
+        place: &ConfigPlace,
+        at: impl Fn(usize) -> ConfigPlace + Copy,
     ) -> Result<(), Failure> {
         for (number, item) in list.iter().enumerate() {
-            let DeValue::Table(table) = item.get_ref() else { return Err(no_list(place, section)) };
+            let DeValue::Table(table) = item.get_ref() else { return Err(place.no_list(section)) };
             let origin = at(item.span().start);
             match section {
                 "logs" => self.values.logs.push(logs::read(table, &origin, at)?),
@@ -145,14 +149,16 @@ impl Config {
                         let what = format!("there are two outputs `{}`", output.name);
                         return Err(output
                             .entry
-                            .wrong("name", &what)
+                            .key("name")
+                            .wrong(&what)
                             .hint("the position of an output is kept under its name"));
                     }
                     self.values.outputs.push(output);
                 }
             }
             let values = entries::whole(table);
-            self.entries.push(ShownEntry { section: section.to_owned(), number, origin, values });
+            let (section, origin) = (section.to_owned(), origin.to_string());
+            self.entries.push(ShownEntry { section, number, origin, values });
         }
         Ok(())
     }
@@ -162,10 +168,11 @@ impl Config {
             let Some(key) = KEYS.iter().find(|key| variable_of(key) == *variable) else {
                 continue;
             };
+            let place = ConfigPlace::in_environment(variable);
             if !self.values.set_text(key, text) {
-                return Err(wrong_kind(&format!("environment {variable}"), key));
+                return Err(wrong_kind(&place, key));
             }
-            self.origins.insert((key.section, key.name), format!("environment {variable}"));
+            self.origins.insert((key.section, key.name), place.to_string());
         }
         Ok(())
     }
@@ -173,11 +180,6 @@ impl Config {
 
 /// Sections that are lists of tables.
 const LISTS: [&str; 5] = ["buckets", "databases", "logs", "outputs", "scrape"];
-
-fn no_list(place: &str, section: &str) -> Failure {
-    refused(format!("cannot use {place}: `{section}` is no list of tables"))
-        .hint(format!("each entry stands below a line `[[{section}]]`"))
-}
 
 /// The environment variable that sets a key: `WEIR_API_LISTEN`.
 pub fn variable_of(key: &Key) -> String {
@@ -196,46 +198,44 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, String)>, Failure>
     Ok(None)
 }
 
-fn find(section: &str, name: &str, place: &str) -> Result<&'static Key, Failure> {
-    if let Some(key) = KEYS.iter().find(|key| (key.section, key.name) == (section, name)) {
-        return Ok(key);
+impl WrittenKey<'_> {
+    /// The key of this section and name; an error with the nearest one when there is none.
+    fn find(&self, place: &ConfigPlace) -> Result<&'static Key, Failure> {
+        let Self { section, name } = self;
+        if let Some(key) = KEYS.iter().find(|key| (key.section, key.name) == (*section, *name)) {
+            return Ok(key);
+        }
+        let beside: Vec<&str> =
+            KEYS.iter().filter(|key| key.section == *section).map(|key| key.name).collect();
+        let known: Vec<String> =
+            KEYS.iter().map(|key| format!("{}.{}", key.section, key.name)).collect();
+        let same_name = KEYS.iter().position(|key| key.name == *name).map(|at| known[at].as_str());
+        let written = format!("{section}.{name}");
+        let hint = match nearest(name, beside.iter().copied()) {
+            Some(near) => format!("did you mean `{section}.{near}`?"),
+            None if !beside.is_empty() => format!("[{section}] has {}", beside.join(", ")),
+            None => nearest(&written, known.iter().map(String::as_str)).or(same_name).map_or_else(
+                || "`weir config` lists every key".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            ),
+        };
+        Err(place.unknown_key(self).hint(hint))
     }
-    let asked = format!("{section}.{name}");
-    let beside: Vec<&str> =
-        KEYS.iter().filter(|key| key.section == section).map(|key| key.name).collect();
-    let known: Vec<String> =
-        KEYS.iter().map(|key| format!("{}.{}", key.section, key.name)).collect();
-    let same_name = KEYS.iter().position(|key| key.name == name).map(|at| known[at].as_str());
-    let hint = match nearest(name, beside.iter().copied()) {
-        Some(near) => format!("did you mean `{section}.{near}`?"),
-        None if !beside.is_empty() => format!("[{section}] has {}", beside.join(", ")),
-        None => nearest(&asked, known.iter().map(String::as_str)).or(same_name).map_or_else(
-            || "`weir config` lists every key".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        ),
-    };
-    Err(refused(format!("cannot use {place}: unknown key `{asked}`")).hint(hint))
 }
 
-fn outside_section(place: &str, name: &str) -> Failure {
+fn outside_section(place: &ConfigPlace, name: &str) -> Failure {
     let hint = match KEYS.iter().find(|key| key.name == name) {
         Some(key) => format!("write it below a line `[{}]`", key.section),
-        None => "every key stands below a section such as `[api]`".to_owned(),
+        None => "every key belongs to a section such as `[api]`".to_owned(),
     };
-    refused(format!("cannot use {place}: `{name}` is outside of a section")).hint(hint)
+    place.refuse(&format!("`{name}` is outside of a section")).hint(hint)
 }
 
-fn wrong_kind(place: &str, key: &Key) -> Failure {
+fn wrong_kind(place: &ConfigPlace, key: &Key) -> Failure {
     let unit = if key.unit.is_empty() { String::new() } else { format!(" ({})", key.unit) };
-    refused(format!(
-        "cannot use {place}: `{}.{}` must be a {}{unit}",
-        key.section, key.name, key.kind
-    ))
-    .hint(key.doc.trim())
-}
-
-fn refused(message: String) -> Failure {
-    Failure::new(message).code(EXIT_CONFIG)
+    place
+        .refuse(&format!("`{}.{}` must be a {}{unit}", key.section, key.name, key.kind))
+        .hint(key.doc.trim())
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -365,7 +365,7 @@ mod tests {
         check(
             "[[logs]]\npath = \"/a\"\nmultiline = { start = \"(\" }\n",
             &expect![[r#"
-                cannot use weir.toml:3: `multiline.start` is no pattern: error: unclosed group
+                cannot use weir.toml:3: `multiline.start` is not a valid pattern: error: unclosed group
                 hint: patterns are those of Rust's crate regex; in TOML a '…' text needs no doubled backslashes"#]],
         );
         check(

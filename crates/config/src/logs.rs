@@ -10,7 +10,7 @@ use weir_collect::logs::{Multiline, PRESETS};
 use weir_process::failure::Failure;
 use weir_tables::nearest;
 
-use super::refused;
+use super::refusal::{ConfigPlace, WrittenKey};
 
 /// One `[[logs]]`.
 #[derive(Clone, Debug)]
@@ -27,8 +27,8 @@ const KEYS: [&str; 6] = ["preset", "start", "continuation", "timeout", "max_line
 /// Reads one entry; `at` gives the place of an offset.
 pub(super) fn read(
     entry: &DeTable<'_>,
-    place: &str,
-    at: impl Fn(usize) -> String,
+    place: &ConfigPlace,
+    at: impl Fn(usize) -> ConfigPlace,
 ) -> Result<NamedLog, Failure> {
     let mut log = NamedLog { path: String::new(), multiline: None };
     for (name, value) in entry {
@@ -41,39 +41,45 @@ pub(super) fn read(
             ("multiline", DeValue::Table(table)) => {
                 log.multiline = Some(of_table(table, &place, &at)?)
             }
-            ("path", _) => return Err(wrong(&place, "`logs.path` must be a text")),
+            ("path", _) => return Err(place.refuse("`logs.path` must be a text")),
             ("multiline", _) => {
-                return Err(wrong(&place, "`logs.multiline` must be a name or a table"));
+                return Err(place.refuse("`logs.multiline` must be a name or a table"));
             }
-            (name, _) => return Err(unknown(&place, "logs", name, &["path", "multiline"])),
+            (name, _) => {
+                return Err(unknown(
+                    &place,
+                    &WrittenKey { section: "logs", name },
+                    &["path", "multiline"],
+                ));
+            }
         }
     }
     if log.path.is_empty() {
-        return Err(wrong(place, "`[[logs]]` has no `path`").hint("path = \"/srv/app/log/*.log\""));
+        return Err(place.refuse("`[[logs]]` has no `path`").hint("path = \"/srv/app/log/*.log\""));
     }
     Ok(log)
 }
 
-fn of_preset(name: &str, place: &str) -> Result<Multiline, Failure> {
+fn of_preset(name: &str, place: &ConfigPlace) -> Result<Multiline, Failure> {
     Multiline::preset(name).ok_or_else(|| {
         let near = nearest(name, PRESETS);
         let hint = near.map_or_else(
             || {
                 format!(
-                    "known are {}; a pattern of one's own: {{ start = \"^\\\\d{{4}}-\" }}",
+                    "known are {}; or a custom pattern: {{ start = \"^\\\\d{{4}}-\" }}",
                     PRESETS.join(", ")
                 )
             },
             |near| format!("did you mean `{near}`?"),
         );
-        wrong(place, &format!("no multi-line rule is called `{name}`")).hint(hint)
+        place.refuse(&format!("no multi-line rule is called `{name}`")).hint(hint)
     })
 }
 
 fn of_table(
     table: &DeTable<'_>,
-    place: &str,
-    at: &impl Fn(usize) -> String,
+    place: &ConfigPlace,
+    at: &impl Fn(usize) -> ConfigPlace,
 ) -> Result<Multiline, Failure> {
     let text = |name: &str| match table.get(name).map(|value| value.get_ref()) {
         Some(DeValue::String(text)) => Some(text.to_string()),
@@ -82,27 +88,28 @@ fn of_table(
     for (name, _) in table {
         let name_place = at(name.span().start);
         if !KEYS.contains(&name.get_ref().as_ref()) {
-            return Err(unknown(&name_place, "logs.multiline", name.get_ref(), &KEYS));
+            let key = WrittenKey { section: "logs.multiline", name: name.get_ref() };
+            return Err(unknown(&name_place, &key, &KEYS));
         }
     }
     let mut rule = match (text("preset"), text("start"), text("continuation")) {
         (Some(name), None, None) => of_preset(&name, place)?,
-        (None, Some(pattern), None) => {
-            Multiline::with_start(&pattern).map_err(|why| bad_pattern(place, "start", &why))?
-        }
-        (None, None, Some(pattern)) => Multiline::with_continuation(&pattern)
-            .map_err(|why| bad_pattern(place, "continuation", &why))?,
+        (None, Some(pattern), None) => Multiline::with_start(&pattern).map_err(|why| {
+            bad_pattern(place, &format!("`multiline.start` is not a valid pattern: {why}"))
+        })?,
+        (None, None, Some(pattern)) => Multiline::with_continuation(&pattern).map_err(|why| {
+            bad_pattern(place, &format!("`multiline.continuation` is not a valid pattern: {why}"))
+        })?,
         _ => {
-            return Err(wrong(
-                place,
-                "`multiline` needs one of `preset`, `start` and `continuation`",
-            )
-            .hint("multiline = { start = \"^\\\\d{4}-\", timeout = \"2s\" }"));
+            return Err(place
+                .refuse("`multiline` needs one of `preset`, `start` and `continuation`")
+                .hint("multiline = { start = \"^\\\\d{4}-\", timeout = \"2s\" }"));
         }
     };
     if table.contains_key("timeout") {
         rule.timeout = text("timeout").and_then(|span| duration(&span)).ok_or_else(|| {
-            wrong(place, "`multiline.timeout` must be a time")
+            place
+                .refuse("`multiline.timeout` must be a time")
                 .hint("such as \"500ms\", \"2s\" or \"1m\"")
         })?;
     }
@@ -113,7 +120,7 @@ fn of_table(
             _ => None,
         };
         *limit = number.filter(|number| (1..=1 << 20).contains(number)).ok_or_else(|| {
-            wrong(place, &format!("`multiline.{name}` must be a number from 1 to 1048576"))
+            place.refuse(&format!("`multiline.{name}` must be a number from 1 to 1048576"))
         })?;
     }
     Ok(rule)
@@ -132,20 +139,16 @@ fn duration(text: &str) -> Option<Duration> {
     (span <= Duration::from_secs(3600)).then_some(span)
 }
 
-fn wrong(place: &str, what: &str) -> Failure {
-    refused(format!("cannot use {place}: {what}"))
-}
-
-fn bad_pattern(place: &str, key: &str, why: &str) -> Failure {
-    wrong(place, &format!("`multiline.{key}` is no pattern: {why}")).hint(
+fn bad_pattern(place: &ConfigPlace, what: &str) -> Failure {
+    place.refuse(what).hint(
         "patterns are those of Rust's crate regex; in TOML a '…' text needs no doubled backslashes",
     )
 }
 
-fn unknown(place: &str, section: &str, name: &str, known: &[&str]) -> Failure {
-    let hint = nearest(name, known.iter().copied()).map_or_else(
+fn unknown(place: &ConfigPlace, key: &WrittenKey<'_>, known: &[&str]) -> Failure {
+    let hint = nearest(key.name, known.iter().copied()).map_or_else(
         || format!("known are {}", known.join(", ")),
         |near| format!("did you mean `{near}`?"),
     );
-    wrong(place, &format!("unknown key `{section}.{name}`")).hint(hint)
+    place.unknown_key(key).hint(hint)
 }

@@ -16,12 +16,12 @@ pub fn data_dir() -> PathBuf {
     if is_root() {
         return "/var/lib/weir".into();
     }
-    personal("XDG_DATA_HOME", ".local/share").unwrap_or_else(|| "weir-data".into())
+    PersonalDir::Data.path().unwrap_or_else(|| "weir-data".into())
 }
 
 /// Configuration files that are read when none is named; the first that exists counts.
 pub fn config_files() -> Vec<PathBuf> {
-    let own = personal("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("weir.toml"));
+    let own = PersonalDir::Config.path().map(|dir| dir.join("weir.toml"));
     own.into_iter().chain([PathBuf::from("/etc/weir/weir.toml")]).collect()
 }
 
@@ -35,11 +35,26 @@ pub fn tune_dir() -> PathBuf {
     data_dir().with_file_name("weir-tune")
 }
 
-fn personal(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let absolute =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))?;
-    Some(base.join("weir"))
+/// A user's own directory, by the XDG Base Directory Specification.
+enum PersonalDir {
+    Data,
+    Config,
+}
+
+impl PersonalDir {
+    fn path(self) -> Option<PathBuf> {
+        let (variable, below_home) = match self {
+            Self::Data => ("XDG_DATA_HOME", ".local/share"),
+            Self::Config => ("XDG_CONFIG_HOME", ".config"),
+        };
+        let base =
+            absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))?;
+        Some(base.join("weir"))
+    }
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// The kernel's host name, `localhost` when it has none.

@@ -5,47 +5,67 @@ use std::time::Duration;
 
 use weir_process::failure::Failure;
 
-use super::entries::{Entry, EntryKind, EntryList, key};
+use super::entries::{Entry, EntryKind, EntryList, KeyDefault, key};
 
 /// Every key.
 pub const SCRAPE: EntryList = EntryList {
     section: "scrape",
     doc: "Targets whose figures are fetched into the table `metric`, as Prometheus does it (docs/intake.md).",
     keys: &[
-        key("name", EntryKind::Text, "", "what it is called: the label `job`"),
-        key("url", EntryKind::Text, "", "`http://web1:9100/metrics`; `https://` too"),
-        key("interval_seconds", EntryKind::Number, "`15`", "how often it is scraped"),
+        key("name", EntryKind::Text, KeyDefault::Required, "what it is called: the label `job`"),
+        key(
+            "url",
+            EntryKind::Text,
+            KeyDefault::Required,
+            "`http://web1:9100/metrics`; `https://` too",
+        ),
+        key(
+            "interval_seconds",
+            EntryKind::Number,
+            KeyDefault::Shown("`15`"),
+            "how often it is scraped",
+        ),
         key(
             "timeout_seconds",
             EntryKind::Number,
-            "`10`",
+            KeyDefault::Shown("`10`"),
             "an answer that takes longer has failed; at most the interval",
         ),
         key(
             "labels",
             EntryKind::Labels,
-            "*none*",
+            KeyDefault::Shown("*none*"),
             "labels of every row; `host` names the host, else it is that of `url`",
         ),
-        key("user", EntryKind::Text, "*none*", "the user of HTTP Basic"),
-        key("password_file", EntryKind::Text, "*none*", "a file whose first line is the password"),
+        key("user", EntryKind::Text, KeyDefault::Shown("*none*"), "the user of HTTP Basic"),
+        key(
+            "password_file",
+            EntryKind::Text,
+            KeyDefault::Shown("*none*"),
+            "a file whose first line is the password",
+        ),
         key(
             "token_file",
             EntryKind::Text,
-            "*none*",
+            KeyDefault::Shown("*none*"),
             "a file whose first line is sent as `Authorization: Bearer …`",
         ),
         key(
             "ca_file",
             EntryKind::Text,
-            "*the system's*",
+            KeyDefault::Shown("*the system's*"),
             "an authority (PEM) that the target's certificate may be of",
         ),
-        key("body_bytes", EntryKind::Number, "`16777216`", "a longer answer is refused as a whole"),
+        key(
+            "body_bytes",
+            EntryKind::Number,
+            KeyDefault::Shown("`16777216`"),
+            "a longer answer is refused as a whole",
+        ),
         key(
             "series",
             EntryKind::Number,
-            "`50000`",
+            KeyDefault::Shown("`50000`"),
             "an answer with more samples is refused as a whole",
         ),
     ],
@@ -84,16 +104,18 @@ pub struct ScrapeTarget {
 
 /// Reads one entry.
 pub(super) fn of(entry: &Entry) -> Result<ScrapeTarget, Failure> {
-    let name = entry.needed("name", "node")?.to_owned();
-    let url = entry.needed("url", "http://web1:9100/metrics")?.to_owned();
+    let name = entry.key("name").required("node")?.to_owned();
+    let url = entry.key("url").required("http://web1:9100/metrics")?.to_owned();
     let (instance, host) = instance(&url).ok_or_else(|| {
         entry
-            .wrong("url", &format!("`{url}` is no address of metrics"))
+            .key("url")
+            .wrong(&format!("`{url}` is not a URL of metrics"))
             .hint("write it as http://web1:9100/metrics")
     })?;
     if instance.contains('@') {
         return Err(entry
-            .wrong("url", "`url` holds a login, which would be shown where the address is")
+            .key("url")
+            .wrong("`url` holds a login, which would be shown with the address")
             .hint("user = \"…\", password_file = \"/etc/weir/scrape-password\""));
     }
     let interval = entry.number("interval_seconds", 15, 1..=86_400)?;
@@ -104,7 +126,7 @@ pub(super) fn of(entry: &Entry) -> Result<ScrapeTarget, Failure> {
         labels.push((label, value));
     }
     Ok(ScrapeTarget {
-        place: entry.place.clone(),
+        place: entry.place.to_string(),
         host,
         interval: Duration::from_secs(interval),
         timeout: Duration::from_secs(timeout),

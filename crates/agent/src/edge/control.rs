@@ -2,6 +2,7 @@
 //! its place.
 
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::net::sockopt::socket_peercred;
@@ -112,7 +113,7 @@ impl EdgeControl {
 
     /// Takes a configuration that has no other section than `[edge]`.
     pub fn change_text(&self, text: &str, is_dry_run: bool) -> Result<Vec<String>, Failure> {
-        let config = Config::read("configuration", text)?;
+        let config = Config::read(Path::new("configuration"), text)?;
         if let Some(key) = KEYS
             .iter()
             .filter(|key| key.section != "edge")
@@ -122,7 +123,7 @@ impl EdgeControl {
                 "cannot change `{}.{}` while weir runs",
                 key.section, key.name
             ))
-            .hint("only what stands below `[edge]` can be changed here")
+            .hint("only keys of `[edge]` can be changed here")
             .code(EXIT_CONFIG));
         }
         let _turn = self.turn();
@@ -145,7 +146,7 @@ impl EdgeControl {
         }
         if !is_found {
             return Err(Failure::new(format!(
-                "cannot weigh the backend `{backend}`: there is no such backend"
+                "cannot set the weight of the backend `{backend}`: there is no such backend"
             ))
             .hint("`weir edge show` lists them"));
         }

@@ -143,7 +143,7 @@ fn receive_some(stream: &UnixStream) -> Result<Vec<OwnedFd>, Failure> {
 
 /// Changes made through the API are not in the file: warn about them.
 fn warn_of_differences(config: &str, values: &Values, new: &weir_edge::Settings) {
-    let old = Config::read("configuration", config)
+    let old = Config::read(Path::new("configuration"), config)
         .and_then(|config| settings(&Values { edge: config.values.edge, ..values.clone() }));
     match old.map(|old| old.differences(new)) {
         Ok(lines) if lines.is_empty() => {}

@@ -48,20 +48,20 @@ pub(crate) struct NamedOutput {
 /// Reads one entry.
 pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
     let (name, entry) = (output.name.clone(), &output.entry);
-    let to = entry.needed("to", "elasticsearch")?;
+    let to = entry.key("to").required("elasticsearch")?;
     let Some(kind) = TARGETS.iter().find(|kind| kind.name == to) else {
         let hint = nearest(to, target_names()).map_or_else(
             || format!("known are {}", target_names().collect::<Vec<_>>().join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
-        return Err(entry.wrong("to", &format!("rows cannot be copied to `{to}`")).hint(hint));
+        return Err(entry.key("to").wrong(&format!("rows cannot be copied to `{to}`")).hint(hint));
     };
     for name in entry.names() {
         let with_key = TARGETS.iter().filter(|kind| kind.keys.contains(&name));
         let with_key: Vec<&str> = with_key.map(|kind| kind.name).collect();
         if !with_key.is_empty() && !with_key.contains(&to) {
             let targets = with_key.join(" and ");
-            return Err(entry.wrong(name, &format!("`{name}` is for {targets}, not for {to}")));
+            return Err(entry.key(name).wrong(&format!("`{name}` is for {targets}, not for {to}")));
         }
     }
     let table = table(entry)?;
@@ -75,9 +75,9 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
     };
     let condition = entry.text("where").map(str::to_owned);
     Ok(NamedOutput {
-        place: entry.place.clone(),
+        place: entry.place.to_string(),
         columns: columns(entry, table)?,
-        condition_place: entry.place_of("where").to_owned(),
+        condition_place: entry.key("where").place().to_string(),
         condition,
         to: kind.name,
         plan: kind
@@ -104,13 +104,13 @@ fn size(number: u64) -> usize {
 }
 
 fn table(entry: &Entry) -> Result<&'static TableSpec, Failure> {
-    let name = entry.needed("table", "log")?;
+    let name = entry.key("table").required("log")?;
     weir_tables::table(name).ok_or_else(|| {
         let hint = nearest(name, TABLES.iter().map(|spec| spec.name)).map_or_else(
             || "`weir tables` lists them".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
-        entry.wrong("table", &format!("there is no table `{name}`")).hint(hint)
+        entry.key("table").wrong(&format!("there is no table `{name}`")).hint(hint)
     })
 }
 
@@ -128,7 +128,8 @@ fn columns(entry: &Entry, table: &'static TableSpec) -> Result<Vec<usize>, Failu
             );
             let table = table.name;
             entry
-                .wrong("columns", &format!("the table `{table}` has no column `{name}`"))
+                .key("columns")
+                .wrong(&format!("the table `{table}` has no column `{name}`"))
                 .hint(hint)
         })
     };
@@ -146,7 +147,7 @@ impl SettingSource for EntrySettings<'_> {
 
 fn setting_failure(entry: &Entry, error: SettingError) -> Failure {
     match error {
-        SettingError::Missing { key, example } => entry.missing(key, example),
-        SettingError::Wrong { key, message, hint } => entry.wrong(key, &message).hint(hint),
+        SettingError::Missing { key, example } => entry.key(key).missing(example),
+        SettingError::Wrong { key, message, hint } => entry.key(key).wrong(&message).hint(hint),
     }
 }

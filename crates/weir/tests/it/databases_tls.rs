@@ -206,10 +206,10 @@ fn tls_that_cannot_be_is_refused_at_the_start() {
     for (entry, why) in [
         (
             "address = \"db1\"\ntls = \"on\"",
-            "`on` is no way to connect\nhint: off, require, verify-ca or verify-full",
+            "`on` is not a TLS mode\nhint: off, require, verify-ca or verify-full",
         ),
         ("address = \"/run/x\"\ntls = \"require\"", "a server's socket has no TLS"),
-        ("address = \"db1\"\nca_file = \"/x\"", "`ca_file` says nothing without `tls`"),
+        ("address = \"db1\"\nca_file = \"/x\"", "`ca_file` has no effect without `tls`"),
         ("address = \"db1\"\ntls = \"require\"\ncert_file = \"/x\"", "it needs its key"),
         (
             "address = \"db1\"\ntls = \"verify-ca\"\nca_file = \"/nonexistent\"",

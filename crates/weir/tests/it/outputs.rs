@@ -380,7 +380,7 @@ fn outputs_that_make_no_sense_are_refused_with_place_and_hint() {
             "weir.toml:4: `127.0.0.1:1` is not an address",
             "https://",
         ),
-        ("[outputs]\nname = \"a\"\n".into(), "`outputs` is no list of tables", "[[outputs]]"),
+        ("[outputs]\nname = \"a\"\n".into(), "`outputs` is not a list of tables", "[[outputs]]"),
     ] {
         let output =
             hub.command(&config).stdin(Stdio::null()).output().expect("weir can be started");

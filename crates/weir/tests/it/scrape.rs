@@ -163,7 +163,7 @@ fn targets_that_make_no_sense_are_refused_with_place_and_hint() {
     for (config, part, hint) in [
         (
             good.replace("http://", ""),
-            "weir.toml:3: `web1:9100/metrics` is no address",
+            "weir.toml:3: `web1:9100/metrics` is not a URL",
             "http://web1:9100/metrics",
         ),
         (
