@@ -24,7 +24,7 @@ pub struct AgentArgs {
     /// Join with this token first, unless it was done before; `-` reads it from stdin.
     #[arg(long, value_name = "TOKEN")]
     pub join: Option<String>,
-    /// Allow http:// to another host: everybody between can read and change what is sent.
+    /// Allow http:// to another host: others can read and change what is sent.
     #[arg(long)]
     pub insecure: bool,
     /// The logs and the host to watch.

@@ -26,9 +26,9 @@ impl MemoryCap {
         Self { bytes: if bytes == 0 { 0 } else { bytes.max(BYTES_MIN) }, looked: None }
     }
 
-    /// At most a part of the cap.
-    fn share(&self, wanted: u64, part: u64) -> u64 {
-        if self.bytes == 0 { wanted } else { wanted.min(self.bytes / part) }
+    /// The cap divided by `divisor`.
+    fn share(&self, divisor: u64) -> u64 {
+        if self.bytes == 0 { u64::MAX } else { self.bytes / divisor }
     }
 
     /// Whether so much is resident that nothing more should be begun.
@@ -52,16 +52,16 @@ pub(crate) fn within(values: &Values) -> Values {
     let cap = MemoryCap::new(values.agent.memory_bytes);
     let mut values = values.clone();
     let (collect, agent) = (&mut values.collect, &mut values.agent);
-    collect.in_flight_bytes = cap.share(collect.in_flight_bytes, 8);
-    agent.window_bytes = cap.share(agent.window_bytes, 16);
-    agent.buffer_bytes = cap.share(agent.buffer_bytes, 16);
+    collect.in_flight_bytes = collect.in_flight_bytes.min(cap.share(8));
+    agent.window_bytes = agent.window_bytes.min(cap.share(16));
+    agent.buffer_bytes = agent.buffer_bytes.min(cap.share(16));
     values
 }
 
 /// Bytes of a chunk of lines.
 pub(crate) fn chunk_bytes(values: &Values, wanted: usize) -> usize {
     let cap = MemoryCap::new(values.agent.memory_bytes);
-    usize::try_from(cap.share(wanted as u64, 256)).unwrap_or(wanted)
+    usize::try_from(cap.share(256)).map_or(wanted, |share| wanted.min(share))
 }
 
 fn resident_bytes() -> Option<u64> {

@@ -252,7 +252,7 @@ fn over_http(
 ) -> Result<(), Failure> {
     if !role.is_insecure && !is_local(url) {
         return Err(Failure::new(format!(
-            "cannot send to `{url}`: it is another host, and everybody between can read and change what is sent"
+            "cannot send to `{url}`: it is another host, and others can read and change what is sent"
         ))
         .hint("join it: `weir hub invite` there, `weir agent join TOKEN` here; or take the risk with --insecure")
         .code(EXIT_CONFIG));

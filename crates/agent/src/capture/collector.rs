@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -238,7 +239,7 @@ impl<'a> TapSession<'a> {
         let slices = self.model.take_slices(until);
         self.model.flush();
         let batch = live_slices(&slices, SECOND, &self.origin, |from, to| {
-            (self.losses.between(from..to), self.share(from, to))
+            (self.losses.between(from..to), self.share(from..to))
         });
         self.losses.forget_before(until - 2 * SECOND);
         while self.history.get(1).is_some_and(|(since, _)| *since < until - SECOND) {
@@ -254,20 +255,21 @@ impl<'a> TapSession<'a> {
         }
     }
 
-    /// The share of connections that was seen in `[from, to)`, by time.
+    /// The share of connections that was seen in `span`, by time.
     #[expect(clippy::cast_precision_loss, reason = "a slice is short")]
-    fn share(&self, from: i64, to: i64) -> f64 {
+    fn share(&self, span: Range<i64>) -> f64 {
         let until = self.history.iter().skip(1).map(|(since, _)| *since).chain([i64::MAX]);
         let seen: f64 = self
             .history
             .iter()
             .zip(until)
             .map(|((since, share), until)| {
-                let span = until.min(to).saturating_sub((*since).max(from)).max(0);
-                span as f64 * f64::from(*share)
+                let begin = (*since).max(span.start);
+                let nanos = until.min(span.end).saturating_sub(begin).max(0);
+                nanos as f64 * f64::from(*share)
             })
             .sum();
-        seen / (to - from).max(1) as f64 / f64::from(ALL_CONNECTIONS)
+        seen / (span.end - span.start).max(1) as f64 / f64::from(ALL_CONNECTIONS)
     }
 
     /// The end: what is under way is written as cut.

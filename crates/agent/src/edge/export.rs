@@ -126,7 +126,7 @@ pub(super) fn import(export: &Value) -> Result<(String, LearntState), Failure> {
 }
 
 fn wrong_export(why: &str) -> Failure {
-    Failure::new(format!("cannot use what was exported: {why}"))
+    Failure::new(format!("cannot use the exported configuration: {why}"))
         .hint("it is what `weir edge export` writes, whole and unchanged")
 }
 

@@ -142,7 +142,7 @@ fn backend_tls(values: &Values) -> Result<BackendTlsSettings, Failure> {
         }
         _ => {
             return Err(Failure::new(
-                "cannot show backends a certificate: one of two files is named",
+                "cannot present a certificate to backends: only one of its two files is set",
             )
             .hint("`edge.backend_certificate_file` and `edge.backend_key_file` belong together")
             .code(EXIT_CONFIG));
@@ -179,7 +179,7 @@ fn listener_idle(values: &Values) -> Result<Vec<(SocketAddr, Duration)>, Failure
     let edge = &values.edge;
     let lists = [&edge.listen, &edge.listen_tls, &edge.listen_h2c];
     let one = |text: &String| {
-        let (address, idle) = keep_alive("listener_idle_seconds", "0.0.0.0:80=5", text)?;
+        let (address, idle) = LISTENER_IDLE.parse(text)?;
         let is_known = lists.iter().any(|list| list.iter().any(|one| one == address));
         let resolved = address.to_socket_addrs().ok().and_then(|mut all| all.next());
         resolved.filter(|_| is_known).map(|address| (address, idle)).ok_or_else(|| {
@@ -200,20 +200,32 @@ fn pool_idle(values: &Values) -> Result<Vec<(String, Duration)>, Failure> {
         .pool_idle_seconds
         .iter()
         .map(|text: &String| {
-            let (pool, idle) = keep_alive("pool_idle_seconds", "api=30", text)?;
+            let (pool, idle) = POOL_IDLE.parse(text)?;
             Ok((pool.to_owned(), idle))
         })
         .collect()
 }
 
-fn keep_alive<'a>(key: &str, example: &str, text: &'a str) -> Result<(&'a str, Duration), Failure> {
-    let parts = text.rsplit_once('=');
-    let parts = parts.and_then(|(of, seconds)| Some((of.trim(), seconds.trim().parse().ok()?)));
-    parts.map(|(of, seconds)| (of, Duration::from_secs(seconds))).ok_or_else(|| {
-        Failure::new(format!("cannot use `{text}` in `edge.{key}`: not whose and seconds"))
-            .hint(format!("write it as {example}"))
-            .code(EXIT_CONFIG)
-    })
+/// A key of `[edge]` whose texts are `NAME=SECONDS`.
+struct IdleKey {
+    name: &'static str,
+    example: &'static str,
+}
+
+const LISTENER_IDLE: IdleKey = IdleKey { name: "listener_idle_seconds", example: "0.0.0.0:80=5" };
+const POOL_IDLE: IdleKey = IdleKey { name: "pool_idle_seconds", example: "api=30" };
+
+impl IdleKey {
+    fn parse<'a>(&self, text: &'a str) -> Result<(&'a str, Duration), Failure> {
+        let parts = text.rsplit_once('=');
+        let parts = parts.and_then(|(of, seconds)| Some((of.trim(), seconds.trim().parse().ok()?)));
+        parts.map(|(of, seconds)| (of, Duration::from_secs(seconds))).ok_or_else(|| {
+            let Self { name, example } = self;
+            Failure::new(format!("cannot use `{text}` in `edge.{name}`: it is not NAME=SECONDS"))
+                .hint(format!("write it as {example}"))
+                .code(EXIT_CONFIG)
+        })
+    }
 }
 
 fn upstream(values: &Values) -> Result<UpstreamSettings, Failure> {

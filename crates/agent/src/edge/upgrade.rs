@@ -27,7 +27,7 @@ pub(super) async fn upgrade_always() {
 async fn upgrade() -> Result<(), Failure> {
     let mut words: Vec<_> = std::env::args_os().collect();
     if words.is_empty() {
-        return Err(Failure::new("it does not know its own name"));
+        return Err(Failure::new("its own path is unknown"));
     }
     // As it was called, not as the file is that runs: that one may have been replaced.
     let program = words.remove(0);
@@ -41,6 +41,5 @@ async fn upgrade() -> Result<(), Failure> {
             .hint("start weir with its whole path, which must be there")
     })?;
     let status = child.wait().await.map_err(|error| Failure::new(error.to_string()))?;
-    Err(Failure::new(format!("what should have taken its place ended ({status})"))
-        .hint("it said why on stderr"))
+    Err(Failure::new(format!("its successor ended ({status})")).hint("the reason is on stderr"))
 }

@@ -190,6 +190,8 @@ impl ShipStream {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Float64Type, Int64Type};
     use weir_collect::logs::{Gap, GapReason, StreamState};
@@ -197,7 +199,9 @@ mod tests {
 
     use super::*;
 
-    fn status(acknowledged: u64, size: u64) -> StreamStatus {
+    /// A log whose end, `pending`, is not acknowledged yet.
+    fn status(pending: Range<u64>) -> StreamStatus {
+        let (acknowledged, size) = (pending.start, pending.end);
         StreamStatus {
             stream: Some(StreamId(7 << 100)),
             path: "/srv/app.log".into(),
@@ -233,23 +237,23 @@ mod tests {
     #[test]
     fn the_wait_is_that_of_the_oldest_byte_that_is_not_safe() {
         let mut log = ShipLog::default();
-        assert_eq!(row(&mut log, status(0, 100), 100), Some((0.0, 100, 0)));
-        assert_eq!(row(&mut log, status(0, 200), 103), None, "not due yet");
-        assert_eq!(row(&mut log, status(0, 300), 110), Some((10.0, 300, 0)));
+        assert_eq!(row(&mut log, status(0..100), 100), Some((0.0, 100, 0)));
+        assert_eq!(row(&mut log, status(0..200), 103), None, "not due yet");
+        assert_eq!(row(&mut log, status(0..300), 110), Some((10.0, 300, 0)));
         // What was there at second 100 is safe; what came by 103 has waited since then.
-        assert_eq!(row(&mut log, status(100, 300), 120), Some((17.0, 200, 0)));
-        assert_eq!(row(&mut log, status(300, 300), 130), Some((0.0, 0, 0)));
+        assert_eq!(row(&mut log, status(100..300), 120), Some((17.0, 200, 0)));
+        assert_eq!(row(&mut log, status(300..300), 130), Some((0.0, 0, 0)));
         assert_eq!(
-            row(&mut log, status(300, 300), 140),
+            row(&mut log, status(300..300), 140),
             None,
             "a log that rests is not written again"
         );
         assert_eq!(
-            row(&mut log, status(300, 300), 430),
+            row(&mut log, status(300..300), 430),
             Some((0.0, 0, 0)),
             "but for a sign of life"
         );
-        assert_eq!(row(&mut log, status(300, 310), 440), Some((0.0, 10, 0)));
+        assert_eq!(row(&mut log, status(300..310), 440), Some((0.0, 10, 0)));
     }
 
     #[test]
@@ -267,8 +271,8 @@ mod tests {
         });
         log.note(&lost);
         log.note(&lost);
-        assert_eq!(row(&mut log, status(0, 0), 100), Some((0.0, 0, 80)));
-        assert_eq!(row(&mut log, status(5, 5), 110), Some((0.0, 0, 0)));
+        assert_eq!(row(&mut log, status(0..0), 100), Some((0.0, 0, 80)));
+        assert_eq!(row(&mut log, status(5..5), 110), Some((0.0, 0, 0)));
     }
 
     #[test]
@@ -278,22 +282,22 @@ mod tests {
         let told: Vec<i64> = (100..125)
             .filter(|second| {
                 log.note(&TailEvent::WriterOnDeleted { path: Arc::clone(&path), size: 7 });
-                row(&mut log, status(7, 7), *second).is_some()
+                row(&mut log, status(7..7), *second).is_some()
             })
             .collect();
         assert_eq!(told, [100, 110, 120]);
         // Nothing for a while: the next is news again.
-        let is_told = [130, 140].map(|second| row(&mut log, status(7, 8), second).is_some());
+        let is_told = [130, 140].map(|second| row(&mut log, status(7..8), second).is_some());
         assert_eq!(is_told, [true, true]);
         log.note(&TailEvent::WriterOnDeleted { path, size: 9 });
-        assert!(row(&mut log, status(7, 9), 143).is_some());
+        assert!(row(&mut log, status(7..9), 143).is_some());
     }
 
     #[test]
     fn a_log_that_waits_for_ever_keeps_few_marks_and_the_oldest() {
         let mut log = ShipLog::default();
         for second in 0..10_000_u32 {
-            let changed = vec![status(0, 1 + u64::from(second))];
+            let changed = vec![status(0..1 + u64::from(second))];
             let changes = StatusChanges { changed, gone: Vec::new() };
             log.look("web1", &changes, Micros(i64::from(second) * 1_000_000));
         }

@@ -33,6 +33,16 @@ pub(super) struct LineAges {
     said: (i64, i64),
 }
 
+/// Times of one line, in microseconds.
+struct LineTimes {
+    /// Timestamp of the line.
+    said: i64,
+    /// When it was read.
+    read: i64,
+    /// How long the request took that it is about.
+    took: i64,
+}
+
 /// Ages by path of the log.
 pub(super) type AgesOf = HashMap<Arc<str>, LineAges>;
 
@@ -58,11 +68,12 @@ impl LineAges {
         };
         (0..said.len())
             .filter(|row| said[*row] != read[*row])
-            .map(|row| Self::line(said[row], read[row], took_micros(row)))
+            .map(|row| LineTimes { said: said[row], read: read[row], took: took_micros(row) })
+            .map(Self::of_line)
             .reduce(Self::and)
     }
 
-    fn line(said: i64, read: i64, took: i64) -> Self {
+    fn of_line(LineTimes { said, read, took }: LineTimes) -> Self {
         let age = read.saturating_sub(said);
         let age = if age > 0 { (age - took).max(0) } else { age };
         Self { lines: 1, ages: (age, age), said: (said, said) }

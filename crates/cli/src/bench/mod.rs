@@ -1,5 +1,5 @@
 //! `weir bench store`: how fast byte ranges of a place are read, over processes, requests at a time
-//! and sizes of ranges; and the settings of the slow tier that follow.
+//! and sizes of ranges; and the settings of the cold tier that follow.
 //!
 //! Each process is this program again, told on its standard input what to measure: so a limit of
 //! one process is not taken for one of the service.
@@ -40,7 +40,7 @@ pub(crate) enum BenchAction {
     Store(BenchStoreArgs),
 }
 
-/// Measure reads of byte ranges of a bucket or a directory, and recommend settings of the slow
+/// Measure reads of byte ranges of a bucket or a directory, and recommend settings of the cold
 /// tier.
 ///
 /// Test objects are written below `weir-bench/` and removed again. Keys and endpoint of a bucket
