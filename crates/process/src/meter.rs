@@ -82,6 +82,15 @@ pub fn thread_cpu() -> Duration {
     )
 }
 
+/// Lines that were parsed, and how many of them no parser could read.
+#[derive(Clone, Copy, Debug)]
+pub struct LineCounts {
+    /// All lines.
+    pub lines: u64,
+    /// Lines that became a reject.
+    pub rejects: u64,
+}
+
 impl Meter {
     /// One HTTP request.
     pub fn count_request(&self) {
@@ -94,10 +103,10 @@ impl Meter {
         self.query_failures.fetch_add(u64::from(!is_success), Ordering::Relaxed);
     }
 
-    /// Lines that were parsed, and how many of them were rejected.
-    pub fn count_lines(&self, lines: u64, rejects: u64) {
-        self.lines.fetch_add(lines, Ordering::Relaxed);
-        self.rejects.fetch_add(rejects, Ordering::Relaxed);
+    /// Adds lines that were parsed.
+    pub fn count_lines(&self, counts: LineCounts) {
+        self.lines.fetch_add(counts.lines, Ordering::Relaxed);
+        self.rejects.fetch_add(counts.rejects, Ordering::Relaxed);
     }
 
     /// Samples that were dropped because the destination was unavailable.

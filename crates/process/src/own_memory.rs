@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ pub async fn stay_small() {
 fn forget_start_pages() {
     let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else { return };
     let Ok(program) = std::env::current_exe() else { return };
-    for mapping in clean_mappings(&smaps, &program.display().to_string()) {
+    for mapping in clean_mappings(&smaps, &program) {
         forget(&mapping);
     }
 }
@@ -87,7 +88,8 @@ fn forget(mapping: &Mapping) {
 }
 
 /// Mappings of `program` without write permission and without a page that differs from the file.
-fn clean_mappings(smaps: &str, program: &str) -> Vec<Mapping> {
+fn clean_mappings(smaps: &str, program: &Path) -> Vec<Mapping> {
+    let program = program.display().to_string();
     let mut found = Vec::new();
     let mut current: Option<Mapping> = None;
     let mut has_own_pages = false;
@@ -96,7 +98,7 @@ fn clean_mappings(smaps: &str, program: &str) -> Vec<Mapping> {
         let (Some(first), Some(second)) = (words.next(), words.next()) else { continue };
         if let Some(range) = parse_range(first) {
             found.extend(current.take().filter(|_| !has_own_pages));
-            let is_ours = line.ends_with(program) && !second.contains('w');
+            let is_ours = line.ends_with(&program) && !second.contains('w');
             current = is_ours.then_some(range);
             has_own_pages = false;
         } else if matches!(first, "Anonymous:" | "Swap:") {
@@ -138,7 +140,7 @@ Private_Dirty: 0 kB
 
     #[test]
     fn relocated_writable_and_foreign_mappings_are_left_alone() {
-        let found = clean_mappings(SMAPS, "/usr/bin/weir");
+        let found = clean_mappings(SMAPS, "/usr/bin/weir".as_ref());
         let expected =
             [Mapping { start: 0x55d0, end: 0x55d4 }, Mapping { start: 0x7f08, end: 0x7f0c }];
         assert_eq!(found, expected);

@@ -52,24 +52,41 @@ impl Paint {
 
     /// `text` in bold.
     pub fn bold(self, text: &str) -> String {
-        self.wrap("1", text)
+        self.in_style("1").paint(text)
     }
 
     /// `text` in grey.
     pub fn dim(self, text: &str) -> String {
-        self.wrap("2", text)
+        self.in_style("2").paint(text)
     }
 
-    /// `text` in the colour of a finding's class: page red, mail yellow, note blue.
-    pub fn class(self, class: &str, text: &str) -> String {
+    /// The colour of a finding's class: page red, mail yellow, note blue.
+    pub fn of_class(self, class: &str) -> TextStyle {
         match class {
-            "page" => self.wrap("1;31", text),
-            "mail" => self.wrap("1;33", text),
-            _ => self.wrap("34", text),
+            "page" => self.in_style("1;31"),
+            "mail" => self.in_style("1;33"),
+            _ => self.in_style("34"),
         }
     }
 
-    fn wrap(self, code: &str, text: &str) -> String {
-        if self.is_on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    fn in_style(self, code: &'static str) -> TextStyle {
+        TextStyle { code: self.is_on.then_some(code) }
+    }
+}
+
+/// Colour and weight of a text, by the codes of ECMA-48.
+#[derive(Clone, Copy, Debug)]
+pub struct TextStyle {
+    /// `None` leaves the text as it is.
+    code: Option<&'static str>,
+}
+
+impl TextStyle {
+    /// `text` in this style.
+    pub fn paint(self, text: &str) -> String {
+        match self.code {
+            Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
+            None => text.to_owned(),
+        }
     }
 }

@@ -33,6 +33,6 @@ pub use rule::{Chart, Class, Rule, SettingNotes, TIERS, ThresholdSpec};
 pub use set::RuleSet;
 pub use template::duration;
 pub use trial_settings::{
-    EventCount, GUARDS, TRIAL_SETTINGS, TrialSetting, latency_between, never,
+    EventCount, GUARDS, TRIAL_SETTINGS, TrialSetting, WantedSetting, latency_between,
 };
 pub use tuning::{MYTHS, NEVER, tuning, tuning_tests};

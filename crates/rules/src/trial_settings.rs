@@ -248,30 +248,46 @@ impl TrialSetting {
     }
 }
 
-/// The reason why this must never be set, given its current value; `None` without one.
-/// See [`crate::NEVER`].
-pub fn never(name: &str, value: &str, current: Option<&str>) -> Option<&'static str> {
-    let numbers: Vec<u64> = value.split_whitespace().filter_map(|part| part.parse().ok()).collect();
-    let current: Option<u64> = current.and_then(|current| current.parse().ok());
-    let is_less = current.is_some_and(|current| numbers.first() < Some(&current));
-    let key = match name {
-        "net.ipv4.tcp_tw_recycle" => "net.ipv4.tcp_tw_recycle",
-        "net.ipv4.tcp_mem" if numbers.windows(2).all(|pair| pair[0] == pair[1]) => {
-            "net.ipv4.tcp_mem = three equal values"
-        }
-        "net.ipv4.tcp_syncookies" if value == "0" => "net.ipv4.tcp_syncookies = 0",
-        "net.ipv4.tcp_abort_on_overflow" if value == "1" => "net.ipv4.tcp_abort_on_overflow = 1",
-        "net.ipv4.tcp_max_tw_buckets" if is_less => "net.ipv4.tcp_max_tw_buckets below its default",
-        "net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" if value == "0" => {
-            "net.ipv4.tcp_timestamps = 0, net.ipv4.tcp_sack = 0"
-        }
-        "net.ipv4.tcp_synack_retries" if numbers.first().is_some_and(|tries| *tries <= 2) => {
-            "net.ipv4.tcp_synack_retries = 2"
-        }
-        "vm.drop_caches" => "vm.drop_caches in a timer",
-        _ => return None,
-    };
-    crate::NEVER.iter().find(|(never, _)| *never == key).map(|(_, why)| *why)
+/// A kernel setting and the value that someone wants it to have.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedSetting<'a> {
+    /// `net.core.somaxconn`.
+    pub name: &'a str,
+    /// The value.
+    pub value: &'a str,
+}
+
+impl WantedSetting<'_> {
+    /// The reason why this must never be set, given its current value; `None` without one.
+    /// See [`crate::NEVER`].
+    pub fn never(self, current: Option<&str>) -> Option<&'static str> {
+        let numbers: Vec<u64> =
+            self.value.split_whitespace().filter_map(|part| part.parse().ok()).collect();
+        let current: Option<u64> = current.and_then(|current| current.parse().ok());
+        let is_less = current.is_some_and(|current| numbers.first() < Some(&current));
+        let key = match self.name {
+            "net.ipv4.tcp_tw_recycle" => "net.ipv4.tcp_tw_recycle",
+            "net.ipv4.tcp_mem" if numbers.windows(2).all(|pair| pair[0] == pair[1]) => {
+                "net.ipv4.tcp_mem = three equal values"
+            }
+            "net.ipv4.tcp_syncookies" if self.value == "0" => "net.ipv4.tcp_syncookies = 0",
+            "net.ipv4.tcp_abort_on_overflow" if self.value == "1" => {
+                "net.ipv4.tcp_abort_on_overflow = 1"
+            }
+            "net.ipv4.tcp_max_tw_buckets" if is_less => {
+                "net.ipv4.tcp_max_tw_buckets below its default"
+            }
+            "net.ipv4.tcp_timestamps" | "net.ipv4.tcp_sack" if self.value == "0" => {
+                "net.ipv4.tcp_timestamps = 0, net.ipv4.tcp_sack = 0"
+            }
+            "net.ipv4.tcp_synack_retries" if numbers.first().is_some_and(|tries| *tries <= 2) => {
+                "net.ipv4.tcp_synack_retries = 2"
+            }
+            "vm.drop_caches" => "vm.drop_caches in a timer",
+            _ => return None,
+        };
+        crate::NEVER.iter().find(|(never, _)| *never == key).map(|(_, why)| *why)
+    }
 }
 
 #[cfg(test)]
@@ -318,11 +334,21 @@ mod tests {
             ("vm.drop_caches", "3", None),
         ];
         for ((name, value, current), (never_key, why)) in asked.iter().zip(NEVER) {
-            assert_eq!(never(name, value, *current), Some(*why), "{never_key}");
+            assert_eq!(WantedSetting { name, value }.never(*current), Some(*why), "{never_key}");
         }
         assert_eq!(asked.len(), NEVER.len());
-        assert_eq!(never("net.ipv4.tcp_syncookies", "1", Some("0")), None);
-        assert_eq!(never("net.ipv4.tcp_max_tw_buckets", "262144", Some("131072")), None);
-        assert_eq!(never("net.ipv4.tcp_mem", "100 200 300", None), None);
+        assert_eq!(
+            WantedSetting { name: "net.ipv4.tcp_syncookies", value: "1" }.never(Some("0")),
+            None
+        );
+        assert_eq!(
+            WantedSetting { name: "net.ipv4.tcp_max_tw_buckets", value: "262144" }
+                .never(Some("131072")),
+            None
+        );
+        assert_eq!(
+            WantedSetting { name: "net.ipv4.tcp_mem", value: "100 200 300" }.never(None),
+            None
+        );
     }
 }

@@ -33,7 +33,7 @@ use crate::watch::deliver::Destination;
 pub use control::{EdgeControl, WeightChange};
 pub use handover::take_over;
 pub use settings::{edge_failure, is_wanted, settings};
-pub use socket::{ask, path as control_socket};
+pub use socket::{EdgeRequest, ask, path as control_socket};
 use text_log::TextLog;
 
 /// Batches of up to a thousand rows that may wait for the destination; more are dropped and

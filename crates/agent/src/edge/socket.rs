@@ -144,9 +144,21 @@ async fn hand_over(stream: tokio::net::UnixStream, control: Arc<EdgeControl>) {
     }
 }
 
+/// A request to an edge's API.
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeRequest<'a> {
+    /// `GET`, `PUT` or `POST`.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// JSON or TOML; may be empty.
+    pub body: &'a str,
+}
+
 /// One request over the socket; the body of the answer, or why there is none.
-pub fn ask(path: &Path, method: &str, target: &str, body: &str) -> Result<String, Failure> {
+pub fn ask(path: &Path, request: EdgeRequest<'_>) -> Result<String, Failure> {
     let mut stream = connect(path)?;
+    let EdgeRequest { method, target, body } = request;
     let length = body.len();
     let head = format!(
         "{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"

@@ -19,7 +19,7 @@ use serde_json::Value;
 use weir_process::failure::{Failure, read_failure};
 use weir_tables::Micros;
 
-use super::setting;
+use super::setting::{self, KernelSetting};
 
 /// Trials that are kept.
 const KEPT: usize = 200;
@@ -105,6 +105,22 @@ pub enum DeadTrial {
     Elsewhere(Trial),
 }
 
+/// A file of the journal.
+#[derive(Clone, Copy)]
+enum JournalFile {
+    Running,
+    Ended,
+}
+
+impl JournalFile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running.json",
+            Self::Ended => "trials.jsonl",
+        }
+    }
+}
+
 impl TrialJournal {
     /// Opens the directory, and makes it when it is not there.
     pub fn open(dir: &Path) -> Result<JournalLock, Failure> {
@@ -123,7 +139,10 @@ impl TrialJournal {
 
     /// Writes down that the trial begins; when this returns, it survives a loss of power.
     pub fn begin(&self, trial: &Trial) -> Result<(), Failure> {
-        self.replace("running.json", serde_json::to_string_pretty(trial).as_deref().unwrap_or(""))
+        self.replace(
+            JournalFile::Running,
+            serde_json::to_string_pretty(trial).as_deref().unwrap_or(""),
+        )
     }
 
     /// Writes down how the trial ended.
@@ -133,9 +152,9 @@ impl TrialJournal {
             all.push(trial.clone());
             let newest = &all[all.len().saturating_sub(KEPT)..];
             let lines = newest.iter().filter_map(|trial| serde_json::to_string(trial).ok());
-            self.replace("trials.jsonl", &lines.map(|line| line + "\n").collect::<String>())?;
+            self.replace(JournalFile::Ended, &lines.map(|line| line + "\n").collect::<String>())?;
         }
-        let path = self.dir.join("running.json");
+        let path = self.dir.join(JournalFile::Running.name());
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(writing(&path, &error)),
             _ => Ok(()),
@@ -171,9 +190,9 @@ impl TrialJournal {
     }
 
     /// Writes a file whole, or leaves the old one.
-    fn replace(&self, name: &str, text: &str) -> Result<(), Failure> {
-        let path = self.dir.join(name);
-        let draft = self.dir.join(format!("{name}.new"));
+    fn replace(&self, file: JournalFile, text: &str) -> Result<(), Failure> {
+        let path = self.dir.join(file.name());
+        let draft = self.dir.join(format!("{}.new", file.name()));
         let write = || {
             let mut file = File::create(&draft)?;
             file.write_all(text.as_bytes())?;
@@ -190,9 +209,9 @@ fn undo(trial: &Trial, is_tryable: IsTryable) -> Result<String, Failure> {
     if !is_tryable(&trial.name) {
         return Ok(format!("`{}` is no setting that can be tried, so it was left", trial.name));
     }
-    match setting::read(&trial.name) {
+    match KernelSetting(&trial.name).read() {
         Ok(now) if now == trial.value => {
-            setting::write(&trial.name, &trial.value_before)?;
+            KernelSetting(&trial.name).write(&trial.value_before)?;
             Ok(format!("put back to {}", trial.value_before))
         }
         Ok(now) if now == trial.value_before => Ok(format!("it was {now} already")),
@@ -203,14 +222,14 @@ fn undo(trial: &Trial, is_tryable: IsTryable) -> Result<String, Failure> {
 
 /// The trial that runs, or that died.
 pub fn running(dir: &Path) -> Result<Option<Trial>, Failure> {
-    let path = dir.join("running.json");
+    let path = dir.join(JournalFile::Running.name());
     let Some(text) = read(&path)? else { return Ok(None) };
     serde_json::from_str(&text).map(Some).map_err(|error| unreadable(&path, &error))
 }
 
 /// The trials that are over, oldest first.
 pub fn ended(dir: &Path) -> Result<Vec<Trial>, Failure> {
-    let path = dir.join("trials.jsonl");
+    let path = dir.join(JournalFile::Ended.name());
     let text = read(&path)?.unwrap_or_default();
     let lines = text.lines().filter(|line| !line.is_empty());
     lines
@@ -230,7 +249,7 @@ fn writing(path: &Path, error: &std::io::Error) -> Failure {
     let failure = Failure::new(format!("cannot write `{}`: {error}", path.display()));
     match error.kind() {
         ErrorKind::PermissionDenied => failure.hint("run it as root, or set `tune.dir`"),
-        _ => failure.hint("nothing was set; see whether its disk has room"),
+        _ => failure.hint("nothing was set; check the free space of its disk"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One kernel setting of the namespace that weir runs in, and who that namespace is. Source:
 //! sysctl(8), namespaces(7).
 
+use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -9,45 +10,54 @@ use weir_process::failure::Failure;
 /// Below it each setting is a file.
 const SETTINGS: &str = "/proc/sys";
 
-fn path(name: &str) -> PathBuf {
-    Path::new(SETTINGS).join(name.replace('.', "/"))
-}
+/// A setting by its name, such as `net.core.somaxconn`.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelSetting<'a>(pub &'a str);
 
 /// Numbers and words with one space between them, as settings are compared.
 pub fn plain(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The current value.
-pub fn read(name: &str) -> Result<String, Failure> {
-    let value = std::fs::read_to_string(path(name));
-    value.map(|value| plain(&value)).map_err(|error| {
-        let failure = Failure::new(format!("cannot read `{name}`: {error}"));
-        match error.kind() {
-            std::io::ErrorKind::NotFound => failure.hint(
-                "this kernel has no such setting in this network namespace; settings of the whole host are in the first one only",
-            ),
-            _ => failure,
-        }
-    })
-}
+impl KernelSetting<'_> {
+    fn path(self) -> PathBuf {
+        Path::new(SETTINGS).join(self.0.replace('.', "/"))
+    }
 
-/// Sets it, and makes sure that the kernel took it as it was written.
-pub fn write(name: &str, value: &str) -> Result<(), Failure> {
-    let fail = |why: &str| Failure::new(format!("cannot set `{name}` to `{value}`: {why}"));
-    std::fs::write(path(name), value).map_err(|error| {
-        let failure = fail(&error.to_string());
-        match error.kind() {
-            std::io::ErrorKind::InvalidInput => failure.hint("the kernel takes no such value"),
-            std::io::ErrorKind::PermissionDenied => {
-                failure.hint("run it as root; a container may not be allowed to")
+    /// The current value.
+    pub fn read(self) -> Result<String, Failure> {
+        let value = std::fs::read_to_string(self.path());
+        value.map(|value| plain(&value)).map_err(|error| {
+            let failure = Failure::new(format!("cannot read `{}`: {error}", self.0));
+            match error.kind() {
+                std::io::ErrorKind::NotFound => failure.hint(
+                    "this kernel has no such setting in this network namespace; settings of the whole host are in the first one only",
+                ),
+                _ => failure,
             }
-            _ => failure,
+        })
+    }
+
+    /// Sets it, and makes sure that the kernel took it as it was written.
+    pub fn write(self, value: &str) -> Result<(), Failure> {
+        std::fs::write(self.path(), value).map_err(|error| {
+            let failure = self.cannot_set(value, &error);
+            match error.kind() {
+                std::io::ErrorKind::InvalidInput => failure.hint("the kernel rejects this value"),
+                std::io::ErrorKind::PermissionDenied => {
+                    failure.hint("run it as root; a container may not be allowed to")
+                }
+                _ => failure,
+            }
+        })?;
+        match self.read()? {
+            now if now == plain(value) => Ok(()),
+            now => Err(self.cannot_set(value, &format!("the kernel set it to `{now}`"))),
         }
-    })?;
-    match read(name)? {
-        now if now == plain(value) => Ok(()),
-        now => Err(fail(&format!("the kernel made it `{now}`"))),
+    }
+
+    fn cannot_set(self, value: &str, why: &dyn Display) -> Failure {
+        Failure::new(format!("cannot set `{}` to `{value}`: {why}", self.0))
     }
 }
 

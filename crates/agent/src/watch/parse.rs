@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_collect::logs::Chunk;
 use weir_parse::{LineParser, ParsedRows, Parsers, StreamName};
-use weir_process::meter::{Stage, StageRun};
+use weir_process::meter::{LineCounts, Stage, StageRun};
 use weir_tables::{Batch, Log, LogGapRows, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
 
 use super::WatchContext;
@@ -50,10 +50,10 @@ pub(super) fn parse_always(context: &WatchContext, parsers: &Parsers, jobs: &Rec
                 }
                 None => stream.parser.parse(&chunk.bytes, chunk.from, now, &mut rows),
             }
-            let (lines, rejects) = (rows.lines, rows.reject.len() as u64);
+            let counts = LineCounts { lines: rows.lines, rejects: rows.reject.len() as u64 };
             row_count = rows.row_count();
-            context.status.count(&chunk.path, lines, rejects);
-            context.meter.count_lines(lines, rejects);
+            context.status.count(&chunk.path, counts);
+            context.meter.count_lines(counts);
             stream.report_keys(context, &chunk.path, now);
         }
         let range = StreamRange { stream: chunk.stream, from: chunk.from, to: chunk.to };

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use weir_collect::host::ListenerSummary;
 use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamState, StreamStatus};
 use weir_collect::probe::Targets;
+use weir_process::meter::LineCounts;
 use weir_tables::{LogFormat, LogSource};
 
 use super::line_age::{AgesOf, LineAges};
@@ -58,11 +59,11 @@ impl WatchStatus {
     }
 
     /// Adds lines and rejects of a path.
-    pub(super) fn count(&self, path: &Arc<str>, lines: u64, rejects: u64) {
+    pub(super) fn count(&self, path: &Arc<str>, new: LineCounts) {
         let mut counts = lock(&self.counts);
         if counts.len() < MAX_COUNTED_PATHS || counts.contains_key(path) {
             let count = counts.entry(Arc::clone(path)).or_default();
-            *count = (count.0 + lines, count.1 + rejects);
+            *count = (count.0 + new.lines, count.1 + new.rejects);
         }
     }
 

@@ -100,27 +100,35 @@ fn one(diagnosis: &Diagnosis, finding: &OpenFinding, paint: Paint) -> String {
     let class = class(finding);
     let mut out = format!(
         "  {}  {}  {}\n",
-        paint.class(class, class),
+        paint.of_class(class).paint(class),
         paint.bold(finding.subject()),
         paint.dim(&finding.rule)
     );
-    out += &indented("    ", &summary(finding));
-    out += &indented("    why  ", finding.why());
-    out += &indented("    fix  ", finding.fix());
+    out += &FindingPart { lead: "    ", text: &summary(finding) }.indented();
+    out += &FindingPart { lead: "    why  ", text: finding.why() }.indented();
+    out += &FindingPart { lead: "    fix  ", text: finding.fix() }.indented();
     for symptom in sorted(diagnosis) {
         if root(diagnosis, symptom).is_some_and(|root| root.finding_id == finding.finding_id) {
-            let summary = summary(symptom);
-            out += &indented("    symptom  ", &format!("{}: {summary}", symptom.rule));
+            let text = format!("{}: {}", symptom.rule, summary(symptom));
+            out += &FindingPart { lead: "    symptom  ", text: &text }.indented();
         }
     }
     out + "\n"
 }
 
-fn indented(lead: &str, text: &str) -> String {
-    let below = format!("\n{}", " ".repeat(lead.chars().count()));
-    match text.trim() {
-        "" => String::new(),
-        text => format!("{lead}{}\n", text.replace('\n', &below)),
+/// A part of a finding, whose further lines are indented as far as its first one.
+struct FindingPart<'a> {
+    lead: &'static str,
+    text: &'a str,
+}
+
+impl FindingPart<'_> {
+    fn indented(&self) -> String {
+        let below = format!("\n{}", " ".repeat(self.lead.chars().count()));
+        match self.text.trim() {
+            "" => String::new(),
+            text => format!("{}{}\n", self.lead, text.replace('\n', &below)),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use weir_agent_core::edge::{ask, control_socket, edge_failure, settings};
+use weir_agent_core::edge::{EdgeRequest, ask, control_socket, edge_failure, settings};
 use weir_config::Config;
 use weir_edge::Settings;
 use weir_process::failure::{Failure, read_failure};
@@ -21,7 +21,8 @@ pub(crate) fn run(action: &EdgeAction, config: &mut Config) -> Result<ExitCode, 
     config.apply_data(edge.and_then(|edge| edge.data.as_ref()));
     let socket = edge.and_then(|edge| edge.socket.clone());
     let socket = socket.unwrap_or_else(|| control_socket(&config.values));
-    let ask = |method: &str, target: &str, body: &str| ask(&socket, method, target, body);
+    let ask =
+        |method: &str, target: &str, body: &str| ask(&socket, EdgeRequest { method, target, body });
     let changes = match action {
         EdgeAction::Show { format, .. } => {
             let answer = ask("GET", "/api/edge", "")?;

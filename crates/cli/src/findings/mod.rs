@@ -64,7 +64,7 @@ fn list(client: &Client, is_all: bool) -> Result<(), Failure> {
     for finding in &findings {
         let word = |name: &str| finding[name].as_str().unwrap_or_default();
         let id: String = word("finding_id").chars().take(SHOWN).collect();
-        let class = paint.class(word("class"), &format!("{:<4}", word("class")));
+        let class = paint.of_class(word("class")).paint(&format!("{:<4}", word("class")));
         say(&format!("{id}  {class}  {:<8}  {}: {}", word("state"), word("rule"), word("summary")));
     }
     if findings.is_empty() {
@@ -83,7 +83,7 @@ fn whole_id(client: &Client, id: &str) -> Result<String, Failure> {
     };
     match (fitting.next(), fitting.next()) {
         (Some(one), None) => Ok(one.to_owned()),
-        (Some(_), Some(_)) => fail("more than one finding begins so", "write more of its id"),
+        (Some(_), Some(_)) => fail("more than one finding has this prefix", "write more of its id"),
         (None, _) => fail("there is no such finding", "`weir findings --all` lists them"),
     }
 }

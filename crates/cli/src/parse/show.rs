@@ -61,7 +61,7 @@ pub(super) fn line(
         None => explained.format.to_owned(),
     };
     let table = match row.table {
-        "reject" => paint.class("page", row.table),
+        "reject" => paint.of_class("page").paint(row.table),
         table => paint.bold(table),
     };
     let mut out = format!("line {number}  {table}  by {by}  {} ns\n", explained.nanos);

@@ -69,28 +69,46 @@ fn list(rules: &RuleSet) {
     let width = rules.iter().map(|rule| rule.id.len()).max().unwrap_or_default();
     for rule in rules.iter() {
         let pad = " ".repeat(width - rule.id.len());
-        let class = paint.class(rule.class.as_str(), &format!("{:<4}", rule.class.as_str()));
+        let class =
+            paint.of_class(rule.class.as_str()).paint(&format!("{:<4}", rule.class.as_str()));
         let judged = judged.get(&rule.id).map_or("", String::as_str);
         let (id, tier, title) = (paint.bold(&rule.id), &rule.tier, &rule.title);
         say(&format!("{id}{pad}  {class}  {tier:<7}  {title}{judged}"));
     }
 }
 
+/// What a command does with a rule.
+#[derive(Clone, Copy)]
+pub(crate) enum RuleUse {
+    Show,
+    Replay,
+    Mine,
+}
+
 /// The rule of this id.
-pub(crate) fn find<'a>(rules: &'a RuleSet, id: &str, what: &str) -> Result<&'a Arc<Rule>, Failure> {
+pub(crate) fn find<'a>(
+    rules: &'a RuleSet,
+    id: &str,
+    purpose: RuleUse,
+) -> Result<&'a Arc<Rule>, Failure> {
+    let verb = match purpose {
+        RuleUse::Show => "show",
+        RuleUse::Replay => "replay",
+        RuleUse::Mine => "mine",
+    };
     rules.get(id).ok_or_else(|| {
         let hint = nearest(id, rules.iter().map(|rule| rule.id.as_str())).map_or_else(
             || "`weir rules` lists them".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
-        Failure::new(format!("cannot {what} `{id}`: there is no such rule"))
+        Failure::new(format!("cannot {verb} `{id}`: there is no such rule"))
             .hint(hint)
             .code(EXIT_USAGE)
     })
 }
 
 fn show(rules: &RuleSet, id: &str) -> Result<(), Failure> {
-    let rule = find(rules, id, "show")?;
+    let rule = find(rules, id, RuleUse::Show)?;
     say(&described(rule, Paint::for_stdout()));
     Ok(())
 }

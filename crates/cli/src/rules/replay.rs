@@ -10,15 +10,15 @@ use weir_process::terminal::{Paint, say};
 use weir_rules::RuleSet;
 use weir_tables::Clock;
 
-use crate::rules;
 use crate::rules::args::{ReplayArgs, ReplayFormat};
+use crate::rules::{self, RuleUse};
 
 /// Rows of one answer.
 const ROWS: usize = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
-    let rule = rules::find(rules, &args.id, "replay")?;
+    let rule = rules::find(rules, &args.id, RuleUse::Replay)?;
     let client = args.weir.client()?;
     let now = SystemClock.now();
     let mut walk = ReplayWalk::new(rule, |sql: &str| ask(&client, sql));

@@ -11,8 +11,8 @@ use weir_process::terminal::{Paint, say};
 use weir_rules::{Rule, RuleSet};
 
 use super::series;
-use crate::rules;
 use crate::rules::args::ReplayFormat;
+use crate::rules::{self, RuleUse};
 use crate::thresholds::args::ThresholdsArgs;
 
 /// Times that are printed of what would no longer, or newly, be seen.
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ThresholdsArgs) -> Result<(), Failure> {
     let client = args.weir.client()?;
     let mut path = "/api/thresholds?".to_owned();
     if let Some(id) = &args.id {
-        rules::find(&rules, id, "mine")?;
+        rules::find(&rules, id, RuleUse::Mine)?;
         path += &format!("rule={id}&");
     }
     if let Some(per_week) = args.per_week {
@@ -67,7 +67,7 @@ fn accept(report: &Value, rules: &RuleSet, dir: Option<&Path>) -> Result<String,
             .hint("--rules DIR, the one that `rules.dir` of weir names")
             .code(EXIT_USAGE)
     })?;
-    let rule = rules::find(rules, id, "mine")?;
+    let rule = rules::find(rules, id, RuleUse::Mine)?;
     check_value(rule, report).map_err(|why| {
         fail(&why).hint("--rules must be the directory that the running weir has (`rules.dir`)")
     })?;
@@ -93,7 +93,7 @@ fn text(report: &Value, rules: &RuleSet, args: &ThresholdsArgs, paint: Paint) ->
     let mut out = format!(
         "{}  {}; {:.1} days of {} subjects are known, at most {} false findings a week are accepted\n",
         paint.bold(word(report, "rule")),
-        paint.class(word(report, "class"), word(report, "class")),
+        paint.of_class(word(report, "class")).paint(word(report, "class")),
         number(report, "known_days"),
         number(report, "subject_count"),
         number(report, "asked_per_week"),

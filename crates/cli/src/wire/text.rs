@@ -40,7 +40,7 @@ fn put(out: &mut String, report: &Report, files: &[PathBuf], paint: Paint) -> st
     }
     let class = class(report.verdict);
     let answer = format!("{} ({})", report.verdict.answer(), report.verdict.as_str());
-    writeln!(out, "\nWas it us? {}\n  {}", paint.class(class, &answer), report.why)?;
+    writeln!(out, "\nWas it us? {}\n  {}", paint.of_class(class).paint(&answer), report.why)?;
     for tier in &report.tiers {
         put_tier(out, tier, report.slice_ns, paint)?;
     }
@@ -65,7 +65,7 @@ fn put_tier(out: &mut String, tier: &TierReport, slice_ns: i64, paint: Paint) ->
         (false, false) => "client to edge",
     };
     let head = format!("port {} ({}, {kind})", tier.port, tier.protocol);
-    let verdict = paint.class(class(tier.verdict), tier.verdict.as_str());
+    let verdict = paint.of_class(class(tier.verdict)).paint(tier.verdict.as_str());
     writeln!(out, "\n{}  {verdict}\n  {}", paint.bold(&head), tier.why)?;
     writeln!(
         out,

@@ -8,7 +8,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch, new_null_array};
 use weir_intake::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};
 use weir_parse::{ParsedRows, Parsers, StreamName};
-use weir_process::meter::{Meter, Stage};
+use weir_process::meter::{LineCounts, Meter, Stage};
 use weir_store::{ErrorKind, Store, StoreError};
 use weir_tables::{Batch, Clock, Micros, Parcel, Rows};
 
@@ -39,8 +39,7 @@ impl Hub for StoreHub {
             .line_parser(&source, StreamName { path: &lines.source, host: &lines.host });
         let mut rows = ParsedRows::default();
         parser.parse(&lines.bytes, 0, observed, &mut rows);
-        let (line_count, reject_count) = (rows.lines, rows.reject.len() as u64);
-        self.meter.count_lines(line_count, reject_count);
+        self.meter.count_lines(LineCounts { lines: rows.lines, rejects: rows.reject.len() as u64 });
         let mut parsed = ParsedLines::default();
         for Batch { table, rows } in rows.finish() {
             if table.name == "reject" {

@@ -36,8 +36,8 @@ pub fn replayed(
 }
 
 /// The narrowest multiple of the rule's own pace that needs no more than [`WIDE_LOOKS`].
-fn step_of(every: u64, span: u64) -> u64 {
-    every * span.div_ceil(every * WIDE_LOOKS).max(1)
+fn step_of(every: u64, span: Duration) -> u64 {
+    every * span.as_secs().div_ceil(every * WIDE_LOOKS).max(1)
 }
 
 /// A walk of a rule through the past.
@@ -77,7 +77,7 @@ impl<A: FnMut(&str) -> Result<Vec<RecordBatch>, Failure>> ReplayWalk<A> {
         let spans = spans::find(&self.rule, from, to, &mut self.ask)?;
         let looked = spans::length(&spans);
         let every = self.rule.every_seconds;
-        let step = step.unwrap_or_else(|| step_of(every, looked.as_secs())).max(every);
+        let step = step.unwrap_or_else(|| step_of(every, looked)).max(every);
         let mut whole = true;
         for (begin, end) in spans {
             whole = whole && self.between(begin, end, step)?;
@@ -214,7 +214,7 @@ impl<A> ReplayReport<'_, A> {
                 None => "until the end".to_owned(),
             };
             let class = finding.highest_class().as_str();
-            let class = paint.class(class, &format!("{class:<4}"));
+            let class = paint.of_class(class).paint(&format!("{class:<4}"));
             out += &format!("{from}  {class}  {span}  {}\n", finding.summary());
         }
         let counts = [Class::Page, Class::Mail, Class::Note]
@@ -334,8 +334,8 @@ mod tests {
 
     #[test]
     fn steps_suffice_for_a_month() {
-        assert_eq!(step_of(2, 3600), 2);
-        assert_eq!(step_of(2, 30 * 86_400), 1296);
-        assert_eq!(step_of(60, 86_400), 60);
+        assert_eq!(step_of(2, Duration::from_secs(3600)), 2);
+        assert_eq!(step_of(2, Duration::from_secs(30 * 86_400)), 1296);
+        assert_eq!(step_of(60, Duration::from_secs(86_400)), 60);
     }
 }

@@ -204,7 +204,7 @@ fn what_must_not_be_tried_is_refused_with_the_reason() {
         };
         refused(
             "net.ipv4.tcp_syncookies=0",
-            "never set so: legitimate clients cannot connect during a flood",
+            "never set: legitimate clients cannot connect during a flood",
         );
         refused("net.ipv4.tcp_tw_recycle=1", "removed in Linux 4.12");
         refused("net.core.somaxconn=7", "a whole number from 128 to 65535");

@@ -89,7 +89,7 @@ impl<S: HostSource> TrialObserver<S> {
     /// Takes the next second's rows; when that was.
     pub(super) async fn look(&mut self) -> Result<Micros, Failure> {
         let Some((now, batches)) = self.source.next() else {
-            return Err(Failure::new("cannot look any longer: this host gives no samples"));
+            return Err(Failure::new("cannot measure: this host provides no samples"));
         };
         self.clock.set(now);
         self.store.append(Parcel { range: None, batches }).await.map_err(store_failure)?;

@@ -17,15 +17,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_agent_core::client::Client;
+use weir_agent_core::trial::elsewhere;
 use weir_agent_core::trial::journal::{DeadTrial, JournalLock, Trial, TrialJournal, TrialState};
-use weir_agent_core::trial::{elsewhere, setting};
+use weir_agent_core::trial::setting::{self, KernelSetting};
 use weir_config::Values;
 use weir_config::place::is_root;
 use weir_hub::hooks::is_tryable;
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, complain, say};
-use weir_rules::{GUARDS, TRIAL_SETTINGS, TrialSetting, never};
+use weir_rules::{GUARDS, TRIAL_SETTINGS, TrialSetting, WantedSetting};
 use weir_tables::{Clock, Micros};
 
 use crate::doctor::source::{HostSource, LiveHost};
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &TuneArgs, values: &Values) -> Result<ExitCode, Failure>
     let wish = trial.wish.as_deref().unwrap_or_default();
     if !matches!(args.format, TuneFormat::Text | TuneFormat::Json) || args.dir.is_some() {
         return Err(Failure::new(
-            "cannot try a setting so: --format is text or json, and only this host can be tried",
+            "cannot try a setting: --format must be text or json, and only settings of this host can be tried",
         )
         .code(EXIT_USAGE));
     }
@@ -57,9 +58,10 @@ pub(crate) fn run(args: &TuneArgs, values: &Values) -> Result<ExitCode, Failure>
         return Err(fail("only root may change kernel settings").code(EXIT_NOT_ALLOWED));
     }
     let journal = open(values, &fail)?;
-    let before = setting::read(tryable.name)?;
-    if let Some(why) = never(tryable.name, &value, Some(&before)) {
-        return Err(never_set(tryable.name, &value, why));
+    let before = KernelSetting(tryable.name).read()?;
+    let wanted = WantedSetting { name: tryable.name, value: &value };
+    if let Some(why) = wanted.never(Some(&before)) {
+        return Err(never_set(wanted, why));
     }
     if before == value {
         return Err(fail("it has that value").hint("`weir tune` lists the proposals for this host"));
@@ -83,15 +85,16 @@ fn asked(wish: &str) -> Result<(&'static TrialSetting, String), Failure> {
             .code(EXIT_USAGE));
     };
     let (name, value) = (name.trim(), setting::plain(value));
-    if let Some(why) = never(name, &value, None) {
-        return Err(never_set(name, &value, why));
+    let wanted = WantedSetting { name, value: &value };
+    if let Some(why) = wanted.never(None) {
+        return Err(never_set(wanted, why));
     }
     let fail = |why: String| {
         Failure::new(format!("cannot try `{name} = {value}`: {why}")).code(EXIT_USAGE)
     };
     let Some(tryable) = TrialSetting::named(name) else {
         let names: Vec<&str> = TRIAL_SETTINGS.iter().map(|tryable| tryable.name).collect();
-        return Err(fail("no counter of this host would tell whether it helps".into())
+        return Err(fail("no counter of this host shows whether it helps".into())
             .hint(format!("what can be tried: {}", names.join(", "))));
     };
     match tryable.refusal(&value) {
@@ -100,8 +103,8 @@ fn asked(wish: &str) -> Result<(&'static TrialSetting, String), Failure> {
     }
 }
 
-fn never_set(name: &str, value: &str, why: &str) -> Failure {
-    Failure::new(format!("cannot try `{name} = {value}`: it is never set so: {why}"))
+fn never_set(WantedSetting { name, value }: WantedSetting<'_>, why: &str) -> Failure {
+    Failure::new(format!("cannot try `{name} = {value}`: this is never set: {why}"))
         .hint("`weir tune` lists what is never set")
         .code(EXIT_USAGE)
 }
@@ -179,7 +182,7 @@ impl RunningTrial<'_> {
         measures: Option<Value>,
     ) -> Result<(), Failure> {
         if state == TrialState::Reverted {
-            setting::write(&self.trial.name, &self.trial.value_before)?;
+            KernelSetting(&self.trial.name).write(&self.trial.value_before)?;
         }
         self.trial.state = state;
         self.trial.reason = Some(reason);
@@ -290,7 +293,7 @@ impl TrialPlan {
         };
         journal.begin(&trial)?;
         let running = RunningTrial { journal, trial };
-        setting::write(name, &self.value)?;
+        KernelSetting(name).write(&self.value)?;
         let seconds = self.spans[1].as_secs();
         self.say(&format!(
             "{name}: {} -> {} for {seconds} s; Ctrl-C puts it back",
