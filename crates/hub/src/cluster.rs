@@ -93,7 +93,7 @@ fn address(told: &str, listening: SocketAddr) -> Result<String, Failure> {
     if told.starts_with("http://") {
         return Ok(told.trim_end_matches('/').to_owned());
     }
-    Err(Failure::new(format!("cannot use `cluster.address`: `{told}` is no address of a hub"))
+    Err(Failure::new(format!("cannot use `cluster.address`: `{told}` is not the address of a hub"))
         .hint("write it as http://10.0.0.5:4770")
         .code(EXIT_CONFIG))
 }

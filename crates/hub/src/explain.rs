@@ -38,8 +38,9 @@ pub struct ExplainedLine {
 }
 
 impl LineReader {
-    /// Lines of a log at `path`, read by `pipeline` or by the one that is for this path.
-    pub fn new(parsers: Parsers, pipeline: Option<Arc<Pipeline>>, path: &str, host: &str) -> Self {
+    /// Lines of the log `stream`, read by `pipeline` or by the one that is for its path.
+    pub fn new(parsers: Parsers, pipeline: Option<Arc<Pipeline>>, stream: StreamName<'_>) -> Self {
+        let StreamName { path, host } = stream;
         let source = LogSource {
             path: path.into(),
             program: Program::Other,

@@ -1,4 +1,4 @@
-//! The slow tier from the configuration: `store.slow_path` and what moves there.
+//! The cold tier from the configuration: `store.slow_path` and what moves there.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use weir_store::{BucketOptions, ReadPrices, SlowBucketOptions, SlowOptions, Slow
 use weir_tables::TABLES;
 use weir_tables::nearest;
 
-/// `None` without a slow tier.
+/// `None` without a cold tier.
 ///
 /// # Errors
 /// When a key for single tables names none, or no number.
@@ -98,7 +98,7 @@ fn bucket(store: &Store, url: &str) -> Result<SlowPlace, Failure> {
     }
     if store.slow_user.is_empty() == store.slow_password_file.is_some() {
         return wrong(
-            "`store.slow_user` and `store.slow_password_file` are needed both",
+            "`store.slow_user` and `store.slow_password_file` must be set together",
             "the access key and a file with the secret key",
         );
     }
@@ -191,7 +191,7 @@ mod tests {
         assert!(refusal(inside).contains("are inside each other"));
         assert!(refusal(store_at("s3:///weir")).contains("it names no bucket"));
         let half = Store { slow_user: "weir".into(), ..store_at("s3://rows/weir") };
-        assert!(refusal(half).contains("are needed both"));
+        assert!(refusal(half).contains("must be set together"));
     }
 
     fn store_at(url: &str) -> Store {

@@ -227,7 +227,7 @@ impl HubStart<'_> {
     ) -> Result<Arc<Store>, Failure> {
         let cluster = cluster::options(self.values, self.token.as_ref(), address)?;
         if cluster.is_some() && is_watching {
-            return Err(Failure::new("cannot use `cluster.manifest`: `weir up` is a weir alone")
+            return Err(Failure::new("cannot use `cluster.manifest`: `weir up` is a single hub")
                 .hint("run `weir hub` on the hosts that keep rows, and `weir agent` beside it")
                 .code(EXIT_CONFIG));
         }

@@ -66,22 +66,29 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>, LinkError> {
     Ok(names)
 }
 
-/// The value of `key` in lines of `key = value`.
-pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (name, value) = line.split_once('=')?;
-        (name.trim() == key).then(|| value.trim())
-    })
+/// Lines of `key = value`.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyValueLines<'a>(pub(crate) &'a str);
+
+impl<'a> KeyValueLines<'a> {
+    /// The value of `key`.
+    pub(crate) fn value(self, key: &str) -> Option<&'a str> {
+        self.0.lines().find_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            (name.trim() == key).then(|| value.trim())
+        })
+    }
 }
 
-/// Like [`value`], with an error that names the file if the value is missing or invalid.
+/// Like [`KeyValueLines::value`], with an error that names the file if the value is missing or
+/// invalid.
 pub(crate) fn parsed<T>(
     text: &str,
     path: &Path,
     key: &str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T, LinkError> {
-    value(text, key).and_then(parse).ok_or_else(|| {
+    KeyValueLines(text).value(key).and_then(parse).ok_or_else(|| {
         LinkError::new(
             LinkErrorKind::Storage,
             format!("cannot use `{}`: no valid line `{key} = …`", path.display()),

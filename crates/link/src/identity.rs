@@ -21,6 +21,7 @@ use weir_tables::Micros;
 
 use crate::authority::{certified_key, read_certificate, signing_request};
 use crate::error::{LinkError, LinkErrorKind};
+use crate::files::KeyValueLines;
 use crate::token::JoinToken;
 use crate::{files, secret};
 
@@ -71,7 +72,7 @@ impl Identity {
         let path = dir.join("agent.pem");
         let certificate = certificate_of(&certificate, &path)?;
         let info = read_certificate(&certificate).ok_or_else(|| damaged(&path))?;
-        let joined = files::value(&hubs, "joined_micros").and_then(|text| text.parse().ok());
+        let joined = KeyValueLines(&hubs).value("joined_micros").and_then(|text| text.parse().ok());
         let addresses = hubs.lines().filter_map(|line| line.strip_prefix("address = "));
         Ok(Some(Self {
             dir: dir.to_owned(),
@@ -151,7 +152,7 @@ impl PendingJoin {
             )?;
         }
         let text = files::read(&path)?.unwrap_or_default();
-        let request = files::value(&text, "request").and_then(unhex_all);
+        let request = KeyValueLines(&text).value("request").and_then(unhex_all);
         match (KeyPair::from_pem(&text), request) {
             (Ok(key), Some(request)) => Ok(Self { dir, key, request }),
             _ => {

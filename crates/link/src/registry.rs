@@ -16,7 +16,9 @@ use std::time::Duration;
 use weir_tables::Micros;
 
 use crate::error::{LinkError, LinkErrorKind};
+use crate::files::KeyValueLines;
 use crate::message::GoodbyeCode;
+use crate::secret::SecretBytes;
 use crate::{files, secret};
 
 /// Size limit of names, which are file names, host names and parts of certificates.
@@ -132,7 +134,7 @@ impl Registry {
         for name in files::names(&dir)? {
             let path = dir.join(name);
             let expires = files::read(&path)?
-                .and_then(|text| files::value(&text, "expires_micros")?.parse().ok())
+                .and_then(|text| KeyValueLines(&text).value("expires_micros")?.parse().ok())
                 .map(Micros);
             if expires.is_some_and(|expires| expires + Duration::from_secs(7 * 86_400) < now) {
                 std::fs::remove_file(&path)
@@ -159,13 +161,13 @@ impl Registry {
         let key = secret::sha256(request);
         let text = files::read(&path)?.ok_or_else(unknown_token)?;
         let hash = files::parsed(&text, &path, "secret_sha256", secret::unhex::<32>)?;
-        if !secret::is_same(&hash, &secret::sha256(secret)) {
+        if !SecretBytes(&hash).is_same(&secret::sha256(secret)) {
             return Err(unknown_token());
         }
-        let invited = files::value(&text, "name");
+        let invited = KeyValueLines(&text).value("name");
         let name = invited.unwrap_or(name);
         check_name(name)?;
-        if let Some(by) = files::value(&text, "used_by") {
+        if let Some(by) = KeyValueLines(&text).value("used_by") {
             return match self.agent(by)? {
                 Some(agent) if agent.key == key && agent.revoked.is_none() => Ok(agent),
                 _ => Err(used_token(by)),
@@ -226,7 +228,7 @@ impl Registry {
             name: name.to_owned(),
             id: files::parsed(&text, &path, "id", secret::unhex)?,
             joined: files::parsed(&text, &path, "joined_micros", parse_micros)?,
-            revoked: files::value(&text, "revoked_micros").and_then(parse_micros),
+            revoked: KeyValueLines(&text).value("revoked_micros").and_then(parse_micros),
             key: files::parsed(&text, &path, "request_sha256", secret::unhex)?,
         }))
     }

@@ -19,10 +19,15 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// Compares two secrets in constant time.
-pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let differing = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
-    std::hint::black_box(differing) == 0 && one.len() == other.len()
+/// A secret that is compared in a time that depends on the length only.
+pub struct SecretBytes<'a>(pub &'a [u8]);
+
+impl SecretBytes<'_> {
+    /// Whether `given` is this secret.
+    pub fn is_same(&self, given: &[u8]) -> bool {
+        let differing = self.0.iter().zip(given).fold(0, |sum, (a, b)| sum | (a ^ b));
+        std::hint::black_box(differing) == 0 && self.0.len() == given.len()
+    }
 }
 
 /// Encodes bytes in hexadecimal.

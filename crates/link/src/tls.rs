@@ -23,7 +23,7 @@ use weir_tables::{Clock, Micros};
 use crate::authority::{Authority, HUB_NAME};
 use crate::error::{LinkError, LinkErrorKind};
 use crate::identity::Identity;
-use crate::secret;
+use crate::secret::{self, SecretBytes};
 
 /// Protocol name in the handshake (ALPN, RFC 7301), so that a stray browser fails at once.
 const PROTOCOL: &[u8] = b"weir-link";
@@ -201,7 +201,9 @@ impl ServerCertVerifier for PinnedVerifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let authority = intermediates
             .iter()
-            .find(|certificate| secret::is_same(&secret::sha256(certificate), &self.fingerprint))
+            .find(|certificate| {
+                SecretBytes(&self.fingerprint).is_same(&secret::sha256(certificate))
+            })
             .ok_or(CertificateError::UnknownIssuer)?
             .clone()
             .into_owned();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weir_agent_core::parsers;
 use weir_config::Config;
 use weir_hub::explain::LineReader;
-use weir_parse::{ParserFile, Parsers, Pipeline};
+use weir_parse::{ParserFile, Parsers, Pipeline, StreamName};
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, say};
@@ -54,7 +54,8 @@ pub(crate) fn run(args: &ParseArgs, config: &Config) -> Result<(), Failure> {
         return suggest::run(&parsers, &lines);
     }
     let path = args.path.clone().unwrap_or(path);
-    let reading = LineReader::new(parsers, pipeline, &path, &values.collect.host);
+    let stream = StreamName { path: &path, host: &values.collect.host };
+    let reading = LineReader::new(parsers, pipeline, stream);
     explain(args, &reading, &lines);
     Ok(())
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use weir_agent_core::client::{Client, unreachable_weir};
 use weir_hub::cells::plain;
 use weir_hub::explain::LineReader;
-use weir_parse::{Parsers, Pipeline, RowText};
+use weir_parse::{Parsers, Pipeline, RowText, StreamName};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::say;
 use weir_tables::Micros;
@@ -62,8 +62,11 @@ pub(super) fn run(
     }
     let mut changes = ReplayChanges::default();
     for old in stored.iter().filter(|old| args.path.is_some() || pipeline.takes(&old.source)) {
-        let reading =
-            LineReader::new(parsers.clone(), Some(Arc::clone(&pipeline)), &old.source, "replay");
+        let reading = LineReader::new(
+            parsers.clone(),
+            Some(Arc::clone(&pipeline)),
+            StreamName { path: &old.source, host: "replay" },
+        );
         let new = reading.rows(&mut reading.parser(), &old.line, old.observed);
         if let Some(new) = new.first() {
             changes.add(old, new);

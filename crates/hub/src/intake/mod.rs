@@ -159,7 +159,7 @@ fn tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
                     .code(EXIT_CONFIG)
             })
         }
-        _ => Err(Failure::new("cannot use TLS: certificate and key are needed both")
+        _ => Err(Failure::new("cannot use TLS: certificate and key must be set together")
             .hint("set `intake.tls_certificate_file` and `intake.tls_key_file`")
             .code(EXIT_CONFIG)),
     }

@@ -48,7 +48,7 @@ fn of(target: &ScrapeTarget) -> Result<Target, Failure> {
     let login = match (&target.user, &target.password_file) {
         (Some(user), Some(path)) => Some((user.clone(), read_secret(path)?)),
         (None, None) => None,
-        _ => return Err(refused("`user` and `password_file` are needed both")),
+        _ => return Err(refused("`user` and `password_file` must be set together")),
     };
     let mut builder = Client::builder()
         .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))

@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use weir_link::SecretBytes;
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -99,7 +100,7 @@ fn without_port(host: &str) -> &str {
 async fn in_time(app: &SharedApp, answer: impl Future<Output = Response>) -> Response {
     let limit = app.query_limits.timeout * 2 + READ_BODY;
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
-        let why = format!("the request was not there after {} s", limit.as_secs());
+        let why = format!("the request was incomplete after {} s", limit.as_secs());
         Refusal::new(StatusCode::REQUEST_TIMEOUT, why).into_response()
     })
 }
@@ -123,7 +124,7 @@ fn has_login(headers: &HeaderMap, token: &str) -> bool {
     } else {
         return false;
     };
-    is_same(&given, token.as_bytes())
+    SecretBytes(token.as_bytes()).is_same(&given)
 }
 
 /// User and password of HTTP Basic.
@@ -134,12 +135,6 @@ fn basic(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     let colon = pair.iter().position(|byte| *byte == b':')?;
     let user = String::from_utf8_lossy(&pair[..colon]).into_owned();
     scheme.eq_ignore_ascii_case("basic").then(|| (user, pair[colon + 1..].to_vec()))
-}
-
-/// Compares in a time that depends on the length only.
-fn is_same(given: &[u8], expected: &[u8]) -> bool {
-    let differing = given.iter().zip(expected).fold(0, |sum, (a, b)| sum | (a ^ b));
-    std::hint::black_box(differing) == 0 && given.len() == expected.len()
 }
 
 #[cfg(test)]

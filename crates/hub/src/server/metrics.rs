@@ -22,14 +22,14 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
     text.gauge(
         "weir_store_slow_file_count",
         stats.slow_file_count,
-        "Of the Parquet files, those in the slow tier.",
+        "Of the Parquet files, those in the cold tier.",
     );
     text.gauge("weir_store_slow_file_bytes", stats.slow_file_bytes, "Their bytes.");
     if let Some(bucket) = stats.bucket {
         text.counter(
             "weir_store_bucket_gets_total",
             bucket.gets,
-            "Requests that read from the slow tier's bucket, all tries.",
+            "Requests that read from the cold tier's bucket, all tries.",
         );
         text.counter(
             "weir_store_bucket_hedged_total",
@@ -62,7 +62,11 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
             *open.entry((finding.class.as_str(), finding.state.as_str())).or_insert(0_u64) += 1;
         }
     });
-    text.head("weir_findings_open", "Findings that are not resolved.", "gauge");
+    text.head(MetricFamily {
+        name: "weir_findings_open",
+        help: "Findings that are not resolved.",
+        metric_type: MetricType::Gauge,
+    });
     for ((class, state), count) in open {
         let _ =
             writeln!(text.0, "weir_findings_open{{class=\"{class}\",state=\"{state}\"}} {count}");
@@ -75,30 +79,38 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0)
 }
 
-/// A figure of each output: name, help, kind, value.
-type OutputFigure = (&'static str, &'static str, &'static str, fn(&OutputFigures) -> f64);
+/// A figure of each output: name, help, type, value.
+type OutputFigure = (&'static str, &'static str, MetricType, fn(&OutputFigures) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus' numbers are floats")]
 const OUTPUT_FIGURES: [OutputFigure; 8] = [
-    ("rows_total", "Rows that the target took.", "counter", |it| it.rows as f64),
-    ("rows_refused_total", "Rows that the target will not take.", "counter", |it| {
+    ("rows_total", "Rows that the target took.", MetricType::Counter, |it| it.rows as f64),
+    ("rows_refused_total", "Rows that the target will not take.", MetricType::Counter, |it| {
         it.rows_refused as f64
     }),
-    ("rows_lost_total", "Rows that were given up.", "counter", |it| it.rows_lost as f64),
-    ("repeats_total", "Rows that were sent again after an answer was lost.", "counter", |it| {
-        it.repeats as f64
+    ("rows_lost_total", "Rows that were given up.", MetricType::Counter, |it| it.rows_lost as f64),
+    (
+        "repeats_total",
+        "Rows that were sent again after an answer was lost.",
+        MetricType::Counter,
+        |it| it.repeats as f64,
+    ),
+    ("failures_total", "Attempts that failed.", MetricType::Counter, |it| it.failures as f64),
+    ("lag_bytes", "Bytes of the log that are not copied.", MetricType::Gauge, |it| {
+        it.lag_bytes as f64
     }),
-    ("failures_total", "Attempts that failed.", "counter", |it| it.failures as f64),
-    ("lag_bytes", "Bytes of the log that are not copied.", "gauge", |it| it.lag_bytes as f64),
-    ("lag_seconds", "How long the oldest of them have been waiting.", "gauge", |it| it.lag_seconds),
-    ("up", "1 when the last attempt succeeded.", "gauge", |it| {
+    ("lag_seconds", "How long the oldest of them have been waiting.", MetricType::Gauge, |it| {
+        it.lag_seconds
+    }),
+    ("up", "1 when the last attempt succeeded.", MetricType::Gauge, |it| {
         f64::from(u8::from(it.error.is_none()))
     }),
 ];
 
 fn outputs(text: &mut MetricsText, outputs: &[(&str, OutputFigures)]) {
-    for (name, help, kind, value) in OUTPUT_FIGURES.iter().filter(|_| !outputs.is_empty()) {
-        text.head(&format!("weir_output_{name}"), help, kind);
+    for (name, help, metric_type, value) in OUTPUT_FIGURES.iter().filter(|_| !outputs.is_empty()) {
+        let family = format!("weir_output_{name}");
+        text.head(MetricFamily { name: &family, help, metric_type: *metric_type });
         for (output, figures) in outputs {
             let _ =
                 writeln!(text.0, "weir_output_{name}{{output=\"{output}\"}} {}", value(figures));
@@ -106,21 +118,39 @@ fn outputs(text: &mut MetricsText, outputs: &[(&str, OutputFigures)]) {
     }
 }
 
+/// Types of Prometheus' text format.
+#[derive(Clone, Copy)]
+enum MetricType {
+    Counter,
+    Gauge,
+}
+
+/// What stands above the samples of a metric.
+struct MetricFamily<'a> {
+    name: &'a str,
+    help: &'a str,
+    metric_type: MetricType,
+}
+
 #[derive(Default)]
 struct MetricsText(String);
 
 impl MetricsText {
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    fn head(&mut self, MetricFamily { name, help, metric_type }: MetricFamily<'_>) {
+        let metric_type = match metric_type {
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+        };
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {metric_type}");
     }
 
     fn gauge(&mut self, name: &str, value: u64, help: &str) {
-        self.head(name, help, "gauge");
+        self.head(MetricFamily { name, help, metric_type: MetricType::Gauge });
         let _ = writeln!(self.0, "{name} {value}");
     }
 
     fn counter(&mut self, name: &str, value: u64, help: &str) {
-        self.head(name, help, "counter");
+        self.head(MetricFamily { name, help, metric_type: MetricType::Counter });
         let _ = writeln!(self.0, "{name} {value}");
     }
 }

@@ -95,5 +95,5 @@ fn reading(app: &SharedApp, question: &ParseRequest) -> Result<LineReader, Refus
         (None, None) => None,
     };
     let path = question.path.as_deref().unwrap_or("pasted");
-    Ok(LineReader::new(parsers, pipeline, path, &app.host))
+    Ok(LineReader::new(parsers, pipeline, weir_parse::StreamName { path, host: &app.host }))
 }

@@ -52,9 +52,8 @@ pub(crate) async fn replay(
             if began.elapsed() > PATIENCE {
                 let message =
                     format!("cannot replay `{}` to its end in {} s", rule.id, PATIENCE.as_secs());
-                return Err(Failure::new(message).hint(
-                    "a shorter span, or `weir rules replay`, which waits as long as it takes",
-                ));
+                return Err(Failure::new(message)
+                    .hint("a shorter span, or `weir rules replay`, which has no time limit"));
             }
             let answer = runtime.block_on(shared.store.query_as(&user, sql, limits));
             Ok(answer.map_err(store_failure)?.batches)

@@ -6,6 +6,7 @@
 //! are not.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -141,11 +142,11 @@ impl RuleValues {
     async fn step(&mut self, store: &Store, now: Micros, host: &str) -> Result<bool, StoreError> {
         if self.next < complete(now) {
             let until = complete(now).min(self.next + self.at_once * STEP_SECONDS);
-            self.measure(store, self.next, until).await?;
+            self.measure(store, self.next..until).await?;
             self.next = until;
         } else if let Some((from, to)) = self.missing.last().copied() {
             let until = to.min(from + self.at_once * STEP_SECONDS);
-            self.measure(store, from, until).await?;
+            self.measure(store, from..until).await?;
             self.missing.pop();
             self.missing.extend((until < to).then_some((until, to)));
         } else if now < self.due {
@@ -193,13 +194,14 @@ impl RuleValues {
         let oldest = oldest.map_or(self.next, |ts| ts.0.div_euclid(1_000_000));
         let from = oldest.div_euclid(STEP_SECONDS) * STEP_SECONDS;
         let from = from.max(complete(now) - BACK_DAYS * 86_400);
-        let missing = gaps(&known, from, self.next);
+        let missing = gaps(&known, from..self.next);
         self.known = known;
         Ok(missing)
     }
 
     /// Keeps the values of a span.
-    async fn measure(&mut self, store: &Store, from: i64, to: i64) -> Result<(), StoreError> {
+    async fn measure(&mut self, store: &Store, span: Range<i64>) -> Result<(), StoreError> {
+        let (from, to) = (span.start, span.end);
         let began = Instant::now();
         let sql = self.mining.series_between(at(from), at(to));
         let limits = QueryLimits::of_rule(200_000, Duration::from_secs(60));
@@ -365,9 +367,10 @@ fn leave_out_unfinished(values: &mut BTreeMap<i64, BTreeMap<SeriesName, f64>>, l
     }
 }
 
-/// Spans from `from` to `to` in which values are missing, newest first; those with less than a
+/// Parts of `span` in which values are missing, newest first; those with less than a
 /// query between them are one, since each costs a query.
-fn gaps(known: &[i64], from: i64, to: i64) -> Vec<(i64, i64)> {
+fn gaps(known: &[i64], span: Range<i64>) -> Vec<(i64, i64)> {
+    let (from, to) = (span.start, span.end);
     let mut gaps: Vec<(i64, i64)> = Vec::new();
     let mut begin = from;
     for at in known.iter().copied().chain([to]).filter(|at| *at >= from) {
@@ -422,10 +425,10 @@ mod tests {
     #[test]
     fn gaps_near_each_other_are_asked_for_together() {
         let day = 86_400;
-        assert_eq!(gaps(&[], 0, 900), [(0, 900)]);
-        assert_eq!(gaps(&[0, 300, 600], 0, 900), []);
-        assert_eq!(gaps(&[300, 900], 0, 1_500), [(0, 1_500)]);
+        assert_eq!(gaps(&[], 0..900), [(0, 900)]);
+        assert_eq!(gaps(&[0, 300, 600], 0..900), []);
+        assert_eq!(gaps(&[300, 900], 0..1_500), [(0, 1_500)]);
         let whole_days: Vec<i64> = (1..=2 * 288).map(|slot| slot * 300).collect();
-        assert_eq!(gaps(&whole_days, 0, 3 * day), [(2 * day + 300, 3 * day), (0, 300)]);
+        assert_eq!(gaps(&whole_days, 0..3 * day), [(2 * day + 300, 3 * day), (0, 300)]);
     }
 }

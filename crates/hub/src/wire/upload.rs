@@ -2,6 +2,7 @@
 //! by one.
 
 use std::io::Cursor;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -131,8 +132,8 @@ impl RowSink for TeeSink {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "spans are below 2^53 ns, 104 days")]
-fn seconds(from: i64, to: i64) -> f64 {
-    (to - from).max(0) as f64 / 1e9
+fn seconds(span: Range<i64>) -> f64 {
+    (span.end - span.start).max(0) as f64 / 1e9
 }
 
 /// A request under the names of the tables' columns.
@@ -156,9 +157,9 @@ fn row(seen: &ObservedRequest<'_>) -> (i64, Value) {
         "response_first_ts": answered.map(|[first, _]| instant(first)),
         "response_last_ts": answered.map(|[_, last]| instant(last)),
         "response_acked_ts": seen.acknowledged.map(instant),
-        "duration_seconds": answered.map(|[_, last]| seconds(asked, last)),
-        "think_seconds": answered.map(|[first, _]| seconds(sent, first)),
-        "transfer_seconds": answered.map(|[first, last]| seconds(first, last)),
+        "duration_seconds": answered.map(|[_, last]| seconds(asked..last)),
+        "think_seconds": answered.map(|[first, _]| seconds(sent..first)),
+        "transfer_seconds": answered.map(|[first, last]| seconds(first..last)),
         "request_retransmits": seen.request_retransmits,
         "response_retransmits": seen.response_retransmits,
         "parent_source_offset": seen.parent,

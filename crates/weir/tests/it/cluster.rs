@@ -333,5 +333,5 @@ fn hub_that_cannot_be_in_the_cluster_says_why() {
     let said = start(&["hub", "--cluster", "mysql://x"], &place);
     assert!(said.contains("postgresql://USER@HOST:5432/DATABASE"), "{said}");
     let said = start(&["up"], &[place[0], ("WEIR_CLUSTER_MANIFEST", &url)]);
-    assert!(said.contains("`weir up` is a weir alone"), "{said}");
+    assert!(said.contains("`weir up` is a single hub"), "{said}");
 }
