@@ -142,7 +142,7 @@ pub(crate) fn bring_back(values: &Values, args: &RestoreArgs) -> Result<(), Fail
         if let Some(manifest) = cluster::manifest(values)? {
             return to_cluster(values, args, &manifest);
         }
-        return Err(Failure::new("cannot restore: where to is not said")
+        return Err(Failure::new("cannot restore: no destination is given")
             .hint("weir restore PLACE --data NEW, or for a cluster set `cluster.manifest`")
             .code(EXIT_USAGE));
     }

@@ -63,7 +63,7 @@ impl Lines {
         let Some(first) = event.first().filter(|first| first.from < position) else { return };
         self.firsts.entry(first.from / STRETCH_BYTES).or_insert(first.from);
         let Some(last) = event.iter().rposition(|line| !line.is_blank) else { return };
-        let texts = if has_texts { last as u64 + 1 } else { 0 };
+        let texts = has_texts.then_some(last as u64 + 1);
         self.sums.entry(first.from / STRETCH_BYTES).or_default().add(first.from, texts);
     }
 }

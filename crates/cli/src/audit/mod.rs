@@ -53,12 +53,13 @@ struct LineSum {
 }
 
 impl LineSum {
-    fn add(&mut self, offset: u64, texts: u64) {
+    /// Adds an event that begins at `offset`; `texts` counts its lines, if it can have several.
+    fn add(&mut self, offset: u64, texts: Option<u64>) {
         let within = offset % STRETCH_BYTES;
         self.lines += 1;
         self.offsets += within;
         self.squares += within * within;
-        self.texts += texts;
+        self.texts += texts.unwrap_or(0);
     }
 }
 
@@ -267,9 +268,11 @@ fn look(on_disk: &[Vec<Line>], in_tables: &[Row], audit: &mut Audit) {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
-    fn line(from: u64, to: u64) -> Line {
+    fn line(Range { start: from, end: to }: Range<u64>) -> Line {
         Line { from, to, is_blank: false, is_json: false }
     }
 
@@ -281,7 +284,7 @@ mod tests {
     fn gaps_doubles_and_strangers_are_told_apart() {
         let mut audit = Audit::default();
         let on_disk = [(0, 10), (10, 20), (20, 30), (30, 45), (50, 60)];
-        let on_disk: Vec<Vec<Line>> = on_disk.map(|(from, to)| vec![line(from, to)]).into();
+        let on_disk: Vec<Vec<Line>> = on_disk.map(|(from, to)| vec![line(from..to)]).into();
         let rows = [(0, 1), (30, 3), (41, 1), (50, 1), (77, 1)];
         look(&on_disk, &rows.map(|(offset, count)| row(offset, 1, count)), &mut audit);
         assert_eq!(audit.gaps, [MissingLines { from: 10, to: 30, lines: 2 }]);
@@ -292,8 +295,8 @@ mod tests {
 
     #[test]
     fn a_line_is_missing_in_the_middle_of_an_event_and_an_event_as_a_whole() {
-        let trace = vec![line(0, 10), line(10, 20), line(20, 30), line(30, 40)];
-        let events = [trace, vec![line(40, 50)], vec![line(50, 60), line(60, 70)]];
+        let trace = vec![line(0..10), line(10..20), line(20..30), line(30..40)];
+        let events = [trace, vec![line(40..50)], vec![line(50..60), line(60..70)]];
         let check = |rows: &[Row]| {
             let mut audit = Audit::default();
             look(&events, rows, &mut audit);
@@ -305,16 +308,16 @@ mod tests {
         let cut = [row(0, 2, 1), row(20, 2, 1), row(40, 1, 1), row(50, 2, 1)];
         assert_eq!(check(&cut), (vec![], vec![], vec![]));
         let inside = [row(0, 3, 1), row(40, 1, 1), row(50, 2, 1)];
-        assert_eq!(check(&inside).0, [missing(30, 40, 1)]);
+        assert_eq!(check(&inside).0, [missing(30..40, 1)]);
         let event = [row(0, 4, 1), row(40, 1, 1)];
-        assert_eq!(check(&event).0, [missing(50, 70, 2)]);
+        assert_eq!(check(&event).0, [missing(50..70, 2)]);
         let begin = [row(20, 2, 1), row(40, 1, 1), row(50, 2, 1)];
-        assert_eq!(check(&begin).0, [missing(0, 20, 2)]);
+        assert_eq!(check(&begin).0, [missing(0..20, 2)]);
         let twice = [row(0, 4, 1), row(20, 2, 1), row(40, 1, 1), row(50, 2, 1)];
         assert_eq!(check(&twice).1, [(20, 2)]);
     }
 
-    fn missing(from: u64, to: u64, lines: u64) -> MissingLines {
+    fn missing(Range { start: from, end: to }: Range<u64>, lines: u64) -> MissingLines {
         MissingLines { from, to, lines }
     }
 
@@ -330,7 +333,7 @@ mod tests {
 
     fn sum(offsets: &[u64]) -> LineSum {
         let mut sum = LineSum::default();
-        offsets.iter().for_each(|offset| sum.add(*offset, 0));
+        offsets.iter().for_each(|offset| sum.add(*offset, None));
         sum
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of the slow tier that follow from a grid.
+//! The settings of the cold tier that follow from a grid.
 
 use super::cell::MeasuredCell;
 

@@ -74,7 +74,7 @@ fn missing_pipe() -> std::io::Error {
 }
 
 fn gone(error: &str) -> Failure {
-    Failure::new(format!("a process that measured is gone: {error}"))
+    Failure::new(format!("a measuring process ended: {error}"))
 }
 
 /// Measures what standard input says, until it ends.
@@ -89,7 +89,7 @@ pub(super) fn run(place: &SlowPlace) -> Result<(), Failure> {
             .map_err(|error| Failure::new(format!("cannot measure `{line}`: {error}")))?;
         let counts = runtime.block_on(measure(place, cell))?;
         let answer = serde_json::to_string(&counts)
-            .map_err(|error| Failure::new(format!("cannot tell what was counted: {error}")))?;
+            .map_err(|error| Failure::new(format!("cannot report the counts: {error}")))?;
         say(&answer);
     }
     Ok(())
@@ -130,7 +130,7 @@ async fn measure(place: &SlowPlace, cell: Cell) -> Result<ReadCounts, Failure> {
         })
     });
     for reader in readers.collect::<Vec<_>>() {
-        reader.await.map_err(|error| Failure::new(format!("a reader broke off: {error}")))?;
+        reader.await.map_err(|error| Failure::new(format!("a reader failed: {error}")))?;
     }
     let mut counts = std::mem::take(&mut *counts.lock().expect(NO_PANIC));
     counts.failed = reader.failed();

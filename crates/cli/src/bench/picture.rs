@@ -33,9 +33,14 @@ impl Axes {
         Self { x: decades(measured.iter().map(under_way).collect()), y: decades(rates.collect()) }
     }
 
-    fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        let right = LEFT + part(x, self.x) * (WIDTH - LEFT - RIGHT);
-        (right, HEIGHT - BOTTOM - part(y, self.y) * (HEIGHT - TOP - BOTTOM))
+    /// Distance from the left edge of a number of requests under way.
+    fn left(&self, under_way: f64) -> f64 {
+        LEFT + part(under_way, self.x) * (WIDTH - LEFT - RIGHT)
+    }
+
+    /// Distance from the upper edge of a rate.
+    fn top(&self, rate: f64) -> f64 {
+        HEIGHT - BOTTOM - part(rate, self.y) * (HEIGHT - TOP - BOTTOM)
     }
 }
 
@@ -77,7 +82,7 @@ pub(super) fn svg(place: &str, measured: &[MeasuredCell]) -> String {
             of_line
                 .iter()
                 .map(|one: &&MeasuredCell| {
-                    let (x, y) = axes.at(under_way(one), value(one));
+                    let (x, y) = (axes.left(under_way(one)), axes.top(value(one)));
                     format!("{x:.1},{y:.1}")
                 })
                 .collect::<Vec<_>>()
@@ -91,7 +96,7 @@ pub(super) fn svg(place: &str, measured: &[MeasuredCell]) -> String {
             points(&MeasuredCell::rate),
         );
         for one in &of_line {
-            let (x, y) = axes.at(under_way(one), one.rate());
+            let (x, y) = (axes.left(under_way(one)), axes.top(one.rate()));
             let _ = writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>");
         }
         let y = TOP + 20.0 * f64::from(u32::try_from(at).unwrap_or_default());
@@ -109,7 +114,8 @@ fn grid(out: &mut String, axes: &Axes) {
     let (left, right) = (LEFT, WIDTH - RIGHT);
     let (top, bottom) = (TOP, HEIGHT - BOTTOM);
     for power in powers(axes.x) {
-        let (value, (x, _)) = (10_f64.powf(power), axes.at(10_f64.powf(power), 1.0));
+        let value = 10_f64.powf(power);
+        let x = axes.left(value);
         let _ = writeln!(
             out,
             "<line x1=\"{x:.1}\" y1=\"{top}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>\
@@ -118,7 +124,8 @@ fn grid(out: &mut String, axes: &Axes) {
         );
     }
     for power in powers(axes.y) {
-        let (value, (_, y)) = (10_f64.powf(power), axes.at(1.0, 10_f64.powf(power)));
+        let value = 10_f64.powf(power);
+        let y = axes.top(value);
         let _ = writeln!(
             out,
             "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\

@@ -47,11 +47,11 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
     match (&args.around, args.sides.as_slice()) {
         (Some(time), []) => {
             let Some(span) = parse_span(&args.r#for).map(|span| span.as_secs()) else {
-                return usage(&format!("`{}` is no span of time, such as 30m", args.r#for));
+                return usage(&format!("`{}` is not a duration such as 30m", args.r#for));
             };
             let Some(time) = sql_instant(time) else {
                 return usage(&format!(
-                    "`{time}` is no time: write it as 2026-11-21T14:00:00Z, or as 20m for so long ago"
+                    "`{time}` is not a time: write it as 2026-11-21T14:00:00Z, or as 20m for 20 minutes ago"
                 ));
             };
             both(
@@ -60,7 +60,7 @@ fn sides(args: &CompareArgs) -> Result<(String, String), Failure> {
             )
         }
         (None, [a, b]) => both(a.clone(), b.clone()),
-        (Some(_), _) => usage("--around takes the place of A and B"),
+        (Some(_), _) => usage("--around replaces A and B"),
         (None, _) => usage("two conditions are needed, or --around TIME"),
     }
 }

@@ -54,7 +54,7 @@ fn failure(error: &DrillError) -> Failure {
 }
 
 fn ended() -> Failure {
-    Failure::new("the drill was ended by a signal; what it made is taken away").code(EXIT_FAILED)
+    Failure::new("the drill was ended by a signal; its changes are undone").code(EXIT_FAILED)
 }
 
 /// Takes away what killed drills left; what that was.

@@ -121,6 +121,16 @@ fn slope(past: &[f64]) -> Option<f64> {
     (under > 0.0).then(|| over / under)
 }
 
+/// Windows in which requests are counted.
+struct DrainSpans {
+    /// The end of all windows, as an SQL timestamp.
+    until: String,
+    /// The length of a window.
+    window: Duration,
+    /// Seconds since the host was taken out of DNS.
+    withdrawn: f64,
+}
+
 /// Asks, and prints the answer.
 pub(crate) fn run(args: &DrainCheckArgs) -> Result<ExitCode, Failure> {
     let client = args.weir.client()?;
@@ -136,15 +146,16 @@ pub(crate) fn run(args: &DrainCheckArgs) -> Result<ExitCode, Failure> {
         None => probed(&client, args)?,
     };
     // Rows may still arrive: clients are listed first, so that none of them is missing in the counts.
-    let clients = who(&client, args, &until, window)?;
-    let (tier, mut seen) = counts(&client, args, &until, window, withdrawn)?;
-    seen.past = past(&client, args, &tier, &until, window, withdrawn)?;
+    let drain = DrainSpans { until, window, withdrawn };
+    let clients = who(&client, args, &drain)?;
+    let (tier, mut seen) = counts(&client, args, &drain)?;
+    seen.past = past(&client, args, &tier, &drain)?;
     let clients = of_tier(clients, &tier);
     let verdict = seen.verdict(args.below / 100.0);
     if args.format.is_json() {
-        say(&as_json(args, &seen, verdict, window, withdrawn, &clients).to_string());
+        say(&as_json(args, &seen, verdict, &drain, &clients).to_string());
     } else {
-        say(&as_text(args, &seen, verdict, window, withdrawn, &clients));
+        say(&as_text(args, &seen, verdict, &drain, &clients));
     }
     Ok(if verdict == DrainVerdict::Safe { ExitCode::SUCCESS } else { EXIT_NOT_YET.into() })
 }
@@ -189,7 +200,7 @@ fn last_report(client: &Client, host: &str) -> Result<String, Failure> {
             .hint("`weir query 'select distinct host from edge_listener'` lists hosts; does its weir send here?")),
         Some((age, _)) if age > SILENT_SECONDS => {
             Err(cannot(format!("its last report is {} old", human_span(age)))
-                .hint("mend that first: until it reports, its visitors are unknown"))
+                .hint("fix that first: until it reports, its traffic is unknown"))
         }
         Some((_, at)) => Ok(format!("timestamp {}", quoted(at))),
     }
@@ -220,10 +231,9 @@ fn probed(client: &Client, args: &DrainCheckArgs) -> Result<f64, Failure> {
 fn counts(
     client: &Client,
     args: &DrainCheckArgs,
-    until: &str,
-    window: Duration,
-    withdrawn: f64,
+    drain: &DrainSpans,
 ) -> Result<(String, WindowCounts), Failure> {
+    let DrainSpans { until, window, withdrawn } = drain;
     let (host, seconds, window) = (quoted(&args.host), window.as_secs_f64(), window.as_secs());
     let past = f64::from(WINDOWS) * seconds;
     let sql = format!(
@@ -263,10 +273,9 @@ fn past(
     client: &Client,
     args: &DrainCheckArgs,
     tier: &str,
-    until: &str,
-    window: Duration,
-    withdrawn: f64,
+    drain: &DrainSpans,
 ) -> Result<Vec<f64>, Failure> {
+    let DrainSpans { until, window, withdrawn } = drain;
     let seconds = window.as_secs_f64();
     let span = withdrawn.min(seconds * f64::from(WINDOWS));
     let sql = format!(
@@ -292,9 +301,9 @@ fn past(
 fn who(
     client: &Client,
     args: &DrainCheckArgs,
-    until: &str,
-    window: Duration,
+    drain: &DrainSpans,
 ) -> Result<Vec<Vec<Value>>, Failure> {
+    let DrainSpans { until, window, .. } = drain;
     let sql = format!(
         "select tier, client_address, count(*) as requests, max(ts) as last, max(user_agent_original) as user_agent \
          from request where tier in ('edge', 'proxy') and host = {} and ts > {until} - interval '{} seconds' \
@@ -326,10 +335,10 @@ fn as_text(
     args: &DrainCheckArgs,
     seen: &WindowCounts,
     verdict: DrainVerdict,
-    window: Duration,
-    withdrawn: f64,
+    drain: &DrainSpans,
     clients: &[Vec<Value>],
 ) -> String {
+    let DrainSpans { window, withdrawn, .. } = drain;
     let (host, below, seconds) = (&args.host, args.below, window.as_secs_f64());
     let judged = match verdict {
         DrainVerdict::Safe => format!("{host} can be ended"),
@@ -342,14 +351,14 @@ fn as_text(
         }
         DrainVerdict::TooSoon => {
             format!(
-                "{host} cannot be ended yet; from {} on it can be told when",
+                "{host} cannot be ended yet; a forecast is possible from {} on",
                 human_span(3.0 * seconds)
             )
         }
     };
     let mut out = format!(
         "{judged}\ntaken out of DNS {} ago; in the last {} {} requests came here, {:.2} % of {:.0}",
-        human_span(withdrawn),
+        human_span(*withdrawn),
         human_span(seconds),
         seen.here,
         seen.share() * 100.0,
@@ -378,10 +387,10 @@ fn as_json(
     args: &DrainCheckArgs,
     seen: &WindowCounts,
     verdict: DrainVerdict,
-    window: Duration,
-    withdrawn: f64,
+    drain: &DrainSpans,
     clients: &[Vec<Value>],
 ) -> Value {
+    let DrainSpans { window, withdrawn, .. } = drain;
     json!({
         "host": args.host,
         "is_safe": verdict == DrainVerdict::Safe,

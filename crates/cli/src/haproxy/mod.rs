@@ -41,7 +41,7 @@ fn only(named: Option<&String>, configured: &[String]) -> Result<String, Failure
             .code(EXIT_CONFIG)),
         (None, all) => {
             Err(Failure::new(format!("cannot change a server: {} HAProxys are known", all.len()))
-                .hint(format!("say which: --socket {}", all[0]))
+                .hint(format!("choose one: --socket {}", all[0]))
                 .code(EXIT_CONFIG))
         }
     }

@@ -69,7 +69,7 @@ fn invite(values: &Values, dir: &Path, args: &InviteArgs) -> Result<(), Failure>
 /// `90s`, `15m`, `1h`, `7d`.
 fn span(text: &str) -> Result<Duration, Failure> {
     let bad = || {
-        Failure::new(format!("cannot invite for `{text}`: not a span of time up to 30 days"))
+        Failure::new(format!("cannot invite for `{text}`: not a duration of at most 30 days"))
             .hint("write it as 90s, 15m, 1h or 7d")
             .code(EXIT_USAGE)
     };

@@ -16,8 +16,8 @@ pub(super) enum Fold {
 /// The values as bars between 0 and the largest; where nothing was measured is a blank.
 pub(super) fn line(values: &[Option<f64>], fold: Fold) -> String {
     let folded = folded(values, COLUMNS, fold);
-    let highest = folded.iter().flatten().copied().fold(0.0, f64::max);
-    folded.iter().map(|value| value.map_or(' ', |value| bar(value, highest))).collect()
+    let scale = ChartScale { highest: folded.iter().flatten().copied().fold(0.0, f64::max) };
+    folded.iter().map(|value| value.map_or(' ', |value| scale.bar(value))).collect()
 }
 
 /// The values in at most `columns` columns.
@@ -38,12 +38,29 @@ pub(super) fn folded(values: &[Option<f64>], columns: usize, fold: Fold) -> Vec<
         .collect()
 }
 
-fn bar(value: f64, highest: f64) -> char {
-    let reached = LEVELS.iter().enumerate().rev().find(|(at, _)| {
-        let level = u32::try_from(*at).map_or(0.0, f64::from);
-        highest > 0.0 && value >= highest * level / 8.0
-    });
-    reached.map_or(LEVELS[0], |(_, level)| *level)
+/// A chart from 0 to its highest value.
+#[derive(Clone, Copy)]
+pub(super) struct ChartScale {
+    pub(super) highest: f64,
+}
+
+impl ChartScale {
+    fn bar(self, value: f64) -> char {
+        let reached = LEVELS.iter().enumerate().rev().find(|(at, _)| {
+            let level = u32::try_from(*at).map_or(0.0, f64::from);
+            self.highest > 0.0 && value >= self.highest * level / 8.0
+        });
+        reached.map_or(LEVELS[0], |(_, level)| *level)
+    }
+
+    /// How high a value is in a chart of `height` pixels.
+    #[expect(clippy::cast_possible_truncation, reason = "it is no more than the chart's height")]
+    pub(super) fn pixels(self, value: f64, height: i32) -> i32 {
+        if self.highest <= 0.0 {
+            return 0;
+        }
+        (value / self.highest * f64::from(height)).round() as i32
+    }
 }
 
 #[cfg(test)]

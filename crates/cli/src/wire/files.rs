@@ -35,7 +35,7 @@ impl Files {
                     let path = self.path(name);
                     let file = File::create(&path).map_err(|error| {
                         Failure::new(format!("cannot write `{}`: {error}", path.display()))
-                            .hint("is there room, and may you write there?")
+                            .hint("check its free space and permissions")
                     })?;
                     let file = ParquetFile::new(BufWriter::new(file), batch.table);
                     self.open.push((name, file.map_err(|error| failed(&path, &error))?));
@@ -68,5 +68,5 @@ impl Files {
 
 fn failed(path: &Path, error: &weir_store::StoreError) -> Failure {
     Failure::new(format!("cannot write `{}`: {error}", path.display()))
-        .hint("is there room on the disk?")
+        .hint("check the free space of the disk")
 }

@@ -16,7 +16,7 @@ const UPLOT_CSS: &str = include_str!("../../../../ui/vendor/uPlot.min.css");
 pub(super) fn write(path: &Path, answer: &str) -> Result<(), Failure> {
     std::fs::write(path, page(answer)).map_err(|error| {
         Failure::new(format!("cannot write `{}`: {error}", path.display()))
-            .hint("is there such a directory, and may you write there?")
+            .hint("check that the directory exists and is writable")
     })
 }
 

@@ -126,7 +126,7 @@ pub(crate) enum WireFormat {
 /// Runs the command.
 pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
     if args.from.zip(args.to).is_some_and(|(from, to)| from >= to) {
-        return Err(Failure::new("cannot look at nothing: `--from` is not before `--to`")
+        return Err(Failure::new("cannot select a time range: `--from` is not before `--to`")
             .hint("both are UTC")
             .code(EXIT_USAGE));
     }

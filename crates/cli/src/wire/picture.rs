@@ -18,7 +18,7 @@ use weir_tables::Micros;
 use weir_wire::{DelayVerdict, Report, SliceReport, TierReport};
 
 use super::canvas::Canvas;
-use super::chart::{Fold, folded};
+use super::chart::{ChartScale, Fold, folded};
 use super::text::{thousands, time};
 
 const WIDTH: i32 = 1120;
@@ -50,7 +50,7 @@ const COLORS: [Rgb888; 3] =
 pub(super) fn write(path: &Path, report: &Report, files: &[PathBuf]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(format!("cannot write `{}`: {error}", path.display()))
-            .hint("is there such a directory, and may you write there?")
+            .hint("check that the directory exists and is writable")
     };
     let mut out = BufWriter::new(File::create(path).map_err(failed)?);
     draw(report, files).write_png(&mut out).and_then(|()| out.flush()).map_err(failed)
@@ -203,18 +203,18 @@ impl Pen {
             self.text_at(&(chart.show)(value), Point::new(MARGIN, y - 7), &FONT_8X13, MUTED);
         }
         for (line, color) in lines.iter().zip(COLORS) {
-            self.curve(line, highest, bottom, color);
+            self.curve(line, ChartScale { highest }, bottom, color);
         }
         self.times(tier, bottom + 4);
         self.y += CHART_STEP;
     }
 
     /// The values from left to right; where one is missing the curve is broken.
-    fn curve(&mut self, values: &[Option<f64>], highest: f64, bottom: i32, color: Rgb888) {
+    fn curve(&mut self, values: &[Option<f64>], scale: ChartScale, bottom: i32, color: Rgb888) {
         let mut before: Option<Point> = None;
         for (at, value) in values.iter().enumerate() {
-            let here = value
-                .map(|value| Point::new(place(at, values.len()), bottom - level(value, highest)));
+            let x = ChartColumn { at, count: values.len() }.x();
+            let here = value.map(|value| Point::new(x, bottom - scale.pixels(value, CHART_HEIGHT)));
             if let Some(here) = here {
                 let from = before.unwrap_or(here);
                 self.stroke(from, here, color);
@@ -232,7 +232,7 @@ impl Pen {
         for at in shown {
             let begin = Micros(tier.slices[at].start_ns.div_euclid(1000)).to_string();
             let clock = begin.get(11..19).unwrap_or_default();
-            let x = (place(at, count) - 32).clamp(CHART_LEFT, WIDTH - MARGIN - 64);
+            let x = (ChartColumn { at, count }.x() - 32).clamp(CHART_LEFT, WIDTH - MARGIN - 64);
             self.text_at(clock, Point::new(x, y), &FONT_8X13, MUTED);
         }
     }
@@ -270,17 +270,19 @@ impl Pen {
     }
 }
 
-/// Where the slice `at` of `count` stands.
-fn place(at: usize, count: usize) -> i32 {
-    let (at, last) = (at as u64, count.saturating_sub(1).max(1) as u64);
-    let width = u64::from(CHART_WIDTH.cast_unsigned());
-    CHART_LEFT + i32::try_from(at * width / last).unwrap_or(CHART_WIDTH)
+/// One of the slices of a chart.
+struct ChartColumn {
+    at: usize,
+    count: usize,
 }
 
-/// How many pixels high a value is.
-#[expect(clippy::cast_possible_truncation, reason = "it is no more than the chart's height")]
-fn level(value: f64, highest: f64) -> i32 {
-    if highest <= 0.0 { 0 } else { (value / highest * f64::from(CHART_HEIGHT)).round() as i32 }
+impl ChartColumn {
+    /// Distance from the left edge.
+    fn x(&self) -> i32 {
+        let (at, last) = (self.at as u64, self.count.saturating_sub(1).max(1) as u64);
+        let width = u64::from(CHART_WIDTH.cast_unsigned());
+        CHART_LEFT + i32::try_from(at * width / last).unwrap_or(CHART_WIDTH)
+    }
 }
 
 /// As in the other ways to show a verdict: our fault is red.

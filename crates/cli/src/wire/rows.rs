@@ -201,7 +201,7 @@ impl RowKeeper {
             RowTarget::Directory(store, runtime) => runtime
                 .block_on(store.append(parcel))
                 .map(drop)
-                .map_err(|error| Failure::new(format!("cannot keep the rows: {error}"))),
+                .map_err(|error| Failure::new(format!("cannot store the rows: {error}"))),
         }
     }
 

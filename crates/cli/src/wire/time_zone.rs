@@ -65,7 +65,11 @@ fn two(number: u8) -> Option<i8> {
 mod tests {
     use super::*;
 
-    fn at(zone: &TimeZone, month: u8, day: u8, hour: u8, minute: u8) -> Option<i64> {
+    /// `time` is `MM-DD HH:MM` in 2026.
+    fn at(zone: &TimeZone, time: &str) -> Option<i64> {
+        let mut parts = time.split(['-', ' ', ':']).map(|part| part.parse().expect("a number"));
+        let mut next = || parts.next().expect("four numbers");
+        let (month, day, hour, minute) = (next(), next(), next(), next());
         begin_of(LocalMinute { year: 2026, month, day, hour, minute }, zone)
     }
 
@@ -82,28 +86,28 @@ mod tests {
         // 02:00 to 03:00.
         let zone = posix("CET-1CEST,M3.5.0,M10.5.0/3");
         let october = 1_792_886_400; // 2026-10-25 00:00 UTC
-        assert_eq!(at(&zone, 10, 25, 1, 59), Some(october - 60));
-        assert_eq!(at(&zone, 10, 25, 2, 30), Some(october + 1800));
-        assert_eq!(at(&zone, 10, 25, 3, 0), Some(october + 2 * 3600));
+        assert_eq!(at(&zone, "10-25 01:59"), Some(october - 60));
+        assert_eq!(at(&zone, "10-25 02:30"), Some(october + 1800));
+        assert_eq!(at(&zone, "10-25 03:00"), Some(october + 2 * 3600));
         let march = 1_774_742_400; // 2026-03-29 00:00 UTC
-        assert_eq!(at(&zone, 3, 29, 1, 59), Some(march + 3540));
-        assert_eq!(at(&zone, 3, 29, 2, 30), Some(march + 3600 + 1800));
-        assert_eq!(at(&zone, 3, 29, 3, 0), Some(march + 3600));
+        assert_eq!(at(&zone, "03-29 01:59"), Some(march + 3540));
+        assert_eq!(at(&zone, "03-29 02:30"), Some(march + 3600 + 1800));
+        assert_eq!(at(&zone, "03-29 03:00"), Some(march + 3600));
     }
 
     #[test]
     fn no_such_minute_is_none() {
         let zone = posix("UTC0");
-        assert_eq!(at(&zone, 1, 1, 0, 0), Some(1_767_225_600));
-        for (month, day, hour, minute) in [
-            (0, 1, 0, 0),
-            (13, 1, 0, 0),
-            (2, 29, 0, 0),
-            (1, 1, 24, 0),
-            (1, 1, 0, 60),
-            (99, 99, 99, 99),
+        assert_eq!(at(&zone, "01-01 00:00"), Some(1_767_225_600));
+        for time in [
+            "00-01 00:00",
+            "13-01 00:00",
+            "02-29 00:00",
+            "01-01 24:00",
+            "01-01 00:60",
+            "99-99 99:99",
         ] {
-            assert_eq!(at(&zone, month, day, hour, minute), None);
+            assert_eq!(at(&zone, time), None, "{time}");
         }
     }
 
@@ -111,7 +115,7 @@ mod tests {
     fn an_unknown_zone_is_utc_with_a_note() {
         let nowhere = Path::new("/nonexistent");
         let (zone, note) = find(Some(OsStr::new("Mars/Olympus")), nowhere, nowhere);
-        assert_eq!(at(&zone, 1, 1, 0, 0), Some(1_767_225_600));
+        assert_eq!(at(&zone, "01-01 00:00"), Some(1_767_225_600));
         assert!(note.is_some_and(|note| note.contains("TZ=Mars/Olympus")));
         assert_eq!(find(None, nowhere, nowhere).1, None);
     }
