@@ -24,7 +24,7 @@ use crate::batch::{Batch, BatchForm};
 use crate::error::{Error, shortened};
 use crate::settings::{
     Credentials, NamedSetting, SettingError, SettingSource, TargetAccess, TargetKind, TargetPlan,
-    named, required_url, wrong, wrong_url,
+    UrlSetting, named, required_url, wrong,
 };
 use crate::target::{OutputTarget, PendingRows, SendFuture, Target};
 
@@ -81,13 +81,15 @@ impl KafkaPlan {
             (Some(list), _) => (false, list),
             (_, Some(list)) => (true, list),
             _ => {
-                return Err(wrong_url(url, "kafka://kafka.example.net:9092, with TLS kafkas://…"));
+                return Err(
+                    UrlSetting(url).wrong("kafka://kafka.example.net:9092, with TLS kafkas://…")
+                );
             }
         };
         let brokers: Vec<String> =
             list.trim_end_matches('/').split(',').map(str::to_owned).collect();
         if !brokers.iter().all(|broker| is_address(broker)) {
-            return Err(wrong_url(url, "kafka://a.example.net:9092,b.example.net:9092"));
+            return Err(UrlSetting(url).wrong("kafka://a.example.net:9092,b.example.net:9092"));
         }
         let sasl = SaslMechanism::parse(source.text("sasl").unwrap_or("plain"))?;
         let topic = NamedSetting { key: "topic", default: "weir-{table}" };

@@ -13,7 +13,7 @@ use crate::batch::{Batch, BatchForm};
 use crate::error::Error;
 use crate::settings::{
     BucketAddress, ObjectSink, SettingError, SettingSource, TargetAccess, TargetKind, TargetPlan,
-    required_url, wrong, wrong_url,
+    UrlSetting, required_url, wrong,
 };
 use crate::target::{OutputTarget, PendingRows, SendFuture, Target};
 
@@ -49,7 +49,9 @@ impl ObjectPlan {
             .strip_prefix("s3://")
             .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
             .filter(|(bucket, _)| !bucket.is_empty())
-            .ok_or_else(|| wrong_url(url, "s3://BUCKET/PREFIX; the service is `endpoint`"))?;
+            .ok_or_else(|| {
+                UrlSetting(url).wrong("s3://BUCKET/PREFIX; the service is `endpoint`")
+            })?;
         let prefix = prefix.trim_matches('/');
         let format = match source.text("format").unwrap_or("jsonl") {
             "jsonl" => ObjectFormat::JsonLines,

@@ -170,9 +170,15 @@ pub(crate) fn wrong(key: &'static str, message: String, hint: impl Into<String>)
     SettingError::Wrong { key, message, hint: hint.into() }
 }
 
-pub(crate) fn wrong_url(url: &str, example: &str) -> SettingError {
-    let message = format!("`{url}` is not an address of this target");
-    wrong("url", message, format!("write it as {example}"))
+/// The setting `url`.
+pub(crate) struct UrlSetting<'a>(pub(crate) &'a str);
+
+impl UrlSetting<'_> {
+    /// The error that it is no address of this target.
+    pub(crate) fn wrong(&self, example: &str) -> SettingError {
+        let message = format!("`{}` is not an address of this target", self.0);
+        wrong("url", message, format!("write it as {example}"))
+    }
 }
 
 /// An address without a login, which would be shown wherever the address is.
@@ -180,7 +186,7 @@ pub(crate) fn http_url(source: &dyn SettingSource) -> Result<String, SettingErro
     let url = required_url(source, "https://es.example.net:9200")?;
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let Some(rest) = rest.filter(|rest| !rest.is_empty() && !rest.starts_with(['/', ':'])) else {
-        return Err(wrong_url(url, "https://es.example.net:9200"));
+        return Err(UrlSetting(url).wrong("https://es.example.net:9200"));
     };
     if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
         return Err(wrong(

@@ -204,7 +204,7 @@ fn main() {
     }
     println!("{name}: {count} lines, {} bytes a line", text.len() as u64 / count);
     for _ in 0..5 {
-        println!("  into rows  {}", rate(count, || rows(&name, &text)));
+        println!("  into rows  {}", rate(count, || rows(parser(&name), &text)));
     }
     if name.contains("json") {
         println!("  sonic-rs lazy members only  {}", rate(count, || lazy_members(&text)));
@@ -212,8 +212,7 @@ fn main() {
 }
 
 /// Chunks of about 1 MiB, as the tailer gives them; rows leave as record batches after each.
-fn rows(name: &str, text: &str) -> usize {
-    let mut parser = parser(name);
+fn rows(mut parser: LineParser, text: &str) -> usize {
     let mut out = ParsedRows::default();
     let (mut at, mut sum) = (0, 0);
     while at < text.len() {

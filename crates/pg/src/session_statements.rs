@@ -134,7 +134,7 @@ fn prepare(sql: &str, rest: &[&str]) -> Option<Statement> {
         }
         _ => return None,
     };
-    let statement = &sql[offset_of(rest.get(at + 1)?, sql)..];
+    let statement = &sql[StatementText(sql).offset_of(rest.get(at + 1)?)..];
     Some(Statement::Prepare { name: unquoted(name), types, sql: statement.to_owned() })
 }
 
@@ -144,17 +144,23 @@ fn execute(sql: &str, rest: &[&str]) -> Option<Statement> {
     let values = match &rest[1..] {
         [] => String::new(),
         ["(", .., last @ ")"] => {
-            let start = offset_of(rest[1], sql) + 1;
-            sql[start..offset_of(last, sql)].trim().to_owned()
+            let start = StatementText(sql).offset_of(rest[1]) + 1;
+            sql[start..StatementText(sql).offset_of(last)].trim().to_owned()
         }
         _ => return None,
     };
     Some(Statement::Execute(ExecuteStatement { name, values }))
 }
 
-/// Offset of `word`, a slice of `text`, in it.
-fn offset_of(word: &str, text: &str) -> usize {
-    (word.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
+/// The text that words are slices of.
+#[derive(Clone, Copy)]
+struct StatementText<'a>(&'a str);
+
+impl StatementText<'_> {
+    /// Offset of `word`, a slice of it.
+    fn offset_of(self, word: &str) -> usize {
+        (word.as_ptr() as usize).saturating_sub(self.0.as_ptr() as usize)
+    }
 }
 
 /// Removes the quotes from a name or constant.

@@ -112,12 +112,6 @@ struct SeriesPart<'a> {
     label: Option<(&'static str, String)>,
 }
 
-impl<'a> SeriesPart<'a> {
-    fn new(suffix: &'static str, kind: &'a str) -> Self {
-        Self { suffix, kind, label: None }
-    }
-}
-
 #[derive(Default)]
 struct DataPoint<'a> {
     time: u64,
@@ -152,7 +146,12 @@ fn number_point(
             _ => {}
         }
     }
-    series.push(SeriesPart::new("", series.kind), number_value, &point, builder);
+    series.push(
+        SeriesPart { suffix: "", kind: series.kind, label: None },
+        number_value,
+        &point,
+        builder,
+    );
     Ok(())
 }
 
@@ -200,9 +199,19 @@ fn totals(
     sum: Option<f64>,
     builder: &mut BatchBuilder,
 ) {
-    series.push(SeriesPart::new("_count", series.kind), unsigned(count), point, builder);
+    series.push(
+        SeriesPart { suffix: "_count", kind: series.kind, label: None },
+        unsigned(count),
+        point,
+        builder,
+    );
     if let Some(sum) = sum {
-        series.push(SeriesPart::new("_sum", series.kind), sum, point, builder);
+        series.push(
+            SeriesPart { suffix: "_sum", kind: series.kind, label: None },
+            sum,
+            point,
+            builder,
+        );
     }
 }
 

@@ -146,16 +146,14 @@ mod tests {
     use super::*;
     use crate::grok::PatternLibrary;
 
-    fn progress(written: &str, line: &str) -> Progress {
-        Pattern::grok(&PatternLibrary::built_in(), written).unwrap().progress(line)
+    fn pattern(written: &str) -> Pattern {
+        Pattern::grok(&PatternLibrary::built_in(), written).unwrap()
     }
 
     #[test]
     fn progress_names_the_missing_piece() {
-        let found = progress(
-            "%{COMBINEDAPACHELOG}",
-            r#"1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" OK 5 "-" "-""#,
-        );
+        let found = pattern("%{COMBINEDAPACHELOG}")
+            .progress(r#"1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" OK 5 "-" "-""#);
         assert_eq!((found.is_match, found.stopped_at), (false, 58));
         assert_eq!(found.expected, "%{NONNEGINT:http_response_status_code}");
         assert!(found.matched.ends_with(r#""%{QUOTEDVALUE:request_line}" "#), "{}", found.matched);
@@ -163,14 +161,14 @@ mod tests {
 
     #[test]
     fn literals_are_joined_and_matches_are_complete() {
-        let found = progress("took %{NUMBER:ms} ms total", "took 5 s");
+        let found = pattern("took %{NUMBER:ms} ms total").progress("took 5 s");
         assert_eq!((found.stopped_at, found.expected.as_str()), (7, "ms total"));
         assert_eq!(found.matched, "took %{NUMBER:ms} ");
-        let found = progress("took %{NUMBER:ms}", "took 5 s");
+        let found = pattern("took %{NUMBER:ms}").progress("took 5 s");
         assert!(found.is_match && found.expected.is_empty() && found.stopped_at == 6);
-        let found = progress("%{IP:a}|%{WORD:b}", "- x");
+        let found = pattern("%{IP:a}|%{WORD:b}").progress("- x");
         assert_eq!((found.pieces_matched, found.stopped_at), (0, 0));
-        let found = progress("(.*a){20}!", &"a".repeat(60_000));
+        let found = pattern("(.*a){20}!").progress(&"a".repeat(60_000));
         assert!(found.is_too_costly);
     }
 }

@@ -24,30 +24,46 @@ async fn open(server: &TestServer) -> RawClient {
     client
 }
 
-fn first_message(mechanism: &str, text: &str) -> Vec<u8> {
+#[derive(Clone, Copy)]
+enum SaslMechanism {
+    Plain,
+    ScramSha256,
+}
+
+fn first_message(mechanism: SaslMechanism, text: &str) -> Vec<u8> {
+    let mechanism = match mechanism {
+        SaslMechanism::Plain => "PLAIN",
+        SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+    };
     let length = i32::try_from(text.len()).expect("short").to_be_bytes();
     message(b'p', &[mechanism.as_bytes(), &[0], &length, text.as_bytes()].concat())
 }
 
-/// Answers the server's challenge; also returns the signature that the server must send.
-fn prove(password: &str, challenge: &str) -> (String, String) {
-    let mut fields = challenge.split(',').map(|field| &field[2..]);
-    let (nonce, salt) = (fields.next().expect("a nonce"), fields.next().expect("a salt"));
-    let rounds: NonZeroU32 = fields.next().expect("iterations").parse().expect("a number");
-    let salt = BASE64_STANDARD.decode(salt).expect("base64");
-    let mut salted = [0; 32];
-    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, password.as_bytes(), &mut salted);
-    let without_proof = format!("c=biws,r={nonce}");
-    let transcript = format!("n=,r=abc,{challenge},{without_proof}");
-    let client_key = sign(&salted, b"Client Key");
-    let stored_key = digest::digest(&digest::SHA256, client_key.as_ref());
-    let signature = sign(stored_key.as_ref(), transcript.as_bytes());
-    let pairs = client_key.as_ref().iter().zip(signature.as_ref());
-    let proof: Vec<u8> = pairs.map(|(key, sign)| key ^ sign).collect();
-    let server_key = sign(&salted, b"Server Key");
-    let expected = sign(server_key.as_ref(), transcript.as_bytes());
-    let reply = format!("{without_proof},p={}", BASE64_STANDARD.encode(proof));
-    (reply, format!("v={}", BASE64_STANDARD.encode(expected)))
+/// What the server sends after the client's first message.
+struct ScramChallenge(String);
+
+impl ScramChallenge {
+    /// Answers it; also returns the signature that the server must send.
+    fn answer(&self, password: &str) -> (String, String) {
+        let challenge = &self.0;
+        let mut fields = challenge.split(',').map(|field| &field[2..]);
+        let (nonce, salt) = (fields.next().expect("a nonce"), fields.next().expect("a salt"));
+        let rounds: NonZeroU32 = fields.next().expect("iterations").parse().expect("a number");
+        let salt = BASE64_STANDARD.decode(salt).expect("base64");
+        let mut salted = [0; 32];
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, password.as_bytes(), &mut salted);
+        let without_proof = format!("c=biws,r={nonce}");
+        let transcript = format!("n=,r=abc,{challenge},{without_proof}");
+        let client_key = sign(&salted, b"Client Key");
+        let stored_key = digest::digest(&digest::SHA256, client_key.as_ref());
+        let signature = sign(stored_key.as_ref(), transcript.as_bytes());
+        let pairs = client_key.as_ref().iter().zip(signature.as_ref());
+        let proof: Vec<u8> = pairs.map(|(key, sign)| key ^ sign).collect();
+        let server_key = sign(&salted, b"Server Key");
+        let expected = sign(server_key.as_ref(), transcript.as_bytes());
+        let reply = format!("{without_proof},p={}", BASE64_STANDARD.encode(proof));
+        (reply, format!("v={}", BASE64_STANDARD.encode(expected)))
+    }
 }
 
 fn sign(key: &[u8], text: impl AsRef<[u8]>) -> hmac::Tag {
@@ -57,12 +73,12 @@ fn sign(key: &[u8], text: impl AsRef<[u8]>) -> hmac::Tag {
 /// Runs the login up to the proof; returns the client and the expected server signature.
 async fn log_in(server: &TestServer, password: &str) -> (RawClient, String) {
     let mut client = open(server).await;
-    client.send(&first_message("SCRAM-SHA-256", "n,,n=,r=abc")).await;
+    client.send(&first_message(SaslMechanism::ScramSha256, "n,,n=,r=abc")).await;
     let challenge = client.next().await.expect("a challenge");
     assert_eq!((challenge.kind, &challenge.body[..4]), ('R', &11_i32.to_be_bytes()[..]));
     let challenge = String::from_utf8(challenge.body[4..].to_vec()).expect("text");
     assert!(challenge.starts_with("r=abc"), "{challenge}");
-    let (reply, expected) = prove(password, &challenge);
+    let (reply, expected) = ScramChallenge(challenge).answer(password);
     client.send(&message(b'p', reply.as_bytes())).await;
     (client, expected)
 }
@@ -90,8 +106,10 @@ async fn a_wrong_password_ends_the_connection() {
 #[tokio::test]
 async fn another_mechanism_is_refused() {
     let server = server().await;
-    for first in [first_message("PLAIN", "x"), first_message("SCRAM-SHA-256", "p=tls-unique,,r=x")]
-    {
+    for first in [
+        first_message(SaslMechanism::Plain, "x"),
+        first_message(SaslMechanism::ScramSha256, "p=tls-unique,,r=x"),
+    ] {
         let mut client = open(&server).await;
         client.send(&first).await;
         let replies = client.until_end().await;
@@ -104,8 +122,8 @@ async fn no_query_runs_before_the_login() {
     let server = server().await;
     for second in [
         message(b'Q', b"select 1\0"),
-        first_message("PLAIN", ""),
-        first_message("SCRAM-SHA-256", "n,,n=,r="),
+        first_message(SaslMechanism::Plain, ""),
+        first_message(SaslMechanism::ScramSha256, "n,,n=,r="),
         message(b'p', b"SCRAM-SHA-256\0\xff\xff\xff\xff"),
         message(b'p', b""),
     ] {
