@@ -203,14 +203,14 @@ impl CpuFiles {
 
     fn read(&mut self, row: &mut CgroupStat<'_>) {
         let stat = self.stat.read_if_any().unwrap_or_default();
-        let usage = text::value_of(stat, b"usage_usec");
+        let usage = text::value_of(stat, "usage_usec");
         row.cpu_seconds_total = usage.map(|micros| seconds(micros, 1e6));
         let quota = self.quota.read_if_any().unwrap_or_default();
         if text::fields(quota).next().and_then(|field| text::int(field.trim_ascii())) > Some(0) {
-            row.cpu_periods_total = text::value_of(stat, b"nr_periods");
-            row.cpu_throttled_periods_total = text::value_of(stat, b"nr_throttled");
-            let version_2 = text::value_of(stat, b"throttled_usec");
-            let version_1 = text::value_of(stat, b"throttled_time");
+            row.cpu_periods_total = text::value_of(stat, "nr_periods");
+            row.cpu_throttled_periods_total = text::value_of(stat, "nr_throttled");
+            let version_2 = text::value_of(stat, "throttled_usec");
+            let version_1 = text::value_of(stat, "throttled_time");
             row.cpu_throttled_seconds_total = version_2
                 .map(|micros| seconds(micros, 1e6))
                 .or_else(|| version_1.map(|nanos| seconds(nanos, 1e9)));
@@ -247,14 +247,14 @@ impl MemoryFiles {
         row.memory_limit_bytes = read_int(&mut self.limit).filter(|limit| *limit < NO_LIMIT_BYTES);
         row.memory_inactive_file_bytes = self.stat.read_if_any().and_then(|stat| {
             // Version 1 reports the group and, as total_, its subtree; usage covers the subtree.
-            let total = text::value_of(stat, b"total_inactive_file");
-            total.or_else(|| text::value_of(stat, b"inactive_file"))
+            let total = text::value_of(stat, "total_inactive_file");
+            total.or_else(|| text::value_of(stat, "inactive_file"))
         });
         let events = self.events.read_if_any().unwrap_or_default();
-        row.oom_kills_total = text::value_of(events, b"oom_kill");
+        row.oom_kills_total = text::value_of(events, "oom_kill");
         row.memory_limit_hits_total = match &mut self.hits {
             Some(hits) => read_int(hits),
-            None => text::value_of(events, b"max"),
+            None => text::value_of(events, "max"),
         };
     }
 }

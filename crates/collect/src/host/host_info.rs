@@ -18,10 +18,10 @@ pub(super) struct HostInfoCollector {
 impl Collector for HostInfoCollector {
     fn collect(&mut self, view: &mut View, now: Micros, out: &mut Vec<Batch>) -> CollectResult {
         let stat = read(view, "proc/stat")?;
-        let memory = text::value_of(&read(view, "proc/meminfo")?, b"MemTotal").unwrap_or(0);
+        let memory = text::value_of(&read(view, "proc/meminfo")?, "MemTotal").unwrap_or(0);
         let os_release = read(view, "etc/os-release").or_else(|_| read(view, "usr/lib/os-release"));
         let boot_id = read(view, "proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let boot = text::value_of(&stat, b"btime");
+        let boot = text::value_of(&stat, "btime");
         let uname = rustix::system::uname();
         let machine = read(view, "proc/sys/kernel/arch").ok();
         let addresses = if view.is_live { own_addresses() } else { None };

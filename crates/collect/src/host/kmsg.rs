@@ -147,17 +147,17 @@ fn parse(line: &[u8]) -> Option<KmsgRecord<'_>> {
 }
 
 fn recognise(body: &str) -> Option<(&'static str, Option<&str>)> {
-    if let Some(rest) = after(body, "ossible SYN flooding on port ") {
+    if let Some((_, rest)) = body.split_once("ossible SYN flooding on port ") {
         // "80", since 6.0 "0.0.0.0:80" or "[::]:80"
         let address = rest.split(". ").next().unwrap_or(rest).trim_end_matches('.');
         return Some(("syn_flood", address.rsplit(':').next()));
     }
-    if let Some(rest) = after(body, "Killed process ").or_else(|| after(body, "Kill process ")) {
+    let killed = body.split_once("Killed process ");
+    if let Some((_, rest)) = killed.or_else(|| body.split_once("Kill process ")) {
         return Some(("oom_kill", between(rest, ["(", ")"])));
     }
-    if let Some(rest) = after(body, "I/O error") {
-        let dev = after(rest, "dev ").map(word);
-        return Some(("io_error", dev));
+    if let Some((_, rest)) = body.split_once("I/O error") {
+        return Some(("io_error", rest.split_once("dev ").map(|(_, dev)| word(dev))));
     }
     if body.contains("emounting filesystem read-only") {
         let device = between(body, ["(device ", ")"]).or_else(|| between(body, ["(", ")"]));
@@ -167,7 +167,7 @@ fn recognise(body: &str) -> Option<(&'static str, Option<&str>)> {
         return Some(("conntrack_full", None));
     }
     if body.contains("blocked for more than") {
-        let task = after(body, "task ").and_then(|task| task.split(':').next());
+        let task = body.split_once("task ").and_then(|(_, task)| task.split(':').next());
         return Some(("hung_task", task));
     }
     if body.contains("too many orphaned sockets") {
@@ -188,12 +188,8 @@ fn link_down(body: &str) -> Option<&str> {
     before.rsplit([' ', ':']).find(|word| !word.is_empty())
 }
 
-fn after<'a>(text: &'a str, words: &str) -> Option<&'a str> {
-    text.find(words).map(|at| &text[at + words.len()..])
-}
-
 fn between<'a>(text: &'a str, [open, close]: [&str; 2]) -> Option<&'a str> {
-    after(text, open)?.split(close).next()
+    text.split_once(open)?.1.split(close).next()
 }
 
 /// The first word, without the comma or colon after it.

@@ -170,15 +170,15 @@ fn netns_of(proc: &Path, process_id: u32) -> std::io::Result<u64> {
 
 /// The number in `net:[4026531840]`.
 pub(crate) fn namespace_inode(target: &Path) -> Option<u64> {
-    bracketed(target.to_str()?, "net:[")
+    bracketed(target, "net:[")
 }
 
 fn socket_inode(path: &Path) -> Option<u32> {
-    bracketed(fs::read_link(path).ok()?.to_str()?, "socket:[")
+    bracketed(&fs::read_link(path).ok()?, "socket:[")
 }
 
-fn bracketed<T: std::str::FromStr>(text: &str, prefix: &str) -> Option<T> {
-    text.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok()
+fn bracketed<T: std::str::FromStr>(target: &Path, prefix: &str) -> Option<T> {
+    target.to_str()?.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok()
 }
 
 /// The name of the process whose directory this is.

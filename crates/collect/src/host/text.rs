@@ -43,12 +43,12 @@ pub(crate) fn float(field: &[u8]) -> Option<f64> {
 }
 
 /// The first number of the line whose first field is `key`, as in `/proc/meminfo` or `memory.stat`.
-pub(crate) fn value_of(bytes: &[u8], key: &[u8]) -> Option<i64> {
+pub(crate) fn value_of(bytes: &[u8], key: &str) -> Option<i64> {
     lines(bytes).find_map(|line| {
         let mut fields = fields(line);
         let name = fields.next()?;
         let name = name.strip_suffix(b":").unwrap_or(name);
-        if name == key { int(fields.next()?) } else { None }
+        if name == key.as_bytes() { int(fields.next()?) } else { None }
     })
 }
 
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn value_is_found_by_its_name_with_and_without_colon() {
-        assert_eq!(value_of(b"MemTotal:   10 kB\nMemFree: 5 kB\n", b"MemFree"), Some(5));
-        assert_eq!(value_of(b"cache 1\noom_kill 3", b"oom_kill"), Some(3));
-        assert_eq!(value_of(b"cache 1\n", b"oom_kill"), None);
+        assert_eq!(value_of(b"MemTotal:   10 kB\nMemFree: 5 kB\n", "MemFree"), Some(5));
+        assert_eq!(value_of(b"cache 1\noom_kill 3", "oom_kill"), Some(3));
+        assert_eq!(value_of(b"cache 1\n", "oom_kill"), None);
     }
 }

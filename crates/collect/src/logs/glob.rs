@@ -39,7 +39,7 @@ pub(super) fn path_matches(pattern: &Path, path: &Path) -> bool {
     pattern.components().count() == path.components().count()
         && pattern.components().zip(path.components()).all(|(pattern, part)| {
             let (pattern, part) = (pattern.as_os_str(), part.as_os_str());
-            pattern == part || name_matches(pattern.as_encoded_bytes(), part.as_encoded_bytes())
+            pattern == part || NamePattern(pattern).matches_name(part)
         })
 }
 
@@ -49,41 +49,44 @@ fn children(directory: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.file_name())
-        .filter(|name| name_matches(pattern.as_encoded_bytes(), name.as_encoded_bytes()))
+        .filter(|name| NamePattern(pattern).matches_name(name))
         .map(|name| directory.join(name))
         .collect();
     found.sort();
     found
 }
 
-/// Whether the file name `name` matches `pattern`.
-pub(super) fn name_matches(pattern: &[u8], name: &[u8]) -> bool {
-    if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
-        return false;
-    }
-    matches(pattern, name)
-}
+/// A file name with wildcards.
+struct NamePattern<'a>(&'a OsStr);
 
-/// Wildcard match in linear memory: on a mismatch the last `*` takes one byte more.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&b'*') {
-            star = Some((p + 1, t));
-            p += 1;
-        } else if let Some(length) = one_matches(&pattern[p..], text[t]) {
-            p += length;
-            t += 1;
-        } else if let Some((after_star, taken)) = star {
-            p = after_star;
-            t = taken + 1;
-            star = Some((after_star, t));
-        } else {
-            return false;
-        }
+impl NamePattern<'_> {
+    fn matches_name(&self, name: &OsStr) -> bool {
+        let [name, pattern] = [name, self.0].map(OsStr::as_encoded_bytes);
+        (name.first() != Some(&b'.') || pattern.first() == Some(&b'.')) && self.matches(name)
     }
-    pattern[p..].iter().all(|byte| *byte == b'*')
+
+    /// Wildcard match in linear memory: on a mismatch the last `*` takes one byte more.
+    fn matches(&self, text: &[u8]) -> bool {
+        let pattern = self.0.as_encoded_bytes();
+        let (mut p, mut t) = (0, 0);
+        let mut star: Option<(usize, usize)> = None;
+        while t < text.len() {
+            if pattern.get(p) == Some(&b'*') {
+                star = Some((p + 1, t));
+                p += 1;
+            } else if let Some(length) = one_matches(&pattern[p..], text[t]) {
+                p += length;
+                t += 1;
+            } else if let Some((after_star, taken)) = star {
+                p = after_star;
+                t = taken + 1;
+                star = Some((after_star, t));
+            } else {
+                return false;
+            }
+        }
+        pattern[p..].iter().all(|byte| *byte == b'*')
+    }
 }
 
 /// Number of pattern bytes that match one byte of text, or `None` for a mismatch.
@@ -139,7 +142,7 @@ mod tests {
             ("*", "", true),
         ] {
             assert_eq!(
-                name_matches(pattern.as_bytes(), name.as_bytes()),
+                NamePattern(pattern.as_ref()).matches_name(name.as_ref()),
                 expected,
                 "{pattern} {name}"
             );
@@ -149,10 +152,10 @@ mod tests {
     #[test]
     fn matching_never_panics_and_a_star_matches_all() {
         arbtest::arbtest(|u| {
-            let pattern: Vec<u8> = u.arbitrary()?;
-            let name: Vec<u8> = u.arbitrary()?;
-            name_matches(&pattern, &name);
-            assert!(matches(b"*", &name));
+            let [pattern, name]: [&OsStr; 2] =
+                [u.arbitrary()?, u.arbitrary()?].map(std::os::unix::ffi::OsStrExt::from_bytes);
+            NamePattern(pattern).matches_name(name);
+            assert!(NamePattern("*".as_ref()).matches(name.as_encoded_bytes()));
             Ok(())
         });
     }

@@ -32,17 +32,17 @@ fn redacted_arguments(rows: &RecordBatch) -> Option<ArrayRef> {
     let directive = rows.column_by_name("directive")?.as_string_opt::<i32>()?;
     let arguments = rows.column_by_name("arguments")?.as_string_opt::<i32>()?;
     let values: StringArray = (0..arguments.len())
-        .map(|row| Some(redacted(directive.value(row), arguments.value(row))))
+        .map(|row| Some(redacted(directive.value(row), arguments.value(row).split(' '))))
         .collect();
     Some(Arc::new(values))
 }
 
-fn redacted(directive: &str, arguments: &str) -> String {
+fn redacted<'a>(directive: &str, arguments: impl Iterator<Item = &'a str>) -> String {
     if is_secret(directive) {
         return REDACTED.to_owned();
     }
-    let mut shown = String::with_capacity(arguments.len());
-    for argument in arguments.split(' ') {
+    let mut shown = String::new();
+    for argument in arguments {
         if !shown.is_empty() {
             shown.push(' ');
         }
@@ -93,7 +93,7 @@ mod tests {
             ("proxy_pass", "http://u:p@h:1/x", "http://[redacted]@h:1/x"),
             ("auth_basic", "Restricted", "Restricted"),
         ] {
-            assert_eq!(redacted(directive, arguments), expected);
+            assert_eq!(redacted(directive, arguments.split(' ')), expected);
         }
     }
 }

@@ -127,7 +127,7 @@ impl RequestExtractor {
             return Ok(());
         };
         match self.time(&line) {
-            Some(at) => self.segment(at, line.from, line.to, out),
+            Some(at) => self.segment(at, [line.from, line.to], out),
             None => Ok(()),
         }
     }
@@ -150,7 +150,7 @@ impl RequestExtractor {
         let at = packet.ts_ns.div_euclid(1000) as f64 / 1e6;
         let from = format!("{from}.{}", packet.from.port);
         let to = format!("{to}.{}", packet.to.port);
-        self.segment(at, from.as_bytes(), to.as_bytes(), out)
+        self.segment(at, [from.as_bytes(), to.as_bytes()], out)
     }
 
     /// Ends the input: prints answered requests by id and returns the counts.
@@ -203,8 +203,7 @@ impl RequestExtractor {
     fn segment(
         &mut self,
         at: f64,
-        from: &[u8],
-        to: &[u8],
+        [from, to]: [&[u8]; 2],
         out: &mut Vec<u8>,
     ) -> Result<(), CompatError> {
         self.counts.counted += 1;

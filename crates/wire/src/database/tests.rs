@@ -98,8 +98,8 @@ fn postgresql(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind], length.as_slice(), body].concat()
 }
 
-fn mongodb(answers: u32, kind: u32, body: &[u8]) -> Vec<u8> {
-    let words = [u32::try_from(body.len() + 16).expect("short"), 7, answers, kind];
+fn mongodb(answers: u32, body: &[u8]) -> Vec<u8> {
+    let words = [u32::try_from(body.len() + 16).expect("short"), 7, answers, 2013];
     [words.map(u32::to_le_bytes).concat(), body.to_vec()].concat()
 }
 
@@ -200,8 +200,8 @@ fn pipelined_commands_of_redis_are_told_apart() {
 #[test]
 fn messages_of_mongodb_are_named_by_their_command() {
     let document = |fields: &[u8]| [&[0, 0, 0, 0, 0], [200, 0, 0, 0].as_slice(), fields].concat();
-    let find = mongodb(0, 2013, &document(b"\x02find\0\x05\0\0\0shop\0 and much more about it"));
-    let silent = mongodb(0, 2013, &[&[2, 0, 0, 0, 0], [0; 60].as_slice()].concat());
+    let find = mongodb(0, &document(b"\x02find\0\x05\0\0\0shop\0 and much more about it"));
+    let silent = mongodb(0, &[&[2, 0, 0, 0, 0], [0; 60].as_slice()].concat());
     check(
         Protocol::Mongodb,
         Side::Client,
@@ -209,8 +209,8 @@ fn messages_of_mongodb_are_named_by_their_command() {
         &expect!["[find 63] [find 63] "],
     );
     let failed =
-        mongodb(7, 2013, &document(b"\x01ok\0\0\0\0\0\0\0\0\0\x02errmsg\0 and so on, and so on"));
-    let fine = mongodb(7, 2013, &document(b"\x03cursor\0 and so on, and so on, and so on"));
+        mongodb(7, &document(b"\x01ok\0\0\0\0\0\0\0\0\0\x02errmsg\0 and so on, and so on"));
+    let fine = mongodb(7, &document(b"\x03cursor\0 and so on, and so on, and so on"));
     check(Protocol::Mongodb, Side::Server, &[fine, failed].concat(), &expect!["( 65) (! 66) "]);
     let length = u32::try_from(find.len()).expect("short");
     assert_eq!(

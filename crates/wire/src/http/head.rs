@@ -82,26 +82,26 @@ pub(super) fn request(bytes: &[u8]) -> (RequestHead<'_>, Option<usize>) {
     for line in &mut lines {
         match line.first().map(|byte| byte | 0x20) {
             Some(b'h') => {
-                if let Some(host) = value(line, b"host") {
+                if let Some(host) = value(line, "host") {
                     head.host = host;
                 }
             }
             Some(b'c') => {
-                if let Some(length) = value(line, b"content-length") {
+                if let Some(length) = value(line, "content-length") {
                     head.content_length = number(length);
                 }
             }
             Some(b't') => {
-                if let Some(coding) = value(line, b"transfer-encoding") {
+                if let Some(coding) = value(line, "transfer-encoding") {
                     head.is_chunked = is_chunked(coding);
-                } else if let Some(parent) = value(line, b"traceparent")
+                } else if let Some(parent) = value(line, "traceparent")
                     && head.request_id.is_empty()
                 {
                     head.request_id = parent.get(3..35).unwrap_or_default();
                 }
             }
             Some(b'x') => {
-                if let Some(id) = value(line, b"x-request-id") {
+                if let Some(id) = value(line, "x-request-id") {
                     head.request_id = id;
                 }
             }
@@ -126,12 +126,12 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
     for line in &mut lines {
         match line.first().map(|byte| byte | 0x20) {
             Some(b'c') => {
-                if let Some(length) = value(line, b"content-length") {
+                if let Some(length) = value(line, "content-length") {
                     head.content_length = number(length);
                 }
             }
             Some(b't') => {
-                if let Some(coding) = value(line, b"transfer-encoding") {
+                if let Some(coding) = value(line, "transfer-encoding") {
                     head.is_chunked = is_chunked(coding);
                 }
             }
@@ -177,10 +177,10 @@ fn word(line: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Value of the field `name` (lower case), if the line is that field.
-fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+fn value<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let (field, rest) = line.split_at_checked(name.len())?;
     let (colon, value) = rest.split_first()?;
-    (*colon == b':' && field.eq_ignore_ascii_case(name)).then(|| value.trim_ascii())
+    (*colon == b':' && field.eq_ignore_ascii_case(name.as_bytes())).then(|| value.trim_ascii())
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

@@ -101,7 +101,7 @@ impl StampClock {
         // tcpdump 4.99 prints a space for the sign of a difference.
         let line = line.strip_prefix(b" ").unwrap_or(line);
         if let [h1, h2, b':', m1, m2, rest @ ..] = line {
-            let (Some(hours), Some(minutes)) = (pair(*h1, *h2), pair(*m1, *m2)) else {
+            let (Some(hours), Some(minutes)) = (pair([*h1, *h2]), pair([*m1, *m2])) else {
                 return Err(NoTime::NoStamp);
             };
             let (seconds, rest) = second(rest).ok_or(NoTime::NoStamp)?;
@@ -145,7 +145,7 @@ impl StampClock {
 fn second(text: &[u8]) -> Option<(i64, &[u8])> {
     let [b':', tens, ones, rest @ ..] = text else { return None };
     let (part, rest) = fraction(rest)?;
-    Some((pair(*tens, *ones)? * SECOND_NS + part, rest))
+    Some((pair([*tens, *ones])? * SECOND_NS + part, rest))
 }
 
 /// Nanoseconds of the last digit, by the number of decimals.
@@ -161,7 +161,7 @@ fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((i64::try_from(part).ok()? * scale, rest.strip_prefix(b" ")?))
 }
 
-fn pair(tens: u8, ones: u8) -> Option<i64> {
+fn pair([tens, ones]: [u8; 2]) -> Option<i64> {
     (tens.is_ascii_digit() && ones.is_ascii_digit())
         .then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
 }

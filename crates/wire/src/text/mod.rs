@@ -258,23 +258,22 @@ impl TextReader {
         let PacketEnds { from, to, place, .. } = ends;
         let (from, to) = (*from, *to);
         let numbers = self.sequences.of(from, to, place, segment.printed);
-        let WireNumbers { seq, ack, ack_base } =
-            numbers.unwrap_or(WireNumbers { seq: 0, ack: 0, ack_base: 0 });
+        let known = numbers.unwrap_or(WireNumbers { seq: 0, ack: 0, ack_base: 0 });
         let TextSegment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
             segment;
         sink(&Packet {
             ts_ns,
             from,
             to,
-            seq,
-            ack,
+            seq: known.seq,
+            ack: known.ack,
             is_sequence_known: numbers.is_some(),
             flags: printed.flags,
             window,
             window_scale: window_scale.filter(|_| printed.flags.has(Flags::SYN)),
             timestamps,
             sack_blocks,
-            dsack: dsack(sack, ack, ack_base),
+            dsack: dsack(sack, known),
             ip_id: head.ip_id,
             payload_length: printed.length,
             payload: &payload[..payload.len().min(printed.length as usize)],
@@ -285,17 +284,17 @@ impl TextReader {
     }
 }
 
-/// The first block, if it ends at or before `ack` or lies in the second (RFC 2883 §4).
-fn dsack(sack: [Option<(u32, u32)>; 2], ack: u32, base: u32) -> Option<SackBlock> {
+/// The first block, if it ends at or before `known.ack` or lies in the second (RFC 2883 §4).
+fn dsack(sack: [Option<(u32, u32)>; 2], known: WireNumbers) -> Option<SackBlock> {
     let [first, second] = sack.map(|block| {
         block.map(|(left, right)| SackBlock {
-            left: left.wrapping_add(base),
-            right: right.wrapping_add(base),
+            left: left.wrapping_add(known.ack_base),
+            right: right.wrapping_add(known.ack_base),
         })
     });
     let first = first?;
     let is_inside = second.is_some_and(|second| {
         second.left.is_at_most(first.left) && first.right.is_at_most(second.right)
     });
-    (first.right.is_at_most(ack) || is_inside).then_some(first)
+    (first.right.is_at_most(known.ack) || is_inside).then_some(first)
 }

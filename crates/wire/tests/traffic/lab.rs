@@ -188,13 +188,12 @@ impl Lab {
     fn application(
         &mut self,
         role: &str,
-        address: &str,
+        address: SocketAddr,
         backlog: i32,
         behavior: AppBehavior,
     ) -> Arc<AtomicUsize> {
         let served = Arc::new(AtomicUsize::new(0));
         let (is_over, count) = (Arc::clone(&self.is_over), Arc::clone(&served));
-        let address: SocketAddr = address.parse().expect("an address");
         let server = self.spawn(role, move || {
             let listener = wait_for("an address to listen on", || listener(address, backlog));
             while !is_over.load(Ordering::Relaxed) {
@@ -394,7 +393,8 @@ fn tier(report: &Report, port: u16) -> &weir_wire::TierReport {
 
 /// nginx, the application behind it, and the tap.
 fn chain(lab: &mut Lab, behavior: &AppBehavior) -> (PathBuf, Arc<AtomicUsize>) {
-    let served = lab.application("upstream", UPSTREAM, 511, behavior.clone());
+    let served =
+        lab.application("upstream", UPSTREAM.parse().expect("an address"), 511, behavior.clone());
     for role in ["edge", "client"] {
         let netns = lab.netns(role);
         wait_for("the tunnel", || {
@@ -488,7 +488,7 @@ fn an_application_that_becomes_slow_is_blamed() {
 fn a_full_accept_queue_is_blamed() {
     let Some(mut lab) = lab("queue") else { return };
     let behavior = AppBehavior::default();
-    lab.application("edge", EDGE, 4, behavior.clone());
+    lab.application("edge", EDGE.parse().expect("an address"), 4, behavior.clone());
     warm(&lab);
     let file = lab.tap();
     let stalled = Arc::clone(&behavior.is_stalled);

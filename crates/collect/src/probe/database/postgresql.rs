@@ -307,8 +307,8 @@ struct ScramExchange<'a> {
     password: &'a str,
 }
 
-fn sign(key: &[u8], text: &[u8]) -> hmac::Tag {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text)
+fn hmac_key(bytes: &[u8]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, bytes)
 }
 
 /// RFC 5802 §3: returns the client's final message, and the signature that the server must send.
@@ -333,16 +333,17 @@ fn respond(exchange: &ScramExchange<'_>) -> Result<(String, String), ProbeError>
     pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, password.as_bytes(), &mut salted);
     let bare = format!("c=biws,r={nonce}");
     let all = format!("{first},{challenge},{bare}");
-    let client_key = sign(&salted, b"Client Key");
+    let client_key = hmac::sign(&hmac_key(&salted), b"Client Key");
     let stored = digest::digest(&digest::SHA256, client_key.as_ref());
-    let signature = sign(stored.as_ref(), all.as_bytes());
+    let signature = hmac::sign(&hmac_key(stored.as_ref()), all.as_bytes());
     let proof: Vec<u8> = client_key
         .as_ref()
         .iter()
         .zip(signature.as_ref())
         .map(|(one, other)| one ^ other)
         .collect();
-    let server = sign(sign(&salted, b"Server Key").as_ref(), all.as_bytes());
+    let server_key = hmac::sign(&hmac_key(&salted), b"Server Key");
+    let server = hmac::sign(&hmac_key(server_key.as_ref()), all.as_bytes());
     Ok((format!("{bare},p={}", BASE64.encode(proof)), BASE64.encode(server)))
 }
 
