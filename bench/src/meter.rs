@@ -77,12 +77,11 @@ fn reaped_children() -> [f64; 2] {
 /// Current and peak resident memory in MiB.
 pub(crate) fn memory_mib(id: u32) -> (f64, f64) {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    (kib_field(&status, "VmRSS:") / 1024.0, kib_field(&status, "VmHWM:") / 1024.0)
-}
-
-fn kib_field(status: &str, name: &str) -> f64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse().unwrap_or(0.0)
+    let [current, peak]: [f64; 2] = ["VmRSS:", "VmHWM:"].map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse().unwrap_or(0.0)
+    });
+    (current / 1024.0, peak / 1024.0)
 }
 
 /// Busy seconds of all CPUs since boot, without idle and I/O wait.

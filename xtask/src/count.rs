@@ -79,9 +79,12 @@ impl Counts {
         let words: Vec<&str> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
         match words.as_slice() {
             ["test", "result:", _, passed, "passed", failed, "failed", ..]
-            | [passed, "passed,", failed, "failed"] => self.add(passed, failed),
-            ["#", "pass", passed] => self.add(passed, "0"),
-            ["#", "fail", failed] => self.add("0", failed),
+            | [passed, "passed,", failed, "failed"] => {
+                self.passed += number(passed);
+                self.failed += number(failed);
+            }
+            ["#", "pass", passed] => self.passed += number(passed),
+            ["#", "fail", failed] => self.failed += number(failed),
             ["#", "skipped", count] if *count != "0" => {
                 self.skipped.push(format!("{count} UI tests"))
             }
@@ -89,11 +92,10 @@ impl Counts {
         }
         !self.is_muted
     }
+}
 
-    fn add(&mut self, passed: &str, failed: &str) {
-        self.passed += passed.trim_end_matches('.').parse::<u64>().unwrap_or(0);
-        self.failed += failed.parse::<u64>().unwrap_or(0);
-    }
+fn number(text: &str) -> u64 {
+    text.trim_end_matches('.').parse().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use xshell::{Shell, cmd};
 
@@ -30,13 +31,11 @@ const fn package(
     Package { name, programs, why, service: None }
 }
 
-const fn daemon(
-    name: &'static str,
-    programs: &'static [&'static str],
-    service: &'static str,
-    why: &'static str,
-) -> Package {
-    Package { name, programs, why, service: Some(service) }
+impl Package {
+    const fn with_service(mut self, service: &'static str) -> Self {
+        self.service = Some(service);
+        self
+    }
 }
 
 /// SQLite and zstd are compiled from C.
@@ -46,13 +45,10 @@ pub(crate) const C_COMPILER: Package =
 /// What `cargo xtask test` uses besides.
 const FOR_TESTS: &[Package] = &[
     C_COMPILER,
-    daemon(
-        "nginx",
-        &["nginx"],
-        "nginx",
-        "its real logs and listeners are what the end to end tests watch",
-    ),
-    daemon("haproxy", &["haproxy"], "haproxy", "its real httplog and tcplog lines, and its queue"),
+    package("nginx", &["nginx"], "its real logs and listeners are what the end to end tests watch")
+        .with_service("nginx"),
+    package("haproxy", &["haproxy"], "its real httplog and tcplog lines, and its queue")
+        .with_service("haproxy"),
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
     package("openssl", &["openssl"], "certificates of the tests"),
@@ -65,16 +61,14 @@ const FOR_TESTS: &[Package] = &[
     package("socat", &["socat"], "a tunnel that can be stopped: a network that holds packets"),
     package("clang", &["clang"], "compiles the eBPF socket counter"),
     package("tshark", &["tshark"], "another reader of the same captures, to agree with"),
-    daemon(
-        "postgresql",
-        &["pgbench"],
-        "postgresql",
-        "its requests on the wire, counted by pgbench",
-    ),
+    package("postgresql", &["pgbench"], "its requests on the wire, counted by pgbench")
+        .with_service("postgresql"),
     package("postgresql-client", &["psql"], "asks weir over PostgreSQL's protocol"),
-    daemon("mariadb-server", &["mariadbd"], "mariadb", "its requests on the wire, and its own log"),
+    package("mariadb-server", &["mariadbd"], "its requests on the wire, and its own log")
+        .with_service("mariadb"),
     package("mariadb-client", &["mariadb-slap"], "asks that MariaDB"),
-    daemon("redis-server", &["redis-server"], "redis-server", "its requests on the wire"),
+    package("redis-server", &["redis-server"], "its requests on the wire")
+        .with_service("redis-server"),
     package("redis-tools", &["redis-benchmark"], "asks that Redis, and counts"),
     package("perl-base", &["perl"], "numbers that the old pt-tcp-model would print"),
     package("systemd", &["journalctl"], "reads the journal that the tests make"),
@@ -90,16 +84,13 @@ const FOR_TESTS: &[Package] = &[
     ),
     package("nodejs", &["node"], "runner of the UI tests"),
     package("npm", &["npm"], "fetches playwright-core for the UI tests"),
-    daemon("rsyslog", &["rsyslogd"], "rsyslog", "sends to the intake, as fleets do"),
+    package("rsyslog", &["rsyslogd"], "sends to the intake, as fleets do").with_service("rsyslog"),
     package("rsyslog-elasticsearch", &["omelasticsearch.so"], "rsyslog's bulk requests"),
     package("rsyslog-openssl", &["lmnsd_ossl.so"], "rsyslog over TLS"),
-    daemon("prometheus", &["prometheus"], "prometheus", "writes samples to the intake"),
-    daemon(
-        "prometheus-node-exporter",
-        &["prometheus-node-exporter"],
-        "prometheus-node-exporter",
-        "figures that weir scrapes",
-    ),
+    package("prometheus", &["prometheus"], "writes samples to the intake")
+        .with_service("prometheus"),
+    package("prometheus-node-exporter", &["prometheus-node-exporter"], "figures that weir scrapes")
+        .with_service("prometheus-node-exporter"),
     package("bsdutils", &["logger"], "sends syslog frames"),
     package("openssl", &["openssl"], "certificates of the intake's tests"),
     package("curl", &["curl"], "posts lines to the intake"),
@@ -118,7 +109,7 @@ const VENV: Package =
 
 /// Traffic of `cargo xtask bench live`.
 pub(crate) const FOR_LIVE_BENCH: &[Package] = &[
-    daemon("nginx", &["nginx"], "nginx", "serves the traffic that is watched"),
+    package("nginx", &["nginx"], "serves the traffic that is watched").with_service("nginx"),
     package("wrk", &["wrk"], "asks for it"),
     package("iproute2", &["ip"], "network namespaces of the benchmark's own"),
     package("tcpdump", &["tcpdump"], "what any tap costs, for comparison"),
@@ -126,8 +117,8 @@ pub(crate) const FOR_LIVE_BENCH: &[Package] = &[
 
 /// Peers of `cargo xtask bench edge`.
 pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
-    daemon("nginx", &["nginx"], "nginx", "serves backends, and is compared with"),
-    daemon("haproxy", &["haproxy"], "haproxy", "is compared with"),
+    package("nginx", &["nginx"], "serves backends, and is compared with").with_service("nginx"),
+    package("haproxy", &["haproxy"], "is compared with").with_service("haproxy"),
     package("wrk", &["wrk"], "asks for it"),
     package("nghttp2-client", &["h2load"], "asks for it by HTTP/2"),
     package("openssl", &["openssl"], "a certificate"),
@@ -136,25 +127,28 @@ pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
 
 /// The manifest of `cargo xtask bench cluster`.
 pub(crate) const FOR_CLUSTER_BENCH: &[Package] = &[
-    daemon("postgresql", &["pgbench"], "postgresql", "has the manifest of several hubs"),
+    package("postgresql", &["pgbench"], "has the manifest of several hubs")
+        .with_service("postgresql"),
     package("postgresql-client", &["psql"], "asks it"),
     package("util-linux", &["setpriv"], "runs it as its own user"),
 ];
 
 /// What `cargo xtask lab` makes its faults with.
 pub(crate) const FOR_LAB: &[Package] = &[
-    daemon("nginx", &["nginx"], "nginx", "the proxy of the faults"),
-    daemon("haproxy", &["haproxy"], "haproxy", "the balancer of the faults"),
-    daemon("nftables", &["nft"], "nftables", "drops packets in namespaces of the lab's own"),
+    package("nginx", &["nginx"], "the proxy of the faults").with_service("nginx"),
+    package("haproxy", &["haproxy"], "the balancer of the faults").with_service("haproxy"),
+    package("nftables", &["nft"], "drops packets in namespaces of the lab's own")
+        .with_service("nftables"),
     package("iproute2", &["ip", "tc"], "network namespaces of the lab's own, and narrow lines"),
     package("e2fsprogs", &["mkfs.ext4"], "file systems of the lab's own"),
     package("openssl", &["openssl"], "certificates that end soon"),
-    daemon("redis-server", &["redis-server"], "redis-server", "a store that evicts"),
+    package("redis-server", &["redis-server"], "a store that evicts").with_service("redis-server"),
     package("redis-tools", &["redis-cli"], "fills it"),
-    daemon("postgresql", &["pgbench"], "postgresql", "a database with a lock and a replica"),
+    package("postgresql", &["pgbench"], "a database with a lock and a replica")
+        .with_service("postgresql"),
     package("postgresql-client", &["psql"], "asks it"),
     package("util-linux", &["setpriv", "losetup"], "runs it as its own user, and slow disks"),
-    daemon("mariadb-server", &["mariadbd"], "mariadb", "a database with a replica"),
+    package("mariadb-server", &["mariadbd"], "a database with a replica").with_service("mariadb"),
     package("mariadb-client", &["mariadb"], "asks it"),
     package("pebble", &["pebble"], "an authority that issues certificates to weir's edge"),
 ];
@@ -173,24 +167,48 @@ pub(crate) fn everything(shell: &Shell) -> Result {
     ensure(shell, FOR_TESTS)?;
     npm(shell)?;
     let wanted = "crates/weir/tests/python/requirements.txt";
-    python(shell, wanted, "python", "Python packages of the tests")?;
-    maven(shell, "kafka", "copy", "Kafka for the tests of outputs")?;
-    maven(shell, "elasticsearch", "unpack", "Elasticsearch for the tests of outputs")?;
-    maven(shell, "s3", "copy", "S3Proxy, a service for the tests of buckets")?;
-    maven(shell, "mongo", "copy", "a MongoDB for the tests of the wire: Debian has none")
+    PythonPackages { wanted, place: "python", why: "Python packages of the tests" }
+        .install(shell)?;
+    MavenProject { name: "kafka", goal: MavenGoal::Copy, why: "Kafka for the tests of outputs" }
+        .install(shell)?;
+    MavenProject {
+        name: "elasticsearch",
+        goal: MavenGoal::Unpack,
+        why: "Elasticsearch for the tests of outputs",
+    }
+    .install(shell)?;
+    MavenProject {
+        name: "s3",
+        goal: MavenGoal::Copy,
+        why: "S3Proxy, a service for the tests of buckets",
+    }
+    .install(shell)?;
+    MavenProject {
+        name: "mongo",
+        goal: MavenGoal::Copy,
+        why: "a MongoDB for the tests of the wire: Debian has none",
+    }
+    .install(shell)
 }
 
 /// The spelling checker, in a directory beside what is built.
 pub(crate) fn typos(shell: &Shell) -> Result<PathBuf> {
-    python(shell, "xtask/requirements.txt", "xtask", "the spelling checker typos")?;
+    let wanted = "xtask/requirements.txt";
+    PythonPackages { wanted, place: "xtask", why: "the spelling checker typos" }.install(shell)?;
     Ok(crate::target_dir()?.join("tmp/xtask/bin/typos"))
 }
 
 /// What tests with `--long` need besides: engines that attach to weir's tables, of which Trino alone is 0.9 GB.
 pub(crate) fn engines(shell: &Shell) -> Result {
     let wanted = "crates/weir/tests/engines/requirements.txt";
-    python(shell, wanted, "engines/python", "Spark, DuckDB and a JDK for Trino")?;
-    maven(shell, "engines", "copy", "Trino, and Spark's reader of Iceberg")?;
+    let why = "Spark, DuckDB and a JDK for Trino";
+    PythonPackages { wanted, place: "engines/python", why }.install(shell)?;
+    MavenProject {
+        name: "engines",
+        goal: MavenGoal::Copy,
+        why: "Trino, and Spark's reader of Iceberg",
+    }
+    .install(shell)?;
     let dir = crate::target_dir()?.join("tmp/engines");
     let packed = shell.read_dir(dir.join("libs"))?;
     let Some(packed) = packed.iter().find(|file| file.extension() == Some("gz".as_ref())) else {
@@ -294,7 +312,9 @@ impl Drop for NoServices {
 fn npm(shell: &Shell) -> Result {
     let (lock, installed) =
         ("ui/tests/package-lock.json", "ui/tests/node_modules/.package-lock.json");
-    if !shell.path_exists(lock) || is_newer(&shell.current_dir(), installed, lock)? {
+    let root = shell.current_dir();
+    let Some(wanted) = modified(&root.join(lock))? else { return Ok(()) };
+    if modified(&root.join(installed))?.is_some_and(|installed| installed >= wanted) {
         return Ok(());
     }
     println!("missing: npm packages of the UI tests");
@@ -302,52 +322,84 @@ fn npm(shell: &Shell) -> Result {
     Ok(cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?)
 }
 
-/// Python packages of the tests, in a virtual environment below the target directory.
-fn python(shell: &Shell, wanted: &str, place: &str, why: &str) -> Result {
-    let venv = crate::target_dir()?.join("tmp").join(place);
-    let installed = venv.join("requirements.txt");
-    let text = shell.read_file(wanted)?;
-    if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
-        return Ok(());
-    }
-    println!("missing: {why}");
-    if cmd!(shell, "python3 -c 'import ensurepip'").quiet().ignore_stderr().run().is_err() {
-        install(shell, &[VENV], &[VENV.name])?;
-    }
-    cmd!(shell, "python3 -m venv --clear {venv}").run()?;
-    let python = venv.join("bin/python");
-    cmd!(shell, "{python} -m pip install --quiet --disable-pip-version-check --require-virtualenv -r {wanted}")
-        .run()?;
-    Ok(std::fs::write(&installed, text)?)
+/// Python packages in a virtual environment.
+struct PythonPackages {
+    /// The list of packages, a `requirements.txt`.
+    wanted: &'static str,
+    /// Where the environment is, below `tmp` of the target directory.
+    place: &'static str,
+    why: &'static str,
 }
 
-/// A server for the tests, below the target directory: its jars (`copy`), or the contents of its archive (`unpack`).
-fn maven(shell: &Shell, name: &str, how: &str, why: &str) -> Result {
-    let wanted = format!("crates/weir/tests/{name}/pom.xml");
-    let dir = crate::target_dir()?.join("tmp").join(name);
-    let (libs, marks, installed) = (dir.join("libs"), dir.join("marks"), dir.join("pom.xml"));
-    let text = shell.read_file(&wanted)?;
-    if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
-        return Ok(());
+impl PythonPackages {
+    fn install(&self, shell: &Shell) -> Result {
+        let Self { wanted, place, why } = self;
+        let venv = crate::target_dir()?.join("tmp").join(place);
+        let installed = venv.join("requirements.txt");
+        let text = shell.read_file(wanted)?;
+        if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
+            return Ok(());
+        }
+        println!("missing: {why}");
+        if cmd!(shell, "python3 -c 'import ensurepip'").quiet().ignore_stderr().run().is_err() {
+            install(shell, &[VENV], &[VENV.name])?;
+        }
+        cmd!(shell, "python3 -m venv --clear {venv}").run()?;
+        let python = venv.join("bin/python");
+        cmd!(shell, "{python} -m pip install --quiet --disable-pip-version-check --require-virtualenv -r {wanted}")
+        .run()?;
+        Ok(std::fs::write(&installed, text)?)
     }
-    println!("missing: {why}");
-    shell.remove_path(&libs)?;
-    shell.remove_path(&marks)?;
-    shell.create_dir(&dir)?;
-    cmd!(
+}
+
+/// A server for the tests, below the target directory.
+struct MavenProject {
+    name: &'static str,
+    goal: MavenGoal,
+    why: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum MavenGoal {
+    /// The jars.
+    Copy,
+    /// The contents of the archive.
+    Unpack,
+}
+
+impl MavenProject {
+    fn install(&self, shell: &Shell) -> Result {
+        let Self { name, goal, why } = self;
+        let goal = match goal {
+            MavenGoal::Copy => "copy-dependencies",
+            MavenGoal::Unpack => "unpack-dependencies",
+        };
+        let wanted = format!("crates/weir/tests/{name}/pom.xml");
+        let dir = crate::target_dir()?.join("tmp").join(name);
+        let (libs, marks, installed) = (dir.join("libs"), dir.join("marks"), dir.join("pom.xml"));
+        let text = shell.read_file(&wanted)?;
+        if std::fs::read_to_string(&installed).is_ok_and(|old| old == text) {
+            return Ok(());
+        }
+        println!("missing: {why}");
+        shell.remove_path(&libs)?;
+        shell.remove_path(&marks)?;
+        shell.create_dir(&dir)?;
+        cmd!(
         shell,
-        "mvn --quiet --batch-mode --file {wanted} dependency:{how}-dependencies -DoutputDirectory={libs} -DmarkersDirectory={marks} -DincludeScope=runtime"
+        "mvn --quiet --batch-mode --file {wanted} dependency:{goal} -DoutputDirectory={libs} -DmarkersDirectory={marks} -DincludeScope=runtime"
     )
     .run()?;
-    Ok(std::fs::write(&installed, text)?)
+        Ok(std::fs::write(&installed, text)?)
+    }
 }
 
-fn is_newer(root: &Path, file: &str, than: &str) -> Result<bool> {
-    let modified = |name: &str| std::fs::metadata(root.join(name)).and_then(|meta| meta.modified());
-    match modified(file) {
-        Ok(time) => Ok(time >= modified(than)?),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(format!("cannot read `{file}`: {error}").into()),
+/// When a file was written; `None` without the file.
+fn modified(path: &Path) -> Result<Option<SystemTime>> {
+    match std::fs::metadata(path).and_then(|meta| meta.modified()) {
+        Ok(time) => Ok(Some(time)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read `{}`: {error}", path.display()).into()),
     }
 }
 

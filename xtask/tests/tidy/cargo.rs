@@ -257,13 +257,13 @@ fn every_licence_is_allowed() {
 /// Evaluates an SPDX expression: of alternatives one must be allowed, of parts joined by AND all.
 fn is_allowed(expression: &str) -> bool {
     let expression = expression.trim();
-    let split = |word: &str| split_outside_of_parentheses(expression, word);
-    if let [_, _, ..] = split(" OR ").as_slice() {
-        split(" OR ").into_iter().any(is_allowed)
-    } else if let [_, _, ..] = split("/").as_slice() {
-        split("/").into_iter().any(is_allowed)
-    } else if let [_, _, ..] = split(" AND ").as_slice() {
-        split(" AND ").into_iter().all(is_allowed)
+    let licence = LicenceExpression(expression);
+    if let alternatives @ [_, _, ..] = licence.split(" OR ").as_slice() {
+        alternatives.iter().copied().any(is_allowed)
+    } else if let alternatives @ [_, _, ..] = licence.split("/").as_slice() {
+        alternatives.iter().copied().any(is_allowed)
+    } else if let parts @ [_, _, ..] = licence.split(" AND ").as_slice() {
+        parts.iter().copied().all(is_allowed)
     } else if let Some(inner) = expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
     {
         is_allowed(inner)
@@ -272,17 +272,23 @@ fn is_allowed(expression: &str) -> bool {
     }
 }
 
-fn split_outside_of_parentheses<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
-    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
-    for (at, letter) in text.char_indices() {
-        depth += i32::from(letter == '(') - i32::from(letter == ')');
-        if depth == 0 && at >= start && text[at..].starts_with(word) {
-            parts.push(&text[start..at]);
-            start = at + word.len();
+struct LicenceExpression<'a>(&'a str);
+
+impl<'a> LicenceExpression<'a> {
+    /// Parts of the expression between `word`, where that is outside of parentheses.
+    fn split(&self, word: &str) -> Vec<&'a str> {
+        let text = self.0;
+        let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
+        for (at, letter) in text.char_indices() {
+            depth += i32::from(letter == '(') - i32::from(letter == ')');
+            if depth == 0 && at >= start && text[at..].starts_with(word) {
+                parts.push(&text[start..at]);
+                start = at + word.len();
+            }
         }
+        parts.push(&text[start..]);
+        parts
     }
-    parts.push(&text[start..]);
-    parts
 }
 
 #[test]

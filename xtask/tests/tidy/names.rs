@@ -13,7 +13,7 @@ const ONE_WORD_MAX: f64 = 0.50;
 const PARTICIPLE_MAX: f64 = 0.02;
 
 /// The share of functions with two parameters of one primitive type next to each other.
-const NEIGHBOURS_MAX: f64 = 0.017;
+const NEIGHBOURS_MAX: f64 = 0.010;
 
 /// Closures with a name, for each 1,000 lines of code.
 const CLOSURES_MAX: f64 = 5.0;

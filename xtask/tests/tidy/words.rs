@@ -77,8 +77,11 @@ fn passages() -> Vec<Passage> {
         for (index, line) in source.lines().enumerate() {
             let is_fence = ending == "md" && line.starts_with("```");
             is_code ^= is_fence;
-            let texts =
-                if is_fence || is_code { Vec::new() } else { texts(&ending, line, &quoted) };
+            let texts = if is_fence || is_code {
+                Vec::new()
+            } else {
+                TextLine { ending: &ending, line }.texts(&quoted)
+            };
             let (path, line) = (&path, index + 1);
             passages.extend(texts.into_iter().map(|text| Passage {
                 path: path.clone(),
@@ -90,25 +93,34 @@ fn passages() -> Vec<Passage> {
     passages
 }
 
-/// What a line of a file with this ending tells a reader.
-fn texts(ending: &str, line: &str, quoted: &Regex) -> Vec<String> {
-    let trimmed = line.trim();
-    let strings = |least_spaces: usize| {
-        quoted
-            .captures_iter(line)
-            .filter_map(|found| found.iter().skip(1).flatten().next())
-            .map(|text| text.as_str().to_owned())
-            .filter(|text| text.matches(' ').count() >= least_spaces)
-            .collect()
-    };
-    match ending {
-        "rs" if trimmed.starts_with("//") => vec![comment(trimmed)],
-        "md" => vec![line.to_owned()],
-        "sql" if trimmed.starts_with("--") => vec![comment(trimmed)],
-        "sql" => strings(1),
-        "js" | "html" if trimmed.starts_with(['*', '/']) => vec![comment(trimmed)],
-        "js" | "html" => strings(2),
-        _ => Vec::new(),
+/// A line of a file whose name ends so.
+struct TextLine<'a> {
+    ending: &'a str,
+    line: &'a str,
+}
+
+impl TextLine<'_> {
+    /// What a reader reads of it.
+    fn texts(&self, quoted: &Regex) -> Vec<String> {
+        let Self { ending, line } = *self;
+        let trimmed = line.trim();
+        let strings = |least_spaces: usize| {
+            quoted
+                .captures_iter(line)
+                .filter_map(|found| found.iter().skip(1).flatten().next())
+                .map(|text| text.as_str().to_owned())
+                .filter(|text| text.matches(' ').count() >= least_spaces)
+                .collect()
+        };
+        match ending {
+            "rs" if trimmed.starts_with("//") => vec![comment(trimmed)],
+            "md" => vec![line.to_owned()],
+            "sql" if trimmed.starts_with("--") => vec![comment(trimmed)],
+            "sql" => strings(1),
+            "js" | "html" if trimmed.starts_with(['*', '/']) => vec![comment(trimmed)],
+            "js" | "html" => strings(2),
+            _ => Vec::new(),
+        }
     }
 }
 
