@@ -103,6 +103,12 @@ const FOR_TESTS: &[Package] = &[
     package("maven", &["mvn"], "fetches them"),
 ];
 
+/// Toolchains of PostgreSQL's drivers, for tests with `--long`.
+const FOR_DRIVERS: &[Package] = &[
+    package("golang-go", &["go"], "compiles pgx"),
+    package("default-jdk-headless", &["javac"], "compiles the program for pgJDBC"),
+];
+
 /// Recognised by its module `ensurepip`, not by a program.
 const VENV: Package =
     package("python3-venv", &["python3"], "client libraries of Elasticsearch and OpenTelemetry");
@@ -188,7 +194,8 @@ pub(crate) fn everything(shell: &Shell) -> Result {
         goal: MavenGoal::Copy,
         why: "a MongoDB for the tests of the wire: Debian has none",
     }
-    .install(shell)
+    .install(shell)?;
+    node_postgres(shell)
 }
 
 /// The spelling checker, in a directory beside what is built.
@@ -255,6 +262,35 @@ pub(crate) fn engines(shell: &Shell) -> Result {
         }
     }
     Ok(shell.remove_path(packed)?)
+}
+
+/// Drivers of PostgreSQL for tests with `--long`: pgx and pgJDBC, and the toolchains that compile
+/// their programs.
+pub(crate) fn drivers(shell: &Shell) -> Result {
+    ensure(shell, FOR_DRIVERS)?;
+    MavenProject { name: "drivers", goal: MavenGoal::Copy, why: "PostgreSQL's driver for Java" }
+        .install(shell)?;
+    let program = crate::target_dir()?.join("tmp/drivers/pgx");
+    let _dir = shell.push_dir("crates/weir/tests/drivers/pgx");
+    Ok(cmd!(shell, "go build -o {program} .").run()?)
+}
+
+/// `npm ci` of node-postgres below the target directory, when its lock file has changed.
+fn node_postgres(shell: &Shell) -> Result {
+    let (from, dir) = ("crates/weir/tests/drivers", crate::target_dir()?.join("tmp/drivers/node"));
+    let installed = dir.join("installed.json");
+    let lock = shell.read_file(format!("{from}/package-lock.json"))?;
+    if std::fs::read_to_string(&installed).is_ok_and(|old| old == lock) {
+        return Ok(());
+    }
+    println!("missing: node-postgres for the tests of the PostgreSQL port");
+    shell.create_dir(&dir)?;
+    for name in ["package.json", "package-lock.json"] {
+        shell.copy_file(format!("{from}/{name}"), dir.join(name))?;
+    }
+    let _dir = shell.push_dir(&dir);
+    cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?;
+    Ok(std::fs::write(&installed, lock)?)
 }
 
 /// Installs those of `packages` that are missing, or says the one line that does.

@@ -117,6 +117,7 @@ fn docs(shell: &Shell, scope: &Scope, _: &mut Counts) -> Result<bool> {
 /// With `--long` only: what it runs is a gigabyte to fetch.
 const ENGINES: Step = ("engines", |shell, _, counts| {
     setup::engines(shell)?;
+    setup::drivers(shell)?;
     let test = cmd!(shell, "cargo test --locked --workspace --test engines -- --show-output");
     counts.run(test.into())
 });

@@ -26,6 +26,9 @@ pub(crate) struct PreparedStatement {
     statement: Statement,
     /// Type in which the client sends each parameter.
     sent: Vec<PgType>,
+    /// OID that describes each parameter: the declared one, such as `varchar`, if there is one.
+    /// Drivers reject a description that differs from their declaration.
+    oids: Vec<u32>,
     /// Type that the engine expects for each parameter.
     expected: Vec<DataType>,
     /// Columns of the result; `None` if it returns no rows.
@@ -71,9 +74,10 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
 
     async fn parse(&mut self, mut fields: FieldReader<'_>) -> Result<(), PgError> {
         let (name, sql) = (fields.text()?.to_owned(), fields.text()?.to_owned());
-        let sent = fields.list(FieldReader::i32)?;
-        let sent =
-            sent.into_iter().map(|oid| PgType::from_oid(u32::from_be_bytes(oid.to_be_bytes())));
+        let declared = fields.list(FieldReader::i32)?;
+        let declared = declared.into_iter().map(|oid| u32::from_be_bytes(oid.to_be_bytes()));
+        let declared: Vec<u32> = declared.collect();
+        let sent = declared.iter().map(|oid| PgType::from_oid(*oid)).collect();
         if !name.is_empty() && self.prepared.contains_key(&name) {
             return Err(PgError::new(
                 "42P05",
@@ -83,7 +87,12 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         if crate::split::statements(&sql).len() > 1 {
             return Err(PgError::new("42601", "a prepared statement must be a single statement"));
         }
-        let prepared = self.prepare(&sql, sent.collect()).await?;
+        let mut prepared = self.prepare(&sql, sent).await?;
+        for (oid, declared) in prepared.oids.iter_mut().zip(declared) {
+            if PgType::from_oid(declared).is_some() {
+                *oid = declared;
+            }
+        }
         self.store(name, prepared)?;
         self.writer.message(b'1', |_| {});
         Ok(())
@@ -123,7 +132,9 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         let sent = expected.iter().enumerate().map(|(at, expected)| {
             sent.get(at).copied().flatten().unwrap_or_else(|| PgType::from_arrow(expected))
         });
-        Ok(PreparedStatement { sent: sent.collect(), sql, statement, expected, schema })
+        let sent: Vec<PgType> = sent.collect();
+        let oids = sent.iter().map(|kind| kind.oid()).collect();
+        Ok(PreparedStatement { sent, oids, sql, statement, expected, schema })
     }
 
     /// Runs `prepare name (types) as …`. The engine resolves the types.
@@ -214,10 +225,10 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         let (prepared, formats) = if what == b'S' {
             let prepared = Arc::clone(self.prepared.get(name).ok_or_else(|| no_statement(name))?);
             self.writer.message(b't', |body| {
-                let count = u16::try_from(prepared.sent.len()).unwrap_or(u16::MAX);
+                let count = u16::try_from(prepared.oids.len()).unwrap_or(u16::MAX);
                 body.extend_from_slice(&count.to_be_bytes());
-                for kind in &prepared.sent {
-                    body.extend_from_slice(&kind.oid().to_be_bytes());
+                for oid in &prepared.oids {
+                    body.extend_from_slice(&oid.to_be_bytes());
                 }
             });
             let columns = prepared.schema.as_ref().map_or(0, |schema| schema.fields().len());

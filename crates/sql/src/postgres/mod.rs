@@ -6,6 +6,7 @@ mod relation;
 mod rewrite;
 mod settings;
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::ArrayRef;
@@ -13,9 +14,10 @@ use arrow_schema::{DataType, SchemaRef};
 use datafusion::catalog::CatalogProvider;
 use datafusion::catalog::MemoryCatalogProvider;
 use datafusion::common::config::Dialect;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement;
 use weir_datafile::{ErrorKind, StoreError};
@@ -90,7 +92,7 @@ pub(crate) async fn describe(
     known: &[Option<DataType>],
 ) -> Result<Described, DataFusionError> {
     let plan = open_plan(state, sql).await?;
-    let found = plan.get_parameter_types()?;
+    let (found, cast) = (plan.get_parameter_types()?, cast_types(&plan)?);
     let count = found
         .keys()
         .filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok())
@@ -98,7 +100,8 @@ pub(crate) async fn describe(
         .unwrap_or(0);
     let parameters: Vec<DataType> = (1..=count)
         .map(|at| {
-            let inferred = found.get(&format!("${at}")).cloned().flatten();
+            let name = format!("${at}");
+            let inferred = [&found, &cast].into_iter().find_map(|types| types.get(&name)?.clone());
             let known = known.get(at - 1).cloned().flatten();
             known.or(inferred).filter(|kind| *kind != DataType::Null).unwrap_or(DataType::Utf8)
         })
@@ -106,6 +109,39 @@ pub(crate) async fn describe(
     let nulls = parameters.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
     let plan = if nulls.is_empty() { plan } else { plan.with_param_values(nulls)? };
     Ok(Described { parameters, schema: Arc::clone(plan.schema().inner()) })
+}
+
+/// Types of parameters that the statement casts, such as `bigint` for `$1::bigint`, as PostgreSQL
+/// infers them: a driver may refuse to send a number for a text parameter. `None` for a parameter
+/// with casts to different types.
+fn cast_types(plan: &LogicalPlan) -> Result<HashMap<String, Option<DataType>>, DataFusionError> {
+    let mut types: HashMap<String, Option<DataType>> = HashMap::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Some((name, kind)) = cast_parameter(part) {
+                    let known = types.entry(name.clone()).or_insert_with(|| Some(kind.clone()));
+                    if known.as_ref() != Some(kind) {
+                        *known = None;
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(types)
+}
+
+/// Name and type of a parameter that this expression casts to a type that clients can send in text
+/// and in binary.
+fn cast_parameter(expression: &Expr) -> Option<(&String, &DataType)> {
+    let Expr::Cast(cast) = expression else { return None };
+    let Expr::Placeholder(parameter) = &*cast.expr else { return None };
+    let kind = cast.field.data_type();
+    let is_sendable = kind.is_signed_integer()
+        || kind.is_floating()
+        || matches!(kind, DataType::Boolean | DataType::Date32 | DataType::Timestamp(..));
+    is_sendable.then_some((&parameter.id, kind))
 }
 
 /// Converts parameters, each an array of one value.

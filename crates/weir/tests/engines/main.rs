@@ -2,12 +2,17 @@
 //! sum is what weir does, from the first file on, over merging, moving to a slower place and
 //! deletion.
 //!
-//! `cargo xtask test --long` fetches them, more than a gigabyte, and runs this.
+//! `cargo xtask test --long` fetches them, more than a gigabyte, and runs this. Beside them, drivers
+//! of PostgreSQL that need another toolchain.
 
 #[expect(dead_code, clippy::print_stdout, reason = "most of it is for the tests in `it`")]
 #[path = "../it/harness.rs"]
 mod harness;
+#[expect(dead_code, reason = "some of it is for the drivers in `it`")]
+#[path = "../it/pg_drivers.rs"]
+mod pg_drivers;
 
+mod drivers;
 mod engine;
 mod hub;
 

@@ -38,6 +38,7 @@ mod output_targets;
 mod outputs;
 mod parse;
 mod pg;
+mod pg_drivers;
 mod plain_host;
 mod query;
 mod query_limits;

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::harness::{Weir, can_run, quiet, serve, text, wait_for};
 use super::intake::python;
+use super::pg_drivers::{
+    DriverGap, DriverProfile, PIPELINE, PORTAL, STATEMENTS, TOKEN, certificate, conforms,
+    directory, installed, pg_port,
+};
 use super::wire_databases::is_there;
 
-const TOKEN: &str = "sesame-sesame-sesame";
 const LONG: Duration = Duration::from_secs(60);
 /// Takes minutes.
 const ENDLESS: &str = "select count(*) from generate_series(1, 250000) a cross join generate_series(1, 90000000) b where a.value % 7 = b.value % 11";
@@ -27,25 +30,7 @@ fn hub(more: &[(&str, &str)]) -> PgHub {
     let log = at("app.log");
     std::fs::write(&log, "the first line\nthe second\n").expect("a directory of our own");
     std::fs::write(at("token"), TOKEN).expect("a directory of our own");
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-        ])
-        .args(["-addext", "subjectAltName=DNS:localhost", "-keyout"])
-        .arg(at("key.pem"))
-        .arg("-out")
-        .arg(at("cert.pem"))
-        .output()
-        .expect("openssl is installed");
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    certificate(dir.path());
     let mut command = serve("up", &at("data"));
     quiet(&mut command);
     command.arg("--tail").arg(&log).args(["--pg", "127.0.0.1:0"]);
@@ -54,8 +39,7 @@ fn hub(more: &[(&str, &str)]) -> PgHub {
     command.env("WEIR_PG_TLS_KEY_FILE", at("key.pem"));
     command.envs(more.iter().copied());
     let weir = Weir::start(command);
-    let line = weir.greeting.lines().find(|line| line.starts_with("  pg "));
-    let port = line.and_then(|line| line.rsplit(':').next()).expect("it says where").to_owned();
+    let port = pg_port(&weir);
     let hub = PgHub { weir, port, dir };
     wait_for("two lines", LONG, || {
         (hub.ask("select count(*) from log where body like 'the %'") == "2\n").then_some(())
@@ -260,6 +244,57 @@ fn a_driver_prepares_binds_and_reads_every_type() {
         let told = text(&output.stdout) + &text(&output.stderr);
         assert!(told.contains("transactions actually processed: 40/40"), "{told}");
     }
+}
+
+/// Runs a program in Python of `tests/drivers`.
+fn conforms_in_python(test: &str, driver: &DriverProfile, program: &str) {
+    if can_run(test, "Python packages (cargo xtask setup)", python().is_file()) {
+        let mut command = Command::new(python());
+        command.arg(directory().join(program));
+        conforms(driver, command);
+    }
+}
+
+#[test]
+fn psycopg_3_conforms() {
+    let gaps =
+        &[DriverGap { scenario: PORTAL, mode: "once", why: "its cursors are DECLARE statements" }];
+    let driver = DriverProfile { name: "psycopg 3", modes: &["simple", "text", "binary"], gaps };
+    conforms_in_python("psycopg_3_conforms", &driver, "psycopg3.py");
+}
+
+#[test]
+fn psycopg2_conforms() {
+    let gaps = &[
+        DriverGap { scenario: STATEMENTS, mode: "once", why: "it returns only the last result" },
+        DriverGap { scenario: PORTAL, mode: "once", why: "its cursors are DECLARE statements" },
+        DriverGap { scenario: PIPELINE, mode: "once", why: "it has no pipelines" },
+    ];
+    let driver = DriverProfile { name: "psycopg2", modes: &["simple"], gaps };
+    conforms_in_python("psycopg2_conforms", &driver, "psycopg_2.py");
+}
+
+/// A scenario with parameters, for which node-postgres always prepares.
+const fn prepared(scenario: &'static str) -> DriverGap {
+    DriverGap { scenario, mode: "simple", why: "it prepares statements with parameters" }
+}
+
+#[test]
+fn node_postgres_conforms() {
+    const GAPS: &[DriverGap] = &[
+        prepared("parameters of every type"),
+        prepared("parameters that are null"),
+        prepared("parameters in conditions"),
+        DriverGap { scenario: PIPELINE, mode: "once", why: "it waits for each result" },
+    ];
+    let modules = installed().join("node/node_modules");
+    if !can_run("node_postgres_conforms", "node-postgres (cargo xtask setup)", modules.is_dir()) {
+        return;
+    }
+    let driver = DriverProfile { name: "node-postgres", modes: &["simple", "text"], gaps: GAPS };
+    let mut program = Command::new("node");
+    program.arg(directory().join("node.js")).env("NODE_PATH", modules);
+    conforms(&driver, program);
 }
 
 #[test]
