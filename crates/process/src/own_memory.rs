@@ -120,8 +120,6 @@ fn hex(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::{Mapping, clean_mappings, forget_start_pages};
 
     const SMAPS: &str = "\
