@@ -37,7 +37,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use weir_agent_core::edge::EdgeControl;
 use weir_agent_core::watch::WatchStatus;
 use weir_process::meter::Meter;
-use weir_store::{QueryLimits, QueryResult, Store};
+use weir_store::{Query, QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
 
 use crate::cells::Cells;
@@ -112,7 +112,8 @@ impl App {
     pub(crate) async fn query(&self, sql: &str, rows: usize) -> Result<QueryResult, Refusal> {
         let _turn = self.turn().await?;
         let limits = QueryLimits { rows, ..self.query_limits };
-        let result = self.store.query_as(&caller::caller(), sql, limits).await;
+        let query = Query::new(sql).caller(&caller::caller()).limits(limits);
+        let result = self.store.query(query).run().await;
         self.meter.count_query(result.is_ok());
         Ok(result?)
     }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use weir_process::failure::Failure;
-use weir_store::QueryLimits;
+use weir_store::{Query, QueryLimits};
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -56,7 +56,8 @@ pub(crate) async fn replay(
                     "a shorter span, or `weir rules replay`, which waits as long as it takes",
                 ));
             }
-            let answer = runtime.block_on(shared.store.query_as(&user, sql, limits));
+            let query = Query::new(sql).caller(&user).limits(limits);
+            let answer = runtime.block_on(shared.store.query(query).run());
             Ok(answer.map_err(store_failure)?.batches)
         })
     };
