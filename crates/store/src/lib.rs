@@ -43,7 +43,8 @@ pub use store_query::StoreQuery;
 pub use write_path::Appended;
 
 pub use weir_datafile::{
-    ErrorKind, Inspection, ParquetFile, StoreError, TableCost, parquet_file, write_parquet,
+    ErrorKind, Inspection, ParquetFile, ParquetStream, StoreError, TableCost, parquet_file,
+    write_parquet,
 };
 pub use weir_sql::{
     Asker, Described, EndedQuery, Forecast, Peer, PeerAsk, PeerFailure, PeerRows, Peers, Query,

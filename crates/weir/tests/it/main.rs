@@ -41,6 +41,7 @@ mod pg;
 mod plain_host;
 mod query;
 mod query_limits;
+mod query_stream;
 mod rotating;
 mod scrape;
 mod store;
