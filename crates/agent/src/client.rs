@@ -1,7 +1,7 @@
 //! Asking a weir over HTTP: for `weir query` and for agents. Blocking, without TLS (`link` brings
 //! that).
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,6 +47,14 @@ pub struct HttpResponse {
     pub status: u16,
     /// The body.
     pub body: Vec<u8>,
+}
+
+/// A response whose body is read as it arrives.
+pub struct OpenResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body; reading fails if the connection ends before it.
+    pub body: ureq::BodyReader<'static>,
 }
 
 /// Bodies larger than this are not read.
@@ -115,14 +123,42 @@ impl Client {
         content_type: &str,
         body: &[u8],
     ) -> Result<HttpResponse, ureq::Error> {
+        let mut response = self.send(path, content_type, body)?;
+        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
+        Ok(HttpResponse { status: response.status().as_u16(), body })
+    }
+
+    /// POSTs JSON; the caller reads the body of the response as it arrives.
+    pub fn open_json(&self, path: &str, body: &Value) -> Result<OpenResponse, ureq::Error> {
+        let response = self.send(path, "application/json", body.to_string().as_bytes())?;
+        let status = response.status().as_u16();
+        Ok(OpenResponse { status, body: response.into_body().into_reader() })
+    }
+
+    fn send(
+        &self,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+    ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
         let mut request =
             self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
         if let Some(login) = &self.login {
             request = request.header("authorization", login);
         }
-        let mut response = request.send(body)?;
-        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
-        Ok(HttpResponse { status: response.status().as_u16(), body })
+        request.send(body)
+    }
+}
+
+impl OpenResponse {
+    /// Reads the whole body, such as that of a refusal.
+    ///
+    /// # Errors
+    /// The connection ended before it.
+    pub fn whole(self) -> std::io::Result<HttpResponse> {
+        let mut body = Vec::new();
+        self.body.take(MAX_ANSWER_BYTES).read_to_end(&mut body)?;
+        Ok(HttpResponse { status: self.status, body })
     }
 }
 

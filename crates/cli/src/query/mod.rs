@@ -6,7 +6,7 @@ pub(crate) mod args;
 use std::io::{ErrorKind, IsTerminal, Read};
 
 use serde_json::{Map, Value, json};
-use weir_agent_core::client::{Client, unreachable_weir};
+use weir_agent_core::client::{Client, OpenResponse, unreachable_weir};
 use weir_hub::cells::plain;
 use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, complain, say, try_write_all, write_all};
@@ -15,6 +15,8 @@ use crate::query::args::{QueryArgs, QueryFormat};
 
 /// A cell of a table is cut here; the other formats give it whole.
 const MAX_CELL_CHARS: usize = 100;
+/// Bytes read and written at a time.
+const PORTION_BYTES: usize = 64 << 10;
 /// What `explain` answers.
 const PLAN_COLUMNS: [&str; 2] = ["plan_type", "plan"];
 /// Exit code of a query that was not answered.
@@ -44,20 +46,20 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("cannot show {format} on a terminal"))
             .hint("write it to a file: `> FILE`"));
     }
-    let body = json!({"sql": sql, "limit": args.limit}).to_string();
-    let answer = client
-        .post(&format!("/api/sql?format={format}"), "application/json", body.as_bytes())
-        .map_err(|error| unreachable_weir(&client, &error))?;
+    let path = format!("/api/sql?format={format}");
+    let body = json!({"sql": sql, "limit": args.limit});
+    let answer = client.open_json(&path, &body);
+    let answer = answer.map_err(|error| unreachable_weir(&client, &error))?;
     if answer.status != 200 {
-        return Err(answer.failure());
+        return Err(answer.whole().map_err(|error| incomplete(&error))?.failure());
     }
     match args.format {
         QueryFormat::Csv | QueryFormat::Ndjson | QueryFormat::Arrow | QueryFormat::Parquet => {
-            return write_answer(&answer.body);
+            return write_answer(answer.body);
         }
-        QueryFormat::Json => say(&objects(&read(&answer.body)?)),
+        QueryFormat::Json => say(&objects(&read_answer(answer)?)),
         QueryFormat::Table => {
-            let answer = read(&answer.body)?;
+            let answer = read_answer(answer)?;
             say(&table(&answer, Paint::for_stdout()));
             if answer["is_truncated"] == true {
                 let shown = answer["row_count"].as_u64().unwrap_or_default();
@@ -68,14 +70,29 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file that lacks its end must not pass for the answer.
-fn write_answer(body: &[u8]) -> Result<(), Failure> {
-    match try_write_all(body) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write the answer: {error}")))
+fn read_answer(answer: OpenResponse) -> Result<Value, Failure> {
+    read(&answer.whole().map_err(|error| incomplete(&error))?.body)
+}
+
+/// Writes the answer as it arrives. A file that lacks its end must not pass for the answer.
+fn write_answer(mut body: impl Read) -> Result<(), Failure> {
+    let mut portion = vec![0; PORTION_BYTES];
+    loop {
+        let count = body.read(&mut portion).map_err(|error| incomplete(&error))?;
+        if count == 0 {
+            return Ok(());
         }
-        _ => Ok(()),
+        match try_write_all(&portion[..count]) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(Failure::new(format!("cannot write the answer: {error}"))),
+        }
     }
+}
+
+fn incomplete(error: &std::io::Error) -> Failure {
+    Failure::new(format!("the answer is incomplete: {error}"))
+        .hint("weir's log has the reason, and `slow_query` if it was a limit")
 }
 
 fn forecast(args: &QueryArgs, client: &Client, sql: &str) -> Result<(), Failure> {
