@@ -124,16 +124,28 @@ impl Client {
         self.send(request.header(CONTENT_TYPE, PARCEL_TYPE).body(parcel.encode(true)))
     }
 
-    fn send(&self, mut request: RequestBuilder) -> Result<HttpResponse, RequestError> {
+    /// POSTs JSON; the caller reads the body of the response as it arrives.
+    pub(crate) fn open_json(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<OpenResponse<'_>, RequestError> {
+        let request = self.http.post(format!("{}{path}", self.base));
+        self.open(request.header(CONTENT_TYPE, "application/json").body(body.to_string()))
+    }
+
+    fn send(&self, request: RequestBuilder) -> Result<HttpResponse, RequestError> {
+        self.open(request)?.whole()
+    }
+
+    fn open(&self, mut request: RequestBuilder) -> Result<OpenResponse<'_>, RequestError> {
         if let Some(login) = &self.login {
             request = request.header("authorization", login);
         }
         let runtime = self.runtime.as_ref().expect("the runtime is taken only on drop");
-        runtime.block_on(async {
-            let response = request.send().await.map_err(|error| RequestError::new(&error))?;
-            let status = response.status().as_u16();
-            Ok(HttpResponse { status, body: read_body(response).await? })
-        })
+        let response =
+            runtime.block_on(request.send()).map_err(|error| RequestError::new(&error))?;
+        Ok(OpenResponse { runtime, response })
     }
 }
 
@@ -146,19 +158,39 @@ impl Drop for Client {
     }
 }
 
-fn unusable(base: &str, why: &dyn Display) -> Failure {
-    Failure::new(format!("cannot ask weir at `{base}`: {why}"))
+/// A response whose body is read as it arrives.
+pub(crate) struct OpenResponse<'a> {
+    runtime: &'a Runtime,
+    response: Response,
 }
 
-async fn read_body(mut response: Response) -> Result<Vec<u8>, RequestError> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| RequestError::new(&error))? {
-        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(RequestError::too_large());
-        }
-        body.extend_from_slice(&chunk);
+impl OpenResponse<'_> {
+    /// The HTTP status.
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
     }
-    Ok(body)
+
+    /// The next part of the body; `None` at its end, an error when the connection ends before it.
+    pub(crate) fn next_part(&mut self) -> Result<Option<impl AsRef<[u8]>>, RequestError> {
+        let part = self.runtime.block_on(self.response.chunk());
+        part.map_err(|error| RequestError::new(&error))
+    }
+
+    /// Reads the whole body, such as that of a refusal.
+    pub(crate) fn whole(mut self) -> Result<HttpResponse, RequestError> {
+        let (status, mut body) = (self.status(), Vec::new());
+        while let Some(part) = self.next_part()? {
+            if body.len() + part.as_ref().len() > MAX_ANSWER_BYTES {
+                return Err(RequestError::too_large());
+            }
+            body.extend_from_slice(part.as_ref());
+        }
+        Ok(HttpResponse { status, body })
+    }
+}
+
+fn unusable(base: &str, why: &dyn Display) -> Failure {
+    Failure::new(format!("cannot ask weir at `{base}`: {why}"))
 }
 
 /// Why no whole answer came.

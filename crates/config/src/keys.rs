@@ -146,7 +146,7 @@ keys! {
         /// What all queries of one user together may read from files within an hour; then they are
         /// ended, until the hour has moved on. 0 sets no limit.
         user_read_bytes: u64 = 256 << 30, "B";
-        /// A query with a larger answer is ended: answers are held in memory until they are sent.
+        /// A query with a larger result is ended; all its rows count, as they are in memory.
         answer_bytes: u64 = 64 << 20, "B";
         /// Queries that take at least this long get a row in `slow_query`; queries that exceed a
         /// limit always get one.

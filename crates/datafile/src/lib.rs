@@ -36,6 +36,6 @@ pub use memtable::{
     timestamps,
 };
 pub use merge::{COPY_ROWS_MIN, FileMerge};
-pub use parquet_file::{ParquetFile, parquet_file, write_parquet};
+pub use parquet_file::{ParquetFile, ParquetStream, parquet_file, write_parquet};
 pub use salvage::read_undamaged;
 pub use visibility::{CutoffSide, VisibilityCutoff};

@@ -73,20 +73,60 @@ pub fn write_parquet(table: &TableSpec, batches: &[Batch]) -> Result<Vec<u8>, St
 /// # Errors
 /// `Io` if Parquet cannot represent a column.
 pub fn parquet_file(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<u8>, StoreError> {
-    let level = ZstdLevel::try_new(3).expect("3 is a level");
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(level))
-        .set_created_by(CREATED_BY.to_owned())
-        .build();
-    let write = || {
-        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties))?;
-        for batch in rows {
-            writer.write(batch)?;
+    let mut stream = ParquetStream::new(schema)?;
+    for batch in rows {
+        stream.writer.write(batch).map_err(|error| unwritten(&error))?;
+    }
+    stream.finish()
+}
+
+/// Writes rows of any schema as a Parquet file, in portions.
+pub struct ParquetStream {
+    writer: ArrowWriter<Vec<u8>>,
+}
+
+impl ParquetStream {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// `Io`: Parquet has no type for a column.
+    pub fn new(schema: &SchemaRef) -> Result<Self, StoreError> {
+        let level = ZstdLevel::try_new(3).expect("3 is a level");
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_created_by(CREATED_BY.to_owned())
+            .build();
+        let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties));
+        Ok(Self { writer: writer.map_err(|error| unwritten(&error))? })
+    }
+
+    /// Adds rows, and returns the part of the file that is complete.
+    ///
+    /// # Errors
+    /// `Io`: the rows cannot be written as Parquet.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<Vec<u8>, StoreError> {
+        self.writer.write(rows).map_err(|error| unwritten(&error))?;
+        if self.writer.in_progress_size() >= PORTION_BYTES {
+            self.writer.flush().map_err(|error| unwritten(&error))?;
         }
-        writer.into_inner()
-    };
-    write()
-        .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}")))
+        // The writer counts its offsets itself.
+        Ok(std::mem::take(self.writer.inner_mut()))
+    }
+
+    /// Returns the rest of the file.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn finish(self) -> Result<Vec<u8>, StoreError> {
+        self.writer.into_inner().map_err(|error| unwritten(&error))
+    }
+}
+
+/// Rows that [`ParquetStream`] holds, encoded, before it ends a row group.
+const PORTION_BYTES: usize = 8 << 20;
+
+fn unwritten(error: &ParquetError) -> StoreError {
+    StoreError::new(ErrorKind::Io, format!("cannot write Parquet: {error}"))
 }
 
 /// A Parquet writer of the table's rows. The file also stores field ids for map keys and values,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_rules::{Cell, Precision, rows_of};
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, QueryLimits, Store};
 use weir_tables::Micros;
 
 use crate::rule_runner::RuleRunner;
@@ -23,7 +23,7 @@ const MAX_RULES: usize = 10_000;
 pub async fn learn(judge: &RuleRunner, store: &Store, now: Micros) {
     let limits = QueryLimits::of_rule(MAX_RULES, Duration::from_secs(10));
     let sql = PRECISION.replace("$now", &format!("timestamp '{now}'"));
-    let Ok(answer) = store.query(&sql, limits).await else { return };
+    let Ok(answer) = store.query(Query::new(&sql).limits(limits)).run().await else { return };
     let rows = rows_of(&answer.batches, MAX_RULES).into_iter().filter_map(|row| {
         let count = |name: &str| match row.get(name) {
             Some(Cell::Int(count)) => u64::try_from(*count).ok(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use parking_lot::Mutex;
 use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
-use weir_store::{ConditionWatch, QueryLimits, Store, StoreError};
+use weir_store::{ConditionWatch, Query, QueryLimits, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
 use crate::precision;
@@ -60,7 +60,7 @@ impl RuleRunner {
     /// Takes over the findings that were open when weir ended.
     pub async fn restore(&self, store: &Store, now: Micros) -> Vec<Transition> {
         let limits = QueryLimits::of_rule(MAX_RESTORED, Duration::from_secs(60));
-        match store.query(NEWEST, limits).await {
+        match store.query(Query::new(NEWEST).limits(limits)).run().await {
             Ok(result) => self.with_engine(|engine| {
                 engine.restore(&result.batches);
                 engine.retire(now)
@@ -107,7 +107,7 @@ impl RuleRunner {
         precision::learn(self, store, now).await;
         let limits = QueryLimits::of_rule(100_000, Duration::from_secs(10));
         let sql = ADDRESSES.replace("$now", &format!("timestamp '{now}'"));
-        let Ok(answer) = store.query(&sql, limits).await else { return };
+        let Ok(answer) = store.query(Query::new(&sql).limits(limits)).run().await else { return };
         let mut hosts: BTreeMap<String, Option<String>> = BTreeMap::new();
         for row in weir_rules::rows_of(&answer.batches, limits.rows) {
             let (Some(host), Some(addresses)) = (row.text("host"), row.text("addresses")) else {
@@ -202,7 +202,7 @@ pub async fn ask(
     let limits = QueryLimits::of_rule(10_000, Duration::from_secs(10));
     let mut batches = Vec::new();
     for sql in queries {
-        batches = store.query_at(sql, now, limits).await?.batches;
+        batches = store.query(Query::new(sql).at(now).limits(limits)).run().await?.batches;
         if batches.iter().all(|batch| batch.num_rows() == 0) {
             break;
         }

@@ -298,9 +298,9 @@ impl HubStart<'_> {
             token: self.token.clone(),
             ui_dir: api.ui_dir.clone(),
             rules_dir: self.values.rules.dir.clone(),
-            queries: Semaphore::new(
+            queries: Arc::new(Semaphore::new(
                 usize::try_from(api.concurrent_queries.clamp(1, 64)).unwrap_or(4),
-            ),
+            )),
             callers: Callers::new(usize::try_from(api.user_queries.clamp(1, 64)).unwrap_or(3)),
             query_limits: query_limits(api),
             parcel_bytes: usize::try_from(api.parcel_bytes).unwrap_or(usize::MAX),

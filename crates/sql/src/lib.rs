@@ -2,6 +2,7 @@
 
 mod columns;
 mod condition;
+mod damage;
 mod dictionary_filter;
 mod distributed;
 mod drop_unused_ordering;
@@ -18,7 +19,9 @@ mod peers;
 mod plan_cache;
 mod postgres;
 mod query;
+mod query_request;
 mod query_session;
+mod query_stream;
 mod remote_scans;
 mod reverse_scan;
 mod row_condition;
@@ -36,6 +39,8 @@ pub use options::{Asker, EngineOptions, QueryLimits};
 pub use peer_set::PeerSet;
 pub use peers::{Peer, PeerAsk, PeerFailure, PeerRows, Peers};
 pub use postgres::Described;
-pub use query::{QueryEngine, QueryRequest, QueryResult};
+pub use query::QueryEngine;
+pub use query_request::Query;
+pub use query_stream::{QueryResult, QueryStream};
 pub use row_condition::{RowCondition, row_conditions};
 pub use row_hash::row_hashes;

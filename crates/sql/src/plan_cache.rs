@@ -179,8 +179,9 @@ mod tests {
     use weir_tables::{FixedClock, Log, LogRows, Rows};
 
     use super::*;
-    use crate::options::{EngineOptions, QueryLimits};
-    use crate::query::{QueryEngine, QueryMode, QueryRequest};
+    use crate::options::EngineOptions;
+    use crate::query::QueryEngine;
+    use crate::query_request::Query;
 
     const START: i64 = 1_795_176_000_000_000;
 
@@ -238,18 +239,16 @@ mod tests {
         let mut view = Snapshot::new();
         view.push(&weir_tables::Batch { table: LogRows::SPEC, rows: rows.finish() });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let ask = |sql: String, asking: QueryMode| {
-            let question = QueryRequest { sql, asking };
-            let answer = engine.query(view.clone(), None, question, QueryLimits::default());
-            let answer = runtime.block_on(answer).unwrap();
+        let execute = |query: Query| {
+            let collected = async { engine.stream(view.clone(), query).await?.collect().await };
+            let answer = runtime.block_on(collected).unwrap();
             arrow_select::concat::concat_batches(&answer.schema, &answer.batches).unwrap()
         };
         for (template, is_kept) in QUESTIONS {
             for micros in [0, 1, -33_000_001, 7_000_000, -60_000_000, 86_400_000_000] {
                 let asked = PlanTemplate { template, now: Micros(START + micros) };
-                let words = ask(asked.sql(), QueryMode::Once);
-                let at = QueryMode::At { template: (*template).to_owned(), now: asked.now };
-                let answer = ask(asked.sql(), at);
+                let words = execute(Query::new(&asked.sql()));
+                let answer = execute(Query::new(template).at(asked.now));
                 assert_eq!(answer.columns(), words.columns(), "{template} at {micros}");
             }
             let kept = engine.kept.0.lock();
@@ -268,9 +267,9 @@ mod tests {
         let hot = Arc::clone(&view.tables[weir_datafile::table_index(&Log::SPEC)].hot);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let template = QUESTIONS[0].0;
-        let at = QueryMode::At { template: template.to_owned(), now: Micros(START) };
-        let question = QueryRequest { sql: template.replace(NOW, "now()"), asking: at };
-        runtime.block_on(engine.query(view, None, question, QueryLimits::default())).unwrap();
+        let query = Query::new(template).at(Micros(START));
+        let collected = async { engine.stream(view, query).await?.collect().await };
+        runtime.block_on(collected).unwrap();
         assert!(engine.kept.0.lock()[template].is_some());
         // The query's task ends shortly after its result.
         for _ in 0..1000 {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::DataType;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList};
 use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList};
 use datafusion::error::DataFusionError;
@@ -19,19 +19,16 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
-use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use weir_datafile::{
-    CutoffSide, DataFile, ErrorKind, FileCheck, Inspection, Snapshot, StoreError, Tier,
-    VisibilityCutoff,
-};
-use weir_tables::{Clock, Micros, TableSpec};
+use weir_datafile::{CutoffSide, DataFile, ErrorKind, Snapshot, StoreError, VisibilityCutoff};
+use weir_tables::{Clock, TableSpec};
 use weir_tier::{BucketStats, FileLocations, TieredStore};
 
 use crate::columns::{ColumnCache, DictionaryGroups, NewestMorsels};
 use crate::condition::Condition;
+use crate::damage::DamageSearch;
 use crate::distributed::{QueryDistributor, QueryWorker};
 use crate::drop_unused_ordering::DropUnusedOrdering;
 use crate::file_access::{FileAccess, ScanPart};
@@ -45,33 +42,15 @@ use crate::limits::{
 use crate::options::{Asker, EngineOptions, QueryLimits};
 use crate::peer_set::PeerSet;
 use crate::peers::PeerRowSource;
-use crate::plan_cache::{PlanCache, PlanTemplate};
+use crate::plan_cache::PlanCache;
 use crate::postgres::{self, Described, Postgres};
+use crate::query_request::{Query, QueryMode};
 use crate::query_session::QuerySession;
+use crate::query_stream::{QueryStream, SpawnedQuery, query_output};
 use crate::reverse_scan::ReverseScan;
 use crate::spilling_joins::NonEquiJoinRule;
 use crate::table_provider::{scan_files, sort_order};
 use crate::tables::{FUTURE_SCHEMA, SCHEMA, TableCatalog};
-
-/// Result of a query.
-#[derive(Clone, Debug)]
-pub struct QueryResult {
-    /// Names and types of the columns.
-    pub schema: SchemaRef,
-    /// Result rows.
-    pub batches: Vec<RecordBatch>,
-    /// Whether rows were cut off because of [`QueryLimits::rows`].
-    pub is_truncated: bool,
-    /// Time from the call to the last row.
-    pub elapsed: Duration,
-}
-
-impl QueryResult {
-    /// Total number of rows.
-    pub fn row_count(&self) -> usize {
-        self.batches.iter().map(RecordBatch::num_rows).sum()
-    }
-}
 
 /// DataFusion with weir's settings and its own threads.
 pub struct QueryEngine {
@@ -201,33 +180,54 @@ impl QueryEngine {
         merge.execute(0, self.template.task_ctx())
     }
 
-    /// Runs a query over the snapshot `view` for `user`, or for weir itself without one. Dropping
-    /// the future cancels the query.
-    pub async fn query(
+    /// Runs a query over the snapshot `view`, and returns once its first rows can be read. Dropping
+    /// the stream, or the future, cancels the query.
+    ///
+    /// # Errors
+    /// Whatever ends the query before its first rows.
+    pub async fn stream(&self, view: Snapshot, query: Query) -> Result<QueryStream, StoreError> {
+        let Query { sql, caller, limits, .. } = &query;
+        let quota = caller.as_ref().and_then(|caller| self.readers.of(caller));
+        let usage = QueryUsage::for_reader(*limits, quota);
+        let user = caller.as_deref().unwrap_or(OWN_USER);
+        let running = RunningQuery::start(&self.ended, &usage, self.clock.now(), user, sql);
+        match self.spawn(view, &query, &usage) {
+            Ok(parts) => parts.start(running).await,
+            Err(error) => {
+                running.end(Err(&error), 0);
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the task of a query.
+    fn spawn(
         &self,
         view: Snapshot,
-        user: Option<&str>,
-        question: QueryRequest,
-        limits: QueryLimits,
-    ) -> Result<QueryResult, StoreError> {
-        let usage = QueryUsage::for_reader(limits, user.and_then(|user| self.readers.of(user)));
-        let user = user.unwrap_or(OWN_USER);
-        let running =
-            RunningQuery::start(&self.ended, &usage, self.clock.now(), user, &question.sql);
-        let outcome = self.answer(view, question, &running).await;
-        running.end(&outcome);
-        outcome
+        query: &Query,
+        usage: &Arc<QueryUsage>,
+    ) -> Result<SpawnedQuery, StoreError> {
+        let QueryEnvironment { class, env } =
+            self.classes.guard(usage, self.template.runtime_env());
+        let session = self.session(view, env, usage, query.mode()?);
+        let (sql, own_usage) = (query.sql.clone(), Arc::clone(usage));
+        let (output, receivers) = query_output(usage);
+        let work = async move { output.send(session, &sql).await };
+        let work = MeteredFuture::new(work, Arc::clone(usage));
+        let task = class.handle()?.spawn(USAGE.scope(own_usage, work));
+        let places = self.files.as_ref().map(|files| files.places.clone());
+        let damage = DamageSearch { places, runtime: self.classes.rules().handle()?.clone() };
+        Ok(SpawnedQuery { receivers, task, damage })
     }
 
     /// Describes the parameters and result columns of a statement from PostgreSQL's clients.
     pub async fn describe(
         &self,
         view: Snapshot,
-        sql: &str,
+        query: &Query,
         known: &[Option<DataType>],
-        limits: QueryLimits,
     ) -> Result<Described, StoreError> {
-        let usage = QueryUsage::new(limits);
+        let (sql, usage) = (&query.sql, QueryUsage::new(query.limits));
         let QueryEnvironment { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
         let session = self.session(view, env, &usage, QueryMode::Postgres(Vec::new()));
         let described = postgres::describe(&session.state, sql, known).await;
@@ -235,18 +235,14 @@ impl QueryEngine {
     }
 
     /// Estimates what a query will read, without running it.
-    pub async fn forecast(
-        &self,
-        view: Snapshot,
-        sql: &str,
-        limits: QueryLimits,
-    ) -> Result<Forecast, StoreError> {
+    pub async fn forecast(&self, view: Snapshot, query: &Query) -> Result<Forecast, StoreError> {
         let Some(access) = self.files.clone() else { return Ok(Forecast::default()) };
-        let usage = QueryUsage::new(limits);
+        let places = Some(access.places.clone());
+        let usage = QueryUsage::new(query.limits);
         let QueryEnvironment { class, env } =
             self.classes.guard(&usage, self.template.runtime_env());
         let session = self.session(view, env, &usage, QueryMode::Once);
-        let (sql, own_usage) = (sql.to_owned(), Arc::clone(&usage));
+        let (sql, own_usage) = (query.sql.clone(), Arc::clone(&usage));
         let work = async move {
             let told = |error: DataFusionError| session.tell(&error, &sql, &own_usage);
             let plan = session.plan(&sql).await.map_err(told)?;
@@ -257,71 +253,12 @@ impl QueryEngine {
         let _stop_when_dropped = AbortOnDrop(task.abort_handle());
         match task.await.map_err(|error| crash(&error))? {
             Ok(Err(error)) if error.kind == ErrorKind::Io => {
-                Err(self.damaged_file(&usage).await.unwrap_or(error))
+                let runtime = self.classes.rules().handle()?.clone();
+                Err(DamageSearch { places, runtime }.find(&usage).await.unwrap_or(error))
             }
             Ok(outcome) => outcome,
             Err(_) => Err(usage.explain(LimitKind::Time)),
         }
-    }
-
-    async fn answer(
-        &self,
-        view: Snapshot,
-        question: QueryRequest,
-        running: &RunningQuery,
-    ) -> Result<QueryResult, StoreError> {
-        let usage = Arc::clone(&running.usage);
-        let QueryEnvironment { class, env } =
-            self.classes.guard(&usage, self.template.runtime_env());
-        let session = self.session(view, env, &usage, question.asking);
-        let (sql, own_usage) = (question.sql, Arc::clone(&usage));
-        let work = async move { session.run(&sql, &own_usage).await };
-        let work = tokio::time::timeout(usage.limits.timeout, work);
-        let work = MeteredFuture::new(work, Arc::clone(&usage));
-        let task = class.handle()?.spawn(USAGE.scope(Arc::clone(&usage), work));
-        let _stop_when_dropped = AbortOnDrop(task.abort_handle());
-        let outcome = match task.await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                return Err(self.damaged_file(&usage).await.unwrap_or_else(|| crash(&error)));
-            }
-        };
-        let outcome = outcome.map_err(|_| {
-            usage.meet(LimitKind::Time);
-            usage.explain(LimitKind::Time)
-        })?;
-        let (schema, batches, is_truncated) = match outcome {
-            Err(error) if error.kind == ErrorKind::Io => {
-                return Err(self.damaged_file(&usage).await.unwrap_or(error));
-            }
-            outcome => outcome?,
-        };
-        Ok(QueryResult { schema, batches, is_truncated, elapsed: running.elapsed() })
-    }
-
-    /// Finds the damaged file that failed a query, if there is one: decoders do not report which
-    /// file they read.
-    async fn damaged_file(&self, usage: &QueryUsage) -> Option<StoreError> {
-        let places = self.files.as_ref()?.places.clone();
-        let opened = usage.opened();
-        let look = move || {
-            if let Some(error) = places.missing(&opened) {
-                return Some(error);
-            }
-            let mut left = DAMAGE_BYTES_MAX;
-            opened.into_iter().rev().find_map(|file| {
-                left = left.checked_sub(file.byte_count)?;
-                let is_far = places.slow.as_ref().is_some_and(|slow| slow.is_far());
-                let is_thorough = file.tier == Tier::Local || !is_far;
-                let look = FileCheck { places: &places, file: &file, is_thorough };
-                let why = look.look(&mut Inspection::default()).err()?;
-                let text = format!("cannot answer: `{}` {why}", file.path);
-                Some(StoreError::new(ErrorKind::Corrupt, text).with_hint(
-                    "queries that do not need this file go on; `weir store check` lists what is damaged, `weir store repair` sets it aside",
-                ))
-            })
-        };
-        self.classes.rules().handle().ok()?.spawn_blocking(look).await.ok()?
     }
 
     /// Compiles a condition on rows of `table`.
@@ -339,34 +276,34 @@ impl QueryEngine {
         view: Snapshot,
         env: Arc<RuntimeEnv>,
         usage: &QueryUsage,
-        asking: QueryMode,
+        mode: QueryMode,
     ) -> QuerySession {
         let snapshot = view.snapshot;
         let peers = self.peer_set.clone().map(|peer_set| PeerRowSource { peer_set, snapshot });
         let (files, horizon) = (self.files.clone(), self.horizon());
         let tables = TableCatalog { view, files, horizon, peers, spread: None };
-        let mut state = match (usage.limits.asker, &asking) {
+        let mut state = match (usage.limits.asker, &mode) {
             (Asker::Rule, _) => self.rules_template.clone(),
             (Asker::User, QueryMode::Once | QueryMode::At { .. }) => self.template.clone(),
             (Asker::User, QueryMode::Postgres(_)) => self.postgres.state(&self.template),
         };
-        state.register_catalog_list(catalogs(&tables, &asking));
+        state.register_catalog_list(catalogs(&tables, &mode));
         state.mark_start_execution();
         reserve_for_merging(&mut state, usage.limits.memory_bytes);
-        let is_users = usage.limits.asker == Asker::User && !matches!(asking, QueryMode::At { .. });
+        let is_users = usage.limits.asker == Asker::User && !matches!(mode, QueryMode::At { .. });
         let spread = self.spread.clone().filter(|_| is_users);
-        QuerySession { state, env, asking, kept: Arc::clone(&self.kept), tables, spread }
+        QuerySession { state, env, mode, kept: Arc::clone(&self.kept), tables, spread }
     }
 }
 
 /// Catalogs with the table names that are visible in this query mode.
-pub(crate) fn catalogs(tables: &TableCatalog, asking: &QueryMode) -> Arc<dyn CatalogProviderList> {
+pub(crate) fn catalogs(tables: &TableCatalog, mode: &QueryMode) -> Arc<dyn CatalogProviderList> {
     let catalog = MemoryCatalogProvider::new();
     for (name, side) in [(SCHEMA, CutoffSide::Past), (FUTURE_SCHEMA, CutoffSide::Future)] {
         let tables = tables.of(side);
         catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
     }
-    if let QueryMode::Postgres(_) = asking {
+    if let QueryMode::Postgres(_) = mode {
         postgres::add_namespaces(&catalog);
     }
     let catalogs = MemoryCatalogProviderList::new();
@@ -374,51 +311,8 @@ pub(crate) fn catalogs(tables: &TableCatalog, asking: &QueryMode) -> Arc<dyn Cat
     Arc::new(catalogs)
 }
 
-/// Query text and how to run it.
-#[derive(Clone)]
-pub struct QueryRequest {
-    pub(crate) sql: String,
-    pub(crate) asking: QueryMode,
-}
-
-impl QueryRequest {
-    /// One-off query.
-    pub fn once(sql: &str) -> Self {
-        Self { sql: sql.to_owned(), asking: QueryMode::Once }
-    }
-
-    /// Repeated query with `$now` in its SQL: planned once, if its plan is the same for all times.
-    pub fn at(template: &str, now: Micros) -> Self {
-        let sql = PlanTemplate { template, now }.sql();
-        Self { sql, asking: QueryMode::At { template: template.to_owned(), now } }
-    }
-
-    /// Query of a PostgreSQL client, with `$1`, `$2`, … each taken from an array of one value.
-    ///
-    /// # Errors
-    /// `BadQuery`: a parameter cannot be used.
-    pub fn prepared(sql: &str, parameters: &[ArrayRef]) -> Result<Self, StoreError> {
-        let asking = QueryMode::Postgres(postgres::values(parameters)?);
-        Ok(Self { sql: sql.to_owned(), asking })
-    }
-}
-
-#[derive(Clone)]
-pub(crate) enum QueryMode {
-    Once,
-    /// Repeated: the SQL with `$now` in it, and the current time.
-    At {
-        template: String,
-        now: Micros,
-    },
-    /// From a PostgreSQL client, with parameters.
-    Postgres(Vec<ScalarValue>),
-}
-
 /// Memory of a merge: a batch of each of 64 files.
 const MERGE_MEMORY_BYTES: usize = 512 << 20;
-/// Files are checked for damage up to this many bytes.
-const DAMAGE_BYTES_MAX: u64 = 2 << 30;
 
 const CATALOG: &str = "weir";
 /// User name of weir's own queries.
@@ -502,7 +396,7 @@ fn broken_files(error: &DataFusionError) -> StoreError {
 }
 
 /// Aborts the task when the caller is gone.
-struct AbortOnDrop(tokio::task::AbortHandle);
+pub(crate) struct AbortOnDrop(pub(crate) tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -526,6 +420,6 @@ pub(crate) fn verify(plan: &LogicalPlan) -> Result<(), DataFusionError> {
     reads_only.verify_plan(plan)
 }
 
-fn crash(error: &tokio::task::JoinError) -> StoreError {
+pub(crate) fn crash(error: &tokio::task::JoinError) -> StoreError {
     StoreError::new(ErrorKind::Io, format!("the query broke off: {error}"))
 }

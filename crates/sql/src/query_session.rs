@@ -22,7 +22,8 @@ use crate::limits::{LimitKind, QueryUsage};
 use crate::peers::Peer;
 use crate::plan_cache::PlanCache;
 use crate::postgres;
-use crate::query::{QueryMode, catalogs, plan_query, verify};
+use crate::query::{catalogs, plan_query, verify};
+use crate::query_request::QueryMode;
 use crate::spilling_joins::{self, all_given_back};
 use crate::tables::TableCatalog;
 
@@ -33,27 +34,124 @@ const SPREAD_TRIES: usize = 3;
 pub(crate) struct QuerySession {
     pub(crate) state: SessionState,
     pub(crate) env: Arc<RuntimeEnv>,
-    pub(crate) asking: QueryMode,
+    pub(crate) mode: QueryMode,
     pub(crate) kept: Arc<PlanCache>,
     pub(crate) tables: TableCatalog,
     pub(crate) spread: Option<Arc<QueryDistributor>>,
 }
 
-/// Schema, rows, and whether the rows were truncated.
-pub(crate) type QueryRows = (SchemaRef, Vec<RecordBatch>, bool);
+/// Schema, rows, and whether rows were cut off.
+type CollectedRows = (SchemaRef, Vec<RecordBatch>, bool);
+
+/// Rows of a plan: read as the plan makes them, or collected before.
+pub(crate) struct QueryRows {
+    schema: SchemaRef,
+    source: RowOrigin,
+    is_truncated: bool,
+}
+
+enum RowOrigin {
+    Plan(LimitedStream),
+    Collected(std::vec::IntoIter<RecordBatch>),
+}
+
+impl QueryRows {
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Whether rows were cut off; known after the last batch.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    pub(crate) async fn next(
+        &mut self,
+        session: &QuerySession,
+        sql: &str,
+        usage: &QueryUsage,
+    ) -> Result<Option<RecordBatch>, StoreError> {
+        match &mut self.source {
+            RowOrigin::Collected(batches) => Ok(batches.next()),
+            RowOrigin::Plan(stream) => {
+                let batch = stream.next(session, sql, usage).await?;
+                self.is_truncated = stream.is_truncated;
+                Ok(batch)
+            }
+        }
+    }
+}
+
+/// Rows of a plan up to the limits of rows and bytes.
+struct LimitedStream {
+    stream: SendableRecordBatchStream,
+    /// Rows left up to the limit.
+    left: usize,
+    bytes: usize,
+    is_truncated: bool,
+}
+
+impl LimitedStream {
+    fn new(stream: SendableRecordBatchStream, usage: &QueryUsage) -> Self {
+        Self { stream, left: usage.limits.rows, bytes: 0, is_truncated: false }
+    }
+
+    async fn next(
+        &mut self,
+        session: &QuerySession,
+        sql: &str,
+        usage: &QueryUsage,
+    ) -> Result<Option<RecordBatch>, StoreError> {
+        if self.is_truncated {
+            return Ok(None);
+        }
+        let Some(batch) = self.stream.next().await else { return Ok(None) };
+        let batch = batch.map_err(|error| session.tell(&error, sql, usage))?;
+        self.is_truncated = batch.num_rows() > self.left;
+        let batch = if self.is_truncated { batch.slice(0, self.left) } else { batch };
+        self.bytes += row_bytes(&batch);
+        if self.bytes > usage.limits.answer_bytes {
+            return Err(usage.exceed(LimitKind::Answer));
+        }
+        self.left -= batch.num_rows();
+        Ok(Some(batch))
+    }
+}
 
 impl QuerySession {
-    /// Runs the query; joins that run out of memory are repeated with spilling.
+    /// Runs the query up to its first rows. Queries that may have to restart, which is too late once
+    /// rows are sent, are collected: joins that run out of memory restart with spilling, and
+    /// distributed queries without the hubs that fail.
     pub(crate) async fn run(
-        mut self,
+        &mut self,
         sql: &str,
         usage: &Arc<QueryUsage>,
     ) -> Result<QueryRows, StoreError> {
         let plan = self.plan(sql).await.map_err(|error| self.tell(&error, sql, usage))?;
         let may_go_on = self.env.disk_manager.tmp_files_enabled() && spilling_joins::has_any(&plan);
-        if plan.downcast_ref::<ExplainExec>().is_some() {
-            return self.run_explain(plan, sql, usage).await;
+        let is_explain = plan.downcast_ref::<ExplainExec>().is_some();
+        let may_restart = may_go_on || self.spread.is_some() || self.tables.peers.is_some();
+        if !is_explain && !may_restart {
+            let stream = self.stream(plan).map_err(|error| self.tell(&error, sql, usage))?;
+            let (schema, stream) = (stream.schema(), LimitedStream::new(stream, usage));
+            return Ok(QueryRows { schema, source: RowOrigin::Plan(stream), is_truncated: false });
         }
+        let (schema, batches, is_truncated) = if is_explain {
+            self.run_explain(plan, sql, usage).await?
+        } else {
+            self.run_restarting(plan, may_go_on, sql, usage).await?
+        };
+        let source = RowOrigin::Collected(batches.into_iter());
+        Ok(QueryRows { schema, source, is_truncated })
+    }
+
+    async fn run_restarting(
+        &mut self,
+        plan: Arc<dyn ExecutionPlan>,
+        may_go_on: bool,
+        sql: &str,
+        usage: &Arc<QueryUsage>,
+    ) -> Result<CollectedRows, StoreError> {
         let outcome = self.run_plan(plan, sql, usage).await;
         if !may_go_on || !outcome.as_ref().is_err_and(|error| usage.lacks_memory(error)) {
             return outcome;
@@ -75,15 +173,15 @@ impl QuerySession {
         plan: Arc<dyn ExecutionPlan>,
         sql: &str,
         usage: &Arc<QueryUsage>,
-    ) -> Result<QueryRows, StoreError> {
-        let (schema, mut batches, is_cut) = self.run_plan(plan, sql, usage).await?;
+    ) -> Result<CollectedRows, StoreError> {
+        let (schema, mut batches, is_truncated) = self.run_plan(plan, sql, usage).await?;
         if let Some(access) = &self.tables.files {
             let told = |error: DataFusionError| self.tell(&error, sql, usage);
-            let question = self.logical_plan(&self.state, sql).await.map_err(told)?;
-            let reads = beside_plan(&question, &self.state, access, &schema).await.map_err(told)?;
+            let logical = self.logical_plan(&self.state, sql).await.map_err(told)?;
+            let reads = beside_plan(&logical, &self.state, access, &schema).await.map_err(told)?;
             batches.extend(reads);
         }
-        Ok((schema, batches, is_cut))
+        Ok((schema, batches, is_truncated))
     }
 
     /// Collects the whole result of a plan.
@@ -92,7 +190,7 @@ impl QuerySession {
         plan: Arc<dyn ExecutionPlan>,
         sql: &str,
         usage: &Arc<QueryUsage>,
-    ) -> Result<QueryRows, StoreError> {
+    ) -> Result<CollectedRows, StoreError> {
         if let Some(answer) = self.run_spread(&plan, sql, usage).await? {
             return Ok(answer);
         }
@@ -106,7 +204,7 @@ impl QuerySession {
         plan: &Arc<dyn ExecutionPlan>,
         sql: &str,
         usage: &Arc<QueryUsage>,
-    ) -> Result<Option<QueryRows>, StoreError> {
+    ) -> Result<Option<CollectedRows>, StoreError> {
         let spread = self.spread.as_ref().filter(|_| !spilling_joins::reads_again(plan));
         let Some(spread) = spread else { return Ok(None) };
         for _ in 0..SPREAD_TRIES {
@@ -150,7 +248,7 @@ impl QuerySession {
         let mut state = spread.state(&self.state, hubs, counted, failed)?;
         let tables =
             TableCatalog { spread: Some(Arc::clone(&spread.files)), ..self.tables.clone() };
-        state.register_catalog_list(catalogs(&tables, &self.asking));
+        state.register_catalog_list(catalogs(&tables, &self.mode));
         let plan = self.logical_plan(&state, sql).await?;
         let plan = state.create_physical_plan(&plan).await?;
         let context = TaskContext::from(&state).with_runtime(Arc::clone(&self.env));
@@ -159,29 +257,16 @@ impl QuerySession {
 
     async fn collect(
         &self,
-        mut stream: SendableRecordBatchStream,
+        stream: SendableRecordBatchStream,
         sql: &str,
         usage: &QueryUsage,
-    ) -> Result<QueryRows, StoreError> {
-        let told = |error: DataFusionError| self.tell(&error, sql, usage);
-        let schema = stream.schema();
-        let (mut batches, mut left, mut bytes) = (Vec::new(), usage.limits.rows, 0);
-        while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(told)?;
-            let is_truncated = batch.num_rows() > left;
-            let batch = if is_truncated { batch.slice(0, left) } else { batch };
-            bytes += row_bytes(&batch);
-            if bytes > usage.limits.answer_bytes {
-                usage.meet(LimitKind::Answer);
-                return Err(usage.explain(LimitKind::Answer));
-            }
-            left -= batch.num_rows();
+    ) -> Result<CollectedRows, StoreError> {
+        let (schema, mut batches) = (stream.schema(), Vec::new());
+        let mut stream = LimitedStream::new(stream, usage);
+        while let Some(batch) = stream.next(self, sql, usage).await? {
             batches.push(batch);
-            if is_truncated {
-                return Ok((schema, batches, true));
-            }
         }
-        Ok((schema, batches, false))
+        Ok((schema, batches, stream.is_truncated))
     }
 
     /// The error in words, with the limit behind it if there is one.
@@ -211,7 +296,7 @@ impl QuerySession {
 
     /// Plans the query, or takes its cached plan.
     pub(crate) async fn plan(&self, sql: &str) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        if let QueryMode::At { template, now } = &self.asking {
+        if let QueryMode::At { template, now } = &self.mode {
             let kept = self.kept.plan(&self.state, template, *now, &self.tables).await;
             let physical = match kept {
                 Some(plan) => {
@@ -233,7 +318,7 @@ impl QuerySession {
         state: &SessionState,
         sql: &str,
     ) -> Result<LogicalPlan, DataFusionError> {
-        let QueryMode::Postgres(parameters) = &self.asking else {
+        let QueryMode::Postgres(parameters) = &self.mode else {
             return plan_query(state, sql).await;
         };
         let plan = postgres::plan(state, sql, parameters).await?;

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use weir_store::{
-    BucketOptions, QueryLimits, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule, Store,
-    StoreOptions,
+    BucketOptions, Query, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule, Store, StoreOptions,
 };
 use weir_tables::{
     Batch, FixedClock, Micros, Parcel, Request, RequestRows, Rows, StreamId, StreamRange,
@@ -91,7 +90,7 @@ async fn measure(row_count: u64, dir: &Path) -> Result<(), Box<dyn std::error::E
         "select * from request where request_id = 'absent'",
     ] {
         let before = cpu_seconds();
-        let answer = store.query(sql, QueryLimits::default()).await?;
+        let answer = store.query(Query::new(sql)).run().await?;
         let cost = cpu_seconds() - before;
         report(
             sql,
@@ -155,9 +154,9 @@ async fn measure_far(
     ] {
         let sql = format!("select * from request where {condition}");
         let before = store.stats().bucket.unwrap_or_default();
-        let answer = store.query(&sql, QueryLimits::default()).await?;
+        let answer = store.query(Query::new(&sql)).run().await?;
         let after = store.stats().bucket.unwrap_or_default();
-        let said = store.forecast(&sql, QueryLimits::default()).await?;
+        let said = store.query(Query::new(&sql)).forecast().await?;
         let (gets, bytes) = (after.gets - before.gets, after.bytes - before.bytes);
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
         let share = bytes as f64 / all as f64 * 100.0;

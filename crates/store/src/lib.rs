@@ -22,6 +22,7 @@ mod postgres_client;
 mod repair;
 mod stats;
 mod store;
+mod store_query;
 mod watch;
 mod write_path;
 
@@ -38,15 +39,17 @@ pub use options::{ClusterOptions, ManifestOptions, Retention, StoreOptions};
 pub use repair::{FileRepair, repair, repair_cluster};
 pub use stats::StoreStats;
 pub use store::Store;
+pub use store_query::StoreQuery;
 pub use write_path::Appended;
 
 pub use weir_datafile::{
-    ErrorKind, Inspection, ParquetFile, StoreError, TableCost, parquet_file, write_parquet,
+    ErrorKind, Inspection, ParquetFile, ParquetStream, StoreError, TableCost, parquet_file,
+    write_parquet,
 };
 pub use weir_sql::{
-    Asker, Described, EndedQuery, Forecast, Peer, PeerAsk, PeerFailure, PeerRows, Peers,
-    QueryChannel, QueryEnd, QueryLimits, QueryResult, QueryWorker, ReadEstimate, RowCondition,
-    query_channel, row_conditions,
+    Asker, Described, EndedQuery, Forecast, Peer, PeerAsk, PeerFailure, PeerRows, Peers, Query,
+    QueryChannel, QueryEnd, QueryLimits, QueryResult, QueryStream, QueryWorker, ReadEstimate,
+    RowCondition, query_channel, row_conditions,
 };
 pub use weir_tier::{
     Bucket, BucketOptions, BucketStats, RangeReader, ReadPrices, SlowBucketOptions, SlowOptions,

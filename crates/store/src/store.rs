@@ -7,14 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arrow_array::ArrayRef;
-use arrow_schema::DataType;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use weir_datafile::{ErrorKind, FileMaker, Snapshot, StoreError, Tier, table_index};
-use weir_sql::{
-    Described, EndedQuery, Forecast, QueryEngine, QueryLimits, QueryRequest, QueryResult,
-    QueryWorker,
-};
+use weir_sql::{EndedQuery, Query, QueryEngine, QueryWorker};
 use weir_tables::{Clock, Micros, Parcel, StreamId, TABLES, TableSpec};
 use weir_tier::{CacheSpace, FileLocations, SlowOptions};
 
@@ -30,6 +25,7 @@ use crate::opening::{
 };
 use crate::options::StoreOptions;
 use crate::stats::StoreStats;
+use crate::store_query::StoreQuery;
 use crate::write_path::adapt::adapt;
 use crate::write_path::shared::StoreState;
 use crate::write_path::streams::StreamPositions;
@@ -301,95 +297,9 @@ impl Store {
         self.shared.commits.subscribe()
     }
 
-    /// Runs one query over all rows acknowledged before the call. Dropping the future cancels it.
-    ///
-    /// # Errors
-    /// `BadQuery` when the SQL is not valid or not a query, `QueryLimit` when it exceeds a limit,
-    /// `Io` when files cannot be read.
-    pub async fn query(&self, sql: &str, limits: QueryLimits) -> Result<QueryResult, StoreError> {
-        self.ask(None, QueryRequest::once(sql), limits).await
-    }
-
-    /// Runs a query on behalf of a user: a login or an address, as in [`EndedQuery::user`].
-    ///
-    /// # Errors
-    /// As [`Store::query`].
-    pub async fn query_as(
-        &self,
-        user: &str,
-        sql: &str,
-        limits: QueryLimits,
-    ) -> Result<QueryResult, StoreError> {
-        self.ask(Some(user), QueryRequest::once(sql), limits).await
-    }
-
-    /// Runs a repeated query in which `$now` stands for the time: the parts of its plan
-    /// that do not depend on the time are cached.
-    ///
-    /// # Errors
-    /// As [`Store::query`].
-    pub async fn query_at(
-        &self,
-        template: &str,
-        now: Micros,
-        limits: QueryLimits,
-    ) -> Result<QueryResult, StoreError> {
-        self.ask(None, QueryRequest::at(template, now), limits).await
-    }
-
-    /// Runs a query of a PostgreSQL client: with PostgreSQL's catalog, and `$1`, `$2`, … each bound
-    /// to an array of one value.
-    ///
-    /// # Errors
-    /// As [`Store::query`].
-    pub async fn query_prepared(
-        &self,
-        user: &str,
-        sql: &str,
-        parameters: &[ArrayRef],
-        limits: QueryLimits,
-    ) -> Result<QueryResult, StoreError> {
-        self.ask(Some(user), QueryRequest::prepared(sql, parameters)?, limits).await
-    }
-
-    async fn ask(
-        &self,
-        user: Option<&str>,
-        question: QueryRequest,
-        limits: QueryLimits,
-    ) -> Result<QueryResult, StoreError> {
-        let (again, view) = (question.clone(), self.shared.view());
-        let snapshot = view.snapshot;
-        match self.engine.query(view, user, question, limits).await {
-            // Another hub has moved on: the retry sees the files that were flushed meanwhile.
-            Err(error) if error.kind == ErrorKind::Moved => {
-                let view = self.view_at(snapshot + 1).await?;
-                self.engine.query(view, user, again, limits).await
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Estimates what a query would read now, without running it.
-    ///
-    /// # Errors
-    /// As [`Store::query`].
-    pub async fn forecast(&self, sql: &str, limits: QueryLimits) -> Result<Forecast, StoreError> {
-        self.engine.forecast(self.shared.view(), sql, limits).await
-    }
-
-    /// Describes parameters and columns of a prepared statement without running it; `known` are the
-    /// parameter types that the client specified.
-    ///
-    /// # Errors
-    /// `BadQuery` when the SQL is not valid.
-    pub async fn describe(
-        &self,
-        sql: &str,
-        known: &[Option<DataType>],
-        limits: QueryLimits,
-    ) -> Result<Described, StoreError> {
-        self.engine.describe(self.shared.view(), sql, known, limits).await
+    /// A query over all rows acknowledged before it starts.
+    pub fn query(&self, query: Query) -> StoreQuery<'_> {
+        StoreQuery { store: self, query }
     }
 
     /// Queries since the last call that were slow or exceeded a limit (at most 1,000), and how many

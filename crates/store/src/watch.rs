@@ -6,7 +6,7 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use weir_datafile::StoreError;
-use weir_sql::{QueryLimits, RowCondition, row_conditions};
+use weir_sql::{Query, QueryLimits, RowCondition, row_conditions};
 use weir_tables::Micros;
 
 use crate::condition_watch::{ConditionWatch, WatchedCondition};
@@ -44,7 +44,8 @@ impl Store {
     /// Whether the query of a watched condition may have rows at `now`; never false when it has some.
     ///
     /// # Errors
-    /// As [`Store::query`], at the first call and when `now` went back: both query stored rows.
+    /// As [`crate::StoreQuery::run`], at the first call and when `now` went back: then stored rows
+    /// are queried.
     pub async fn may_have(&self, recent: &ConditionWatch, now: Micros) -> Result<bool, StoreError> {
         let mut is_complete = recent.is_complete.load(Ordering::Relaxed);
         for watched in &recent.parts {
@@ -70,7 +71,7 @@ impl Store {
             "select max(cast(ts as bigint)) from {name} where ({row}) and ts > timestamp '{start}'"
         );
         let limits = QueryLimits::of_rule(1, Duration::from_secs(10));
-        let answer = self.query(&sql, limits).await?;
+        let answer = self.query(Query::new(&sql).limits(limits)).run().await?;
         let newest = answer
             .batches
             .first()

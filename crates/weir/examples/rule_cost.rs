@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_rules::RuleSet;
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, Store};
 use weir_tables::{
     Batch, FixedClock, Listener, ListenerRows, Micros, Parcel, Request, RequestRows, Rows, TcpStat,
     TcpStatRows,
@@ -41,7 +41,7 @@ fn main() {
         let (wall, cpu) = (Instant::now(), cpu_seconds());
         for _ in 0..rounds {
             for sql in &queries {
-                let answer = runtime.block_on(store.query_at(sql, NOW, QueryLimits::default()));
+                let answer = runtime.block_on(store.query(Query::new(sql).at(NOW)).run());
                 let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
                 if answer.row_count() == 0 {
                     break;

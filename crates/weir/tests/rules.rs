@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_rules::test_file::{NOW, TestFile, TestQuery};
 use weir_rules::{Engine, Rule, RuleSet, SourceFile, State, Transition};
-use weir_store::{ConditionWatch, QueryLimits, Store};
+use weir_store::{ConditionWatch, Query, Store};
 use weir_tables::{
     Batch, FixedClock, Listener, ListenerRows, Micros, Parcel, Request, RequestRows, Rows, TcpStat,
     TcpStatRows,
@@ -77,7 +77,7 @@ impl RuleStore {
     }
 
     fn ask(&self, store: &Store, sql: &str, now: Micros) -> Result<Vec<RecordBatch>, String> {
-        let answer = self.runtime.block_on(store.query_at(sql, now, QueryLimits::default()));
+        let answer = self.runtime.block_on(store.query(Query::new(sql).at(now)).run());
         answer.map(|result| result.batches).map_err(|error| error.to_string())
     }
 }

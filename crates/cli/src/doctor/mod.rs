@@ -23,7 +23,7 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, complain, say};
 use weir_rules::{Class, OpenFinding, State};
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, Store};
 use weir_tables::{Clock, FixedClock, Micros, Parcel};
 
 use crate::doctor::args::{DoctorArgs, DoctorFormat};
@@ -152,7 +152,7 @@ async fn diagnose(mut source: impl HostSource, judge: &RuleRunner) -> Result<Dia
 async fn failed_collectors(store: &Store) -> Result<Vec<String>, Failure> {
     let sql = "select collector, max(error) as error from collector_run where not is_success \
         and error is not null group by collector order by collector";
-    let answer = store.query(sql, QueryLimits::default()).await.map_err(store_failure)?;
+    let answer = store.query(Query::new(sql)).run().await.map_err(store_failure)?;
     let mut by_error: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for batch in &answer.batches {
         let cells = Cells::new(batch);

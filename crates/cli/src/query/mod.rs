@@ -10,7 +10,7 @@ use weir_hub::cells::plain;
 use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, complain, say, try_write_all, write_all};
 
-use crate::client::{Client, unreachable_weir};
+use crate::client::{Client, OpenResponse, RequestError, unreachable_weir};
 use crate::query::args::{QueryArgs, QueryFormat};
 
 /// A cell of a table is cut here; the other formats give it whole.
@@ -44,20 +44,20 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("cannot show {format} on a terminal"))
             .hint("write it to a file: `> FILE`"));
     }
-    let body = json!({"sql": sql, "limit": args.limit}).to_string();
-    let answer = client
-        .post(&format!("/api/sql?format={format}"), body.as_bytes())
-        .map_err(|error| unreachable_weir(&client, &error))?;
-    if answer.status != 200 {
-        return Err(answer.failure());
+    let path = format!("/api/sql?format={format}");
+    let body = json!({"sql": sql, "limit": args.limit});
+    let answer = client.open_json(&path, &body);
+    let answer = answer.map_err(|error| unreachable_weir(&client, &error))?;
+    if answer.status() != 200 {
+        return Err(answer.whole().map_err(|error| incomplete(&error))?.failure());
     }
     match args.format {
         QueryFormat::Csv | QueryFormat::Ndjson | QueryFormat::Arrow | QueryFormat::Parquet => {
-            return write_answer(&answer.body);
+            return write_answer(answer);
         }
-        QueryFormat::Json => say(&objects(&read(&answer.body)?)),
+        QueryFormat::Json => say(&objects(&read_answer(answer)?)),
         QueryFormat::Table => {
-            let answer = read(&answer.body)?;
+            let answer = read_answer(answer)?;
             say(&table(&answer, Paint::for_stdout()));
             if answer["is_truncated"] == true {
                 let shown = answer["row_count"].as_u64().unwrap_or_default();
@@ -68,14 +68,25 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file that lacks its end must not pass for the answer.
-fn write_answer(body: &[u8]) -> Result<(), Failure> {
-    match try_write_all(body) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write the answer: {error}")))
+fn read_answer(answer: OpenResponse<'_>) -> Result<Value, Failure> {
+    read(&answer.whole().map_err(|error| incomplete(&error))?.body)
+}
+
+/// Writes the answer as it arrives. A file that lacks its end must not pass for the answer.
+fn write_answer(mut answer: OpenResponse<'_>) -> Result<(), Failure> {
+    while let Some(part) = answer.next_part().map_err(|error| incomplete(&error))? {
+        match try_write_all(part.as_ref()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(Failure::new(format!("cannot write the answer: {error}"))),
         }
-        _ => Ok(()),
     }
+    Ok(())
+}
+
+fn incomplete(error: &RequestError) -> Failure {
+    Failure::new(format!("the answer is incomplete: {error}"))
+        .hint("weir's log has the reason, and `slow_query` if it was a limit")
 }
 
 fn forecast(args: &QueryArgs, client: &Client, sql: &str) -> Result<(), Failure> {

@@ -15,7 +15,7 @@ use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, complain, say};
 use weir_rules::test_file::{NOW, TestFile, TestQuery};
 use weir_rules::{Rule, RuleSet, SourceFile};
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, QueryLimits, Store};
 use weir_tables::nearest;
 use weir_tables::{Batch, Clock, FixedClock, Parcel};
 
@@ -263,7 +263,7 @@ impl TestQuery for CaseRunner {
             let parcel = Parcel { range: None, batches: tables };
             store.append(parcel).await.map_err(|error| error.to_string())?;
             let limits = QueryLimits { rows: 100_000, ..QueryLimits::default() };
-            let answer = store.query_at(sql, NOW, limits).await;
+            let answer = store.query(Query::new(sql).at(NOW).limits(limits)).run().await;
             let answer = answer.map_err(|error| error.to_string())?;
             Ok(answer.batches)
         })

@@ -23,7 +23,7 @@ use weir_intake::{
 };
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::meter::Meter;
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, QueryLimits, Store};
 use weir_tables::{Clock, Micros};
 
 use crate::store_failure;
@@ -324,7 +324,7 @@ async fn remember(intake: &Intake, store: &Store, seconds: u64) -> Result<(), Fa
         "select ts, ids from intake_batch where ts > now() - interval '{seconds} seconds' order by ts"
     );
     let limits = QueryLimits::of_rule(MAX_KNOWN, REMEMBER);
-    let result = store.query(&sql, limits).await.map_err(store_failure)?;
+    let result = store.query(Query::new(&sql).limits(limits)).run().await.map_err(store_failure)?;
     for batch in &result.batches {
         let ts = batch.column(0).as_primitive::<TimestampMicrosecondType>();
         let ids = batch.column(1).as_string::<i32>();

@@ -22,6 +22,11 @@ impl Refusal {
         Self { status, message: message.into(), hint: None, expected: None }
     }
 
+    /// What is refused, and why.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Adds a line with what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

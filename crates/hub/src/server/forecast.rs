@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_store::{Forecast, ReadEstimate};
+use weir_store::{Forecast, Query, ReadEstimate};
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -27,9 +27,10 @@ pub(crate) async fn post(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let example = r#"{"sql": "select count(*) from request"}"#;
-    let question: ForecastRequest = read_json(&headers, &body, example)?;
+    let request: ForecastRequest = read_json(&headers, &body, example)?;
     let _turn = app.turn().await?;
-    let forecast = app.store.forecast(&question.sql, app.query_limits).await?;
+    let query = Query::new(&request.sql).limits(app.query_limits);
+    let forecast = app.store.query(query).forecast().await?;
     Ok(Json(told(&forecast)))
 }
 

@@ -17,9 +17,11 @@ mod page;
 mod parse;
 mod pg;
 mod replay;
+mod row_encoder;
 mod rules;
 mod schema;
 mod sql;
+mod sql_body;
 mod status;
 mod thresholds;
 mod wire;
@@ -33,11 +35,11 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use serde_json::{Map, Value};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_agent_core::edge::EdgeControl;
 use weir_agent_core::watch::WatchStatus;
 use weir_process::meter::Meter;
-use weir_store::{QueryLimits, QueryResult, Store};
+use weir_store::{Query, QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
 
 use crate::cells::Cells;
@@ -50,6 +52,7 @@ pub(crate) use caller::Callers;
 pub(crate) use cluster::OverHttp;
 pub(crate) use pg::PgServer;
 pub(crate) use sql::require_json;
+use sql_body::UserStream;
 
 /// Bodies of requests that are no parcels.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -81,7 +84,7 @@ pub(crate) struct App {
     pub(crate) ui_dir: Option<PathBuf>,
     /// Where rules of the user's own are.
     pub(crate) rules_dir: Option<PathBuf>,
-    pub(crate) queries: Semaphore,
+    pub(crate) queries: Arc<Semaphore>,
     pub(crate) callers: Callers,
     pub(crate) query_limits: QueryLimits,
     pub(crate) parcel_bytes: usize,
@@ -93,10 +96,11 @@ pub(crate) type SharedApp = Arc<App>;
 
 impl App {
     /// Waits for a permit to query; their number is limited in all and for each user.
-    pub(crate) async fn turn(&self) -> Result<QueryPermit<'_>, Refusal> {
+    pub(crate) async fn turn(&self) -> Result<QueryPermit, Refusal> {
         let waiting = async {
             let own = self.callers.turn().await?;
-            Some(QueryPermit { _own: own, _all: self.queries.acquire().await.ok()? })
+            let all = Arc::clone(&self.queries).acquire_owned().await.ok()?;
+            Some(QueryPermit { _own: own, _all: all })
         };
         let turn = tokio::time::timeout(self.query_limits.timeout, waiting).await;
         turn.ok().flatten().ok_or_else(|| {
@@ -111,17 +115,29 @@ impl App {
     /// Runs a query of a user.
     pub(crate) async fn query(&self, sql: &str, rows: usize) -> Result<QueryResult, Refusal> {
         let _turn = self.turn().await?;
-        let limits = QueryLimits { rows, ..self.query_limits };
-        let result = self.store.query_as(&caller::caller(), sql, limits).await;
+        let result = self.store.query(self.user_query(sql, rows)).run().await;
         self.meter.count_query(result.is_ok());
         Ok(result?)
+    }
+
+    /// Starts a query of a user, whose rows are read as they come.
+    async fn stream(&self, sql: &str, rows: usize) -> Result<UserStream, Refusal> {
+        let permit = self.turn().await?;
+        let rows = self.store.query(self.user_query(sql, rows)).stream().await;
+        let rows = rows.inspect_err(|_| self.meter.count_query(false))?;
+        Ok(UserStream { rows, meter: Arc::clone(&self.meter), _permit: permit })
+    }
+
+    fn user_query(&self, sql: &str, rows: usize) -> Query {
+        let limits = QueryLimits { rows, ..self.query_limits };
+        Query::new(sql).caller(&caller::caller()).limits(limits)
     }
 }
 
 /// Held while a query runs.
-pub(crate) struct QueryPermit<'a> {
+pub(crate) struct QueryPermit {
     _own: OwnedSemaphorePermit,
-    _all: SemaphorePermit<'a>,
+    _all: OwnedSemaphorePermit,
 }
 
 /// Serves until `ended` comes, then lets open connections finish for a moment.

@@ -13,7 +13,7 @@ use weir_pg::{
     Caller, Password, PgError, QueryEngine, QueryResult, ServerOptions, StatementDescription, Tls,
 };
 use weir_process::failure::{EXIT_CONFIG, Failure};
-use weir_store::{ErrorKind, QueryLimits, StoreError};
+use weir_store::{ErrorKind, Query, QueryLimits, StoreError};
 
 use super::SharedApp;
 use super::caller::{PEER, as_caller, caller};
@@ -84,7 +84,8 @@ impl QueryEngine for Rows {
     ) -> BoxFuture<'static, Result<StatementDescription, PgError>> {
         let app = Arc::clone(&self.0);
         let describe = async move {
-            let described = app.store.describe(&sql, &known, app.query_limits).await;
+            let query = Query::new(&sql).limits(app.query_limits);
+            let described = app.store.query(query).describe(&known).await;
             let described = described.map_err(refusal)?;
             Ok(StatementDescription { parameters: described.parameters, schema: described.schema })
         };
@@ -117,7 +118,8 @@ async fn answer(
     // Clients would take an answer that was cut for the whole one: its size is the limit, not its
     // rows.
     let limits = QueryLimits { rows: usize::MAX, ..app.query_limits };
-    let result = app.store.query_prepared(&caller(), sql, parameters, limits).await;
+    let query = Query::new(sql).caller(&caller()).parameters(parameters).limits(limits);
+    let result = app.store.query(query).run().await;
     app.meter.count_query(result.is_ok());
     let result = result.map_err(refusal)?;
     Ok(QueryResult { schema: result.schema, batches: result.batches })

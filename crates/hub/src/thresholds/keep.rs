@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_rules::mine::{Point, SeriesModel, Side, mine};
 use weir_rules::{Rule, ThresholdSpec, rows_of};
-use weir_store::{QueryLimits, Store, StoreError};
+use weir_store::{Query, QueryLimits, Store, StoreError};
 use weir_tables::{
     Batch, Clock, Measure, MeasureRows, Micros, Parcel, Rows, ThresholdProposalRows,
 };
@@ -205,7 +205,7 @@ impl RuleValues {
         let began = Instant::now();
         let sql = self.mining.series_between(at(from), at(to));
         let limits = QueryLimits::of_rule(200_000, Duration::from_secs(60));
-        let answer = store.query(&sql, limits).await?;
+        let answer = store.query(Query::new(&sql).limits(limits)).run().await?;
         let mut values: BTreeMap<i64, BTreeMap<SeriesName, f64>> = BTreeMap::new();
         for row in rows_of(&answer.batches, 200_000) {
             let Some(weir_rules::Cell::Time(ts)) = row.get("ts") else { continue };
@@ -347,7 +347,7 @@ async fn proposed_at(
         rule.id
     );
     let limits = QueryLimits::of_rule(1, Duration::from_secs(60));
-    let answer = store.query(&sql, limits).await.ok()?;
+    let answer = store.query(Query::new(&sql).limits(limits)).run().await.ok()?;
     let row = rows_of(&answer.batches, 1).pop()?;
     let Some(weir_rules::Cell::Time(ts)) = row.get("ts") else { return None };
     (number(&row, "value") == mining.value).then(|| after(*ts, PROPOSE_SECONDS))

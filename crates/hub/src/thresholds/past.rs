@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_rules::mine::{NamedSeries, Point};
 use weir_rules::{Cell, Row, Rule, rows_of};
-use weir_store::{QueryLimits, Store, StoreError};
+use weir_store::{Query, QueryLimits, Store, StoreError};
 use weir_tables::Micros;
 
 /// Rows that are read of a rule's past: four weeks of some 250 subjects.
@@ -35,7 +35,10 @@ impl RulePast {
             time(now - Duration::from_secs(28 * 86_400)),
             time(now)
         );
-        let answer = store.query(&sql, QueryLimits::of_rule(MAX_ROWS, TIMEOUT)).await?;
+        let answer = store
+            .query(Query::new(&sql).limits(QueryLimits::of_rule(MAX_ROWS, TIMEOUT)))
+            .run()
+            .await?;
         let mut series: BTreeMap<SeriesName, Vec<Point>> = BTreeMap::new();
         for row in rows_of(&answer.batches, MAX_ROWS) {
             let point = (number(&row, "at"), number(&row, "value"));
@@ -73,7 +76,8 @@ async fn incidents(store: &Store, rule: &Rule, now: Micros) -> Result<Vec<Range<
          group by f.finding_id",
         id = rule.id
     );
-    let answer = store.query(&sql, QueryLimits::of_rule(10_000, TIMEOUT)).await?;
+    let answer =
+        store.query(Query::new(&sql).limits(QueryLimits::of_rule(10_000, TIMEOUT))).run().await?;
     let spans = rows_of(&answer.batches, 10_000).into_iter().filter_map(|row| {
         let (began, ended) = (number(&row, "began")?, number(&row, "ended")?);
         // The five minutes before are those in which it began.

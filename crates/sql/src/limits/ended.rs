@@ -10,7 +10,6 @@ use weir_tables::Micros;
 
 use super::{LimitKind, QueryUsage};
 use crate::options::Asker;
-use crate::query::QueryResult;
 
 /// Outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +50,7 @@ impl QueryEnd {
         }
     }
 
-    fn of(outcome: &Result<QueryResult, StoreError>, usage: &QueryUsage) -> Self {
+    fn of(outcome: Result<(), &StoreError>, usage: &QueryUsage) -> Self {
         let Err(error) = outcome else { return Self::Answered };
         match usage.met().filter(|_| error.kind == ErrorKind::QueryLimit) {
             Some(LimitKind::Memory | LimitKind::SharedMemory) => Self::Memory,
@@ -134,7 +133,8 @@ impl EndedQueries {
     }
 }
 
-/// A running query; counts as cancelled if dropped before its end.
+/// A running query. If it is dropped before its end, its reader left, or stalled until the query
+/// reached its time limit.
 pub(crate) struct RunningQuery {
     pub(crate) usage: Arc<QueryUsage>,
     ended: Arc<EndedQueries>,
@@ -170,11 +170,11 @@ impl RunningQuery {
         self.started.elapsed()
     }
 
-    /// Records the outcome.
-    pub(crate) fn end(mut self, outcome: &Result<QueryResult, StoreError>) {
+    /// Records the outcome; a query that failed has no rows.
+    pub(crate) fn end(mut self, outcome: Result<(), &StoreError>, rows: u64) {
         let end = QueryEnd::of(outcome, &self.usage);
-        let rows = outcome.as_ref().map_or(0, |result| result.row_count() as u64);
-        self.tell(end, outcome.as_ref().err().map(|error| error.message.clone()), rows);
+        let rows = outcome.map_or(0, |()| rows);
+        self.tell(end, outcome.err().map(|error| error.message.clone()), rows);
     }
 
     fn tell(&mut self, end: QueryEnd, error: Option<String>, rows: u64) {
@@ -200,7 +200,13 @@ impl RunningQuery {
 
 impl Drop for RunningQuery {
     fn drop(&mut self) {
-        if !self.is_told {
+        if self.is_told {
+            return;
+        }
+        if self.usage.met() == Some(LimitKind::Time) {
+            let error = self.usage.explain(LimitKind::Time);
+            self.tell(QueryEnd::Time, Some(error.message), 0);
+        } else {
             self.tell(QueryEnd::Cancelled, None, 0);
         }
     }

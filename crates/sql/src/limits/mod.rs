@@ -232,6 +232,12 @@ impl QueryUsage {
         is_memory && error.kind == ErrorKind::QueryLimit
     }
 
+    /// Records an exceeded limit; the error for it.
+    pub(crate) fn exceed(&self, limit: LimitKind) -> StoreError {
+        self.meet(limit);
+        self.explain(limit)
+    }
+
     /// The error that tells a user which limit was exceeded.
     pub(crate) fn explain(&self, limit: LimitKind) -> StoreError {
         let limits = &self.limits;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_store::{
-    ErrorKind, FileRepair, QueryLimits, Store, StoreError, StoreOptions, inspect_cluster,
-    repair_cluster,
+    ErrorKind, FileRepair, Query, Store, StoreError, StoreOptions, inspect_cluster, repair_cluster,
 };
 use weir_tables::{Batch, Micros, Parcel, Rows, Sysctl, SysctlRows};
 
@@ -125,7 +124,7 @@ async fn damaged_files_of_a_cluster_are_mended_while_its_hubs_go_on() {
     let left = (i64::try_from(300_000 - lost).unwrap(), i64::try_from(1300 - rows).unwrap());
     for hub in [&one, &two] {
         eventually(async || {
-            hub.query(VALUES, QueryLimits::default()).await.is_ok()
+            hub.query(Query::new(VALUES)).run().await.is_ok()
                 && (number(hub, VALUES).await, number(hub, COUNT).await) == left
         })
         .await;

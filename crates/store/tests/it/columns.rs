@@ -2,7 +2,7 @@
 //! through the cache, over files read from end to end, and over rows in memory.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use weir_store::{QueryLimits, Store, StoreOptions};
+use weir_store::{Query, QueryLimits, Store, StoreOptions};
 use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows};
 
 use crate::tool::{NOON, ask, clock, number, options};
@@ -250,9 +250,11 @@ async fn groups_without_memory_are_made_by_the_plan_that_spills() {
     let (mut answered, mut refused) = (0, 0);
     for mebibytes in [1, 2, 3, 4, 6, 8, 12, 16, 64] {
         let limits = QueryLimits { memory_bytes: mebibytes << 20, ..QueryLimits::default() };
-        let Ok(expected) = plain.query(sql, limits).await else { continue };
+        let Ok(expected) = plain.query(Query::new(sql).limits(limits)).run().await else {
+            continue;
+        };
         // With barely enough memory, the order of its threads decides whether the plan finishes.
-        let Ok(answer) = cached.query(sql, limits).await else {
+        let Ok(answer) = cached.query(Query::new(sql).limits(limits)).run().await else {
             refused += 1;
             continue;
         };
@@ -278,9 +280,13 @@ async fn what_a_column_is_read_for_counts_once() {
     let read: Vec<u64> = ended.iter().map(|query| query.read_bytes).collect();
     assert!(read[0] > 100_000 && read[1] == 0, "{read:?}");
     let limits = QueryLimits { read_bytes: 1000, ..QueryLimits::default() };
-    let refused = store.query("select max(request_id) from request", limits).await.unwrap_err();
+    let refused = store
+        .query(Query::new("select max(request_id) from request").limits(limits))
+        .run()
+        .await
+        .unwrap_err();
     assert!(refused.message.contains("read from files"), "{refused}");
-    store.query(sql, limits).await.unwrap();
+    store.query(Query::new(sql).limits(limits)).run().await.unwrap();
 }
 
 /// The minimum of an expression is computed even if a column's bound is known sooner.

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use weir_store::{QueryLimits, Retention, SlowOptions, SlowRule, Store, StoreOptions, inspect};
+use weir_store::{
+    Query, QueryLimits, Retention, SlowOptions, SlowRule, Store, StoreOptions, inspect,
+};
 use weir_tables::{
     Batch, Clock, Micros, Parcel, Reject, RejectRows, Rows, StreamId, Sysctl, SysctlRows,
 };
@@ -238,7 +240,7 @@ fn kill_again_and_again(dir: &Path, slow: Option<&Path>) {
 
 async fn check(dir: &Path, slow: Option<&Path>, acknowledged: &AcknowledgedRows) {
     let store = Store::open(tight(dir, slow)).unwrap();
-    let answer = store.query("select count(*) from log", QueryLimits::default()).await.unwrap();
+    let answer = store.query(Query::new("select count(*) from log")).run().await.unwrap();
     assert_eq!(answer.row_count(), 1);
     let mut total = 0;
     for (stream, known) in &acknowledged.streams {
@@ -275,7 +277,8 @@ async fn check(dir: &Path, slow: Option<&Path>, acknowledged: &AcknowledgedRows)
 async fn samples(store: &Store) -> std::collections::HashSet<u64> {
     use arrow_array::cast::AsArray;
     let limits = QueryLimits { rows: 10_000_000, ..QueryLimits::default() };
-    let answer = store.query("select name from sysctl", limits).await.unwrap();
+    let answer =
+        store.query(Query::new("select name from sysctl").limits(limits)).run().await.unwrap();
     assert!(!answer.is_truncated);
     let names =
         answer.batches.iter().flat_map(|rows| rows.column(0).as_string::<i32>().iter().flatten());

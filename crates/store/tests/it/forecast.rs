@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weir_store::{Forecast, QueryLimits, Store, StoreOptions};
+use weir_store::{Forecast, Query, Store, StoreOptions};
 use weir_tables::Parcel;
 
 use crate::bucket::{is_moved, moving, reached, tier};
@@ -39,7 +39,7 @@ fn questions() -> Vec<(&'static str, String)> {
 }
 
 async fn forecast(store: &Store, sql: &str) -> Forecast {
-    store.forecast(sql, QueryLimits::default()).await.unwrap()
+    store.query(Query::new(sql)).forecast().await.unwrap()
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn what_is_said_is_what_is_read_from_files_here() {
             _ => assert!(!is_all(4) && said.fast.files == 1, "{name}: {said:?}"),
         }
     }
-    let wrong = store.forecast("select nothing from request", QueryLimits::default()).await;
+    let wrong = store.query(Query::new("select nothing from request")).forecast().await;
     assert!(wrong.unwrap_err().message.contains("there is no column `nothing`"));
     let late = NOON.0 + 400_000_000_000;
     let none = format!("select * from request where ts > to_timestamp_micros({late})");

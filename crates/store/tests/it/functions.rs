@@ -1,6 +1,6 @@
 //! SQL functions in complete queries, and the examples in the documentation.
 
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, Store};
 use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows, TcpStat, TcpStatRows};
 
 use crate::tool::{NOON, ask, clock};
@@ -18,7 +18,7 @@ async fn examples_of_the_docs_run() {
         text.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 4);
     for sql in examples {
-        let answer = store.query(sql, QueryLimits::default()).await;
+        let answer = store.query(Query::new(sql)).run().await;
         assert!(answer.is_ok(), "{sql}\n{}", answer.unwrap_err());
     }
 }
@@ -72,7 +72,7 @@ async fn percentiles_of_groups_and_of_all_rows_agree() {
         ),
     ] {
         let sql = format!("select cast(x as double) from ({sql}) t(x)");
-        let answer = store.query(&sql, QueryLimits::default()).await.unwrap();
+        let answer = store.query(Query::new(&sql)).run().await.unwrap();
         let column = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Float64Type>(
             answer.batches[0].column(0),
         )

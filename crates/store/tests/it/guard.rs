@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_store::{Asker, ErrorKind, QueryEnd, QueryLimits, Store, StoreError, StoreOptions};
+use weir_store::{Asker, ErrorKind, Query, QueryEnd, QueryLimits, Store, StoreError, StoreOptions};
 
 use crate::tool::{clock, eventually, number, options, parcel};
 
@@ -27,7 +27,7 @@ fn small() -> QueryLimits {
 }
 
 async fn refused(store: &Store, sql: &str, limits: QueryLimits) -> StoreError {
-    let error = store.query(sql, limits).await.expect_err(sql);
+    let error = store.query(Query::new(sql).limits(limits)).run().await.expect_err(sql);
     assert_eq!(error.kind, ErrorKind::QueryLimit, "{error}");
     assert!(error.hint.is_some(), "{error}");
     error
@@ -41,7 +41,7 @@ fn spilled_files(dir: &std::path::Path) -> usize {
 async fn grouping_that_does_not_fit_into_memory_goes_on_on_disk_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(all_told(dir.path())).unwrap();
-    let answer = store.query_as("ann", GROUPS, small()).await.unwrap();
+    let answer = store.query(Query::new(GROUPS).caller("ann").limits(small())).run().await.unwrap();
     assert_eq!(answer.row_count(), 1);
     let (ended, dropped) = store.take_ended_queries();
     assert_eq!((ended.len(), dropped), (1, 0));
@@ -68,8 +68,12 @@ async fn sorting_on_disk_gives_the_same_order_as_in_memory() {
     let sql = "select value, (value * 7919) % 300007 as place, repeat('x', 100) as pad
         from generate_series(1, 600000) order by place, value";
     let limits = QueryLimits { rows: 700_000, answer_bytes: 256 << 20, ..QueryLimits::default() };
-    let in_memory = store.query(sql, limits).await.unwrap();
-    let on_disk = store.query(sql, QueryLimits { memory_bytes: 64 << 20, ..limits }).await.unwrap();
+    let in_memory = store.query(Query::new(sql).limits(limits)).run().await.unwrap();
+    let on_disk = store
+        .query(Query::new(sql).limits(QueryLimits { memory_bytes: 64 << 20, ..limits }))
+        .run()
+        .await
+        .unwrap();
     let (ended, _) = store.take_ended_queries();
     assert!(ended[1].spilled_bytes > 0, "{ended:?}");
     assert!(whole(&in_memory) == whole(&on_disk));
@@ -127,7 +131,7 @@ async fn what_a_users_queries_read_within_an_hour_is_limited_and_others_are_not(
     let sql = "select body from log where body <> 'nothing'";
     let mut answered = 0;
     let error = loop {
-        match store.query_as("ann", sql, limits).await {
+        match store.query(Query::new(sql).caller("ann").limits(limits)).run().await {
             Ok(_) => answered += 1,
             Err(error) => break error,
         }
@@ -136,15 +140,15 @@ async fn what_a_users_queries_read_within_an_hour_is_limited_and_others_are_not(
     let text = "queries of `ann` may read 2.8 MiB from files within an hour, this one needs more";
     assert_eq!(error.message, text);
     assert!(error.hint.is_some_and(|hint| hint.contains("api.user_read_bytes")));
-    store.query_as("ann", sql, limits).await.unwrap_err();
+    store.query(Query::new(sql).caller("ann").limits(limits)).run().await.unwrap_err();
     let (ended, _) = store.take_ended_queries();
     let read: u64 = ended[..answered].iter().map(|query| query.read_bytes).sum();
     assert!(read <= 3_000_000 && ended[answered].end == QueryEnd::UserRead, "{ended:?}");
     assert!(answered > 0, "one alone may read less");
-    store.query_as("bob", sql, limits).await.unwrap();
+    store.query(Query::new(sql).caller("bob").limits(limits)).run().await.unwrap();
     // Queries without a user have no such limit.
     for _ in 0..=answered {
-        store.query(sql, limits).await.unwrap();
+        store.query(Query::new(sql).limits(limits)).run().await.unwrap();
     }
 }
 
@@ -167,14 +171,18 @@ async fn rows_come_in_and_rules_run_while_users_keep_every_thread_busy() {
     let busy: Vec<_> = (0..6)
         .map(|_| {
             let store = std::sync::Arc::clone(&store);
-            tokio::spawn(async move { store.query(ENDLESS, QueryLimits::default()).await })
+            tokio::spawn(async move { store.query(Query::new(ENDLESS)).run().await })
         })
         .collect();
     tokio::time::timeout(Duration::from_secs(20), async {
         for at in 0..20 {
             store.append(parcel(7, at * 100..(at + 1) * 100)).await.unwrap();
             let rule = QueryLimits::of_rule(10, Duration::from_secs(10));
-            let answer = store.query("select count(*) from log", rule).await.unwrap();
+            let answer = store
+                .query(Query::new("select count(*) from log").limits(rule))
+                .run()
+                .await
+                .unwrap();
             assert_eq!(answer.row_count(), 1);
         }
     })
@@ -196,7 +204,7 @@ async fn only_slow_and_stopped_queries_are_told_and_what_a_kill_left_is_removed(
     let slow = StoreOptions { slow_query: Duration::from_secs(60), ..options(dir.path()) };
     let store = Store::open(slow.clone()).unwrap();
     number(&store, "select count(*) from log").await;
-    assert!(store.query("select nothing", QueryLimits::default()).await.is_err());
+    assert!(store.query(Query::new("select nothing")).run().await.is_err());
     assert!(store.take_ended_queries().0.is_empty());
     drop(store);
     std::fs::write(dir.path().join("spill/77.arrow"), "left").unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use weir_store::{Asker, ErrorKind, QueryEnd, QueryLimits, Store, StoreOptions};
+use weir_store::{Asker, ErrorKind, Query, QueryEnd, QueryLimits, Store, StoreOptions};
 
 use crate::tool::{eventually, options};
 
@@ -25,12 +25,15 @@ fn spilled_files(dir: &Path) -> usize {
 
 /// Runs the query in memory, then for a user and for a rule with little memory.
 async fn compare(store: &Store, sql: &str, memory_bytes: usize) {
-    let in_memory = store.query(sql, QueryLimits::default()).await.unwrap();
+    let in_memory = store.query(Query::new(sql)).run().await.unwrap();
     assert!(in_memory.batches[0].column(0).as_primitive::<Int64Type>().value(0) > 0, "{sql}");
     let limits = within(memory_bytes);
     for limits in [limits, QueryLimits { asker: Asker::Rule, ..limits }] {
-        let on_disk =
-            store.query(sql, limits).await.unwrap_or_else(|error| panic!("{error}: {sql}"));
+        let on_disk = store
+            .query(Query::new(sql).limits(limits))
+            .run()
+            .await
+            .unwrap_or_else(|error| panic!("{error}: {sql}"));
         assert_eq!(on_disk.batches, in_memory.batches, "{sql}");
     }
     let (ended, _) = store.take_ended_queries();
@@ -117,7 +120,7 @@ async fn joins_that_cannot_go_on_end_with_their_limit_in_words() {
         ),
     ] {
         let sql = format!("select sum(a.v), sum(b.v) from {from}");
-        let error = store.query(&sql, within(8 << 20)).await.unwrap_err();
+        let error = store.query(Query::new(&sql).limits(within(8 << 20))).run().await.unwrap_err();
         assert!(error.kind == ErrorKind::QueryLimit && error.message.contains(text), "{error}");
         assert!(error.hint.is_some(), "{error}");
         assert_eq!(store.take_ended_queries().0[0].end, end);

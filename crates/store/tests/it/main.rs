@@ -29,5 +29,6 @@ mod repair;
 mod s3;
 mod slow;
 mod spread;
+mod stream;
 mod text_index;
 mod tool;

@@ -1,7 +1,7 @@
 //! A store without files: appends, positions, SQL.
 
 use expect_test::{Expect, expect};
-use weir_store::{ErrorKind, Store};
+use weir_store::{ErrorKind, Query, Store};
 use weir_tables::{Parcel, StreamId};
 
 use crate::tool::{ask, clock, numbered, parcel};
@@ -75,7 +75,7 @@ async fn writing_by_sql_is_refused() {
         "select 1; select 2",
     ] {
         let store = Store::in_memory(clock());
-        let error = store.query(sql, Default::default()).await.unwrap_err();
+        let error = store.query(Query::new(sql)).run().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::BadQuery, "{sql}");
     }
 }
@@ -145,10 +145,15 @@ async fn answers_are_cut_at_the_limit_and_say_so() {
     let store = Store::in_memory(clock());
     store.append(parcel(7, 0..100)).await.unwrap();
     let limits = weir_store::QueryLimits { rows: 30, ..Default::default() };
-    let answer = store.query("select body from log", limits).await.unwrap();
+    let answer =
+        store.query(Query::new("select body from log").limits(limits)).run().await.unwrap();
     assert!(answer.is_truncated);
     assert_eq!(answer.row_count(), 30);
-    let answer = store.query("select body from log limit 30", limits).await.unwrap();
+    let answer = store
+        .query(Query::new("select body from log limit 30").limits(limits))
+        .run()
+        .await
+        .unwrap();
     assert!(!answer.is_truncated);
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use arbtest::arbitrary::{Result, Unstructured};
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, Store};
 use weir_tables::{Batch, Micros, Parcel, Request, RequestRows, Rows};
 
 use crate::tool::{NOON, options};
@@ -111,10 +111,8 @@ fn and(left: Option<bool>, right: Option<bool>) -> Option<bool> {
 }
 
 async fn answer(store: &Store, sql: &str) -> String {
-    let answer = store
-        .query(sql, QueryLimits::default())
-        .await
-        .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let answer =
+        store.query(Query::new(sql)).run().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let text = arrow_cast::pretty::pretty_format_batches(&answer.batches).unwrap().to_string();
     text.lines()
         .nth(3)

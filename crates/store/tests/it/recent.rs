@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_store::{ConditionWatch, QueryLimits, Store, StoreOptions};
+use weir_store::{ConditionWatch, Query, Store, StoreOptions};
 use weir_tables::{Batch, FixedClock, Log, LogRows, Micros, Parcel, Rows};
 
 use crate::tool::{NOON, options};
@@ -30,7 +30,7 @@ async fn fitting(store: &Store, recent: &ConditionWatch) -> Vec<u64> {
     let mut fitting = Vec::new();
     for second in 0..60 {
         let sql = SQL.replace("$now", &format!("timestamp '{}'", at(second)));
-        let answer = store.query(&sql, QueryLimits::default()).await.unwrap();
+        let answer = store.query(Query::new(&sql)).run().await.unwrap();
         let may_have = store.may_have(recent, at(second)).await.unwrap();
         if answer.row_count() > 0 {
             assert!(may_have, "second {second}");
@@ -98,7 +98,7 @@ async fn condition_that_fails_is_left_to_the_query_and_rows_come_in() {
     append(&store, 2, "").await;
     assert!(store.may_have(&recent, at(3)).await.unwrap() && !recent.says_all());
     let asked = sql.replace("$now", &format!("timestamp '{}'", at(3)));
-    let answer = store.query(&asked, QueryLimits::default()).await;
+    let answer = store.query(Query::new(&asked)).run().await;
     assert!(answer.unwrap_err().to_string().contains("ivide by zero"));
     assert!(store.may_have(&recent, at(100)).await.unwrap());
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use expect_test::{Expect, expect};
-use weir_store::{ErrorKind, QueryLimits, Store, StoreOptions};
+use weir_store::{ErrorKind, Query, Store, StoreOptions};
 
 use crate::tool::{clock, options, parcel};
 
@@ -85,7 +85,7 @@ async fn damage_in_the_log_names_file_and_offset() {
 
 async fn check(sql: &str, message: Expect) {
     let store = Store::in_memory(clock());
-    let error = store.query(sql, QueryLimits::default()).await.unwrap_err();
+    let error = store.query(Query::new(sql)).run().await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::BadQuery);
     message.assert_eq(&error.to_string());
 }

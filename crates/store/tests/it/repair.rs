@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use weir_store::{ErrorKind, FileRepair, QueryLimits, Store, inspect, repair};
+use weir_store::{ErrorKind, FileRepair, Query, Store, inspect, repair};
 use weir_tables::{Batch, Micros, Parcel, Rows, StreamId, Sysctl, SysctlRows};
 
 use crate::tool::{NOON, number, options, parcel};
@@ -61,7 +61,7 @@ async fn a_damaged_file_is_named_by_its_queries_only_and_its_readable_rows_are_t
 
     let store = Store::open(options(dir.path())).unwrap();
     let sql = "select count(distinct value) from sysctl";
-    let error = store.query(sql, QueryLimits::default()).await.unwrap_err();
+    let error = store.query(Query::new(sql)).run().await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
     assert!(error.message.contains("`data/sysctl/2026-11-20/00000000000"), "{error}");
     assert!(error.hint.as_ref().is_some_and(|hint| hint.contains("weir store repair")), "{error}");

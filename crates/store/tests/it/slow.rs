@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_store::{
-    ErrorKind, Retention, SlowOptions, SlowPlace, SlowRule, Store, StoreOptions, backup, inspect,
-    repair, restore,
+    ErrorKind, Query, Retention, SlowOptions, SlowPlace, SlowRule, Store, StoreOptions, backup,
+    inspect, repair, restore,
 };
 use weir_tables::{FixedClock, Micros, Parcel};
 
@@ -329,6 +329,6 @@ async fn slow_tier_does_not_open_without_what_it_needs() {
     let told = store.stats().message.unwrap();
     assert!(told.contains(dirs.slow.to_str().unwrap()), "{told}");
     assert_eq!(number(&store, "select sum(source_offset) from log").await, 45);
-    let refused = store.query("select nothing from log", Default::default()).await.unwrap_err();
+    let refused = store.query(Query::new("select nothing from log")).run().await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::BadQuery);
 }

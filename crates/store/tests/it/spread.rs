@@ -12,7 +12,8 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Handle;
 use weir_store::{
-    ErrorKind, QueryChannel, QueryEnd, QueryLimits, QueryWorker, Store, StoreOptions, query_channel,
+    ErrorKind, Query, QueryChannel, QueryEnd, QueryLimits, QueryWorker, Store, StoreOptions,
+    query_channel,
 };
 
 use crate::cluster::{Fleet, kill};
@@ -214,7 +215,7 @@ async fn what_other_hubs_read_counts_for_who_asks() {
     let ask = async |hub: &Arc<Store>, limits: QueryLimits| {
         fleet.near.1.ran();
         hub.take_ended_queries();
-        let outcome = hub.query(sql, limits).await.map(drop);
+        let outcome = hub.query(Query::new(sql).limits(limits)).run().await.map(drop);
         let ended = hub.take_ended_queries().0.remove(0);
         (outcome, ended, fleet.near.1.ran().contains_key("alone"))
     };

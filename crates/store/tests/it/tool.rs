@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_cast::pretty::pretty_format_batches;
-use weir_store::{QueryLimits, Store, StoreOptions};
+use weir_store::{Query, Store, StoreOptions};
 use weir_tables::{Batch, FixedClock, Log, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
 
 /// 2026-11-20T12:00:00Z.
@@ -65,7 +65,7 @@ pub(crate) fn parcel(stream: u128, rows: Range<u64>) -> Parcel {
 
 /// The result as a table in the format of `psql`.
 pub(crate) async fn ask(store: &Store, sql: &str) -> String {
-    match store.query(sql, QueryLimits::default()).await {
+    match store.query(Query::new(sql)).run().await {
         Ok(answer) => pretty_format_batches(&answer.batches).unwrap().to_string(),
         Err(error) => format!("{:?}: {error}", error.kind),
     }
@@ -82,7 +82,7 @@ pub(crate) fn options(dir: &Path) -> StoreOptions {
 
 /// The first column of the first row, as a number.
 pub(crate) async fn number(store: &Store, sql: &str) -> i64 {
-    let answer = store.query(sql, QueryLimits::default()).await.unwrap();
+    let answer = store.query(Query::new(sql)).run().await.unwrap();
     let rows = answer.batches.iter().find(|rows| rows.num_rows() > 0).expect("a row");
     rows.column(0).as_primitive::<Int64Type>().value(0)
 }

@@ -171,7 +171,7 @@ pub(crate) fn request(
     body: &str,
 ) -> (u16, String, String) {
     let address = url.trim_start_matches("http://");
-    let send = || -> std::io::Result<String> {
+    let send = || -> std::io::Result<Vec<u8>> {
         use std::io::Write;
         let mut stream = std::net::TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -186,14 +186,32 @@ pub(crate) fn request(
         stream.write_all(head.as_bytes())?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        Ok(answer)
     };
     let Ok(answer) = send() else { return (0, String::new(), String::new()) };
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(answer.len());
+    let head = text(&answer[..end]);
+    let body = answer.get(end + 4..).unwrap_or_default();
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
-    assert!(!is_chunked, "answers have a length");
-    (status, head.to_owned(), body.to_owned())
+    let body = if is_chunked { whole_body(body) } else { Some(body.to_vec()) };
+    body.map_or((0, String::new(), String::new()), |body| (status, head, text(&body)))
+}
+
+/// Decodes a chunked body; `None` if its last chunk is missing.
+fn whole_body(chunked: &[u8]) -> Option<Vec<u8>> {
+    let (mut rest, mut body) = (chunked, Vec::new());
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let length = std::str::from_utf8(&rest[..end]).ok()?;
+        let length = usize::from_str_radix(length, 16).ok()?;
+        if length == 0 {
+            return Some(body);
+        }
+        let chunk = rest.get(end + 2..)?;
+        body.extend_from_slice(chunk.get(..length)?);
+        rest = chunk.get(length + 2..)?;
+    }
 }
 
 /// Looks every 50 ms until there is an answer.

@@ -12,7 +12,7 @@ use super::harness::{WEIR, pause, text, wait_for};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Resident memory now and at its highest, MiB.
-fn resident_mib(id: u32) -> (u64, u64) {
+pub(crate) fn resident_mib(id: u32) -> (u64, u64) {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();

@@ -42,6 +42,7 @@ mod pg_drivers;
 mod plain_host;
 mod query;
 mod query_limits;
+mod query_stream;
 mod rotating;
 mod scrape;
 mod store;

@@ -10,7 +10,7 @@ use weir_hub::store_failure;
 use weir_process::failure::Failure;
 use weir_rules::trial::{EventTally, RequestLatency, TallyChange, is_slower, sibling_factor};
 use weir_rules::{EventCount, latency_between};
-use weir_store::{QueryLimits, Store};
+use weir_store::{Query, QueryLimits, Store};
 use weir_tables::{FixedClock, Micros, Parcel};
 
 use crate::client::Client;
@@ -157,7 +157,8 @@ impl<S: HostSource> TrialObserver<S> {
     /// The hosts of an answer with two numbers of each.
     async fn ask(&self, sql: &str, columns: [&str; 2]) -> Result<Vec<(String, [f64; 2])>, Failure> {
         let limits = QueryLimits::of_rule(HOSTS, Duration::from_secs(60));
-        let answer = self.store.query(sql, limits).await.map_err(store_failure)?;
+        let answer =
+            self.store.query(Query::new(sql).limits(limits)).run().await.map_err(store_failure)?;
         let rows = weir_rules::rows_of(&answer.batches, HOSTS);
         Ok(rows
             .iter()
