@@ -73,6 +73,17 @@ async fn an_undeclared_parameter_gets_the_engines_type() {
 }
 
 #[tokio::test]
+async fn a_parameter_is_described_as_declared() {
+    // `varchar`, which is handled as text.
+    const VARCHAR: u32 = 1043;
+    let (_server, mut client) = client().await;
+    let messages = [parse(["", "select $1"], &[VARCHAR]), describe(b'S', ""), sync()];
+    let replies = client.ask(&messages).await;
+    assert_eq!(replies[1].body, [&[0, 1][..], &VARCHAR.to_be_bytes()].concat());
+    assert_eq!(replies[2].columns(), [("c0".to_owned(), TEXT, 0)]);
+}
+
+#[tokio::test]
 async fn describing_a_portal_gives_the_requested_formats() {
     let (_server, mut client) = client().await;
     let bind = BindMessage { result_formats: &[BINARY], ..BindMessage::default() };
