@@ -135,7 +135,8 @@ fn increase(points: &[(i64, f64)]) -> Option<f64> {
             .windows(2)
             .map(|pair| {
                 let (before, now) = (pair[0].1, pair[1].1);
-                // A counter never decreases: on a reset, the increase is the value since the restart.
+                // A counter never decreases: on a reset, the increase is the value since the
+                // restart.
                 if now >= before { now - before } else { now }
             })
             .sum()

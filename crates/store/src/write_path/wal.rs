@@ -56,8 +56,8 @@ pub(crate) struct WalOptions {
 }
 
 impl Wal {
-    /// Replays segments from the floor on, passes each record to `replay` in order, and opens the log
-    /// at its end.
+    /// Replays segments from the floor on, passes each record to `replay` in order, and opens the
+    /// log at its end.
     ///
     /// # Errors
     /// `Corrupt` for damage before the end, `Io`, `Full`, and errors of `replay`.
