@@ -17,7 +17,8 @@ use weir_datafile::{CutoffSide, Snapshot, VisibilityCutoff};
 use weir_tables::{VIEWS, ViewSpec};
 
 use crate::plan_cache::over_tables;
-use crate::query::{QueryMode, catalogs, session_state};
+use crate::query::{catalogs, session_state};
+use crate::query_request::QueryMode;
 use crate::tables::TableCatalog;
 
 /// Plans over tables without rows, by view.

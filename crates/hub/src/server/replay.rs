@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use weir_process::failure::Failure;
-use weir_store::{Query, QueryLimits};
+use weir_store::QueryLimits;
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -55,7 +55,7 @@ pub(crate) async fn replay(
                 return Err(Failure::new(message)
                     .hint("a shorter span, or `weir rules replay`, which has no time limit"));
             }
-            let query = Query::new(sql).caller(&user).limits(limits);
+            let query = weir_store::Query::new(sql).caller(&user).limits(limits);
             let answer = runtime.block_on(shared.store.query(query).run());
             Ok(answer.map_err(store_failure)?.batches)
         })
