@@ -1,4 +1,4 @@
-"""What both Python drivers share: the scenarios, how values are written, and how results are reported."""
+"""Shared by both Python drivers: the scenarios, the rendering of values, and the report of results."""
 
 import datetime
 import decimal

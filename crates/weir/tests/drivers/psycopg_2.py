@@ -1,4 +1,4 @@
-"""The scenarios with psycopg2, which writes parameters into the text and uses the simple protocol only."""
+"""The scenarios with psycopg2, which has the simple protocol only and writes parameters into SQL."""
 
 import threading
 import time

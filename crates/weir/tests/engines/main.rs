@@ -2,8 +2,8 @@
 //! sum is what weir does, from the first file on, over merging, moving to a slower place and
 //! deletion.
 //!
-//! `cargo xtask test --long` fetches them, more than a gigabyte, and runs this. Beside them, drivers
-//! of PostgreSQL that need another toolchain.
+//! `cargo xtask test --long` fetches them, more than a gigabyte, and runs this. It also runs
+//! drivers of PostgreSQL that need another toolchain.
 
 #[expect(dead_code, clippy::print_stdout, reason = "most of it is for the tests in `it`")]
 #[path = "../it/harness.rs"]

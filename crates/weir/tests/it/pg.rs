@@ -250,7 +250,8 @@ fn a_driver_prepares_binds_and_reads_every_type() {
 fn conforms_in_python(test: &str, driver: &DriverProfile, program: &str) {
     if can_run(test, "Python packages (cargo xtask setup)", python().is_file()) {
         let mut command = Command::new(python());
-        command.arg(directory().join(program));
+        // Keeps `__pycache__` out of the repository.
+        command.arg(directory().join(program)).env("PYTHONDONTWRITEBYTECODE", "1");
         conforms(driver, command);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Each driver has a program in `tests/drivers`. Its arguments are the port of a hub with TLS, the
 //! port of a hub without, the password, the certificate, and a list of the scenarios in lines. It
-//! prints a line of JSON for each scenario in each of its modes. A scenario that a driver cannot run
-//! is a `DriverGap` with its reason, so none is left out unseen.
+//! prints a line of JSON for each scenario in each mode. A scenario that a driver cannot run is a
+//! `DriverGap` with its reason, so none is left out unseen.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
