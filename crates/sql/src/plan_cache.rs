@@ -125,16 +125,12 @@ fn without_rows(name: &TableReference) -> Option<Arc<dyn TableSource>> {
     Some(provider_as_source(Arc::new(table)))
 }
 
-/// The plan over other tables.
-pub(crate) fn over_tables(plan: LogicalPlan, source: &SourceOf<'_>) -> Result<LogicalPlan> {
-    moved(plan, 0, source)
-}
-
-/// The source of a table by its name.
-pub(crate) type SourceOf<'a> = dyn Fn(&TableReference) -> Option<Arc<dyn TableSource>> + 'a;
-
 /// Shifts all times near [`FIRST`] by some µs and replaces the tables.
-fn moved(plan: LogicalPlan, by: i64, source: &SourceOf<'_>) -> Result<LogicalPlan> {
+fn moved(
+    plan: LogicalPlan,
+    by: i64,
+    source: &dyn Fn(&TableReference) -> Option<Arc<dyn TableSource>>,
+) -> Result<LogicalPlan> {
     let node = |node: LogicalPlan| {
         let node = match node {
             LogicalPlan::TableScan(mut scan) => {

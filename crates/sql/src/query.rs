@@ -326,7 +326,7 @@ fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
     }
 }
 
-pub(crate) fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
+fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     let mut config = SessionConfig::new()
         .with_target_partitions(threads.max(1))
         .with_information_schema(true)

@@ -83,7 +83,7 @@ impl SchemaProvider for TableCatalog {
             return Ok(Some(table));
         }
         match weir_tables::view(name).filter(|_| self.has_views()) {
-            Some(view) => Ok(Some(views::provider(view, self)?)),
+            Some(view) => Ok(Some(views::provider(view, &|name| self.source(name))?)),
             None => Ok(None),
         }
     }

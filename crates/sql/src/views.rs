@@ -8,47 +8,56 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::common::{TableReference, plan_datafusion_err};
 use datafusion::datasource::ViewTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, TableSource};
+use datafusion::prelude::SessionContext;
 use futures::FutureExt;
-use weir_datafile::{CutoffSide, Snapshot, VisibilityCutoff};
-use weir_tables::{VIEWS, ViewSpec};
+use weir_datafile::{CutoffSide, TableSnapshot, VisibilityCutoff};
+use weir_tables::{TABLES, VIEWS, ViewSpec};
 
-use crate::plan_cache::over_tables;
-use crate::query::{catalogs, session_state};
-use crate::query_request::QueryMode;
-use crate::tables::TableCatalog;
+use crate::table_provider::StoreTable;
 
 /// Plans over tables without rows, by view.
 static PLANS: LazyLock<HashMap<&str, LogicalPlan>> = LazyLock::new(|| {
     let state = state_without_rows();
-    VIEWS.iter().map(|view| (view.table.name, plan(&state, view))).collect()
+    VIEWS.iter().map(|view| (view.table.name, plan(&state, view.sql))).collect()
 });
 
-fn plan(state: &SessionState, view: &ViewSpec) -> LogicalPlan {
-    let plan = state.create_logical_plan(view.sql).now_or_never();
+fn plan(state: &SessionState, sql: &str) -> LogicalPlan {
+    let plan = state.create_logical_plan(sql).now_or_never();
     let plan = plan.expect("tables without files are found at once");
     plan.expect("the query of a view is right: a test plans each one")
 }
 
 fn state_without_rows() -> SessionState {
+    let context = SessionContext::new();
     let horizon = VisibilityCutoff { ts: i64::MAX, side: CutoffSide::Past };
-    let tables =
-        TableCatalog { view: Snapshot::new(), files: None, horizon, peers: None, spread: None };
-    let mut state = session_state(1, 0);
-    state.register_catalog_list(catalogs(&tables, &QueryMode::Once));
-    state
+    for spec in TABLES {
+        let table = StoreTable::new(spec, TableSnapshot::default(), None, horizon);
+        context.register_table(spec.name, Arc::new(table)).expect("names of tables differ");
+    }
+    context.state()
 }
 
-/// The view over the rows and files of `tables`.
+/// The view over the tables that `source` has.
 pub(crate) fn provider(
     view: &ViewSpec,
-    tables: &TableCatalog,
+    source: &dyn Fn(&TableReference) -> Option<Arc<dyn TableSource>>,
 ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
-    let plan = over_tables(PLANS[view.table.name].clone(), &|name| tables.source(name))?;
-    Ok(Arc::new(ViewTable::new(plan, Some(view.sql.to_owned()))))
+    let plan = PLANS[view.table.name].clone();
+    let plan = plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::TableScan(mut scan) => {
+            scan.source = source(&scan.table_name)
+                .ok_or_else(|| plan_datafusion_err!("{} is no table", scan.table_name))?;
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    Ok(Arc::new(ViewTable::new(plan.data()?, Some(view.sql.to_owned()))))
 }
 
 #[cfg(test)]
@@ -77,9 +86,13 @@ mod tests {
 
     /// The scans of a query's plan, with their conditions and columns.
     fn scans(sql: &str) -> Vec<String> {
-        let state = state_without_rows();
-        let plan = state.create_logical_plan(sql).now_or_never().unwrap().unwrap();
-        let plan = state.optimize(&plan).unwrap().display_indent().to_string();
+        let context = SessionContext::new_with_state(state_without_rows());
+        for view in VIEWS {
+            let table = ViewTable::new(PLANS[view.table.name].clone(), None);
+            context.register_table(view.table.name, Arc::new(table)).unwrap();
+        }
+        let state = context.state();
+        let plan = state.optimize(&plan(&state, sql)).unwrap().display_indent().to_string();
         let scans = plan.lines().filter(|line| line.contains("TableScan"));
         scans.map(|line| line.trim().to_owned()).collect()
     }
