@@ -132,7 +132,7 @@ function Schema({ onPick, onQuery }) {
         ${data => html`${data.tables.filter(fits).map(t => html`
           <details key=${t.name} open=${filter.length > 2 ? true : undefined}>
             <summary title=${t.doc}><${Icon} name="right" /><b>${t.name}</b><span class="aside">
-              ${t.row_count === undefined ? '' : count(t.row_count)}</span></summary>
+              ${typeof t.row_count === 'number' ? count(t.row_count) : 'view'}</span></summary>
             <p>${t.doc} <i>${t.grain}.</i></p>
             <p class="schema-tools"><button type="button"
               onClick=${() => onQuery(`select * from ${t.name}\norder by ts desc limit 100`)}>newest rows</button></p>

@@ -9,7 +9,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use weir_datafile::{ErrorKind, StoreError};
-use weir_tables::{TABLES, edit_distance as distance};
+use weir_tables::{TABLES, VIEWS, edit_distance as distance};
 
 /// Longer messages are truncated: some contain a whole plan.
 const MESSAGE_CHARS_MAX: usize = 400;
@@ -91,7 +91,8 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
     {
         let name = name.strip_prefix("weir.public.").unwrap_or(&name).to_owned();
         let error = bad_query(&format!("there is no table `{name}`"));
-        return match nearest(&name, TABLES.iter().map(|spec| spec.name)) {
+        let views = VIEWS.iter().map(|view| view.table.name);
+        return match nearest(&name, TABLES.iter().map(|spec| spec.name).chain(views)) {
             Some(near) => error.with_hint(format!("did you mean {near}?")),
             None => error.with_hint("`weir tables` lists the tables"),
         };

@@ -26,6 +26,7 @@ mod row_hash;
 mod spilling_joins;
 mod table_provider;
 mod tables;
+mod views;
 
 pub use condition::Condition;
 pub use distributed::{QueryChannel, QueryWorker, query_channel};

@@ -10,12 +10,13 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableSource;
 use weir_datafile::{CutoffSide, Snapshot, VisibilityCutoff};
-use weir_tables::TABLES;
+use weir_tables::{TABLES, VIEWS};
 
 use crate::distributed::WorkerFiles;
 use crate::file_access::FileAccess;
 use crate::peers::PeerRowSource;
 use crate::table_provider::StoreTable;
+use crate::views;
 
 pub(crate) const SCHEMA: &str = "public";
 /// Schema with the same tables, for rows that are too far ahead of the clock.
@@ -36,6 +37,11 @@ pub(crate) struct TableCatalog {
 impl TableCatalog {
     pub(crate) fn of(&self, side: CutoffSide) -> Self {
         Self { horizon: VisibilityCutoff { side, ..self.horizon }, ..self.clone() }
+    }
+
+    /// The schema of rows ahead of the clock has no views.
+    fn has_views(&self) -> bool {
+        self.horizon.side == CutoffSide::Past
     }
 
     fn provider(&self, name: &str) -> Option<Arc<StoreTable>> {
@@ -65,14 +71,24 @@ impl fmt::Debug for TableCatalog {
 #[async_trait]
 impl SchemaProvider for TableCatalog {
     fn table_names(&self) -> Vec<String> {
-        TABLES.iter().map(|spec| spec.name.to_owned()).collect()
+        let mut names: Vec<String> = TABLES.iter().map(|spec| spec.name.to_owned()).collect();
+        if self.has_views() {
+            names.extend(VIEWS.iter().map(|view| view.table.name.to_owned()));
+        }
+        names
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        Ok(self.provider(name).map(|table| table as _))
+        if let Some(table) = self.provider(name) {
+            return Ok(Some(table));
+        }
+        match weir_tables::view(name).filter(|_| self.has_views()) {
+            Some(view) => Ok(Some(views::provider(view, &|name| self.source(name))?)),
+            None => Ok(None),
+        }
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        weir_tables::table(name).is_some()
+        weir_tables::table(name).is_some() || self.has_views() && weir_tables::view(name).is_some()
     }
 }

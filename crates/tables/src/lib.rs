@@ -2,8 +2,8 @@
 //! the UI's schema.
 //!
 //! This crate does no I/O and depends on no other crate of weir; every other one depends on it. A
-//! table is one file under `spec/` and one line in `spec/mod.rs`. Types that crates exchange
-//! ([`Parcel`], [`LogSource`], [`Micros`]) live here too.
+//! table is one file under `spec/` and one line in `spec/mod.rs`; views are in `view.rs`. Types that
+//! crates exchange ([`Parcel`], [`LogSource`], [`Micros`]) live here too.
 
 #[macro_use]
 mod table;
@@ -16,6 +16,7 @@ mod nearest;
 mod parcel;
 mod spec;
 mod unit;
+mod view;
 
 pub use clock::{Clock, FixedClock, Micros};
 pub use copied_rows::{CopiedRows, LogPosition};
@@ -26,6 +27,7 @@ pub use parcel::{Batch, DecodeError, Parcel, StreamId, StreamRange};
 pub use spec::*;
 pub use table::{Column, ColumnBuilder, DataKind, Kind, Rows, TableSpec, kind};
 pub use unit::unit_of;
+pub use view::{VIEWS, ViewSpec, view};
 
 /// Every table of weir, in the order in which the docs list them.
 pub const TABLES: &[&TableSpec] = ALL;

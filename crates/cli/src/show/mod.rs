@@ -10,24 +10,29 @@ use weir_config::{Config, KEYS, SECTIONS};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say, write_all};
 use weir_tables::nearest;
-use weir_tables::{TABLES, TableSpec, unit_of};
+use weir_tables::{TABLES, TableSpec, VIEWS, unit_of, view};
 
 use crate::show::args::ConfigFormat;
 
 /// `weir tables [NAME]`.
 pub(crate) fn tables(name: Option<&str>) -> Result<(), Failure> {
     let Some(name) = name else {
-        let rows = TABLES.iter().map(|spec| [spec.name, spec.doc.trim()]);
+        let rows = tables_and_views().map(|spec| [spec.name, spec.doc.trim()]);
         say(&aligned(rows, Paint::for_stdout()));
         return Ok(());
     };
-    let spec = weir_tables::table(name).ok_or_else(|| unknown_table(name))?;
+    let spec =
+        tables_and_views().find(|spec| spec.name == name).ok_or_else(|| unknown_table(name))?;
     say(&described(spec, Paint::for_stdout()));
     Ok(())
 }
 
+fn tables_and_views() -> impl Iterator<Item = &'static TableSpec> + Clone {
+    TABLES.iter().copied().chain(VIEWS.iter().map(|view| &view.table))
+}
+
 fn unknown_table(name: &str) -> Failure {
-    let names = TABLES.iter().map(|spec| spec.name);
+    let names = tables_and_views().map(|spec| spec.name);
     let hint = nearest(name, names).map_or_else(
         || "`weir tables` lists them".to_owned(),
         |near| format!("did you mean `{near}`?"),
@@ -38,13 +43,16 @@ fn unknown_table(name: &str) -> Failure {
 }
 
 fn described(spec: &TableSpec, paint: Paint) -> String {
+    let stored = match view(spec.name) {
+        Some(view) => format!("a view:\n  {}", view.sql.replace('\n', "\n  ")),
+        None => format!("sorted by {}", spec.sort.join(", ")),
+    };
     let mut out = format!(
-        "{}: {}\n  {}\n  from {}\n  sorted by {}\n\n",
+        "{}: {}\n  {}\n  from {}\n  {stored}\n\n",
         paint.bold(spec.name),
         spec.doc.trim(),
         spec.grain,
         spec.source,
-        spec.sort.join(", ")
     );
     let kinds: Vec<String> = spec
         .columns

@@ -1,9 +1,9 @@
-//! `GET /api/tables`: every table with its columns, kinds, units and docs.
+//! `GET /api/tables`: every table and view with its columns, kinds, units and docs.
 
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
-use weir_tables::{Column, TABLES, TableSpec, unit_of};
+use weir_tables::{Column, TABLES, TableSpec, VIEWS, unit_of};
 
 use super::answer::Refusal;
 use super::{SharedApp, objects};
@@ -21,8 +21,10 @@ pub(crate) async fn list(State(app): State<SharedApp>) -> Result<Json<Value>, Re
             .find(|row| row["name"] == name)
             .map_or(Value::Null, |row| row["row_count"].clone())
     };
-    let tables: Vec<Value> =
-        TABLES.iter().map(|spec| described(spec, count_of(spec.name))).collect();
+    // The rows of a view are those of its table.
+    let views = VIEWS.iter().map(|view| described(&view.table, Value::Null));
+    let tables = TABLES.iter().map(|spec| described(spec, count_of(spec.name)));
+    let tables: Vec<Value> = tables.chain(views).collect();
     Ok(Json(json!({"tables": tables})))
 }
 

@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::datasource::MemTable;
-use weir_tables::{Column, DataKind, TABLES, TableSpec};
+use weir_tables::{Column, DataKind, TABLES, TableSpec, VIEWS};
 
 use super::relation::{self, EMPTY, EMPTY_INFORMATION, Relation, Row};
 use super::settings::SETTINGS;
@@ -90,11 +90,17 @@ pub(super) fn is_empty(name: &str) -> bool {
     EMPTY.iter().any(|relation| relation.name == name)
 }
 
-/// weir's tables with OID and namespace.
+/// weir's tables and views with OID and namespace; the views are in `public`, after the tables.
 fn tables() -> impl Iterator<Item = (u32, &'static str, u32, &'static TableSpec)> {
     NAMESPACES[..2].iter().flat_map(|(name, namespace, first)| {
-        (*first..).zip(TABLES).map(move |(oid, spec)| (oid, *name, *namespace, *spec))
+        let views = if *name == "public" { VIEWS } else { &[] };
+        let specs = TABLES.iter().copied().chain(views.iter().map(|view| &view.table));
+        (*first..).zip(specs).map(move |(oid, spec)| (oid, *name, *namespace, spec))
     })
+}
+
+fn is_view(spec: &TableSpec) -> bool {
+    weir_tables::view(spec.name).is_some()
 }
 
 /// OID of a table by its name, as `regclass` resolves it.
@@ -126,7 +132,7 @@ pub(super) fn type_name(oid: i64) -> Option<String> {
     })
 }
 
-const FILLED: [Relation; 11] = [
+const FILLED: [Relation; 12] = [
     relation::ATTRIBUTE,
     relation::CLASS,
     relation::DATABASE,
@@ -138,6 +144,7 @@ const FILLED: [Relation; 11] = [
     relation::SETTINGS,
     relation::TYPE,
     relation::USER,
+    relation::PG_VIEWS,
 ];
 
 fn catalog() -> Vec<(Relation, Vec<Row>)> {
@@ -150,6 +157,7 @@ fn catalog() -> Vec<(Relation, Vec<Row>)> {
             .map(|(name, oid, _)| vec![("oid", oid.to_string()), ("nspname", (*name).to_owned())])
             .collect(),
         "pg_tables" => tables()
+            .filter(|(.., spec)| !is_view(spec))
             .map(|(_, schema, _, spec)| {
                 vec![("schemaname", schema.to_owned()), ("tablename", spec.name.to_owned())]
             })
@@ -161,6 +169,9 @@ fn catalog() -> Vec<(Relation, Vec<Row>)> {
             })
             .collect(),
         "pg_type" => types(),
+        "pg_views" => {
+            views().map(|(name, sql)| vec![("viewname", name), ("definition", sql)]).collect()
+        }
         _ => vec![Row::new()],
     };
     let filled = |relation: Relation| {
@@ -170,12 +181,18 @@ fn catalog() -> Vec<(Relation, Vec<Row>)> {
     FILLED.into_iter().map(filled).collect()
 }
 
+/// Names and queries of the views.
+fn views() -> impl Iterator<Item = (String, String)> {
+    VIEWS.iter().map(|view| (view.table.name.to_owned(), view.sql.to_owned()))
+}
+
 fn classes() -> Vec<Row> {
     let weir = tables().map(|(oid, _, namespace, spec)| {
         vec![
             ("oid", oid.to_string()),
             ("relname", spec.name.to_owned()),
             ("relnamespace", namespace.to_string()),
+            ("relkind", if is_view(spec) { "v" } else { "r" }.to_owned()),
             ("relnatts", spec.columns.len().to_string()),
         ]
     });
@@ -266,7 +283,12 @@ fn types() -> Vec<Row> {
 fn information() -> Vec<(Relation, Vec<Row>)> {
     let tables = tables()
         .map(|(_, schema, _, spec)| {
-            vec![("table_schema", schema.to_owned()), ("table_name", spec.name.to_owned())]
+            let kind = if is_view(spec) { "VIEW" } else { "BASE TABLE" };
+            vec![
+                ("table_schema", schema.to_owned()),
+                ("table_name", spec.name.to_owned()),
+                ("table_type", kind.to_owned()),
+            ]
         })
         .collect();
     let schemata = NAMESPACES.iter().map(|(name, ..)| vec![("schema_name", (*name).to_owned())]);
@@ -287,6 +309,12 @@ fn information() -> Vec<(Relation, Vec<Row>)> {
         (relation::TABLES, tables),
         (relation::COLUMNS, columns.collect()),
         (relation::SCHEMATA, schemata.collect()),
+        (
+            relation::VIEWS,
+            views()
+                .map(|(name, sql)| vec![("table_name", name), ("view_definition", sql)])
+                .collect(),
+        ),
     ]
 }
 

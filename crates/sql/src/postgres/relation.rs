@@ -71,12 +71,10 @@ pub(super) const EMPTY: &[Relation] = &[
     relation("pg_subscription", "oid:o subname:t"),
     relation("pg_tablespace", "oid:o spcname:t spcowner:o spcacl:a spcoptions:a"),
     relation("pg_trigger", "oid:o tgrelid:o tgname:t tgfoid:o tgenabled:t tgisinternal:b"),
-    relation("pg_views", "schemaname:t viewname:t viewowner:t definition:t"),
 ];
 
 /// Relations specific to `information_schema`.
 pub(super) const EMPTY_INFORMATION: &[Relation] = &[
-    relation("views", "table_catalog:t table_schema:t table_name:t view_definition:t"),
     relation(
         "table_constraints",
         "constraint_catalog:t constraint_schema:t constraint_name:t table_catalog:t table_schema:t table_name:t constraint_type:t",
@@ -132,18 +130,22 @@ pub(super) const PG_TABLES: Relation = relation(
     "pg_tables",
     "schemaname:t tablename:t tableowner:t=weir tablespace:t hasindexes:b=f hasrules:b=f hastriggers:b=f rowsecurity:b=f",
 );
+pub(super) const PG_VIEWS: Relation =
+    relation("pg_views", "schemaname:t=public viewname:t viewowner:t=weir definition:t");
 pub(super) const SETTINGS: Relation = relation(
     "pg_settings",
     "name:t setting:t unit:t category:t=weir short_desc:t extra_desc:t context:t=internal vartype:t=string source:t=default min_val:t max_val:t enumvals:a boot_val:t reset_val:t",
 );
 pub(super) const TABLES: Relation = relation(
     "tables",
-    "table_catalog:t=weir table_schema:t table_name:t table_type:t=BASE|TABLE self_referencing_column_name:t reference_generation:t user_defined_type_catalog:t user_defined_type_schema:t user_defined_type_name:t is_insertable_into:t=NO is_typed:t=NO commit_action:t",
+    "table_catalog:t=weir table_schema:t table_name:t table_type:t self_referencing_column_name:t reference_generation:t user_defined_type_catalog:t user_defined_type_schema:t user_defined_type_name:t is_insertable_into:t=NO is_typed:t=NO commit_action:t",
 );
 pub(super) const COLUMNS: Relation = relation(
     "columns",
     "table_catalog:t=weir table_schema:t table_name:t column_name:t ordinal_position:i column_default:t is_nullable:t data_type:t character_maximum_length:i character_octet_length:i numeric_precision:i numeric_precision_radix:i numeric_scale:i datetime_precision:i interval_type:t character_set_name:t collation_name:t domain_name:t udt_catalog:t=weir udt_schema:t=pg_catalog udt_name:t dtd_identifier:t is_identity:t=NO identity_generation:t is_generated:t=NEVER generation_expression:t is_updatable:t=NO",
 );
+pub(super) const VIEWS: Relation =
+    relation("views", "table_catalog:t=weir table_schema:t=public table_name:t view_definition:t");
 pub(super) const SCHEMATA: Relation = relation(
     "schemata",
     "catalog_name:t=weir schema_name:t schema_owner:t=weir default_character_set_catalog:t default_character_set_schema:t default_character_set_name:t sql_path:t",
