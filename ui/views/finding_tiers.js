@@ -70,21 +70,20 @@ function TierChart({ chart, sql, marks, group, span, every, isOwn }) {
 }
 
 const stamp = millis => new Date(millis).toISOString();
-const PROXY = "tier in ('edge', 'proxy')";
 
 /** @typedef {{bin: string, seconds: number, where: string}} Range */
 /** @type {{title: string, tiers: string[], empty: string, sql: (range: Range) => string}[]} */
 const CHARTS = [
   { title: 'Client: sending to clients', tiers: ['client'], empty: 'No requests in this period.',
     sql: r => `select ${r.bin} as ts, ${p(0.5, TO_CLIENT)} as p50_seconds, ${p(0.95, TO_CLIENT)} as p95_seconds
-from request where ${PROXY} and ${r.where} group by 1 order by 1` },
+from proxy_request where ${r.where} group by 1 order by 1` },
   { title: 'Edge and proxy: requests and 5xx', tiers: ['edge', 'proxy'], empty: 'No requests in this period.',
     sql: r => `select ${r.bin} as ts, count(*) / ${r.seconds}.0 as requests_per_second,
   count(*) filter (where http_response_status_code >= 500) / ${r.seconds}.0 as errors_per_second
-from request where ${PROXY} and ${r.where} group by 1 order by 1` },
+from proxy_request where ${r.where} group by 1 order by 1` },
   { title: 'Application: connecting and first byte, p95', tiers: ['app'], empty: 'No proxied requests in this period.',
     sql: r => `select ${r.bin} as ts, ${p(0.95, 'upstream_connect_seconds')} as connect_seconds, ${p(0.95, IN_APP)} as first_byte_seconds
-from request where ${PROXY} and upstream_header_seconds is not null and ${r.where} group by 1 order by 1` },
+from proxy_request where upstream_header_seconds is not null and ${r.where} group by 1 order by 1` },
   { title: 'Accept queues', tiers: ['app', 'proxy', 'db'], empty: 'Accept queues were empty.',
     sql: r => `select ${r.bin} as ts, concat(coalesce(process_name, 'unknown'), ' :', server_port) as listener, max(accept_queue_length) as accept_queue_length
 from listener where accept_queue_length > 0 and ${r.where} group by 1, 2 order by 1, 2` },

@@ -5,14 +5,13 @@ import { BIN, IN_APP, LAST_QUARTER, TO_CLIENT, p, rise } from './tier_sql.js';
 /** @typedef {{title: string, sql: string, isChart?: boolean, over?: string, empty?: string}} Detail */
 
 const RECENT = "ts > now() - interval '15 minutes'$scope";
-const PROXY = "tier in ('edge', 'proxy')";
 const SPAN = "(date_part('epoch', max(ts)) - date_part('epoch', min(ts)))";
 const ERRORS = "avg(case when http_response_status_code >= 500 then 1.0 else 0.0 end) as error_ratio";
 const risen = column => `max(${column}) - min(${column})`;
 
 /** Requests grouped by `columns`, most first. */
 const by = (columns, figures, where = '') => `select ${columns}, count(*) as requests, ${figures}
-from request where ${PROXY}${where} and ${RECENT}
+from proxy_request where ${RECENT}${where}
 group by ${columns} order by requests desc limit 100`;
 
 const WHOLE = `${p(0.5, 'duration_seconds')} as p50_seconds, ${p(0.95, 'duration_seconds')} as p95_seconds, max(duration_seconds) as max_seconds`;
@@ -25,10 +24,10 @@ export const DETAILS = {
   client: [
     { title: 'Sending to clients', isChart: true, sql: `select ${BIN} as ts, ${p(0.5, TO_CLIENT)} as p50_seconds, ${p(0.95,
       TO_CLIENT)} as p95_seconds
-from request where ${PROXY} and ${LAST_QUARTER} group by 1 order by 1` },
+from proxy_request where ${LAST_QUARTER} group by 1 order by 1` },
     { title: 'Responses by status class', isChart: true,
       sql: `select ${BIN} as ts, concat(cast(http_response_status_code / 100 as varchar), 'xx') as status, count(*) / 15.0 as requests_per_second
-from request where ${PROXY} and http_response_status_code is not null and ${LAST_QUARTER} group by 1, 2 order by 1, 2` },
+from proxy_request where http_response_status_code is not null and ${LAST_QUARTER} group by 1, 2 order by 1, 2` },
     { title: 'By client address', sql: by('client_address', `${p(0.95,
       TO_CLIENT)} as p95_seconds, sum(response_bytes) as sent_bytes, ${ERRORS}`) },
     { title: 'By user agent', sql: by('user_agent_original', `${p(0.95, TO_CLIENT)} as p95_seconds, ${ERRORS}`) },
@@ -36,18 +35,18 @@ from request where ${PROXY} and http_response_status_code is not null and ${LAST
   proxy: [
     { title: 'Total request time', isChart: true,
       sql: `select ${BIN} as ts, ${p(0.5, 'duration_seconds')} as p50_seconds, ${p(0.95, 'duration_seconds')} as p95_seconds, ${p(0.99, 'duration_seconds')} as p99_seconds
-from request where ${PROXY} and ${LAST_QUARTER} group by 1 order by 1` },
+from proxy_request where ${LAST_QUARTER} group by 1 order by 1` },
     { title: 'Requests by server name', isChart: true, sql: `select ${BIN} as ts, server_address, count(*) / 15.0 as requests_per_second
-from request where ${PROXY} and ${LAST_QUARTER} group by 1, 2 order by 1, 2` },
+from proxy_request where ${LAST_QUARTER} group by 1, 2 order by 1, 2` },
     { title: 'By server name', sql: by('program, server_address, server_port', `${WHOLE}, ${ERRORS}`) },
     { title: 'By path', sql: by('url_path', `${WHOLE}, ${ERRORS}`) },
   ],
   app: [
     { title: 'First byte by upstream, p95', isChart: true, sql: `select ${BIN} as ts, upstream_address, ${p(0.95, IN_APP)} as p95_seconds
-from request where ${PROXY}${BEHIND} and ${LAST_QUARTER} group by 1, 2 order by 1, 2` },
+from proxy_request where ${LAST_QUARTER}${BEHIND} group by 1, 2 order by 1, 2` },
     { title: 'Connect and first byte, p95', isChart: true,
       sql: `select ${BIN} as ts, ${p(0.95, 'upstream_connect_seconds')} as connect_seconds, ${p(0.95, IN_APP)} as first_byte_seconds
-from request where ${PROXY}${BEHIND} and ${LAST_QUARTER} group by 1 order by 1` },
+from proxy_request where ${LAST_QUARTER}${BEHIND} group by 1 order by 1` },
     { title: 'By upstream',
       sql: by('upstream_address', `${APP}, avg(case when upstream_status_code >= 500 then 1.0 else 0.0 end) as error_ratio`, BEHIND) },
     { title: 'By path', sql: by('url_path', `${APP}, ${ERRORS}`, BEHIND) },

@@ -5,8 +5,9 @@ export const LAST_MINUTE = "ts > now() - interval '1 minute'$scope";
 // Whole bins only: a bin that is still filling would look like a fall.
 export const LAST_QUARTER = "ts >= date_bin(interval '15 seconds', now() - interval '15 minutes') and ts < date_bin(interval '15 seconds', now())$scope";
 export const BIN = "date_bin(interval '15 seconds', ts)";
-export const TO_CLIENT = 'duration_seconds - coalesce(upstream_response_seconds, upstream_header_seconds, 0) - coalesce(queue_seconds, 0)';
-export const IN_APP = 'upstream_header_seconds - coalesce(upstream_connect_seconds, 0)';
+// Columns of the view `proxy_request`.
+export const TO_CLIENT = 'to_client_seconds';
+export const IN_APP = 'first_byte_seconds';
 /** A percentile. @param {number} share @param {string} expression */
 export const p = (share, expression) => `approx_percentile_cont(${expression}, ${share})`;
 

@@ -16,13 +16,13 @@ export const TIERS = [
   count(distinct client_address) as clients,
   avg(case when http_response_status_code = 499 or termination_state like 'C%' then 1.0 else 0.0 end) as aborted_ratio,
   avg(case when http_response_status_code between 400 and 498 then 1.0 else 0.0 end) as refused_ratio
-from request where tier in ('edge', 'proxy') and ${LAST_MINUTE}
+from proxy_request where ${LAST_MINUTE}
 having count(*) > 0`,
     figures: [{ column: 'p95_seconds', label: 'send time to clients, p95' }, { column: 'p50_seconds', label: 'p50' },
       { column: 'clients', label: 'addresses' },
       { column: 'aborted_ratio', label: 'aborted by clients' }, { column: 'refused_ratio', label: '4xx responses' }],
     spark: { label: 'send time to clients, p95', sql: `select ${BIN} as ts, ${p(0.95, TO_CLIENT)} as p95_seconds
-from request where tier in ('edge', 'proxy') and ${LAST_QUARTER}
+from proxy_request where ${LAST_QUARTER}
 group by 1 order by 1` },
     empty: 'No requests in the last minute.',
   },
@@ -34,7 +34,7 @@ group by 1 order by 1` },
   ${p(0.95, 'queue_seconds')} as queue_seconds_p95,
   avg(case when http_response_status_code >= 500 then 1.0 else 0.0 end) as error_ratio,
   sum(coalesce(response_bytes, response_body_bytes)) / 60.0 as sent_bytes_per_second
-from request where tier in ('edge', 'proxy') and ${LAST_MINUTE}
+from proxy_request where ${LAST_MINUTE}
 having count(*) > 0`,
     figures: [{ column: 'requests_per_second', label: 'requests' }, { column: 'p50_seconds', label: 'total time, p50' },
       { column: 'p95_seconds', label: 'p95' },
@@ -42,7 +42,7 @@ having count(*) > 0`,
         { column: 'sent_bytes_per_second', label: 'sent' }],
     spark: { label: 'requests and 5xx', sql: `select ${BIN} as ts, count(*) / 15.0 as requests_per_second,
   count(*) filter (where http_response_status_code >= 500) / 15.0 as errors_per_second
-from request where tier in ('edge', 'proxy') and ${LAST_QUARTER}
+from proxy_request where ${LAST_QUARTER}
 group by 1 order by 1` },
     empty: 'No requests in the last minute.',
   },
@@ -54,14 +54,14 @@ group by 1 order by 1` },
   count(*) / 60.0 as requests_per_second,
   avg(case when upstream_status_code >= 500 then 1.0 else 0.0 end) as error_ratio,
   count(distinct upstream_address) as upstreams
-from request where tier in ('edge', 'proxy') and upstream_header_seconds is not null and ${LAST_MINUTE}
+from proxy_request where upstream_header_seconds is not null and ${LAST_MINUTE}
 having count(*) > 0`,
     figures: [{ column: 'p95_seconds', label: 'first byte, p95' }, { column: 'p50_seconds', label: 'p50' },
       { column: 'connect_seconds_p95', label: 'connect, p95' },
       { column: 'requests_per_second', label: 'passed on' }, { column: 'error_ratio', label: '5xx errors' },
         { column: 'upstreams', label: 'upstreams' }],
     spark: { label: 'first byte, p95', sql: `select ${BIN} as ts, ${p(0.95, IN_APP)} as p95_seconds
-from request where tier in ('edge', 'proxy') and upstream_header_seconds is not null and ${LAST_QUARTER}
+from proxy_request where upstream_header_seconds is not null and ${LAST_QUARTER}
 group by 1 order by 1` },
     empty: 'No proxied requests in the last minute.',
   },
@@ -111,7 +111,7 @@ export const TIME_SQL = `with part as (
   select tier, greatest(${TO_CLIENT}, 0) as client, queue_seconds as queue,
     upstream_connect_seconds as connect, greatest(${IN_APP}, 0) as app,
     greatest(upstream_response_seconds - upstream_header_seconds, 0) as body
-  from request where tier in ('edge', 'proxy') and duration_seconds is not null and ${LAST_MINUTE}
+  from proxy_request where duration_seconds is not null and ${LAST_MINUTE}
 )
 select tier, count(*) as requests,
 ${['client', 'queue', 'connect', 'app', 'body'].map(c => `  avg(coalesce(${c}, 0)) as ${c}_seconds, ${p(0.95,

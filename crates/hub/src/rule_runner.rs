@@ -16,10 +16,8 @@ use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
 use crate::precision;
 
-/// The newest row of every finding, from which the engine resumes after a restart.
-const NEWEST: &str = "select * from (select *, row_number() over (partition by finding_id \
-    order by ts desc, case state when 'resolved' then 2 when 'firing' then 1 else 0 end desc) as newest_rank \
-    from finding) where newest_rank = 1";
+/// The current findings, from which the engine resumes after a restart.
+const NEWEST: &str = "select * from finding_now";
 /// Addresses by host, as agents reported them within the last two hours (they report every hour).
 const ADDRESSES: &str = "select host, addresses from host_info where addresses is not null \
     and ts > $now - interval '2 hours' order by ts";

@@ -43,9 +43,8 @@ pub(crate) async fn list(
     }
     let rows = options.limit.unwrap_or(1000).clamp(1, MAX_FINDINGS);
     let sql = format!(
-        "select {COLUMNS} from {} where newest_rank = 1 and {wanted} order by \
-         case state when 'resolved' then 1 else 0 end, ts desc, finding_id limit {rows}",
-        ranked("")
+        "select {COLUMNS} from finding_now where {wanted} order by \
+         case state when 'resolved' then 1 else 0 end, ts desc, finding_id limit {rows}"
     );
     let findings = objects(&app.query(&sql, rows).await?);
     let verdict = app.judge.with_engine(|engine| weir_rules::headline(engine.open()));
@@ -54,15 +53,6 @@ pub(crate) async fn list(
 
 const COLUMNS: &str = "finding_id, rule, tier, class, state, host, subject, summary, why, fix, \
     started_ts, fired_ts, resolved_ts, ts, cause_finding_id, cause_rule";
-
-/// `finding` with `newest_rank`, 1 at the row that holds.
-fn ranked(condition: &str) -> String {
-    format!(
-        "(select *, row_number() over (partition by finding_id order by ts desc, \
-         case state when 'resolved' then 2 when 'firing' then 1 else 0 end desc) as newest_rank \
-         from finding {condition})"
-    )
-}
 
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -74,10 +64,7 @@ pub(crate) async fn one(
     Path(finding_id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
     let condition = format!("where finding_id = {}", quoted(&finding_id));
-    let sql = format!(
-        "select {COLUMNS}, key, evidence from {} where newest_rank = 1",
-        ranked(&condition)
-    );
+    let sql = format!("select {COLUMNS}, key, evidence from finding_now {condition}");
     let mut found = objects(&app.query(&sql, 1).await?);
     let Some(Value::Object(mut finding)) = found.pop() else {
         return Err(Refusal::new(
