@@ -73,6 +73,13 @@ impl Row {
         self.names.iter().position(|name| name == column).map(|at| &self.cells[at])
     }
 
+    /// Replaces the value of a column, if the answer has it.
+    pub(crate) fn set(&mut self, column: &str, cell: Cell) {
+        if let Some(at) = self.names.iter().position(|name| name == column) {
+            self.cells[at] = cell;
+        }
+    }
+
     /// The text of a column; `None` if it is missing, NULL or no text.
     pub fn text(&self, column: &str) -> Option<&str> {
         match self.get(column) {

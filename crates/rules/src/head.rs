@@ -9,7 +9,8 @@ use toml::de::{DeTable, DeValue};
 use crate::mine::{Scale, Side};
 use crate::rule::{Chart, Class, Rule, SettingNotes, TIERS, ThresholdSpec};
 use crate::suggest::nearest;
-use crate::{RuleError, SourceFile};
+use crate::texts::QueryWords;
+use crate::{ChosenText, RuleError, SourceFile};
 
 const OPEN: &str = "/*---";
 const CLOSE: &str = "---*/";
@@ -32,6 +33,7 @@ const KEYS: &[&str] = &[
     "silent_when",
     "fix",
     "source",
+    "text",
     "explains",
     "explained_by",
     "prefers",
@@ -168,6 +170,7 @@ impl<'a> RuleHead<'a> {
             look_at: self.text("look_at")?,
             silent_when: self.text("silent_when")?,
             fix: self.text("fix")?,
+            texts: self.texts(sql)?,
             source: self.text("source")?,
             causes: explained_by.clone().unwrap_or_default(),
             explains: self.list("explains")?,
@@ -268,6 +271,42 @@ impl<'a> RuleHead<'a> {
             risk: self.text_in(&section, "risk")?,
             interaction: self.text_in(&section, "interaction")?,
         }))
+    }
+
+    /// The sections `[text.COLUMN]`, in the order of the file.
+    fn texts(&self, sql: &str) -> Result<Vec<ChosenText>, RuleError> {
+        let Some(value) = self.table.get("text") else { return Ok(Vec::new()) };
+        let DeValue::Table(sections) = value.get_ref() else {
+            return Err(self.not_a_section(value.span().start));
+        };
+        let query = QueryWords::new(sql, &self.needs()?);
+        let mut sections: Vec<_> = sections.iter().collect();
+        sections.sort_by_key(|(column, _)| column.span().start);
+        let mut texts = Vec::with_capacity(sections.len());
+        for (column, section) in sections {
+            let start = column.span().start;
+            let DeValue::Table(section) = section.get_ref() else {
+                return Err(self.not_a_section(start));
+            };
+            let by_key = section.iter().map(|(key, value)| {
+                let name: &str = key.get_ref();
+                let text = value.get_ref().as_str().map(|text| (name.to_owned(), text.to_owned()));
+                text.ok_or_else(|| self.error(value.span().start, format!("`{name}` is no text")))
+            });
+            let name: &str = column.get_ref();
+            let chosen =
+                ChosenText { column: name.to_owned(), by_key: by_key.collect::<Result<_, _>>()? };
+            chosen
+                .check(&query)
+                .map_err(|fault| self.error(start, fault.message).hint(fault.hint))?;
+            texts.push(chosen);
+        }
+        Ok(texts)
+    }
+
+    fn not_a_section(&self, offset: usize) -> RuleError {
+        self.error(offset, "`text` has sections only".to_owned())
+            .hint("write `[text.COLUMN]`, and below it `key = \"…\"`")
     }
 
     fn mining(&self) -> Result<Option<ThresholdSpec>, RuleError> {
@@ -530,6 +569,21 @@ select host, netns, 1 as n from tcp_stat where ts > $now - interval '10 seconds'
             expect![[r#"
             cannot use `rules/tcp.demo.sql:17`: the query does not use `$now`, so it would read every row ever kept
             hint: bound it: `where ts > $now - interval '10 seconds' and ts <= $now`"#]],
+        );
+        let texts = GOOD.replace("1 as n", "'some' as n");
+        let texts = texts.replace("---*/", "[text.n]\nsome = \"{netnss}\"\n---*/");
+        check(
+            &texts,
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:17`: the query has no column `netnss` for `{netnss}`
+            hint: did you mean `netns`?"#]],
+        );
+        check(&texts.replace("{netnss}", "{netns}"), expect!["tcp.demo for 2 clear 6"]);
+        check(
+            &texts.replace("[text.n]\nsome", "[text]\nn"),
+            expect![[r#"
+            cannot use `rules/tcp.demo.sql:18`: `text` has sections only
+            hint: write `[text.COLUMN]`, and below it `key = "…"`"#]],
         );
         check(
             &GOOD.replace("tcp.demo", "Demo"),

@@ -20,6 +20,7 @@ mod set;
 mod suggest;
 mod template;
 pub mod test_file;
+mod texts;
 pub mod trial;
 mod trial_settings;
 mod tuning;
@@ -32,6 +33,7 @@ pub use headline::headline;
 pub use rule::{Chart, Class, Rule, SettingNotes, TIERS, ThresholdSpec};
 pub use set::RuleSet;
 pub use template::duration;
+pub use texts::ChosenText;
 pub use trial_settings::{
     EventCount, GUARDS, TRIAL_SETTINGS, TrialSetting, latency_between, never,
 };

@@ -9,7 +9,7 @@ use std::fmt;
 use weir_tables::Micros;
 
 use crate::mine::{Scale, Side};
-use crate::{RuleError, SourceFile, head};
+use crate::{ChosenText, RuleError, SourceFile, head};
 
 /// Tiers, from the client to the disk.
 pub const TIERS: &[&str] =
@@ -128,6 +128,8 @@ pub struct Rule {
     pub silent_when: String,
     /// Template: the recommended change.
     pub fix: String,
+    /// Texts that the query chooses by keys, in the order of the head.
+    pub texts: Vec<ChosenText>,
     /// Source of the knowledge.
     pub source: String,
     /// Rules whose findings are symptoms of this one's; `None` without the key.

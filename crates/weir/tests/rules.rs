@@ -196,7 +196,8 @@ fn every_kernel_setting_that_a_rule_names_exists() {
     let others = ["net.ipv4.tcp_tw_recycle", "kernel.rst", "kernel.new_drop_counter"];
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
     for rule in RuleSet::built_in().iter() {
-        for text in [&rule.fix, &rule.sql, &rule.look_at] {
+        let chosen = rule.texts.iter().flat_map(|texts| texts.by_key.values());
+        for text in [&rule.fix, &rule.sql, &rule.look_at].into_iter().chain(chosen) {
             let words = text.split(|letter| !is_part(letter)).map(|word| word.trim_matches('.'));
             let named = words.filter(|word| {
                 let parts: Vec<&str> = word.split('.').collect();

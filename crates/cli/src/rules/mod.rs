@@ -118,6 +118,12 @@ fn described(rule: &Rule, paint: Paint) -> String {
         let text = text.trim().replace('\n', "\n  ");
         out += &format!("\n{}\n  {text}\n", paint.bold(name));
     }
+    for chosen in &rule.texts {
+        out += &format!("\n{}\n", paint.bold(&format!("text {}", chosen.column)));
+        for (key, text) in &chosen.by_key {
+            out += &format!("  {key}: {text}\n");
+        }
+    }
     out.truncate(out.trim_end().len());
     out
 }

@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 use super::Subject;
 use crate::finding::FindingDetails;
 use crate::template::render;
+use crate::texts;
 use crate::{Cell, Class, Row, Rule, TIERS, rows_of};
 
 /// Rows that are read of one result.
@@ -26,7 +27,8 @@ pub(super) fn rows_by_subject(
     answer: &[RecordBatch],
 ) -> Result<BTreeMap<Subject, SubjectRows>, String> {
     let mut groups: BTreeMap<Subject, SubjectRows> = BTreeMap::new();
-    for row in rows_of(answer, MAX_ANSWER_ROWS) {
+    for mut row in rows_of(answer, MAX_ANSWER_ROWS) {
+        texts::fill(&rule.texts, &mut row);
         // NULL is not true, as in a SQL condition.
         let opens = matches!(row.get("opens"), None | Some(Cell::Flag(true)));
         let subject = subject_of(rule, &row)?;
