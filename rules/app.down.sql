@@ -25,6 +25,9 @@ look_at = "Is it running (`systemctl status`), and if not, why did it exit: its 
 silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
 fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
+[text.refusals_text]
+counted = "{refusals} times in 20 s"
+checked = "by health check"
 [chart]
 title = "Requests answered with 502 or 503"
 unit = ""
@@ -101,7 +104,7 @@ config as (
   where directive in ('server', 'proxy_pass') and ts > $now - interval '2 hours' and ts <= $now
 )
 select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as errors, l.process_name,
-  case when r.program in ('nginx', 'weir edge') then concat(r.refusals, ' times in 20 s') else 'by health check' end as refusals_text,
+  case when r.program in ('nginx', 'weir edge') then 'counted' else 'checked' end as refusals_text,
   case when l.process_name is null then ''
        when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port on IPv4 only: write 127.0.0.1 instead of localhost')
        when l.last_ts > $now - interval '5 seconds' then concat(', but ', l.process_name, ' listens there again')

@@ -23,15 +23,15 @@ unit = ""
 sql = """
 select date_bin(interval '10 seconds', ts) as ts,
   count(*) filter (where http_response_status_code >= 500 and http_response_status_code not in (502, 504)) as errors, count(*) as requests
-from request where tier in ('proxy', 'edge') and host = {host} and coalesce(nullif(proxy_backend, ''), server_address, 'any name') = {site}
+from proxy_request where host = {host} and coalesce(pool, 'any name') = {site}
   and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
 with answered as (
-  select host, coalesce(nullif(proxy_backend, ''), server_address, 'any name') as site, http_response_status_code as status, url_path, upstream_address,
+  select host, coalesce(pool, 'any name') as site, http_response_status_code as status, url_path, upstream_address,
     http_response_status_code >= 500 and http_response_status_code not in (502, 504)
       and coalesce(upstream_status_code = http_response_status_code, http_response_status_code <> 503) as is_error
-  from request
-  where ts > $now - interval '30 seconds' and ts <= $now and tier in ('proxy', 'edge')
+  from proxy_request
+  where ts > $now - interval '30 seconds' and ts <= $now
 ),
 sites as (
   select host, site, count(*) as requests, count(*) filter (where is_error) as errors,
@@ -49,11 +49,11 @@ paths as (
   from answered where is_error group by host, site, url_path
 ),
 past_rows as (
-  select host, coalesce(nullif(proxy_backend, ''), server_address, 'any name') as site, http_response_status_code as status from request
-  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and tier in ('proxy', 'edge')
+  select host, coalesce(pool, 'any name') as site, http_response_status_code as status from proxy_request
+  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds'
   union all
-  select host, coalesce(nullif(proxy_backend, ''), server_address, 'any name') as site, http_response_status_code as status from request
-  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and tier in ('proxy', 'edge')
+  select host, coalesce(pool, 'any name') as site, http_response_status_code as status from proxy_request
+  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds'
 ),
 past as (
   select host, site, cast(count(*) filter (where status >= 500 and status not in (502, 504)) as double) / count(*) as past_ratio

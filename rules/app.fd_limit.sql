@@ -25,6 +25,12 @@ look_at = "How many and of what kind: `ls -l /proc/PID/fd | wc -l` against \"Max
 silent_when = "No followed log contained \"Too many open files\" (EMFILE or ENFILE) within 30 s, and no process with a listening socket uses more than 80 % (mail) or 98 % (page) of its limit; other processes do not count. One log line is enough, because the limit is hard: a page for nginx's errno 24 or accept(), else a mail, since an application may only quote the words."
 fix = "{fix_text} Check: the line does not come back and the number of /proc/PID/fd stays below half of the limit. A restart frees descriptors at once; if the number then grows again without more traffic, it is a leak and no limit helps."
 source = "fault lab F17 (41 files of 40, accept queue 33 of 32); accept(2) EMFILE, ENFILE; systemd.exec(5) LimitNOFILE"
+[text.fix_text]
+host = "The limit of the whole host is reached: find which processes hold them (`lsof | awk '{print $1}' | sort | uniq -c | sort -n | tail`) and raise fs.file-max in /etc/sysctl.d/90-weir.conf."
+nginx_line = "{file}:{line}: worker_rlimit_nofile 65536; (now {arguments}), then `nginx -t && nginx -s reload`."
+nginx = "In the main context of nginx.conf: worker_rlimit_nofile 65536; then `nginx -t && nginx -s reload`."
+haproxy = "{file}:{line}: remove `ulimit-n {arguments}`, HAProxy computes it from maxconn; then restart it."
+other = "Raise the limit of {program}: `systemctl edit` its unit with `[Service]` and `LimitNOFILE=65536`, then restart it."
 ---*/
 with lines_said as (
   select host, coalesce(nullif(program, ''), 'a program') as program, count(*) as lines, max(body) as body,
@@ -55,6 +61,7 @@ config as (
   where directive in ('worker_rlimit_nofile', 'ulimit-n') and ts > $now - interval '2 hours' and ts <= $now
 )
 select l.host, l.program, l.lines, substr(l.body, 1, 200) as body, l.process_id, l.open_files, l.open_files_limit, l.full_ratio,
+  c.file, c.line, c.arguments,
   case when l.refusals > 0 or l.full_ratio > 0.98 then 'page' else 'mail' end as class,
   concat(
     case when l.lines > 0 then concat('logs too many open files: ', l.lines, ' lines in 30 s, such as "', substr(l.body, 1, 200), '"') else '' end,
@@ -65,14 +72,14 @@ select l.host, l.program, l.lines, substr(l.body, 1, 200) as body, l.process_id,
   case when l.program in ('nginx', 'haproxy', 'apache') then 'proxy' else 'app' end as tier,
   case
     when coalesce(l.body, '') like '%oo many open files in system%'
-      then 'The limit of the whole host is reached: find which processes hold them (`lsof | awk ''{print $1}'' | sort | uniq -c | sort -n | tail`) and raise fs.file-max in /etc/sysctl.d/90-weir.conf.'
+      then 'host'
     when l.program = 'nginx' and c.file is not null
-      then concat(c.file, ':', c.line, ': worker_rlimit_nofile 65536; (now ', c.arguments, '), then `nginx -t && nginx -s reload`.')
+      then 'nginx_line'
     when l.program = 'nginx'
-      then 'In the main context of nginx.conf: worker_rlimit_nofile 65536; then `nginx -t && nginx -s reload`.'
+      then 'nginx'
     when l.program = 'haproxy' and c.file is not null
-      then concat(c.file, ':', c.line, ': remove `ulimit-n ', c.arguments, '`, HAProxy computes it from maxconn; then restart it.')
-    else concat('Raise the limit of ', l.program, ': `systemctl edit` its unit with `[Service]` and `LimitNOFILE=65536`, then restart it.')
+      then 'haproxy'
+    else 'other'
   end as fix_text
 from lines l
 left join config c on c.host = l.host and c.program = l.program and c.place = 1

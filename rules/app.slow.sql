@@ -34,16 +34,17 @@ look_at = "One instance or all of them? `select upstream_address, count(*), perc
 silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 requests or a median below it (blocked clients send no more requests, so earlier fast ones dominate for a while); less than 80 % of the time in the application; or, with history, p95 below 2× the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before, which leaves time to name a deeper cause first. 250 ms is a default: `weir thresholds app.slow` gives the value for this fleet; 80 % is an opinion. While an accept queue of the host overflows or is full and no response came within 10 s, this finding belongs to that one: the application does not even accept connections. A slow reader does not count, because only the time to the first byte is measured. Long polls, event streams and slow reports look the same: exclude them with a copy of this rule and a condition on url_path."
 fix = "Work on {upstream}, not on the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, or raise its workers if all are busy while CPUs are idle. Meanwhile limit the damage at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries make a slow application slower). Check: app_p95 of this finding falls."
 source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
+[text.past_text]
+none = "no history to compare with"
+known = "p95 in the last hour: {past_p95:duration}"
 [chart]
 title = "Time in the application, p50 and p95"
 unit = "s"
 sql = """
 select date_bin(interval '5 seconds', ts) as ts,
-  percentile(upstream_header_seconds - upstream_connect_seconds, 0.5) as p50,
-  percentile(upstream_header_seconds - upstream_connect_seconds, 0.95) as p95
-from request
-where tier in ('proxy', 'edge') and host = {host} and coalesce(nullif(proxy_backend, ''), upstream_address) = {upstream}
-  and ts > $now - interval '10 minutes' and ts <= $now
+  percentile(first_byte_seconds, 0.5) as p50, percentile(first_byte_seconds, 0.95) as p95
+from proxy_request
+where host = {host} and upstream = {upstream} and ts > $now - interval '10 minutes' and ts <= $now
 group by 1 order by 1"""
 [threshold]
 value = 0.25
@@ -52,33 +53,27 @@ side = "above"
 series = """
 select date_bin(interval '5 minutes', slice) as ts, host, upstream as subject, max(p95) as value
 from (
-  select date_bin(interval '15 seconds', ts) as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream,
-    percentile(greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0), 0.95) as p95
-  from request
-  where ts >= $from and ts < $to
-    and tier in ('proxy', 'edge') and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
+  select date_bin(interval '15 seconds', ts) as slice, host, upstream, percentile(app_seconds, 0.95) as p95
+  from proxy_request
+  where ts >= $from and ts < $to and upstream_response_seconds is not null and upstream is not null
   group by 1, 2, 3
   having count(*) >= 20
 ) slices
 group by 1, 2, 3"""
 ---*/
 with recent as (
-  select host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, url_path, duration_seconds, upstream_status_code,
+  select host, upstream, url_path, duration_seconds, upstream_status_code, app_seconds as app,
+    coalesce(upstream_connect_seconds, 0.0) as connect,
     ts <= $now - interval '10 seconds' as is_early, ts > $now - interval '3 seconds' as is_last,
-    upstream_header_seconds is not null and ts > $now - interval '10 seconds' as is_answered,
-    case when upstream_connect_seconds is null and upstream_header_seconds is null then 0.0
-      else greatest(coalesce(upstream_header_seconds, upstream_response_seconds) - coalesce(upstream_connect_seconds, 0.0), 0.0) end as app,
-    coalesce(upstream_connect_seconds, 0.0) as connect
-  from request
-  where ts > $now - interval '15 seconds' and ts <= $now
-    and tier in ('proxy', 'edge') and upstream_response_seconds is not null and coalesce(nullif(proxy_backend, ''), upstream_address) is not null
+    upstream_header_seconds is not null and ts > $now - interval '10 seconds' as is_answered
+  from proxy_request
+  where ts > $now - interval '15 seconds' and ts <= $now and upstream_response_seconds is not null and upstream is not null
 ),
-now_ as (
-  -- The last 15 s, or the last 3 s if most requests of the 15 s were fast.
-  select host, upstream, case when percentile(app, 0.95) >= $threshold then 15 else 3 end as window_seconds,
-    case when percentile(app, 0.95) >= $threshold then count(*) else count(*) filter (where is_last) end as requests,
-    case when percentile(app, 0.95) >= $threshold then percentile(app, 0.95) else percentile(app, 0.95) filter (where is_last) end as app_p95,
-    case when percentile(app, 0.95) >= $threshold then percentile(app, 0.5) else percentile(app, 0.5) filter (where is_last) end as app_p50,
+measured as (
+  select host, upstream, percentile(app, 0.95) >= $threshold as is_slow, count(*) as all_requests,
+    count(*) filter (where is_last) as last_requests,
+    percentile(app, 0.95) as all_p95, percentile(app, 0.95) filter (where is_last) as last_p95,
+    percentile(app, 0.5) as all_p50, percentile(app, 0.5) filter (where is_last) as last_p50,
     percentile(app, 0.95) filter (where is_early) as early_p95,
     percentile(connect, 0.95) as connect_p95,
     sum(app) / greatest(sum(duration_seconds), 0.000001) as app_share,
@@ -86,44 +81,39 @@ now_ as (
     count(*) filter (where is_answered) as answered
   from recent
   group by host, upstream
-  having count(*) >= 20 and (percentile(app, 0.95) >= $threshold
-    or (count(*) filter (where is_last) >= 8 and percentile(app, 0.5) filter (where is_last) >= $threshold))
+),
+now_ as (
+  -- The last 15 s, or the last 3 s if most requests of the 15 s were fast.
+  select *, case when is_slow then 15 else 3 end as window_seconds,
+    case when is_slow then all_requests else last_requests end as requests,
+    case when is_slow then all_p95 else last_p95 end as app_p95,
+    case when is_slow then all_p50 else last_p50 end as app_p50
+  from measured
+  where all_requests >= 20 and (is_slow or last_requests >= 8 and last_p50 >= $threshold)
 ),
 paths as (
-  select host, upstream, url_path, avg(app) as app_mean, count(*) as n,
+  select host, upstream, url_path, avg(app) as app_mean,
     row_number() over (partition by host, upstream order by case when count(*) >= 5 then 0 else 1 end, avg(app) desc) as place
   from recent
   group by host, upstream, url_path
 ),
 past_rows as (
-  select 1 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
-  from request
+  select 1 as slice, host, upstream, first_byte_seconds from proxy_request
   where ts > $now - interval '75 seconds' and ts <= $now - interval '60 seconds'
-    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
-  union all
-  select 2 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
-  from request
+  union all select 2 as slice, host, upstream, first_byte_seconds from proxy_request
   where ts > $now - interval '315 seconds' and ts <= $now - interval '300 seconds'
-    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
-  union all
-  select 3 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
-  from request
+  union all select 3 as slice, host, upstream, first_byte_seconds from proxy_request
   where ts > $now - interval '915 seconds' and ts <= $now - interval '900 seconds'
-    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
-  union all
-  select 4 as slice, host, coalesce(nullif(proxy_backend, ''), upstream_address) as upstream, upstream_header_seconds - coalesce(upstream_connect_seconds, 0.0) as app
-  from request
+  union all select 4 as slice, host, upstream, first_byte_seconds from proxy_request
   where ts > $now - interval '3555 seconds' and ts <= $now - interval '3540 seconds'
-    and tier in ('proxy', 'edge') and upstream_header_seconds is not null
-),
-slices as (
-  select slice, host, upstream, percentile(app, 0.95) as p95, count(*) as n
-  from past_rows where upstream is not null
-  group by slice, host, upstream
 ),
 past as (
-  select host, upstream, min(p95) as past_p95, sum(n) as past_requests
-  from slices where n >= 20
+  select host, upstream, min(p95) as past_p95
+  from (
+    select host, upstream, percentile(first_byte_seconds, 0.95) as p95
+    from past_rows where upstream is not null and first_byte_seconds is not null
+    group by slice, host, upstream having count(*) >= 20
+  ) slices
   group by host, upstream
 ),
 -- Chained proxies: the outer proxy's wait for the inner one is the same time as the inner one's wait.
@@ -139,8 +129,7 @@ outer_hops as (
 )
 select n.host, n.upstream, n.window_seconds, n.requests, n.errors, n.app_p95, n.app_p50, n.connect_p95, n.app_share,
   p.past_p95, coalesce(s.url_path, 'unknown') as slowest_path, s.app_mean as slowest_path_mean,
-  case when p.past_p95 is null then 'no history to compare with'
-       else concat('p95 in the last hour: ', cast(round(p.past_p95 * 1000) as bigint), ' ms') end as past_text,
+  case when p.past_p95 is null then 'none' else 'known' end as past_text,
   -- Page only once a deeper cause had time to show: it needs some seconds more to be detected.
   case when n.app_p95 >= 1.0 and n.early_p95 >= 1.0 then 'page' else 'mail' end as class,
   -- A process that accepts nothing answers nothing; a slow one fills its accept queue.

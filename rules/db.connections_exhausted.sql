@@ -18,6 +18,13 @@ look_at = "Who holds them: PostgreSQL `select usename, client_addr, state, count
 silent_when = "At most 80 % in use (a default) and none refused within 30 s. Only servers of `[[databases]]` are probed."
 fix = "{fix_text} Check: connections below 80 % of the limit, none refused."
 source = "PostgreSQL max_connections, superuser_reserved_connections; MySQL Connection_errors_max_connections; Redis rejected_connections"
+[text.fix_text]
+postgresql = "Put a pooler in front (pgbouncer, `pool_mode = transaction`), or shrink the applications' pools so that their total stays below the limit; each connection costs megabytes, so raise `max_connections` last; it needs a restart."
+mysql = "Shrink the applications' pools so that their total stays below the limit, and end idle connections (`wait_timeout = 300`); `set global max_connections = 500` works at once if memory allows; add it to my.cnf too."
+redis = "Let the clients pool connections; `CONFIG SET timeout 300` ends idle ones, `CONFIG SET maxclients 20000` raises the limit (the open-file limit must be above it)."
+[text.refused_text]
+some = "; {refused} refused in 30 s"
+none = ""
 [chart]
 title = "Connections"
 unit = ""
@@ -32,11 +39,11 @@ with looks as (
   where ts > $now - interval '30 seconds' and ts <= $now and connections is not null
 )
 select host, system, server_address, connections, connection_limit, refused,
-  case when refused > 0 then concat('; ', refused, ' refused in 30 s') else '' end as refused_text,
+  case when refused > 0 then 'some' else 'none' end as refused_text,
   case system
-    when 'postgresql' then 'Put a pooler in front (pgbouncer, `pool_mode = transaction`), or shrink the applications'' pools so that their total stays below the limit; each connection costs megabytes, so raise `max_connections` last; it needs a restart.'
-    when 'mysql' then 'Shrink the applications'' pools so that their total stays below the limit, and end idle connections (`wait_timeout = 300`); `set global max_connections = 500` works at once if memory allows; add it to my.cnf too.'
-    else 'Let the clients pool connections; `CONFIG SET timeout 300` ends idle ones, `CONFIG SET maxclients 20000` raises the limit (the open-file limit must be above it).'
+    when 'postgresql' then 'postgresql'
+    when 'mysql' then 'mysql'
+    else 'redis'
   end as fix_text,
   case when refused > 0 or connections > 0.95 * connection_limit then 'page' else 'mail' end as class
 from looks

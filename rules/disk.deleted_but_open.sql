@@ -17,6 +17,11 @@ look_at = "`ls -l /proc/{process_id}/fd/{descriptor}` and `lsof +L1`. A log: was
 silent_when = "Less than 5 % of the file system or less than 1 MiB a file. Files in memory (memfd, /dev/shm, tmpfs). weir scans at most every 10 s, less often on hosts with very many descriptors."
 fix = "{fix_text} Check: `df {mount_point}` shows the free space, and the table deleted_file no longer lists the file."
 source = "fault lab F12 (df and du differ); proc_pid_fd(5), unlink(2)"
+[text.fix_text]
+nginx = "Make it reopen its logs: `nginx -s reopen`; safe at any time. Then fix the rotation: logrotate's `postrotate` must send USR1 (`kill -USR1 $(cat /run/nginx.pid)`)."
+apache = "Make it reopen its logs: `apachectl graceful`. Then fix the rotation: logrotate's `postrotate` must reload it."
+syslog = "Make it reopen its logs: `systemctl kill -s HUP {process_name}`. Then fix the rotation: its `postrotate` must do that."
+other = "Make {process_name} close it: reload or restart it, as its rotation should (`postrotate` in /etc/logrotate.d, or `copytruncate` for a program that cannot reopen). If it must not be restarted now and the file is a log, this frees the space at once: `truncate -s 0 /proc/{process_id}/fd/{descriptor}`. Never do that to a database's file."
 [chart]
 title = "Space held by deleted files"
 unit = "B"
@@ -45,10 +50,10 @@ select f.host, f.mount_point, f.files, f.process_id, f.process_name, f.descripto
   r.size_bytes, r.available_bytes, cast(f.sum_bytes as double) / r.size_bytes as used_ratio,
   case when r.available_bytes < 0.02 * r.size_bytes then 'page' else 'mail' end as class,
   case
-    when f.process_name = 'nginx' then 'Make it reopen its logs: `nginx -s reopen`; safe at any time. Then fix the rotation: logrotate''s `postrotate` must send USR1 (`kill -USR1 $(cat /run/nginx.pid)`).'
-    when f.process_name in ('apache2', 'httpd') then 'Make it reopen its logs: `apachectl graceful`. Then fix the rotation: logrotate''s `postrotate` must reload it.'
-    when f.process_name in ('rsyslogd', 'syslog-ng') then concat('Make it reopen its logs: `systemctl kill -s HUP ', f.process_name, '`. Then fix the rotation: its `postrotate` must do that.')
-    else concat('Make ', f.process_name, ' close it: reload or restart it, as its rotation should (`postrotate` in /etc/logrotate.d, or `copytruncate` for a program that cannot reopen). If it must not be restarted now and the file is a log, this frees the space at once: `truncate -s 0 /proc/', f.process_id, '/fd/', f.descriptor, '`. Never do that to a database''s file.')
+    when f.process_name = 'nginx' then 'nginx'
+    when f.process_name in ('apache2', 'httpd') then 'apache'
+    when f.process_name in ('rsyslogd', 'syslog-ng') then 'syslog'
+    else 'other'
   end as fix_text
 from files f
 join room r on r.host = f.host and r.mount_point = f.mount_point and r.place = 1

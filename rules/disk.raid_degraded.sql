@@ -16,6 +16,20 @@ look_at = "`mdadm --detail /dev/{array}`, `cat /proc/mdstat`, and the kernel's m
 silent_when = "All members of the array work. During a recovery onto a new member it is a mail: repair is in progress. An array created with an empty slot on purpose (`missing`) is reported as well. Hardware controllers and ZFS are not in /proc/mdstat."
 fix = "{fix_text} Check: /proc/mdstat shows a `U` for every member. Do not run `mdadm --create` on the members, it overwrites them; do not stop a degraded array in use."
 source = "md(4), mdadm(8); field notes B"
+[text.what_text]
+inactive = "is not running"
+failed = "runs with {members_present} of {members_wanted} members, failed: {failed_members}"
+spare_failed = "has a failed member: {failed_members}"
+missing = "runs with {members_present} of {members_wanted} members"
+[text.why_text]
+inactive = "Nothing on it can be read. It was assembled incompletely at boot, or stopped."
+one_left = "One more disk can fail without data loss, no further one."
+none_left = "The next disk failure loses the data. Reads may be slower until it is rebuilt."
+[text.fix_text]
+inactive = "Find out why: `mdadm --examine` on each member; if they are all in order, `mdadm --stop /dev/{array}` and `mdadm --assemble --scan`."
+recovering = "Wait for the recovery; `/proc/sys/dev/raid/speed_limit_max` trades its speed against other reads."
+failed = "Replace the failed member: `mdadm /dev/{array} --remove /dev/{failed_member}`, change the disk, partition it like its siblings (`sfdisk -d GOOD | sfdisk NEW`), `mdadm /dev/{array} --add /dev/NEW`. The rebuild slows reads: do it at night if it can wait."
+missing = "Add a member: `mdadm /dev/{array} --re-add /dev/MEMBER` if the disk is healthy and was only disconnected, else `--add` a new one."
 ---*/
 with newest as (
   select *, row_number() over (partition by host, array order by ts desc) as place
@@ -29,26 +43,27 @@ broken as (
   where place = 1 and (members_present < members_wanted or failed_members is not null or not is_active)
 )
 select host, array, level, members_wanted, members_present, members, failed_members, sync_action, sync_ratio, is_active,
+  split_part(failed_members, ' ', 1) as failed_member,
   coalesce(level, 'inactive') as level_text,
   case
-    when not is_active then 'is not running'
-    when failed_members is not null and missing > 0 then concat('runs with ', members_present, ' of ', members_wanted, ' members, failed: ', failed_members)
-    when failed_members is not null then concat('has a failed member: ', failed_members)
-    else concat('runs with ', members_present, ' of ', members_wanted, ' members')
+    when not is_active then 'inactive'
+    when failed_members is not null and missing > 0 then 'failed'
+    when failed_members is not null then 'spare_failed'
+    else 'missing'
   end as what_text,
   case when is_recovering and sync_finish_seconds is not null
     then concat('; ', sync_action, ' is at ', cast(round(coalesce(sync_ratio, 0) * 100) as bigint), ' %, done in about ', cast(round(sync_finish_seconds / 60) as bigint), ' min')
     else '' end as sync_text,
-  case when not is_active then 'Nothing on it can be read. It was assembled incompletely at boot, or stopped.'
-    when level in ('raid6') and missing = 1 then 'One more disk can fail without data loss, no further one.'
-    else 'The next disk failure loses the data. Reads may be slower until it is rebuilt.' end as why_text,
+  case when not is_active then 'inactive'
+    when level in ('raid6') and missing = 1 then 'one_left'
+    else 'none_left' end as why_text,
   case when is_recovering then 'mail'
        when not is_active then 'mail'
        else 'page' end as class,
   case
-    when not is_active then concat('Find out why: `mdadm --examine` on each member; if they are all in order, `mdadm --stop /dev/', array, '` and `mdadm --assemble --scan`.')
-    when is_recovering then 'Wait for the recovery; `/proc/sys/dev/raid/speed_limit_max` trades its speed against other reads.'
-    when failed_members is not null then concat('Replace the failed member: `mdadm /dev/', array, ' --remove /dev/', split_part(failed_members, ' ', 1), '`, change the disk, partition it like its siblings (`sfdisk -d GOOD | sfdisk NEW`), `mdadm /dev/', array, ' --add /dev/NEW`. The rebuild slows reads: do it at night if it can wait.')
-    else concat('Add a member: `mdadm /dev/', array, ' --re-add /dev/MEMBER` if the disk is healthy and was only disconnected, else `--add` a new one.')
+    when not is_active then 'inactive'
+    when is_recovering then 'recovering'
+    when failed_members is not null then 'failed'
+    else 'missing'
   end as fix_text
 from broken

@@ -31,6 +31,9 @@ look_at = "How the balancer chooses: with a hash of the client address, one larg
 silent_when = "In one of the last three minutes fewer than 100 requests, at most 1.3× the mean, or a difference that chance explains (chi-square up to 10 times the degrees of freedom); within 15 s only 1.9× the mean in each of three slices of 5 s counts, with 50 requests each and a chi-square beyond 30 times; pools configured with `weight`, `backup`, `down` or `slowstart`. Members are those in the configuration; nginx upstreams written as host names cannot be matched with the log's addresses and are excluded. `least_conn` of HAProxy and nginx gives a faster member more: if that is intended, copy this rule without that pool."
 fix = "{fix_text} Check: the members' requests per minute come within a third of their mean. Hashing is often used because sessions live in a member's memory: move them to a cookie or a shared store first."
 source = "fault lab F29 (ip_hash behind one address: 4.0 times, round robin: 1.0 times); field notes A (1000 requests a second more on one member)"
+[text.fix_text]
+hash = "{method}: a hash of the client's address. Behind a balancer or a large network all clients share one address: delete the line (round robin), or hash a value that differs: nginx `hash $cookie_session consistent;`, HAProxy `balance leastconn` with `cookie`."
+other = "Balance by connections: nginx `least_conn;` in the `upstream` block, HAProxy `balance leastconn`; with few long connections also recycle them (nginx `keepalive_requests 1000;`)."
 [chart]
 title = "Requests per member"
 unit = ""
@@ -134,8 +137,8 @@ select j.host, j.pool, j.members, j.requests, j.method, b.member as busiest, b.r
   case when j.is_short then '15 s' else '3 minutes' end as span_text,
   case when j.method is not null then concat('; ', j.method) else '' end as method_text,
   case when j.method like '%ip_hash%' or j.method like '%source%'
-    then concat(j.method, ': a hash of the client''s address. Behind a balancer or a large network all clients share one address: delete the line (round robin), or hash a value that differs: nginx `hash $cookie_session consistent;`, HAProxy `balance leastconn` with `cookie`.')
-    else 'Balance by connections: nginx `least_conn;` in the `upstream` block, HAProxy `balance leastconn`; with few long connections also recycle them (nginx `keepalive_requests 1000;`).' end as fix_text
+    then 'hash'
+    else 'other' end as fix_text
 from judged j
 join busiest b on b.host = j.host and b.pool = j.pool and b.is_short = j.is_short and b.place = 1
 where j.place = 1

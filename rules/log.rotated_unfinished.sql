@@ -16,6 +16,12 @@ look_at = "`select ts, state, lag_bytes, lag_seconds, deleted_bytes from ship wh
 silent_when = "The rest of the rotated file was read within two minutes; a program switched to the new file of that name within 12 s and stopped writing to the deleted one."
 fix = "{fix_text}"
 source = "logrotate(8), postrotate and delaycompress; nginx signal USR1; fault lab F15"
+[text.fix_text]
+unread = "Keep the rotated file until it is read: `delaycompress` and a `rotate` count above 1 in /etc/logrotate.d; then fix what slows the agent (see log.ship_lag). Check: the finding resolves once the file is fully read."
+deleted = "Make the program reopen its log: `kill -USR1` for nginx, a reload or restart for others; add it to `postrotate` for the next rotation. Check: `lsof +L1` no longer lists the file."
+[text.text]
+unread = "rotated {source} on {host} has {size} bytes not yet stored by the hub, the oldest for {seconds:.0} s"
+deleted = "a program still writes to deleted {source} on {host} ({size} bytes)"
 ---*/
 with rotated as (
   select host, source, 'unread' as kind, max(lag_bytes) as size, max(lag_seconds) as seconds
@@ -33,11 +39,6 @@ deleted as (
   group by d.host, d.source
   having max(n.ts) is null or max(n.ts) <= max(d.ts)
 )
-select host, source, kind, size,
-  case when kind = 'unread'
-    then concat('rotated ', source, ' on ', host, ' has ', size, ' bytes not yet stored by the hub, the oldest for ', cast(round(seconds) as bigint), ' s')
-    else concat('a program still writes to deleted ', source, ' on ', host, ' (', size, ' bytes)') end as text,
-  case when kind = 'unread'
-    then 'Keep the rotated file until it is read: `delaycompress` and a `rotate` count above 1 in /etc/logrotate.d; then fix what slows the agent (see log.ship_lag). Check: the finding resolves once the file is fully read.'
-    else 'Make the program reopen its log: `kill -USR1` for nginx, a reload or restart for others; add it to `postrotate` for the next rotation. Check: `lsof +L1` no longer lists the file.' end as fix_text
+select host, source, kind, size, seconds,
+  kind as text, kind as fix_text
 from (select * from rotated union all select * from deleted)

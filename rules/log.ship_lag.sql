@@ -17,6 +17,14 @@ look_at = "`select ts, lag_bytes, lag_seconds, position_bytes, acknowledged_byte
 silent_when = "The oldest byte waited no longer than 30 s in one of the samples of the last half minute, of which there must be three: short peaks and a good initial read of a long log do not count as long as they end. A log without writes has no lag, whatever its age."
 fix = "{fix_text} Check: lag_bytes of {source} falls to 0."
 source = "field notes A (a forwarder lagged unnoticed); peers: alerts on the age of the oldest unsent line"
+[text.held_by]
+unreadable = "the file cannot be read: {error}"
+hub = "most of it is read and waits for the hub"
+agent = "most of it is not read yet"
+[text.fix_text]
+unreadable = "Make the file readable for the agent."
+hub = "Check the hub first: is its disk full or slow, is the network to it saturated? The agent catches up without action."
+agent = "Give the agent more CPU or a higher bandwidth limit, or log less: an unused field costs as much as a used one."
 [chart]
 title = "Bytes waiting"
 unit = "B"
@@ -41,7 +49,9 @@ with looks as (
   having count(*) >= 3 and min(lag_seconds) > 30
 ),
 worst as (
-  select *, row_number() over (partition by host, source order by lag_seconds desc, stream) as place from looks
+  select *, row_number() over (partition by host, source order by lag_seconds desc, stream) as place,
+    case when error is not null then 'unreadable' when unacknowledged_bytes * 2 > lag_bytes then 'hub' else 'agent' end as cause
+  from looks
 )
 select host, source,
   cast(round(lag_seconds) as bigint) as lag_seconds,
@@ -51,13 +61,6 @@ select host, source,
   case when acknowledged > written
     then concat('caught up in about ', cast(round(lag_bytes / ((acknowledged - written) / span_seconds)) as bigint), ' s')
     else 'it is not catching up' end as outlook,
-  case when error is not null then concat('the file cannot be read: ', error)
-    when unacknowledged_bytes * 2 > lag_bytes then 'most of it is read and waits for the hub'
-    else 'most of it is not read yet' end as held_by,
-  case when error is not null then 'Make the file readable for the agent.'
-    when unacknowledged_bytes * 2 > lag_bytes
-      then 'Check the hub first: is its disk full or slow, is the network to it saturated? The agent catches up without action.'
-    else 'Give the agent more CPU or a higher bandwidth limit, or log less: an unused field costs as much as a used one.'
-  end as fix_text
+  error, cause as held_by, cause as fix_text
 from worst
 where place = 1

@@ -17,6 +17,9 @@ look_at = "`select ts, state, error, position_bytes, size_bytes from ship where 
 silent_when = "The log's newest row has no error, or fewer than three of its rows of the last 65 s (one every 10 s) had one: a brief outage of a service is retried. It is a note when the file was never read here: an agent without permission may be intended, and `weir up` lists such files at its start."
 fix = "{fix_text} The agent retries and resumes where it stopped. Check: error of {source} in the table ship is NULL."
 source = "column error of ship (the agent's own attempts); field notes A (a forwarder lagged unnoticed)"
+[text.fix_text]
+bucket = "Fix what the error names: is the service up, are `url`, `endpoint` and `region` of `[[buckets]]` right, and does its login have the permissions to list the bucket and get objects (`s3:ListBucket`, `s3:GetObject`)?"
+file = "Let the agent read the file: `ls -l` shows its owner and group (on Debian, `usermod --append --groups adm USER` for the agent's user, then restart it); a newly created log needs the same mode, `create 0640 root adm` in its logrotate."
 [chart]
 title = "Bytes present and bytes read"
 unit = "B"
@@ -35,8 +38,8 @@ with looks as (
 select host, source, error,
   case when source like 's3://%' or position_bytes > 0 then 'mail' else 'note' end as class,
   case when source like 's3://%'
-    then 'Fix what the error names: is the service up, are `url`, `endpoint` and `region` of `[[buckets]]` right, and does its login have the permissions to list the bucket and get objects (`s3:ListBucket`, `s3:GetObject`)?'
-    else 'Let the agent read the file: `ls -l` shows its owner and group (on Debian, `usermod --append --groups adm USER` for the agent''s user, then restart it); a newly created log needs the same mode, `create 0640 root adm` in its logrotate.'
+    then 'bucket'
+    else 'file'
   end as fix_text
 from looks
 where place = 1 and error is not null and failed >= 3

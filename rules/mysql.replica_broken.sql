@@ -17,6 +17,12 @@ look_at = "`SHOW REPLICA STATUS\\G` (older: SHOW SLAVE STATUS): Last_IO_Error co
 silent_when = "Both threads run. Only servers of `[[databases]]` are probed, with the privilege REPLICATION CLIENT (MariaDB 10.5 and later: SLAVE MONITOR). A replica stopped for a backup looks the same."
 fix = "{fix_text} Check: both threads report Yes, and the heartbeat's age falls. Skipping a change (`sql_replica_skip_counter`) makes the replica diverge for good: compare the tables before you trust it again."
 source = "fault lab F24 (SQL thread stopped: NULL; network cut: Connecting after slave_net_timeout, 60 s); MySQL reference manual, SHOW REPLICA STATUS"
+[text.fix_text]
+cannot_connect = "It cannot connect to {peer}: check the network, the user and its password; it resumes once it can connect."
+stopped = "It was stopped by hand: `START REPLICA;` (older: `START SLAVE;`)."
+receiving = "Receiving has failed: if the source has purged the log it needs, rebuild the replica from a backup; else fix what the error names and `START REPLICA;`."
+paused = "Applying was stopped by hand: `START REPLICA SQL_THREAD;` (older: `START SLAVE SQL_THREAD;`)."
+applying = "Applying has failed: make the row or table that the error names equal to the source, then `START REPLICA SQL_THREAD;`."
 ---*/
 with looks as (
   select *, row_number() over (partition by host, server_address, peer order by ts desc) as place,
@@ -27,11 +33,11 @@ with looks as (
 select host, server_address, peer, receiving, applying, error,
   case when error is null then '' else concat('; ', error) end as error_text,
   case
-    when receiving = 'Connecting' then concat('It cannot connect to ', peer, ': check the network, the user and its password; it resumes once it can connect.')
-    when receiving <> 'Yes' and error is null then 'It was stopped by hand: `START REPLICA;` (older: `START SLAVE;`).'
-    when receiving <> 'Yes' then 'Receiving has failed: if the source has purged the log it needs, rebuild the replica from a backup; else fix what the error names and `START REPLICA;`.'
-    when error is null then 'Applying was stopped by hand: `START REPLICA SQL_THREAD;` (older: `START SLAVE SQL_THREAD;`).'
-    else 'Applying has failed: make the row or table that the error names equal to the source, then `START REPLICA SQL_THREAD;`.'
+    when receiving = 'Connecting' then 'cannot_connect'
+    when receiving <> 'Yes' and error is null then 'stopped'
+    when receiving <> 'Yes' then 'receiving'
+    when error is null then 'paused'
+    else 'applying'
   end as fix_text
 from looks
 where place = 1 and is_running = false

@@ -16,6 +16,22 @@ look_at = "Where it lags: bytes not yet stored by the replica (unsent_bytes) poi
 silent_when = "Less than 64 MiB and less than 30 s behind (defaults); a primary without writes: the age of its last transaction grows although all is applied, so age counts only while bytes are missing; the first seconds of a new replica. Only servers of `[[databases]]` are probed. A deliberately delayed replica (`recovery_min_apply_delay`) looks the same: copy this rule without it."
 fix = "{fix_text} Check: unsent_bytes and unapplied_bytes of db_replica fall. Until then send reads that must be fresh to the primary. Do not restart the replica: it resumes with the same log at the same position."
 source = "fault lab F22 (replay paused: 7.7 MB, 3.41 s; flush difference 0); PostgreSQL documentation §28.2.4 pg_stat_replication"
+[text.link]
+of_source = "replica {peer} of {server_address}"
+own = "replica {server_address}"
+[text.where_text]
+paused = "replay is paused by hand"
+not_connected = "it is not connected to its primary"
+replay = "WAL received, replay too slow"
+network = "WAL not yet received and stored"
+[text.fix_text]
+paused = "On the replica: `select pg_wal_replay_resume();`."
+not_connected = "Check the replica's log for \"could not connect to the primary\", and the network between them; is the user in the primary's pg_hba.conf, and is its WAL still retained (pg.slot_retains_wal)?"
+replay = "On the replica: end the query that blocks replay (`select pg_terminate_backend(PID)`), set `max_standby_streaming_delay = 30s`, and give it a disk as fast as the primary's."
+network = "Between them: check for packet loss and a saturated link (wire.loss, wire.bandwidth_cap), on the replica for a slow disk (disk.slow); `wal_compression = on` on the primary reduces the volume."
+[text.lag_text]
+unknown = ""
+known = ", {lag_seconds:.0} s old"
 [chart]
 title = "Bytes behind"
 unit = "B"
@@ -26,26 +42,17 @@ where host = {host} and server_address = {server_address} and peer = {peer} and 
 with looks as (
   select *,
     row_number() over (partition by host, server_address, role, peer order by ts desc) as place,
-    coalesce(unsent_bytes, 0) + coalesce(unapplied_bytes, 0) as behind_bytes
+    coalesce(unsent_bytes, 0) + coalesce(unapplied_bytes, 0) as behind_bytes,
+    case when is_paused then 'paused' when role = 'source' and not is_running then 'not_connected'
+      when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'replay' else 'network' end as cause
   from db_replica
   where system = 'postgresql' and role in ('replica', 'source')
     and ts > $now - interval '15 seconds' and ts <= $now
 )
 select host, server_address, peer, state, behind_bytes, unsent_bytes, unapplied_bytes, lag_seconds, role,
-  case role when 'replica' then concat('replica ', peer, ' of ', server_address) else concat('replica ', server_address) end as link,
-  case
-    when is_paused then 'replay is paused by hand'
-    when role = 'source' and not is_running then 'it is not connected to its primary'
-    when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'WAL received, replay too slow'
-    else 'WAL not yet received and stored'
-  end as where_text,
-  case when lag_seconds is null then '' else concat(', ', cast(round(lag_seconds) as bigint), ' s old') end as lag_text,
-  case
-    when is_paused then 'On the replica: `select pg_wal_replay_resume();`.'
-    when role = 'source' and not is_running then 'Check the replica''s log for "could not connect to the primary", and the network between them; is the user in the primary''s pg_hba.conf, and is its WAL still retained (pg.slot_retains_wal)?'
-    when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'On the replica: end the query that blocks replay (`select pg_terminate_backend(PID)`), set `max_standby_streaming_delay = 30s`, and give it a disk as fast as the primary''s.'
-    else 'Between them: check for packet loss and a saturated link (wire.loss, wire.bandwidth_cap), on the replica for a slow disk (disk.slow); `wal_compression = on` on the primary reduces the volume.'
-  end as fix_text,
+  case when role = 'replica' then 'of_source' else 'own' end as link,
+  cause as where_text, cause as fix_text,
+  case when lag_seconds is null then 'unknown' else 'known' end as lag_text,
   case when lag_seconds > 300 or behind_bytes > 1073741824 then 'page' else 'mail' end as class
 from looks
 where place = 1

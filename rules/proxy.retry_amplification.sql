@@ -23,7 +23,7 @@ title = "Tries per request"
 unit = ""
 sql = """
 select date_bin(interval '10 seconds', ts) as ts, avg(cast(upstream_tries as double)) as tries
-from request where tier in ('proxy', 'edge') and host = {host} and upstream_tries > 0 and ts > $now - interval '30 minutes' and ts <= $now
+from proxy_request where host = {host} and upstream_tries > 0 and ts > $now - interval '30 minutes' and ts <= $now
 group by 1 order by 1"""
 [threshold]
 value = 1.2
@@ -31,24 +31,24 @@ side = "above"
 series = """
 select date_bin(interval '5 minutes', slice) as ts, host, subject, max(value) as value
 from (
-  select date_bin(interval '1 minute', ts) as slice, host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as subject,
+  select date_bin(interval '1 minute', ts) as slice, host, coalesce(pool, 'its upstreams') as subject,
     avg(cast(upstream_tries as double)) as value
-  from request
-  where ts >= $from and ts < $to and tier in ('proxy', 'edge') and upstream_tries > 0
+  from proxy_request
+  where ts >= $from and ts < $to and upstream_tries > 0
   group by 1, 2, 3
   having count(*) >= 50
 ) slices
 group by 1, 2, 3"""
 ---*/
 with minute as (
-  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, max(program) as program,
+  select host, coalesce(pool, 'its upstreams') as upstream, max(program) as program,
     count(*) as requests, avg(cast(upstream_tries as double)) as tries_mean,
     count(*) filter (where upstream_tries > 1) as retried,
     count(*) filter (where upstream_tries > 1 and http_response_status_code >= 500) as failed,
     count(*) filter (where ts > $now - interval '12 seconds') as newest_requests,
     avg(cast(upstream_tries as double)) filter (where ts > $now - interval '12 seconds') as newest_tries_mean
-  from request
-  where ts > $now - interval '60 seconds' and ts <= $now and tier in ('proxy', 'edge') and upstream_tries > 0
+  from proxy_request
+  where ts > $now - interval '60 seconds' and ts <= $now and upstream_tries > 0
   group by 1, 2
   having count(*) >= 50
 ),
@@ -60,11 +60,11 @@ recent as (
   where case when newest_requests >= 50 then newest_tries_mean else tries_mean end > $threshold
 ),
 past_rows as (
-  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries from request
-  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and tier in ('proxy', 'edge') and upstream_tries > 0
+  select host, coalesce(pool, 'its upstreams') as upstream, upstream_tries from proxy_request
+  where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds' and upstream_tries > 0
   union all
-  select host, coalesce(nullif(proxy_backend, ''), server_address, 'its upstreams') as upstream, upstream_tries from request
-  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and tier in ('proxy', 'edge') and upstream_tries > 0
+  select host, coalesce(pool, 'its upstreams') as upstream, upstream_tries from proxy_request
+  where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds' and upstream_tries > 0
 ),
 past as (
   select host, upstream, avg(cast(upstream_tries as double)) as past_tries_mean from past_rows group by host, upstream having count(*) >= 20

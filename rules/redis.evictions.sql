@@ -17,6 +17,16 @@ look_at = "`INFO memory` and `redis-cli --bigkeys`: what grew? Keys without a TT
 silent_when = "No eviction and no refused write within 30 s. A cache (`purpose = \"cache\"` in `[[databases]]`, or without it a policy allkeys-…) evicts by design: then it is a note, and only from 100 keys/s on."
 fix = "{fix_text} Check: evicted_keys_total and writes_refused_total of db_server stop rising."
 source = "fault lab F23 (12,211 keys thrown out); redis.io, \"Key eviction\"; INFO errorstats"
+[text.what_text]
+refused = "refused {refused} writes"
+evicted = "evicted {evicted} keys"
+[text.why_text]
+refused = "Every client write fails with OOM until memory is free: sessions, queues and counters stop."
+cache = "The cache is smaller than its working set: the database behind it must rebuild evicted entries."
+store = "Evicted keys are lost: sessions end and jobs vanish, without an error to any client."
+[text.fix_text]
+cache = "Give it more memory: `CONFIG SET maxmemory {double_bytes}` on {server_address} where the host has it, and the same in redis.conf; or shorten the TTLs."
+store = "Give it more memory (`CONFIG SET maxmemory {double_bytes}` on {server_address}, and the same in redis.conf) and set TTLs on expendable keys; keep data that must not be lost in a separate Redis with `maxmemory-policy noeviction`, so that full memory is a visible error."
 [chart]
 title = "Keys evicted and writes refused"
 unit = ""
@@ -37,12 +47,10 @@ judged as (
   from sums
 )
 select host, server_address, memory_bytes, memory_limit_bytes, eviction_policy, evicted, refused, used_as,
-  case when refused > 0 then concat('refused ', refused, ' writes') else concat('evicted ', evicted, ' keys') end as what_text,
-  case when refused > 0 then 'Every client write fails with OOM until memory is free: sessions, queues and counters stop.'
-    when used_as = 'cache' then 'The cache is smaller than its working set: the database behind it must rebuild evicted entries.'
-    else 'Evicted keys are lost: sessions end and jobs vanish, without an error to any client.' end as why_text,
-  case when used_as = 'cache' then concat('Give it more memory: `CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ' where the host has it, and the same in redis.conf; or shorten the TTLs.')
-    else concat('Give it more memory (`CONFIG SET maxmemory ', coalesce(memory_limit_bytes, 0) * 2, '` on ', server_address, ', and the same in redis.conf) and set TTLs on expendable keys; keep data that must not be lost in a separate Redis with `maxmemory-policy noeviction`, so that full memory is a visible error.') end as fix_text,
+  coalesce(memory_limit_bytes, 0) * 2 as double_bytes,
+  case when refused > 0 then 'refused' else 'evicted' end as what_text,
+  case when refused > 0 then 'refused' when used_as = 'cache' then 'cache' else 'store' end as why_text,
+  case when used_as = 'cache' then 'cache' else 'store' end as fix_text,
   case when refused > 0 then 'page'
     when used_as = 'cache' then 'note'
     when purpose = 'store' then 'page'

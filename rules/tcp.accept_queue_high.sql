@@ -26,6 +26,12 @@ look_at = "Whether the process lacks CPU (cpu_stat, cgroup_stat: throttled) or w
 silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is ignored; queues of fewer than 5 connections are too small to judge. A queue of any length counts if it was never empty and never shrank in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time; it is a page from 3 connections on. While the same listener overflows, this belongs to that finding and is only a note."
 fix = "Make {process} accept faster: more workers or threads, or fix what it waits for. If it is idle between bursts, raise the limit of {queue_limit}: a larger backlog in listen() and net.core.somaxconn at least as large, then restart it. Check: accept_queue_length stays below half of accept_queue_limit."
 source = "diagnosis of the fault lab F40; listen(2); sock_diag idiag_rqueue and idiag_wqueue"
+[text.summary]
+stuck = "{process} on {endpoint} (netns {netns}) stopped accepting: {waiting} of {queue_limit} connections waiting, none accepted in {waiting_seconds} s"
+[text.why]
+stuck = "Its clients see an established connection and no response until they time out. A busy process accepts a connection from time to time; this one is stopped, hangs in a lock or a blocking call, or has lost its accepting thread."
+[text.fix]
+stuck = "Find out what {process} is doing: `cat /proc/{process_id}/status | grep State` (T: stopped, `kill -CONT`; D: waiting for a disk), `cat /proc/{process_id}/wchan`, its own stack dump (jstack, py-spy dump, kill -QUIT). Save that, then restart it. A longer queue does not help. Check: accept_queue_length is 0 again."
 [chart]
 title = "Accept queue and its limit"
 unit = ""
@@ -57,30 +63,22 @@ stuck as (
       and max(length) filter (where is_late) >= min(length) filter (where is_late) + 3)
 ),
 queues as (
-  select host, netns, server_address, server_port,
-    max(accept_queue_length) as queue_length,
-    max(accept_queue_limit) as queue_limit,
-    max(process_name) as process_name,
-    max(process_id) as process_id,
-    coalesce(max(tier), 'app') as tier,
-    count(distinct ts) as samples,
+  select host, netns, server_address, server_port, endpoint,
+    max(accept_queue_length) as queue_length, max(accept_queue_limit) as queue_limit,
+    coalesce(max(process_name), 'an unknown process') as process, max(process_id) as process_id,
+    coalesce(max(tier), 'app') as tier, count(distinct ts) as samples,
     count(distinct ts) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) as high_samples
-  from listener
+  from listener_queue
   where ts > $now - interval '10 seconds' and ts <= $now
-  group by host, netns, server_address, server_port
+  group by host, netns, server_address, server_port, endpoint
 )
 select q.host, q.netns, q.server_address, q.server_port,
   tier, process, process_id, endpoint, queue_length, queue_limit, high_samples, samples, s.waiting,
-  case when s.waiting is not null then concat(process, ' on ', endpoint, ' (netns ', q.netns, ') stopped accepting: ', s.waiting,
-    ' of ', queue_limit, ' connections waiting, none accepted in ', case when is_long then '20' else '10' end, ' s') end as summary,
-  case when s.waiting is not null then concat('Its clients see an established connection and no response until they time out. A busy process accepts a connection from time to time; this one is stopped, hangs in a lock or a blocking call, or has lost its accepting thread.') end as why,
-  case when s.waiting is not null then concat('Find out what ', process, ' is doing: `cat /proc/', process_id, '/status | grep State` (T: stopped, `kill -CONT`; D: waiting for a disk), `cat /proc/', process_id, '/wchan`, its own stack dump (jstack, py-spy dump, kill -QUIT). Save that, then restart it. A longer queue does not help. Check: accept_queue_length is 0 again.') end as fix,
+  case when is_long then 20 when is_long is not null then 10 end as waiting_seconds,
+  case when s.waiting is not null then 'stuck' end as summary,
+  case when s.waiting is not null then 'stuck' end as why,
+  case when s.waiting is not null then 'stuck' end as fix,
   case when s.waiting >= 3 then 'page' else 'mail' end as class
-from (
-  select *, coalesce(process_name, 'an unknown process') as process,
-    case when server_address like '%:%' then concat('[', server_address, ']:', server_port)
-         else concat(server_address, ':', server_port) end as endpoint
-  from queues
-) q
+from queues q
 left join stuck s on s.host = q.host and s.netns = q.netns and s.server_address = q.server_address and s.server_port = q.server_port
 where high_samples >= 3 or s.waiting is not null

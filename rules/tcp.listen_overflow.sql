@@ -19,7 +19,7 @@ summary = "accept queue of {process} on {endpoint} (netns {netns}) overflows: {o
 why = "A client's final handshake packet found the accept queue full, so the kernel dropped it. The client believes it is connected, or resends its SYN after 1, 1, 1, 1, 2, 4 … seconds: clients see a site that hangs, and no log has a line about it. The queue fills up if the process does not call accept() fast enough, or if a burst exceeds the limit min(backlog of listen(), net.core.somaxconn)."
 look_at = "Is the process stuck or short of CPU (`accept_queue_length` stays at the limit), or is it a burst (the queue is full for moments only)? `select ts, accept_queue_length, accept_queue_limit from listener where server_port = …`; ListenOverflows and ListenDrops in tcp_stat; cpu_stat and cgroup_stat for throttling; what the process waits for (a database, a disk, a lock)."
 silent_when = "ListenOverflows of the network namespace does not rise. A single overflow in one second only (fewer than 20) is ignored. The counter is per namespace, not per socket: if no queue was full in a sample, the listener with the fullest queue is named and the summary notes that. SYNs dropped by the firewall and refused connections do not count here."
-fix = "{fix_text}"
+fix = "{fix_text} Do not set net.ipv4.tcp_abort_on_overflow=1: it makes waiting clients fail."
 source = "field notes A (kernel lessons); kernel net/ipv4/tcp_ipv4.c, tcp_v4_syn_recv_sock and sk_acceptq_is_full; listen(2); fault lab F01, F03, F17"
 [chart]
 title = "Accept queue and its limit"
@@ -29,10 +29,42 @@ select ts, max(accept_queue_length) as accept_queue_length, max(accept_queue_lim
 from listener
 where ts > $now - interval '10 minutes' and ts <= $now and host = {host} and netns = {netns} and server_port = {server_port}
 group by ts order by ts"""
+[text.found_by]
+no_sample = "no listener of its namespace could be read"
+not_full = "not full in any sample; the fullest queue of its namespace"
+mostly_full = "full most of the time"
+bursts = "full for moments"
+[text.limit_from]
+requested = "listen() requested {asked}"
+unknown = "min(backlog of listen(), net.core.somaxconn), which could not be read"
+capped = "the configuration requests {asked}, capped by net.core.somaxconn = {somaxconn}"
+cap = "net.core.somaxconn = {somaxconn}, the cap for every backlog"
+not_loaded = "the running process requested {queue_limit} in listen(), the configuration has {asked} but is not loaded (nginx: reload, others: restart); net.core.somaxconn = {somaxconn}"
+nginx = "nginx requests 511 unless `listen` has `backlog=`; net.core.somaxconn = {somaxconn} allows more"
+apache = "Apache requests 511 unless ListenBackLog is set; net.core.somaxconn = {somaxconn} allows more"
+process = "the process requested {queue_limit} in listen(); net.core.somaxconn = {somaxconn} allows more"
+[text.file_line]
+known = "{config_file}:{config_line}: "
+unknown = ""
+[text.listen_line]
+nginx = "{file_line}listen {listen_on} backlog=16384;"
+haproxy = "{file_line}bind {listen_on} backlog 16384"
+apache = "{file_line}ListenBackLog 16384"
+weir = "backlog = 16384 in the section [edge] of weir.toml"
+other = "pass 16384 as backlog to listen() (gunicorn --backlog, uvicorn --backlog, Node server.listen({ backlog }), Tomcat acceptCount)"
+[text.sysctl_line]
+high_enough = ""
+set = " and, because it caps the backlog, net.core.somaxconn = 16384 (set in {somaxconn_set_in})"
+not_set = " and, because it caps the backlog, net.core.somaxconn = 16384 (in /etc/sysctl.d/90-weir.conf; `sysctl --system`)"
+[text.restart]
+nginx = "`nginx -t && nginx -s reload` (nginx calls listen() again when the number in its line has changed; if only the sysctl changes, restart it)"
+other = "a restart, so that listen() is called again"
+[text.fix_text]
+stalled = "First make {process} accept again: the queue is constantly full, so it is stuck, out of workers or short of CPU, and a longer queue would only make clients wait longer. Find out what it waits for (database, disk, lock, descriptors) and restart it if it hangs. For bursts afterwards: {listen_line}{sysctl_line}. A new backlog takes effect when the process calls listen() again: restart it. Check: ListenOverflows no longer rises."
+too_small = "Raise both limits, the smaller one applies: {listen_line}{sysctl_line}. It is safe: a queue entry costs memory only while it waits. The sysctl first, then {restart}. Check: accept_queue_limit shows the new value and ListenOverflows no longer rises; if the queue stays long, the process is too slow, not the queue too short."
 ---*/
 with drops as (
-  select host, netns,
-    sum(increase) filter (where counter = 'ListenOverflows') as overflows,
+  select host, netns, sum(increase) filter (where counter = 'ListenOverflows') as overflows,
     coalesce(sum(increase) filter (where counter = 'PassiveOpens'), 0) as accepted,
     count(*) filter (where counter = 'ListenOverflows' and increase > 0) as seconds_with_overflow
   from tcp_stat
@@ -41,129 +73,64 @@ with drops as (
   having sum(increase) filter (where counter = 'ListenOverflows') > 0
 ),
 queues as (
-  select host, netns, server_address, server_port,
-    max(accept_queue_length) as queue_length,
-    max(accept_queue_limit) as queue_limit,
-    max(process_id) as process_id,
-    max(process_name) as process_name,
-    max(process_count) as process_count,
-    max(cgroup) as cgroup,
-    coalesce(max(tier), 'app') as tier,
-    count(distinct ts) as samples,
-    count(distinct ts) filter (where accept_queue_length > 0 and accept_queue_length >= accept_queue_limit) as full_samples,
+  select host, netns, server_address, server_port, endpoint,
+    max(accept_queue_length) as queue_length, max(accept_queue_limit) as queue_limit, max(process_id) as process_id,
+    max(process_name) as process_name, max(process_count) as process_count, max(cgroup) as cgroup, max(tier) as tier,
+    count(distinct ts) as samples, count(distinct ts) filter (where is_full) as full_samples,
     max(cast(accept_queue_length as double) / greatest(accept_queue_limit, 1)) as fullness
-  from listener
+  from listener_queue
   where ts > $now - interval '10 seconds' and ts <= $now
-  group by host, netns, server_address, server_port
+  group by host, netns, server_address, server_port, endpoint
 ),
 ranked as (
-  select d.host, d.netns, d.overflows, d.accepted, d.seconds_with_overflow,
-    q.server_address, q.server_port, q.queue_length, q.queue_limit, q.process_id, q.process_name, q.process_count, q.cgroup,
+  select d.host, d.netns, d.overflows, d.accepted, d.seconds_with_overflow, q.server_address, q.server_port,
+    q.queue_length, q.queue_limit, q.process_id, q.process_name, q.process_count, q.cgroup,
+    coalesce(q.process_name, 'an unknown process') as process, coalesce(q.endpoint, 'an unknown port') as endpoint,
+    case when q.process_name in ('apache2', 'httpd') then 'apache' else q.process_name end as program,
     coalesce(q.tier, 'app') as tier, coalesce(q.samples, 0) as samples, coalesce(q.full_samples, 0) as full_samples,
     row_number() over (
       partition by d.host, d.netns order by q.full_samples desc nulls last, q.fullness desc, q.queue_limit
     ) as place
   from drops d left join queues q on q.host = d.host and q.netns = d.netns
 ),
-guilty as (
-  select *,
-    case when server_port is null then 'an unknown port'
-         when server_address like '%:%' then concat('[', server_address, ']:', server_port)
-         else concat(server_address, ':', server_port) end as endpoint
-  from ranked
-  where full_samples > 0 or place = 1
-),
-somaxconn as (
-  select host, netns, value as somaxconn_text, set_in,
-    row_number() over (partition by host, netns order by ts desc) as place
+setting as (
+  select host, netns, last_value(cast(value as bigint) order by ts) as somaxconn, last_value(set_in order by ts) as somaxconn_set_in
   from sysctl
   where name = 'net.core.somaxconn' and ts > $now - interval '2 hours' and ts <= $now
-),
-config_time as (
-  select host, program, file, max(ts) as newest from config_directive
-  where directive in ('listen', 'bind', 'Listen') and ts > $now - interval '2 hours' and ts <= $now
-  group by host, program, file
+  group by host, netns
 ),
 config as (
-  select c.host, c.program, c.process_id, c.server_address, c.server_port, c.file, c.line, c.directive, c.arguments,
-    cast((regexp_match(c.arguments, 'backlog[= ]([0-9]+)'))[1] as bigint) as asked
-  from config_directive c
-  join config_time t on c.host = t.host and c.program = t.program and c.file = t.file and c.ts = t.newest
-  where c.directive in ('listen', 'bind', 'Listen') and c.ts > $now - interval '2 hours' and c.ts <= $now
+  select *, rank() over (partition by host, program, file order by ts desc) as age
+  from listen_directive
+  where ts > $now - interval '2 hours' and ts <= $now
 ),
 placed as (
-  select g.*, s.set_in as somaxconn_set_in, cast(s.somaxconn_text as bigint) as somaxconn,
-    c.file as config_file, c.line as config_line, c.directive, c.arguments, c.asked,
+  select g.*, s.somaxconn, s.somaxconn_set_in, c.file as config_file, c.line as config_line, c.backlog as asked,
+    coalesce(c.bare_arguments, concat(case when g.program = 'haproxy' then ':' else '' end, g.server_port)) as listen_on,
+    g.samples > 0 and g.full_samples * 2 >= g.samples as is_stalled,
     row_number() over (
       partition by g.host, g.netns, g.server_address, g.server_port
       order by case when c.process_id = g.process_id then 0 else 1 end,
-        case when c.server_address = g.server_address then 0 else 1 end, c.asked desc nulls last, c.file, c.line
+        case when c.server_address = g.server_address then 0 else 1 end, c.backlog desc nulls last, c.file, c.line
     ) as config_place
-  from guilty g
-  left join somaxconn s on s.host = g.host and s.netns = g.netns and s.place = 1
-  left join config c on c.host = g.host and c.server_port = g.server_port
-    and ((c.program = 'nginx' and g.process_name = 'nginx') or (c.program = 'haproxy' and g.process_name = 'haproxy')
-      or (c.program = 'apache' and g.process_name in ('apache2', 'httpd')))
-),
-told as (
-  select *,
-    coalesce(process_name, 'an unknown process') as process,
-    case when samples = 0 then 'no listener of its namespace could be read'
-         when full_samples = 0 then 'not full in any sample; the fullest queue of its namespace'
-         when full_samples * 2 >= samples then 'full most of the time'
-         else 'full for moments' end as found_by,
-    case when samples > 0 and full_samples * 2 >= samples then true else false end as is_stalled,
-    case
-      when somaxconn is null and asked is not null then concat('listen() requested ', asked)
-      when somaxconn is null then 'min(backlog of listen(), net.core.somaxconn), which could not be read'
-      when queue_limit = somaxconn and asked > somaxconn
-        then concat('the configuration requests ', asked, ', capped by net.core.somaxconn = ', somaxconn)
-      when queue_limit = somaxconn
-        then concat('net.core.somaxconn = ', somaxconn, ', the cap for every backlog')
-      when asked is not null and asked <> queue_limit
-        then concat('the running process requested ', queue_limit, ' in listen(), the configuration has ', asked, ' but is not loaded (nginx: reload, others: restart); net.core.somaxconn = ', somaxconn)
-      when queue_limit = 511 and process_name = 'nginx' and asked is null
-        then concat('nginx requests 511 unless `listen` has `backlog=`; net.core.somaxconn = ', somaxconn, ' allows more')
-      when queue_limit = 511 and process_name in ('apache2', 'httpd')
-        then concat('Apache requests 511 unless ListenBackLog is set; net.core.somaxconn = ', somaxconn, ' allows more')
-      else concat('the process requested ', queue_limit, ' in listen(); net.core.somaxconn = ', somaxconn, ' allows more')
-    end as limit_from,
-    case when config_file is not null then concat(config_file, ':', config_line, ': ') else '' end as place_text
-  from placed where config_place = 1
-),
-worded as (
-  select *,
-    case
-      when process_name = 'nginx' then concat(
-        place_text, 'listen ',
-        coalesce(trim(regexp_replace(arguments, ' *backlog=[0-9]+', '')), cast(server_port as varchar)), ' backlog=16384;')
-      when process_name = 'haproxy' then concat(
-        place_text, 'bind ',
-        coalesce(trim(regexp_replace(arguments, ' *backlog +[0-9]+', '')), concat(':', server_port)), ' backlog 16384')
-      when process_name in ('apache2', 'httpd') then concat(place_text, 'ListenBackLog 16384')
-      when process_name = 'weir' then 'backlog = 16384 in the section [edge] of weir.toml'
-      else 'pass 16384 as backlog to listen() (gunicorn --backlog, uvicorn --backlog, Node server.listen({ backlog }), Tomcat acceptCount)'
-    end as listen_line,
-    case when somaxconn is null or somaxconn < 16384
-      then concat(' and, because it caps the backlog, net.core.somaxconn = 16384',
-        case when somaxconn_set_in is not null then concat(' (set in ', somaxconn_set_in, ')') else ' (in /etc/sysctl.d/90-weir.conf; `sysctl --system`)' end)
-      else '' end as sysctl_line
-  from told
+  from ranked g
+  left join setting s on s.host = g.host and s.netns = g.netns
+  left join config c on c.host = g.host and c.server_port = g.server_port and c.program = g.program and c.age = 1
+  where g.full_samples > 0 or g.place = 1
 )
 select host, netns, server_address, server_port, tier,
   case when overflows * 1000 > overflows + accepted then 'page' else 'mail' end as class,
   process, process_id, process_count, cgroup, endpoint, overflows, accepted, seconds_with_overflow,
-  queue_length, queue_limit, full_samples, samples, found_by, limit_from, somaxconn, asked,
-  config_file, config_line,
-  case
-    when is_stalled and tier <> 'proxy' then concat(
-      'First make ', process, ' accept again: the queue is constantly full, so it is stuck, out of workers or short of CPU, and a longer queue would only make clients wait longer. Find out what it waits for (database, disk, lock, descriptors) and restart it if it hangs. For bursts afterwards: ', listen_line, sysctl_line,
-      '. A new backlog takes effect when the process calls listen() again: restart it. Check: ListenOverflows no longer rises. Do not set net.ipv4.tcp_abort_on_overflow=1: it makes waiting clients fail.')
-    else concat(
-      'Raise both limits, the smaller one applies: ', listen_line, sysctl_line,
-      '. It is safe: a queue entry costs memory only while it waits. The sysctl first, then ',
-      case when process_name = 'nginx' then '`nginx -t && nginx -s reload` (nginx calls listen() again when the number in its line has changed; if only the sysctl changes, restart it)' else 'a restart, so that listen() is called again' end,
-      '. Check: accept_queue_limit shows the new value and ListenOverflows no longer rises; if the queue stays long, the process is too slow, not the queue too short. Do not set net.ipv4.tcp_abort_on_overflow=1.')
-  end as fix_text
-from worded
-where seconds_with_overflow >= 2 or overflows >= 20
+  queue_length, queue_limit, full_samples, samples, somaxconn, somaxconn_set_in, asked, config_file, config_line, listen_on,
+  case when samples = 0 then 'no_sample' when full_samples = 0 then 'not_full' when is_stalled then 'mostly_full' else 'bursts' end as found_by,
+  case when somaxconn is null and asked is not null then 'requested' when somaxconn is null then 'unknown'
+    when queue_limit = somaxconn and asked > somaxconn then 'capped' when queue_limit = somaxconn then 'cap'
+    when asked <> queue_limit then 'not_loaded' when queue_limit = 511 and program = 'nginx' and asked is null then 'nginx'
+    when queue_limit = 511 and program = 'apache' then 'apache' else 'process' end as limit_from,
+  case when config_file is not null then 'known' else 'unknown' end as file_line,
+  case program when 'nginx' then 'nginx' when 'haproxy' then 'haproxy' when 'apache' then 'apache' when 'weir' then 'weir' else 'other' end as listen_line,
+  case when somaxconn >= 16384 then 'high_enough' when somaxconn_set_in is not null then 'set' else 'not_set' end as sysctl_line,
+  case when program = 'nginx' then 'nginx' else 'other' end as restart,
+  case when is_stalled and tier <> 'proxy' then 'stalled' else 'too_small' end as fix_text
+from placed
+where config_place = 1 and (seconds_with_overflow >= 2 or overflows >= 20)

@@ -16,6 +16,14 @@ look_at = "`select ts, rows, failures, rows_lost, rows_refused, lag_seconds, err
 silent_when = "Rows waited no longer than 60 s in one of the last three samples, and rows were accepted in one of them or none waited longer than 12 s; or, while attempts fail, none longer than 5 s in the last two; and none was dropped or refused in the last 10 minutes. Batching time (`batch_seconds`, 60 s for a bucket) does not count. It is a note while rows wait less than a minute in one sample, as for a restarting target. Ingest continues in any case."
 fix = "{fix_text} Check: lag_seconds of {output} falls to less than a minute above its batch_seconds, rows_lost and rows_refused stay 0."
 source = "own: a stopped output goes unnoticed until its rows are missed"
+[text.why_text]
+failed = "the last attempt failed: {error}"
+slow = "attempts succeed, so the target is too slow"
+succeeds = "attempts succeed now"
+[text.fix_text]
+failed = "Fix what the error names: the output then resumes without action."
+slow = "Give the target more capacity, copy less (`where`, `columns`), or raise `keep_bytes` of this output."
+refused = "Give the index a mapping that matches the table (see docs/outputs.md), or copy fewer `columns`; refused rows exist in weir only."
 [chart]
 title = "Seconds that rows wait"
 unit = "s"
@@ -49,7 +57,7 @@ looks as (
 judged as (
   select *, coalesce(looks >= 3 and (least_over_seconds > 60 or (over_seconds > 12 and rows = 0)) or failed_looks = 2, false) as is_late from looks
 )
-select host, output, target, rows_lost, rows_refused,
+select host, output, target, rows_lost, rows_refused, error,
   case when rows_lost > 0 or rows_refused > 0 or (looks >= 3 and least_over_seconds > 60) then 'mail' else 'note' end as class,
   concat_ws(', ',
     case when rows_lost > 0 then concat(rows_lost, ' rows were dropped in the last 10 minutes') end,
@@ -57,12 +65,7 @@ select host, output, target, rows_lost, rows_refused,
     case when is_late then concat('rows have been waiting for ', cast(round(lag_seconds) as bigint), ' s (',
       round(lag_bytes / 1048576.0, 1), ' MiB)') end
   ) as what,
-  case when error is not null then concat('the last attempt failed: ', error)
-    when is_late then 'attempts succeed, so the target is too slow'
-    else 'attempts succeed now' end as why_text,
-  case when error is not null then 'Fix what the error names: the output then resumes without action.'
-    when is_late or rows_lost > 0 then 'Give the target more capacity, copy less (`where`, `columns`), or raise `keep_bytes` of this output.'
-    else 'Give the index a mapping that matches the table (see docs/outputs.md), or copy fewer `columns`; refused rows exist in weir only.'
-  end as fix_text
+  case when error is not null then 'failed' when is_late then 'slow' else 'succeeds' end as why_text,
+  case when error is not null then 'failed' when is_late or rows_lost > 0 then 'slow' else 'refused' end as fix_text
 from judged
 where is_late or rows_lost > 0 or rows_refused > 0

@@ -16,6 +16,18 @@ look_at = "TCP timestamps distinguish the two causes: packets sent evenly that a
 silent_when = "Fewer than 20 arrivals in a second, fewer than 3 such seconds in a minute, or a variation below 5× chance, or below 3× the port's own median of an hour and a day ago. Batch jobs that start at the full second are bursty by nature: their history contains it. A few clients behind one balancer arrive in the balancer's rhythm. Seconds in which the tap lost packets do not count."
 fix = "{fix_text} Check: dispersion_100ms of wire_slice is near 1 again. Do not add servers or workers for it: the mean load did not rise."
 source = "fault lab 2_jagged_hold (packets held 1.2 s, delay variation 1,206 ms), 2b (clients paused, 4 ms), F09 (variance over mean 8.27 against 0.01)"
+[text.fix_text]
+network = "Send the capture to the carrier, or to the operator of the balancer or firewall in front: packets were held before they arrived."
+senders = "Check the senders: a stalling balancer, a batching client, a queue drained by a timer. On this side a concurrency limit keeps bursts out of the application."
+unknown = "Capture at the sender's end as well, to see whether packets left evenly."
+[text.owner]
+network = "the network"
+senders = "the senders"
+unknown = "the source"
+[text.cause_text]
+network = "packets were sent evenly and held on the way for up to {burst_delay:duration}"
+senders = "packets arrived as they were sent: the clients, or a balancer before this host, pause and then send"
+unknown = "most connections have no TCP timestamps, so held packets and pausing senders are indistinguishable"
 [chart]
 title = "Arrival dispersion (1 is chance), and network delay"
 unit = ""
@@ -57,16 +69,8 @@ judged as (
   from now_ n left join past p on p.host = n.host and p.server_port = n.server_port
 )
 select host, server_port, slices, bursts, worst_dispersion, arrivals, burst_delay, usual_delay, past_dispersion, cause,
-  case cause when 'network' then 'the network' when 'senders' then 'the senders' else 'the source' end as owner,
+  cause as owner, cause as cause_text, cause as fix_text,
   case when past_dispersion is null then ''
-       else concat(' (its own median: ', cast(round(10.0 * past_dispersion) / 10.0 as varchar), ')') end as past_text,
-  case cause
-    when 'network' then concat('packets were sent evenly and held on the way for up to ', cast(cast(round(1000.0 * burst_delay) as bigint) as varchar), ' ms')
-    when 'senders' then 'packets arrived as they were sent: the clients, or a balancer before this host, pause and then send'
-    else 'most connections have no TCP timestamps, so held packets and pausing senders are indistinguishable' end as cause_text,
-  case cause
-    when 'network' then 'Send the capture to the carrier, or to the operator of the balancer or firewall in front: packets were held before they arrived.'
-    when 'senders' then 'Check the senders: a stalling balancer, a batching client, a queue drained by a timer. On this side a concurrency limit keeps bursts out of the application.'
-    else 'Capture at the sender''s end as well, to see whether packets left evenly.' end as fix_text
+       else concat(' (its own median: ', cast(round(10.0 * past_dispersion) / 10.0 as varchar), ')') end as past_text
 from judged
 where past_dispersion is null or worst_dispersion >= 3 * past_dispersion
