@@ -2,12 +2,15 @@
 
 use super::*;
 
-/// Noise from a seed.
-struct Noise(fastrand::Rng);
+/// Noise from a seed (xorshift).
+struct Noise(u64);
 
 impl Noise {
     fn share(&mut self) -> f64 {
-        self.0.f64()
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        f64::from(u32::try_from(self.0 >> 32).unwrap()) / f64::from(u32::MAX)
     }
 
     fn normal(&mut self) -> f64 {
@@ -21,7 +24,7 @@ const STEP: i64 = 300;
 /// Requests per five minutes: nights, weekends a third lower, autocorrelated noise, and overall
 /// `growth`.
 fn traffic(seed: u64, days: i64, growth: f64) -> Vec<Point> {
-    let mut noise = Noise(fastrand::Rng::with_seed(seed));
+    let mut noise = Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let mut drift = 0.0;
     (0..days * DAY / STEP)
         .map(|number| {

@@ -89,7 +89,7 @@ fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
         "{finding}"
     );
 
-    issue(scene.dir.path(), "90");
+    issue(scene.dir.path(), 90);
     let finding = wait_for("tls.cert_not_reloaded", PATIENCE, || firing("tls.cert_not_reloaded"));
     assert!(finding["fix"].as_str().is_some_and(|fix| fix.contains("nginx -s reload")));
     // What is not loaded explains what ends: one root, one symptom.

@@ -124,8 +124,7 @@ fn rows_are_made_by_the_users_pipeline_and_secrets_never_arrive() {
         std::fs::create_dir(dir.path().join(part)).expect("a directory");
     }
     write(
-        &dir.path().join("parsers"),
-        "shop.toml",
+        &dir.path().join("parsers/shop.toml"),
         "[match]\npath = \"**/shop.log\"\n[parse]\nformat = \"grok\"\npattern = '%{LOGLEVEL:severity} %{WORD:user} %{GREEDYDATA:message}'\n[[step]]\nwhen = 'body contains \"logged in\"'\ntag = \"auth_login\"\n",
     );
     let log = "INFO bob logged in from 203.0.113.77 with token=s3cr3ts3cr3t\n\
@@ -166,8 +165,7 @@ fn names_without_end_are_kept_together_and_become_a_finding() {
         std::fs::create_dir(dir.path().join(part)).expect("a directory");
     }
     write(
-        &dir.path().join("parsers"),
-        "fw.toml",
+        &dir.path().join("parsers/fw.toml"),
         "[match]\npath = \"**/fw.log\"\n[parse]\nformat = \"key_value\"\n",
     );
     let lines: String = (0..3_000).map(|n| format!("rule=drop evil{n}=x\n")).collect();
