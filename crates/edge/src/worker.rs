@@ -92,7 +92,8 @@ impl Worker {
         Rc::clone(&self.live.borrow())
     }
 
-    /// The next pseudo-random number (xorshift64*).
+    /// The next pseudo-random number (xorshift64*): none comes twice in the life of a worker, which
+    /// request ids rely on.
     pub(crate) fn random(&self) -> RandomBits {
         let mut next = self.random.get();
         next ^= next >> 12;

@@ -9,28 +9,16 @@
 //! sonic-rs into its lazy members, as a measure of what the row building costs. Times are those on
 //! the CPU (`/proc/self/schedstat`), so that a busy machine does not change them much.
 #![expect(clippy::print_stdout, reason = "a command that prints its figures")]
-#![expect(clippy::cast_possible_truncation, reason = "indexes below the number of agents")]
 
 use std::fmt::Write as _;
 
+use fastrand::Rng;
 use weir_parse::{LineParser, ParsedRows, ParserFile, Parsers, Redaction, StreamName};
 use weir_tables::{JsonEscape, LogFormat, LogSource, Micros, Program, Rows};
 
 /// As in weir itself.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// xorshift64*: the same lines on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % below
-    }
-}
 
 const AGENTS: [&str; 4] = [
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.71 Safari/537.36",
@@ -42,53 +30,53 @@ const AGENTS: [&str; 4] = [
 const KEYS: &str = r#"{"@timestamp":"$time_iso8601","@version":"1","remote_addr":"$remote_addr","body_bytes_sent":"$body_bytes_sent","request_time":"$request_time","upstream_addr":"$upstream_addr","upstream_response_time":"$upstream_response_time","status":"$status","uri":"$uri","query_strings":"$query_string","request_method":"$request_method","http_referrer":"$http_referer","http_host":"$http_host","scheme":"$scheme","http_user_agent":"$http_user_agent","request_id":"$request_id"}"#;
 const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
 
-fn json_line(out: &mut String, r: &mut Random, second: u64) {
+fn json_line(out: &mut String, r: &mut Rng, second: u64) {
     let (minute, second) = (second / 60 % 60, second % 60);
-    let (a, b, c, d) = (r.next(223) + 1, r.next(256), r.next(256), r.next(256));
-    let agent = AGENTS[r.next(4) as usize];
-    let (time, upstream) = (r.next(900), r.next(12));
+    let (a, b, c, d) = (r.u64(..223) + 1, r.u64(..256), r.u64(..256), r.u64(..256));
+    let agent = AGENTS[r.usize(..AGENTS.len())];
+    let (time, upstream) = (r.u64(..900), r.u64(..12));
     let referer = format!(
         "https://news.example.com/section/article-about-{:05}/page/{}",
-        r.next(50_000),
-        r.next(90)
+        r.u64(..50_000),
+        r.u64(..90)
     );
     writeln!(
         out,
         r#"{{"@timestamp":"2026-11-20T12:{minute:02}:{second:02}+00:00","@version":"1","remote_addr":"{a}.{b}.{c}.{d}","body_bytes_sent":{},"request_time":0.{time:03},"upstream_addr":"10.20.{upstream}.1{upstream}:8080","upstream_response_time":"0.{:03}","status":{},"uri":"/world/{}.html","query_strings":"utm_source=news&sid={:016x}","request_method":"GET","http_referrer":"{referer}","http_host":"www.n{}.example","scheme":"https","http_user_agent":"{agent}","request_id":"{:016x}{:016x}"}}"#,
-        r.next(90_000), time * 9 / 10, 200 + r.next(4) * 100, r.next(50_000), r.next(u64::MAX), r.next(200), r.next(u64::MAX), r.next(u64::MAX),
+        r.u64(..90_000), time * 9 / 10, 200 + r.u64(..4) * 100, r.u64(..50_000), r.u64(..1 << 31), r.u64(..200), r.u64(..1 << 31), r.u64(..1 << 31),
     )
     .expect("writing to a String does not fail");
 }
 
-fn combined_line(out: &mut String, r: &mut Random, second: u64) {
+fn combined_line(out: &mut String, r: &mut Rng, second: u64) {
     let (minute, second) = (second / 60 % 60, second % 60);
-    let agent = AGENTS[r.next(4) as usize];
+    let agent = AGENTS[r.usize(..AGENTS.len())];
     writeln!(
         out,
         r#"{}.{}.1.2 - - [20/Nov/2026:12:{minute:02}:{second:02} +0000] "GET /world/politics-{}.html?sid={} HTTP/1.1" 200 {} "https://news.example.com/{}" "{agent}""#,
-        r.next(223) + 1, r.next(256), r.next(50_000), r.next(u64::MAX), r.next(90_000), r.next(50_000),
+        r.u64(..223) + 1, r.u64(..256), r.u64(..50_000), r.u64(..1 << 31), r.u64(..90_000), r.u64(..50_000),
     )
     .expect("writing to a String does not fail");
 }
 
-fn haproxy_line(out: &mut String, r: &mut Random, second: u64) {
+fn haproxy_line(out: &mut String, r: &mut Rng, second: u64) {
     let (minute, second) = (second / 60 % 60, second % 60);
     writeln!(
         out,
         r#"Nov 20 12:{minute:02}:{second:02} lb1 haproxy[812]: {}.1.2.3:{} [20/Nov/2026:12:{minute:02}:{second:02}.{:03}] web~ app/app{} 0/0/1/{}/{} 200 {} - - ---- 12/11/5/2/0 0/0 "GET /world/politics-{}.html HTTP/1.1""#,
-        r.next(223) + 1, 1024 + r.next(60_000), r.next(1000), r.next(9), r.next(90), 90 + r.next(90), r.next(90_000), r.next(50_000),
+        r.u64(..223) + 1, 1024 + r.u64(..60_000), r.u64(..1000), r.u64(..9), r.u64(..90), 90 + r.u64(..90), r.u64(..90_000), r.u64(..50_000),
     )
     .expect("writing to a String does not fail");
 }
 
 const CLASSIC: &str = r#"%{IPORHOST:clientip} %{USER:ident} %{USER:auth} \[%{HTTPDATE:timestamp}\] "(?:%{WORD:verb} %{NOTSPACE:request}(?: HTTP/%{NUMBER:httpversion})?|%{DATA:rawrequest})" %{NUMBER:response} (?:%{NUMBER:bytes}|-) %{QS:referrer} %{QS:agent}"#;
 
-fn pair_line(out: &mut String, r: &mut Random, second: u64) {
+fn pair_line(out: &mut String, r: &mut Rng, second: u64) {
     let (minute, second) = (second / 60 % 60, second % 60);
     writeln!(
         out,
         r#"time=2026-11-20T12:{minute:02}:{second:02}Z level=warn src={}.2.3.4 dst=10.0.0.{} proto=tcp spt={} dpt=443 action=drop msg="denied by rule {}""#,
-        r.next(223) + 1, r.next(256), r.next(65_536), r.next(900),
+        r.u64(..223) + 1, r.u64(..256), r.u64(..65_536), r.u64(..900),
     )
     .expect("writing to a String does not fail");
 }
@@ -191,7 +179,7 @@ fn main() {
         return hostile();
     }
     let count: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(200_000);
-    let (mut text, mut random) = (String::new(), Random(42));
+    let (mut text, mut random) = (String::new(), Rng::with_seed(42));
     for line in 0..count {
         match name.as_str() {
             "key-value" => pair_line(&mut text, &mut random, line / 500),

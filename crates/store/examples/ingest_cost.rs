@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use weir_store::{
     BucketOptions, QueryLimits, SlowBucketOptions, SlowOptions, SlowPlace, SlowRule, Store,
     StoreOptions,
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn measure(row_count: u64, dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(StoreOptions::new(dir, Arc::new(FixedClock::new(Micros(START)))))?;
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     let mut builder = RequestRows::default();
     let mut making = 0.0;
     let (started, cpu_before) = (Instant::now(), cpu_seconds());
@@ -136,7 +137,7 @@ async fn measure_far(
     let store = Store::open(options)?;
     let (files, all) = (store.stats().slow_file_count, store.stats().slow_file_bytes);
     report("files in the bucket", format!("{files}, {all} bytes"));
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     let mut builder = RequestRows::default();
     for at in 0..row_count / 3 {
         push(&mut builder, &mut random, at);
@@ -144,7 +145,7 @@ async fn measure_far(
             drop(builder.finish());
         }
     }
-    let id = format!("{:016x}{:016x}", random.next(), random.next());
+    let id = format!("{:016x}{:016x}", random.u64(..), random.u64(..));
     drop(builder);
     for (name, condition) in [
         ("needle", format!("request_id = '{id}'")),
@@ -181,23 +182,23 @@ fn report(what: &str, figure: impl std::fmt::Display) {
     println!("{what}: {figure}");
 }
 
-fn push(rows: &mut RequestRows, random: &mut Random, at: u64) {
-    let id = format!("{:016x}{:016x}", random.next(), random.next());
+fn push(rows: &mut RequestRows, random: &mut Rng, at: u64) {
+    let id = format!("{:016x}{:016x}", random.u64(..), random.u64(..));
     // The product of two uniform numbers: few addresses and paths are frequent, many are rare.
-    let address = random.below(1 << 11) * random.below(1 << 10);
+    let address = random.u64(..1 << 11) * random.u64(..1 << 10);
     let address = format!("10.{}.{}.{}", address >> 16 & 255, address >> 8 & 255, address & 255);
     let path = format!(
         "/item/{}/{}",
-        ["view", "list", "edit"][random.index(3)],
-        random.below(80) * random.below(80)
+        ["view", "list", "edit"][random.usize(..3)],
+        random.u64(..80) * random.u64(..80)
     );
-    let query = format!("page={}&ref={:x}", random.below(9), random.below(1 << 20));
-    let milliseconds = random.below(30) * random.below(30);
+    let query = format!("page={}&ref={:x}", random.u64(..9), random.u64(..1 << 20));
+    let milliseconds = random.u64(..30) * random.u64(..30);
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let duration = milliseconds as f64 / 1e3;
     let ts = START
         + i64::try_from(at).unwrap_or(0) * 40
-        + i64::try_from(random.below(1000)).unwrap_or(0);
+        + i64::try_from(random.u64(..1000)).unwrap_or(0);
     rows.push(&Request {
         ts: Micros(ts / 1000 * 1000),
         host: "web1",
@@ -208,30 +209,30 @@ fn push(rows: &mut RequestRows, random: &mut Random, at: u64) {
         program: Some("nginx"),
         request_id: Some(&id),
         client_address: Some(&address),
-        client_port: Some(1024 + i64::try_from(random.below(60_000)).unwrap_or(0)),
+        client_port: Some(1024 + i64::try_from(random.u64(..60_000)).unwrap_or(0)),
         server_address: Some("shop.example"),
         server_port: Some(443),
         url_scheme: Some("https"),
-        http_request_method: Some(if random.below(10) == 0 { "POST" } else { "GET" }),
+        http_request_method: Some(if random.u64(..10) == 0 { "POST" } else { "GET" }),
         url_path: Some(&path),
-        url_query: (random.below(3) == 0).then_some(query.as_str()),
+        url_query: (random.u64(..3) == 0).then_some(query.as_str()),
         network_protocol_version: Some("2"),
         http_response_status_code: Some(
-            [200, 200, 200, 200, 200, 200, 304, 302, 404, 502][random.index(10)],
+            [200, 200, 200, 200, 200, 200, 304, 302, 404, 502][random.usize(..10)],
         ),
-        request_bytes: Some(300 + i64::try_from(random.below(900)).unwrap_or(0)),
-        response_bytes: Some(500 + i64::try_from(random.below(60_000)).unwrap_or(0)),
-        response_body_bytes: Some(i64::try_from(random.below(60_000)).unwrap_or(0)),
-        user_agent_original: Some(AGENTS[random.index(AGENTS.len())]),
-        http_request_header_referer: (random.below(2) == 0).then_some("https://shop.example/"),
+        request_bytes: Some(300 + i64::try_from(random.u64(..900)).unwrap_or(0)),
+        response_bytes: Some(500 + i64::try_from(random.u64(..60_000)).unwrap_or(0)),
+        response_body_bytes: Some(i64::try_from(random.u64(..60_000)).unwrap_or(0)),
+        user_agent_original: Some(AGENTS[random.usize(..AGENTS.len())]),
+        http_request_header_referer: (random.u64(..2) == 0).then_some("https://shop.example/"),
         duration_seconds: Some(duration),
-        upstream_connect_seconds: Some(if random.below(9) == 0 { 0.001 } else { 0.0 }),
+        upstream_connect_seconds: Some(if random.u64(..9) == 0 { 0.001 } else { 0.0 }),
         upstream_header_seconds: Some(duration),
         upstream_response_seconds: Some(duration),
-        upstream_address: Some(["10.0.0.11:8080", "10.0.0.12:8080"][random.index(2)]),
+        upstream_address: Some(["10.0.0.11:8080", "10.0.0.12:8080"][random.usize(..2)]),
         upstream_status_code: Some(200),
         upstream_tries: Some(1),
-        connection_requests: Some(1 + i64::try_from(random.below(40)).unwrap_or(0)),
+        connection_requests: Some(1 + i64::try_from(random.u64(..40)).unwrap_or(0)),
         ..Default::default()
     });
 }
@@ -242,26 +243,6 @@ const AGENTS: [&str; 4] = [
     "Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0",
     "curl/8.16.0",
 ];
-
-/// Xorshift generator: every run gets the same rows.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 20) % end
-    }
-
-    fn index(&mut self, end: usize) -> usize {
-        usize::try_from(self.below(end as u64)).expect("below a usize")
-    }
-}
 
 fn cpu_seconds() -> f64 {
     seconds(rustix::time::ClockId::ProcessCPUTime)

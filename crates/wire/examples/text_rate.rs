@@ -11,27 +11,15 @@ use std::fmt::Write as _;
 use weir_wire::compat::{EndStamp, RequestExtractor, RequestOptions, StartStamp};
 use weir_wire::text::{LineReader, LocalMinute, TextReader, Zone};
 
-/// xorshift64*: the same lines on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
-    }
-}
-
 fn lines(count: u32, style: &str) -> String {
-    let (mut random, mut out, mut micros) = (Random(42), String::new(), 0);
+    let (mut random, mut out, mut micros) = (fastrand::Rng::with_seed(42), String::new(), 0);
     for _ in 0..count {
-        micros += random.below(60);
+        micros += random.u64(..60);
         let (second, part) = (micros / 1_000_000 % 60, micros % 1_000_000);
         let minute = micros / 60_000_000;
-        let port = 40_000 + random.below(2_000);
+        let port = 40_000 + random.u64(..2_000);
         let (is_asking, relative, length) =
-            (random.below(2) == 0, random.below(9_000_000), random.below(1400));
+            (random.u64(..2) == 0, random.u64(..9_000_000), random.u64(..1400));
         let client = format!("10.1.{}.{}.{port}", port % 7, port % 250);
         let (from, to) = if is_asking {
             (client.as_str(), "192.0.2.1.80")

@@ -175,13 +175,9 @@ async fn prepare(reader: &Arc<RangeReader>, args: &BenchStoreArgs) -> Result<(),
         if reader.size(&name(number)).await.map_err(store_failure)? == Some(args.object_bytes) {
             continue;
         }
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ number as u64;
-        let words = std::iter::repeat_with(|| {
-            state = node::next(state);
-            state.to_le_bytes()
-        });
         let count = usize::try_from(args.object_bytes).unwrap_or(usize::MAX);
-        let bytes: Vec<u8> = words.flatten().take(count).collect();
+        let mut bytes = vec![0; count];
+        fastrand::Rng::with_seed(number as u64).fill(&mut bytes);
         reader.write(&name(number), bytes.into()).await.map_err(store_failure)?;
     }
     Ok(())

@@ -107,11 +107,10 @@ async fn measure(place: &SlowPlace, cell: Cell) -> Result<ReadCounts, Failure> {
     let readers = (0..cell.concurrency as u64).map(|number| {
         let (reader, counts) = (Arc::clone(&reader), Arc::clone(&counts));
         tokio::spawn(async move {
-            let mut state = next(seed | (number + 1));
+            let mut random = fastrand::Rng::with_seed(seed | (number + 1));
             while Instant::now() < end {
-                state = next(state);
-                let object = usize::try_from(state >> 33).unwrap_or_default() % cell.objects;
-                let offset = next(state) % (cell.object_bytes - cell.range_bytes + 1);
+                let object = random.usize(..cell.objects);
+                let offset = random.u64(..=cell.object_bytes - cell.range_bytes);
                 let range = offset..offset + cell.range_bytes;
                 let begun = Instant::now();
                 let outcome = reader.read(&name(object), range).await;
@@ -134,12 +133,4 @@ async fn measure(place: &SlowPlace, cell: Cell) -> Result<ReadCounts, Failure> {
     let mut counts = std::mem::take(&mut *counts.lock());
     counts.failed = reader.failed();
     Ok(counts)
-}
-
-/// The next number of a row that looks like chance (splitmix64).
-pub(super) fn next(state: u64) -> u64 {
-    let mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

@@ -571,24 +571,21 @@ async fn pass(mut agent: TcpStream, mut hub: TcpStream, budget: &AtomicU64) {
     }
 }
 
-/// Random numbers from a seed (xorshift64*), so that a failure can be reproduced.
-pub(crate) struct SeededRandom(u64);
+/// Random numbers from a seed, so that a failure can be reproduced.
+pub(crate) struct SeededRandom(fastrand::Rng);
 
 impl SeededRandom {
     /// Uses `WEIR_SEED` or a random seed, and prints it.
     pub(crate) fn new() -> Self {
         use std::hash::BuildHasher;
         let given = std::env::var("WEIR_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0)) | 1;
+        let seed = given.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
         println!("seed: WEIR_SEED={seed}");
-        Self(seed)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+        self.0.u64(..end)
     }
 }

@@ -106,31 +106,17 @@ async fn a_message_with_an_invalid_or_too_large_length_ends_the_connection() {
     assert_eq!(kinds(&client.query(&comment).await), "TDDDCZ");
 }
 
-/// Pseudo-random numbers (xorshift64).
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 8) % end
-    }
-}
-
 #[tokio::test]
 async fn arbitrary_bytes_affect_only_their_connection() {
     const KINDS: &[u8; 15] = b"QPBDECSHXpFdcf?";
     let server = TestServer::start_open().await;
-    let mut random = Xorshift(0x2545_f491_4f6c_dd1d);
+    let mut random = fastrand::Rng::with_seed(7);
     for round in 0..200_u64 {
         let mut stream = TcpStream::connect(server.address).await.expect("it listens");
         let mut bytes = if round % 4 == 0 { Vec::new() } else { startup(&["user", "weir"]) };
-        for _ in 0..random.below(20) {
-            let body: Vec<u8> = (0..random.below(40))
-                .map(|_| u8::try_from(random.below(16)).expect("four bits"))
-                .collect();
-            let kind = KINDS[usize::try_from(random.below(15)).expect("small")];
+        for _ in 0..random.u64(..20) {
+            let body: Vec<u8> = (0..random.u64(..40)).map(|_| random.u8(..16)).collect();
+            let kind = KINDS[random.usize(..KINDS.len())];
             bytes.extend(if round % 3 == 0 { body } else { message(kind, &body) });
         }
         // The server may reset a connection with unread bytes.

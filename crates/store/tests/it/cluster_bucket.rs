@@ -131,7 +131,7 @@ async fn each_row_is_there_once_whatever_happens_to_the_bucket() {
     service.make_bucket("rows").await;
     let seed = set("WEIR_SEED").unwrap_or_else(|| std::hash::RandomState::new().hash_one(0) | 1);
     println!("WEIR_SEED={seed}");
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let line = Line::to(service.port);
     fleet.bucket = Some(reached(service.port));
     let direct = fleet.place();
@@ -141,7 +141,7 @@ async fn each_row_is_there_once_whatever_happens_to_the_bucket() {
     fleet.meet(&[&one, &two]).await;
 
     let is_over = Arc::new(AtomicBool::new(false));
-    let mut fork = || Chance(chance.below(u64::MAX) | 1);
+    let mut fork = || Chance::new(chance.below(u64::MAX));
     let agents: Vec<_> = (0..3)
         .map(|stream| {
             let hubs = vec![Some(Arc::clone(&one)), Some(Arc::clone(&two))];

@@ -202,7 +202,7 @@ async fn kill_at_any_moment_of_a_move_loses_and_doubles_and_leaks_nothing() {
 fn kill_again_and_again(dir: &Path, slow: Option<&Path>) {
     let seed = set("WEIR_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
     println!("WEIR_SEED={seed}");
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let mut acknowledged = Acknowledged::default();
     let mut spoke = 0;
     for round in 0..ROUNDS {

@@ -23,15 +23,16 @@ pub(crate) fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Numbers drawn from a seed, which is not 0 (xorshift64*).
-pub(crate) struct Chance(pub(crate) u64);
+/// Numbers drawn from a seed.
+pub(crate) struct Chance(fastrand::Rng);
 
 impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(fastrand::Rng::with_seed(seed))
+    }
+
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+        self.0.u64(..end)
     }
 }
 

@@ -231,35 +231,32 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")
 }
 
-/// A number sequence from a seed (xorshift64*), for tests whose course must replay.
-pub(crate) struct SeededRandom(u64);
+/// A number sequence from a seed, for tests whose course must replay.
+pub(crate) struct SeededRandom(fastrand::Rng);
 
 impl SeededRandom {
     /// From `WEIR_SEED`, else random; printed, so that a failure can be reproduced.
     pub(crate) fn new() -> Self {
         use std::hash::BuildHasher;
         let given = std::env::var("WEIR_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0)) | 1;
+        let seed = given.unwrap_or_else(|| std::hash::RandomState::new().hash_one(0));
         println!("seed: WEIR_SEED={seed}");
-        Self(seed)
+        Self::new_from(seed)
     }
 
     /// From another sequence.
     pub(crate) fn new_from(seed: u64) -> Self {
-        Self(seed | 1)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     /// A position or length below `end`.
     pub(crate) fn index(&mut self, end: usize) -> usize {
-        usize::try_from(self.below(end as u64)).expect("it is below a usize")
+        self.0.usize(..end)
     }
 
     /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+        self.0.u64(..end)
     }
 }
 

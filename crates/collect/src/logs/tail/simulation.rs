@@ -15,15 +15,11 @@ use std::time::Duration;
 
 use super::tests::{TailBench, tail};
 
-/// xorshift64*.
-struct TestRandom(u64);
+struct TestRandom(fastrand::Rng);
 
 impl TestRandom {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+        self.0.u64(..end)
     }
 
     fn one_in(&mut self, one_in: u64) -> bool {
@@ -59,7 +55,7 @@ struct SimulatedWriter {
 
 impl SimulatedWriter {
     fn new(seed: u64) -> Self {
-        let mut chance = TestRandom(seed | 1);
+        let mut chance = TestRandom(fastrand::Rng::with_seed(seed));
         let mut bench = tail();
         bench.options.chunk_bytes = 256;
         bench.options.line_bytes = 256;
