@@ -25,6 +25,12 @@ use weir_tables::nearest;
 use entries::ShownEntry;
 pub use keys::{Api, KEYS, Key, SECTIONS, Store, Values};
 
+/// A number of the configuration as a size of memory: one that is too large for the machine is the
+/// largest there is.
+pub fn saturating_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
 /// Section and name of a key.
 pub type KeyName = (&'static str, &'static str);
 

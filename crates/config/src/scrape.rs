@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_process::failure::Failure;
 
 use super::entries::{Entry, EntryKind, EntryList, key};
+use super::saturating_usize;
 
 /// Every key.
 pub const SCRAPE: EntryList = EntryList {
@@ -113,15 +114,11 @@ pub(super) fn of(entry: &Entry) -> Result<ScrapeTarget, Failure> {
         password_file: entry.path("password_file"),
         token_file: entry.path("token_file"),
         ca_file: entry.path("ca_file"),
-        body_bytes: size(entry.number("body_bytes", 16 << 20, 1 << 10..=128 << 20)?),
-        series: size(entry.number("series", 50_000, 1..=199_000)?),
+        body_bytes: saturating_usize(entry.number("body_bytes", 16 << 20, 1 << 10..=128 << 20)?),
+        series: saturating_usize(entry.number("series", 50_000, 1..=199_000)?),
         name,
         url,
     })
-}
-
-fn size(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// `host:port` and `host` of an address.

@@ -16,7 +16,7 @@ use weir_agent_core::watch::deliver::Destination;
 use weir_agent_core::watch::{Watch, WatchContext, WatchStatus};
 use weir_agent_core::{edge, parsers};
 use weir_config::place::read_token;
-use weir_config::{Api, Config, Values};
+use weir_config::{Api, Config, Values, saturating_usize};
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::meter::Meter;
@@ -79,7 +79,7 @@ fn load_rules(dir: Option<&Path>) -> Result<RuleRunner, Failure> {
 pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOptions, Failure> {
     let or_never = |limit: u64, never: u64| if limit == 0 { never } else { limit };
     let defaults = StoreOptions::new(values.store.dir.clone(), clock);
-    let hot_bytes = size(values.store.hot_bytes.max(1 << 20));
+    let hot_bytes = saturating_usize(values.store.hot_bytes.max(1 << 20));
     Ok(StoreOptions {
         hot_bytes_max: hot_bytes,
         hot_bytes_limit: hot_bytes.saturating_mul(3),
@@ -90,9 +90,9 @@ pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOpti
             total_bytes: or_never(values.store.retention_bytes, u64::MAX),
             ..defaults.retention.clone()
         },
-        query_memory_bytes: size(values.api.query_memory_bytes),
-        column_cache_bytes: size(values.api.column_cache_bytes),
-        query_spill_bytes: size(values.api.query_spill_bytes),
+        query_memory_bytes: saturating_usize(values.api.query_memory_bytes),
+        column_cache_bytes: saturating_usize(values.api.column_cache_bytes),
+        query_spill_bytes: saturating_usize(values.api.query_spill_bytes),
         user_read_bytes: values.api.user_read_bytes,
         slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
         future: Duration::from_secs(values.store.future_seconds),
@@ -103,17 +103,13 @@ pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOpti
     })
 }
 
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
 /// Limits of one query of a user.
 fn query_limits(api: &Api) -> QueryLimits {
     QueryLimits {
         timeout: Duration::from_secs(api.query_timeout_seconds.max(1)),
-        memory_bytes: size(api.one_query_memory_bytes),
+        memory_bytes: saturating_usize(api.one_query_memory_bytes),
         read_bytes: if api.query_read_bytes == 0 { u64::MAX } else { api.query_read_bytes },
-        answer_bytes: size(api.answer_bytes),
+        answer_bytes: saturating_usize(api.answer_bytes),
         ..QueryLimits::default()
     }
 }

@@ -289,7 +289,7 @@ fn random() -> Vec<u8> {
 fn hex_sha512(parts: &[&[u8]]) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA512);
     parts.iter().for_each(|part| context.update(part));
-    crate::number::hex(context.finish().as_ref())
+    weir_tables::hex(context.finish().as_ref())
 }
 
 #[cfg(test)]

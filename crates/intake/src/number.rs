@@ -1,6 +1,4 @@
-//! Conversions of numbers to columns, and of bytes to hex digits.
-
-use std::fmt::Write;
+//! Conversions of numbers to columns.
 
 #[expect(
     clippy::cast_precision_loss,
@@ -16,12 +14,4 @@ pub(crate) fn unsigned(value: u64) -> f64 {
 )]
 pub(crate) fn signed(value: i64) -> f64 {
     value as f64
-}
-
-/// Bytes as hex digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        write!(out, "{byte:02x}").expect("a string takes all");
-        out
-    })
 }

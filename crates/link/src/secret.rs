@@ -1,8 +1,7 @@
 //! Random numbers, fingerprints and hexadecimal digits.
 
-use std::fmt::Write;
-
 use ring::rand::SecureRandom;
+pub(crate) use weir_tables::hex;
 
 /// Random bytes from the system.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
@@ -23,14 +22,6 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(differing) == 0 && one.len() == other.len()
-}
-
-/// Encodes bytes in hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Decodes what [`hex`] encodes.

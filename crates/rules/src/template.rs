@@ -6,6 +6,8 @@
 
 use std::fmt::Write as _;
 
+use weir_tables::sql_literal;
+
 use crate::{Cell, Row};
 
 /// The text with every `{column}` replaced; NULL becomes `unknown`, a column that the row lacks
@@ -24,7 +26,7 @@ pub(crate) fn render_sql(text: &str, row: &Row) -> String {
             Cell::Float(number) if number.is_finite() => number.to_string(),
             Cell::Float(_) => "null".to_owned(),
             Cell::Time(at) => format!("timestamp '{at}'"),
-            Cell::Text(text) => format!("'{}'", text.replace('\'', "''")),
+            Cell::Text(text) => sql_literal(text),
         })
     })
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weir_config::Values;
+use weir_config::{Values, saturating_usize};
 use weir_process::failure::Failure;
 use weir_process::meter::{Stage, thread_cpu};
 use weir_tables::Batch;
@@ -58,8 +58,8 @@ impl Collector {
                 place: TapPlace::parse(interface),
                 ports: wire.ports.clone(),
                 snap_bytes: u32::try_from(wire.snap_bytes.clamp(96, 65_535)).unwrap_or(65_535),
-                ring_bytes: size(wire.ring_bytes.clamp(2 << 20, 1 << 30)),
-                connections_max: size(wire.connections.max(1)),
+                ring_bytes: saturating_usize(wire.ring_bytes.clamp(2 << 20, 1 << 30)),
+                connections_max: saturating_usize(wire.connections.max(1)),
                 cpu_ratio_max: ratio(wire.cpu_percent.max(1)) / 100.0,
                 requests_max: ratio(wire.requests_per_second.max(1)),
             })
@@ -104,10 +104,6 @@ impl Collector {
         watching.finish();
         result
     }
-}
-
-fn size(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 /// A tap at work.

@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use weir_config::Values;
+use weir_config::{Values, saturating_usize};
 use weir_edge::{
     AcmeSettings, BackendSettings, BackendTlsSettings, CertificateFiles, CheckKind, CheckSettings,
     EdgeError, Limits, ListenerSettings, RouteSettings, Settings, UpstreamSettings,
@@ -27,7 +27,7 @@ pub fn settings(values: &Values) -> Result<Settings, Failure> {
     let edge = &values.edge;
     let settings = Settings {
         host: values.collect.host.clone(),
-        threads: size(edge.threads).min(256),
+        threads: saturating_usize(edge.threads).min(256),
         listeners: listeners(values)?,
         certificates: certificates(values)?,
         acme: acme(values)?,
@@ -55,10 +55,6 @@ pub fn settings(values: &Values) -> Result<Settings, Failure> {
     };
     settings.check().map_err(edge_failure)?;
     Ok(settings)
-}
-
-fn size(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 fn small(value: u64) -> u32 {
@@ -154,11 +150,11 @@ fn backend_tls(values: &Values) -> Result<BackendTlsSettings, Failure> {
 fn limits(values: &Values) -> Result<Limits, Failure> {
     let edge = &values.edge;
     Ok(Limits {
-        connections: size(edge.connections),
-        address_connections: size(edge.address_connections),
+        connections: saturating_usize(edge.connections),
+        address_connections: saturating_usize(edge.address_connections),
         connection_requests: small(edge.connection_requests.max(1)),
-        head_bytes: size(edge.head_bytes.clamp(8 << 10, 1 << 20)),
-        headers: size(edge.headers.clamp(8, 1000)),
+        head_bytes: saturating_usize(edge.head_bytes.clamp(8 << 10, 1 << 20)),
+        headers: saturating_usize(edge.headers.clamp(8, 1000)),
         body_bytes: edge.body_bytes,
         handshake: at_least_a_second(edge.handshake_seconds),
         head: at_least_a_second(edge.head_seconds),
@@ -222,8 +218,8 @@ fn upstream(values: &Values) -> Result<UpstreamSettings, Failure> {
         connect: Duration::from_millis(edge.connect_milliseconds.max(1)),
         answer: Duration::from_secs(edge.answer_seconds.max(1)),
         idle: Duration::from_secs(edge.upstream_idle_seconds),
-        in_flight: size(edge.in_flight),
-        queue: size(edge.queue),
+        in_flight: saturating_usize(edge.in_flight),
+        queue: saturating_usize(edge.queue),
         queue_wait: Duration::from_millis(edge.queue_milliseconds),
         retry_percent: small(edge.retry_percent.min(100)),
         failures: small(edge.failures.max(1)),

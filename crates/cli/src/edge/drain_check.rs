@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use weir_agent_core::client::{Client, WeirArgs};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
-use weir_tables::parse_duration;
+use weir_tables::{parse_duration, sql_literal};
 
 use super::args::EdgeFormat;
 use crate::show::aligned;
@@ -157,10 +157,6 @@ fn span(text: &str, flag: &str) -> Result<Duration, Failure> {
     })
 }
 
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 fn rows(client: &Client, sql: &str) -> Result<Vec<Vec<Value>>, Failure> {
     let answer = client.post_json("/api/sql", &json!({"sql": sql, "limit": 1000}))?;
     let rows = answer["rows"].as_array().cloned().unwrap_or_default();
@@ -178,7 +174,7 @@ fn last_report(client: &Client, host: &str) -> Result<String, Failure> {
         "select date_part('epoch', now()) - date_part('epoch', max(ts)), max(ts)::text from (\
          select ts from edge_listener where host = {0} and ts > now() - interval '1 day' union all \
          select ts from collector_run where host = {0} and ts > now() - interval '1 day')",
-        quoted(host)
+        sql_literal(host)
     );
     let cannot =
         |why: String| Failure::new(format!("cannot tell whether `{host}` is visited: {why}"));
@@ -191,22 +187,21 @@ fn last_report(client: &Client, host: &str) -> Result<String, Failure> {
             Err(cannot(format!("its last report is {} old", human_span(age)))
                 .hint("mend that first: until it reports, its visitors are unknown"))
         }
-        Some((_, at)) => Ok(format!("timestamp {}", quoted(at))),
+        Some((_, at)) => Ok(format!("timestamp {}", sql_literal(at))),
     }
 }
 
 /// Since when a name leads elsewhere, as far as the host saw.
 fn probed(client: &Client, args: &DrainCheckArgs) -> Result<f64, Failure> {
-    let of_name = args
-        .name
-        .as_ref()
-        .map_or_else(String::new, |name| format!(" and name = {}", quoted(&name.to_lowercase())));
+    let of_name = args.name.as_ref().map_or_else(String::new, |name| {
+        format!(" and name = {}", sql_literal(&name.to_lowercase()))
+    });
     let sql = format!(
         "select min(away) from (\
          select date_part('epoch', now()) - date_part('epoch', max(ts) filter (where is_here)) as away from name_probe \
          where host = {} and is_here is not null and ts > now() - interval '7 days'{of_name} group by name \
          having not last_value(is_here order by ts) and max(ts) filter (where is_here) is not null)",
-        quoted(&args.host)
+        sql_literal(&args.host)
     );
     let found = rows(client, &sql)?.first().and_then(|row| number(row, 0));
     found.ok_or_else(|| {
@@ -224,7 +219,7 @@ fn counts(
     window: Duration,
     withdrawn: f64,
 ) -> Result<(String, WindowCounts), Failure> {
-    let (host, seconds, window) = (quoted(&args.host), window.as_secs_f64(), window.as_secs());
+    let (host, seconds, window) = (sql_literal(&args.host), window.as_secs_f64(), window.as_secs());
     let past = f64::from(WINDOWS) * seconds;
     let sql = format!(
         "select tier, count(*) filter (where host = {host} and ts > {until} - interval '{window} seconds'), \
@@ -254,7 +249,10 @@ fn counts(
 fn of_name(args: &DrainCheckArgs) -> String {
     args.name.as_ref().map_or_else(String::new, |name| {
         // A client writes the port when it is unusual.
-        format!(" and split_part(lower(server_address), ':', 1) = {}", quoted(&name.to_lowercase()))
+        format!(
+            " and split_part(lower(server_address), ':', 1) = {}",
+            sql_literal(&name.to_lowercase())
+        )
     })
 }
 
@@ -273,8 +271,8 @@ fn past(
         "select cast(floor((date_part('epoch', {until}) - date_part('epoch', ts)) / {seconds}) as bigint) as age, count(*) \
          from request where tier = {} and host = {} and ts > {until} - interval '{span} seconds' and ts <= {until}{} \
          group by 1 order by 1",
-        quoted(tier),
-        quoted(&args.host),
+        sql_literal(tier),
+        sql_literal(&args.host),
         of_name(args)
     );
     let whole = (span / seconds).floor();
@@ -299,7 +297,7 @@ fn who(
         "select tier, client_address, count(*) as requests, max(ts) as last, max(user_agent_original) as user_agent \
          from request where tier in ('edge', 'proxy') and host = {} and ts > {until} - interval '{} seconds' \
          and ts <= {until}{} group by 1, 2 order by 3 desc, 2 limit 40",
-        quoted(&args.host),
+        sql_literal(&args.host),
         window.as_secs(),
         of_name(args)
     );

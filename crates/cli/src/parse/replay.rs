@@ -15,7 +15,7 @@ use weir_hub::explain::LineReader;
 use weir_parse::{Parsers, Pipeline, RowText};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::say;
-use weir_tables::Micros;
+use weir_tables::{Micros, sql_literal};
 
 use super::show::clean;
 use crate::parse::args::ParseArgs;
@@ -99,14 +99,10 @@ fn ask(client: &Client, table: &'static str, args: &ParseArgs) -> Result<Vec<Sto
 fn query(table: &str, args: &ParseArgs) -> String {
     let path = args.path.as_deref().map_or_else(
         || "source not like 'weir:%'".to_owned(),
-        |path| format!("source like {}", quoted(&path.replace('*', "%"))),
+        |path| format!("source like {}", sql_literal(&path.replace('*', "%"))),
     );
-    let since = quoted(&format!("{} seconds", args.since));
+    let since = sql_literal(&format!("{} seconds", args.since));
     format!("select * from {table} where ts > now() - interval {since} and {path} order by ts desc")
-}
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn stored(table: &'static str, names: &[&str], row: &[Value]) -> Option<StoredLine> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_agent_core::join::link_failure;
-use weir_config::{Config, Values};
+use weir_config::{Config, Values, saturating_usize};
 use weir_link::{Authority, ClockOffset, ConnectedAgent, Hub, HubOptions};
 use weir_process::PROGRAM;
 use weir_process::failure::{EXIT_CONFIG, Failure};
@@ -183,8 +183,8 @@ impl LinkService {
         let options = HubOptions {
             program: PROGRAM.into(),
             heartbeat: Duration::from_secs(link.heartbeat_seconds.clamp(1, 600)),
-            parcel_bytes: size(values.api.parcel_bytes),
-            connections: size(link.connections.clamp(1, 1 << 20)),
+            parcel_bytes: saturating_usize(values.api.parcel_bytes),
+            connections: saturating_usize(link.connections.clamp(1, 1 << 20)),
             certificate_lifetime: Duration::from_secs(
                 link.certificate_days.clamp(1, 3650) * 86_400,
             ),
@@ -219,10 +219,6 @@ impl LinkService {
         }
         Ok(())
     }
-}
-
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Keeps a list of who is connected beside the registry, for `weir hub agents`, and rows of it in

@@ -16,8 +16,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
-use weir_config::Values;
 use weir_config::place::read_token;
+use weir_config::{Values, saturating_usize};
 use weir_intake::{
     AccessRules, Hub, Intake, IntakeSettings, MAX_KNOWN, Network, OverTcp, OverUdp, TlsServer,
 };
@@ -311,15 +311,11 @@ fn settings(values: &Values, access: AccessRules, shared_key: Option<String>) ->
     IntakeSettings {
         access,
         shared_key: shared_key.map(Arc::from),
-        body_bytes: size(intake.body_bytes).clamp(1 << 10, 128 << 20),
-        in_flight_bytes: size(intake.in_flight_bytes).max(1 << 20),
+        body_bytes: saturating_usize(intake.body_bytes).clamp(1 << 10, 128 << 20),
+        in_flight_bytes: saturating_usize(intake.in_flight_bytes).max(1 << 20),
         known: Duration::from_secs(intake.known_seconds),
         elasticsearch_version: intake.elasticsearch_version.clone(),
     }
-}
-
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Identities that the last run kept.

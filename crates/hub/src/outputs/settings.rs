@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_config::entries::Entry;
 use weir_config::outputs::OutputEntry;
+use weir_config::saturating_usize;
 use weir_outputs::{BatchLimits, SettingError, SettingSource, TARGETS, TargetPlan};
 use weir_process::failure::Failure;
 use weir_tables::{TABLES, TableSpec, nearest};
@@ -69,8 +70,8 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
         entry.number(name, if kind.is_bulk { bulk } else { plain }, 1..=max)
     };
     let limits = BatchLimits {
-        rows: size(number("batch_rows", 5000, 1_000_000, 10_000_000)?),
-        bytes: size(number("batch_bytes", 5 << 20, 64 << 20, 512 << 20)?),
+        rows: saturating_usize(number("batch_rows", 5000, 1_000_000, 10_000_000)?),
+        bytes: saturating_usize(number("batch_bytes", 5 << 20, 64 << 20, 512 << 20)?),
         wait: Duration::from_secs(number("batch_seconds", 1, 60, 86_400)?),
     };
     let condition = entry.text("where").map(str::to_owned);
@@ -97,10 +98,6 @@ pub(crate) fn read(output: &OutputEntry) -> Result<NamedOutput, Failure> {
 
 fn target_names() -> impl Iterator<Item = &'static str> {
     TARGETS.iter().map(|kind| kind.name)
-}
-
-fn size(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn table(entry: &Entry) -> Result<&'static TableSpec, Failure> {

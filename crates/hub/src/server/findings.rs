@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use weir_rules::Row;
-use weir_tables::Micros;
+use weir_tables::{Micros, sql_literal};
 
 use super::answer::Refusal;
 use super::{SharedApp, objects};
@@ -39,7 +39,7 @@ pub(crate) async fn list(
         }
     };
     if let Some(since) = &options.since {
-        wanted += &format!(" and ts >= to_timestamp({})", quoted(since));
+        wanted += &format!(" and ts >= to_timestamp({})", sql_literal(since));
     }
     let rows = options.limit.unwrap_or(1000).clamp(1, MAX_FINDINGS);
     let sql = format!(
@@ -64,16 +64,12 @@ fn ranked(condition: &str) -> String {
     )
 }
 
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 /// `GET /api/findings/{finding_id}`.
 pub(crate) async fn one(
     State(app): State<SharedApp>,
     Path(finding_id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let condition = format!("where finding_id = {}", quoted(&finding_id));
+    let condition = format!("where finding_id = {}", sql_literal(&finding_id));
     let sql = format!(
         "select {COLUMNS}, key, evidence from {} where newest_rank = 1",
         ranked(&condition)

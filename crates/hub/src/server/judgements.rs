@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_tables::{Batch, Judgement, JudgementRows, Parcel, Rows};
+use weir_tables::{Batch, Judgement, JudgementRows, Parcel, Rows, sql_literal};
 
 use super::answer::Refusal;
 use super::caller::caller;
@@ -47,8 +47,8 @@ pub(crate) async fn judge(
     }
     let sql = format!(
         "select rule, host, coalesce(own_class, class) as class from finding \
-         where finding_id = '{}' order by ts desc limit 1",
-        finding_id.replace('\'', "''")
+         where finding_id = {} order by ts desc limit 1",
+        sql_literal(&finding_id)
     );
     let Some(finding) = objects(&app.query(&sql, 1).await?).pop() else {
         return Err(Refusal::new(

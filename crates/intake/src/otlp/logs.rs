@@ -1,12 +1,11 @@
 //! Log records of OTLP to rows of `log`.
 
-use weir_tables::Log;
+use weir_tables::{Log, hex};
 
 use super::value::{Resource, key_value, text, time};
 use crate::attrs::Attrs;
 use crate::batch_builder::BatchBuilder;
 use crate::document;
-use crate::number::hex;
 use crate::protobuf::{FieldReader, MalformedMessage};
 
 /// Reads a `LogRecord`.

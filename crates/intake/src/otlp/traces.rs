@@ -3,12 +3,11 @@
 //!
 //! Attribute names are those of the HTTP semantic conventions, stable (1.23 and later) and before.
 
-use weir_tables::{Micros, Request, Span};
+use weir_tables::{Micros, Request, Span, hex};
 
 use super::value::{Resource, key_value, time};
 use crate::attrs::Attrs;
 use crate::batch_builder::BatchBuilder;
-use crate::number::hex;
 use crate::protobuf::{FieldReader, MalformedMessage};
 
 const METHOD: &[&str] = &["http.request.method", "http.method"];

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
-use weir_tables::Micros;
+use weir_tables::{Micros, hex};
 
 use super::MAX_DEPTH;
 use crate::attrs::Attrs;
-use crate::number::hex;
 use crate::protobuf::{FieldReader, MalformedMessage, WireValue};
 
 /// A resource: host, service and attributes shared by all of its rows.

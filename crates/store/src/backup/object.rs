@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 use weir_datafile::{StoreError, Tier};
+use weir_tables::hex;
 use weir_tier::FileLocations;
 
 use crate::backup::list::ListEntry;
@@ -65,10 +66,6 @@ impl BackupObject {
 /// Computes the SHA-256 of `bytes`.
 pub(super) fn digest(bytes: &[u8]) -> String {
     hex(ring::digest::digest(&SHA256, bytes).as_ref())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Copies all bytes; returns their identity.
