@@ -1,41 +1,15 @@
-//! Asking a weir over HTTP: for `weir query` and for agents. Blocking, without TLS (`link` brings
-//! that).
+//! Sending to a weir over HTTP, for agents. Blocking, and without TLS, which `link` brings.
+//!
+//! The commands use reqwest. That would add 34 packages to `weir-agent`, which is to stay small.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
 use serde_json::Value;
-use weir_config::place::read_token;
 use weir_process::failure::Failure;
 
-/// The flags that name a weir to ask.
-#[derive(Args, Clone, Debug)]
-pub struct WeirArgs {
-    /// Where weir answers; default: `WEIR_URL` of the environment, else http://127.0.0.1:4770.
-    #[arg(long, global = true, value_name = "URL")]
-    url: Option<String>,
-    /// A file whose first line is the login.
-    #[arg(long, global = true, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-}
-
-impl WeirArgs {
-    /// Whether one was named, here or in the environment.
-    pub fn is_named(&self) -> bool {
-        self.url.is_some() || std::env::var_os("WEIR_URL").is_some()
-    }
-
-    /// A client for it.
-    pub fn client(&self) -> Result<Client, Failure> {
-        Client::of(self.url.as_deref(), self.token_file.as_deref())
-    }
-}
-
-/// One weir to ask.
-pub struct Client {
+/// One weir to send to.
+pub(crate) struct Client {
     agent: ureq::Agent,
     base: String,
     login: Option<String>,
@@ -56,7 +30,7 @@ const IDLE: usize = 2;
 
 impl Client {
     /// A client for the weir at `url`, such as `http://127.0.0.1:4770`.
-    pub fn new(url: &str, token: Option<&str>, timeout: Duration) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &str, token: Option<&str>, timeout: Duration) -> Result<Self, Failure> {
         let url = url.trim_end_matches('/');
         let base = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         if !base.starts_with("http://") {
@@ -75,41 +49,8 @@ impl Client {
         Ok(Self { agent: config.into(), base, login })
     }
 
-    /// A client for the weir that a command's flags name, see [`WeirArgs`].
-    pub fn of(url: Option<&str>, token_file: Option<&Path>) -> Result<Self, Failure> {
-        let url = url.map(str::to_owned).or_else(|| std::env::var("WEIR_URL").ok());
-        let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
-        let token = token_file.map(read_token).transpose()?;
-        Self::new(&url, token.as_deref(), Duration::from_secs(300))
-    }
-
-    /// GETs JSON.
-    pub fn get_json(&self, path: &str, timeout: Duration) -> Result<Value, Failure> {
-        let request = self.agent.get(format!("{}{path}", self.base));
-        let mut request = request.config().timeout_global(Some(timeout)).build();
-        if let Some(login) = &self.login {
-            request = request.header("authorization", login);
-        }
-        let answer = request.call().and_then(|mut response: ureq::http::Response<ureq::Body>| {
-            let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec()?;
-            Ok(HttpResponse { status: response.status().as_u16(), body })
-        });
-        answer.map_err(|error| unreachable_weir(self, &error))?.json()
-    }
-
-    /// POSTs JSON, and reads JSON.
-    pub fn post_json(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        let answer = self.post(path, "application/json", body.to_string().as_bytes());
-        answer.map_err(|error| unreachable_weir(self, &error))?.json()
-    }
-
-    /// The address of the weir.
-    pub fn base(&self) -> &str {
-        &self.base
-    }
-
     /// POSTs a body; an error when no whole answer came.
-    pub fn post(
+    pub(crate) fn post(
         &self,
         path: &str,
         content_type: &str,
@@ -128,7 +69,7 @@ impl Client {
 
 impl HttpResponse {
     /// The body of a good answer.
-    fn json(&self) -> Result<Value, Failure> {
+    pub fn json(&self) -> Result<Value, Failure> {
         if self.status != 200 {
             return Err(self.failure());
         }
@@ -148,19 +89,6 @@ impl HttpResponse {
             _ => text("hint"),
         };
         Failure::new(message).hint(hint.unwrap_or_default())
-    }
-}
-
-/// Why no answer came.
-pub fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
-    let failure = Failure::new(format!("cannot ask weir at `{}`: {error}", client.base()));
-    match error {
-        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => failure
-            .hint("nothing listens there; start it with `weir up`, or name another with --url"),
-        ureq::Error::Timeout(_) => {
-            failure.hint("is the address right, and may this host reach it?")
-        }
-        _ => failure,
     }
 }
 

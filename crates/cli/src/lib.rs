@@ -8,6 +8,7 @@ mod backup;
 mod bench;
 mod capture;
 mod cli;
+mod client;
 mod compare;
 mod doctor;
 mod drill;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use weir_agent_core::client::{Client, unreachable_weir};
 use weir_config::Values;
 use weir_config::flags::DataArgs;
 use weir_config::place::read_token;
@@ -23,6 +22,8 @@ use weir_store::{
     repair, repair_cluster,
 };
 use weir_tables::nearest;
+
+use crate::client::{Client, unreachable_weir};
 
 /// Inspect, flush or repair the files of a data directory or a cluster.
 #[derive(Args, Debug)]
@@ -207,7 +208,7 @@ pub(crate) fn flush_hub(values: &Values, running: &RunningArgs, url: &str) -> Re
     let token = token.map(read_token).transpose()?;
     let client = Client::new(url, token.as_deref(), Duration::from_secs(300))?;
     let answer = client
-        .post("/api/store/flush", "application/json", b"{}")
+        .post("/api/store/flush", b"{}")
         .map_err(|error| unreachable_weir(&client, &error))?;
     if answer.status != 200 {
         return Err(answer.failure());

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weir_agent_core::client::Client;
 use weir_process::failure::Failure;
 use weir_tables::StreamId;
 
 use super::{LineSum, STRETCH_BYTES};
+use crate::client::Client;
 
 /// Rows of one answer at most; as many stretches are 25 GiB of log.
 const ANSWER_ROWS: u64 = 100_000;
@@ -130,12 +130,10 @@ impl Hub {
     }
 
     fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        let answer = self.0.post(path, "application/json", body.to_string().as_bytes()).map_err(
-            |error| {
-                Failure::new(format!("cannot ask weir at `{}`: {error}", self.0.base()))
-                    .hint("name the hub that has this host's rows: --url http://HUB:4770")
-            },
-        )?;
+        let answer = self.0.post(path, body.to_string().as_bytes()).map_err(|error| {
+            Failure::new(format!("cannot ask weir at `{}`: {error}", self.0.base()))
+                .hint("name the hub that has this host's rows: --url http://HUB:4770")
+        })?;
         if answer.status != 200 {
             return Err(answer.failure());
         }

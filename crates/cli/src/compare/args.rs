@@ -1,7 +1,8 @@
 //! Flags of `weir compare`.
 
 use clap::{Args, ValueEnum};
-use weir_agent_core::client::WeirArgs;
+
+use crate::client::WeirArgs;
 
 /// Compare times of two sets of requests that were measured at the same tier.
 ///

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use weir_agent_core::client::WeirArgs;
 
+use crate::client::WeirArgs;
 use crate::rules::args::ReplayFormat;
 
 /// Make faults for real, in separate namespaces, and check whether they are found and diagnosed

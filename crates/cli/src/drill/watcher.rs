@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use weir_agent_core::client::Client;
 use weir_drill::DrillError;
 use weir_process::failure::Failure;
 
 use super::{EXIT_FAILED, pause};
+use crate::client::Client;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weir_agent_core::client::{Client, WeirArgs};
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
 use weir_tables::{parse_duration, sql_literal};
 
 use super::args::EdgeFormat;
+use crate::client::{Client, WeirArgs};
 use crate::show::aligned;
 
 /// Exit code of a host that cannot be ended yet.

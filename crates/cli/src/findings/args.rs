@@ -1,7 +1,8 @@
 //! Flags of `weir findings`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use weir_agent_core::client::WeirArgs;
+
+use crate::client::WeirArgs;
 
 /// List findings, and record whether they were right.
 ///

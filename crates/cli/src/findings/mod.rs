@@ -5,10 +5,10 @@ pub(crate) mod args;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_agent_core::client::Client;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say};
 
+use crate::client::Client;
 use crate::findings::args::{FindingsAction, FindingsArgs};
 
 const TIMEOUT: Duration = Duration::from_secs(60);

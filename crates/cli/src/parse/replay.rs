@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weir_agent_core::client::{Client, unreachable_weir};
 use weir_hub::cells::plain;
 use weir_hub::explain::LineReader;
 use weir_parse::{Parsers, Pipeline, RowText};
@@ -18,6 +17,7 @@ use weir_process::terminal::say;
 use weir_tables::{Micros, sql_literal};
 
 use super::show::clean;
+use crate::client::{Client, unreachable_weir};
 use crate::parse::args::ParseArgs;
 
 /// Examples that are shown of each kind of change.
@@ -77,7 +77,7 @@ fn ask(client: &Client, table: &'static str, args: &ParseArgs) -> Result<Vec<Sto
     let sql = query(table, args);
     let body = json!({"sql": sql, "limit": args.rows}).to_string();
     let answer = client
-        .post("/api/sql", "application/json", body.as_bytes())
+        .post("/api/sql", body.as_bytes())
         .map_err(|error| unreachable_weir(client, &error))?;
     if answer.status != 200 {
         return Err(answer.failure());

@@ -6,11 +6,11 @@ pub(crate) mod args;
 use std::io::{ErrorKind, IsTerminal, Read};
 
 use serde_json::{Map, Value, json};
-use weir_agent_core::client::{Client, unreachable_weir};
 use weir_hub::cells::plain;
 use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, complain, say, try_write_all, write_all};
 
+use crate::client::{Client, unreachable_weir};
 use crate::query::args::{QueryArgs, QueryFormat};
 
 /// A cell of a table is cut here; the other formats give it whole.
@@ -46,7 +46,7 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
     }
     let body = json!({"sql": sql, "limit": args.limit}).to_string();
     let answer = client
-        .post(&format!("/api/sql?format={format}"), "application/json", body.as_bytes())
+        .post(&format!("/api/sql?format={format}"), body.as_bytes())
         .map_err(|error| unreachable_weir(&client, &error))?;
     if answer.status != 200 {
         return Err(answer.failure());
@@ -81,7 +81,7 @@ fn write_answer(body: &[u8]) -> Result<(), Failure> {
 fn forecast(args: &QueryArgs, client: &Client, sql: &str) -> Result<(), Failure> {
     let body = json!({"sql": sql}).to_string();
     let answer = client
-        .post("/api/sql/forecast", "application/json", body.as_bytes())
+        .post("/api/sql/forecast", body.as_bytes())
         .map_err(|error| unreachable_weir(client, &error))?;
     if answer.status != 200 {
         return Err(answer.failure());

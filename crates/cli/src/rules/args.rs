@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use weir_agent_core::client::WeirArgs;
+
+use crate::client::WeirArgs;
 
 /// List, show, test and replay rules.
 #[derive(Args, Debug)]

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use serde_json::Value;
-use weir_agent_core::client::Client;
 use weir_hub::rule_runner::read_rule_files;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
 use weir_process::terminal::{Paint, complain, say};
@@ -20,6 +19,7 @@ use weir_store::{QueryLimits, Store};
 use weir_tables::nearest;
 use weir_tables::{Batch, Clock, FixedClock, Parcel};
 
+use crate::client::Client;
 use crate::rules::args::{RulesAction, RulesArgs};
 
 /// Runs the command.

@@ -2,7 +2,6 @@
 
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
-use weir_agent_core::client::{Client, unreachable_weir};
 use weir_hub::replay::{ReplayWalk, batch};
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
@@ -10,6 +9,7 @@ use weir_process::terminal::{Paint, say};
 use weir_rules::RuleSet;
 use weir_tables::Clock;
 
+use crate::client::{Client, unreachable_weir};
 use crate::rules;
 use crate::rules::args::{ReplayArgs, ReplayFormat};
 
@@ -33,7 +33,7 @@ pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
 fn ask(client: &Client, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
     let body = json!({"sql": sql, "limit": ROWS}).to_string();
     let answer = client
-        .post("/api/sql?format=json", "application/json", body.as_bytes())
+        .post("/api/sql?format=json", body.as_bytes())
         .map_err(|error| unreachable_weir(client, &error))?;
     if answer.status != 200 {
         return Err(answer.failure());

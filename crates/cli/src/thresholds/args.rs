@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use weir_agent_core::client::WeirArgs;
 
+use crate::client::WeirArgs;
 use crate::rules::args::ReplayFormat;
 
 /// Propose thresholds from this fleet's history.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use weir_agent_core::client::WeirArgs;
+
+use crate::client::WeirArgs;
 
 /// Propose kernel and proxy settings from this host's own counters; changes nothing without --try.
 ///

@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use weir_agent_core::client::Client;
-use weir_agent_core::parcel_link::PARCEL_TYPE;
 use weir_config::place::{host_name, read_token};
 use weir_hub::cells::{Cells, plain, push_csv};
 use weir_hub::wire::fingerprint;
@@ -25,6 +23,7 @@ use weir_wire::{Report, RowOrigin, RowSink, TableSink};
 
 use super::files::Files;
 use super::{ModelArgs, WireFormat, WireTable};
+use crate::client::{Client, RequestError};
 
 /// Where the rows go; nowhere when only the report is wanted.
 pub(super) struct Rows {
@@ -195,7 +194,7 @@ impl RowKeeper {
         match &self.place {
             RowTarget::Hub(client) => {
                 let answer = client
-                    .post("/api/link/parcel", PARCEL_TYPE, &parcel.encode(true))
+                    .post_parcel(&parcel)
                     .map_err(|error| unreachable_weir(client, &error))?;
                 if answer.status == 200 { Ok(()) } else { Err(answer.failure()) }
             }
@@ -226,7 +225,7 @@ impl RowTarget {
             Self::Hub(client) => {
                 let body = serde_json::json!({"streams": [stream.to_string()]}).to_string();
                 let answer = client
-                    .post("/api/link/positions", "application/json", body.as_bytes())
+                    .post("/api/link/positions", body.as_bytes())
                     .map_err(|error| unreachable_weir(client, &error))?;
                 if answer.status != 200 {
                     return Err(answer.failure());
@@ -252,7 +251,7 @@ fn open_directory(dir: &Path) -> Result<RowTarget, Failure> {
     Ok(RowTarget::Directory(store, runtime))
 }
 
-fn unreachable_weir(client: &Client, error: &ureq::Error) -> Failure {
+fn unreachable_weir(client: &Client, error: &RequestError) -> Failure {
     Failure::new(format!("cannot send to weir at `{}`: {error}", client.base()))
         .hint("start it with `weir up`, or name a data directory")
 }

@@ -1,11 +1,15 @@
 //! `weir query`: every format, errors with hints, exit codes.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use expect_test::expect;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use super::harness::{WEIR, Weir, can_run, quiet, serve, text, weir};
@@ -148,4 +152,68 @@ fn failures_say_what_and_what_to_do_and_end_with_2() {
         complaint.contains("hint: nothing listens there; start it with `weir up`"),
         "{complaint}"
     );
+}
+
+/// Answers each request over TLS with one CSV row; returns the URL. The certificate is written to
+/// `authority`.
+fn tls_server(authority: &Path) -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(authority, made.cert.pem()).expect("it can be written");
+    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has the default versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("the key is the certificate's");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://localhost:{}", listener.local_addr().expect("it is bound").port());
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let session = ServerConnection::new(Arc::clone(&config)).expect("the config is good");
+            let mut stream = StreamOwned::new(session, client);
+            let mut request = Vec::new();
+            let mut bytes = [0; 4096];
+            // A client that does not trust the certificate ends the connection.
+            while !request.ends_with(b"}") {
+                match stream.read(&mut bytes) {
+                    Ok(length) if length > 0 => request.extend_from_slice(&bytes[..length]),
+                    _ => break,
+                }
+            }
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 8\r\n\r\n";
+            if request.starts_with(b"POST /api/sql?format=csv ") {
+                let _ = stream.write_all(format!("{head}seven\n7\n").as_bytes());
+            }
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+    });
+    url
+}
+
+fn ask_over_tls(url: &str, authority: &Path) -> std::process::Output {
+    let mut command = Command::new(WEIR);
+    command.args(["query", "--url", url, "--format", "csv", "select 7 as seven"]);
+    command.env("SSL_CERT_FILE", authority).output().expect("weir can be started")
+}
+
+#[test]
+fn a_weir_behind_tls_is_asked_if_its_certificate_is_trusted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let authority = dir.path().join("authority.pem");
+    let url = tls_server(&authority);
+    let output = ask_over_tls(&url, &authority);
+    assert_eq!(text(&output.stdout), "seven\n7\n", "{}", text(&output.stderr));
+
+    let other = dir.path().join("other.pem");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(&other, made.cert.pem()).expect("it can be written");
+    let output = ask_over_tls(&url, &other);
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert!(complaint.contains("cannot ask weir at `https://localhost:"), "{complaint}");
+    assert!(complaint.contains("certificate"), "{complaint}");
 }

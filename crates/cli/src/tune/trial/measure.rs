@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_agent_core::client::Client;
 use weir_hub::store_failure;
 use weir_process::failure::Failure;
 use weir_rules::trial::{EventTally, RequestLatency, TallyChange, is_slower, sibling_factor};
@@ -14,6 +13,7 @@ use weir_rules::{EventCount, latency_between};
 use weir_store::{QueryLimits, Store};
 use weir_tables::{FixedClock, Micros, Parcel};
 
+use crate::client::Client;
 use crate::doctor::source::HostSource;
 
 /// Hosts of one answer.
@@ -171,7 +171,8 @@ impl<S: HostSource> TrialObserver<S> {
     /// The query over the siblings' rows; empty without a weir.
     fn ask_hub(&self, sql: &str, columns: [&str; 2]) -> Result<Vec<(String, [f64; 2])>, Failure> {
         let Some(hub) = &self.hub else { return Ok(Vec::new()) };
-        let answer = hub.post_json("/api/sql", &json!({"sql": sql, "limit": HOSTS}))?;
+        let body = json!({"sql": sql, "limit": HOSTS});
+        let answer = tokio::task::block_in_place(|| hub.post_json("/api/sql", &body))?;
         let names = answer["columns"].as_array().map(Vec::as_slice).unwrap_or_default();
         let place = |name: &str| names.iter().position(|column| column["name"] == name);
         let Some(host) = place("host") else { return Ok(Vec::new()) };

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_agent_core::client::Client;
 use weir_agent_core::trial::journal::{DeadTrial, JournalLock, Trial, TrialJournal, TrialState};
 use weir_agent_core::trial::{elsewhere, setting};
 use weir_config::Values;
@@ -28,6 +27,7 @@ use weir_process::terminal::{Paint, complain, say};
 use weir_rules::{GUARDS, TRIAL_SETTINGS, TrialSetting, never};
 use weir_tables::{Clock, Micros};
 
+use crate::client::Client;
 use crate::doctor::source::{HostSource, LiveHost};
 use crate::tune::args::{TrialArgs, TuneArgs, TuneFormat};
 use measure::{ComparedCount, TrialObserver, Window};
