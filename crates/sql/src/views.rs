@@ -1,8 +1,8 @@
 //! Views as tables of a snapshot.
 //!
-//! The plan of a view is the same for every query but for the rows and files below it, so it is made
-//! once, over tables without rows, and its tables are replaced in each query. The planner then
-//! inlines it: conditions and columns of the query reach the table as if it were named itself.
+//! The plan of a view is the same for every query but for the rows and files below it, so it is
+//! made once, over tables without rows, and its tables are replaced in each query. The planner
+//! then inlines it: conditions and columns of the query reach the table as if it were named itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

@@ -2,8 +2,8 @@
 //! the UI's schema.
 //!
 //! This crate does no I/O and depends on no other crate of weir; every other one depends on it. A
-//! table is one file under `spec/` and one line in `spec/mod.rs`; views are in `view.rs`. Types that
-//! crates exchange ([`Parcel`], [`LogSource`], [`Micros`]) live here too.
+//! table is one file under `spec/` and one line in `spec/mod.rs`; views are in `view.rs`. Types
+//! that crates exchange ([`Parcel`], [`LogSource`], [`Micros`]) live here too.
 
 #[macro_use]
 mod table;

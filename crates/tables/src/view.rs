@@ -2,8 +2,8 @@
 //!
 //! A view filters the rows of its table and adds columns to them, so the planner moves the time
 //! range of a query below it and reads no more than it would of the table. `finding_now` is the
-//! exception: the newest row of a finding is that of all time, so rules, which may be replayed as of
-//! an earlier time, do not read it.
+//! exception: the newest row of a finding is that of all time, so rules, which may be replayed as
+//! of an earlier time, do not read it.
 
 use crate::table::{Column, DataKind, TableSpec};
 use crate::{ConfigDirective, Finding, Listener, Request};
