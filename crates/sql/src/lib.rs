@@ -17,6 +17,7 @@ mod options;
 mod peer_set;
 mod peers;
 mod plan_cache;
+mod planning;
 mod postgres;
 mod query;
 mod query_request;

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use weir_datafile::{CutoffSide, TableSnapshot, VisibilityCutoff};
 use weir_tables::{Micros, TABLES};
 
-use crate::query::plan_query;
+use crate::planning::plan_query;
 use crate::table_provider::StoreTable;
 use crate::tables::TableCatalog;
 

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
-use datafusion::catalog::{CatalogProvider, CatalogProviderList};
-use datafusion::catalog::{MemoryCatalogProvider, MemoryCatalogProviderList};
 use datafusion::error::DataFusionError;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -14,11 +12,10 @@ use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
@@ -43,6 +40,7 @@ use crate::options::{Asker, EngineOptions, QueryLimits};
 use crate::peer_set::PeerSet;
 use crate::peers::PeerRowSource;
 use crate::plan_cache::PlanCache;
+use crate::planning::{AbortOnDrop, CATALOG, catalogs, crash};
 use crate::postgres::{self, Described, Postgres};
 use crate::query_request::{Query, QueryMode};
 use crate::query_session::QuerySession;
@@ -50,7 +48,7 @@ use crate::query_stream::{QueryStream, SpawnedQuery, query_output};
 use crate::reverse_scan::ReverseScan;
 use crate::spilling_joins::NonEquiJoinRule;
 use crate::table_provider::{scan_files, sort_order};
-use crate::tables::{FUTURE_SCHEMA, SCHEMA, TableCatalog};
+use crate::tables::{SCHEMA, TableCatalog};
 
 /// DataFusion with weir's settings and its own threads.
 pub struct QueryEngine {
@@ -296,27 +294,12 @@ impl QueryEngine {
     }
 }
 
-/// Catalogs with the table names that are visible in this query mode.
-pub(crate) fn catalogs(tables: &TableCatalog, mode: &QueryMode) -> Arc<dyn CatalogProviderList> {
-    let catalog = MemoryCatalogProvider::new();
-    for (name, side) in [(SCHEMA, CutoffSide::Past), (FUTURE_SCHEMA, CutoffSide::Future)] {
-        let tables = tables.of(side);
-        catalog.register_schema(name, Arc::new(tables)).expect("memory catalogs take schemas");
-    }
-    if let QueryMode::Postgres(_) = mode {
-        postgres::add_namespaces(&catalog);
-    }
-    let catalogs = MemoryCatalogProviderList::new();
-    catalogs.register_catalog(CATALOG.into(), Arc::new(catalog));
-    Arc::new(catalogs)
-}
-
 /// Memory of a merge: a batch of each of 64 files.
 const MERGE_MEMORY_BYTES: usize = 512 << 20;
 
-const CATALOG: &str = "weir";
 /// User name of weir's own queries.
 const OWN_USER: &str = "weir";
+
 /// Memory that a sort reserves for merging its spill files: it must not be most of a small budget.
 fn reserve_for_merging(state: &mut SessionState, memory_bytes: usize) {
     let execution = &state.config().options().execution;
@@ -393,33 +376,4 @@ fn file_access(
 
 fn broken_files(error: &DataFusionError) -> StoreError {
     StoreError::new(ErrorKind::Io, format!("cannot read files: {}", error.strip_backtrace()))
-}
-
-/// Aborts the task when the caller is gone.
-pub(crate) struct AbortOnDrop(pub(crate) tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Plans a query from its SQL.
-pub(crate) async fn plan_query(
-    state: &SessionState,
-    sql: &str,
-) -> Result<LogicalPlan, DataFusionError> {
-    let plan = state.create_logical_plan(sql).await?;
-    verify(&plan)?;
-    Ok(plan)
-}
-
-pub(crate) fn verify(plan: &LogicalPlan) -> Result<(), DataFusionError> {
-    let reads_only =
-        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    reads_only.verify_plan(plan)
-}
-
-pub(crate) fn crash(error: &tokio::task::JoinError) -> StoreError {
-    StoreError::new(ErrorKind::Io, format!("the query broke off: {error}"))
 }

@@ -15,7 +15,7 @@ use weir_datafile::{ErrorKind, StoreError};
 
 use crate::damage::DamageSearch;
 use crate::limits::{LimitKind, QueryUsage, RunningQuery};
-use crate::query::{AbortOnDrop, crash};
+use crate::planning::{AbortOnDrop, crash};
 use crate::query_session::QuerySession;
 
 /// Batches of a query that may wait for their reader.
