@@ -194,7 +194,6 @@ fn every_kernel_setting_that_a_rule_names_exists() {
     // What rules warn of, although no kernel that is still in use has it, and names that only look
     // like one.
     let others = ["net.ipv4.tcp_tw_recycle", "kernel.rst", "kernel.new_drop_counter"];
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
     for rule in RuleSet::built_in().iter() {
         for text in [&rule.fix, &rule.sql, &rule.look_at] {
             let words = text.split(|letter| !is_part(letter)).map(|word| word.trim_matches('.'));
@@ -212,6 +211,10 @@ fn every_kernel_setting_that_a_rule_names_exists() {
             }
         }
     }
+}
+
+fn is_part(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "._".contains(letter)
 }
 
 #[test]
@@ -355,7 +358,16 @@ fn listener(now: Micros, length: i64) -> Batch {
     Batch { table: ListenerRows::SPEC, rows: rows.finish() }
 }
 
-fn counter(now: Micros, counter: &str, value: i64, increase: i64) -> Batch {
+/// A counter of the kernel, and how much it grew in a second.
+#[derive(Clone, Copy)]
+struct CounterSample {
+    counter: &'static str,
+    value: i64,
+    increase: i64,
+}
+
+fn counter(now: Micros, sample: CounterSample) -> Batch {
+    let CounterSample { counter, value, increase } = sample;
     let mut rows = TcpStatRows::default();
     rows.push(&TcpStat {
         ts: now,
@@ -370,8 +382,15 @@ fn counter(now: Micros, counter: &str, value: i64, increase: i64) -> Batch {
     Batch { table: TcpStatRows::SPEC, rows: rows.finish() }
 }
 
+/// What each request takes.
+#[derive(Clone, Copy)]
+struct RequestSeconds {
+    app: f64,
+    client: f64,
+}
+
 /// `count` requests of one second, as nginx writes them.
-fn requests(now: Micros, count: usize, app_seconds: f64, client_seconds: f64) -> Batch {
+fn requests(now: Micros, count: usize, seconds: RequestSeconds) -> Batch {
     let mut rows = RequestRows::default();
     for _ in 0..count {
         rows.push(&Request {
@@ -383,10 +402,10 @@ fn requests(now: Micros, count: usize, app_seconds: f64, client_seconds: f64) ->
             server_address: Some("www.example.com"),
             url_path: Some("/"),
             upstream_address: Some("10.0.0.2:8080"),
-            duration_seconds: Some(app_seconds + client_seconds),
+            duration_seconds: Some(seconds.app + seconds.client),
             upstream_connect_seconds: Some(0.0),
-            upstream_header_seconds: Some(app_seconds),
-            upstream_response_seconds: Some(app_seconds),
+            upstream_header_seconds: Some(seconds.app),
+            upstream_response_seconds: Some(seconds.app),
             ..Default::default()
         });
     }
@@ -404,7 +423,10 @@ fn stalled_acceptor_is_found_within_ten_seconds_and_resolved_within_thirty() {
         total += dropped;
         let mut rows = vec![listener(now, if is_stalled { 129 } else { 0 })];
         if dropped > 0 {
-            rows.push(counter(now, "ListenOverflows", total, dropped));
+            rows.push(counter(
+                now,
+                CounterSample { counter: "ListenOverflows", value: total, increase: dropped },
+            ));
         }
         rows
     });
@@ -427,7 +449,7 @@ fn slow_application_is_named_and_slow_readers_are_not_blamed_on_it() {
     let mut replay = Replay::new();
     replay.run(120, |second, now| {
         let app = if (80..100).contains(&second) { 0.4 } else { 0.02 };
-        vec![requests(now, 20, app, 0.001)]
+        vec![requests(now, 20, RequestSeconds { app, client: 0.001 })]
     });
     let fired = replay.when("app.slow", State::Firing).expect("it fires");
     assert!((80..90).contains(&fired), "fired at {fired}");
@@ -440,7 +462,7 @@ fn slow_reader_is_named_and_not_the_application() {
     let mut replay = Replay::new();
     replay.run(60, |second, now| {
         let client = if second >= 30 { 4.0 } else { 0.001 };
-        vec![requests(now, 20, 0.02, client)]
+        vec![requests(now, 20, RequestSeconds { app: 0.02, client })]
     });
     let fired = replay.when("client.slow_reader", State::Firing).expect("it fires");
     assert!((30..40).contains(&fired), "fired at {fired}");
@@ -454,8 +476,11 @@ fn healthy_load_gives_no_finding() {
         let length = second * 7 % 60;
         vec![
             listener(now, length),
-            requests(now, 30, 0.02, 0.005),
-            counter(now, "PassiveOpens", second * 900, 900),
+            requests(now, 30, RequestSeconds { app: 0.02, client: 0.005 }),
+            counter(
+                now,
+                CounterSample { counter: "PassiveOpens", value: second * 900, increase: 900 },
+            ),
         ]
     });
     assert_eq!(replay.changes(), []);

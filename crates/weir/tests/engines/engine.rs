@@ -107,8 +107,11 @@ pub(crate) fn trino(dir: &Path, hubs: &[&Hub], bucket: &Bucket) -> Engine {
     let mut server = EndedProcess(server.spawn().expect("java runs"));
     wait_for("Trino", START, || {
         let ended = server.0.try_wait().expect("it is our child");
-        let told = || std::fs::read_to_string(dir.join("trino.log")).unwrap_or_default();
-        assert!(ended.is_none(), "{}", told());
+        assert!(
+            ended.is_none(),
+            "{}",
+            std::fs::read_to_string(dir.join("trino.log")).unwrap_or_default()
+        );
         // Until then it answers that it is starting.
         let (_, _, body) = request(&url, "GET", "/v1/info", &[("x-trino-user", "weir")], "");
         body.contains("\"starting\":false").then_some(())

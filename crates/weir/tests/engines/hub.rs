@@ -69,10 +69,20 @@ impl Hub {
         format!("http://127.0.0.1:{}", self.ports[0])
     }
 
-    fn ask(&self, method: &str, path: &str, body: &str) -> String {
+    fn get(&self, path: &str) -> String {
+        self.send(path, None)
+    }
+
+    fn post_json(&self, path: &str, body: &Value) -> String {
+        self.send(path, Some(body))
+    }
+
+    fn send(&self, path: &str, body: Option<&Value>) -> String {
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let body = body.map(ToString::to_string).unwrap_or_default();
         let login = format!("Bearer {TOKEN}");
         let headers = [("content-type", "application/json"), ("authorization", &login)];
-        let (status, _, told) = request(&self.url(), method, path, &headers, body);
+        let (status, _, told) = request(&self.url(), method, path, &headers, &body);
         assert_eq!(status, 200, "{path}: {told}");
         told
     }
@@ -98,19 +108,19 @@ impl Hub {
         let path = "/intake/jsonl?source=app";
         let (status, _, told) = request(&intake, "POST", path, &[], &lines);
         assert_eq!(status, 200, "{told}");
-        self.ask("POST", "/api/store/flush", "{}");
+        self.post_json("/api/store/flush", &json!({}));
     }
 
     /// What weir's own SQL answers.
     pub(crate) fn rows(&self, sql: &str) -> Value {
-        let told = self.ask("POST", "/api/sql", &json!({"sql": sql}).to_string());
+        let told = self.post_json("/api/sql", &json!({"sql": sql}));
         let mut told: Value = serde_json::from_str(&told).expect("JSON");
         told["rows"].take()
     }
 
     /// A figure of the snapshot of `log`.
     fn total(&self, name: &str) -> u64 {
-        let told = self.ask("GET", "/iceberg/v1/namespaces/weir/tables/log", "");
+        let told = self.get("/iceberg/v1/namespaces/weir/tables/log");
         let told: Value = serde_json::from_str(&told).expect("JSON");
         let total = told["metadata"]["snapshots"][0]["summary"][name].as_str();
         total.and_then(|total| total.parse().ok()).expect("it has files")
@@ -132,7 +142,7 @@ impl Hub {
 
     /// Bytes of all files of all tables, and bytes of moved files.
     pub(crate) fn file_bytes(&self) -> (u64, u64) {
-        let told = self.ask("GET", "/metrics", "");
+        let told = self.get("/metrics");
         let figure = |name: &str| {
             let line = told.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|figure| figure.trim().parse().ok()).expect("it is there")

@@ -41,8 +41,9 @@ fn all_agree(when: &str, engines: &mut [Engine], hubs: &[&Hub]) {
         for sql in QUERIES {
             let own = hub.rows(&sql.replace("LOG", "log"));
             for engine in &mut *engines {
-                let from = |table: &str| format!("{}.weir.{table}", hub.name);
-                let asked = sql.replace("LOG", &from("log")).replace("sysctl", &from("sysctl"));
+                let schema = format!("{}.weir", hub.name);
+                let asked = sql.replace("LOG", &format!("{schema}.log"));
+                let asked = asked.replace("sysctl", &format!("{schema}.sysctl"));
                 let asked = engine.words(&asked);
                 assert_eq!(engine.rows(&asked), own, "{when}: {}: {asked}", engine.name);
             }

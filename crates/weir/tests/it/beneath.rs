@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::harness::{Weir, can_run, is_root, serve, wait_for};
-use super::netns::{Netns, Nginx};
+use super::netns::{Netns, Nginx, NginxSite};
 
 /// On a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,15 +27,18 @@ fn run(program: &str, args: &[&str]) {
 }
 
 /// A certificate that is valid for `days`, where the server looks for it.
-fn issue(dir: &Path, days: &str) {
+fn issue(dir: &Path, days: u32) {
     let [key, cert] = ["key.pem", "cert.pem"].map(|name| dir.join(name).display().to_string());
     let kind = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=shop.example"];
-    run("openssl", &[&kind[..], &["-days", days, "-keyout", &key, "-out", &cert]].concat());
+    run(
+        "openssl",
+        &[&kind[..], &["-days", &days.to_string(), "-keyout", &key, "-out", &cert]].concat(),
+    );
 }
 
 impl HostScene {
     /// nginx with TLS in a namespace, and weir that finds both by itself.
-    fn set(purpose: &str, days: &str) -> Option<Self> {
+    fn set(purpose: &str, days: u32) -> Option<Self> {
         let is_there =
             ["/usr/sbin/nginx", "/usr/bin/openssl"].iter().all(|p| Path::new(p).exists());
         let netns = if is_root() && is_there { Netns::make(purpose) } else { None };
@@ -52,7 +55,8 @@ impl HostScene {
             "listen 127.0.0.1:8443 ssl; server_name shop.example _; \
              ssl_certificate {path}/cert.pem; ssl_certificate_key {path}/key.pem;"
         );
-        let nginx = Nginx::serve(&netns, dir.path(), &tls, "location / { return 200 hello; }");
+        let site = NginxSite { listen: &tls, locations: "location / { return 200 hello; }" };
+        let nginx = Nginx::serve(&netns, dir.path(), site);
         let weir = Weir::start(serve("up", &dir.path().join("data")));
         Some(Self { netns, weir, _nginx: nginx, dir })
     }
@@ -64,7 +68,7 @@ impl HostScene {
 
 #[test]
 fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
-    let Some(scene) = HostScene::set("cert", "5") else { return };
+    let Some(scene) = HostScene::set("cert", 5) else { return };
     let path = scene.dir.path().join("cert.pem").display().to_string();
     let newest = format!(
         "select served_digest = file_digest, served_not_after = file_not_after, error from certificate \
@@ -85,7 +89,7 @@ fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
         "{finding}"
     );
 
-    issue(scene.dir.path(), "90");
+    issue(scene.dir.path(), 90);
     let finding = wait_for("tls.cert_not_reloaded", PATIENCE, || firing("tls.cert_not_reloaded"));
     assert!(finding["fix"].as_str().is_some_and(|fix| fix.contains("nginx -s reload")));
     // What is not loaded explains what ends: one root, one symptom.
@@ -99,7 +103,7 @@ fn certificate_that_is_served_is_told_apart_from_the_one_on_disk() {
 
 #[test]
 fn processes_queues_and_deleted_files_of_a_real_server_are_rows() {
-    let Some(scene) = HostScene::set("beneath", "90") else { return };
+    let Some(scene) = HostScene::set("beneath", 90) else { return };
     let tbf = ["qdisc", "replace", "dev", "lo", "root", "tbf", "rate", "8mbit"];
     let tbf =
         [&["-n", &scene.netns.name], &tbf[..], &["burst", "16kb", "latency", "50ms"]].concat();

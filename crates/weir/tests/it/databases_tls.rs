@@ -32,7 +32,7 @@ impl ServerCertificates {
     }
 
     /// An entry of the configuration; `more` decides what is believed.
-    fn entry(&self, system: &str, port: &str, more: &str) -> String {
+    fn entry(&self, system: &str, port: u16, more: &str) -> String {
         let password = self.path("password");
         let user = match system {
             "postgresql" => "user = \"postgres\"\n",
@@ -59,7 +59,7 @@ impl ServerCertificates {
 }
 
 /// weir asks the server in each way, over addresses that tell the ways apart.
-fn is_asked(dir: &Path, certificates: &ServerCertificates, system: &str, port: &str, more: &str) {
+fn is_asked(dir: &Path, certificates: &ServerCertificates, system: &str, port: u16, more: &str) {
     for (number, (way, error)) in certificates.ways(more).into_iter().enumerate() {
         let own = dir.join(format!("{system}{number}"));
         std::fs::create_dir(&own).expect("a directory of ours");
@@ -93,9 +93,18 @@ fn redis_is_asked_over_tls_with_a_certificate_of_its_own() {
     else {
         return;
     };
-    let port = free_port().to_string();
+    let port = free_port();
     let mut server = Command::new("redis-server");
-    server.args(["--port", "0", "--tls-port", &port, "--bind", "127.0.0.1", "--save", ""]);
+    server.args([
+        "--port",
+        "0",
+        "--tls-port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+    ]);
     server.args(["--requirepass", "sesame", "--tls-cert-file", &certificates.path("server.pem")]);
     server.args(["--tls-key-file", &certificates.path("server.key")]);
     server.args(["--tls-ca-cert-file", &certificates.path("ca.pem"), "--dir"]).arg(dir.path());
@@ -105,9 +114,9 @@ fn redis_is_asked_over_tls_with_a_certificate_of_its_own() {
         certificates.path("client.pem"),
         certificates.path("client.key")
     );
-    is_asked(dir.path(), &certificates, "redis", &port, &identity);
+    is_asked(dir.path(), &certificates, "redis", port, &identity);
     // It wants a certificate of its clients.
-    let weir = watch(dir.path(), &certificates.entry("redis", &port, "tls = \"require\""));
+    let weir = watch(dir.path(), &certificates.entry("redis", port, "tls = \"require\""));
     holds(
         &weir,
         "select count(*) > 0 from db_server where error like '%does it require a client certificate%'",
@@ -140,7 +149,7 @@ fn postgresql_that_takes_only_tls_is_asked() {
     run(init.arg(format!("--pwfile={}", certificates.path("password"))));
     let only = "hostssl all all 127.0.0.1/32 scram-sha-256\nlocal all all trust\n";
     std::fs::write(data.join("pg_hba.conf"), only).expect("root may");
-    let port = free_port().to_string();
+    let port = free_port();
     let mut server = as_postgres("postgres");
     server.args([
         "-c",
@@ -150,16 +159,16 @@ fn postgresql_that_takes_only_tls_is_asked() {
         "-c",
         "ssl=on",
         "-p",
-        &port,
+        &port.to_string(),
     ]);
     for (setting, file) in [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")] {
         server.arg("-c").arg(format!("{setting}={}", certificates.path(file)));
     }
     let _server = start(server.arg("-k").arg(dir.path()).arg("-D").arg(&data));
-    is_asked(dir.path(), &certificates, "postgresql", &port, "");
+    is_asked(dir.path(), &certificates, "postgresql", port, "");
     let own = dir.path().join("clear");
     std::fs::create_dir(&own).expect("a directory of ours");
-    let weir = watch(&own, &certificates.entry("postgresql", &port, ""));
+    let weir = watch(&own, &certificates.entry("postgresql", port, ""));
     holds(&weir, "select count(*) > 0 from db_server where error like '%no encryption%'");
 }
 
@@ -179,10 +188,10 @@ fn mariadb_that_takes_only_tls_is_asked() {
     let mut init = Command::new("mariadb-install-db");
     init.args(["--no-defaults", "--user=mysql", "--skip-test-db", &data]);
     run(init.arg("--auth-root-authentication-method=normal"));
-    let port = free_port().to_string();
+    let port = free_port();
     let mut server = Command::new("mariadbd");
     server.args(["--no-defaults", "--user=mysql", "--bind-address=127.0.0.1", &data]);
-    server.args(["--port", &port, "--require-secure-transport=on"]);
+    server.args(["--port", &port.to_string(), "--require-secure-transport=on"]);
     server.arg(format!("--ssl-cert={}", certificates.path("server.pem")));
     server.arg(format!("--ssl-key={}", certificates.path("server.key")));
     server.arg(format!("--socket={}", own.join("socket").display()));
@@ -196,7 +205,7 @@ fn mariadb_that_takes_only_tls_is_asked() {
         client.arg(format!("--socket={}", own.join("socket").display()));
         client.output().is_ok_and(|output| output.status.success()).then_some(())
     });
-    is_asked(dir.path(), &certificates, "mysql", &port, "");
+    is_asked(dir.path(), &certificates, "mysql", port, "");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::fleet::{FleetHost, FleetSite};
 use super::fleet_torture::Disk;
 use super::harness::{text, try_rows, wait_for};
@@ -18,10 +20,10 @@ fn used_bytes(disk: &Path) -> u64 {
     (fs.f_blocks - fs.f_bfree) * fs.f_frsize
 }
 
-fn write_lines(log: &Path, from: u64, to: u64) {
+fn write_lines(log: &Path, numbers: std::ops::Range<u64>) {
     let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
     let mut file = std::io::BufWriter::new(file.expect("it can be written"));
-    for number in from..to {
+    for number in numbers {
         let salt = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         writeln!(file, "line {number:08} {salt:016x} and what else an application says")
             .expect("room");
@@ -35,7 +37,7 @@ fn deleted_log_gives_its_space_back_and_arrives_once_when_the_hub_is_back() {
     let Some(_mounted) = Disk::mount(&disk) else { return };
     let (data, agent_dir) = (dir.path().join("data"), dir.path().join("agent"));
     let log = disk.join("app.log");
-    write_lines(&log, 0, 1000);
+    write_lines(&log, 0..1000);
     let (site, host) = (FleetSite::new(&data), FleetHost(&agent_dir));
     let hub = site.start();
     let joined = host.join(&site.token(&[]), "web1");
@@ -46,7 +48,7 @@ fn deleted_log_gives_its_space_back_and_arrives_once_when_the_hub_is_back() {
         (hub.number("select count(*) from log where body like 'line %'") == 1000).then_some(())
     });
     hub.kill();
-    write_lines(&log, 1000, 300_000);
+    write_lines(&log, 1000..300_000);
     let held = used_bytes(&disk);
     assert!(held > 15 << 20, "{held}");
     std::fs::remove_file(&log).expect("it is there");
@@ -57,7 +59,7 @@ fn deleted_log_gives_its_space_back_and_arrives_once_when_the_hub_is_back() {
     let rest = std::fs::read_dir(&rests).expect("it is there").flatten().next().expect("a rest");
     println!("{held} bytes held, {} kept", rest.metadata().expect("it is there").len());
     drop(agent); // killed
-    write_lines(&log, 300_000, 301_000);
+    write_lines(&log, 300_000..301_000);
     let agent = host.start_with(&log, site.agents, &soon);
     let hub = site.start();
     let counted = wait_for("every line", 2 * PATIENCE, || {
@@ -83,7 +85,7 @@ fn what_fits_nowhere_is_a_gap_of_so_many_bytes() {
     let Some(_mounted) = Disk::mount(&disk) else { return };
     let (data, agent_dir) = (dir.path().join("data"), dir.path().join("agent"));
     let log = disk.join("app.log");
-    write_lines(&log, 0, 1000);
+    write_lines(&log, 0..1000);
     let (site, host) = (FleetSite::new(&data), FleetHost(&agent_dir));
     let hub = site.start();
     assert!(host.join(&site.token(&[]), "web1").status.success());
@@ -98,7 +100,7 @@ fn what_fits_nowhere_is_a_gap_of_so_many_bytes() {
     });
     hub.kill();
     // More than may be in flight.
-    write_lines(&log, 1000, 400_000);
+    write_lines(&log, 1000..400_000);
     let bytes = std::fs::metadata(&log).expect("it is there").len();
     std::fs::remove_file(&log).expect("it is there");
     wait_for("the space", PATIENCE, || (used_bytes(&disk) < 1 << 20).then_some(()));
@@ -108,10 +110,9 @@ fn what_fits_nowhere_is_a_gap_of_so_many_bytes() {
         let rows = try_rows(&site.url(), gap).ok()?;
         (!rows.is_empty()).then_some(rows)
     });
-    let number = |at: usize| rows[0][at].as_u64().expect("a number");
-    let (lost, from) = (number(0), number(1));
+    let (lost, from) = (number_at(&rows[0], 0), number_at(&rows[0], 1));
     println!("{lost} of {bytes} bytes are lost, from {from} on");
-    assert_eq!((rows.len(), number(2), from + lost), (1, bytes, bytes));
+    assert_eq!((rows.len(), number_at(&rows[0], 2), from + lost), (1, bytes, bytes));
     assert_eq!([&rows[0][3], &rows[0][4]], [&serde_json::json!(true), &serde_json::json!("gone")]);
     assert!(lost > 1 << 20, "{lost}");
     // Lines that are not in the gap are in rows: they were in flight when the hub ended.
@@ -119,4 +120,8 @@ fn what_fits_nowhere_is_a_gap_of_so_many_bytes() {
     assert_eq!(u64::try_from(kept), Ok(from));
     drop(agent);
     assert_eq!(hub.terminate(), Some(0));
+}
+
+fn number_at(row: &[Value], at: usize) -> u64 {
+    row[at].as_u64().expect("a number")
 }

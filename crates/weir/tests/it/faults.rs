@@ -77,11 +77,12 @@ impl FaultScene {
     }
 
     /// A firing finding of the rule about this scene.
-    fn firing(&self, rule: &str, part: &str) -> Option<Value> {
+    fn firing(&self, rule: &str, port: Option<u16>) -> Option<Value> {
+        let part = port.map(|port| port.to_string()).unwrap_or_default();
         let found = self.weir.findings(rule);
         found.into_iter().find(|finding| {
             finding["state"] == "firing"
-                && finding["summary"].as_str().is_some_and(|s| s.contains(part))
+                && finding["summary"].as_str().is_some_and(|s| s.contains(&part))
         })
     }
 
@@ -110,7 +111,7 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
     let begun = Instant::now();
     scene.manner.is_stalled.store(true, Ordering::Relaxed);
     let finding = wait_for("tcp.listen_overflow", NAMED_WITHIN, || {
-        scene.firing("tcp.listen_overflow", "9001")
+        scene.firing("tcp.listen_overflow", Some(9001))
     });
     println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
     assert_eq!(finding["class"], "page");
@@ -134,7 +135,7 @@ fn a_stalled_acceptor_is_named_with_process_and_limit_and_resolves() {
     scene.manner.is_stalled.store(false, Ordering::Relaxed);
     crowd.is_ended.store(true, Ordering::Relaxed);
     wait_for("it resolves", Duration::from_secs(60), || {
-        scene.firing("tcp.listen_overflow", "9001").is_none().then_some(())
+        scene.firing("tcp.listen_overflow", Some(9001)).is_none().then_some(())
     });
     scene.end();
 }
@@ -145,14 +146,14 @@ fn a_slow_application_is_called_app_and_not_proxy_or_client() {
     let Some(scene) = FaultScene::set("slowapp", 128) else { return };
     visitors(&scene.netns, 30, ReadingPace::Fast, &scene.manner);
     wait_for("requests are logged and read", PATIENCE, || (scene.requests() > 20).then_some(()));
-    assert!(scene.firing("app.slow", "").is_none(), "a fast application is not slow");
+    assert!(scene.firing("app.slow", None).is_none(), "a fast application is not slow");
 
     let begun = Instant::now();
     scene.manner.think_millis.store(700, Ordering::Relaxed);
-    let finding = wait_for("app.slow", NAMED_WITHIN, || scene.firing("app.slow", "9001"));
+    let finding = wait_for("app.slow", NAMED_WITHIN, || scene.firing("app.slow", Some(9001)));
     println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
     assert_eq!(finding["tier"], "app");
-    assert!(scene.firing("client.slow_reader", "").is_none(), "nobody reads slowly");
+    assert!(scene.firing("client.slow_reader", None).is_none(), "nobody reads slowly");
     let all = scene.weir.get("/api/findings");
     let open = all["findings"].as_array().expect("an array");
     let blamed: Vec<&Value> =
@@ -169,10 +170,10 @@ fn a_slow_reader_is_called_client_and_not_app() {
     visitors(&scene.netns, 40, ReadingPace::Slow, &scene.manner);
     let begun = Instant::now();
     let finding =
-        wait_for("client.slow_reader", PATIENCE, || scene.firing("client.slow_reader", ""));
+        wait_for("client.slow_reader", PATIENCE, || scene.firing("client.slow_reader", None));
     println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
     assert_eq!(finding["tier"], "client");
-    assert!(scene.firing("app.slow", "").is_none(), "the application is fast");
+    assert!(scene.firing("app.slow", None).is_none(), "the application is fast");
     scene.end();
 }
 
@@ -203,11 +204,14 @@ fn doctor(rule: &str) -> Value {
     let output = weir(&["doctor", "--seconds", "12", "--format", "json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let findings = answer.as_array().expect("an array");
-    let has = |class: &str| findings.iter().any(|finding| finding["class"] == class);
-    let code = if has("page") { 2 } else { i32::from(has("mail")) };
+    let code = if has_class(findings, "page") { 2 } else { i32::from(has_class(findings, "mail")) };
     assert_eq!(output.status.code(), Some(code), "{findings:?}");
     let ours = findings.iter().find(|finding| {
         finding["rule"] == rule && finding["subject"].as_str().is_some_and(|s| s.contains("9001"))
     });
     ours.unwrap_or_else(|| panic!("{rule} is not among {findings:?}")).clone()
+}
+
+fn has_class(findings: &[Value], class: &str) -> bool {
+    findings.iter().any(|finding| finding["class"] == class)
 }

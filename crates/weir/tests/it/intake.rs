@@ -98,26 +98,26 @@ fn lines_posted_by_curl_are_rows_and_known_after_a_kill() {
     let lines: String =
         (0..5000).map(|n| format!("{{\"message\":\"line {n}\",\"host\":\"web1\"}}\n")).collect();
     std::fs::write(&body, lines).expect("it can be written");
-    let post = || {
-        let mut command = Command::new("curl");
-        command.args(["-sS", "--fail-with-body", "-H", "Idempotency-Key: first", "--data-binary"]);
-        text(
-            &command
-                .arg(format!("@{}", body.display()))
-                .arg(&url)
-                .output()
-                .expect("curl runs")
-                .stdout,
-        )
-    };
     let first = hub.start();
-    assert_eq!(post(), r#"{"first_rejected":[],"kept":5000,"known":0,"rejected":0}"#);
+    assert_eq!(
+        post_by_curl(&body, &url),
+        r#"{"first_rejected":[],"kept":5000,"known":0,"rejected":0}"#
+    );
     first.kill();
     let second = hub.start();
-    assert_eq!(post(), r#"{"first_rejected":[],"kept":0,"known":5000,"rejected":0}"#);
+    assert_eq!(
+        post_by_curl(&body, &url),
+        r#"{"first_rejected":[],"kept":0,"known":5000,"rejected":0}"#
+    );
     let sql =
         "select count(*), count(distinct body) from log where source = 'app' and host = 'web1'";
     assert_eq!(second.rows(sql)[0], [5000, 5000]);
+}
+
+fn post_by_curl(body: &Path, url: &str) -> String {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--fail-with-body", "-H", "Idempotency-Key: first", "--data-binary"]);
+    text(&command.arg(format!("@{}", body.display())).arg(url).output().expect("curl runs").stdout)
 }
 
 /// Runs a sender that prints a line for each of its 40 batches, and kills the hub after 8, 16 and
@@ -151,10 +151,10 @@ fn elasticsearchs_own_client_loses_and_doubles_nothing_over_kills() {
 }
 
 /// A file that rsyslog reads, in the syslog format that it writes.
-fn write_lines(file: &Path, from: u32, to: u32) {
+fn write_lines(file: &Path, numbers: std::ops::Range<u32>) {
     let mut file =
         std::fs::OpenOptions::new().append(true).create(true).open(file).expect("it opens");
-    for n in from..to {
+    for n in numbers {
         writeln!(file, "number {n}").expect("there is room");
     }
 }
@@ -179,7 +179,7 @@ fn rsyslog_delivers_every_line_by_bulk_tcp_and_tls_over_an_end_of_the_hub() {
     certificate(&mut hub);
     let running = hub.start();
     let input = hub.path("numbers.log");
-    write_lines(&input, 0, 2000);
+    write_lines(&input, 0..2000);
     let (dir, input_path) = (hub.dir.path().display(), input.display());
     let retry = "action.resumeRetryCount=\"-1\" action.resumeInterval=\"1\"";
     let config = format!(
@@ -205,26 +205,27 @@ input(type="imfile" file="{input_path}" tag="numbers:" ruleset="ship" addMetadat
 "#
     );
     let _shipper = rsyslog(hub.dir.path(), &config);
-    let count = |source: &str| {
-        format!(
-            "select count(*), count(distinct body) from log where source = '{source}' and body like '%number %'"
-        )
-    };
     let sources = ["elasticsearch:rsyslog", "syslog_tcp", "syslog_tls"];
     for source in sources {
-        arrived(&running, &count(source), 2000);
+        arrived(&running, &count_of(source), 2000);
     }
     assert_eq!(running.terminate(), Some(0));
-    write_lines(&input, 2000, 4000);
+    write_lines(&input, 2000..4000);
     let running = hub.start();
     for source in sources {
-        arrived(&running, &count(source), 4000);
+        arrived(&running, &count_of(source), 4000);
     }
     let kept =
         "select sum(rows) from intake_run where outcome = 'kept' and protocol = 'syslog_tls'";
     wait_for("counts of what was kept", Duration::from_secs(30), || {
         (running.rows(kept)[0][0] == 4000).then_some(())
     });
+}
+
+fn count_of(source: &str) -> String {
+    format!(
+        "select count(*), count(distinct body) from log where source = '{source}' and body like '%number %'"
+    )
 }
 
 /// A self-signed certificate for 127.0.0.1.
@@ -263,7 +264,7 @@ fn frames_of_logger_are_rows_with_their_host_over_udp_and_tcp() {
     let (udp, tcp) = (hub.take("syslog_udp"), hub.take("syslog_tcp"));
     let running = hub.start();
     let input = hub.path("lines");
-    write_lines(&input, 0, 300);
+    write_lines(&input, 0..300);
     for (port, how) in [
         (udp, &["-d", "--rfc3164"][..]),
         (udp, &["-d", "--rfc5424"]),

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::faults::ONE_AT_A_TIME;
 use super::harness::{WEIR, Weir, can_run, is_root, quiet, serve, text, wait_for};
-use super::netns::{Netns, Nginx};
+use super::netns::{Netns, Nginx, NginxSite};
 
 /// For what takes a moment on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,8 +46,11 @@ impl LiveScene {
         server.join(&visitors, ["10.77.0.1/24", "fd77::1/64"], ["10.77.0.2/24", "fd77::2/64"]);
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).expect("it is ours");
-        let site = "location / { return 200 hello; }";
-        let nginx = Nginx::serve(&server, dir.path(), "listen 8080; listen [::]:8080;", site);
+        let site = NginxSite {
+            listen: "listen 8080; listen [::]:8080;",
+            locations: "location / { return 200 hello; }",
+        };
+        let nginx = Nginx::serve(&server, dir.path(), site);
         wait_for("nginx listens", PATIENCE, || {
             let found = server.command("ss").args(["-Htln", "sport", "=", ":8080"]).output();
             (!found.expect("iproute2 is there").stdout.is_empty()).then_some(())
@@ -58,18 +61,18 @@ impl LiveScene {
     /// A weir whose tap is on `interface` of the server's namespace, without limits that a busy
     /// machine would meet.
     fn watch(&self, interface: &str) -> Weir {
-        self.watch_with(interface, "67108864")
+        self.watch_with(interface, 64 << 20)
     }
 
     /// Watches with a ring of this size.
-    fn watch_with(&self, interface: &str, ring_bytes: &str) -> Weir {
+    fn watch_with(&self, interface: &str, ring_bytes: u64) -> Weir {
         let mut command = serve("up", &self.dir.path().join("data"));
         quiet(&mut command);
         command
             .env("WEIR_WIRE_INTERFACES", format!("{}/{interface}", self.server.name))
             .env("WEIR_WIRE_PORTS", "8080")
             .env("WEIR_WIRE_CPU_PERCENT", "400")
-            .env("WEIR_WIRE_RING_BYTES", ring_bytes)
+            .env("WEIR_WIRE_RING_BYTES", ring_bytes.to_string())
             .env("WEIR_WIRE_REQUESTS_PER_SECOND", "10000000");
         let weir = Weir::start(command);
         let ran = "select count(*) from collector_run where collector = 'wire' and is_success";
@@ -92,18 +95,19 @@ impl LiveScene {
 
     /// Lines of nginx's log, once no more are written.
     fn logged(&self) -> i64 {
-        let lines = || {
-            let log = std::fs::read_to_string(self.dir.path().join("access.log"));
-            log.unwrap_or_default().lines().count()
-        };
         let mut before = 0;
         let count = wait_for("the log is quiet", PATIENCE, || {
-            let now = lines();
+            let now = lines_of(&self.dir.path().join("access.log"));
             super::harness::pause(Duration::from_millis(300));
             (std::mem::replace(&mut before, now) == now && now > 0).then_some(now)
         });
         i64::try_from(count).expect("few")
     }
+}
+
+fn lines_of(log: &Path) -> usize {
+    let log = std::fs::read_to_string(log);
+    log.unwrap_or_default().lines().count()
 }
 
 fn requests(weir: &Weir) -> i64 {
@@ -172,7 +176,7 @@ fn loopback_is_counted_once() {
 fn slices_with_losses_say_so_and_give_no_verdict() {
     let _turn = ONE_AT_A_TIME.lock();
     let Some(scene) = LiveScene::set("live-lost") else { return };
-    let weir = scene.watch_with("lo", "2097152");
+    let weir = scene.watch_with("lo", 2 << 20);
     let id = i32::try_from(weir.id()).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(id, Signal::STOP).expect("it runs");
     scene.load(&scene.server, "http://127.0.0.1:8080/");

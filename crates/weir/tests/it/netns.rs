@@ -87,6 +87,13 @@ impl Drop for Netns {
 /// nginx in front of an application, in the foreground, with logs and configuration in `dir`.
 pub(crate) struct Nginx(Child);
 
+/// Directives of nginx's one server.
+#[derive(Clone, Copy)]
+pub(crate) struct NginxSite<'a> {
+    pub(crate) listen: &'a str,
+    pub(crate) locations: &'a str,
+}
+
 impl Nginx {
     /// Listens on 8080 and passes everything to 127.0.0.1:9001.
     pub(crate) fn start(netns: &Netns, dir: &Path) -> Self {
@@ -128,8 +135,9 @@ http {{
     }
 
     /// Serves `site` by itself, where `listen` says; its log is `access.log`.
-    pub(crate) fn serve(netns: &Netns, dir: &Path, listen: &str, site: &str) -> Self {
+    pub(crate) fn serve(netns: &Netns, dir: &Path, site: NginxSite<'_>) -> Self {
         let config = dir.join("nginx.conf");
+        let NginxSite { listen, locations } = site;
         let dir_name = dir.display();
         let text = format!(
             "daemon off; worker_processes 1; pid {dir_name}/nginx.pid; error_log {dir_name}/error.log;
@@ -138,7 +146,7 @@ http {{
                client_body_temp_path {dir_name}/body; proxy_temp_path {dir_name}/proxy;
                fastcgi_temp_path {dir_name}/fastcgi; uwsgi_temp_path {dir_name}/uwsgi;
                scgi_temp_path {dir_name}/scgi;
-               server {{ {listen} {site} }} }}"
+               server {{ {listen} {locations} }} }}"
         );
         std::fs::write(&config, text).expect("it can be written");
         Self::run(netns, dir, &config)

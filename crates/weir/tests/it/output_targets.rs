@@ -161,7 +161,7 @@ fn kafka_over_tls_takes_every_kind_of_login_and_says_what_is_wrong_with_one() {
     ]
     .concat();
     let running = hub.start(&outputs);
-    hub.post(0, 500);
+    hub.post(0..500);
     for name in ["plain", "scram256", "scram512"] {
         wait_for("every row", ARRIVAL, || (copied(&running, name) == 500).then_some(()));
     }
@@ -189,7 +189,7 @@ fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
         kafka.port
     );
     let running = hub.start(&outputs);
-    hub.post(0, 1500);
+    hub.post(0..1500);
     waits_for_its_target(&running, "bus");
     let broker = kafka.start();
     kafka.make_topic("rows");
@@ -197,10 +197,10 @@ fn kafka_gets_every_row_with_a_header_that_tells_repeats_over_kills_of_both() {
     running.kill();
     let running = hub.start(&outputs);
     // All of the first may have been copied before the kill.
-    hub.post(1500, 2000);
+    hub.post(1500..2000);
     wait_for("more rows", ARRIVAL, || (copied(&running, "bus") > 200).then_some(()));
     drop(broker);
-    hub.post(2000, 3000);
+    hub.post(2000..3000);
     pause(Duration::from_millis(300));
     let _broker = kafka.start();
     wait_for("the rest", ARRIVAL, || {
@@ -289,18 +289,20 @@ impl Elasticsearch {
         wait_for("Elasticsearch", ARRIVAL, || {
             let address = self.url.strip_prefix("http://").expect("it begins so");
             TcpStream::connect(address).ok()?;
-            (self.ask("GET", "/_cluster/health?wait_for_status=yellow&timeout=1s", "").0 == 200)
+            (self.ask("GET /_cluster/health?wait_for_status=yellow&timeout=1s", None).0 == 200)
                 .then_some(())
         });
         server
     }
 
     /// Status and answer; 0 when there was none. Its answers have no length, so curl reads them.
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    fn ask(&self, request: &str, body: Option<&Value>) -> (u16, Value) {
+        let (method, path) = request.split_once(' ').expect("a method and a path");
+        let body = body.map(ToString::to_string).unwrap_or_default();
         let mut command = Command::new("curl");
         command.args(["--silent", "--max-time", "60", "--write-out", "\n%{http_code}"]);
         command.args(["--request", method, "--header", "content-type: application/json"]);
-        command.args(["--data", body, &format!("{}{path}", self.url)]).stdin(Stdio::null());
+        command.args(["--data", &body, &format!("{}{path}", self.url)]).stdin(Stdio::null());
         let answer = text(&command.output().expect("curl runs").stdout);
         let (answer, status) = answer.rsplit_once('\n').expect("a status in the last line");
         (status.parse().unwrap_or(0), serde_json::from_str(answer).unwrap_or_default())
@@ -317,7 +319,7 @@ fn elasticsearch_has_every_row_once_over_kills_of_both() {
         elastic.url
     );
     let running = hub.start(&outputs);
-    hub.post(0, 1500);
+    hub.post(0..1500);
     waits_for_its_target(&running, "search");
     let node = elastic.start();
     // It may not create indices automatically: rows wait until this one is created.
@@ -333,38 +335,38 @@ fn elasticsearch_has_every_row_once_over_kills_of_both() {
             "body": { "type": "keyword" }
         } }
     });
-    let (status, answer) = elastic.ask("PUT", "/rows", &index.to_string());
+    let (status, answer) = elastic.ask("PUT /rows", Some(&index));
     assert_eq!(status, 200, "{answer}");
     wait_for("some rows", ARRIVAL, || (copied(&running, "search") > 0).then_some(()));
     running.kill();
     let running = hub.start(&outputs);
-    hub.post(1500, 2500);
+    hub.post(1500..2500);
     wait_for("more rows", ARRIVAL, || (copied(&running, "search") > 300).then_some(()));
     drop(node);
-    hub.post(2500, 3000);
+    hub.post(2500..3000);
     // What does not fit the mapping can never be taken, and must not keep the others back.
     let odd: String =
         (0..40).map(|n| format!("{{\"message\":\"odd {n}\",\"n\":\"many\"}}\n")).collect();
     hub.post_body(&odd);
-    hub.post(3000, 3100);
+    hub.post(3000..3100);
     let _node = elastic.start();
     wait_for("the rest", ARRIVAL, || {
         let status = running.get("/api/status");
         let output = &status["outputs"][0];
         (output["error"].is_null() && output["lag_bytes"] == 0).then_some(())
     });
-    assert_eq!(elastic.ask("POST", "/rows/_refresh", "").0, 200);
+    assert_eq!(elastic.ask("POST /rows/_refresh", None).0, 200);
     let count = json!({
         "size": 0, "track_total_hits": true,
         "aggs": { "bodies": { "cardinality": { "field": "body", "precision_threshold": 10000 } } }
     });
-    let (_, answer) = elastic.ask("POST", "/rows/_search", &count.to_string());
+    let (_, answer) = elastic.ask("POST /rows/_search", Some(&count));
     assert_eq!(answer["hits"]["total"]["value"], 3100, "{}", running.get("/api/status")["outputs"]);
     assert_eq!(answer["aggregations"]["bodies"]["value"], 3100);
     let refused = "select sum(rows_refused) from output_run where output = 'search'";
     wait_for("what was refused", ARRIVAL, || (running.rows(refused)[0][0] == 40).then_some(()));
     let one = json!({ "query": { "term": { "body": "line 7" } } });
-    let (_, answer) = elastic.ask("POST", "/rows/_search", &one.to_string());
+    let (_, answer) = elastic.ask("POST /rows/_search", Some(&one));
     let row = &answer["hits"]["hits"][0]["_source"];
     assert_eq!((&row["host"], &row["attrs"]["n"]), (&json!("web2"), &json!("7")), "{row}");
     let own = running.rows("select cast(ts as varchar) from log where body = 'line 7'");

@@ -48,9 +48,9 @@ impl OutputHub {
     }
 
     /// Lines `first..last`, in requests of at most 1000.
-    pub(super) fn post(&self, first: usize, last: usize) {
-        for from in (first..last).step_by(1000) {
-            let to = (from + 1000).min(last);
+    pub(super) fn post(&self, numbers: std::ops::Range<usize>) {
+        for from in numbers.clone().step_by(1000) {
+            let to = (from + 1000).min(numbers.end);
             let line =
                 |n| format!("{{\"message\":\"line {n}\",\"host\":\"web{}\",\"n\":{n}}}\n", n % 5);
             self.post_body(&(from..to).map(line).collect::<String>());
@@ -91,16 +91,16 @@ fn another_hub_gets_every_row_once_over_kills_of_both() {
     );
     let running = hub.start(&outputs);
     assert!(running.greeting.contains("search"), "{}", running.greeting);
-    hub.post(0, 2000);
+    hub.post(0..2000);
     waits_for_its_target(&running, "search");
     let other = target.start("");
     wait_for("some rows", ARRIVAL, || (copied(&running, "search") > 0).then_some(()));
     running.kill();
     let running = hub.start(&outputs);
-    hub.post(2000, 4000);
+    hub.post(2000..4000);
     wait_for("more rows", ARRIVAL, || (copied(&running, "search") > 500).then_some(()));
     other.kill();
-    hub.post(4000, 5000);
+    hub.post(4000..5000);
     running.kill();
     let other = target.start("");
     let running = hub.start(&outputs);
@@ -197,7 +197,7 @@ fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
     receiver(listener, Arc::clone(&got));
     for round in 0..3 {
         let running = hub.start(&outputs);
-        hub.post(round * 500, round * 500 + 500);
+        hub.post(round * 500..round * 500 + 500);
         wait_for("some rows", ARRIVAL, || (copied(&running, "post") >= 200).then_some(()));
         running.kill();
     }
@@ -251,7 +251,7 @@ fn objects_hold_every_row_once_over_kills_and_a_service_that_comes_late() {
     };
     let outputs = output("lines", "jsonl") + &output("lake", "parquet");
     let running = hub.start(&outputs);
-    hub.post(0, 2000);
+    hub.post(0..2000);
     waits_for_its_target(&running, "lines");
     running.kill();
     let Some(_moto) = moto(port) else { return };
@@ -267,7 +267,7 @@ fn objects_hold_every_row_once_over_kills_and_a_service_that_comes_late() {
     wait_for("an object", ARRIVAL, || (!objects(&service, ".jsonl").is_empty()).then_some(()));
     running.kill();
     let _running = hub.start(&outputs);
-    hub.post(2000, 3000);
+    hub.post(2000..3000);
     let lines = || {
         let mut lines = Vec::new();
         for key in objects(&service, ".jsonl") {
@@ -305,7 +305,7 @@ fn rows_beyond_what_may_wait_are_given_up_counted_and_reported() {
         free_port()
     );
     let running = hub.start(&outputs);
-    hub.post(0, 20_000);
+    hub.post(0..20_000);
     let lost = "select sum(rows_lost) from output_run where output = 'dead'";
     let count = wait_for("rows that are given up", ARRIVAL, || {
         running.rows(lost)[0][0].as_u64().filter(|count| *count > 0)
@@ -408,7 +408,7 @@ fn a_wrong_login_is_shown_and_no_row_is_dropped() {
         wrong.display()
     );
     let running = hub.start(&outputs);
-    hub.post(0, 100);
+    hub.post(0..100);
     waits_for_its_target(&running, "search");
     let status = running.get("/api/status");
     let error = status["outputs"][0]["error"].as_str().expect("a failure").to_owned();

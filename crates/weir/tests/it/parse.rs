@@ -21,9 +21,8 @@ fn has_all(said: &str, parts: &[&str]) {
     }
 }
 
-fn write(dir: &Path, name: &str, content: &str) -> String {
-    let path = dir.join(name);
-    std::fs::write(&path, content).expect("it can be written");
+fn write(path: &Path, content: &str) -> String {
+    std::fs::write(path, content).expect("it can be written");
     path.display().to_string()
 }
 
@@ -34,7 +33,7 @@ fn lines_and_files_are_explained() {
         &["request", "by combined", " ns", "http_response_status_code", "200", "integer"],
     );
     let dir = tempfile::tempdir().expect("a directory");
-    let file = write(dir.path(), "a.log", "took 5 s\ntook x ms\n");
+    let file = write(&dir.path().join("a.log"), "took 5 s\ntook x ms\n");
     let explained = said(&["parse", "--grok", "took %{NUMBER:took} ms", &file]);
     has_all(&explained, &["no_match", "up to byte 7", "^ ms expected", "%{NUMBER:took} expected"]);
     has_all(&explained, &["2 lines, 2 not understood"]);
@@ -53,10 +52,10 @@ fn samples_get_a_pattern_that_reads_them() {
     let dir = tempfile::tempdir().expect("a directory");
     let lines = "2026-11-20 12:00:00,1 [w-1] INFO took=15 the order is stored\n\
                  2026-11-20 12:00:01,5 [w-12] WARN took=3 a basket was empty\n";
-    let file = write(dir.path(), "app.log", lines);
+    let file = write(&dir.path().join("app.log"), lines);
     let suggested = said(&["parse", "--suggest", &file]);
     has_all(&suggested, &["matches 2 of 2 lines", "%{LOGLEVEL:severity} took=%{INT:took}"]);
-    let pipeline = write(dir.path(), "app.toml", &suggested);
+    let pipeline = write(&dir.path().join("app.toml"), &suggested);
     let read = said(&["parse", "--pipeline", &pipeline, &file]);
     has_all(&read, &["2 lines, 0 not understood", "attrs.took", "the order is stored"]);
 }
@@ -67,8 +66,8 @@ fn tests_of_pipelines_run_and_fail_with_their_line() {
     has_all(&said(&["parse", "--test"]), &[" passed, 0 failed"]);
     has_all(&said(&["parse", "--test", &parsers.display().to_string()]), &[" passed, 0 failed"]);
     let dir = tempfile::tempdir().expect("a directory");
-    write(dir.path(), "mine.toml", "[parse]\nformat = \"key_value\"\n");
-    let test = write(dir.path(), "mine.test", "# a pair\nline: a=1\nattrs.a: 2\n");
+    write(&dir.path().join("mine.toml"), "[parse]\nformat = \"key_value\"\n");
+    let test = write(&dir.path().join("mine.test"), "# a pair\nline: a=1\nattrs.a: 2\n");
     let output = weir(&["parse", "--test", &test]);
     assert_eq!(output.status.code(), Some(1));
     has_all(&text(&output.stdout), &["mine.test:1 a pair", "expected `2`, found `1`"]);
@@ -77,7 +76,7 @@ fn tests_of_pipelines_run_and_fail_with_their_line() {
 #[test]
 fn wrong_pipelines_and_patterns_are_refused_with_line_and_hint() {
     let dir = tempfile::tempdir().expect("a directory");
-    let unknown = write(dir.path(), "a.toml", "[parse]\nfromat = \"json\"\n");
+    let unknown = write(&dir.path().join("a.toml"), "[parse]\nfromat = \"json\"\n");
     for (args, code, parts) in [
         (
             vec!["parse", "--pipeline", &unknown, "x"],
@@ -125,13 +124,12 @@ fn rows_are_made_by_the_users_pipeline_and_secrets_never_arrive() {
         std::fs::create_dir(dir.path().join(part)).expect("a directory");
     }
     write(
-        &dir.path().join("parsers"),
-        "shop.toml",
+        &dir.path().join("parsers").join("shop.toml"),
         "[match]\npath = \"**/shop.log\"\n[parse]\nformat = \"grok\"\npattern = '%{LOGLEVEL:severity} %{WORD:user} %{GREEDYDATA:message}'\n[[step]]\nwhen = 'body contains \"logged in\"'\ntag = \"auth_login\"\n",
     );
     let log = "INFO bob logged in from 203.0.113.77 with token=s3cr3ts3cr3t\n\
                torn bob@shop.example 4111 1111 1111 1111\n";
-    write(&dir.path().join("logs"), "shop.log", log);
+    write(&dir.path().join("logs").join("shop.log"), log);
     let weir = start(dir.path(), &[("WEIR_PARSERS_REDACT", "email,card,token,client_address")]);
     let count = "select (select count(*) from log where attrs['user'] = 'bob') + (select count(*) from reject)";
     wait_for("both lines", Duration::from_secs(30), || (weir.number(count) == 2).then_some(()));
@@ -143,8 +141,7 @@ fn rows_are_made_by_the_users_pipeline_and_secrets_never_arrive() {
     has_all(&all, &["no_match", "grok", "torn [email] [card]"]);
     // A better pipeline over the same lines, without storing anything.
     let better = write(
-        dir.path(),
-        "better.toml",
+        &dir.path().join("better.toml"),
         "[parse]\nformat = \"grok\"\npattern = ['%{LOGLEVEL:severity} %{WORD:user} %{GREEDYDATA:message}', 'torn %{GREEDYDATA:rest_of_it}']\n",
     );
     let replayed = said(&["parse", "--replay", "--pipeline", &better, "--url", &weir.url]);
@@ -168,12 +165,11 @@ fn names_without_end_are_kept_together_and_become_a_finding() {
         std::fs::create_dir(dir.path().join(part)).expect("a directory");
     }
     write(
-        &dir.path().join("parsers"),
-        "fw.toml",
+        &dir.path().join("parsers").join("fw.toml"),
         "[match]\npath = \"**/fw.log\"\n[parse]\nformat = \"key_value\"\n",
     );
     let lines: String = (0..3_000).map(|n| format!("rule=drop evil{n}=x\n")).collect();
-    write(&dir.path().join("logs"), "fw.log", &lines);
+    write(&dir.path().join("logs").join("fw.log"), &lines);
     let weir = start(dir.path(), &[("WEIR_PARSERS_DISTINCT_KEYS", "100")]);
     let kept = "select count(*) from log where attrs['weir.more'] is not null";
     wait_for("all lines", Duration::from_secs(30), || (weir.number(kept) == 2_901).then_some(()));
@@ -190,9 +186,9 @@ fn names_in_the_first_line_of_a_file_survive_a_restart() {
         std::fs::create_dir(dir.path().join(part)).expect("a directory");
     }
     let csv = "[match]\npath = \"**/jobs.log\"\n[parse]\nformat = \"csv\"\n";
-    write(&dir.path().join("parsers"), "jobs.toml", csv);
+    write(&dir.path().join("parsers").join("jobs.toml"), csv);
     let first = "ts,job,message\n2026-11-20T12:00:00Z,night,begun\n";
-    let log = write(&dir.path().join("logs"), "jobs.log", first);
+    let log = write(&dir.path().join("logs").join("jobs.log"), first);
     let jobs = "select count(*) from log where attrs['job'] = 'night'";
     let weir = start(dir.path(), &[]);
     wait_for("one job", Duration::from_secs(30), || (weir.number(jobs) == 1).then_some(()));

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::harness::{SeededRandom, Weir, pause, quiet, request, serve, try_rows, wait_for};
 
@@ -53,15 +53,14 @@ fn write_lines(log: &Path, lines: usize) {
     .expect("there is room");
 }
 
-/// Sends a query and does not wait for its answer.
-fn send(url: &str, user: &str, sql: &str) -> TcpStream {
+/// Sends a query of bob and does not wait for its answer.
+fn send_as_bob(url: &str, body: &Value) -> TcpStream {
     let address = url.trim_start_matches("http://");
-    let body = json!({"sql": sql}).to_string();
-    let login = if user == "bob" { "Ym9iOng=" } else { "YW5uOng=" };
+    let body = body.to_string();
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(
         stream,
-        "POST /api/sql HTTP/1.1\r\nhost: {address}\r\nauthorization: Basic {login}\r\n\
+        "POST /api/sql HTTP/1.1\r\nhost: {address}\r\nauthorization: Basic Ym9iOng=\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
@@ -70,14 +69,21 @@ fn send(url: &str, user: &str, sql: &str) -> TcpStream {
 }
 
 /// Rows of `slow_query` that ended so.
-fn ended(weir: &Weir, by: &str) -> Vec<Vec<serde_json::Value>> {
+fn ended(weir: &Weir, by: &str) -> Vec<Vec<Value>> {
     weir.rows(&format!(
         "select user_name, query_text, duration_seconds, cpu_seconds, read_bytes, spilled_bytes, error
          from slow_query where ended_by = '{by}' and asker = 'user' order by ts"
     ))
 }
 
-fn refused(weir: &Weir, sql: &str, words: &str, by: &str) {
+/// How a query over a limit ends: words of the error, and the limit in the row.
+#[derive(Clone, Copy)]
+struct LimitRefusal {
+    words: &'static str,
+    by: &'static str,
+}
+
+fn refused(weir: &Weir, sql: &str, LimitRefusal { words, by }: LimitRefusal) {
     let error = try_rows(&weir.url, sql).expect_err(sql);
     assert!(error.contains(words) && error.contains("\"hint\""), "{error}");
     let row = wait_for(by, PATIENCE, || ended(weir, by).pop());
@@ -98,10 +104,14 @@ fn a_query_over_a_limit_ends_with_words_and_a_row_and_others_go_on() {
         (weir.number(count) == 3000 && files >= Some(3000)).then_some(())
     });
 
-    refused(&weir, CROSS, "more than 16 MiB of memory", "memory");
-    refused(&weir, "select body from log order by body", "stopped at 1 MiB read", "read");
+    refused(&weir, CROSS, LimitRefusal { words: "more than 16 MiB of memory", by: "memory" });
+    refused(
+        &weir,
+        "select body from log order by body",
+        LimitRefusal { words: "stopped at 1 MiB read", by: "read" },
+    );
     let wide = "select repeat('x', 1000) from generate_series(1, 5000)";
-    refused(&weir, wide, "larger than 976.5 KiB", "answer_bytes");
+    refused(&weir, wide, LimitRefusal { words: "larger than 976.5 KiB", by: "answer_bytes" });
     for (sql, count) in [(GROUPS, 1_000_000), (JOIN, 999_998)] {
         assert_eq!(weir.number(sql), count);
         let row = wait_for("what was spilled", PATIENCE, || {
@@ -113,7 +123,8 @@ fn a_query_over_a_limit_ends_with_words_and_a_row_and_others_go_on() {
 
     // Two of bob's run, his third waits; ann and the log do not.
     let began = Instant::now();
-    let bobs: Vec<TcpStream> = (0..3).map(|_| send(&weir.url, "bob", ENDLESS)).collect();
+    let bobs: Vec<TcpStream> =
+        (0..3).map(|_| send_as_bob(&weir.url, &json!({"sql": ENDLESS}))).collect();
     let mut file = std::fs::File::options().append(true).open(&log).expect("it is ours");
     writeln!(file, "one more line").expect("there is room");
     wait_for("a line beside big queries", Duration::from_secs(15), || {
@@ -134,7 +145,7 @@ fn a_query_over_a_limit_ends_with_words_and_a_row_and_others_go_on() {
         assert_eq!((row[0].as_str(), row[1].as_str()), (Some("bob"), Some(ENDLESS)));
         assert!(row[2].as_f64() < Some(10.0), "not by its limit of time: {row:?}");
     }
-    refused(&weir, ENDLESS, "stopped after 10 s", "time");
+    refused(&weir, ENDLESS, LimitRefusal { words: "stopped after 10 s", by: "time" });
     assert_eq!(weir.terminate(), Some(0));
     let left = std::fs::read_dir(data.join("spill")).expect("it is there").count();
     assert_eq!(left, 0);

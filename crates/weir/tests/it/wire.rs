@@ -84,17 +84,11 @@ fn write(dir: &std::path::Path, bytes: &[u8]) -> String {
 fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = write(dir.path(), &one_request());
-    let run = |args: &[&str]| {
-        let mut all = vec!["wire", path.as_str()];
-        all.extend(args);
-        let output = weir(&all);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
-    };
-    let page = run(&[]);
+    let page = run_wire(&path, &[]);
     assert!(page.contains("Was it us? No problem found (smooth)"), "{page}");
     assert!(page.contains("/item/{id}"), "{page}");
-    let answer: Value = serde_json::from_str(&run(&["--format", "json"])).expect("one object");
+    let answer: Value =
+        serde_json::from_str(&run_wire(&path, &["--format", "json"])).expect("one object");
     assert_eq!(answer["verdict"], "smooth");
     let tier = &answer["tiers"][0];
     let found = json!([tier["port"], tier["requests"], tier["responses"], tier["connections"]]);
@@ -102,7 +96,7 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
     assert_eq!(tier["think_seconds_p50"], json!(0.025));
     assert_eq!(answer["slices"][0]["arrivals"], json!(1));
     assert_eq!(answer["skipped"], json!([]));
-    let csv = run(&["--format", "csv", "--table", "tcp_conn", "--host", "web1"]);
+    let csv = run_wire(&path, &["--format", "csv", "--table", "tcp_conn", "--host", "web1"]);
     let lines: Vec<&str> = csv.lines().collect();
     assert!(lines[0].starts_with("ts,host,source,connection_number,client_address"), "{csv}");
     assert!(
@@ -110,16 +104,17 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
         "{csv}"
     );
     let row: Value =
-        serde_json::from_str(&run(&["--format", "ndjson", "--table", "request"])).expect("a row");
+        serde_json::from_str(&run_wire(&path, &["--format", "ndjson", "--table", "request"]))
+            .expect("a row");
     let found = json!([row["url_path"], row["url_query"], row["tier"], row["duration_seconds"]]);
     assert_eq!(found, json!(["/item/7", "a=1", "wire_edge", 0.025]));
     assert_eq!(row["http_response_status_code"], json!(200));
     let html = dir.path().join("one.html").display().to_string();
-    run(&["--html", &html]);
+    run_wire(&path, &["--html", &html]);
     let html = std::fs::read_to_string(html).expect("it was written");
     assert!(html.starts_with("<!doctype html>") && html.contains("\"verdict\": \"smooth\""));
     let png = dir.path().join("one.png").display().to_string();
-    run(&["--png", &png, "--slice", "10ms"]);
+    run_wire(&path, &["--png", &png, "--slice", "10ms"]);
     let picture = std::fs::read(&png).expect("it was written");
     assert_eq!(picture[..16], *b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR");
     let colors = colors_of(&picture);
@@ -131,9 +126,17 @@ fn a_capture_is_answered_as_text_json_csv_and_ndjson() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.contains("cannot write `/nowhere/one.png`") && said.contains("hint: "), "{said}");
-    let other = run(&["--port", "81", "--format", "json"]);
+    let other = run_wire(&path, &["--port", "81", "--format", "json"]);
     let other: Value = serde_json::from_str(&other).expect("one object");
     assert_eq!(json!([other["verdict"], other["skipped"][0]["count"]]), json!(["unknown", 7]));
+}
+
+fn run_wire(path: &str, args: &[&str]) -> String {
+    let mut all = vec!["wire", path];
+    all.extend(args);
+    let output = weir(&all);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
 }
 
 /// How many pixels of a PNG, as weir writes it, have which colour.
@@ -170,13 +173,8 @@ fn rows_of_a_capture_are_in_a_weir_once_however_often_it_is_read() {
         let output = weir(&["wire", &path, "--into", &hub.url, "--host", "web1"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
-    let count = |table: &str| {
-        hub.number(&format!(
-            "select count(*) from {table} where host = 'web1' and source like '%one.pcap'"
-        ))
-    };
     for table in ["request", "wire_request", "tcp_conn", "wire_slice"] {
-        assert_eq!(count(table), 1, "{table}");
+        assert_eq!(count_of(&hub, table), 1, "{table}");
     }
     let joined = hub.number(
         "select count(*) from request join wire_request using (source, source_offset) where think_seconds = 0.025",
@@ -193,6 +191,12 @@ fn rows_of_a_capture_are_in_a_weir_once_however_often_it_is_read() {
     let elsewhere = dir.path().join("elsewhere").display().to_string();
     let output = weir(&["wire", &path, "--into", &elsewhere]);
     assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+fn count_of(hub: &Weir, table: &str) -> i64 {
+    hub.number(&format!(
+        "select count(*) from {table} where host = 'web1' and source like '%one.pcap'"
+    ))
 }
 
 #[test]
@@ -239,9 +243,18 @@ fn what_cannot_be_read_or_asked_is_said_with_a_hint() {
 }
 
 /// `POST /api/wire` by curl: status and answer.
-fn drop_on_page(weir: &Weir, query: &str, kind: &str, path: &str) -> (String, Value) {
+/// A file that is dropped on the page.
+#[derive(Clone, Copy)]
+struct PageUpload<'a> {
+    query: &'a str,
+    content_type: &'a str,
+    path: &'a str,
+}
+
+fn drop_on_page(weir: &Weir, upload: PageUpload<'_>) -> (String, Value) {
+    let PageUpload { query, content_type, path } = upload;
     let output = std::process::Command::new("curl")
-        .args(["-s", "-w", "\n%{http_code}", "-H", &format!("content-type: {kind}")])
+        .args(["-s", "-w", "\n%{http_code}", "-H", &format!("content-type: {content_type}")])
         .args(["--data-binary", &format!("@{path}"), &format!("{}/api/wire?{query}", weir.url)])
         .output()
         .expect("curl can be started");
@@ -259,31 +272,67 @@ fn a_capture_dropped_on_the_page_is_answered_and_kept_only_when_asked() {
     quiet(&mut command);
     command.env("WEIR_API_CAPTURE_BYTES", "65536");
     let weir = Weir::start(command);
-    let stored = || weir.number("select count(*) from wire_request");
 
-    let (status, answer) = drop_on_page(&weir, "name=one.pcap&slice=100ms", BYTES, &path);
+    let (status, answer) = drop_on_page(
+        &weir,
+        PageUpload { query: "name=one.pcap&slice=100ms", content_type: BYTES, path: &path },
+    );
     assert_eq!(status, "200", "{answer}");
     assert_eq!(answer["files"], json!(["one.pcap"]));
     assert_eq!(answer["tiers"][0]["requests"], 1);
     assert_eq!(answer["requests"][0]["url_path"], "/item/7");
     assert_eq!(answer["requests"][0]["think_seconds"], 0.025);
-    assert_eq!((&answer["kept_rows"], stored()), (&json!(0), 0));
+    assert_eq!((&answer["kept_rows"], stored_requests(&weir)), (&json!(0), 0));
 
-    let (_, answer) = drop_on_page(&weir, "name=one.pcap&keep=true", BYTES, &path);
-    assert_eq!((&answer["kept_rows"], stored()), (&json!(4), 1), "a row in each of four tables");
-    let (_, answer) = drop_on_page(&weir, "name=one.pcap&keep=true", BYTES, &path);
-    assert_eq!((&answer["kept_rows"], stored()), (&json!(0), 1), "kept twice, it is there once");
+    let (_, answer) = drop_on_page(
+        &weir,
+        PageUpload { query: "name=one.pcap&keep=true", content_type: BYTES, path: &path },
+    );
+    assert_eq!(
+        (&answer["kept_rows"], stored_requests(&weir)),
+        (&json!(4), 1),
+        "a row in each of four tables"
+    );
+    let (_, answer) = drop_on_page(
+        &weir,
+        PageUpload { query: "name=one.pcap&keep=true", content_type: BYTES, path: &path },
+    );
+    assert_eq!(
+        (&answer["kept_rows"], stored_requests(&weir)),
+        (&json!(0), 1),
+        "kept twice, it is there once"
+    );
 
-    let refused = |query: &str, kind: &str, path: &str| drop_on_page(&weir, query, kind, path).0;
-    assert_eq!(refused("", "text/plain", &path), "415", "other sites' pages can send only such");
-    assert_eq!(refused("slice=1y", BYTES, &path), "400");
+    assert_eq!(
+        drop_on_page(&weir, PageUpload { query: "", content_type: "text/plain", path: &path }).0,
+        "415",
+        "other sites' pages can send only such"
+    );
+    assert_eq!(
+        drop_on_page(&weir, PageUpload { query: "slice=1y", content_type: BYTES, path: &path }).0,
+        "400"
+    );
     let large = dir.path().join("large");
     std::fs::write(&large, vec![0; 100_000]).expect("there is room");
-    assert_eq!(refused("", BYTES, large.to_str().expect("text")), "413");
+    assert_eq!(
+        drop_on_page(
+            &weir,
+            PageUpload { query: "", content_type: BYTES, path: large.to_str().expect("text") }
+        )
+        .0,
+        "413"
+    );
     let none = dir.path().join("none");
     std::fs::write(&none, "no capture at all, only words\n").expect("there is room");
-    let (status, answer) = drop_on_page(&weir, "name=x", BYTES, none.to_str().expect("text"));
+    let (status, answer) = drop_on_page(
+        &weir,
+        PageUpload { query: "name=x", content_type: BYTES, path: none.to_str().expect("text") },
+    );
     assert_eq!(status, "400");
     assert_eq!(answer["error"], "cannot read `x`: it is neither pcap nor pcapng");
     assert!(answer["hint"].as_str().is_some_and(|hint| hint.contains("weir capture")));
+}
+
+fn stored_requests(weir: &Weir) -> i64 {
+    weir.number("select count(*) from wire_request")
 }
