@@ -15,6 +15,8 @@ fn audit(url: &str, args: &[&str]) -> Output {
     command.env("XDG_CONFIG_HOME", "/nonexistent").output().expect("weir can be started")
 }
 
+const LINES: &str = "select count(*) from log where body like 'line %'";
+
 /// `weir up` that tails the log.
 fn up(dir: &Path, log: &Path) -> Weir {
     let mut command = serve("up", &dir.join("data"));
@@ -75,17 +77,11 @@ fn rotated_and_packed_parts_are_compared_too() {
     let log = dir.path().join("app.log");
     std::fs::write(&log, lines(5000)).expect("it can be written");
     let weir = up(dir.path(), &log);
-    let count = "select count(*) from log where body like 'line %'";
-    let arrived = |wanted: i64| {
-        wait_for("the lines", Duration::from_secs(60), || {
-            (weir.number(count) == wanted).then_some(())
-        });
-    };
-    arrived(5000);
+    wait_for_lines(&weir, 5000);
     let rotated = dir.path().join("app.log.1");
     std::fs::rename(&log, &rotated).expect("it is there");
     std::fs::write(&log, "another first line\n".to_owned() + &lines(1000)).expect("there is room");
-    arrived(6000);
+    wait_for_lines(&weir, 6000);
     let gzip = Command::new("gzip").arg(&rotated).status().expect("gzip is a part of Debian");
     assert!(gzip.success());
     let glob = dir.path().join("app.log*").display().to_string();
@@ -94,6 +90,10 @@ fn rotated_and_packed_parts_are_compared_too() {
     assert_eq!(output.status.code(), Some(0), "{told}{}", text(&output.stderr));
     assert!(told.contains("app.log.1.gz"), "{told}");
     assert!(told.ends_with("all is well: 2 files, 6001 lines, 0 in a gap, 0 doubled\n"), "{told}");
+}
+
+fn wait_for_lines(weir: &Weir, wanted: i64) {
+    wait_for("the lines", Duration::from_secs(60), || (weir.number(LINES) == wanted).then_some(()));
 }
 
 #[test]
@@ -143,20 +143,14 @@ fn multi_line_logs_are_compared_line_by_line_by_the_rule_of_the_configuration() 
     let weir = Weir::start(command);
     let (config, path) = (config.display().to_string(), log.display().to_string());
     let rotated = format!("{path}.1");
-    let check = |args: &[&str], path: &str| {
-        let output = audit(&weir.url, &[args, &["--format", "json", path]].concat());
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        assert!(answer["files"].is_array(), "{}", text(&output.stderr));
-        (output.status.code(), answer["files"][0].clone())
-    };
-    let (code, file) = check(&["--wait", "60", "--config", &config], &path);
+    let (code, file) = compared(&weir, &["--wait", "60", "--config", &config], &path);
     assert_eq!(
         (code, &file["rows"], &file["missing_lines"]),
         (Some(0), &6000.into(), &0.into()),
         "{file}"
     );
-    assert_eq!(check(&["--multiline", "java"], &path).0, Some(0));
-    assert_eq!(check(&[], &path).0, Some(1), "without the rule most lines have no row");
+    assert_eq!(compared(&weir, &["--multiline", "java"], &path).0, Some(0));
+    assert_eq!(compared(&weir, &[], &path).0, Some(1), "without the rule most lines have no row");
 
     // What was shipped stays, the file changes: an event gets a line more in its middle, another
     // begins where none did.
@@ -168,16 +162,23 @@ fn multi_line_logs_are_compared_line_by_line_by_the_rule_of_the_configuration() 
     changed[inside + 1] = b'\t';
     changed[event] = b'\n';
     std::fs::write(&log, &changed).expect("it can be written");
-    let (code, file) = check(&["--config", &config], &path);
+    let (code, file) = compared(&weir, &["--config", &config], &path);
     assert_eq!((code, &file["missing_lines"]), (Some(1), &2.into()), "{file}");
     assert_eq!(file["gaps"][1]["from"], event + 1, "{file}");
     assert_eq!(file["doubled"], serde_json::json!([]), "{file}");
     assert_eq!(file["rows_without_line"], serde_json::json!([]), "{file}");
     // The rule of a log is that of its rotated parts.
-    let (code, file) = check(&["--config", &config], &rotated);
+    let (code, file) = compared(&weir, &["--config", &config], &rotated);
     assert_eq!((code, &file["rows"]), (Some(0), &6000.into()), "{file}");
 
     let wrong = audit(&weir.url, &["--multiline", "jva", &path]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("\nhint: java, python"), "{}", text(&wrong.stderr));
+}
+
+fn compared(weir: &Weir, args: &[&str], path: &str) -> (Option<i32>, Value) {
+    let output = audit(&weir.url, &[args, &["--format", "json", path]].concat());
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    assert!(answer["files"].is_array(), "{}", text(&output.stderr));
+    (output.status.code(), answer["files"][0].clone())
 }

@@ -274,8 +274,11 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     command.env("WEIR_CLUSTER_SCHEMA", "again");
     command.env("WEIR_STORE_SLOW_PATH", dir.path().join("again"));
     let third = Weir::start(command);
-    let same = |name: &str| dir.path().join(name).join("link/authority.pem");
-    assert_eq!(read(same("three")), read(same("one")), "agents know them as the same fleet");
+    assert_eq!(
+        read(authority_of(dir.path(), "three")),
+        read(authority_of(dir.path(), "one")),
+        "agents know them as the same fleet"
+    );
     for hub in [&first, &third] {
         has(&hub.url, 200);
     }
@@ -302,6 +305,10 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     has(&Weir::start(command).url, 200);
 }
 
+fn authority_of(dir: &Path, name: &str) -> PathBuf {
+    dir.join(name).join("link/authority.pem")
+}
+
 fn read(path: PathBuf) -> Vec<u8> {
     std::fs::read(path).expect("it is there")
 }
@@ -314,24 +321,25 @@ fn only_entry(place: PathBuf) -> PathBuf {
 #[test]
 fn hub_that_cannot_be_in_the_cluster_says_why() {
     let dir = tempfile::tempdir().expect("a directory");
-    let start = |args: &[&str], set: &[(&str, &str)]| {
-        let mut command = Command::new(WEIR);
-        command.args(args).arg("--data").arg(dir.path().join("data"));
-        command.args(["--listen", "127.0.0.1:0", "--log-level", "warn"]);
-        command.env("XDG_CONFIG_HOME", "/nonexistent").envs(set.iter().copied());
-        let output = command.stdin(Stdio::null()).output().expect("weir can be started");
-        assert!(!output.status.success());
-        text(&output.stderr)
-    };
     let url = format!("postgresql://weir@{}/weir", free_address());
-    let said = start(&["hub", "--cluster", &url], &[]);
+    let said = refusal_of(dir.path(), &["hub", "--cluster", &url], &[]);
     assert!(said.contains("`store.slow_path`"), "{said}");
     let files = dir.path().join("files").display().to_string();
     let place = [("WEIR_STORE_SLOW_PATH", files.as_str())];
-    let said = start(&["hub", "--cluster", &url], &place);
+    let said = refusal_of(dir.path(), &["hub", "--cluster", &url], &place);
     assert!(said.contains("cannot reach the manifest in PostgreSQL at `127.0.0.1:"), "{said}");
-    let said = start(&["hub", "--cluster", "mysql://x"], &place);
+    let said = refusal_of(dir.path(), &["hub", "--cluster", "mysql://x"], &place);
     assert!(said.contains("postgresql://USER@HOST:5432/DATABASE"), "{said}");
-    let said = start(&["up"], &[place[0], ("WEIR_CLUSTER_MANIFEST", &url)]);
+    let said = refusal_of(dir.path(), &["up"], &[place[0], ("WEIR_CLUSTER_MANIFEST", &url)]);
     assert!(said.contains("`weir up` is a weir alone"), "{said}");
+}
+
+fn refusal_of(dir: &Path, args: &[&str], set: &[(&str, &str)]) -> String {
+    let mut command = Command::new(WEIR);
+    command.args(args).arg("--data").arg(dir.join("data"));
+    command.args(["--listen", "127.0.0.1:0", "--log-level", "warn"]);
+    command.env("XDG_CONFIG_HOME", "/nonexistent").envs(set.iter().copied());
+    let output = command.stdin(Stdio::null()).output().expect("weir can be started");
+    assert!(!output.status.success());
+    text(&output.stderr)
 }

@@ -69,13 +69,8 @@ fn a_balancer_in_front_is_not_taken_for_a_gain() {
     let app = application(&netns, 128, &manner);
     let _nginx = Nginx::start(&netns, dir.path());
     let _haproxy = balancer(&netns, dir.path());
-    let listening = |port: u16| {
-        let sport = format!(":{port}");
-        let found = netns.command("ss").args(["-Htln", "sport", "=", &sport]).output();
-        (!found.expect("iproute2 is there").stdout.is_empty()).then_some(())
-    };
     for port in [8080, 8090] {
-        wait_for("the servers listen", PATIENCE, || listening(port));
+        wait_for("the servers listen", PATIENCE, || listening(&netns, port));
     }
     // It reads what the fields of nginx's log are called from nginx's own configuration.
     let server = Weir::start(serve("up", &dir.path().join("data")));
@@ -138,6 +133,12 @@ fn a_balancer_in_front_is_not_taken_for_a_gain() {
     assert!(before >= 0.055 && after < before, "{before} s, then {after} s");
     manner.is_ended.store(true, std::sync::atomic::Ordering::Relaxed);
     app.join().expect("no panic");
+}
+
+fn listening(netns: &Netns, port: u16) -> Option<()> {
+    let sport = format!(":{port}");
+    let found = netns.command("ss").args(["-Htln", "sport", "=", &sport]).output();
+    (!found.expect("iproute2 is there").stdout.is_empty()).then_some(())
 }
 
 #[test]

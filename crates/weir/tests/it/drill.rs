@@ -2,7 +2,7 @@
 //! -9` either.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -80,17 +80,7 @@ fn what_a_killed_or_interrupted_drill_made_is_taken_away() {
     if !can_drill("drill clean") || !can_run("drill clean", "e2fsprogs", has_mkfs) {
         return;
     }
-    let begin = || {
-        let child =
-            drill(&["pair-application-slow-disk-full"]).spawn().expect("weir can be started");
-        let log = format!("/var/lib/weir-drill/weir-drill-{}-0/access.log", child.id());
-        let is_busy = || std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0);
-        wait_for("visitors are served", PATIENCE, || is_busy().then_some(()));
-        let own = format!("/var/lib/weir-drill/weir-drill-{}-0/undo", child.id());
-        wait_for("its weir is started", PATIENCE, || Path::new(&own).exists().then_some(()));
-        child
-    };
-    let mut killed = begin();
+    let mut killed = begin_drill();
     let id = killed.id();
     killed.kill().and_then(|()| killed.wait()).expect("it ran");
     assert!(left(id).len() >= 4, "{:?}", left(id));
@@ -105,12 +95,23 @@ fn what_a_killed_or_interrupted_drill_made_is_taken_away() {
         (!stat.contains("(weir)") || stat.contains(") Z ")).then_some(())
     });
 
-    let interrupted = begin();
+    let interrupted = begin_drill();
     let id = interrupted.id();
     kill_process(Pid::from_child(&interrupted), Signal::INT).expect("it runs");
     let output = interrupted.wait_with_output().expect("it ends");
     assert!(text(&output.stderr).contains("ended by a signal"), "{}", text(&output.stderr));
     assert_eq!(left(id), Vec::<String>::new());
+}
+
+fn begin_drill() -> Child {
+    let child = drill(&["pair-application-slow-disk-full"]).spawn().expect("weir can be started");
+    let log = format!("/var/lib/weir-drill/weir-drill-{}-0/access.log", child.id());
+    wait_for("visitors are served", PATIENCE, || {
+        std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0).then_some(())
+    });
+    let own = format!("/var/lib/weir-drill/weir-drill-{}-0/undo", child.id());
+    wait_for("its weir is started", PATIENCE, || Path::new(&own).exists().then_some(()));
+    child
 }
 
 #[test]
@@ -211,22 +212,23 @@ fn a_narrow_line_is_wide_again_after_its_time_and_when_weir_is_killed() {
         return;
     }
     let netns = netns.expect("it was looked for");
-    let is_narrow = || {
-        let mut command = netns.command("tc");
-        let output = command.args(["qdisc", "show", "dev", "lo", "root"]).output();
-        text(&output.expect("iproute2 is there").stdout).starts_with("qdisc tbf ")
-    };
     for signal in [Signal::KILL, Signal::STOP] {
         // While stopped it cannot undo anything: its time is over before it can resume.
         let span = if signal == Signal::STOP { "5s" } else { "5m" };
         let more = ["line", "--device", "lo", "--for", span, "--param", "rate=20000"];
         let mut child = host_drill(Some(&netns), &more).spawn().expect("weir can be started");
-        wait_for("the line is narrow", PATIENCE, || is_narrow().then_some(()));
+        wait_for("the line is narrow", PATIENCE, || is_narrow(&netns).then_some(()));
         // `ip netns exec` becomes the program.
         kill_process(Pid::from_child(&child), signal).expect("it runs");
-        wait_for("the line is wide", PATIENCE, || (!is_narrow()).then_some(()));
+        wait_for("the line is wide", PATIENCE, || (!is_narrow(&netns)).then_some(()));
         let id = child.id();
         wait_for("nothing of it stays", PATIENCE, || left(id).is_empty().then_some(()));
         let _ = child.kill().and_then(|()| child.wait());
     }
+}
+
+fn is_narrow(netns: &Netns) -> bool {
+    let mut command = netns.command("tc");
+    let output = command.args(["qdisc", "show", "dev", "lo", "root"]).output();
+    text(&output.expect("iproute2 is there").stdout).starts_with("qdisc tbf ")
 }

@@ -156,34 +156,23 @@ fn the_configuration_is_read_again_at_sighup() {
     }
     let backends = backends.expect("it runs");
     let file = dir.path().join("weir.toml");
-    let write = |port: u16, more: &str| {
-        let text = format!(
-            "[edge]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"127.0.0.1:{port}\"]\n{more}"
-        );
-        std::fs::write(&file, text).expect("a directory");
-    };
-    write(backends.ports[0], "");
+    write_config(&file, backends.ports[0], "");
     let config = file.display().to_string();
     let mut command = serve("up", &dir.path().join("data"));
     crate::harness::quiet(&mut command);
     command.args(["--config", &config]);
     let weir = Weir::start(command);
     let url = format!("http://{}", address_of(&weir));
-    let answer = || request(&url, "GET", "/", &[], "").2;
-    assert_eq!(answer(), format!("hello from {}\n", backends.ports[0]));
-    let hang_up = || {
-        let pid = i32::try_from(weir.id()).ok().and_then(Pid::from_raw).expect("a process");
-        kill_process(pid, Signal::HUP).expect("it runs");
-    };
+    assert_eq!(answer_of(&url), format!("hello from {}\n", backends.ports[0]));
     // A mistake changes nothing.
-    write(backends.ports[1], "balanse = \"hash\"\n");
-    hang_up();
+    write_config(&file, backends.ports[1], "balanse = \"hash\"\n");
+    hang_up(&weir);
     pause(Duration::from_millis(300));
-    assert_eq!(answer(), format!("hello from {}\n", backends.ports[0]));
-    write(backends.ports[1], "balance = \"hash\"\n");
-    hang_up();
+    assert_eq!(answer_of(&url), format!("hello from {}\n", backends.ports[0]));
+    write_config(&file, backends.ports[1], "balance = \"hash\"\n");
+    hang_up(&weir);
     wait_for("the other backend", PATIENCE, || {
-        (answer() == format!("hello from {}\n", backends.ports[1])).then_some(())
+        (answer_of(&url) == format!("hello from {}\n", backends.ports[1])).then_some(())
     });
     // The differences can be seen before.
     let other = dir.path().join("other.toml");
@@ -193,6 +182,21 @@ fn the_configuration_is_read_again_at_sighup() {
     let against = other.display().to_string();
     let output = weir_of(&["edge", "--dry-run", "--config", &config, "--against", &against]);
     assert_eq!(output, "- balance round_robin\n+ balance hash\n");
+}
+
+fn hang_up(weir: &Weir) {
+    let pid = i32::try_from(weir.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::HUP).expect("it runs");
+}
+
+fn answer_of(url: &str) -> String {
+    request(url, "GET", "/", &[], "").2
+}
+
+fn write_config(file: &Path, port: u16, more: &str) {
+    let text =
+        format!("[edge]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"127.0.0.1:{port}\"]\n{more}");
+    std::fs::write(file, text).expect("a directory");
 }
 
 pub(crate) fn weir_of(args: &[&str]) -> String {
@@ -288,15 +292,7 @@ fn a_text_log_has_a_line_of_json_for_each_request_and_may_be_renamed() {
     command.env("WEIR_EDGE_LOG_FILE", &log);
     let weir = Weir::start(command);
     let url = format!("http://{}", address_of(&weir));
-    let line = |path: &str| {
-        assert_eq!(request(&url, "GET", path, &[], "").0, 200);
-        let line = wait_for("its line", PATIENCE, || {
-            let text = std::fs::read_to_string(&log).ok()?;
-            text.lines().find(|line| line.contains(path)).map(str::to_owned)
-        });
-        serde_json::from_str::<serde_json::Value>(&line).expect("JSON")
-    };
-    let first = line("/first");
+    let first = logged_line(&url, &log, "/first");
     assert_eq!(first["tier"], "edge");
     assert_eq!(first["url_path"], "/first");
     assert_eq!(first["http_response_status_code"], 200);
@@ -304,7 +300,16 @@ fn a_text_log_has_a_line_of_json_for_each_request_and_may_be_renamed() {
     assert!(first["ts"].as_str().is_some_and(|ts| ts.ends_with('Z')), "{first}");
     assert!(first.get("failure").is_none(), "{first}");
     std::fs::rename(&log, dir.path().join("edge.log.1")).expect("it is there");
-    line("/second");
+    logged_line(&url, &log, "/second");
     let fresh = std::fs::read_to_string(&log).expect("it is there again");
     assert!(!fresh.contains("/first"), "{fresh}");
+}
+
+fn logged_line(url: &str, log: &Path, path: &str) -> serde_json::Value {
+    assert_eq!(request(url, "GET", path, &[], "").0, 200);
+    let line = wait_for("its line", PATIENCE, || {
+        let text = std::fs::read_to_string(log).ok()?;
+        text.lines().find(|line| line.contains(path)).map(str::to_owned)
+    });
+    serde_json::from_str::<serde_json::Value>(&line).expect("JSON")
 }

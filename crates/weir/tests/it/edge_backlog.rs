@@ -56,17 +56,16 @@ fn a_backlog_of_511_under_a_burst_names_the_edges_own_listener_and_setting() {
     let server = Weir::start(inside);
     assert_eq!(address_of(&server), "127.0.0.1:8080");
     let watcher = Weir::start(serve("up", &dir.path().join("data")));
-    let seen = |what: &str, sql: String| {
-        wait_for(what, PATIENCE, || (watcher.number(&sql) > 0).then_some(()));
-    };
     let name = &netns.name;
-    seen(
+    wait_for_rows(
+        &watcher,
         "the edge's listener",
         format!(
             "select count(*) from listener where netns = '{name}' and server_port = 8080 and tier = 'edge' and accept_queue_limit = 511"
         ),
     );
-    seen(
+    wait_for_rows(
+        &watcher,
         "the namespace's somaxconn",
         format!(
             "select count(*) from sysctl where netns = '{name}' and name = 'net.core.somaxconn'"
@@ -86,10 +85,23 @@ fn a_backlog_of_511_under_a_burst_names_the_edges_own_listener_and_setting() {
     let finding = wait_for("tcp.listen_overflow", PATIENCE, || ours("tcp.listen_overflow"));
     assert_eq!(finding["subject"], "weir on 127.0.0.1:8080", "{finding}");
     assert_eq!(finding["tier"], "edge", "{finding}");
-    let words = |of: &str| finding[of].as_str().unwrap_or_default().to_owned();
-    assert!(words("summary").contains("the process requested 511 in listen()"), "{finding}");
-    assert!(words("fix").contains("backlog = 16384 in the section [edge]"), "{finding}");
+    assert!(
+        words_of(&finding, "summary").contains("the process requested 511 in listen()"),
+        "{finding}"
+    );
+    assert!(
+        words_of(&finding, "fix").contains("backlog = 16384 in the section [edge]"),
+        "{finding}"
+    );
     drop(stopped);
     drop(burst);
     wait_for("it resolves", PATIENCE, || ours("tcp.listen_overflow").is_none().then_some(()));
+}
+
+fn words_of(finding: &Value, key: &str) -> String {
+    finding[key].as_str().unwrap_or_default().to_owned()
+}
+
+fn wait_for_rows(watcher: &Weir, what: &str, sql: String) {
+    wait_for(what, PATIENCE, || (watcher.number(&sql) > 0).then_some(()));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::edge::{address_of, edge};
@@ -41,12 +42,8 @@ fn beacons_reach_a_back_end_that_is_busy_over_kills_of_the_edge() {
     let got = Arc::new(Mutex::new(ReceivedRow::default()));
     receiver(listener, Arc::clone(&got));
     let config = config.to_str().expect("a path of a test is text");
-    let start = || {
-        let args = ["--config", config, "--listen", "127.0.0.1:0", "--beacon", "/ping"];
-        Weir::start(edge(&data, &args))
-    };
     for life in 1..=2 {
-        let weir = start();
+        let weir = start_edge(&data, config);
         let first = (life - 1) * LINES * REQUESTS;
         send(&weir, first);
         wait_for("the rows", ARRIVAL, || {
@@ -56,7 +53,7 @@ fn beacons_reach_a_back_end_that_is_busy_over_kills_of_the_edge() {
         wait_for("some of them", ARRIVAL, || (copied(&weir, "realtime") >= 200).then_some(()));
         weir.kill();
     }
-    let weir = start();
+    let weir = start_edge(&data, config);
     let lines = || got.lock().expect("no panic").lines();
     let all = 2 * LINES * REQUESTS;
     wait_for("all of them", ARRIVAL, || (lines().len() >= all).then_some(()));
@@ -65,4 +62,9 @@ fn beacons_reach_a_back_end_that_is_busy_over_kills_of_the_edge() {
         lines.iter().filter_map(|line| line["sequence"].as_u64()).collect();
     assert_eq!((lines.len(), numbers.len()), (all, all), "each once");
     assert_eq!(weir.terminate(), Some(0));
+}
+
+fn start_edge(data: &Path, config: &str) -> Weir {
+    let args = ["--config", config, "--listen", "127.0.0.1:0", "--beacon", "/ping"];
+    Weir::start(edge(data, &args))
 }

@@ -1,5 +1,6 @@
 //! An edge is changed, cloned and replaced while it serves.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -128,66 +129,74 @@ fn an_edge_is_shown_changed_and_cloned_by_commands() {
     }
     let backends = backends.expect("it runs");
     let [first, second] = [0, 1].map(|at| format!("127.0.0.1:{}", backends.ports[at]));
-    let data = |name: &str| dir.path().join(name).display().to_string();
-    let start = |name: &str, args: &[&str]| {
-        let mut all = vec!["--listen", "127.0.0.1:0"];
-        all.extend(args);
-        Weir::start(edge(dir.path().join(name).as_path(), &all))
-    };
-    let one = start("one", &["--backend", &first, "--backend", &second]);
-    let tell = |name: &str, args: &[&str]| {
-        let (mut all, data) = (vec!["edge"], data(name));
-        all.extend(args);
-        all.extend(["--data", &data]);
-        weir_of(&all)
-    };
+    let one = start_edge(dir.path(), "one", &["--backend", &first, "--backend", &second]);
     let url = format!("http://{}", address_of(&one));
-    let answer = || request(&url, "GET", "/", &[], "").2;
     for _ in 0..8 {
-        assert!(answer().starts_with("hello"));
+        assert!(answer_of(&url).starts_with("hello"));
     }
-    let shown = tell("one", &["show"]);
+    let shown = tell_edge(dir.path(), "one", &["show"]);
     assert!(shown.contains("LISTENER") && shown.contains(&format!("{first}        up")), "{shown}");
-    let said = tell("one", &["weight", &first, "0"]);
+    let said = tell_edge(dir.path(), "one", &["weight", &first, "0"]);
     assert!(said.contains(&format!("+ backend {first} weight 0")), "{said}");
     for _ in 0..8 {
-        assert_eq!(answer(), format!("hello from {}\n", backends.ports[1]));
+        assert_eq!(answer_of(&url), format!("hello from {}\n", backends.ports[1]));
     }
-    let said = tell("one", &["weight", "127.0.0.1:1", "0"]);
+    let said = tell_edge(dir.path(), "one", &["weight", "127.0.0.1:1", "0"]);
     assert!(said.contains("there is no such backend\nhint: `weir edge show`"), "{said}");
     let wrong = dir.path().join("wrong.toml");
     std::fs::write(&wrong, "[edge]\nbalanse = \"hash\"\n").expect("a directory");
-    let said = tell("one", &["change", &wrong.display().to_string()]);
+    let said = tell_edge(dir.path(), "one", &["change", &wrong.display().to_string()]);
     assert!(
         said.contains("unknown key `edge.balanse`\nhint: did you mean `edge.balance`"),
         "{said}"
     );
     std::fs::write(&wrong, "[api]\nlisten = \"0.0.0.0:1\"\n").expect("a directory");
-    let said = tell("one", &["change", &wrong.display().to_string()]);
+    let said = tell_edge(dir.path(), "one", &["change", &wrong.display().to_string()]);
     assert!(said.contains("cannot change `api.listen` while weir runs"), "{said}");
 
-    let exported = tell("one", &["export"]);
+    let exported = tell_edge(dir.path(), "one", &["export"]);
     let known: Value = serde_json::from_str(&exported).expect("JSON");
     assert!(known["backends"][1]["latency_seconds"].as_f64().expect("a number") > 0.0, "{known}");
     let file = dir.path().join("edge.json");
     std::fs::write(&file, &exported).expect("a directory");
     let file = file.display().to_string();
-    let two = start("two", &["--beacon", "/b"]);
-    let said = tell("two", &["apply", &file, "--dry-run"]);
+    let two = start_edge(dir.path(), "two", &["--beacon", "/b"]);
+    let said = tell_edge(dir.path(), "two", &["apply", &file, "--dry-run"]);
     assert!(
         said.contains(&format!("+ backend {second} weight 1")) && said.contains("- beacon"),
         "{said}"
     );
     assert!(two.get("/api/edge")["backends"].as_array().expect("a list").is_empty());
-    tell("two", &["apply", &file]);
+    tell_edge(dir.path(), "two", &["apply", &file]);
     let state = two.get("/api/edge");
     assert_eq!(state["backends"][1]["latency_seconds"], known["backends"][1]["latency_seconds"]);
-    assert_eq!(ticket_key(&tell("two", &["export"])), ticket_key(&exported));
-    let said = tell("nobody", &["show"]);
+    assert_eq!(ticket_key(&tell_edge(dir.path(), "two", &["export"])), ticket_key(&exported));
+    let said = tell_edge(dir.path(), "nobody", &["show"]);
     assert!(
         said.contains("cannot reach an edge at") && said.contains("hint: no edge runs"),
         "{said}"
     );
+}
+
+fn answer_of(url: &str) -> String {
+    request(url, "GET", "/", &[], "").2
+}
+
+fn data_of(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
+}
+
+fn tell_edge(dir: &Path, name: &str, args: &[&str]) -> String {
+    let (mut all, data) = (vec!["edge"], data_of(dir, name));
+    all.extend(args);
+    all.extend(["--data", &data]);
+    weir_of(&all)
+}
+
+fn start_edge(dir: &Path, name: &str, args: &[&str]) -> Weir {
+    let mut all = vec!["--listen", "127.0.0.1:0"];
+    all.extend(args);
+    Weir::start(edge(dir.join(name).as_path(), &all))
 }
 
 fn ticket_key(text: &str) -> Value {
@@ -200,22 +209,14 @@ fn the_pages_api_changes_an_edge_only_with_a_login() {
     let dir = tempfile::tempdir().expect("a directory");
     let token = dir.path().join("token");
     std::fs::write(&token, "a-login-of-enough-letters\n").expect("a directory");
-    let start = |name: &str, has_login: bool| {
-        let args = ["--listen", "127.0.0.1:0", "--backend", "127.0.0.1:1"];
-        let mut command = edge(&dir.path().join(name), &args);
-        if has_login {
-            command.env("WEIR_API_TOKEN_FILE", &token);
-        }
-        Weir::start(command)
-    };
     let body = json!({"backend": "127.0.0.1:1", "weight": 0}).to_string();
     let kind = ("content-type", "application/json");
-    let open = start("open", false);
+    let open = edge_with(dir.path(), "open", false);
     let (status, _, said) = request(&open.url, "POST", "/api/edge/backend", &[kind], &body);
     assert_eq!(status, 403, "{said}");
     assert!(said.contains("no login is set"), "{said}");
     assert_eq!(open.get("/api/edge")["may_change"], false);
-    let closed = start("closed", true);
+    let closed = edge_with(dir.path(), "closed", true);
     let (status, ..) = request(&closed.url, "POST", "/api/edge/backend", &[kind], &body);
     assert_eq!(status, 401);
     let login = ("authorization", "Bearer a-login-of-enough-letters");
@@ -232,4 +233,13 @@ fn the_pages_api_changes_an_edge_only_with_a_login() {
     assert_eq!(put("/api/edge/config").0, 200);
     let (_, _, config) = request(&closed.url, "GET", "/api/edge/config", &[login], "");
     assert_eq!(config, text);
+}
+
+fn edge_with(dir: &Path, name: &str, has_login: bool) -> Weir {
+    let args = ["--listen", "127.0.0.1:0", "--backend", "127.0.0.1:1"];
+    let mut command = edge(&dir.join(name), &args);
+    if has_login {
+        command.env("WEIR_API_TOKEN_FILE", dir.join("token"));
+    }
+    Weir::start(command)
 }

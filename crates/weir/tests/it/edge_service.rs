@@ -58,12 +58,11 @@ fn sigusr2_puts_another_weir_in_the_place_and_systemd_is_told_which() {
     assert_eq!(told(&systemd), "READY=1");
     let old = Pid::from_raw(i32::try_from(weir.id()).expect("a pid")).expect("not 0");
     let url = format!("http://{listen}");
-    let status = || request(&url, "GET", "/", &[], "").0;
     // One that cannot start leaves everything as it is.
     write("[edge]\nlisten = [\"nowhere\"]\n");
     kill_process(old, Signal::USR2).expect("it runs");
     pause(Duration::from_secs(2));
-    assert_eq!(status(), 200, "the edge goes on");
+    assert_eq!(status_of(&url), 200, "the edge goes on");
     write(&good);
     let load = Command::new("wrk")
         .args(["--threads", "1", "--duration", "6s", "--connections", "4", &url])
@@ -83,9 +82,13 @@ fn sigusr2_puts_another_weir_in_the_place_and_systemd_is_told_which() {
     // A machine that is slow is no failure.
     let is_whole = errors.is_none_or(|line| line.contains("connect 0, read 0, write 0"));
     assert!(is_whole && !said.contains("Non-2xx"), "{said}");
-    assert_eq!(status(), 200, "the new one serves");
+    assert_eq!(status_of(&url), 200, "the new one serves");
     kill_process(new.0, Signal::TERM).expect("it runs");
-    wait_for("its end", PATIENCE, || (status() == 0).then_some(()));
+    wait_for("its end", PATIENCE, || (status_of(&url) == 0).then_some(()));
+}
+
+fn status_of(url: &str) -> u16 {
+    request(url, "GET", "/", &[], "").0
 }
 
 const NAME: &str = "shop.example";
@@ -124,25 +127,26 @@ fn look_up() -> SocketAddr {
 
 /// Requests a page from a client address.
 fn visit(from: [u8; 4], to: SocketAddr) -> Result<(), String> {
-    use std::io::{Read, Write};
-    let reach = || -> std::io::Result<String> {
-        let socket =
-            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        bind(&socket, &SocketAddr::from((from, 0)))?;
-        connect(&socket, &to)?;
-        let mut stream = std::net::TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let request = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    match reach() {
+    match fetch(from, to) {
         Ok(answer) if answer.starts_with("HTTP/1.1 200") => Ok(()),
         Ok(answer) => Err(format!("{to} answered {answer:?}")),
         Err(error) => Err(format!("{to}: {error}")),
     }
+}
+
+fn fetch(from: [u8; 4], to: SocketAddr) -> std::io::Result<String> {
+    use std::io::{Read, Write};
+
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddr::from((from, 0)))?;
+    connect(&socket, &to)?;
+    let mut stream = std::net::TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let request = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// What stands behind both addresses.
@@ -207,18 +211,9 @@ fn a_withdrawn_address_can_be_ended_when_those_without_fresh_dns_are_gone() {
     pause(Duration::from_secs(4));
     is_moved.store(true, Relaxed);
     let moved = Instant::now();
-    let ask = |host: &str| {
-        let mut command = netns.command(WEIR);
-        command.args(["edge", "safe-to-end", host, "--window", "2s", "--format", "json"]);
-        command.args(["--withdrawn", &format!("{}s", moved.elapsed().as_secs() + 1)]);
-        command.args(["--url", &weir.url]).env("XDG_CONFIG_HOME", "/nonexistent");
-        let output = command.output().expect("weir can be started");
-        let answer = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-        (output.status.code(), answer, text(&output.stderr))
-    };
     let left = ["127.0.1.1", "127.0.1.2"];
     let (code, answer) = wait_for("the fresh ones are gone", PATIENCE, || {
-        let (code, answer, _) = ask("edge1");
+        let (code, answer, _) = safe_to_end(&netns, &weir, moved, "edge1");
         let mut clients_of = clients_of(&answer);
         clients_of.sort();
         (clients_of == left).then_some((code, answer))
@@ -231,13 +226,13 @@ fn a_withdrawn_address_can_be_ended_when_those_without_fresh_dns_are_gone() {
     );
     staying.store(0, Relaxed);
     let (code, answer) = wait_for("nobody comes", PATIENCE, || {
-        let (code, answer, _) = ask("edge1");
+        let (code, answer, _) = safe_to_end(&netns, &weir, moved, "edge1");
         (code == Some(0)).then_some((code, answer))
     });
     assert_eq!((code, answer["is_safe"].as_bool()), (Some(0), Some(true)), "{answer}");
     assert_eq!(clients_of(&answer), [""; 0]);
     // A host of which nothing is known is not safe.
-    let (code, _, said) = ask("edge2");
+    let (code, _, said) = safe_to_end(&netns, &weir, moved, "edge2");
     assert_eq!(code, Some(1));
     assert!(said.contains("it has reported nothing within a day"), "{said}");
     is_over.store(true, Relaxed);
@@ -248,6 +243,21 @@ fn a_withdrawn_address_can_be_ended_when_those_without_fresh_dns_are_gone() {
         [""; 0],
         "who was served until then saw no failure"
     );
+}
+
+fn safe_to_end(
+    netns: &Netns,
+    weir: &Weir,
+    moved: Instant,
+    host: &str,
+) -> (Option<i32>, Value, String) {
+    let mut command = netns.command(WEIR);
+    command.args(["edge", "safe-to-end", host, "--window", "2s", "--format", "json"]);
+    command.args(["--withdrawn", &format!("{}s", moved.elapsed().as_secs() + 1)]);
+    command.args(["--url", &weir.url]).env("XDG_CONFIG_HOME", "/nonexistent");
+    let output = command.output().expect("weir can be started");
+    let answer = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (output.status.code(), answer, text(&output.stderr))
 }
 
 fn clients_of(answer: &Value) -> Vec<String> {

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::harness::{WEIR, Weir, free_address, quiet, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -192,14 +194,10 @@ fn a_host_whose_clock_is_off_is_found_and_nothing_else_of_it() {
     let off = "select count(*) from agent_link where host = 'web1' and clock_offset_seconds between -301 and -299";
     let right =
         "select count(*) from agent_link where host = 'web1' and abs(clock_offset_seconds) < 1";
-    let firing = |class: &str| {
-        let mut found = hub.findings("clock.hub_skew").into_iter();
-        found.find(|found| found["state"] == "firing" && found["class"] == class)
-    };
 
     let agent = host.start_by_clock("-300s", &log, site.agents);
     wait_for("its clock is known", PATIENCE, || (hub.number(off) > 0).then_some(()));
-    let found = wait_for("it is found", PATIENCE, || firing("page"));
+    let found = wait_for("it is found", PATIENCE, || firing_skew(&hub, "page"));
     let summary = found["summary"].as_str().expect("a text");
     assert!(summary.starts_with("the clock of web1 is 5"), "{summary}");
     assert!(summary.contains("behind the hub's"), "{summary}");
@@ -215,8 +213,13 @@ fn a_host_whose_clock_is_off_is_found_and_nothing_else_of_it() {
 
     let _agent = host.start(&log, site.agents);
     wait_for("its clock is right", PATIENCE, || (hub.number(right) > 0).then_some(()));
-    wait_for("it is over", PATIENCE, || firing("page").is_none().then_some(()));
+    wait_for("it is over", PATIENCE, || firing_skew(&hub, "page").is_none().then_some(()));
     assert_eq!(hub.terminate(), Some(0));
+}
+
+fn firing_skew(hub: &Weir, class: &str) -> Option<Value> {
+    let mut found = hub.findings("clock.hub_skew").into_iter();
+    found.find(|found| found["state"] == "firing" && found["class"] == class)
 }
 
 #[test]

@@ -43,8 +43,7 @@ fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
     if !can_run("haproxy", "haproxy", running.is_some()) {
         return;
     }
-    let path = |name: &str| dir.path().join(name).display().to_string();
-    let (admin, user) = (path("admin.sock"), path("user.sock"));
+    let (admin, user) = (path_in(dir.path(), "admin.sock"), path_in(dir.path(), "user.sock"));
     let (code, said, _) = order(&["drain", "app/one", "--dry-run"], &admin);
     assert_eq!((code, &*said), (Some(0), "app/one: no check weight 10, would be told: drain\n"));
     let (code, said, _) = order(&["drain", "app/one"], &admin);
@@ -58,22 +57,13 @@ fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
     let (code, _, said) = order(&["ready", "app/one"], &user);
     assert_eq!(code, Some(1));
     assert!(said.contains("Permission denied") && said.contains("level admin"), "{said}");
-    let (code, _, said) = order(&["show"], &path("none.sock"));
+    let (code, _, said) = order(&["show"], &path_in(dir.path(), "none.sock"));
     assert_eq!(code, Some(1));
     assert!(said.contains("cannot reach the HAProxy at"), "{said}");
 
-    let start = |token: Option<&str>| {
-        let mut command = serve("hub", &dir.path().join("data"));
-        quiet(&mut command);
-        command.env("WEIR_HAPROXY_SOCKETS", format!("{admin},{}", path("none.sock")));
-        if let Some(token) = token {
-            command.env("WEIR_API_TOKEN_FILE", token);
-        }
-        Weir::start(command)
-    };
     let kind = ("content-type", "application/json");
     let ready = json!({"socket": admin, "server": "app/one", "order": "ready"}).to_string();
-    let without = start(None);
+    let without = start_hub(dir.path(), &admin, None);
     let state = without.get("/api/haproxy");
     assert_eq!(state["may_change"], false);
     let haproxies = state["haproxies"].as_array().expect("a list");
@@ -84,7 +74,7 @@ fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
     assert_eq!(without.terminate(), Some(0));
 
     std::fs::write(dir.path().join("token"), "a-login-of-enough-letters\n").expect("room");
-    let with = start(Some(&path("token")));
+    let with = start_hub(dir.path(), &admin, Some(&path_in(dir.path(), "token")));
     let login = ("authorization", "Bearer a-login-of-enough-letters");
     let post = |body: &Value| {
         let body = body.to_string();
@@ -104,6 +94,20 @@ fn servers_of_haproxy_are_driven_by_command_and_by_api_with_a_login() {
         assert_eq!(status, expected, "{wrong}: {body}");
     }
     assert_eq!(with.terminate(), Some(0));
+}
+
+fn path_in(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
+}
+
+fn start_hub(dir: &Path, admin: &str, token: Option<&str>) -> Weir {
+    let mut command = serve("hub", &dir.join("data"));
+    quiet(&mut command);
+    command.env("WEIR_HAPROXY_SOCKETS", format!("{admin},{}", path_in(dir, "none.sock")));
+    if let Some(token) = token {
+        command.env("WEIR_API_TOKEN_FILE", token);
+    }
+    Weir::start(command)
 }
 
 fn order(words: &[&str], socket: &str) -> (Option<i32>, String, String) {

@@ -13,6 +13,9 @@ use super::harness::{WEIR, Weir, can_run, is_root, wait_for};
 const PROGRAM: &str = "/lib/systemd/systemd-journald";
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const NUMBERED: &str = "select count(*), count(distinct body) from log \
+    where body like 'numbered entry %' and severity = 'warn'";
+
 /// journald with a separate journal: it runs in a mount namespace that hides this host's.
 struct Journald(Child);
 
@@ -82,25 +85,24 @@ fn entries_of_a_running_journal_are_kept_once_over_kill_and_rotation() {
     let journald = Journald::start();
     journald.write(0..500);
     let first = journald.weir(dir.path());
-    let numbered = "select count(*), count(distinct body) from log \
-        where body like 'numbered entry %' and severity = 'warn'";
-    let arrived = |weir: &Weir, wanted: u32| {
-        let both = serde_json::json!([wanted, wanted]);
-        wait_for(&format!("{wanted} entries"), PATIENCE, || {
-            let rows = weir.rows(numbered);
-            (rows[0][0].as_u64()? >= u64::from(wanted))
-                .then(|| assert_eq!(rows[0], *both.as_array().expect("two")))
-        });
-    };
-    arrived(&first, 500);
+    wait_for_entries(&first, 500);
     journald.write(500..1000);
     first.kill();
     journald.rotate();
     journald.write(1000..1500);
     let second = journald.weir(dir.path());
-    arrived(&second, 1500);
+    wait_for_entries(&second, 1500);
     journald.rotate();
     journald.write(1500..2000);
-    arrived(&second, 2000);
+    wait_for_entries(&second, 2000);
     assert_eq!(second.terminate(), Some(0));
+}
+
+fn wait_for_entries(weir: &Weir, wanted: u32) {
+    let both = serde_json::json!([wanted, wanted]);
+    wait_for(&format!("{wanted} entries"), PATIENCE, || {
+        let rows = weir.rows(NUMBERED);
+        (rows[0][0].as_u64()? >= u64::from(wanted))
+            .then(|| assert_eq!(rows[0], *both.as_array().expect("two")))
+    });
 }

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::fleet::{FleetHost, FleetSite};
-use super::harness::{WEIR, pause, text, wait_for};
+use super::harness::{WEIR, Weir, pause, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -69,9 +69,9 @@ fn agent_follows_more_logs_than_the_soft_limit_of_open_files() {
     let dir = tempfile::tempdir().expect("a directory");
     let (data, agent_dir) = (dir.path().join("data"), dir.path().join("agent"));
     std::fs::create_dir(dir.path().join("logs")).expect("there is room");
-    let log = |number: u32| dir.path().join(format!("logs/{number}.log"));
     for number in 0..300 {
-        std::fs::write(log(number), format!("line {number} first\n")).expect("there is room");
+        std::fs::write(log_path(dir.path(), number), format!("line {number} first\n"))
+            .expect("there is room");
     }
     let (site, host) = (FleetSite::new(&data), FleetHost(&agent_dir));
     let hub = site.start();
@@ -83,19 +83,27 @@ fn agent_follows_more_logs_than_the_soft_limit_of_open_files() {
     command.env("WEIR_AGENT_DIR", &agent_dir).env("XDG_CONFIG_HOME", "/nonexistent");
     super::harness::quiet(&mut command);
     let mut agent = command.spawn().expect("sh is there");
-    let arrived = |count: i64| {
-        wait_for("the lines", PATIENCE, || {
-            (hub.number("select count(*) from log where body like 'line %'") == count).then_some(())
-        });
-    };
-    arrived(300);
+    wait_for_lines(&hub, 300);
     pause(Duration::from_millis(300));
     for number in (0..300).step_by(10) {
-        let mut file = std::fs::OpenOptions::new().append(true).open(log(number)).expect("a file");
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(log_path(dir.path(), number))
+            .expect("a file");
         writeln!(file, "line {number} second").expect("there is room");
     }
-    arrived(330);
+    wait_for_lines(&hub, 330);
     agent.kill().expect("it runs");
     agent.wait().expect("it was killed");
     assert_eq!(hub.terminate(), Some(0));
+}
+
+fn wait_for_lines(hub: &Weir, count: i64) {
+    wait_for("the lines", PATIENCE, || {
+        (hub.number("select count(*) from log where body like 'line %'") == count).then_some(())
+    });
+}
+
+fn log_path(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("logs/{number}.log"))
 }

@@ -2,7 +2,7 @@
 //! statements.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::harness::{Weir, can_run, quiet, serve, text, wait_for};
@@ -201,13 +201,8 @@ fn queries_end_when_their_client_asks_for_it_or_goes_away() {
         ("WEIR_API_SLOW_QUERY_MILLISECONDS", "100"),
         ("WEIR_API_QUERY_TIMEOUT_SECONDS", "300"),
     ]);
-    let start = |user: &str| {
-        let mut psql = hub.psql("");
-        psql.env("PGUSER", user).args(["-c", ENDLESS]);
-        psql.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("psql is installed")
-    };
     let begun = Instant::now();
-    let (mut asking, mut leaving) = (start("ann"), start("bob"));
+    let (mut asking, mut leaving) = (endless_query(&hub, "ann"), endless_query(&hub, "bob"));
     wait_for("both to run while others are answered", LONG, || {
         let answer = hub.ask("select 1");
         (answer == "1\n" && begun.elapsed() > Duration::from_secs(3)).then_some(())
@@ -223,6 +218,12 @@ fn queries_end_when_their_client_asks_for_it_or_goes_away() {
         "select user_name from slow_query where ended_by = 'cancelled' group by 1 order by 1";
     wait_for("both to be noted", LONG, || (hub.ask(ended) == "ann\nbob\n").then_some(()));
     assert!(begun.elapsed() < Duration::from_secs(200));
+}
+
+fn endless_query(hub: &PgHub, user: &str) -> Child {
+    let mut psql = hub.psql("");
+    psql.env("PGUSER", user).args(["-c", ENDLESS]);
+    psql.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("psql is installed")
 }
 
 #[test]

@@ -275,25 +275,31 @@ fn a_program_is_seen_to_close_idle_connections_before_nginx_does() {
         "server { listen 8080; location /app { proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection \"\"; } }",
     );
     host.must("nginx");
-    let start = |settings: &str| {
-        host.write("/run/app.js", &PROGRAM.replace("SETTINGS", settings));
-        host.must("node /run/app.js > /run/app.log 2>&1 & echo $! > /run/app.pid");
-    };
     let mismatch = || {
         let findings = host.findings(4, visit_now_and_then, 13);
         findings.into_iter().find(|finding| finding["rule"] == "proxy.keepalive_mismatch")
     };
-    start("");
+    start_program(&host, "");
     let finding = wait_for("it is seen", LONG, mismatch);
-    let of = |key: &str| finding[key].as_str().unwrap_or_default();
     // Some versions of it wait for a second more.
     let texts = [5, 6].map(|seconds| format!("after {seconds} s (seen "));
-    assert!(texts.iter().any(|text| of("summary").contains(text)), "{finding:#}");
-    let fix = of("fix").split_once("In the program: ").and_then(|(_, fix)| fix.split_once(", "));
+    assert!(texts.iter().any(|text| text_of(&finding, "summary").contains(text)), "{finding:#}");
+    let fix = text_of(&finding, "fix")
+        .split_once("In the program: ")
+        .and_then(|(_, fix)| fix.split_once(", "));
     let settings = fix.unwrap_or_else(|| panic!("{finding:#}")).0;
     host.must("kill $(cat /run/app.pid)");
-    start(settings);
+    start_program(&host, settings);
     assert_eq!(mismatch(), None);
+}
+
+fn text_of<'a>(finding: &'a Value, key: &str) -> &'a str {
+    finding[key].as_str().unwrap_or_default()
+}
+
+fn start_program(host: &PlainHost, settings: &str) {
+    host.write("/run/app.js", &PROGRAM.replace("SETTINGS", settings));
+    host.must("node /run/app.js > /run/app.log 2>&1 & echo $! > /run/app.pid");
 }
 
 fn has(program: &str) -> bool {

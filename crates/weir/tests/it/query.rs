@@ -23,29 +23,30 @@ const SQL: &str = "select * from (values (1, 'a,b', 0.5, true), (2, null, 1.0, f
 fn answers_come_as_table_json_ndjson_and_csv() {
     let dir = tempfile::tempdir().expect("a directory");
     let hub = hub(dir.path());
-    let ask = |format: &str| {
-        let output = weir(&["query", "--url", &hub.url, "--format", format, SQL]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        text(&output.stdout)
-    };
     expect![[r#"
         n,word,part,flag
         1,"a,b",0.5,true
         2,,1.0,false
     "#]]
-    .assert_eq(&ask("csv"));
+    .assert_eq(&rows_as(&hub, "csv"));
     expect![[r#"
         {"flag":true,"n":1,"part":0.5,"word":"a,b"}
         {"flag":false,"n":2,"part":1.0,"word":null}
     "#]]
-    .assert_eq(&ask("ndjson"));
-    let rows: Value = serde_json::from_str(&ask("json")).expect("JSON");
+    .assert_eq(&rows_as(&hub, "ndjson"));
+    let rows: Value = serde_json::from_str(&rows_as(&hub, "json")).expect("JSON");
     assert_eq!(rows[0]["word"], "a,b");
     assert!(
-        ask("table").starts_with("n  word  part  flag\n1  a,b    0.5  true\n"),
+        rows_as(&hub, "table").starts_with("n  word  part  flag\n1  a,b    0.5  true\n"),
         "{}",
-        ask("table")
+        rows_as(&hub, "table")
     );
+}
+
+fn rows_as(hub: &Weir, format: &str) -> String {
+    let output = weir(&["query", "--url", &hub.url, "--format", format, SQL]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `weir store`: what a data directory holds, beside a running weir and after it.
 
 use std::path::Path;
+use std::process::Output;
 use std::time::Duration;
 
 use super::harness::{Weir, quiet, serve, text, wait_for, weir};
@@ -29,30 +30,33 @@ fn files_are_checked_and_what_they_cost_is_told() {
     let data = dir.path().join("data");
     let up = with_two_lines(dir.path(), &data);
     let name = data.to_str().expect("a plain name");
-    let store = |args: &[&str]| weir(&[&["store"], args, &["--data", name]].concat());
-    assert!(store(&["check"]).status.success(), "beside a running weir");
+    assert!(store_command(name, &["check"]).status.success(), "beside a running weir");
     assert_eq!(up.terminate(), Some(0));
 
-    let output = store(&["check"]);
+    let output = store_command(name, &["check"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let checked = text(&output.stdout);
     assert!(checked.ends_with("every file is as the manifest says\n"), "{checked}");
-    let output = store(&["stats", "logs"]);
+    let output = store_command(name, &["stats", "logs"]);
     assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
     assert!(checked.contains("log: 1 files, "), "{checked}");
-    let costs = text(&store(&["stats", "log"]).stdout);
+    let costs = text(&store_command(name, &["stats", "log"]).stdout);
     assert!(costs.contains("(footers)") && costs.contains("body"), "{costs}");
 
     let day = std::fs::read_dir(data.join("data/log")).expect("it has files");
     let day = day.flatten().next().expect("one day").path();
     let file = std::fs::read_dir(day).expect("it has files").flatten().next().expect("one").path();
     std::fs::write(&file, "PAR1").expect("it is ours");
-    let output = store(&["check"]);
+    let output = store_command(name, &["check"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("has 4 bytes, not"), "{}", text(&output.stdout));
 
     let nowhere = weir(&["store", "stats", "--data", "/nowhere"]);
     assert!(text(&nowhere.stderr).contains("hint: name a hub's data directory"));
+}
+
+fn store_command(data: &str, args: &[&str]) -> Output {
+    weir(&[&["store"], args, &["--data", data]].concat())
 }
 
 #[test]
@@ -61,22 +65,21 @@ fn rows_are_written_to_files_on_demand_and_damage_is_mended() {
     let data = dir.path().join("data");
     let up = with_two_lines(dir.path(), &data);
     let name = data.to_str().expect("a plain name");
-    let store = |args: &[&str]| weir(&[&["store"], args, &["--data", name]].concat());
-    let refused = store(&["repair"]);
+    let refused = store_command(name, &["repair"]);
     assert!(text(&refused.stderr).contains("has it"), "{}", text(&refused.stderr));
-    assert!(!text(&store(&["stats"]).stdout).contains("log "), "in the log only");
-    let output = store(&["flush", "--url", &up.url]);
+    assert!(!text(&store_command(name, &["stats"]).stdout).contains("log "), "in the log only");
+    let output = store_command(name, &["flush", "--url", &up.url]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&store(&["stats"]).stdout).contains("log "), "in files");
+    assert!(text(&store_command(name, &["stats"]).stdout).contains("log "), "in files");
     up.kill();
 
-    let output = store(&["flush"]);
+    let output = store_command(name, &["flush"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let day = std::fs::read_dir(data.join("data/log")).expect("it has files");
     let day = day.flatten().next().expect("one day").path();
     let file = std::fs::read_dir(day).expect("it has files").flatten().next().expect("one").path();
     std::fs::write(&file, "PAR1").expect("it is ours");
-    let output = store(&["repair"]);
+    let output = store_command(name, &["repair"]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}{}", text(&output.stderr));
     assert!(
@@ -84,7 +87,7 @@ fn rows_are_written_to_files_on_demand_and_damage_is_mended() {
         "{told}"
     );
     assert!(told.contains("the file is now `lost/log/"), "{told}");
-    let output = store(&["repair"]);
+    let output = store_command(name, &["repair"]);
     assert_eq!(
         (output.status.code(), text(&output.stdout).as_str()),
         (Some(0), "0 files mended\n")
@@ -99,8 +102,8 @@ fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
     let up = with_two_lines(dir.path(), &data);
-    let name = |path: &str| dir.path().join(path).to_str().expect("a plain name").to_owned();
-    let (data, copy, new) = (name("data"), name("copy"), name("new"));
+    let (data, copy, new) =
+        (name_in(dir.path(), "data"), name_in(dir.path(), "copy"), name_in(dir.path(), "new"));
     let (code, told) = run(&["backup", &copy, "--data", &data, "--url", &up.url]);
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(up.terminate(), Some(0));
@@ -115,8 +118,12 @@ fn a_backup_beside_a_running_weir_comes_back_with_every_row() {
     let mut command = serve("hub", dir.path().join("new").as_path());
     quiet(&mut command);
     assert_eq!(Weir::start(command).number(COUNT), 2);
-    let (code, told) = run(&["backup", &name("data/copy"), "--data", &data]);
+    let (code, told) = run(&["backup", &name_in(dir.path(), "data/copy"), "--data", &data]);
     assert!(code == Some(64) && told.contains("into itself"), "{told}");
+}
+
+fn name_in(dir: &Path, path: &str) -> String {
+    dir.join(path).to_str().expect("a plain name").to_owned()
 }
 
 fn run(args: &[&str]) -> (Option<i32>, String) {

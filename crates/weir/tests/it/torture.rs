@@ -77,22 +77,14 @@ fn every_line_is_there_once_after_kill_9_at_random_moments() {
         let own = SeededRandom::new_from(choose.below(u64::MAX));
         std::thread::spawn(move || generate(&log, &is_ended, own))
     };
-    let start = || {
-        let mut command = serve("up", &dir.path().join("data"));
-        command.arg("--tail").arg(&log).args(["--log-level", "warn"]);
-        // Small limits, so that flushes to files happen between kills.
-        command.env("WEIR_STORE_FLUSH_SECONDS", "1");
-        quiet(&mut command);
-        Weir::start(command)
-    };
     for _ in 0..rounds {
-        let weir = start();
+        let weir = start_up(dir.path(), &log);
         pause(Duration::from_millis(choose.below(1500)));
         weir.kill();
     }
     is_ended.store(true, Ordering::Relaxed);
     let written = generator.join().expect("the generator does not fail");
-    let weir = start();
+    let weir = start_up(dir.path(), &log);
     let sql = "select count(*), count(distinct split_part(body, ' ', 2)), \
         min(split_part(body, ' ', 2)), max(split_part(body, ' ', 2)) from log where body like 'line %'";
     let distinct = wait_for("every line", Duration::from_secs(60), || {
@@ -105,4 +97,13 @@ fn every_line_is_there_once_after_kill_9_at_random_moments() {
     assert_eq!(distinct[2], "00000001");
     assert_eq!(distinct[3], format!("{written:08}"));
     assert_eq!(weir.terminate(), Some(0));
+}
+
+fn start_up(dir: &Path, log: &Path) -> Weir {
+    let mut command = serve("up", &dir.join("data"));
+    command.arg("--tail").arg(log).args(["--log-level", "warn"]);
+    // Small limits, so that flushes to files happen between kills.
+    command.env("WEIR_STORE_FLUSH_SECONDS", "1");
+    quiet(&mut command);
+    Weir::start(command)
 }

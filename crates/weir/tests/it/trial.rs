@@ -68,25 +68,25 @@ fn now() -> String {
 
 /// Connections that are opened and closed until the end, some hundred a second.
 fn traffic(netns: &Netns, manner: &Manner) {
-    use std::io::{Read, Write};
     application(netns, 8, manner);
     for _ in 0..4 {
         let is_ended = std::sync::Arc::clone(&manner.is_ended);
         netns.spawn(move || {
             let address = std::net::SocketAddr::from(([127, 0, 0, 1], 9001));
             while !is_ended.load(Ordering::Relaxed) {
-                let ask = || {
-                    let mut stream =
-                        std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-                    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-                    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
-                    stream.read_to_end(&mut Vec::new())
-                };
-                let _gone = ask();
+                let _gone = ask(&address);
                 pause(Duration::from_millis(10));
             }
         });
     }
+}
+
+fn ask(address: &std::net::SocketAddr) -> std::io::Result<usize> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect_timeout(address, Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    stream.read_to_end(&mut Vec::new())
 }
 
 /// Starts a long trial and waits until the value is set.
@@ -113,12 +113,15 @@ fn what_helps_is_kept_and_what_shows_nothing_is_put_back() {
         let busy = trial(&run(dir, &format!("{NAME}=4096"), &short));
         manner.is_ended.store(true, Ordering::Relaxed);
         assert_eq!((&busy["state"], now().as_str()), (&"kept".into(), "4096"), "{busy}");
-        let events = |span: &str| busy["measures"][0][span]["events"].as_f64().expect("a number");
-        assert!(events("before") > 10.0 * events("with").max(1.0), "{busy}");
+        assert!(events_in(&busy, "before") > 10.0 * events_in(&busy, "with").max(1.0), "{busy}");
         let book = std::fs::read_to_string(dir.join("tune/trials.jsonl")).expect("it is there");
         assert_eq!(book.lines().count(), 2, "{book}");
         assert!(!dir.join("tune/running.json").exists());
     });
+}
+
+fn events_in(busy: &Value, span: &str) -> f64 {
+    busy["measures"][0][span]["events"].as_f64().expect("a number")
 }
 
 #[test]

@@ -32,20 +32,24 @@ fn a_harmful_setting_is_put_back_by_the_file_that_is_proposed() {
         return;
     }
     let Some(netns) = netns else { return };
-    let run = |script: &str| {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &netns.name, "sh", "-c", script, "sh", WEIR]);
-        let output = command.output().expect("iproute2 is there");
-        assert!(output.status.success(), "{script}: {}", text(&output.stderr));
-        text(&output.stdout)
-    };
-    run("echo 0 > /proc/sys/net/ipv4/tcp_timestamps");
-    let file = run("\"$1\" tune --seconds 2 --format sysctl");
+    run_in(&netns, "echo 0 > /proc/sys/net/ipv4/tcp_timestamps");
+    let file = run_in(&netns, "\"$1\" tune --seconds 2 --format sysctl");
     let lines: Vec<&str> = file.lines().filter(|line| line.contains("tcp_timestamps =")).collect();
     assert_eq!(lines, ["net.ipv4.tcp_timestamps = 1"], "{file}");
     assert!(file.contains("# risk: ") && file.contains("# before: 0"), "{file}");
-    run("\"$1\" tune --seconds 2 --format sysctl | grep tcp_timestamps | sed 's/ = / /' | \
-         while read name value; do echo \"$value\" > /proc/sys/net/ipv4/tcp_timestamps; done");
-    let after = run("\"$1\" tune --seconds 2 --format sysctl");
+    run_in(
+        &netns,
+        "\"$1\" tune --seconds 2 --format sysctl | grep tcp_timestamps | sed 's/ = / /' | \
+         while read name value; do echo \"$value\" > /proc/sys/net/ipv4/tcp_timestamps; done",
+    );
+    let after = run_in(&netns, "\"$1\" tune --seconds 2 --format sysctl");
     assert!(!after.contains("tcp_timestamps ="), "{after}");
+}
+
+fn run_in(netns: &Netns, script: &str) -> String {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &netns.name, "sh", "-c", script, "sh", WEIR]);
+    let output = command.output().expect("iproute2 is there");
+    assert!(output.status.success(), "{script}: {}", text(&output.stderr));
+    text(&output.stdout)
 }

@@ -3,6 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::harness::{Weir, quiet, request, serve, wait_for};
@@ -13,13 +14,7 @@ fn page_and_status_answer_and_lines_are_found_and_kept() {
     let log = dir.path().join("app.log");
     std::fs::write(&log, "first line\n").expect("it can be written");
     let started = Instant::now();
-    let start = || {
-        let mut command = serve("up", &dir.path().join("data"));
-        command.arg("--tail").arg(dir.path().join("*.log"));
-        quiet(&mut command);
-        Weir::start(command)
-    };
-    let weir = start();
+    let weir = start_up(dir.path());
     let (status, head, page) = request(&weir.url, "GET", "/", &[], "");
     println!("first page after {:?}", started.elapsed());
     assert_eq!(status, 200);
@@ -49,9 +44,16 @@ fn page_and_status_answer_and_lines_are_found_and_kept() {
     assert_eq!(weir.number("select count(*) from log where source = 'weir:heartbeat'"), 1);
 
     assert_eq!(weir.terminate(), Some(0));
-    let again = start();
+    let again = start_up(dir.path());
     assert_eq!(again.number(count), 2, "rows and positions are kept");
     assert_eq!(again.terminate(), Some(0));
+}
+
+fn start_up(dir: &Path) -> Weir {
+    let mut command = serve("up", &dir.join("data"));
+    command.arg("--tail").arg(dir.join("*.log"));
+    quiet(&mut command);
+    Weir::start(command)
 }
 
 #[test]

@@ -107,29 +107,30 @@ impl DatabaseLab {
     fn found(&mut self, last: impl Fn(&Self), operation: &str) -> BTreeMap<String, u64> {
         let path: PathBuf = self.dir.path().join("all");
         let path = path.to_str().expect("paths of temporary files are text");
-        let read = || {
-            let output = weir(&["wire", path, "--format", "ndjson", "--table", "wire_request"]);
-            let mut found = BTreeMap::new();
-            for line in text(&output.stdout).lines() {
-                let row: Value = serde_json::from_str(line).expect("a row");
-                let [operation, error] =
-                    ["operation", "error_code"].map(|name| row[name].as_str().unwrap_or_default());
-                // What the capture holds the half of only shows in a reading that comes too early.
-                let end = row["end"].as_str().filter(|end| *end != "ok").unwrap_or_default();
-                let words = [operation, error, end].map(str::to_owned);
-                let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
-                *found.entry(words.join(" ")).or_default() += 1;
-            }
-            found
-        };
         last(self);
         let mut found = wait_for("the last request in the capture", LONG, || {
-            Some(read()).filter(|found| found.contains_key(operation))
+            Some(read_operations(path)).filter(|found| found.contains_key(operation))
         });
         self.tap.end();
         found.remove(operation);
         found
     }
+}
+
+fn read_operations(path: &str) -> BTreeMap<String, u64> {
+    let output = weir(&["wire", path, "--format", "ndjson", "--table", "wire_request"]);
+    let mut found = BTreeMap::new();
+    for line in text(&output.stdout).lines() {
+        let row: Value = serde_json::from_str(line).expect("a row");
+        let [operation, error] =
+            ["operation", "error_code"].map(|name| row[name].as_str().unwrap_or_default());
+        // What the capture holds the half of only shows in a reading that comes too early.
+        let end = row["end"].as_str().filter(|end| *end != "ok").unwrap_or_default();
+        let words = [operation, error, end].map(str::to_owned);
+        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        *found.entry(words.join(" ")).or_default() += 1;
+    }
+    found
 }
 
 pub(crate) fn is_there(program: &str) -> bool {
@@ -214,8 +215,11 @@ pub(crate) fn ids_of(name: &str) -> (u32, u32) {
     let users = std::fs::read_to_string("/etc/passwd").expect("every host has it");
     let line = users.lines().find(|line| line.split(':').next() == Some(name));
     let fields: Vec<&str> = line.expect("the package makes it").split(':').collect();
-    let id = |at: usize| fields[at].parse().expect("a number");
-    (id(2), id(3))
+    (id_at(&fields, 2), id_at(&fields, 3))
+}
+
+fn id_at(fields: &[&str], at: usize) -> u32 {
+    fields[at].parse().expect("a number")
 }
 
 #[test]
@@ -284,11 +288,8 @@ fn requests_of_redis_are_those_that_it_counts() {
         let args: Vec<&str> = ["-h", "127.0.0.1"].into_iter().chain(load.split(' ')).collect();
         lab.run("redis-benchmark", &args, "");
     }
-    let ask = |lab: &DatabaseLab, args: &[&str]| {
-        lab.run("redis-cli", &[&["-h", "127.0.0.1"], args].concat(), "")
-    };
-    ask(&lab, &["lpush", "counter:__rand_int__", "1"]);
-    let counted = ask(&lab, &["info", "commandstats"]);
+    redis(&lab, &["lpush", "counter:__rand_int__", "1"]);
+    let counted = redis(&lab, &["info", "commandstats"]);
     // `cmdstat_config|get:calls=4,usec=…,failed_calls=0`
     let mut expected = BTreeMap::new();
     for line in counted.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
@@ -302,7 +303,11 @@ fn requests_of_redis_are_those_that_it_counts() {
     assert_eq!(expected.get("INCR"), Some(&320), "{counted}");
     // Counting was a request as well.
     *expected.entry("INFO".to_owned()).or_default() += 1;
-    assert_eq!(lab.found(|lab: &DatabaseLab| drop(ask(lab, &["echo", "x"])), "ECHO"), expected);
+    assert_eq!(lab.found(|lab: &DatabaseLab| drop(redis(lab, &["echo", "x"])), "ECHO"), expected);
+}
+
+fn redis(lab: &DatabaseLab, args: &[&str]) -> String {
+    lab.run("redis-cli", &[&["-h", "127.0.0.1"], args].concat(), "")
 }
 
 /// What Debian has no package of: an implementation in memory that speaks the protocol, asked by

@@ -270,13 +270,18 @@ fn tshark_finds_the_same_requests() {
             tshark(&path, "http.response && http.response.code >= 200", &fields)
                 .into_iter()
                 .filter_map(|row| {
-                    let number = |at: usize| row[at].parse::<u16>().expect("a number");
                     // Pipelined requests and those behind `100 Continue` tshark does not pair.
                     let Some(span) = row.get(4).filter(|span| !span.is_empty()) else {
                         untimed += 1;
                         return None;
                     };
-                    Some((number(0), number(1), number(2), micros(&row[3]), micros(span)))
+                    Some((
+                        number_at(&row, 0),
+                        number_at(&row, 1),
+                        number_at(&row, 2),
+                        micros(&row[3]),
+                        micros(span),
+                    ))
                 })
                 .collect();
         assert!(theirs.len() > 100, "{story:?}: {}", theirs.len());
@@ -285,6 +290,10 @@ fn tshark_finds_the_same_requests() {
         assert!(only_theirs.is_empty(), "{story:?}: only tshark has {only_theirs:?}");
         assert_eq!(rows.len(), theirs.len() + untimed, "{story:?}");
     }
+}
+
+fn number_at(row: &[String], at: usize) -> u16 {
+    row[at].parse::<u16>().expect("a number")
 }
 
 #[test]
