@@ -47,6 +47,9 @@ impl WeirArgs {
 const MAX_ANSWER_BYTES: usize = 1 << 30;
 /// Connections that wait for the next request.
 const IDLE: usize = 2;
+/// A connection that waits for longer is not used again: nothing polls it between requests, so it
+/// does not notice that weir has closed it.
+const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// One weir to ask.
 pub(crate) struct Client {
@@ -73,6 +76,7 @@ impl Client {
             .connect_timeout(Duration::from_secs(5))
             .timeout(timeout)
             .pool_max_idle_per_host(IDLE)
+            .pool_idle_timeout(IDLE_TIME)
             .no_proxy()
             // The system's authorities are read only for TLS: that takes milliseconds.
             .tls_built_in_root_certs(is_tls)
@@ -143,8 +147,9 @@ impl Client {
             request = request.header("authorization", login);
         }
         let runtime = self.runtime.as_ref().expect("the runtime is taken only on drop");
-        let response =
-            runtime.block_on(request.send()).map_err(|error| RequestError::new(&error))?;
+        // `send` itself needs the runtime, so it is called inside.
+        let response = runtime.block_on(async { request.send().await });
+        let response = response.map_err(|error| RequestError::new(&error))?;
         Ok(OpenResponse { runtime, response })
     }
 }
@@ -172,7 +177,7 @@ impl OpenResponse<'_> {
 
     /// The next part of the body; `None` at its end, an error when the connection ends before it.
     pub(crate) fn next_part(&mut self) -> Result<Option<impl AsRef<[u8]>>, RequestError> {
-        let part = self.runtime.block_on(self.response.chunk());
+        let part = self.runtime.block_on(async { self.response.chunk().await });
         part.map_err(|error| RequestError::new(&error))
     }
 

@@ -151,7 +151,7 @@ fn a_comparison_that_makes_no_sense_is_told() {
         (&["tier = 'edge'"][..], 64, "two conditions are needed"),
         (&["--around", "2026-11-21T14:00:00Z", "true", "false"], 64, "replaces A and B"),
         (&["--around", "2026-11-21T14:00:00Z", "--for", "soon"], 64, "`soon` is not a duration"),
-        (&["--around", "yesterday"], 64, "`yesterday` is no time"),
+        (&["--around", "yesterday"], 64, "`yesterday` is not a time"),
         (
             &["--around", "20m", "--for", "5m"],
             1,

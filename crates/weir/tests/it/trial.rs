@@ -212,7 +212,7 @@ fn what_must_not_be_tried_is_refused_with_the_reason() {
         refused("net.ipv4.tcp_tw_recycle=1", "removed in Linux 4.12");
         refused("net.core.somaxconn=7", "a whole number from 128 to 65535");
         refused("net.core.somaxconn", "it is not KEY=VALUE");
-        refused("kernel.panic=1", "no counter of this host would tell");
+        refused("kernel.panic=1", "no counter of this host shows whether it helps");
         refused("net.core.netdev_budget=600", "no such setting in this network namespace");
         std::fs::write(FILE, "65536").expect("root may");
         refused(&format!("{NAME}=5000"), "removes the protection");
