@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(told("", "0.0.0.0:1"), Ok(format!("http://{}:1", host_name())));
         assert_eq!(told("http://hub1:4770/", "0.0.0.0:1"), Ok("http://hub1:4770".into()));
         let why = told("hub1:4770", "0.0.0.0:1").expect_err("it has no scheme");
-        assert!(why.contains("`hub1:4770` is no address"), "{why}");
+        assert!(why.contains("`hub1:4770` is not the address"), "{why}");
     }
 
     #[test]
