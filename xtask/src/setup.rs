@@ -288,8 +288,7 @@ fn node_postgres(shell: &Shell) -> Result {
     for name in ["package.json", "package-lock.json"] {
         shell.copy_file(format!("{from}/{name}"), dir.join(name))?;
     }
-    let _dir = shell.push_dir(&dir);
-    cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?;
+    npm_ci(shell, &dir)?;
     Ok(std::fs::write(&installed, lock)?)
 }
 
@@ -384,7 +383,12 @@ fn npm(shell: &Shell) -> Result {
         return Ok(());
     }
     println!("missing: npm packages of the UI tests");
-    let _dir = shell.push_dir("ui/tests");
+    npm_ci(shell, Path::new("ui/tests"))
+}
+
+/// Installs what the lock file in a directory lists.
+fn npm_ci(shell: &Shell, dir: &Path) -> Result {
+    let _dir = shell.push_dir(dir);
     Ok(cmd!(shell, "npm ci --no-audit --no-fund --ignore-scripts --loglevel error").run()?)
 }
 

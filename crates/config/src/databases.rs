@@ -7,7 +7,7 @@ use weir_collect::probe::database::{
 };
 use weir_process::failure::{Failure, read_failure};
 
-use super::entries::{Entry, EntryKind, EntryList, KeyDefault, key};
+use super::entries::{Entry, EntryKind, EntryList, KeyDefault, PASSWORD_FILE, key};
 
 /// Every key.
 pub const DATABASES: EntryList = EntryList {
@@ -27,12 +27,7 @@ pub const DATABASES: EntryList = EntryList {
             "`db1`, `db1:5432`, or the path of its socket such as `/run/postgresql/.s.PGSQL.5432`",
         ),
         key("user", EntryKind::Text, KeyDefault::Shown("`weir`; Redis: *none*"), "who logs in"),
-        key(
-            "password_file",
-            EntryKind::Text,
-            KeyDefault::Shown("*none*"),
-            "a file whose first line is the password",
-        ),
+        PASSWORD_FILE,
         key(
             "database",
             EntryKind::Text,

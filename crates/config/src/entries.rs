@@ -59,6 +59,14 @@ pub(super) const fn key(
     EntryKey { name, kind, default, doc }
 }
 
+/// The key of a login's password.
+pub(super) const PASSWORD_FILE: EntryKey = key(
+    "password_file",
+    EntryKind::Text,
+    KeyDefault::Shown("*none*"),
+    "a file whose first line is the password",
+);
+
 /// A kind of entry.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryList {

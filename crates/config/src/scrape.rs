@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_process::failure::Failure;
 
-use super::entries::{Entry, EntryKind, EntryList, KeyDefault, key};
+use super::entries::{Entry, EntryKind, EntryList, KeyDefault, PASSWORD_FILE, key};
 use super::saturating_usize;
 
 /// Every key.
@@ -39,12 +39,7 @@ pub const SCRAPE: EntryList = EntryList {
             "labels of every row; `host` names the host, else it is that of `url`",
         ),
         key("user", EntryKind::Text, KeyDefault::Shown("*none*"), "the user of HTTP Basic"),
-        key(
-            "password_file",
-            EntryKind::Text,
-            KeyDefault::Shown("*none*"),
-            "a file whose first line is the password",
-        ),
+        PASSWORD_FILE,
         key(
             "token_file",
             EntryKind::Text,

@@ -428,7 +428,7 @@ mod tests {
         for number in 0..*count {
             // One file has unique texts that overflow the dictionary.
             let body = match file {
-                1 => format!("Order {number} was sent to {}", "nobody ".repeat(9)),
+                1 => format!("Order {number} was sent to {}", "a customer ".repeat(6)),
                 _ => format!("Order {} of {file} was sent", number % 700),
             };
             rows.push(&Log {

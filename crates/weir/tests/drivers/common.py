@@ -5,6 +5,8 @@ import decimal
 import json
 import pathlib
 import sys
+import threading
+import time
 
 PORT, PLAIN_PORT, PASSWORD, CERTIFICATE = sys.argv[1:5]
 SCENARIOS = json.loads((pathlib.Path(__file__).parent / "scenarios.json").read_text())
@@ -45,6 +47,18 @@ def placeholders(sql, mark="%s"):
     for number in range(1, 10):
         sql = sql.replace(f"${number}", mark)
     return sql
+
+
+def canceled(cancel, run):
+    """What `run` returns while `cancel` is called from another thread."""
+    def later():
+        time.sleep(0.3)
+        cancel()
+    thread = threading.Thread(target=later)
+    thread.start()
+    found = run()
+    thread.join()
+    return found
 
 
 def report(scenario, mode, run):

@@ -29,7 +29,7 @@ async function connected(options = plain) {
   return client;
 }
 
-/** Runs `work` with a client of its own. */
+/** Runs `work` with a new client, which ends with it. */
 async function alone(work, options = plain) {
   const client = await connected(options);
   try {

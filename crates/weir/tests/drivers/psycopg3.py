@@ -1,12 +1,9 @@
 """The scenarios with psycopg 3: simple protocol, and parameters and results in text and in binary."""
 
-import threading
-import time
-
 import psycopg
 
 from common import PLAIN, SCENARIOS, TLS, TLS_REFUSED, WRONG_PASSWORD
-from common import parameters, placeholders, rendered, report
+from common import canceled, parameters, placeholders, rendered, report
 
 
 def execute(connection, mode, scenario):
@@ -84,13 +81,7 @@ def statements(scenario):
 
 def cancel(scenario):
     with psycopg.connect(PLAIN, autocommit=True) as connection:
-        def later():
-            time.sleep(0.3)
-            connection.cancel_safe(timeout=30)
-        thread = threading.Thread(target=later)
-        thread.start()
-        found = state(connection, scenario["sql"])
-        thread.join()
+        found = canceled(lambda: connection.cancel_safe(timeout=30), lambda: state(connection, scenario["sql"]))
         return [found, one(connection)]
 
 

@@ -1,12 +1,9 @@
 """The scenarios with psycopg2, which has the simple protocol only and writes parameters into SQL."""
 
-import threading
-import time
-
 import psycopg2
 
 from common import PLAIN, SCENARIOS, TLS, TLS_REFUSED, WRONG_PASSWORD
-from common import parameters, placeholders, rendered, report
+from common import canceled, parameters, placeholders, rendered, report
 
 
 def connected(place=PLAIN, autocommit=True):
@@ -85,14 +82,7 @@ def empty(scenario):
 
 def cancel(scenario):
     connection = connected()
-
-    def later():
-        time.sleep(0.3)
-        connection.cancel()
-    thread = threading.Thread(target=later)
-    thread.start()
-    found = state(connection, scenario["sql"])
-    thread.join()
+    found = canceled(connection.cancel, lambda: state(connection, scenario["sql"]))
     return [found, one(connection)]
 
 

@@ -171,7 +171,7 @@ fn an_edge_is_shown_changed_and_cloned_by_commands() {
     let state = two.get("/api/edge");
     assert_eq!(state["backends"][1]["latency_seconds"], known["backends"][1]["latency_seconds"]);
     assert_eq!(ticket_key(&tell_edge(dir.path(), "two", &["export"])), ticket_key(&exported));
-    let said = tell_edge(dir.path(), "nobody", &["show"]);
+    let said = tell_edge(dir.path(), "absent", &["show"]);
     assert!(
         said.contains("cannot reach an edge at") && said.contains("hint: no edge runs"),
         "{said}"

@@ -62,7 +62,7 @@ fn sigusr2_puts_another_weir_in_the_place_and_systemd_is_told_which() {
     write("[edge]\nlisten = [\"nowhere\"]\n");
     kill_process(old, Signal::USR2).expect("it runs");
     pause(Duration::from_secs(2));
-    assert_eq!(status_of(&url), 200, "the edge goes on");
+    assert_eq!(status_of(&url), 200, "the edge still serves");
     write(&good);
     let load = Command::new("wrk")
         .args(["--threads", "1", "--duration", "6s", "--connections", "4", &url])

@@ -153,7 +153,7 @@ fn a_slow_application_is_called_app_and_not_proxy_or_client() {
     let finding = wait_for("app.slow", NAMED_WITHIN, || scene.firing("app.slow", Some(9001)));
     println!("named after {:?}: {}", begun.elapsed(), finding["summary"]);
     assert_eq!(finding["tier"], "app");
-    assert!(scene.firing("client.slow_reader", None).is_none(), "nobody reads slowly");
+    assert!(scene.firing("client.slow_reader", None).is_none(), "no client reads slowly");
     let all = scene.weir.get("/api/findings");
     let open = all["findings"].as_array().expect("an array");
     let blamed: Vec<&Value> =

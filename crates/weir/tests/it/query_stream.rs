@@ -58,7 +58,7 @@ fn a_large_answer_waits_for_its_reader_and_is_never_whole_in_memory() {
         let mut portion = vec![0; ENOUGH];
         let mut end = answer;
         loop {
-            let count = stream.read(&mut portion).expect("it goes on");
+            let count = stream.read(&mut portion).expect("more of the body");
             if count == 0 {
                 break;
             }
@@ -67,7 +67,7 @@ fn a_large_answer_waits_for_its_reader_and_is_never_whole_in_memory() {
             end.drain(..end.len().saturating_sub(16));
         }
         assert!(end.ends_with(b"0\r\n\r\n"), "{format}: {end:?}");
-        // The head of the response has an `x` of its own in some formats.
+        // In some formats the head of the response contains an `x` too.
         let surplus = found - ROWS * CELL_BYTES;
         assert!(surplus < 100, "{format}: {surplus}");
         let (_, highest) = resident_mib(weir.id());
