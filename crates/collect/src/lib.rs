@@ -6,7 +6,6 @@
 mod error;
 pub mod host;
 pub mod logs;
-pub mod probe;
 pub mod recording;
 
 pub use error::CollectError;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use weir_collect::probe::database::{
+use weir_probe::database::{
     DatabasePem, DatabaseSystem, DatabaseTarget, DatabaseTls, DatabaseVerify,
 };
 use weir_process::failure::{Failure, read_failure};

@@ -9,10 +9,11 @@ use crate::{no_breach, output, text};
 /// Crates of the workspace that each crate may depend on: arrows point down. `weir-tables` is allowed everywhere, so a
 /// crate without a row may depend on nothing else.
 const EDGES: &[(&str, &[&str])] = &[
+    ("weir-probe", &["weir-collect"]),
     ("weir-tier", &["weir-datafile"]),
     ("weir-sql", &["weir-datafile", "weir-tier"]),
     ("weir-store", &["weir-datafile", "weir-sql", "weir-tier"]),
-    ("weir-config", &["weir-collect", "weir-process"]),
+    ("weir-config", &["weir-collect", "weir-probe", "weir-process"]),
     ("weir-agent-core", AGENT),
     ("weir-hub", HUB),
     ("weir-cli", CLI),
@@ -26,6 +27,7 @@ const AGENT: &[&str] = &[
     "weir-edge",
     "weir-link",
     "weir-parse",
+    "weir-probe",
     "weir-process",
     "weir-wire",
 ];
@@ -55,6 +57,7 @@ const CLI: &[&str] = &[
     "weir-hub",
     "weir-link",
     "weir-parse",
+    "weir-probe",
     "weir-process",
     "weir-rules",
     "weir-store",

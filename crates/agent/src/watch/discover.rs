@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use weir_collect::logs::{Discovery, FoundDirective, discover};
-use weir_collect::probe::Prober;
+use weir_probe::Prober;
 use weir_process::meter::{Stage, StageRun};
 use weir_tables::{Batch, ConfigDirectiveRows, LogSource, Micros, Rows};
 

@@ -28,10 +28,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_collect::logs::{RestOptions, TailOptions};
-use weir_collect::probe::Prober;
-use weir_collect::probe::database::DatabaseProber;
 use weir_config::Values;
 use weir_config::databases::NamedDatabase;
+use weir_probe::Prober;
+use weir_probe::database::DatabaseProber;
 use weir_process::failure::Failure;
 use weir_process::meter::Meter;
 use weir_tables::{Clock, LogSource};

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use weir_collect::host::ListenerSummary;
 use weir_collect::logs::{NewStream, Problem, StatusChanges, StatusKey, StreamState, StreamStatus};
-use weir_collect::probe::Targets;
+use weir_probe::Targets;
 use weir_process::meter::LineCounts;
 use weir_tables::{LogFormat, LogSource};
 

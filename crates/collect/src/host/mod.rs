@@ -49,7 +49,7 @@ use weir_tables::{Batch, Micros, Rows};
 
 use crate::CollectError;
 use netns::NetnsList;
-pub(crate) use netns::inside as inside_netns;
+pub use netns::inside as inside_netns;
 pub use netns_name::NetnsNames;
 use process::{ProcessTable, SocketOwner};
 use run::RunLog;

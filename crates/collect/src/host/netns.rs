@@ -222,8 +222,13 @@ fn named_namespace(entry: fs::DirEntry) -> Option<(u64, Arc<str>, PathBuf)> {
     Some((inode, entry.file_name().to_string_lossy().into(), entry.path()))
 }
 
-/// Runs `work` on a new thread that has entered the namespace.
-pub(crate) fn inside<T: Send>(entrance: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+/// Runs `work` on a new thread that has entered the network namespace of `entrance`, for example
+/// `/proc/812/ns/net`.
+///
+/// # Errors
+///
+/// The namespace is gone or may not be entered, or no thread can be started.
+pub fn inside<T: Send>(entrance: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let entrance = File::open(entrance)?;
     std::thread::scope(|scope| {
         let worker =

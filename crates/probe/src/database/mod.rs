@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use weir_tables::{Batch, DbReplica, DbReplicaRows, DbServer, DbServerRows, Micros};
 
-use super::push;
+use crate::push;
 pub use secure::{DatabasePem, DatabaseTls, DatabaseVerify};
 use stream::{ProbeError, ServerAddress, ServerStream};
 
@@ -213,7 +213,7 @@ impl DatabaseProber {
     pub fn probe(&mut self, clock: &dyn Fn() -> Micros) -> Vec<Batch> {
         let (now, before) = (clock(), self.server.probed_at);
         let mut batches = Vec::new();
-        if super::is_due(&mut self.server.probed_at, now, self.server.pause_seconds) {
+        if crate::is_due(&mut self.server.probed_at, now, self.server.pause_seconds) {
             let interval = before.map(|before| now.seconds_since(before));
             let (mut servers, mut links) = (DbServerRows::default(), DbReplicaRows::default());
             self.server.probe(&self.host, now, interval, &mut servers, &mut links);

@@ -13,8 +13,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
 
-use super::super::tls::LenientVerifier;
 use super::stream::ProbeError;
+use crate::tls::LenientVerifier;
 
 /// How a server's certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

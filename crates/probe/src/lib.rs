@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 use weir_tables::{Batch, Micros, Rows};
 
-use crate::logs::FoundDirective;
 use certificate::CertificateTarget;
+use weir_collect::logs::FoundDirective;
 
 /// Seconds between two queries to the name servers.
 const RESOLVER_SECONDS: f64 = 5.0;

@@ -19,7 +19,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::CERTIFICATE_SECONDS;
 use super::tls::Handshaker;
-use crate::logs::FoundDirective;
+use weir_collect::logs::FoundDirective;
 
 const TARGET_LIMIT: usize = 256;
 /// Handshakes per round; the others follow in the next.
@@ -175,7 +175,7 @@ impl CertificateProber {
         // A server in a container is queried from inside its network namespace.
         let chain = match entrance {
             Some(entrance) if theirs.is_some() && theirs != own => {
-                crate::host::inside_netns(&entrance, || {
+                weir_collect::host::inside_netns(&entrance, || {
                     handshaker.certificates(address, &target.server_name)
                 })??
             }
@@ -341,7 +341,7 @@ mod tests {
             "etc/haproxy/haproxy.cfg",
             "frontend f\n  bind :9443 ssl crt /etc/haproxy/h.pem alpn h2\n  bind :9080\n",
         );
-        let found = crate::logs::discover(root.path());
+        let found = weir_collect::logs::discover(root.path());
         let summary: String = targets(&found.directives)
             .iter()
             .map(|target| {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weir_tables::{Micros, NameProbe, NameProbeRows, Program};
 
 use super::resolver::{self, HEADER_BYTES};
-use crate::logs::FoundDirective;
+use weir_collect::logs::FoundDirective;
 
 const NAME_LIMIT: usize = 64;
 const WAIT: Duration = Duration::from_secs(2);
