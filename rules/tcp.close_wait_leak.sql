@@ -10,6 +10,10 @@ key = ["netns"]
 prefers = ["tcp.accept_queue_high", "tcp.accept_wait"]
 needs = ["sock_stat"]
 when = "select 1 from sock_stat where tcp_close_wait >= 20 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+explains = [
+  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "proxy.worker_connections",
+]
 subject = "CLOSE_WAIT in netns {netns} of {host}"
 summary = "CLOSE_WAIT sockets in netns {netns} of {host} only grow: at least {counts_text}"
 why = "The peer has closed its side, the kernel has notified the process, and the process never calls close(). Each such socket holds a file descriptor; at the limit it can accept nothing more (app.fd_limit). No kernel timeout ends CLOSE_WAIT."

@@ -4,6 +4,67 @@ use std::collections::BTreeMap;
 
 use weir_rules::{Rule, RuleSet, SourceFile};
 
+/// What makes requests wait, deepest first. A rule on one line may be caused by each rule of the
+/// lines above it, also where the rules in between cannot see their part: a log without times shows
+/// no slow application.
+const WAITING: &[&[&str]] = &[
+    &[
+        "disk.stuck",
+        "disk.member_outlier",
+        "disk.slow",
+        "mem.thrash",
+        "cpu.steal",
+        "cpu.cgroup_throttled",
+    ],
+    &["db.not_answering", "db.connections_exhausted"],
+    &["app.blocked_on_store"],
+    &["app.slow"],
+    &["tcp.listen_overflow"],
+    &["tcp.accept_queue_high", "tcp.accept_wait"],
+    &["tcp.close_wait_leak"],
+    &["proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections"],
+    &["client.aborts_499"],
+];
+
+/// Stores that say themselves what is wrong, and all that waits for them.
+const STORES: &[&[&str]] = &[
+    &["pg.lock_pileup", "redis.evictions", "db.not_answering", "db.connections_exhausted"],
+    &["app.blocked_on_store"],
+    &["app.slow"],
+    &["tcp.listen_overflow", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak"],
+    &["proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections"],
+];
+
+/// What makes requests fail, deepest first.
+const FAILING: &[&[&str]] = &[
+    &["mem.oom_kill", "disk.full", "disk.inodes_full", "disk.readonly", "disk.stuck"],
+    &["db.not_answering"],
+    &["app.errors"],
+];
+
+/// Stores that refuse, and what that makes fail.
+const REFUSING: &[&[&str]] =
+    &[&["pg.lock_pileup", "db.not_answering", "db.connections_exhausted"], &["app.errors"]];
+
+/// Failures that a proxy hides by a retry, deepest first.
+const RETRIED: &[&[&str]] = &[
+    &[
+        "app.crash_loop",
+        "app.segfault",
+        "app.fd_limit",
+        "mem.oom_kill",
+        "app.down",
+        "app.error_outlier",
+        "wire.host_unreachable",
+        "wire.syn_blackhole",
+    ],
+    &["proxy.masked_errors"],
+    &["proxy.retry_amplification"],
+];
+
+/// Each list of tiers.
+const TIERS: &[&[&[&str]]] = &[WAITING, STORES, FAILING, REFUSING, RETRIED];
+
 /// A rule file `own.NAME` with these lines in its head.
 fn file(id: &str, head: &str) -> (String, String) {
     let text = format!(
@@ -40,6 +101,37 @@ fn built_in_edges_are_those_that_were_reviewed() {
     }
     let shown: String = edges.iter().map(|(id, causes)| format!("{id}: {causes}\n")).collect();
     assert_eq!(shown, include_str!("causes.txt"));
+}
+
+/// The pairs of a list in which the first is deeper than the second.
+fn pairs(tiers: &[&[&'static str]]) -> Vec<(&'static str, &'static str)> {
+    let mut pairs = Vec::new();
+    for (floor, causes) in tiers.iter().enumerate() {
+        for symptom in tiers[floor + 1..].iter().copied().flatten() {
+            pairs.extend(causes.iter().map(|cause| (*cause, *symptom)));
+        }
+    }
+    pairs
+}
+
+#[test]
+fn each_symptom_is_explained_by_every_deeper_rule_that_can_cause_it() {
+    let set = RuleSet::built_in();
+    let mut missing = Vec::new();
+    for (cause, symptom) in TIERS.iter().copied().flat_map(pairs) {
+        if !causes(&set, symptom).contains(&cause.into()) {
+            missing.push(format!("{cause} does not explain {symptom}"));
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn no_rule_is_explained_by_a_shallower_one() {
+    let set = RuleSet::built_in();
+    for (deep, shallow) in TIERS.iter().copied().flat_map(pairs) {
+        assert!(!causes(&set, deep).contains(&shallow.into()), "{shallow} explains {deep}");
+    }
 }
 
 #[test]
