@@ -30,6 +30,7 @@ built_in! {
     "tcp.listen_overflow",
     "lb.too_few_healthy",
     "app.error_outlier",
+    "app.slow_outlier",
     "app.crash_loop",
     "app.segfault",
     "app.fd_limit",
