@@ -16,7 +16,7 @@ union all select 1 from request where tier = 'edge' and failure = 'connect_refus
 explains = [
   "app.error_outlier", "app.throughput_drop", "client.aborts_499", "edge.ramp_too_fast",
   "lb.canary_oscillation", "lb.too_few_healthy", "lb.uneven", "proxy.haproxy_queue",
-  "proxy.masked_errors", "proxy.retry_amplification", "traffic.unusual",
+  "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm", "traffic.unusual",
 ]
 subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"

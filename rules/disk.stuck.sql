@@ -13,7 +13,7 @@ explains = [
   "app.blocked_on_store", "app.errors", "app.slow", "app.slow_outlier", "app.slow_url",
   "client.aborts_499", "db.connections_exhausted", "db.not_answering", "disk.member_outlier",
   "disk.readonly", "disk.slow", "host.hung_task", "mysql.replica_lag", "pg.replica_lag",
-  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_blocked",
+  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.retry_storm", "proxy.worker_blocked",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
   "tcp.listen_overflow",
 ]

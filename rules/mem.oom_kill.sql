@@ -14,7 +14,7 @@ union all select 1 as n from kmsg where kind = 'oom_kill' and ts > $now - interv
 union all select max(oom_kills_total) as n from cgroup_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cgroup having max(oom_kills_total) > min(oom_kills_total)"""
 explains = [
   "app.crash_loop", "app.down", "app.errors", "db.not_answering", "mem.cgroup_near_limit",
-  "proxy.down", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.down", "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm",
 ]
 subject = "{victims} on {host}"
 summary = "{host}: {kills} processes OOM-killed in 5 minutes: {victims}{where_text}"

@@ -82,7 +82,7 @@ select q.host, q.netns, q.server_address, q.server_port,
   case when s.waiting is not null then 'stuck' end as why,
   case when s.waiting is not null then 'stuck' end as fix,
   -- A slow application takes a connection from time to time, so it is not why this one takes none.
-  case when s.waiting is not null then 'app.slow, app.slow_outlier' end as not_explained_by,
+  case when s.waiting is not null then 'app.slow, app.slow_outlier, proxy.retry_storm' end as not_explained_by,
   case when s.waiting >= 3 then 'page' else 'mail' end as class
 from queues q
 left join stuck s on s.host = q.host and s.netns = q.netns and s.server_address = q.server_address and s.server_port = q.server_port

@@ -62,6 +62,7 @@ built_in! {
     "wire.host_unreachable",
     "wire.syn_blackhole",
     "proxy.retry_amplification",
+    "proxy.retry_storm",
     "log.ship_lag",
     "disk.deleted_but_open",
     "weir.agent_silent",
