@@ -24,7 +24,7 @@ having count(upstream_response_seconds) > 0
 limit 1""",
 ]
 explains = [
-  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "app.errors_quiet", "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
   "tcp.listen_overflow",
 ]

@@ -19,7 +19,7 @@ having min(accept_queue_length) >= 1
 limit 1""",
 ]
 explains = [
-  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "app.errors_quiet", "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
   "proxy.worker_connections", "tcp.close_wait_leak",
 ]
 subject = "{process} on {endpoint}"

@@ -10,7 +10,7 @@ key = ["upstream"]
 needs = ["log", "tcp_stat", "listener"]
 when = "select 1 from log where program = 'nginx' and body like '%timed out) while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.throughput_drop", "client.aborts_499", "lb.too_few_healthy", "lb.uneven",
+  "app.errors_quiet", "app.throughput_drop", "client.aborts_499", "lb.too_few_healthy", "lb.uneven",
   "mysql.replica_broken", "mysql.replica_lag", "pg.replica_lag", "proxy.haproxy_queue",
   "proxy.masked_errors", "proxy.retry_amplification", "proxy.worker_connections",
   "wire.mtu_blackhole", "wire.syn_retries",

@@ -113,6 +113,8 @@ built_in! {
     "proxy.haproxy_queue",
     "proxy.masked_errors",
     "app.errors",
+    "app.errors_quiet",
+    "app.slow_quiet",
     "lb.uneven",
     "edge.certificate_failing",
     "edge.idle_mismatch",
