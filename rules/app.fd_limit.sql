@@ -15,9 +15,10 @@ select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $n
 limit 1"""
 explains = [
   "app.error_outlier", "app.errors", "app.errors_quiet", "app.slow", "app.slow_outlier",
-  "app.throughput_drop", "client.aborts_499", "proxy.haproxy_queue", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.worker_connections", "tcp.accept_queue_high",
-  "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow", "wire.mtu_blackhole",
+  "app.slow_quiet", "app.throughput_drop", "client.aborts_499", "proxy.haproxy_queue",
+  "proxy.masked_errors", "proxy.retry_amplification", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
+  "wire.mtu_blackhole",
 ]
 subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"

@@ -11,8 +11,8 @@ prefers = ["mem.oom_kill"]
 needs = ["db_server"]
 when = "select 1 from db_server where error is not null and ts > $now - interval '25 seconds' and ts <= $now limit 1"
 explains = [
-  "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.slow", "client.aborts_499",
-  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.retry_storm",
+  "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.slow", "app.slow_quiet",
+  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.retry_storm",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
   "tcp.listen_overflow",
 ]

@@ -10,7 +10,7 @@ key = ["server_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where (evicted_keys_increase > 0 or writes_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.blocked_on_store", "app.slow", "client.aborts_499", "proxy.haproxy_queue",
+  "app.blocked_on_store", "app.slow", "app.slow_quiet", "client.aborts_499", "proxy.haproxy_queue",
   "proxy.retry_amplification", "proxy.worker_connections", "tcp.accept_queue_high",
   "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
 ]
