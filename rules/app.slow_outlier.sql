@@ -23,9 +23,10 @@ where program = 'nginx' and body like 'upstream timed out%' and ts > $now - inte
 group by host having count(*) >= 3 limit 1""",
 ]
 explains = [
-  "app.slow", "app.slow_quiet", "client.aborts_499", "lb.uneven", "proxy.haproxy_queue",
-  "proxy.masked_errors", "proxy.retry_amplification", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
+  "app.requests_stopped", "app.slow", "app.slow_quiet", "client.aborts_499", "lb.uneven",
+  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow",
 ]
 subject = "{member} in {pool}"
 summary = "{summary_text}"

@@ -20,8 +20,8 @@ having count(*) filter (where coalesce(http_response_status_code, 599) >= 499) >
 limit 1""",
 ]
 explains = [
-  "app.errors", "app.errors_quiet", "app.slow", "app.slow_quiet", "client.aborts_499",
-  "lb.too_few_healthy", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "client.aborts_499", "lb.too_few_healthy", "proxy.haproxy_queue", "proxy.retry_amplification",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
   "tcp.listen_overflow", "traffic.unusual",
 ]

@@ -19,8 +19,9 @@ having min(accept_queue_length) >= 1
 limit 1""",
 ]
 explains = [
-  "app.errors_quiet", "app.slow_quiet", "client.aborts_499", "proxy.haproxy_queue",
-  "proxy.retry_amplification", "proxy.worker_connections", "tcp.close_wait_leak",
+  "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "client.aborts_499",
+  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections",
+  "tcp.close_wait_leak",
 ]
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}): accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}"

@@ -115,6 +115,7 @@ built_in! {
     "app.errors",
     "app.errors_quiet",
     "app.slow_quiet",
+    "app.requests_stopped",
     "lb.uneven",
     "edge.certificate_failing",
     "edge.idle_mismatch",
