@@ -10,7 +10,7 @@ key = ["netns", "server_port"]
 needs = ["tcp_accept", "listener"]
 when = "select 1 from tcp_accept where wait_p90_seconds >= 0.1 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 explains = [
-  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "app.requests_stopped", "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
   "proxy.worker_connections", "tcp.close_wait_leak",
 ]
 subject = "{process} on port {server_port}"

@@ -116,6 +116,7 @@ built_in! {
     "app.errors_quiet",
     "app.slow_quiet",
     "app.requests_stopped",
+    "app.brief_stall",
     "lb.uneven",
     "edge.certificate_failing",
     "edge.idle_mismatch",

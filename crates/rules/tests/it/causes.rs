@@ -26,13 +26,33 @@ const WAITING: &[&[&str]] = &[
     &["client.aborts_499"],
 ];
 
-/// Stores that say themselves what is wrong, and all that waits for them.
-const STORES: &[&[&str]] = &[
-    &["pg.lock_pileup", "redis.evictions", "db.not_answering", "db.connections_exhausted"],
+/// What makes a quiet site's requests slow, or all requests hang without a line in the log.
+const UNSEEN: &[&[&str]] = &[
+    &["disk.stuck", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted"],
     &["app.blocked_on_store"],
     &["app.slow"],
-    &["tcp.listen_overflow", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak"],
-    &["proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections"],
+    &["tcp.listen_overflow"],
+    &["tcp.accept_queue_high"],
+    &["app.slow_quiet", "app.errors_quiet", "app.requests_stopped"],
+];
+
+/// What fails for good makes clients retry.
+const RETRY_CAUSES: &[&[&str]] = &[
+    &["disk.stuck", "pg.lock_pileup", "db.not_answering", "app.down", "wire.host_unreachable"],
+    &["proxy.retry_storm"],
+];
+
+/// What an overload that retries keep up looks like.
+const RETRY_SYMPTOMS: &[&[&str]] = &[
+    &["proxy.retry_storm"],
+    &["app.errors", "app.slow", "tcp.listen_overflow", "tcp.accept_queue_high"],
+];
+
+/// One member of a pool, and the pool.
+const MEMBERS: &[&[&str]] = &[
+    &["disk.stuck", "cpu.cgroup_throttled", "mem.thrash"],
+    &["app.slow_outlier"],
+    &["app.slow", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections"],
 ];
 
 /// What makes requests fail, deepest first.
@@ -63,7 +83,8 @@ const RETRIED: &[&[&str]] = &[
 ];
 
 /// Each list of tiers.
-const TIERS: &[&[&[&str]]] = &[WAITING, STORES, FAILING, REFUSING, RETRIED];
+const TIERS: &[&[&[&str]]] =
+    &[WAITING, STORES, UNSEEN, RETRY_CAUSES, RETRY_SYMPTOMS, MEMBERS, FAILING, REFUSING, RETRIED];
 
 /// A rule file `own.NAME` with these lines in its head.
 fn file(id: &str, head: &str) -> (String, String) {
