@@ -24,11 +24,13 @@ fix = "{fix_text}"
 source = "fault lab F43; nginx src/core/ngx_connection.c, ngx_get_connection; nginx documentation of worker_connections and worker_rlimit_nofile"
 [text.waiting_text]
 load = ""
+other = ", but the line says {said}"
 fell = "; requests finish at {rate_ratio:%} of the rate before, so they may be waiting for an upstream"
 waiting = "; {timed_out} requests timed out waiting for {upstream}"
 [text.fix_text]
 load = "{place}worker_connections {wanted}; and in the main context worker_rlimit_nofile {wanted_files}; then `nginx -t && nginx -s reload`. An idle connection costs about 0.5 KiB, and each proxied request two descriptors, so the second number is at least twice the first. Check: the line does not come back. Do not lower keepalive_timeout to 0: each request would open a connection."
 fell = "Find out first what holds the connections: `ss -tn state established` to the upstreams' ports, and the accept queue there (`ss -ltn`). If they wait for an upstream, more worker_connections only move more requests onto it; fix the upstream. If they are idle clients: {place}worker_connections {wanted}; with worker_rlimit_nofile {wanted_files}; then `nginx -t && nginx -s reload`. Check: the line does not come back."
+other = "Do not raise worker_connections: it is {value} in the configuration, and the process that ran out has {said}. It was started before the change (then `nginx -s reload`), or it is no worker: the cache manager always has 512, and modules that open connections there (health checks, upstream synchronisation) use them up. `ps -o pid,lstart,args -C nginx` and the process id in the log line tell which. Check: the line does not come back."
 waiting = "Do not raise worker_connections: the requests wait for {upstream}, and more of them make it slower. Fix what {upstream} waits for (its accept queue, its workers, its database). Until then limit the damage: `proxy_read_timeout 10s;`, `proxy_next_upstream_tries 1;`, and `max_conns=` in the `server` line, so that other sites keep their connections. Check: requests to {upstream} are answered again, and this line stops with it."
 ---*/
 with lines as (
@@ -79,7 +81,7 @@ joined as (
   select l.*, c.file, c.line, coalesce(c.value, l.said, 512) as value, c.value as configured
   from lines l left join config c on c.host = l.host and c.place = 1
 )
-select j.host, lines, refused, reused, body, value,
+select j.host, lines, refused, reused, body, value, said,
   case when refused > 0 then 'connections were refused'
        when reused > 0 then 'idle connections were closed'
        else 'file-descriptor limit below worker_connections' end as effect,
@@ -88,8 +90,8 @@ select j.host, lines, refused, reused, body, value,
   case when file is not null then concat(file, ':', line, ': ') else 'in `events { }` of nginx.conf: ' end as place,
   greatest(4 * value, 4096) as wanted, 2 * greatest(4 * value, 4096) as wanted_files,
     coalesce(t.timed_out, 0) as timed_out, t.upstream, r.rate / nullif(r.rate_before, 0) as rate_ratio,
-  case when t.timed_out >= 3 then 'waiting' when r.rate_before >= 1 and r.rate < 0.7 * r.rate_before then 'fell' else 'load' end as waiting_text,
-  case when t.timed_out >= 3 then 'waiting' when r.rate_before >= 1 and r.rate < 0.7 * r.rate_before then 'fell' else 'load' end as fix_text,
+  case when t.timed_out >= 3 then 'waiting' when configured <> said then 'other' when r.rate_before >= 1 and r.rate < 0.7 * r.rate_before then 'fell' else 'load' end as waiting_text,
+  case when t.timed_out >= 3 then 'waiting' when configured <> said then 'other' when r.rate_before >= 1 and r.rate < 0.7 * r.rate_before then 'fell' else 'load' end as fix_text,
   case when refused > 0 then 'page' else 'mail' end as class
 from joined j
 left join timeouts t on t.host = j.host
