@@ -21,15 +21,15 @@ having count(*) >= 20
 limit 1""",
 ]
 subject = "{site} on {host}"
-summary = "{site} on {host}: {what} from {from_text} to {to_text} UTC, {lasted:.1} s; before and after it answered{member_text}{queue_text}"
+summary = "{site} on {host}: {what} ({from_text} to {to_text} UTC); it answered before and after{member_text}{queue_text}"
 why = "{why_text}"
 look_at = "What happened in these seconds: the application's log and garbage-collector log, a deploy or reload, a cron job, a checkpoint or backup of the database, a fail-over, a live migration of the machine. Other findings of that minute. Does it repeat: this finding's history, and `select date_trunc('second', ts), count(*), max(duration_seconds) from request … group by 1 order by 1`."
 silent_when = "Pauses or failures under 2 s (a pause of 1.5 s with requests that waited through it counts as 2) or over 15 s (other findings name those), fewer than 20 requests in the minute before, fewer than 3 that waited (5 that failed), requests that usually take as long as the pause (long polls, reports), and a site that was not answering before or after. The log must have a duration to show a pause: without one, only failures are seen, and a pause cannot be told from a moment without visitors."
 fix = "{fix_text}"
 source = "times of the access log itself: completion minus duration; JVM safepoint and V8 major GC pauses; PostgreSQL checkpoints"
 [text.what]
-hung = "no request finished and {affected} waited"
-failed = "{affected} of {all_in_slice} requests failed with {statuses}"
+hung = "no request finished for {lasted:.1} s, {affected} waited"
+failed = "{affected} of {all_in_slice} requests in {lasted:.0} s failed with {statuses}"
 [text.member_text]
 one = ""
 several = " ({members} upstreams at the same time, so it is something that they share)"
@@ -130,7 +130,8 @@ queues as (
   group by b.host, b.site, b.kind, l.process_name
 )
 select b.host, b.site, b.kind, b.from_ts, b.to_ts, b.lasted, b.affected, b.all_in_slice, b.statuses, b.members, b.member,
-  cast(date_trunc('second', b.from_ts) as varchar) as from_text, split_part(replace(cast(date_trunc('second', b.to_ts) as varchar), 'T', ' '), ' ', 2) as to_text,
+  regexp_match(cast(b.from_ts as varchar), '([0-9]+:[0-9]+:[0-9]+)')[1] as from_text,
+  regexp_match(cast(b.to_ts as varchar), '([0-9]+:[0-9]+:[0-9]+)')[1] as to_text,
   q.queue_peak, coalesce(q.process_name, 'a process') as queue_process,
   case b.kind when 'hung' then 'hung' else 'failed' end as what,
   case b.kind when 'hung' then 'hung' else 'failed' end as why_text,
