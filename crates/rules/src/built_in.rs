@@ -117,6 +117,7 @@ built_in! {
     "app.slow_quiet",
     "app.requests_stopped",
     "app.brief_stall",
+    "tcp.accept_pause",
     "lb.uneven",
     "edge.certificate_failing",
     "edge.idle_mismatch",
