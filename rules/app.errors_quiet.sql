@@ -17,7 +17,7 @@ union all select 1 from request where http_response_status_code = 499 and durati
 select 1 from request
 where ts > $now - interval '60 seconds' and ts <= $now and tier in ('proxy', 'edge')
 group by host, proxy_backend, server_address
-having count(*) < 200 and count(*) filter (where http_response_status_code >= 499) >= 1
+having count(*) < 200 and count(*) filter (where http_response_status_code >= 499) >= greatest(1, 0.1 * count(*))
 limit 1""",
 ]
 explains = ["client.aborts_499"]

@@ -15,7 +15,7 @@ when = [
 select 1 from request
 where ts > $now - interval '60 seconds' and ts <= $now and tier in ('proxy', 'edge')
 group by host, proxy_backend, server_address
-having count(*) < 100 and count(*) filter (where duration_seconds >= 1) >= 1
+having count(*) < 100 and count(*) filter (where duration_seconds >= 1) >= greatest(1, 0.1 * count(*))
 limit 1""",
 ]
 explains = ["client.aborts_499"]
