@@ -11,7 +11,7 @@ prefers = [
   "disk.stuck", "pg.lock_pileup", "db.not_answering", "app.blocked_on_store", "app.down",
   "tcp.listen_overflow", "tcp.accept_queue_high", "log.ship_lag",
 ]
-needs = ["request", "tcp_stat", "sock_stat", "listener", "log"]
+needs = ["request", "tcp_stat", "sock_stat", "net_dev", "listener", "log"]
 when = [
   """
 select 1 from listener l
@@ -33,7 +33,7 @@ subject = "{program} on {host}"
 summary = "{program} on {host} answers nothing: its last successful request was {silent_seconds:.0} s ago (before: {rate_before:.1}/s), while {connections_text}{left_text}{queue_text}"
 why = "A request is logged when it ends, so a proxy whose upstream hangs logs nothing until its timeout (60 s by default), and a failed TLS handshake is no request at all. Connections that continue without requests mean that clients still come and get nothing."
 look_at = "Ask as a client would: `curl -v --max-time 5` at the proxy, then at the upstream. No response from either: the upstream hangs (its accept queue with `ss -ltn`, its stack dump, its database). The upstream answers: the proxy (`error.log`, worker processes in state D). The handshake fails: certificate, key, protocol versions.{line_text}"
-silent_when = "Fewer than 20 successful requests in the 50 s before, a request answered within 10 s (or within three times the delay with which the log is written, `access_log … flush=`), three or more 5xx in that time (other findings name those), or connections that do not continue: neither more established sockets than before, nor new ones at half the rate of before and 2/s or more, nor an accept queue of the proxy in use. Visitors that go home, a load test that ends and a balancer that takes the host out close their connections. TCP health checks below 2/s do not count as visitors."
+silent_when = "Fewer than 20 successful requests in the 50 s before, a request answered within 10 s (or within three times the delay with which the log is written, `access_log … flush=`), three or more 5xx in that time (other findings name those), at least 60 % of the bytes per second that were sent before (large responses, slow readers), or connections that do not continue: neither more established sockets than before, nor new ones at half the rate of before and 2/s or more, nor an accept queue of the proxy in use. Visitors that go home, a load test that ends and a balancer that takes the host out close their connections. TCP health checks below 2/s do not count as visitors."
 fix = "If the upstream hangs, take it out of the pool or restart it after saving a stack dump; shorten `proxy_read_timeout` so that clients get an error instead of nothing. If handshakes fail, restore the last certificate and key and reload. Check: requests appear in the log again."
 source = "nginx ngx_http_log_request (written at the end of the request); kernel Tcp.PassiveOpens and CurrEstab; field report K6"
 [text.connections_text]
@@ -93,6 +93,22 @@ sockets as (
   where ts > $now - interval '60 seconds' and ts <= $now
   group by host, netns
 ),
+device_bytes as (
+  select host, netns, device,
+    cast(max(tx_bytes_total) filter (where ts > $now - interval '6 seconds')
+      - min(tx_bytes_total) filter (where ts > $now - interval '6 seconds') as double) / 5 as tx_now,
+    cast(max(tx_bytes_total) filter (where ts <= $now - interval '15 seconds')
+      - min(tx_bytes_total) filter (where ts <= $now - interval '15 seconds') as double) / 45 as tx_before
+  from net_dev
+  where ts > $now - interval '60 seconds' and ts <= $now
+  group by host, netns, device
+),
+bytes as (
+  -- Responses that clients read slowly are no silence.
+  select host, netns, sum(tx_now) as tx_now, sum(tx_before) as tx_before
+  from device_bytes
+  group by host, netns
+),
 queues as (
   select host, netns, process_name, accept_queue_length, tier,
     row_number() over (partition by host, netns order by accept_queue_length desc, server_port) as place
@@ -114,9 +130,11 @@ evidence as (
   from silent s
   join places p on p.host = s.host
   left join opens o on o.host = p.host and o.netns = p.netns
+  left join bytes b on b.host = p.host and b.netns = p.netns
   left join sockets k on k.host = p.host and k.netns = p.netns
   left join queues q on q.host = p.host and q.netns = p.netns and q.place = 1
   left join lines l on l.host = s.host and l.program = s.program and l.place = 1
+  where b.tx_now is null or b.tx_now < 0.6 * b.tx_before
 ),
 ranked as (
   select *, row_number() over (partition by host, program order by opened desc nulls last, netns) as place
