@@ -95,12 +95,14 @@ sockets as (
 ),
 device_bytes as (
   select host, netns, device,
-    cast(max(tx_bytes_total) filter (where ts > $now - interval '6 seconds')
-      - min(tx_bytes_total) filter (where ts > $now - interval '6 seconds') as double) / 5 as tx_now,
-    cast(max(tx_bytes_total) filter (where ts <= $now - interval '15 seconds')
-      - min(tx_bytes_total) filter (where ts <= $now - interval '15 seconds') as double) / 45 as tx_before
-  from net_dev
-  where ts > $now - interval '60 seconds' and ts <= $now
+    cast(max(tx_bytes_total) filter (where is_new) - min(tx_bytes_total) filter (where is_new) as double)
+      / nullif(date_part('epoch', max(ts) filter (where is_new)) - date_part('epoch', min(ts) filter (where is_new)), 0) as tx_now,
+    cast(max(tx_bytes_total) filter (where is_old) - min(tx_bytes_total) filter (where is_old) as double)
+      / nullif(date_part('epoch', max(ts) filter (where is_old)) - date_part('epoch', min(ts) filter (where is_old)), 0) as tx_before
+  from (
+    select *, ts > $now - interval '6 seconds' as is_new, ts <= $now - interval '15 seconds' as is_old
+    from net_dev where ts > $now - interval '60 seconds' and ts <= $now
+  ) samples
   group by host, netns, device
 ),
 bytes as (
