@@ -14,9 +14,10 @@ select 1 from log where program = 'nginx' and body like '%while connecting to up
 union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.error_outlier", "app.throughput_drop", "client.aborts_499", "edge.ramp_too_fast",
-  "lb.canary_oscillation", "lb.too_few_healthy", "lb.uneven", "proxy.haproxy_queue",
-  "proxy.masked_errors", "proxy.retry_amplification", "traffic.unusual",
+  "app.error_outlier", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
+  "client.aborts_499", "edge.ramp_too_fast", "lb.canary_oscillation", "lb.too_few_healthy",
+  "lb.uneven", "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.retry_storm", "traffic.unusual",
 ]
 subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"

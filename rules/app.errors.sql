@@ -10,6 +10,7 @@ key = ["site"]
 prefers = ["app.error_outlier", "app.crash_loop", "app.segfault", "app.fd_limit", "tcp.ephemeral_exhausted", "db.not_answering", "db.connections_exhausted", "pg.lock_pileup", "disk.full", "disk.inodes_full", "disk.readonly"]
 needs = ["request"]
 when = "select 1 from request where http_response_status_code >= 500 and http_response_status_code not in (502, 504) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+explains = ["app.errors_quiet"]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {errors} of {requests} requests failed in the application in 30 s ({error_ratio:%}), mostly {status}{path_text}{member_text}; {past_text}"
 why = "The application runs and reports that it failed: an exception, a database or service it could not use, a deploy that does not match its configuration. Clients see it at once, and proxy retries do not help when all members fail the same way."

@@ -14,7 +14,9 @@ union all
 select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $now - interval '30 seconds' and ts <= $now
 limit 1"""
 explains = [
-  "app.error_outlier", "app.errors", "app.slow", "app.throughput_drop", "client.aborts_499",
+  "app.error_outlier", "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow",
+  "app.slow_outlier", "app.slow_quiet", "app.throughput_drop", "client.aborts_499",
+  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
   "tcp.listen_overflow", "wire.mtu_blackhole",
 ]

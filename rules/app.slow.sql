@@ -8,7 +8,7 @@ every = "1s"
 clear = "10s"
 key = ["upstream"]
 prefers = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow"]
-needs = ["request"]
+needs = ["request", "listener"]
 when = [
   "select 1 from request where upstream_response_seconds >= $threshold and ts > $now - interval '15 seconds' and ts <= $now limit 1",
   """
@@ -24,14 +24,15 @@ having count(upstream_response_seconds) > 0
 limit 1""",
 ]
 explains = [
-  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
-  "proxy.worker_connections", "tcp.close_wait_leak",
+  "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "client.aborts_499",
+  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
 ]
 subject = "{upstream}"
 summary = "{upstream} is slow: p95 {app_p95:duration}, p50 {app_p50:duration} over {window_seconds} s ({requests} requests); {app_share:%} of the time is in the application, connect p95 {connect_p95:duration}; {past_text}"
 why = "The proxy measures the time between the connection to the application and the first byte of its response. Connecting is fast, so neither the network nor a full accept queue is to blame, and clients read responses as fast as before: the application itself, or something it waits for, is slow."
 look_at = "One instance or all of them? `select upstream_address, count(*), percentile(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its CPU (cpu_stat, cgroup_stat) and its own log."
-silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 requests or a median below it (blocked clients send no more requests, so earlier fast ones dominate for a while); less than 80 % of the time in the application; or, with history, p95 below 2× the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before, which leaves time to name a deeper cause first. 250 ms is a default: `weir thresholds app.slow` gives the value for this fleet; 80 % is an opinion. While an accept queue of the host overflows or is full and no response came within 10 s, this finding belongs to that one: the application does not even accept connections. A slow reader does not count, because only the time to the first byte is measured. Long polls, event streams and slow reports look the same: exclude them with a copy of this rule and a condition on url_path."
+silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 requests or a median below it (blocked clients send no more requests, so earlier fast ones dominate for a while); less than 80 % of the time in the application; or, with history, p95 below 2× the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before, which leaves time to name a deeper cause first. 250 ms is a default: `weir thresholds app.slow` gives the value for this fleet; 80 % is an opinion. Requests to a port whose accept queue only grew in the last 10 s do not count: that process is stuck, not slow (tcp.accept_queue_high). A slow reader does not count, because only the time to the first byte is measured. Long polls, event streams and slow reports look the same: exclude them with a copy of this rule and a condition on url_path."
 fix = "Work on {upstream}, not on the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, or raise its workers if all are busy while CPUs are idle. Meanwhile limit the damage at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries make a slow application slower). Check: app_p95 of this finding falls."
 source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
 [text.past_text]
@@ -61,13 +62,29 @@ from (
 ) slices
 group by 1, 2, 3"""
 ---*/
-with recent as (
+with steps as (
+  select host, netns, server_address, server_port, ts, sum(accept_queue_length) as length,
+    lag(sum(accept_queue_length)) over (partition by host, netns, server_address, server_port order by ts) as length_before
+  from listener
+  where ts > $now - interval '10 seconds' and ts <= $now
+  group by host, netns, server_address, server_port, ts
+),
+stuck as (
+  -- A process that accepts nothing is not slow, and a slow one takes a connection from time to time.
+  select server_port as stuck_port from (
+    select server_port, count(*) as samples, min(length) as least, count(*) filter (where length < length_before) as falls
+    from steps group by host, netns, server_address, server_port
+  ) queues
+  where samples >= 8 and least >= 1 and falls = 0
+  group by server_port
+),
+recent as (
   select host, upstream, url_path, duration_seconds, upstream_status_code, app_seconds as app,
     coalesce(upstream_connect_seconds, 0.0) as connect,
-    ts <= $now - interval '10 seconds' as is_early, ts > $now - interval '3 seconds' as is_last,
-    upstream_header_seconds is not null and ts > $now - interval '10 seconds' as is_answered
+    ts <= $now - interval '10 seconds' as is_early, ts > $now - interval '3 seconds' as is_last
   from proxy_request
-  where ts > $now - interval '15 seconds' and ts <= $now and upstream_response_seconds is not null and upstream is not null
+  left join stuck on stuck_port = try_cast(split_part(upstream_address, ':', -1) as bigint)
+  where stuck_port is null and ts > $now - interval '15 seconds' and ts <= $now and upstream_response_seconds is not null and upstream is not null
 ),
 measured as (
   select host, upstream, percentile(app, 0.95) >= $threshold as is_slow, count(*) as all_requests,
@@ -77,8 +94,7 @@ measured as (
     percentile(app, 0.95) filter (where is_early) as early_p95,
     percentile(connect, 0.95) as connect_p95,
     sum(app) / greatest(sum(duration_seconds), 0.000001) as app_share,
-    count(*) filter (where upstream_status_code >= 500) as errors,
-    count(*) filter (where is_answered) as answered
+    count(*) filter (where upstream_status_code >= 500) as errors
   from recent
   group by host, upstream
 ),
@@ -132,8 +148,6 @@ select n.host, n.upstream, n.window_seconds, n.requests, n.errors, n.app_p95, n.
   case when p.past_p95 is null then 'none' else 'known' end as past_text,
   -- Page only once a deeper cause had time to show: it needs some seconds more to be detected.
   case when n.app_p95 >= 1.0 and n.early_p95 >= 1.0 then 'page' else 'mail' end as class,
-  -- A process that accepts nothing answers nothing; a slow one fills its accept queue.
-  case when n.answered > 0 then 'tcp.listen_overflow, tcp.accept_queue_high' end as not_explained_by,
   p.past_p95 is null or n.app_p95 >= 2 * p.past_p95 as opens
 from now_ n
 left join past p on p.host = n.host and p.upstream = n.upstream

@@ -12,7 +12,13 @@ when = [
   "select 1 from cpu_stat where cpu = 'all' and steal_seconds_total > 0 and ts > $now - interval '10 minutes' and ts <= $now limit 1",
   "select host from cpu_stat where cpu = 'all' and ts > $now - interval '10 minutes' and ts <= $now group by host having max(steal_seconds_total) > min(steal_seconds_total) + 0.5 limit 1",
 ]
-explains = ["app.slow", "app.slow_url", "cpu.saturated", "dns.resolver_slow"]
+explains = [
+  "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
+  "app.slow_url", "client.aborts_499", "cpu.saturated", "db.connections_exhausted",
+  "db.not_answering", "dns.resolver_slow", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow",
+]
 subject = "CPUs of {host}"
 summary = "{host}: the hypervisor stole {steal_ratio:%} of CPU time over {span_seconds:duration}"
 why = "The virtual machine was ready to run, but its host ran another guest. Everything on it is slower, and usage shown without steal looks harmless, so the load is misread."

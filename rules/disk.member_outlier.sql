@@ -10,8 +10,11 @@ key = ["device"]
 needs = ["disk_stat"]
 when = "select host from disk_stat where ts > $now - interval '60 seconds' and ts <= $now and not is_partition group by host, device having max(reads_total + writes_total) - min(reads_total + writes_total) >= 165 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.005 * (max(reads_total + writes_total) - min(reads_total + writes_total)) limit 1"
 explains = [
-  "app.blocked_on_store", "app.slow", "app.slow_url", "disk.slow", "proxy.haproxy_queue",
-  "proxy.worker_blocked", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow",
+  "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
+  "app.slow_url", "client.aborts_499", "db.connections_exhausted", "db.not_answering", "disk.slow",
+  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_blocked",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} is {times:.0}× slower than its {siblings} siblings on {host}: await {await_seconds:duration} vs {sibling_await_seconds:duration} ({family}) in {bad_windows} of 5 windows of 12 s, at {operations_per_second:.0} IOPS"

@@ -9,7 +9,9 @@ clear = "30s"
 key = ["mount_point"]
 needs = ["filesystem", "kmsg"]
 when = "select 1 from filesystem where is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
-explains = ["app.errors", "mysql.replica_broken"]
+explains = [
+  "app.errors", "app.errors_quiet", "db.not_answering", "mysql.replica_broken", "proxy.retry_storm",
+]
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) on {host} became read-only; {said_text}"
 why = "The kernel met an error of the disk or in the file system's own data and stopped writing to prevent further damage. Programs fail with \"Read-only file system\": databases stop, logs and uploads are lost."

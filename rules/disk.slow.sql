@@ -13,10 +13,11 @@ when = [
   "select 1 from disk_stat where ts > $now - interval '20 seconds' and ts <= $now and not is_partition group by host, device having max(busy_seconds_total) - min(busy_seconds_total) > 2.5 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.1 limit 1",
 ]
 explains = [
-  "app.blocked_on_store", "app.slow", "app.slow_url", "db.connections_exhausted",
+  "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
+  "app.slow_url", "client.aborts_499", "db.connections_exhausted", "db.not_answering",
   "host.hung_task", "mysql.replica_lag", "pg.replica_lag", "proxy.haproxy_queue",
-  "proxy.worker_blocked", "proxy.worker_connections", "tcp.accept_queue_high",
-  "tcp.accept_wait", "tcp.listen_overflow",
+  "proxy.retry_amplification", "proxy.worker_blocked", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} of {host} is {times:.0}× slower than its baseline: await {await_seconds:duration} vs {past_await_seconds:duration}, queue {queue:.1}, {utilisation:%} busy, {operations_per_second:.0} IOPS (before: {past_operations_per_second:.0})"

@@ -9,6 +9,7 @@ clear = "30s"
 key = ["source", "kind"]
 needs = ["ship"]
 when = "select 1 from ship where ((state = 'rotated' and lag_seconds > 120) or deleted_bytes > 0) and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+explains = ["app.requests_stopped"]
 subject = "{source} on {host}"
 summary = "{text}"
 why = "A rotated file will be deleted by the next rotation or a cleanup job, and what was not read by then is lost. A deleted file that a program still writes to is worse: only that program and weir see its lines, and its space is freed only when the program closes it."

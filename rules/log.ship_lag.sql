@@ -9,7 +9,10 @@ clear = "20s"
 key = ["source"]
 needs = ["ship"]
 when = "select 1 from ship where lag_seconds > 30 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
-explains = ["app.throughput_drop", "clock.skew", "log.rotated_unfinished", "traffic.unusual"]
+explains = [
+  "app.requests_stopped", "app.throughput_drop", "clock.skew", "log.rotated_unfinished",
+  "traffic.unusual",
+]
 subject = "{source} on {host}"
 summary = "{source} on {host} lags {lag_seconds} s: {lag_mebibytes} MiB waiting, {acknowledged_rate} KiB/s shipped, {written_rate} KiB/s written; {outlook}; {held_by}"
 why = "Unshipped lines are invisible to searches and rules: findings about this log come late. If the file is rotated and deleted before it was read, the lines are lost for good."

@@ -9,7 +9,7 @@ clear = "30s"
 key = ["source"]
 needs = ["ship"]
 when = "select 1 from ship where error is not null and ts > $now - interval '65 seconds' and ts <= $now limit 1"
-explains = ["log.ship_lag"]
+explains = ["app.requests_stopped", "log.ship_lag"]
 subject = "{source} on {host}"
 summary = "the agent on {host} cannot read {source}: {error}"
 why = "Unread lines are invisible to searches and rules: everything that depends on this log is blind and appears healthy. If the log is deleted before it can be read, its lines are lost for good."

@@ -11,7 +11,7 @@ needs = ["net_dev", "kmsg"]
 when = """
 select 1 from kmsg where kind = 'link_down' and ts > $now - interval '5 minutes' and ts <= $now
 union all select 1 from net_dev where (rx_errors_total > 0 or tx_errors_total > 0) and ts > $now - interval '5 minutes' and ts <= $now limit 1"""
-explains = ["wire.loss", "wire.path_loss"]
+explains = ["app.requests_stopped", "wire.loss", "wire.path_loss"]
 subject = "network device {device} of {host}"
 summary = "{device} of {host}: {receive_errors} receive errors, {transmit_errors} transmit errors, {link_losses} link losses in 5 minutes"
 why = "Damaged packets are discarded and retransmitted after a timeout, so single requests become slow; a flapping link cuts everything for seconds. It is the cable, the transceiver, the switch port, or a duplex mismatch."

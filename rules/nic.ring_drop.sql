@@ -9,7 +9,7 @@ clear = "2m"
 key = ["device"]
 needs = ["net_dev"]
 when = "select 1 from net_dev where (rx_fifo_errors_total > 0 or rx_drops_total > 0) and ts > $now - interval '60 seconds' and ts <= $now limit 1"
-explains = ["wire.loss", "wire.path_loss"]
+explains = ["app.requests_stopped", "wire.loss", "wire.path_loss"]
 subject = "network device {device} of {host}"
 summary = "{device} of {host} lost {ring_losses} packets at a full ring buffer and dropped {drops} of {packets} others on receive in the last minute ({share:.3} %)"
 why = "The NIC had no free descriptor for the packet, because the CPU that drains the ring was too late. TCP retransmits such packets after a timeout, so single requests become slow without a trace in any log; datagrams are lost."

@@ -13,7 +13,7 @@ when = """
 select 1 from (select max(ts) as last_ts from listener where tier in ('proxy', 'edge') and ts > $now - interval '2 minutes' and ts <= $now
   group by host, netns, server_port) gone where last_ts < $now - interval '4 seconds'
 union all select 1 from finding where rule = 'proxy.down' and state <> 'resolved' and ts > $now - interval '24 hours' and ts <= $now limit 1"""
-explains = ["app.down"]
+explains = ["app.down", "app.requests_stopped"]
 subject = "{process} on port {ports} of {host}"
 summary = "{process} on {host} (netns {netns}) is not listening on port {ports} since {since_text}; {resets} connections refused, {rate:.1}/s"
 why = "The kernel answers each new connection with a reset: clients see \"connection refused\" at once, however healthy the backends are. A load balancer in front removes the host after its next checks; without one the site is down."

@@ -9,6 +9,7 @@ clear = "2m"
 key = ["upstream"]
 needs = ["request", "log"]
 when = "select 1 from request where upstream_tries > 1 and http_response_status_code < 500 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+explains = ["client.aborts_499", "proxy.retry_amplification"]
 subject = "upstreams of {upstream} on {host}"
 summary = "{saved} of {requests} requests to {upstream} on {host} ({saved_ratio:%}) succeeded only after a retry in 2 minutes, clients saw {errors} errors; {member_text}; {past_text}"
 why = "The proxy hides a bad member by trying the next. So the site's error rate stays flat until the last good member is gone, and each such request takes twice as long: an early fault that is still cheap to fix."

@@ -10,7 +10,7 @@ key = ["upstream"]
 prefers = ["app.down", "wire.syn_blackhole"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
-explains = ["proxy.masked_errors"]
+explains = ["client.aborts_499"]
 subject = "retries to {upstream} on {host}"
 summary = "requests to {upstream} on {host} take {tries_mean:.2} tries on average (last minute: {retried} of {requests} retried, {failed} failed anyway); {past_text}"
 why = "When an upstream fails or is too slow, the proxy sends the request to the next. With one bad member that saves the client; when all are slow for the same reason (a database, the CPU), each request becomes two or three, and the retries prevent recovery."

@@ -9,7 +9,7 @@ clear = "60s"
 key = []
 needs = ["softnet_stat", "sysctl"]
 when = "select host from softnet_stat where ts > $now - interval '60 seconds' and ts <= $now group by host, cpu having max(drops_total) >= min(drops_total) + 5 limit 1"
-explains = ["softirq.squeezed", "wire.loss", "wire.path_loss"]
+explains = ["app.requests_stopped", "softirq.squeezed", "wire.loss", "wire.path_loss"]
 subject = "packet backlog of {host}"
 summary = "{host} dropped {drops} of {packets} received packets in the last minute ({share_percent:.3} %) at the CPU backlog, most on CPU {worst_cpu}; net.core.netdev_max_backlog = {limit_text}"
 why = "Packets that one part of the kernel hands to another (loopback, veth and tunnels, receive steering) wait in a queue per CPU. It was full, so they were dropped before any socket saw them: TCP waits for a retransmission, datagrams are lost."

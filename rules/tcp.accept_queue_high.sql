@@ -18,12 +18,16 @@ having min(accept_queue_length) >= 1
   or count(*) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) >= 3
 limit 1""",
 ]
-explains = ["app.slow", "tcp.close_wait_leak"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "client.aborts_499",
+  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections",
+  "tcp.close_wait_leak",
+]
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}): accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}"
 why = "The kernel completes connections faster than the process accepts them. Nothing is lost yet; at its limit the kernel drops handshakes and clients see a site that hangs (tcp.listen_overflow). Until then each connection's time in the queue adds to the client's latency."
 look_at = "Whether the process lacks CPU (cpu_stat, cgroup_stat: throttled) or workers, or waits for something below it (a database, a disk). The queue's length over the last minutes shows whether it grows or comes in bursts."
-silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is ignored; queues of fewer than 5 connections are too small to judge. A queue of any length counts if it was never empty and never shrank in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time; it is a page from 3 connections on. While the same listener overflows, this belongs to that finding and is only a note."
+silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is ignored; queues of fewer than 5 connections are too small to judge. A queue of any length counts if it was never empty and never shrank in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time; it is a page from 3 connections on. While the same listener overflows, or a slow application or a database holds its workers, this belongs to that finding and is only a note."
 fix = "Make {process} accept faster: more workers or threads, or fix what it waits for. If it is idle between bursts, raise the limit of {queue_limit}: a larger backlog in listen() and net.core.somaxconn at least as large, then restart it. Check: accept_queue_length stays below half of accept_queue_limit."
 source = "diagnosis of the fault lab F40; listen(2); sock_diag idiag_rqueue and idiag_wqueue"
 [text.summary]
@@ -78,6 +82,8 @@ select q.host, q.netns, q.server_address, q.server_port,
   case when s.waiting is not null then 'stuck' end as summary,
   case when s.waiting is not null then 'stuck' end as why,
   case when s.waiting is not null then 'stuck' end as fix,
+  -- A slow application takes a connection from time to time, so it is not why this one takes none.
+  case when s.waiting is not null then 'app.slow, app.slow_outlier, proxy.retry_storm' end as not_explained_by,
   case when s.waiting >= 3 then 'page' else 'mail' end as class
 from queues q
 left join stuck s on s.host = q.host and s.netns = q.netns and s.server_address = q.server_address and s.server_port = q.server_port

@@ -9,7 +9,10 @@ clear = "10s"
 key = ["netns", "server_port"]
 needs = ["tcp_accept", "listener"]
 when = "select 1 from tcp_accept where wait_p90_seconds >= 0.1 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
-explains = ["tcp.close_wait_leak"]
+explains = [
+  "app.requests_stopped", "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "proxy.worker_connections", "tcp.close_wait_leak",
+]
 subject = "{process} on port {server_port}"
 summary = "{process} on port {server_port} (netns {netns}) accepts late: {accepted} connections in 10 s waited {wait_ms} ms on average, at most {wait_max_ms} ms; in {slow_seconds} of {seconds} seconds p90 was 100 ms or more"
 why = "The kernel completes the handshake; the connection then sits in the accept queue until the process calls accept(). The client sees a slow first response, and the server's log starts counting only after accept(), so the wait is in no log. It is the early warning before the queue overflows."

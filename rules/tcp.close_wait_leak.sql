@@ -8,13 +8,17 @@ every = "5s"
 clear = "3m"
 key = ["netns"]
 prefers = ["tcp.accept_queue_high", "tcp.accept_wait"]
-needs = ["sock_stat"]
+needs = ["sock_stat", "listener", "request", "log"]
 when = "select 1 from sock_stat where tcp_close_wait >= 20 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+explains = [
+  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "proxy.worker_connections",
+]
 subject = "CLOSE_WAIT in netns {netns} of {host}"
 summary = "CLOSE_WAIT sockets in netns {netns} of {host} only grow: at least {counts_text}"
-why = "The peer has closed its side, the kernel has notified the process, and the process never calls close(). Each such socket holds a file descriptor; at the limit it can accept nothing more (app.fd_limit). No kernel timeout ends CLOSE_WAIT."
+why = "The peer has closed its side, the kernel has notified the process, and the process never calls close(). Each such socket holds a file descriptor; at the limit it can accept nothing more (app.fd_limit). No kernel timeout ends CLOSE_WAIT. Sockets that the process has not accepted, or whose data it has not read, only wait for a free worker and are left out."
 look_at = "Which process: `ss -tnp state close-wait`. The peer's port shows which client library: a database, a cache, an API, or clients. `ls /proc/PID/fd | wc -l` against `Max open files` in /proc/PID/limits shows the time left."
-silent_when = "Fewer than 20, or their minimum per minute did not rise by at least 5 in each of the last three minutes: sockets closed within a minute do not count, whatever their number. A leak fast enough to reach a usual descriptor limit within minutes is reported sooner: seven samples or more in 20 s, none below the one before, and at least 10 more in each 5 s. A program that is merely late closes some in between. A protocol that keeps half-closed connections on purpose has a steady number. An open finding lasts while at least half of the peak remains."
+silent_when = "Fewer than 20, or their minimum per minute did not rise by at least 5 in each of the last three minutes: sockets closed within a minute do not count, whatever their number. Sockets not accepted yet, or with unread data, do not count. A leak fast enough to reach a usual descriptor limit within minutes is reported sooner: seven samples or more in 20 s, none below the one before, and at least 10 more in each 5 s. But only if requests of the host are answered meanwhile, none timed out or was retried within 30 s, and no accept queue of the namespace was in use: a server whose workers are all busy closes late, and looks the same. A program that is merely late closes some in between. A protocol that keeps half-closed connections on purpose has a steady number. An open finding lasts while at least half of the peak remains."
 fix = "In the program: close the connection when read() returns 0 bytes or an error, on every path (`with`, `defer resp.Body.Close()`, try-with-resources), also for idle connections of a pool. Until then restart the process before its descriptors run out; a higher LimitNOFILE only buys time. Check: the number falls to near 0 after the restart and stays there. Do not lower net.ipv4.tcp_keepalive_time for it: the peer has already closed, so keepalive probes do nothing."
 source = "fault lab F31 (60, 120, 180 sockets, descriptors with them); RFC 9293, CLOSE-WAIT"
 [chart]
@@ -25,8 +29,8 @@ select ts, tcp_close_wait as close_wait from sock_stat
 where host = {host} and netns = {netns} and tcp_close_wait is not null and ts > $now - interval '1 hour' and ts <= $now order by ts"""
 ---*/
 with counts as (
-  select host, netns, ts, tcp_close_wait as count,
-    lag(tcp_close_wait) over (partition by host, netns order by ts) as count_before
+  select host, netns, ts, tcp_close_wait - coalesce(tcp_close_wait_unread, 0) as count,
+    lag(tcp_close_wait - coalesce(tcp_close_wait_unread, 0)) over (partition by host, netns order by ts) as count_before
   from sock_stat
   where tcp_close_wait is not null and ts > $now - interval '4 minutes' and ts <= $now
 ),
@@ -46,12 +50,39 @@ sums as (
   from counts
   group by host, netns
 ),
+queues as (
+  -- Whoever leaves connections in the accept queue has no free worker.
+  select host, netns, count(distinct ts) as queued_seconds
+  from listener
+  where ts > $now - interval '30 seconds' and ts <= $now and accept_queue_length >= 1
+  group by host, netns
+),
+answers as (
+  select host, count(*) filter (where http_response_status_code < 500 and ts > $now - interval '10 seconds') as answered,
+    count(*) filter (where http_response_status_code in (499, 502, 504) or upstream_tries > 1
+      or failure is not null or app_seconds >= 5) as given_up
+  from proxy_request
+  where ts > $now - interval '30 seconds' and ts <= $now
+  group by host
+),
+timeouts as (
+  select host, count(*) as lines
+  from log
+  where ts > $now - interval '30 seconds' and ts <= $now and program in ('nginx', 'apache', 'haproxy')
+    and (body like 'upstream timed out%' or body like '%timeout specified has expired%')
+  group by host
+),
 judged as (
-  select *,
+  select s.*,
     minute_4 >= 20 and minute_2 >= minute_1 + 5 and minute_3 >= minute_2 + 5 and minute_4 >= minute_3 + 5 as is_slow_leak,
     part_4 >= 20 and looks >= 7 and falls = 0
-      and part_2 >= part_1 + 10 and part_3 >= part_2 + 10 and part_4 >= part_3 + 10 as is_quick_leak
-  from sums
+      and part_2 >= part_1 + 10 and part_3 >= part_2 + 10 and part_4 >= part_3 + 10
+      and coalesce(a.answered, 0) >= 5 and a.given_up = 0
+      and coalesce(q.queued_seconds, 0) < 3 and coalesce(t.lines, 0) = 0 as is_quick_leak
+  from sums s
+  left join queues q on q.host = s.host and q.netns = s.netns
+  left join answers a on a.host = s.host
+  left join timeouts t on t.host = s.host
 )
 select host, netns, minute_4 as count, most,
   case

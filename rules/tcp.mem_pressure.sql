@@ -11,7 +11,7 @@ needs = ["sock_stat", "sysctl", "tcp_stat", "host_info"]
 when = """
 select 1 from sock_stat where tcp_memory_bytes > 33554432 and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from tcp_stat where counter = 'TCPMemoryPressures' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["tcp.rcvbuf_pressure"]
+explains = ["app.requests_stopped", "tcp.rcvbuf_pressure"]
 subject = "TCP memory of {host}"
 summary = "TCP buffers of {host} use {memory_bytes:bytes}{bound_text}; in the last minute the kernel entered memory pressure {pressures} times and pruned {pruned} queued segments"
 why = "Above the second number of net.ipv4.tcp_mem the kernel shrinks every connection's buffers and discards out-of-order data, so all connections slow down at once; above the third it refuses new buffers. The memory belongs to connections with a slow reader: the application, or the clients."

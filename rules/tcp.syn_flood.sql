@@ -9,6 +9,7 @@ clear = "30s"
 key = ["netns"]
 needs = ["tcp_stat", "listener"]
 when = "select 1 from tcp_stat where counter in ('SyncookiesSent', 'TCPReqQFullDrop') and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
+explains = ["app.requests_stopped"]
 subject = "SYN flood in netns {netns}"
 summary = "SYN flood in netns {netns}: {syns_per_second:.0} SYNs/s overflow the SYN queue, {answered:%} complete the handshake; accept queues at most {queue_fullness:%} full; {dropped} SYNs dropped"
 why = "The kernel sends SYN cookies because its SYN queue is full, and almost none come back: the senders are forged or do not want a connection. The accept queues are nearly empty, so the processes keep up and this is no burst of legitimate clients."

@@ -9,6 +9,7 @@ clear = "30s"
 key = ["netns"]
 needs = ["tcp_stat", "sysctl"]
 when = "select 1 from tcp_stat where counter = 'TCPReqQFullDrop' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+explains = ["app.requests_stopped"]
 subject = "SYN cookies in netns {netns}"
 summary = "{dropped} SYNs dropped in the last minute (netns {netns}): SYN queue full and net.ipv4.tcp_syncookies = 0 (set in {where_set})"
 why = "With cookies the kernel answers a SYN that finds the queue full, without keeping state; without them it drops the SYN. Under a flood, or a burst of legitimate clients on a small backlog, no client gets in: 0 of 20 in the fault lab, 20 of 20 with cookies."

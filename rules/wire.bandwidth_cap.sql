@@ -10,7 +10,7 @@ key = ["netns", "device", "handle"]
 needs = ["qdisc"]
 when = "select 1 from qdisc where (drops_total > 0 or rate_bytes_per_second is not null) and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 explains = [
-  "client.aborts_499", "client.slow_reader", "pg.replica_lag", "wire.loss",
+  "app.requests_stopped", "client.aborts_499", "client.slow_reader", "pg.replica_lag", "wire.loss",
   "wire.mtu_blackhole", "wire.path_loss", "wire.slow_reader",
 ]
 subject = "{device} of {host}"

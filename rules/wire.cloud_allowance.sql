@@ -9,7 +9,7 @@ clear = "1m"
 key = ["device", "counter"]
 needs = ["nic_stat"]
 when = "select 1 from nic_stat where counter like '%allowance_exceeded' and increase > 0 and ts > $now - interval '1 minute' and ts <= $now limit 1"
-explains = ["wire.loss", "wire.path_loss"]
+explains = ["app.requests_stopped", "wire.loss", "wire.path_loss"]
 subject = "{device} of {host}"
 summary = "{counter} of {device} on {host} rose by {rise} in a minute: {meaning}"
 why = "Each instance size has a network allowance, and the provider queues or drops what exceeds it. Inside the instance nothing shows it: no full queue, no busy CPU, only packet loss and late responses."

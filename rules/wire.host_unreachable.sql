@@ -10,8 +10,10 @@ key = ["upstream"]
 needs = ["log", "request"]
 when = "select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.throughput_drop", "db.not_answering", "lb.canary_oscillation", "lb.too_few_healthy",
-  "lb.uneven", "mysql.replica_broken", "proxy.masked_errors", "proxy.retry_amplification",
+  "app.blocked_on_store", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "app.throughput_drop", "client.aborts_499", "db.not_answering", "lb.canary_oscillation",
+  "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken", "proxy.haproxy_queue",
+  "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm",
   "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",
 ]
 subject = "{upstream}"

@@ -10,7 +10,7 @@ key = ["netns"]
 prefers = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrack.full"]
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where protocol = 'Tcp' and counter = 'RetransSegs' and increase >= 3 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
-explains = ["client.aborts_499", "mysql.replica_lag", "pg.replica_lag"]
+explains = ["app.requests_stopped", "client.aborts_499", "mysql.replica_lag", "pg.replica_lag"]
 subject = "packets from netns {netns} of {host}"
 summary = "{host} (netns {netns}) retransmitted {loss_percent:.2} % of its TCP segments in the last {span_text}: {retransmitted} of {sent}{past_text}"
 why = "The peer did not acknowledge a segment in time, so it was resent after 200 ms or more: single requests are slower by that, or by seconds if it repeats. Something between the hosts drops packets: a bad cable or NIC, a saturated link, a provider's limit."

@@ -10,7 +10,7 @@ key = ["netns"]
 prefers = ["wire.bandwidth_cap", "wire.syn_blackhole", "wire.host_unreachable", "conntrack.full"]
 needs = ["tcp_stat"]
 when = "select 1 from tcp_stat where counter = 'TCPTimeouts' and increase > 0 and ts > $now - interval '60 seconds' and ts <= $now limit 1"
-explains = ["wire.loss"]
+explains = ["app.requests_stopped", "wire.loss"]
 subject = "large packets from {host}"
 summary = "MTU black hole from {host} (netns {netns}): {data_timeouts} data timeouts in a minute, {probes} probes, and SACK for none of {lost} retransmissions, so whole windows vanish; {fails_text}"
 why = "When single packets are lost, the receiver reports it at once, because later ones arrive. If nothing of a large response arrives while handshakes and small responses pass, full-size packets are dropped silently: a tunnel or provider on the path carries less than 1500 bytes, and the message that reports it (ICMP fragmentation needed) is filtered."

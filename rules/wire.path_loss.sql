@@ -10,6 +10,7 @@ key = ["server_port"]
 prefers = ["nic.errors", "nic.ring_drop", "softirq.backlog_drop", "conntrack.full"]
 needs = ["wire_slice"]
 when = "select 1 from wire_slice where (retransmits > spurious_retransmits or missing > 0) and not is_lossy and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+explains = ["app.requests_stopped"]
 subject = "port {server_port} of {host}: {where_text}"
 summary = "{lost_percent:.2} % packet loss {where_text} on port {server_port} of {host}: {after} behind the host's tap, {before} before it, of {packets} in a minute"
 why = "Server segments that were resent, and that the client did not report as duplicates, were lost behind this host. Gaps in the clients' IP IDs are packets lost before it. Each costs its request 200 ms or more. Nothing on this host is slow: the carrier, the link or the balancer between is at fault."

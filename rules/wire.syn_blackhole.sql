@@ -10,8 +10,9 @@ key = ["upstream"]
 needs = ["log", "tcp_stat", "listener"]
 when = "select 1 from log where program = 'nginx' and body like '%timed out) while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.throughput_drop", "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken",
-  "mysql.replica_lag", "pg.replica_lag", "proxy.masked_errors", "proxy.retry_amplification",
+  "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
+  "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken", "mysql.replica_lag", "pg.replica_lag",
+  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",
 ]
 subject = "{upstream}"

@@ -110,6 +110,9 @@ pub(crate) struct StateCounts {
     pub(crate) syn_recv: i64,
     pub(crate) fin_wait: i64,
     pub(crate) close_wait: i64,
+    /// Those of `close_wait` that the program has not come to yet: not accepted (no inode), or with
+    /// unread data before the end, which counts as one byte.
+    pub(crate) close_wait_unread: i64,
     pub(crate) last_ack: i64,
 }
 
@@ -147,7 +150,11 @@ impl SockDiag {
             SYN_SENT => counts.syn_sent += 1,
             SYN_RECV | NEW_SYN_RECV => counts.syn_recv += 1,
             FIN_WAIT_1 | FIN_WAIT_2 => counts.fin_wait += 1,
-            CLOSE_WAIT => counts.close_wait += 1,
+            CLOSE_WAIT => {
+                counts.close_wait += 1;
+                let (unread, inode) = (u32_at(message, 72), u32_at(message, 84));
+                counts.close_wait_unread += i64::from(inode == 0 || unread > 1);
+            }
             LAST_ACK | CLOSING => counts.last_ack += 1,
             _ => {}
         })?;
@@ -292,6 +299,37 @@ mod tests {
         let mut end = [0; 1];
         io::Read::read(&mut &server, &mut end).unwrap();
         assert!(diag.count_states().unwrap().close_wait >= 1);
+    }
+
+    #[test]
+    fn close_wait_of_a_busy_program_is_told_from_a_leak() {
+        let mut diag = SockDiag::open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let leave = |request: &[u8]| {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            io::Write::write_all(&mut client, request).unwrap();
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            client
+        };
+        let before = diag.count_states().unwrap();
+        // Read to the end and kept, accepted and not read, not accepted.
+        let clients = [leave(b""), leave(b"GET / HTTP/1.0"), leave(b"")];
+        let (kept, _) = listener.accept().unwrap();
+        let (_unread, _) = listener.accept().unwrap();
+        io::Read::read(&mut &kept, &mut [0; 1]).unwrap();
+        let mut after = diag.count_states().unwrap();
+        for _ in 0..200 {
+            if after.close_wait - before.close_wait >= 3 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            after = diag.count_states().unwrap();
+        }
+        // Other tests of this process may leave sockets behind meanwhile, so only at least.
+        assert!(after.close_wait - before.close_wait >= 3, "{before:?} {after:?}");
+        assert!(after.close_wait_unread - before.close_wait_unread >= 2, "{before:?} {after:?}");
+        assert!(after.close_wait_unread < after.close_wait, "{after:?}");
+        drop(clients);
     }
 
     #[test]

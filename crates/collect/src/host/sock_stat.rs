@@ -68,6 +68,7 @@ fn row(totals: &SocketTotals, counts: Option<StateCounts>) -> SockStat<'static> 
         tcp_fin_wait: counts.map(|counts| counts.fin_wait),
         tcp_close_wait: counts.map(|counts| counts.close_wait),
         tcp_last_ack: counts.map(|counts| counts.last_ack),
+        tcp_close_wait_unread: counts.map(|counts| counts.close_wait_unread),
         ..SockStat::default()
     }
 }
