@@ -21,8 +21,8 @@ explains = [
 subject = "connection tracking of {host}"
 summary = "the conntrack table of {host} {state_text} (net.netfilter.nf_conntrack_max = {limit_text}){told_text}"
 why = "The firewall or NAT tracks every connection. When the table is full, the first packet of each new connection is dropped: clients see timeouts and no process logs anything, while existing connections keep working."
-look_at = "`conntrack -S` (drop, early_drop, insert_failed), `conntrack -L | awk '{print $4}' | sort | uniq -c` for states. Many in TIME_WAIT or SYN_SENT: a flood, or connections without reuse. The kernel rate-limits its message, so count drops_total of conntrack_stat instead."
-silent_when = "The table is at most 80 % full (mail; a default), the kernel counted no dropped packet and no connection evicted for lack of space, and did not log `nf_conntrack: table full, dropping packet` within a minute. Only namespaces with a listening socket count. It is a page when packets are dropped."
+look_at = "`conntrack -S` (drop, early_drop, insert_failed), `conntrack -L | awk '{print $4}' | sort | uniq -c` for states. Many in TIME_WAIT or SYN_SENT: a flood, or connections without reuse. The kernel rate-limits its message, so count drops_total of conntrack_stat instead, while `entries` is near its limit."
+silent_when = "The table is at most 80 % full (mail; a default), the kernel counted no dropped packet and no connection evicted for lack of space, and did not log `nf_conntrack: table full, dropping packet` within a minute. Dropped packets count only while the table is over 80 % full: the kernel's counter also has packets that raced for one entry or did not fit their connection (conntrack.dropped). Only namespaces with a listening socket count. It is a page when packets are dropped."
 fix = "Now: `sysctl -w net.netfilter.nf_conntrack_max={wanted}`; permanently: {place}net.netfilter.nf_conntrack_max = {wanted}, and `options nf_conntrack hashsize={buckets}` in /etc/modprobe.d/nf_conntrack.conf (about 320 B an entry: {cost_mebibytes:.0} MiB when full). Better, do not track what needs no tracking: `nft add rule inet raw prerouting tcp dport {80, 443} notrack` and the same for the output direction. Check: the message does not come back and new connections are accepted. Do not unload the module on a host with NAT: that cuts every connection."
 source = "fault lab F06 (70 to 214 timeouts); kernel net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc; Documentation/networking/nf_conntrack-sysctl.rst"
 ---*/
@@ -39,8 +39,8 @@ tables as (
   from conntrack_stat
   where ts > $now - interval '60 seconds' and ts <= $now
   group by host
-  having sum(coalesce(drops_increase, 0) + coalesce(early_drops_increase, 0)) > 0
-    or max(cast(entries as double) / greatest(entries_limit, 1)) > 0.8
+  -- Evictions happen at a full table only; drops have other reasons as well (conntrack.dropped).
+  having sum(early_drops_increase) > 0 or max(cast(entries as double) / greatest(entries_limit, 1)) > 0.8
 ),
 setting as (
   select host, try_cast(value as bigint) as entry_limit, set_in,

@@ -13,7 +13,7 @@ when = [
   """
 select 1 from listener
 where ts > $now - interval '10 seconds' and ts <= $now
-group by host, netns, server_address, server_port
+group by host, netns, server_address, server_port, socket_inode
 having min(accept_queue_length) >= 1
   or count(*) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) >= 3
 limit 1""",
@@ -26,15 +26,19 @@ explains = [
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}): accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}"
 why = "The kernel completes connections faster than the process accepts them. Nothing is lost yet; at its limit the kernel drops handshakes and clients see a site that hangs (tcp.listen_overflow). Until then each connection's time in the queue adds to the client's latency."
-look_at = "Whether the process lacks CPU (cpu_stat, cgroup_stat: throttled) or workers, or waits for something below it (a database, a disk). The queue's length over the last minutes shows whether it grows or comes in bursts."
+look_at = "Whether the process lacks CPU (cpu_stat, cgroup_stat: throttled) or workers, or waits for something below it (a database, a disk). The queue's length over the last minutes shows whether it grows or comes in bursts. With SO_REUSEPORT each worker has a socket of its own, and the kernel gives each its share of the connections however long its queue is: `ss -ltnp 'sport = :{server_port}'` shows the queue of each."
 silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is ignored; queues of fewer than 5 connections are too small to judge. A queue of any length counts if it was never empty and never shrank in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time; it is a page from 3 connections on. While the same listener overflows, or a slow application or a database holds its workers, this belongs to that finding and is only a note."
 fix = "Make {process} accept faster: more workers or threads, or fix what it waits for. If it is idle between bursts, raise the limit of {queue_limit}: a larger backlog in listen() and net.core.somaxconn at least as large, then restart it. Check: accept_queue_length stays below half of accept_queue_limit."
 source = "diagnosis of the fault lab F40; listen(2); sock_diag idiag_rqueue and idiag_wqueue"
 [text.summary]
 stuck = "{process} on {endpoint} (netns {netns}) stopped accepting: {waiting} of {queue_limit} connections waiting, none accepted in {waiting_seconds} s"
+stuck_member = "{process} (process {process_id}) on {endpoint} (netns {netns}) stopped accepting: {waiting} of {queue_limit} waiting, none accepted in {waiting_seconds} s; {affected} of {sockets} sockets"
+high_member = "{process} (process {process_id}) on {endpoint} (netns {netns}): its accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}; {affected} of {sockets} sockets"
 [text.why]
+stuck_member = "Each worker listens with a socket of its own (SO_REUSEPORT), and the kernel spreads new connections over the sockets without regard to their queues. The clients that get the socket of this worker see an established connection and no response, those of the other sockets notice nothing: one of {sockets} attempts hangs, and no average shows it."
 stuck = "Its clients see an established connection and no response until they time out. A busy process accepts a connection from time to time; this one is stopped, hangs in a lock or a blocking call, or has lost its accepting thread."
 [text.fix]
+stuck_member = "Process {process_id} alone is stuck: `cat /proc/{process_id}/status | grep State` (T: stopped, `kill -CONT`; D: waiting for a disk), `cat /proc/{process_id}/wchan`, its own stack dump (py-spy dump, jstack, kill -QUIT). Save that, then end this one process: its socket closes with it (net.ipv4.tcp_migrate_req=1 moves the waiting connections to the others), and its master starts another. Check: no socket of {endpoint} has a queue."
 stuck = "Find out what {process} is doing: `cat /proc/{process_id}/status | grep State` (T: stopped, `kill -CONT`; D: waiting for a disk), `cat /proc/{process_id}/wchan`, its own stack dump (jstack, py-spy dump, kill -QUIT). Save that, then restart it. A longer queue does not help. Check: accept_queue_length is 0 again."
 [chart]
 title = "Accept queue and its limit"
@@ -45,46 +49,59 @@ from listener
 where ts > $now - interval '10 minutes' and ts <= $now and host = {host} and netns = {netns} and server_port = {server_port}
 group by ts order by ts"""
 ---*/
-with looks as (
-  select host, netns, server_address, server_port, ts, sum(accept_queue_length) as length
+with steps as (
+  select host, netns, server_address, server_port, socket_inode, accept_queue_length as length,
+    lag(accept_queue_length) over (partition by host, netns, server_address, server_port, socket_inode order by ts) as length_before,
+    ts > $now - interval '10 seconds' as is_late
   from listener
   where ts > $now - interval '20 seconds' and ts <= $now
-  group by host, netns, server_address, server_port, ts
-),
-steps as (
-  select *, lag(length) over (partition by host, netns, server_address, server_port order by ts) as length_before,
-    ts > $now - interval '10 seconds' as is_late
-  from looks
 ),
 stuck as (
-  select host, netns, server_address, server_port, max(length) as waiting,
+  select host, netns, server_address, server_port, socket_inode, max(length) as waiting,
     count(*) >= 16 and min(length) >= 1 and count(*) filter (where length < length_before) = 0 as is_long
   from steps
-  group by host, netns, server_address, server_port
+  group by host, netns, server_address, server_port, socket_inode
   having (count(*) >= 16 and min(length) >= 1 and count(*) filter (where length < length_before) = 0)
     or (count(*) filter (where is_late) >= 8 and min(length) filter (where is_late) >= 1
       and count(*) filter (where is_late and length < length_before) = 0
       and max(length) filter (where is_late) >= min(length) filter (where is_late) + 3)
 ),
 queues as (
-  select host, netns, server_address, server_port, endpoint,
+  select host, netns, server_address, server_port, socket_inode, endpoint,
     max(accept_queue_length) as queue_length, max(accept_queue_limit) as queue_limit,
-    coalesce(max(process_name), 'an unknown process') as process, max(process_id) as process_id,
-    coalesce(max(tier), 'app') as tier, count(distinct ts) as samples,
-    count(distinct ts) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) as high_samples
+    coalesce(max(process_name), 'an unknown process') as process,
+    coalesce(max(accepting_process_id), max(process_id)) as process_id, max(accepting_process_count) as accepting_process_count,
+    coalesce(max(tier), 'app') as tier, count(*) as samples,
+    count(*) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) as high_samples
   from listener_queue
   where ts > $now - interval '10 seconds' and ts <= $now
-  group by host, netns, server_address, server_port, endpoint
+  group by host, netns, server_address, server_port, socket_inode, endpoint
+),
+judged as (
+  select q.*, s.waiting, s.is_long, q.high_samples >= 3 or s.waiting is not null as is_affected
+  from queues q
+  left join stuck s on s.host = q.host and s.netns = q.netns and s.server_address = q.server_address
+    and s.server_port = q.server_port and s.socket_inode = q.socket_inode
+),
+ranked as (
+  select *, count(*) over (partition by host, netns, server_address, server_port) as sockets,
+    count(*) filter (where is_affected) over (partition by host, netns, server_address, server_port) as affected,
+    row_number() over (
+      partition by host, netns, server_address, server_port
+      order by case when waiting is not null then 0 else 1 end, waiting desc nulls last, queue_length desc, process_id
+    ) as place
+  from judged
 )
-select q.host, q.netns, q.server_address, q.server_port,
-  tier, process, process_id, endpoint, queue_length, queue_limit, high_samples, samples, s.waiting,
+select host, netns, server_address, server_port,
+  tier, process, process_id, accepting_process_count, endpoint, queue_length, queue_limit, high_samples, samples, waiting,
+  sockets, affected,
   case when is_long then 20 when is_long is not null then 10 end as waiting_seconds,
-  case when s.waiting is not null then 'stuck' end as summary,
-  case when s.waiting is not null then 'stuck' end as why,
-  case when s.waiting is not null then 'stuck' end as fix,
+  case when waiting is not null and affected < sockets then 'stuck_member' when waiting is not null then 'stuck'
+    when affected < sockets then 'high_member' end as summary,
+  case when waiting is not null and affected < sockets then 'stuck_member' when waiting is not null then 'stuck' end as why,
+  case when waiting is not null and affected < sockets then 'stuck_member' when waiting is not null then 'stuck' end as fix,
   -- A slow application takes a connection from time to time, so it is not why this one takes none.
-  case when s.waiting is not null then 'app.slow, app.slow_outlier, proxy.retry_storm' end as not_explained_by,
-  case when s.waiting >= 3 then 'page' else 'mail' end as class
-from queues q
-left join stuck s on s.host = q.host and s.netns = q.netns and s.server_address = q.server_address and s.server_port = q.server_port
-where high_samples >= 3 or s.waiting is not null
+  case when waiting is not null then 'app.slow, app.slow_outlier, proxy.retry_storm' end as not_explained_by,
+  case when waiting >= 3 then 'page' else 'mail' end as class
+from ranked
+where place = 1 and is_affected

@@ -17,7 +17,7 @@ explains = [
   "wire.syn_retries",
 ]
 subject = "{process} on {endpoint}"
-summary = "accept queue of {process} on {endpoint} (netns {netns}) overflows: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} in {full_samples} of {samples} samples ({found_by}); limit {queue_limit}: {limit_from}"
+summary = "accept queue of {process} on {endpoint} (netns {netns}) overflows: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} in {full_samples} of {samples} samples ({found_by}){member_text}; limit {queue_limit}: {limit_from}"
 why = "A client's final handshake packet found the accept queue full, so the kernel dropped it. The client believes it is connected, or resends its SYN after 1, 1, 1, 1, 2, 4 … seconds: clients see a site that hangs, and no log has a line about it. The queue fills up if the process does not call accept() fast enough, or if a burst exceeds the limit min(backlog of listen(), net.core.somaxconn)."
 look_at = "Is the process stuck or short of CPU (`accept_queue_length` stays at the limit), or is it a burst (the queue is full for moments only)? `select ts, accept_queue_length, accept_queue_limit from listener where server_port = …`; ListenOverflows and ListenDrops in tcp_stat; cpu_stat and cgroup_stat for throttling; what the process waits for (a database, a disk, a lock)."
 silent_when = "ListenOverflows of the network namespace does not rise. A single overflow in one second only (fewer than 20) is ignored. The counter is per namespace, not per socket: if no queue was full in a sample, the listener with the fullest queue is named and the summary notes that. SYNs dropped by the firewall and refused connections do not count here."
@@ -36,6 +36,9 @@ no_sample = "no listener of its namespace could be read"
 not_full = "not full in any sample; the fullest queue of its namespace"
 mostly_full = "full most of the time"
 bursts = "full for moments"
+[text.member_text]
+one = ""
+some = "; {full_sockets} of its {sockets} sockets (SO_REUSEPORT), the one of process {worker_id}"
 [text.limit_from]
 requested = "listen() requested {asked}"
 unknown = "min(backlog of listen(), net.core.somaxconn), which could not be read"
@@ -76,8 +79,15 @@ with drops as (
 ),
 queues as (
   select host, netns, server_address, server_port, endpoint,
-    max(accept_queue_length) as queue_length, max(accept_queue_limit) as queue_limit, max(process_id) as process_id,
-    max(process_name) as process_name, max(process_count) as process_count, max(cgroup) as cgroup, max(tier) as tier,
+    max(accept_queue_length) as queue_length, max(accept_queue_limit) as queue_limit,
+    -- With SO_REUSEPORT an address has several sockets; the owner of the fullest one is named.
+    last_value(process_id order by is_full, accept_queue_length, process_id) as process_id,
+    last_value(process_name order by is_full, accept_queue_length, process_id) as process_name,
+    last_value(accepting_process_id order by is_full, accept_queue_length, process_id) as accepting_process_id,
+    last_value(process_count order by is_full, accept_queue_length, process_id) as process_count,
+    last_value(cgroup order by is_full, accept_queue_length, process_id) as cgroup,
+    max(tier) as tier, count(distinct socket_inode) as sockets,
+    count(distinct socket_inode) filter (where is_full) as full_sockets,
     count(distinct ts) as samples, count(distinct ts) filter (where is_full) as full_samples,
     max(cast(accept_queue_length as double) / greatest(accept_queue_limit, 1)) as fullness
   from listener_queue
@@ -87,6 +97,7 @@ queues as (
 ranked as (
   select d.host, d.netns, d.overflows, d.accepted, d.seconds_with_overflow, q.server_address, q.server_port,
     q.queue_length, q.queue_limit, q.process_id, q.process_name, q.process_count, q.cgroup,
+    q.accepting_process_id, q.sockets, q.full_sockets,
     coalesce(q.process_name, 'an unknown process') as process, coalesce(q.endpoint, 'an unknown port') as endpoint,
     case when q.process_name in ('apache2', 'httpd') then 'apache' else q.process_name end as program,
     coalesce(q.tier, 'app') as tier, coalesce(q.samples, 0) as samples, coalesce(q.full_samples, 0) as full_samples,
@@ -122,8 +133,10 @@ placed as (
 )
 select host, netns, server_address, server_port, tier,
   case when overflows * 1000 > overflows + accepted then 'page' else 'mail' end as class,
-  process, process_id, process_count, cgroup, endpoint, overflows, accepted, seconds_with_overflow,
+  process, process_id, accepting_process_id, process_count, sockets, full_sockets, cgroup, endpoint, overflows, accepted, seconds_with_overflow,
   queue_length, queue_limit, full_samples, samples, somaxconn, somaxconn_set_in, asked, config_file, config_line, listen_on,
+  case when full_sockets > 0 and full_sockets < sockets then 'some' else 'one' end as member_text,
+  coalesce(accepting_process_id, process_id) as worker_id,
   case when samples = 0 then 'no_sample' when full_samples = 0 then 'not_full' when is_stalled then 'mostly_full' else 'bursts' end as found_by,
   case when somaxconn is null and asked is not null then 'requested' when somaxconn is null then 'unknown'
     when queue_limit = somaxconn and asked > somaxconn then 'capped' when queue_limit = somaxconn then 'cap'

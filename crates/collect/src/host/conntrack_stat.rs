@@ -22,6 +22,16 @@ struct ConntrackCounts {
     drops: i64,
     early_drops: i64,
     insert_failures: i64,
+    /// The column has the name of an older one; `None` where it has not this meaning.
+    chains_too_long: Option<i64>,
+    invalid: Option<i64>,
+}
+
+impl ConntrackCounts {
+    fn is_unused(&self) -> bool {
+        [self.entries, self.drops, self.early_drops, self.insert_failures] == [0; 4]
+            && self.invalid.unwrap_or(0) == 0
+    }
 }
 
 impl Collector for ConntrackStatCollector {
@@ -33,7 +43,7 @@ impl Collector for ConntrackStatCollector {
             let Some(files) = &mut netns.files else { continue };
             // Without the kernel module the file does not exist.
             let Some(tracked) = files.conntrack.read_if_any().and_then(parse) else { continue };
-            if tracked == ConntrackCounts::default() {
+            if tracked.is_unused() {
                 continue;
             }
             let before = self.previous.get(&netns.name);
@@ -49,6 +59,14 @@ impl Collector for ConntrackStatCollector {
                 drops_increase: before.map(|before| (tracked.drops - before.drops).max(0)),
                 early_drops_increase: before
                     .map(|before| (tracked.early_drops - before.early_drops).max(0)),
+                insert_failures_increase: before
+                    .map(|before| (tracked.insert_failures - before.insert_failures).max(0)),
+                chain_too_long_total: tracked.chains_too_long,
+                chain_too_long_increase: before
+                    .and_then(|before| increase(tracked.chains_too_long, before.chains_too_long)),
+                invalid_total: tracked.invalid,
+                invalid_increase: before
+                    .and_then(|before| increase(tracked.invalid, before.invalid)),
             });
             current.insert(Arc::clone(&netns.name), tracked);
         }
@@ -58,11 +76,15 @@ impl Collector for ConntrackStatCollector {
     }
 }
 
+fn increase(now: Option<i64>, before: Option<i64>) -> Option<i64> {
+    Some((now? - before?).max(0))
+}
+
 fn parse(bytes: &[u8]) -> Option<ConntrackCounts> {
     let mut lines = text::lines(bytes);
     let names: Vec<&[u8]> = text::fields(lines.next()?).collect();
-    let [entries, drops, early, failed] =
-        [&b"entries"[..], b"drop", b"early_drop", b"insert_failed"]
+    let [entries, drops, early, failed, too_long, invalid] =
+        [&b"entries"[..], b"drop", b"early_drop", b"insert_failed", b"chainlength", b"invalid"]
             .map(|name| names.iter().position(|found| *found == name));
     let (entries, drops) = (entries?, drops?);
     let mut tracked = ConntrackCounts::default();
@@ -73,6 +95,12 @@ fn parse(bytes: &[u8]) -> Option<ConntrackCounts> {
         tracked.drops += value(drops);
         tracked.early_drops += early.map_or(0, value);
         tracked.insert_failures += failed.map_or(0, value);
+        if let Some(at) = too_long {
+            *tracked.chains_too_long.get_or_insert(0) += value(at);
+        }
+        if let Some(at) = invalid {
+            *tracked.invalid.get_or_insert(0) += value(at);
+        }
     }
     Some(tracked)
 }
@@ -86,9 +114,18 @@ mod tests {
         let text = b"entries  clashres found new invalid ignore delete delete_list insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart\n\
             00000010  00000000 00000000 00000000 00000002 00000000 00000000 00000000 00000000 00000001 0000000a 00000000 00000000  00000000 00000000 00000000 00000000\n\
             00000010  00000000 00000000 00000000 00000002 00000000 00000000 00000000 00000000 00000001 00000005 00000003 00000000  00000000 00000000 00000000 00000000\n";
-        let expected =
-            ConntrackCounts { entries: 16, drops: 15, early_drops: 3, insert_failures: 2 };
+        let expected = ConntrackCounts {
+            entries: 16,
+            drops: 15,
+            early_drops: 3,
+            insert_failures: 2,
+            chains_too_long: None,
+            invalid: Some(4),
+        };
         assert_eq!(parse(text), Some(expected));
+        let newer = b"entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop\n\
+            00000010  00000000 00000000 00000000 00000002 00000000 00000000 00000003 00000000 00000001 0000000a 00000000\n";
+        assert_eq!(parse(newer).unwrap().chains_too_long, Some(3));
         assert_eq!(parse(b"entries found\n00000010 00000000\n"), None);
         assert_eq!(parse(b""), None);
     }

@@ -7,6 +7,7 @@
 
 use weir_tables::{Batch, Listener, ListenerRows, Micros};
 
+use super::accept_process::AcceptProcesses;
 use super::netns::{Netns, entering};
 use super::process::SocketOwner;
 use super::run::Stopwatch;
@@ -51,6 +52,7 @@ pub(super) struct ListenerCollector {
     last_search: Option<Micros>,
     pause_seconds: f64,
     search_again: Option<Micros>,
+    accepting: AcceptProcesses,
     is_refused: bool,
 }
 
@@ -107,8 +109,11 @@ impl ListenerCollector {
     }
 
     fn find_owners(&mut self, view: &mut View, now: Micros) {
-        let mut inodes = view.listeners.iter().map(|listener| listener.socket.inode);
-        let has_new = inodes.any(|inode| !view.owners.contains_key(&inode));
+        // Short-lived Unix sockets are many; only one in which connections wait is worth a search.
+        let tcp = view.listeners.iter().map(|listener| listener.socket.inode);
+        let waiting = view.unix_listeners.iter().map(|listener| &listener.socket);
+        let waiting = waiting.filter(|socket| socket.queue_length > 0).map(|socket| socket.inode);
+        let has_new = tcp.chain(waiting).any(|inode| !view.owners.contains_key(&inode));
         let has_lost_owner =
             view.owners.values().flatten().any(|owner| !view.processes.is_alive(owner.process_id));
         let age = self.last_search.map_or(f64::INFINITY, |last| now.seconds_since(last).abs());
@@ -122,9 +127,11 @@ impl ListenerCollector {
         self.last_search = Some(now);
         self.search_again =
             has_new.then(|| now + std::time::Duration::from_secs_f64(WORKERS_AFTER_SECONDS));
-        view.owners = view.listeners.iter().map(|listener| (listener.socket.inode, None)).collect();
+        view.owners = inodes(view).map(|inode| (inode, None)).collect();
         self.is_refused = view.processes.find_owners(&mut view.owners)
-            && view.owners.values().any(Option::is_none);
+            && view.listeners.iter().any(|listener| {
+                view.owners.get(&listener.socket.inode).is_none_or(Option::is_none)
+            });
         let pause = stopwatch.stop().cpu_seconds / OWNERS_COST_RATIO;
         self.pause_seconds = pause.clamp(OWNERS_PAUSE_SECONDS.0, OWNERS_PAUSE_SECONDS.1);
     }
@@ -133,6 +140,9 @@ impl ListenerCollector {
         let mut address = String::new();
         for NetnsListener { netns, socket } in &view.listeners {
             let owner = view.owners.get(&socket.inode).and_then(Option::as_ref);
+            let accepting = owner
+                .filter(|_| socket.queue_length > 0)
+                .and_then(|owner| self.accepting.of(&view.path("proc"), socket.inode, owner, now));
             address.clear();
             std::fmt::Write::write_fmt(&mut address, format_args!("{}", socket.address))
                 .expect("writing to a string does not fail");
@@ -151,9 +161,17 @@ impl ListenerCollector {
                 cgroup: owner.and_then(|owner| Some(owner.cgroup.as_ref()?.name.as_str())),
                 user_id: Some(i64::from(socket.user_id)),
                 tier: owner.map(|owner| tier(&owner.name)),
+                accepting_process_id: accepting.map(|accepting| i64::from(accepting.process_id)),
+                accepting_process_count: accepting.map(|accepting| accepting.process_count),
             });
         }
     }
+}
+
+/// Inodes of the listening sockets, those of Unix sockets as of the last round.
+fn inodes(view: &View) -> impl Iterator<Item = u32> {
+    let tcp = view.listeners.iter().map(|listener| listener.socket.inode);
+    tcp.chain(view.unix_listeners.iter().map(|listener| listener.socket.inode))
 }
 
 /// Tier of a program by its process name; unknown programs serve requests themselves.

@@ -5,17 +5,20 @@
 //! stop each other: a failed read becomes an `error` in the row of `collector_run`. Measured costs
 //! are why nothing here reads `/proc/net/tcp` or dumps TIME_WAIT.
 
+mod accept_process;
 mod file;
 mod kernel_call;
 mod mounts;
 mod netlink;
 mod netns;
 mod netns_name;
+mod nf_tables;
 mod process;
 mod route_link;
 mod run;
 mod sock_diag;
 mod text;
+mod unix_diag;
 
 mod cgroup_stat;
 mod cgroup_walk;
@@ -25,6 +28,7 @@ mod cpu_stat;
 mod deleted_file;
 mod disk_stat;
 mod filesystem;
+mod firewall_rule;
 mod host_info;
 mod idle_close;
 mod kmsg;
@@ -39,7 +43,9 @@ mod raid;
 mod sock_stat;
 mod softnet_stat;
 mod sysctl;
+mod tcp_path;
 mod tcp_stat;
+mod unix_listener;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -157,6 +163,7 @@ pub struct ListenerSummary {
 fn collectors(view: &View) -> Vec<CollectorEntry> {
     vec![
         entry("listener", 1.0, listener::ListenerCollector::default()),
+        entry("unix_listener", 1.0, unix_listener::UnixListenerCollector::default()),
         entry("tcp_stat", 1.0, tcp_stat::TcpStatCollector::default()),
         entry("sock_stat", 1.0, sock_stat::SockStatCollector::default()),
         entry("net_dev", 1.0, net_dev::NetDevCollector::default()),
@@ -172,6 +179,8 @@ fn collectors(view: &View) -> Vec<CollectorEntry> {
         entry("qdisc", 1.0, qdisc::QdiscCollector::default()),
         entry("nic_stat", 10.0, nic_stat::NicStatCollector::default()),
         entry("conntrack_stat", 5.0, conntrack_stat::ConntrackStatCollector::default()),
+        entry("firewall_rule", 1.0, firewall_rule::FirewallRuleCollector::default()),
+        entry("tcp_path", 1.0, tcp_path::TcpPathCollector::default()),
         entry("deleted_file", 10.0, deleted_file::DeletedFileCollector::default()),
         entry("idle_close", 1.0, idle_close::IdleCloseCollector::default()),
         entry("clock_stat", 1.0, clock_stat::ClockStatCollector::default()),
@@ -215,6 +224,7 @@ struct View {
     processes: ProcessTable,
     netns: NetnsList,
     listeners: Vec<listener::NetnsListener>,
+    unix_listeners: Vec<unix_listener::NetnsUnixListener>,
     /// Owner by inode of a listening socket; `None` if none was found.
     owners: HashMap<u32, Option<SocketOwner>>,
 }
@@ -233,6 +243,7 @@ impl View {
             round: 0,
             page_bytes: page_bytes(),
             listeners: Vec::new(),
+            unix_listeners: Vec::new(),
             owners: HashMap::new(),
         }
     }

@@ -4,6 +4,8 @@
 //! ```text
 //! nlmsghdr  0 length u32  4 type u16  6 flags u16  8 sequence u32  12 port id u32
 //! ```
+//!
+//! Attributes follow the body: length u16, type u16, bytes, aligned to 4.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,6 +22,8 @@ pub(super) const HEADER_LENGTH: usize = 16;
 /// The kernel fills at most 32 KiB per reply.
 const BUFFER_LENGTH: usize = 32 << 10;
 const ANSWER_LENGTH: usize = 4 << 10;
+/// Type of an attribute without its flags.
+const TYPE_MASK: u16 = 0x3fff;
 
 /// A netlink socket. It belongs to the network namespace in which it was created.
 #[derive(Debug)]
@@ -124,6 +128,20 @@ fn refusal(message: &[u8]) -> io::Error {
         .get(16..20)
         .map_or(0, |bytes| i32::from_ne_bytes(bytes.try_into().expect("the slice has four bytes")));
     io::Error::from_raw_os_error(code.wrapping_neg())
+}
+
+/// Type and value of each attribute.
+pub(super) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        if rest.len() < 4 {
+            return None;
+        }
+        let length = usize::from(u16::from_ne_bytes([rest[0], rest[1]])).clamp(4, rest.len());
+        let kind = u16::from_ne_bytes([rest[2], rest[3]]) & TYPE_MASK;
+        let value = &rest[4..length];
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+        Some((kind, value))
+    })
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {

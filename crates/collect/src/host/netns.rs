@@ -14,6 +14,7 @@ use std::sync::Arc;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::file::KeptFile;
+use super::nf_tables::NfTables;
 use super::process::{ProcessTable, namespace_inode};
 use super::route_link::RouteLink;
 use super::sock_diag::SockDiag;
@@ -62,6 +63,7 @@ pub(crate) struct Netns {
     pub(crate) entrance: PathBuf,
     pub(crate) diag: Option<SockDiag>,
     pub(crate) route: Option<RouteLink>,
+    pub(crate) nf_tables: Option<NfTables>,
     pub(crate) files: Option<NetFiles>,
     /// Why it could not be entered, and the rounds until the next attempt.
     refused: Option<(CollectError, u32)>,
@@ -113,6 +115,18 @@ impl Netns {
         Ok(self.route.as_mut().expect("was opened above"))
     }
 
+    /// Returns the nf_tables socket, opened in the namespace if needed.
+    pub(crate) fn nf_tables(&mut self) -> io::Result<&mut NfTables> {
+        if self.nf_tables.is_none() {
+            self.nf_tables = Some(if self.entrance == Path::new("/proc/self/ns/net") {
+                NfTables::open()?
+            } else {
+                inside(&self.entrance, NfTables::open).and_then(std::convert::identity)?
+            });
+        }
+        Ok(self.nf_tables.as_mut().expect("was opened above"))
+    }
+
     /// Opens the `/proc/net` files if they are not open.
     pub(crate) fn open_files(&mut self) -> io::Result<()> {
         if self.files.is_none() {
@@ -151,6 +165,7 @@ impl NetnsList {
             entrance,
             diag: None,
             route: None,
+            nf_tables: None,
             files: Some(NetFiles::with(|name| KeptFile::new(net.join(name)))),
             refused: None,
         };
@@ -188,6 +203,7 @@ impl NetnsList {
                 entrance,
                 diag: None,
                 route: None,
+                nf_tables: None,
                 files: None,
                 refused: None,
             });

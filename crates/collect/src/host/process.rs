@@ -32,7 +32,8 @@ pub(crate) struct SocketOwner {
 /// Position of a process in the control groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cgroup {
-    /// Path used in tables: the first of version 2 and version 1 that is not the root.
+    /// Path used in tables: the first that is not the root, of the version 1 trees with limits,
+    /// version 2, and the other trees. Each tree may have the process in another group.
     pub(crate) name: String,
     pub(crate) unified: Option<String>,
     /// Paths in the version 1 trees by controller.
@@ -205,9 +206,11 @@ pub(crate) fn parse_cgroup(bytes: &[u8]) -> Cgroup {
             cgroup.controllers.insert(controller.to_owned(), path.to_owned());
         }
     }
-    let version_1 = ["name=systemd", "memory", "cpu", "cpuacct"];
-    let paths = version_1.iter().filter_map(|name| cgroup.controllers.get(*name));
-    let name = cgroup.unified.iter().chain(paths).find(|path| *path != "/");
+    let limited = ["cpu", "memory"].iter().filter_map(|name| cgroup.controllers.get(*name));
+    let systemd = cgroup.controllers.get("name=systemd");
+    let others = cgroup.controllers.values();
+    let name =
+        limited.chain(&cgroup.unified).chain(systemd).chain(others).find(|path| *path != "/");
     cgroup.name = name.map_or("/", String::as_str).to_owned();
     cgroup
 }
@@ -223,6 +226,9 @@ mod tests {
         let hybrid = parse_cgroup(b"9:name=systemd:/\n4:memory:/web/1\n2:cpu,cpuacct:/\n0::/\n");
         assert_eq!(hybrid.name, "/web/1");
         assert_eq!(hybrid.controllers["cpuacct"], "/");
+        let split = parse_cgroup(b"9:name=systemd:/cron.service\n4:memory:/\n2:cpu:/batch\n0::/\n");
+        assert_eq!(split.name, "/batch");
+        assert_eq!(parse_cgroup(b"8:pids:/jobs\n2:cpu:/\n0::/\n").name, "/jobs");
         assert_eq!(parse_cgroup(b"garbage").name, "/");
     }
 

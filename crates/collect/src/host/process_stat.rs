@@ -122,10 +122,23 @@ fn owned(view: &View) -> impl Iterator<Item = (u32, &super::process::SocketOwner
 impl ProcessStatCollector {
     /// Adds new processes and drops those without a listening socket.
     fn follow(&mut self, view: &View) {
-        let mut wanted: Vec<u32> = owned(view).map(|(id, _)| id).collect();
+        let tcp = view
+            .listeners
+            .iter()
+            .filter_map(|listener| view.owners.get(&listener.socket.inode)?.as_ref());
+        let mut wanted: Vec<u32> =
+            tcp.flat_map(|owner| owner.process_ids.iter().copied()).collect();
         wanted.sort_unstable();
         wanted.dedup();
         wanted.truncate(PROCESS_LIMIT);
+        // Processes that listen on Unix sockets only follow.
+        let mut others: Vec<u32> = owned(view).map(|(id, _)| id).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.retain(|id| wanted.binary_search(id).is_err());
+        others.truncate(PROCESS_LIMIT - wanted.len());
+        wanted.extend(others);
+        wanted.sort_unstable();
         self.watched.retain(|id, _| wanted.binary_search(id).is_ok());
         for id in wanted {
             if !self.watched.contains_key(&id)

@@ -1,8 +1,7 @@
 //! Devices, addresses and queues of one network namespace, by rtnetlink.
 //!
-//! Source: rtnetlink(7), `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/gen_stats.h`. Attributes
-//! are (length u16, type u16, bytes), aligned to 4. The socket belongs to the namespace in which it
-//! was created.
+//! Source: rtnetlink(7), `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/gen_stats.h`. The socket
+//! belongs to the namespace in which it was created.
 //!
 //! ```text
 //! after nlmsghdr (16 bytes):  tcmsg     16 family, pad   20 ifindex i32  24 handle u32  28 parent u32  32 info u32
@@ -13,7 +12,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::netlink::{HEADER_LENGTH, Netlink, u32_at};
+use super::netlink::{HEADER_LENGTH, Netlink, attributes, u32_at};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_GETADDR: u16 = 22;
@@ -34,7 +33,6 @@ const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
-const TYPE_MASK: u16 = 0x3fff;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct QueueStats {
@@ -158,19 +156,6 @@ fn stats(queue: &mut QueueStats, kind: u16, value: &[u8]) {
         }
         _ => {}
     }
-}
-
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        if rest.len() < 4 {
-            return None;
-        }
-        let length = usize::from(u16::from_ne_bytes([rest[0], rest[1]])).clamp(4, rest.len());
-        let kind = u16::from_ne_bytes([rest[2], rest[3]]) & TYPE_MASK;
-        let value = &rest[4..length];
-        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
-        Some((kind, value))
-    })
 }
 
 fn text(value: &[u8]) -> String {

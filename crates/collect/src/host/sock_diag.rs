@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::net;
 
-use super::netlink::{HEADER_LENGTH, Netlink, u32_at};
+use super::netlink::{HEADER_LENGTH, Netlink, attributes, u32_at};
 
 const TCPDIAG_GETSOCK: u16 = 18;
 const BODY_LENGTH: usize = 60;
@@ -38,6 +38,11 @@ const INFO_BIT: u8 = 1 << (INFO - 1);
 const INFO_SENT_AT: usize = 44;
 /// Offset in `tcp_info` of the milliseconds since data was last received.
 const INFO_RECEIVED_AT: usize = 52;
+/// Offsets in `tcp_info`: round-trip time, retransmitted segments, data segments sent, DSACKs.
+const INFO_RTT: usize = 68;
+const INFO_RETRANSMITS: usize = 100;
+const INFO_SEGMENTS: usize = 156;
+const INFO_SPURIOUS: usize = 216;
 const JUMP: u8 = 1;
 const PORT_FROM: u8 = 2;
 const PORT_TO: u8 = 3;
@@ -86,6 +91,10 @@ impl SocketId {
         u16::from_be_bytes([self.id[0], self.id[1]])
     }
 
+    pub(crate) fn peer_port(&self) -> u16 {
+        u16::from_be_bytes([self.id[2], self.id[3]])
+    }
+
     /// Local address; an IPv4-mapped IPv6 address is returned as IPv4.
     pub(crate) fn address(&self) -> IpAddr {
         self.address_at(4)
@@ -116,8 +125,21 @@ pub(crate) struct StateCounts {
     pub(crate) last_ack: i64,
 }
 
+/// The kernel's account of a connection since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionInfo {
+    /// Identity of the socket while it lives.
+    pub(crate) cookie: u64,
+    /// Data segments sent, including retransmitted ones.
+    pub(crate) segments: u32,
+    pub(crate) retransmits: u32,
+    /// Retransmits that the peer had already; `None` before Linux 4.19.
+    pub(crate) spurious: Option<u32>,
+    pub(crate) rtt_micros: u32,
+}
+
 #[derive(Debug)]
-pub(crate) struct SockDiag(Netlink);
+pub(crate) struct SockDiag(pub(super) Netlink);
 
 impl SockDiag {
     /// Opens a socket in the network namespace of the calling thread.
@@ -174,6 +196,21 @@ impl SockDiag {
         self.0.dump(TCPDIAG_GETSOCK, &body, MESSAGE_LENGTH, |message| {
             if let Some(idle) = idle_milliseconds(message) {
                 take(SocketId::of(message), idle);
+            }
+        })
+    }
+
+    /// Passes every connection that may still send data to `take`.
+    pub(crate) fn connections(
+        &mut self,
+        mut take: impl FnMut(SocketId, ConnectionInfo),
+    ) -> io::Result<()> {
+        let states = 1 << ESTABLISHED | 1 << FIN_WAIT_1 | 1 << CLOSE_WAIT | 1 << LAST_ACK;
+        let mut body = request(states);
+        body[3] = INFO_BIT;
+        self.0.dump(TCPDIAG_GETSOCK, &body, MESSAGE_LENGTH, |message| {
+            if let Some(info) = connection_info(message) {
+                take(SocketId::of(message), info);
             }
         })
     }
@@ -236,19 +273,23 @@ fn port_filter(ports: &[u16]) -> Vec<u8> {
 
 /// Milliseconds since the last byte in either direction, for a message with a `tcp_info`.
 fn idle_milliseconds(message: &[u8]) -> Option<u32> {
-    let mut rest = message.get(MESSAGE_LENGTH..)?;
-    while let [low, high, kind_low, kind_high, ..] = *rest {
-        let length = usize::from(u16::from_ne_bytes([low, high]));
-        let attribute = rest.get(4..length)?;
-        if u16::from_ne_bytes([kind_low, kind_high]) == INFO {
-            let _whole = attribute.get(..INFO_RECEIVED_AT + 4)?;
-            let (sent, received) =
-                (u32_at(attribute, INFO_SENT_AT), u32_at(attribute, INFO_RECEIVED_AT));
-            return Some(sent.min(received));
-        }
-        rest = rest.get(length.next_multiple_of(4)..)?;
-    }
-    None
+    let mut found = attributes(message.get(MESSAGE_LENGTH..)?);
+    let (_, info) = found.find(|(kind, _)| *kind == INFO)?;
+    let _whole = info.get(..INFO_RECEIVED_AT + 4)?;
+    Some(u32_at(info, INFO_SENT_AT).min(u32_at(info, INFO_RECEIVED_AT)))
+}
+
+fn connection_info(message: &[u8]) -> Option<ConnectionInfo> {
+    let mut found = attributes(message.get(MESSAGE_LENGTH..)?);
+    let (_, info) = found.find(|(kind, _)| *kind == INFO)?;
+    let _known = info.get(..INFO_SEGMENTS + 4)?;
+    Some(ConnectionInfo {
+        cookie: u64::from(u32_at(message, 60)) | u64::from(u32_at(message, 64)) << 32,
+        segments: u32_at(info, INFO_SEGMENTS),
+        retransmits: u32_at(info, INFO_RETRANSMITS),
+        spurious: info.get(INFO_SPURIOUS..INFO_SPURIOUS + 4).map(|_| u32_at(info, INFO_SPURIOUS)),
+        rtt_micros: u32_at(info, INFO_RTT),
+    })
 }
 
 fn listen_socket(message: &[u8]) -> Option<ListenSocket> {
@@ -333,6 +374,28 @@ mod tests {
     }
 
     #[test]
+    fn segments_of_a_connection_are_counted() {
+        let mut diag = SockDiag::open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        for _ in 0..5 {
+            io::Write::write_all(&mut &client, b"request").unwrap();
+            io::Read::read_exact(&mut &server, &mut [0; 7]).unwrap();
+        }
+        let mut found = Vec::new();
+        diag.connections(|id, info| {
+            if id.peer_port() == port {
+                found.push(info);
+            }
+        })
+        .unwrap();
+        assert_eq!((found[0].segments, found[0].retransmits, found[0].spurious), (5, 0, Some(0)));
+        assert!(found[0].cookie > 0 && found[0].rtt_micros > 0);
+    }
+
+    #[test]
     fn connections_of_any_number_of_ports_are_found_and_no_others() {
         let mut diag = SockDiag::open().unwrap();
         let bind = |_| TcpListener::bind("127.0.0.1:0").unwrap();
@@ -361,6 +424,7 @@ mod tests {
             let bytes: Vec<u8> = u.arbitrary()?;
             let _ = walk(&bytes, 0, MESSAGE_LENGTH, &mut |message| {
                 (_, _) = (listen_socket(message), idle_milliseconds(message));
+                let _ = connection_info(message);
             });
             Ok(())
         });

@@ -74,6 +74,68 @@ fn full_accept_queue_shows_one_more_than_its_limit_and_overflows_are_counted() {
 }
 
 #[test]
+fn unix_listener_has_a_row_while_connections_wait_and_else_once_a_minute() {
+    let mut sampler = sampler(Path::new("/"));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("app.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let path_text = path.to_string_lossy();
+    let queue = |batches: &[Batch]| -> Vec<i64> {
+        let its = rows(batches, "unix_listener")
+            .filter(|(batch, row)| word(batch, "socket_path", *row) == path_text);
+        its.map(|(batch, row)| number(batch, "accept_queue_length", row)).collect()
+    };
+    assert_eq!(queue(&sampler.sample(at(0))), [0]);
+    assert_eq!(queue(&sampler.sample(at(1))), Vec::<i64>::new());
+    let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    assert_eq!(queue(&sampler.sample(at(2))), [1]);
+    assert_eq!(queue(&sampler.sample(at(70))), [1]);
+    let batches = sampler.sample(at(71));
+    let (batch, row) = rows(&batches, "unix_listener")
+        .find(|(batch, row)| word(batch, "socket_path", *row) == path_text)
+        .unwrap();
+    let own = i64::from(std::process::id());
+    assert_eq!(number(batch, "process_id", row), own);
+    assert_eq!(number(batch, "accepting_process_id", row), own);
+}
+
+#[test]
+fn packets_that_a_firewall_rule_drops_are_counted() {
+    let Some(mut child) = namespace() else { return };
+    let entrance = format!("/proc/{}/ns/net", child.id());
+    let listener = netns::inside(Path::new(&entrance), || {
+        let rules = "add table inet t; \
+            add chain inet t out { type filter hook output priority 0; }; \
+            add rule inet t out tcp dport 5432 counter drop";
+        let is_ready = run("ip", &["link", "set", "lo", "up"]) && run("nft", &[rules]);
+        is_ready.then(|| TcpListener::bind("127.0.0.1:0").unwrap())
+    })
+    .unwrap();
+    let Some(_listener) = listener else {
+        eprintln!("skipped: no nftables here (apt install nftables, run as root)");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        return;
+    };
+    let mut sampler = sampler(Path::new("/"));
+    sampler.sample(at(0));
+    netns::inside(Path::new(&entrance), || {
+        let upstream = SocketAddr::from((Ipv4Addr::LOCALHOST, 5432));
+        assert!(TcpStream::connect_timeout(&upstream, Duration::from_millis(50)).is_err());
+    })
+    .unwrap();
+    let batches = sampler.sample(at(10));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (batch, row) = rows(&batches, "firewall_rule")
+        .find(|(batch, row)| word(batch, "chain", *row) == "out")
+        .expect("the counter moved");
+    assert!(number(batch, "packets_increase", row) >= 1);
+    assert_eq!(number(batch, "destination_port", row), 5432);
+    assert_eq!(word(batch, "hook", row), "output");
+}
+
+#[test]
 fn idle_connections_closed_by_the_application_are_distinguished_from_those_closed_by_clients() {
     let mut sampler = sampler(Path::new("/"));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -146,6 +208,10 @@ fn namespace_with_a_listener_is_found_sampled_and_dropped_when_it_vanishes() {
     }
     assert!(!sampler_tables(&later, "sock_stat", &name));
     assert!(sampler.view.netns.namespaces.iter().all(|netns| *netns.name != *name));
+}
+
+fn run(program: &str, args: &[&str]) -> bool {
+    Command::new(program).args(args).status().is_ok_and(|status| status.success())
 }
 
 fn sampler_tables(batches: &[Batch], table: &str, netns: &str) -> bool {

@@ -20,4 +20,6 @@ table! {
     12 cgroup: OptText = "cgroup of that process; NULL when it could not be read.";
     13 user_id: OptInt = "Owner of the socket.";
     14 tier: OptText = "Tier of the process, derived from its name: `proxy`, `db`, `edge` (weir itself), else `app`; NULL when no process could be read.";
+    15 accepting_process_id: OptInt = "Lowest process id that accepts from the socket: the only holder, a process that has it in an epoll set, else a child of another holder (a worker); NULL while the queue is empty or when it could not be read.";
+    16 accepting_process_count: OptInt = "How many processes accept from the socket; NULL as `accepting_process_id`.";
 }

@@ -17,10 +17,12 @@ specs! {
     log_gap: LogGap, LogGapRows;
     finding: Finding, FindingRows;
     listener: Listener, ListenerRows;
+    unix_listener: UnixListener, UnixListenerRows;
     tcp_stat: TcpStat, TcpStatRows;
     tcp_state: TcpState, TcpStateRows;
     tcp_accept: TcpAccept, TcpAcceptRows;
     tcp_peer: TcpPeer, TcpPeerRows;
+    tcp_path: TcpPath, TcpPathRows;
     sock_stat: SockStat, SockStatRows;
     net_dev: NetDev, NetDevRows;
     softnet_stat: SoftnetStat, SoftnetStatRows;
@@ -35,6 +37,7 @@ specs! {
     qdisc: Qdisc, QdiscRows;
     nic_stat: NicStat, NicStatRows;
     conntrack_stat: ConntrackStat, ConntrackStatRows;
+    firewall_rule: FirewallRule, FirewallRuleRows;
     deleted_file: DeletedFile, DeletedFileRows;
     idle_close: IdleClose, IdleCloseRows;
     clock_stat: ClockStat, ClockStatRows;
