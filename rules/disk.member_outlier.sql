@@ -7,7 +7,7 @@ for = "5s"
 every = "10s"
 clear = "60s"
 key = ["device"]
-needs = ["disk_stat", "raid_member", "raid", "block_device"]
+needs = ["disk_stat", "raid_member", "raid", "block_device", "db_server", "filesystem"]
 when = "select host from disk_stat where ts > $now - interval '60 seconds' and ts <= $now and not is_partition group by host, device having max(reads_total + writes_total) - min(reads_total + writes_total) >= 30 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.005 * (max(reads_total + writes_total) - min(reads_total + writes_total)) limit 1"
 explains = [
   "app.blocked_on_store", "app.slow", "app.slow_url", "disk.slow", "proxy.haproxy_queue",
@@ -21,6 +21,7 @@ silent_when = "Members of an md array are compared with each other, reads with r
 fix = "{fix_text} Check: /proc/mdstat shows one missing and no second slow one, and await of the others is unchanged. Never fail a second member, and not during a rebuild, which reads slowly anyway."
 source = "field notes B (507 ms against 13 ms, 38 times); fault lab F11 (82 times the median); kernel Documentation/admin-guide/iostats.rst"
 [text.place_text]
+database = " On it: {databases} ({mount_points})."
 mounted = " On it: {mount_points}."
 unknown = ""
 [text.fix_text]
@@ -152,19 +153,41 @@ slots as (
   group by host, array
 ),
 places as (
-  select host, device, max(mount_points) as mount_points from block_device
+  select host, device, max(arrays) as arrays, max(mount_points) as mount_points
+  from block_device
   where ts > $now - interval '3 minutes' and ts <= $now
   group by host, device
+),
+homes as (
+  select host, system, data_directory
+  from db_server
+  where ts > $now - interval '60 seconds' and ts <= $now and data_directory is not null
+    and (server_address like '/%' or server_address like '127.%' or server_address like 'localhost%' or server_address like '[::1]%')
+  group by host, system, data_directory
+),
+home_mounts as (
+  select h.host, h.system, h.data_directory, f.mount_point,
+    row_number() over (partition by h.host, h.data_directory order by length(f.mount_point) desc, f.ts desc) as place
+  from homes h
+  join filesystem f on f.host = h.host
+  where f.ts > $now - interval '3 minutes' and f.ts <= $now
+    and (f.mount_point = '/' or h.data_directory = f.mount_point or starts_with(h.data_directory, concat(f.mount_point, '/')))
+),
+home_disks as (
+  select p.host, p.device, string_agg(concat(m.system, ' in ', m.data_directory), ', ' order by m.data_directory) as databases
+  from places p
+  join home_mounts m on m.host = p.host and m.place = 1 and strpos(concat(' ', p.mount_points, ' '), concat(' ', m.mount_point, ' ')) > 0
+  group by p.host, p.device
 )
 select w.host, w.device, w.family, w.direction, w.await_seconds, w.sibling_await_seconds, w.siblings, w.operations_per_second, w.bad_windows,
-  w.times, p.past_times, m.array, m.member, a.level, b.mount_points, v.await_seconds as array_await_seconds, v.past_await_seconds as array_past_await_seconds,
+  w.times, p.past_times, m.array, m.member, a.level, b.mount_points, d.databases, v.await_seconds as array_await_seconds, v.past_await_seconds as array_past_await_seconds,
   case when w.direction = 'all' then w.family else concat(w.family, ' ', w.direction) end as group_text,
   case when m.array is null or a.level is null then 'unknown'
     when a.level in ('raid0', 'linear') then 'no_mirror'
     when a.sync_action is not null then 'syncing'
     when coalesce(o.ill, 0) > 0 or coalesce(t.missing, 0) > 0 then 'unsafe'
     else 'fail' end as fix_text,
-  case when b.mount_points is not null then 'mounted' else 'unknown' end as place_text,
+  case when d.databases is not null then 'database' when b.mount_points is not null then 'mounted' else 'unknown' end as place_text,
   case when v.await_seconds < 3 * v.past_await_seconds then 'mail' else 'page' end as class,
   p.past_times is null or p.past_times < 0.5 * w.times as opens
 from worst w
@@ -175,4 +198,5 @@ left join others o on o.host = w.host and o.disk = w.device
 left join slots t on t.host = m.host and t.array = m.array
 left join array_speed v on v.host = m.host and v.device = m.array
 left join places b on b.host = w.host and b.device = w.device
+left join home_disks d on d.host = w.host and d.device = w.device
 where w.place = 1
