@@ -7,20 +7,46 @@ for = "0s"
 every = "10s"
 clear = "5m"
 key = ["device"]
-needs = ["kmsg"]
+needs = ["kmsg", "raid_member", "block_device"]
 when = "select 1 from kmsg where kind = 'io_error' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = ["app.requests_stopped", "host.hung_task", "proxy.worker_blocked"]
 subject = "disk {device} of {host}"
 summary = "disk {device} of {host}: {errors} I/O errors in 10 minutes, last: {body}"
-why = "A block could not be read or written after the driver's retries. Its data is lost unless another copy exists, the file system may become read-only next, and disks with such errors seldom recover."
+why = "A block could not be read or written after the driver's retries. Its data is lost unless another copy exists, the file system may become read-only next, and disks with such errors seldom recover.{place_text}"
 look_at = "`smartctl -a /dev/{device}` (Reallocated, Pending, CRC: the last one means the cable), `dmesg -T | grep {device}`: always the same sector or many? The provider's page for the volume. Filesystem findings of this host (disk.readonly)."
 silent_when = "The kernel reported none within 10 minutes. CD and floppy drives, loop devices and network block devices are excluded: they report errors when their medium or server goes away. It becomes a page from 10 errors on; the kernel limits the number of lines it logs."
-fix = "Copy data that has no other copy, now. In an array: `mdadm /dev/mdX --fail /dev/{device} --remove /dev/{device}`, only if every other member is in sync, and replace the disk. Cloud volume: make a snapshot and a new volume from it. CRC errors only: the cable. Check: no new line for a day, and a full read (`mdadm --action=check` or `smartctl -t long`) without errors. Do not run fsck on a disk that still reports errors: copy first."
+fix = "Copy data that has no other copy, now. {member_text} Cloud volume: make a snapshot and a new volume from it. CRC errors only: the cable. Check: no new line for a day, and a full read (`mdadm --action=check` or `smartctl -t long`) without errors. Do not run fsck on a disk that still reports errors: copy first."
 source = "kernel block/blk-core.c, blk_print_req_error; field notes B"
+[text.place_text]
+mounted = " On it: {mount_points}."
+unknown = ""
+[text.member_text]
+array = "It is in array {array}: `mdadm /dev/{array} --fail /dev/{member} --remove /dev/{member}`, only if every other member is in sync, and replace the disk."
+unknown = "In an array: `mdadm /dev/mdX --fail /dev/{device} --remove /dev/{device}`, only if every other member is in sync, and replace the disk."
 ---*/
-select host, subject as device, count(*) as errors, max(body) as body,
-  case when count(*) >= 10 then 'page' else 'mail' end as class
-from kmsg
-where kind = 'io_error' and ts > $now - interval '10 minutes' and ts <= $now
-  and subject is not null and not regexp_like(subject, '^(sr|fd|loop|nbd|rbd|zram)[0-9]')
-group by host, subject
+with errors as (
+  select host, subject as device, count(*) as errors, max(body) as body
+  from kmsg
+  where kind = 'io_error' and ts > $now - interval '10 minutes' and ts <= $now
+    and subject is not null and not regexp_like(subject, '^(sr|fd|loop|nbd|rbd|zram)[0-9]')
+  group by host, subject
+),
+places as (
+  select host, device, max(mount_points) as mount_points
+  from block_device
+  where ts > $now - interval '3 minutes' and ts <= $now
+  group by host, device
+),
+member_disk as (
+  select host, disk, min(array) as array, min(device) as member
+  from raid_member
+  where ts > $now - interval '40 seconds' and ts <= $now
+  group by host, disk
+)
+select e.host, e.device, e.errors, e.body, m.array, m.member, b.mount_points,
+  case when b.mount_points is not null then 'mounted' else 'unknown' end as place_text,
+  case when m.array is not null then 'array' else 'unknown' end as member_text,
+  case when e.errors >= 10 then 'page' else 'mail' end as class
+from errors e
+left join places b on b.host = e.host and b.device = e.device
+left join member_disk m on m.host = e.host and m.disk = e.device

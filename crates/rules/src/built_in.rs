@@ -79,6 +79,7 @@ built_in! {
     "disk.io_error",
     "tcp.accept_queue_high",
     "tcp.accept_wait",
+    "disk.raid_bad_blocks",
     "disk.raid_degraded",
     "disk.fill_eta",
     "disk.log_shares_data",

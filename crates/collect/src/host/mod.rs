@@ -20,6 +20,8 @@ mod sock_diag;
 mod text;
 mod unix_diag;
 
+mod block_device;
+mod block_tree;
 mod cgroup_stat;
 mod cgroup_walk;
 mod clock_stat;
@@ -33,6 +35,7 @@ mod host_info;
 mod idle_close;
 mod kmsg;
 mod listener;
+mod mdstat;
 mod mem_stat;
 mod net_dev;
 mod nic_stat;
@@ -40,6 +43,8 @@ mod pressure;
 mod process_stat;
 mod qdisc;
 mod raid;
+mod raid_layout;
+mod raid_member;
 mod sock_stat;
 mod softnet_stat;
 mod sysctl;
@@ -176,6 +181,7 @@ fn collectors(view: &View) -> Vec<CollectorEntry> {
         entry("filesystem", 2.0, filesystem::FilesystemCollector::default()),
         entry("process_stat", 1.0, process_stat::ProcessStatCollector::default()),
         entry("raid", 10.0, raid::RaidCollector::new(view)),
+        entry("block_device", 60.0, block_device::BlockDeviceCollector::default()),
         entry("qdisc", 1.0, qdisc::QdiscCollector::default()),
         entry("nic_stat", 10.0, nic_stat::NicStatCollector::default()),
         entry("conntrack_stat", 5.0, conntrack_stat::ConntrackStatCollector::default()),

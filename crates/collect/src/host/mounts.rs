@@ -27,13 +27,18 @@ impl Mount {
 
 /// Reads all mounts, oldest first.
 pub(super) fn read_mounts(view: &View) -> Result<Vec<Mount>, CollectError> {
-    // Below another root, `self` would be weir's own process; process 1 has the host's mounts.
-    let own = view.path("proc/self/mounts");
-    let path = if view.root == Path::new("/") { own } else { view.path("proc/1/mounts") };
-    let path = if path.exists() { path } else { view.path("proc/mounts") };
+    let path = host_file(view, "mounts");
     std::fs::read(&path)
         .map(|bytes| parse(&bytes))
         .map_err(|error| CollectError::reading(&path, &error))
+}
+
+/// Path of a file about the host's mounts, such as `mounts` or `mountinfo`.
+pub(super) fn host_file(view: &View, name: &str) -> PathBuf {
+    // Below another root, `self` would be weir's own process; process 1 has the host's mounts.
+    let process = if view.root == Path::new("/") { "self" } else { "1" };
+    let path = view.path("proc").join(process).join(name);
+    if path.exists() { path } else { view.path("proc").join(name) }
 }
 
 fn parse(bytes: &[u8]) -> Vec<Mount> {
@@ -54,7 +59,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn unescape(field: &[u8]) -> Vec<u8> {
+pub(super) fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {

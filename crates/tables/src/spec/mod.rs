@@ -34,6 +34,8 @@ specs! {
     filesystem: Filesystem, FilesystemRows;
     process_stat: ProcessStat, ProcessStatRows;
     raid: Raid, RaidRows;
+    raid_member: RaidMember, RaidMemberRows;
+    block_device: BlockDevice, BlockDeviceRows;
     qdisc: Qdisc, QdiscRows;
     nic_stat: NicStat, NicStatRows;
     conntrack_stat: ConntrackStat, ConntrackStatRows;
@@ -46,6 +48,7 @@ specs! {
     name_probe: NameProbe, NameProbeRows;
     db_server: DbServer, DbServerRows;
     db_replica: DbReplica, DbReplicaRows;
+    db_member: DbMember, DbMemberRows;
     kmsg: Kmsg, KmsgRows;
     sysctl: Sysctl, SysctlRows;
     config_directive: ConfigDirective, ConfigDirectiveRows;
