@@ -28,9 +28,9 @@ fn place(set: &RuleSet, id: &str) -> usize {
     set.iter().position(|rule| rule.id == id).expect("there is such a rule")
 }
 
-/// `causes.txt` has the 225 edges of the time at which each symptom listed its causes itself.
+/// `causes.txt` shows the graph from the symptoms' side, where a review sees what an edge adds.
 #[test]
-fn built_in_edges_are_those_that_symptoms_listed() {
+fn built_in_edges_are_those_of_the_reviewed_list() {
     let set = RuleSet::built_in();
     let mut edges = BTreeMap::new();
     for rule in set.iter().filter(|rule| !rule.causes.is_empty()) {
@@ -40,7 +40,6 @@ fn built_in_edges_are_those_that_symptoms_listed() {
     }
     let shown: String = edges.iter().map(|(id, causes)| format!("{id}: {causes}\n")).collect();
     assert_eq!(shown, include_str!("causes.txt"));
-    assert_eq!(set.iter().map(|rule| rule.causes.len()).sum::<usize>(), 225);
 }
 
 #[test]
@@ -70,7 +69,8 @@ fn preferred_causes_come_first_and_in_their_order() {
 fn own_cause_of_a_built_in_symptom_takes_its_place_in_the_graph() {
     let set = set(&[file("own.cause", "explains = [\"app.slow\"]")]);
     assert!(causes(&set, "app.slow").contains(&"own.cause".to_owned()));
-    assert_eq!(causes(&set, "app.slow").len(), 17);
+    let before = causes(&RuleSet::built_in(), "app.slow").len();
+    assert_eq!(causes(&set, "app.slow").len(), before + 1);
     assert!(place(&set, "own.cause") < place(&set, "app.slow"));
 }
 
