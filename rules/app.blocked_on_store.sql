@@ -13,6 +13,7 @@ when = [
   "select 1 from wire_request where network_protocol_name in ('mysql', 'postgresql', 'redis', 'mongodb') and think_seconds >= 0.05 and ts > $now - interval '20 seconds' and ts <= $now union all select 1 from span where kind = 'client' and duration_seconds >= 0.05 and ts > $now - interval '20 seconds' and ts <= $now limit 1",
 ]
 explains = [
+  "app.worker_timeout", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.slow", "proxy.haproxy_queue", "proxy.worker_connections", "tcp.accept_queue_high",
   "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
 ]

@@ -11,6 +11,7 @@ prefers = ["mem.oom_kill"]
 needs = ["listener"]
 when = "select host from listener where ts > $now - interval '10 minutes' and ts <= $now and process_id is not null group by host, netns, server_port having min(process_id) < max(process_id) limit 1"
 explains = [
+  "app.closes_early", "proxy.no_live_upstreams", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.down", "app.error_outlier", "app.errors", "lb.health_flapping", "lb.too_few_healthy",
   "proxy.down",
 ]

@@ -9,7 +9,7 @@ clear = "60s"
 key = ["member", "pool"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_status_code >= 500 and ts > $now - interval '2 minutes' and ts <= $now limit 1"
-explains = ["app.errors", "lb.uneven"]
+explains = ["proxy.bad_gateway", "app.errors", "lb.uneven"]
 subject = "{member} in {pool}"
 summary = "{member} in {pool} fails: 5xx for {errors} of {requests} requests in 2 minutes ({error_ratio:%}), its {siblings} siblings for {sibling_errors} of {sibling_requests} ({sibling_ratio:%})"
 why = "All members get the same kind of requests, so errors from one member only come from that member: its last deploy, its configuration, its disk, its cache. A shared cause (database, network) would affect all members."

@@ -14,6 +14,7 @@ union all
 select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $now - interval '30 seconds' and ts <= $now
 limit 1"""
 explains = [
+  "app.closes_early", "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.error_outlier", "app.errors", "app.slow", "app.throughput_drop", "client.aborts_499",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
   "tcp.listen_overflow", "wire.mtu_blackhole",

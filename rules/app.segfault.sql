@@ -9,7 +9,10 @@ clear = "5m"
 key = ["process"]
 needs = ["kmsg", "listener"]
 when = "select 1 from kmsg where kind = 'segfault' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
-explains = ["app.crash_loop", "app.down", "app.errors", "proxy.down"]
+explains = [
+  "app.closes_early", "proxy.bad_gateway", "proxy.upstream_errors",
+  "app.crash_loop", "app.down", "app.errors", "proxy.down",
+]
 subject = "{process} on {host}"
 summary = "{process} on {host} crashed {crashes} times in 10 minutes (segmentation fault){served_text}; last: {body}"
 why = "A bug in the program or in a library or module it loads, or faulty memory. Work in progress is lost; if nothing restarts it, so is the service. A worker that crashes and is restarted by its master appears as single errors (502, reset connections)."

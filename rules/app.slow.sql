@@ -24,6 +24,7 @@ having count(upstream_response_seconds) > 0
 limit 1""",
 ]
 explains = [
+  "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
   "proxy.worker_connections", "tcp.close_wait_leak",
 ]

@@ -15,6 +15,7 @@ select 1 from conntrack_stat where (drops_increase > 0 or early_drops_increase >
   and ts > $now - interval '60 seconds' and ts <= $now
 limit 1"""
 explains = [
+  "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.throughput_drop", "wire.loss", "wire.mtu_blackhole", "wire.path_loss",
   "wire.syn_blackhole", "wire.syn_retries",
 ]

@@ -10,6 +10,7 @@ key = ["cgroup"]
 needs = ["cgroup_stat", "listener", "request"]
 when = "select host from cgroup_stat where cpu_throttled_periods_total > 0 and ts > $now - interval '60 seconds' and ts <= $now group by host, cgroup having max(cpu_throttled_periods_total) > min(cpu_throttled_periods_total) + 10 limit 1"
 explains = [
+  "app.worker_timeout", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway",
   "app.slow", "app.slow_url", "proxy.haproxy_queue", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.listen_overflow",
 ]

@@ -9,7 +9,7 @@ clear = "1m"
 key = ["mount_point"]
 needs = ["filesystem"]
 when = "select 1 from filesystem where size_bytes > 0 and available_bytes < 0.12 * size_bytes and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
-explains = ["app.errors", "disk.fill_eta", "mysql.replica_broken"]
+explains = ["proxy.bad_gateway", "app.errors", "disk.fill_eta", "mysql.replica_broken"]
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {available_bytes:bytes} of {size_bytes:bytes} free ({available_ratio:%}); {eta_text}"
 why = "Once it is full, programs that write to it fail with ENOSPC: logs are lost, databases stop, uploads break. The figure is the space available to ordinary users, without root's reserve."

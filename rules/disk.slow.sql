@@ -13,6 +13,7 @@ when = [
   "select 1 from disk_stat where ts > $now - interval '20 seconds' and ts <= $now and not is_partition group by host, device having max(busy_seconds_total) - min(busy_seconds_total) > 2.5 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.1 limit 1",
 ]
 explains = [
+  "app.worker_timeout", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway",
   "app.blocked_on_store", "app.slow", "app.slow_url", "db.connections_exhausted",
   "host.hung_task", "mysql.replica_lag", "pg.replica_lag", "proxy.haproxy_queue",
   "proxy.worker_blocked", "proxy.worker_connections", "tcp.accept_queue_high",

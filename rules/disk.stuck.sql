@@ -10,6 +10,7 @@ key = ["device"]
 needs = ["disk_stat", "cpu_stat"]
 when = "select host from disk_stat where in_flight > 0 and ts > $now - interval '12 seconds' and ts <= $now group by host, device having count(*) >= 10 and max(reads_total + writes_total) - min(reads_total + writes_total) < 90 limit 1"
 explains = [
+  "app.worker_timeout", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.blocked_on_store", "app.errors", "app.slow", "app.slow_url", "db.connections_exhausted",
   "db.not_answering", "disk.member_outlier", "disk.readonly", "disk.slow", "host.hung_task",
   "mysql.replica_lag", "pg.replica_lag", "proxy.haproxy_queue", "proxy.worker_blocked",

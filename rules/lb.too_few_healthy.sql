@@ -9,7 +9,10 @@ clear = "30s"
 key = ["backend"]
 needs = ["log", "config_directive", "request"]
 when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
-explains = ["app.throughput_drop", "lb.uneven", "proxy.haproxy_queue", "traffic.unusual"]
+explains = [
+  "proxy.no_live_upstreams", "proxy.bad_gateway",
+  "app.throughput_drop", "lb.uneven", "proxy.haproxy_queue", "traffic.unusual",
+]
 subject = "pool {backend} of {host}"
 summary = "{down} of {servers} servers of pool {backend} on {host} are down ({down_names}); last reason: {reason}"
 why = "The remaining servers carry the whole load. If they are not sized for it they fail next, one after the other, and the site is down. Several failures at once usually have a shared cause."

@@ -13,6 +13,7 @@ select max(oom_kills_total) as n from mem_stat where ts > $now - interval '5 min
 union all select 1 as n from kmsg where kind = 'oom_kill' and ts > $now - interval '5 minutes' and ts <= $now
 union all select max(oom_kills_total) as n from cgroup_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cgroup having max(oom_kills_total) > min(oom_kills_total)"""
 explains = [
+  "app.closes_early", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.crash_loop", "app.down", "app.errors", "db.not_answering", "mem.cgroup_near_limit",
   "proxy.down",
 ]

@@ -10,6 +10,7 @@ key = []
 needs = ["mem_stat", "pressure", "cgroup_stat"]
 when = "select 1 from pressure where resource = 'memory' and some_avg10_ratio > 0.05 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
+  "app.worker_timeout", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway",
   "app.slow", "app.slow_url", "disk.slow", "mem.cgroup_near_limit", "proxy.haproxy_queue",
   "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow",
 ]

@@ -10,6 +10,7 @@ key = ["server_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where waiting_on_lock >= 5 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
+  "app.worker_timeout", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.blocked_on_store", "app.errors", "app.slow", "db.connections_exhausted",
   "proxy.worker_connections",
 ]

@@ -18,7 +18,10 @@ having min(accept_queue_length) >= 1
   or count(*) filter (where accept_queue_length >= 5 and accept_queue_length * 2 > accept_queue_limit) >= 3
 limit 1""",
 ]
-explains = ["app.slow", "tcp.close_wait_leak"]
+explains = [
+  "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
+  "app.slow", "tcp.close_wait_leak",
+]
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}): accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}"
 why = "The kernel completes connections faster than the process accepts them. Nothing is lost yet; at its limit the kernel drops handshakes and clients see a site that hangs (tcp.listen_overflow). Until then each connection's time in the queue adds to the client's latency."

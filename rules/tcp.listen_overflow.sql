@@ -10,6 +10,7 @@ key = ["netns", "server_address", "server_port"]
 needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
 when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 explains = [
+  "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.slow", "app.throughput_drop", "client.aborts_499", "proxy.worker_connections",
   "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.syn_flood_false",
   "wire.loss", "wire.mtu_blackhole", "wire.syn_blackhole", "wire.syn_retries",

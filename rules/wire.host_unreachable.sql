@@ -10,6 +10,7 @@ key = ["upstream"]
 needs = ["log", "request"]
 when = "select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
+  "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.throughput_drop", "db.not_answering", "lb.canary_oscillation", "lb.too_few_healthy",
   "lb.uneven", "mysql.replica_broken", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",

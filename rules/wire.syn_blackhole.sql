@@ -10,6 +10,7 @@ key = ["upstream"]
 needs = ["log", "tcp_stat", "listener"]
 when = "select 1 from log where program = 'nginx' and body like '%timed out) while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
+  "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
   "app.throughput_drop", "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken",
   "mysql.replica_lag", "pg.replica_lag", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",
