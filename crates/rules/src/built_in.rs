@@ -136,6 +136,7 @@ built_in! {
     "log.key_explosion",
     "log.heartbeat_missing",
     "log.truncated",
+    "log.format_without_times",
     "log.rotated_unfinished",
     "log.udp_rcvbuf",
     "log.agent_cost",
