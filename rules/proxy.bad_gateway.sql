@@ -26,6 +26,9 @@ where ts > $now - interval '5 minutes' and ts <= $now and tier in ('proxy', 'edg
 group by host, source, coalesce(nullif(proxy_backend, ''), server_address)
 having 33 * count(*) filter (where http_response_status_code in (502, 503, 504, 499) or http_response_status_code < 100 or http_response_status_code is null
     or termination_state like 'S%' or termination_state like 's%' or failure is not null) >= count(*)
+  or 33 * count(*) filter (where ts > $now - interval '30 seconds' and (http_response_status_code in (502, 503, 504, 499) or http_response_status_code < 100 or http_response_status_code is null
+    or termination_state like 'S%' or termination_state like 's%' or failure is not null))
+    >= greatest(count(*) filter (where ts > $now - interval '30 seconds'), 33)
 limit 1""",
 ]
 explains = ["app.throughput_drop", "client.aborts_499", "traffic.unusual"]
