@@ -77,7 +77,7 @@ with judged as (
       when (http_response_status_code = 499 or termination_state like 'CH%' or termination_state like 'CC%' or termination_state like 'CQ%' or failure = 'client_closed')
         and duration_seconds >= 5.0 then 'no answer until the client left'
       when http_response_status_code is null and http_request_method is not null and termination_state is null and coalesce(failure, '') not like 'client%'
-        and coalesce(failure, '') <> 'bad_request' then 'no answer'
+        and coalesce(failure, '') <> 'bad_request' and (coalesce(program, '') <> 'envoy' or duration_seconds >= 5.0) then 'no answer'
     end as kind
   from request
   where tier in ('proxy', 'edge') and ts > $now - interval '5 minutes' and ts <= $now
@@ -186,7 +186,7 @@ doubts as (
     case
       when kind = '499' then 'unsure'
       when is_limit and kind = '503' then 'limit'
-      when kind = '503' and line is null and failures > 0.8 * failed then 'purpose'
+      when kind = '503' and line is null and upstream is null and failures > 0.8 * failed then 'purpose'
       when failing_clients between 1 and 3 and mixed_clients = 0 and served_clients >= 10 then 'bot'
       else 'none'
     end as doubt
