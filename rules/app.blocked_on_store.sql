@@ -13,9 +13,11 @@ when = [
   "select 1 from wire_request where network_protocol_name in ('mysql', 'postgresql', 'redis', 'mongodb') and think_seconds >= 0.05 and ts > $now - interval '20 seconds' and ts <= $now union all select 1 from span where kind = 'client' and duration_seconds >= 0.05 and ts > $now - interval '20 seconds' and ts <= $now limit 1",
 ]
 explains = [
-  "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet", "client.aborts_499",
-  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
+  "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow",
 ]
 subject = "{store} behind {application}"
 summary = "{application} on {host} waits for {store} {share:%} of its time over 20 s: {store_mean:duration} per query ({store_requests} queries), {app_mean:duration} per request ({app_requests} requests){operation_text}"

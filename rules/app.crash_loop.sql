@@ -11,9 +11,10 @@ prefers = ["mem.oom_kill"]
 needs = ["listener"]
 when = "select host from listener where ts > $now - interval '10 minutes' and ts <= $now and process_id is not null group by host, netns, server_port having min(process_id) < max(process_id) limit 1"
 explains = [
-  "app.down", "app.error_outlier", "app.errors", "app.errors_quiet", "app.requests_stopped",
-  "lb.health_flapping", "lb.too_few_healthy", "proxy.down", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.retry_storm",
+  "app.closes_early", "app.down", "app.error_outlier", "app.errors", "app.errors_quiet",
+  "app.requests_stopped", "lb.health_flapping", "lb.too_few_healthy", "proxy.bad_gateway",
+  "proxy.down", "proxy.masked_errors", "proxy.no_live_upstreams", "proxy.retry_amplification",
+  "proxy.retry_storm", "proxy.upstream_errors",
 ]
 subject = "{process} on port {server_port} of {host}"
 summary = "{process} on port {server_port} of {host} (netns {netns}) restarted {starts} times in 10 minutes; the port was closed for {gap_seconds} of the last {span_seconds} s"

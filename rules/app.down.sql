@@ -11,19 +11,22 @@ prefers = ["mem.oom_kill"]
 needs = ["log", "request", "listener", "config_directive", "kmsg"]
 when = """
 select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and (body like 'AH00957%' or body like 'AH02454%') and ts > $now - interval '20 seconds' and ts <= $now
+union all select 1 from log where program = 'caddy' and attrs['logger'] like 'http.log.error%' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explains = [
   "app.error_outlier", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
   "client.aborts_499", "edge.ramp_too_fast", "lb.canary_oscillation", "lb.too_few_healthy",
-  "lb.uneven", "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
-  "proxy.retry_storm", "traffic.unusual",
+  "lb.uneven", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.masked_errors",
+  "proxy.no_live_upstreams", "proxy.retry_amplification", "proxy.retry_storm",
+  "proxy.upstream_errors", "traffic.unusual",
 ]
 subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is missing): host and network are fine, but no process listens there. It crashed, was stopped, listens on another port, or is not ready yet."
 look_at = "Is it running (`systemctl status`), and if not, why did it exit: its own log, mem.oom_kill, app.segfault, a deploy. On its host, `select ts, process_name from listener where server_port = …` shows when it stopped listening."
-silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
+silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache and Caddy: lines of their error logs, as for nginx. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
 fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
 [text.refusals_text]
@@ -37,13 +40,24 @@ select date_bin(interval '5 seconds', ts) as ts, count(*) filter (where http_res
 from request where tier in ('proxy', 'edge') and host = {host} and ts > $now - interval '10 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
 with lines as (
-  select host, ts,
+  select host, program, ts,
     case when attrs['upstream'] like '%://unix:%' then regexp_match(attrs['upstream'], '(unix:[^:]+)')[1]
          else coalesce(regexp_match(attrs['upstream'], '://([^/]+)')[1], attrs['upstream']) end as upstream
   from log
   where ts > $now - interval '20 seconds' and ts <= $now
     and program = 'nginx' and body like '%while connecting to upstream'
     and (body like '%(111: Connection refused)%' or body like '%(2: No such file or directory)%')
+  union all
+  select host, program, ts, case when body like '%Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
+      else regexp_match(body, 'attempt to connect to ([^ ]+)')[1] end as upstream
+  from log
+  where ts > $now - interval '20 seconds' and ts <= $now and program = 'apache' and (body like 'AH00957%' or body like 'AH02454%')
+    and (attrs['system_error'] like '(111)%' or attrs['system_error'] like '(2)%')
+  union all
+  select host, program, ts, coalesce(regexp_match(body, '^dial tcp ([^ ]+): connect: connection refused$')[1],
+    regexp_match(body, '^dial (unix [^ ]+): connect: (connection refused|no such file or directory)$')[1]) as upstream
+  from log
+  where ts > $now - interval '20 seconds' and ts <= $now and program = 'caddy' and attrs['logger'] like 'http.log.error%'
 ),
 checks as (
   select host, ts, regexp_match(body, 'erver ([^ ]+) is ')[1] as upstream, body,
@@ -59,10 +73,10 @@ revived as (
   group by 1, 2
 ),
 refused as (
-  select host, 'nginx' as program, upstream, count(*) as refusals
+  select host, program, upstream, count(*) as refusals
   from lines
   where upstream is not null
-  group by host, upstream
+  group by host, program, upstream
   having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
   union all
   select host, 'haproxy' as program, upstream, 1 as refusals
@@ -105,7 +119,7 @@ config as (
   where directive in ('server', 'proxy_pass') and ts > $now - interval '2 hours' and ts <= $now
 )
 select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as errors, l.process_name,
-  case when r.program in ('nginx', 'weir edge') then 'counted' else 'checked' end as refusals_text,
+  case when r.program = 'haproxy' then 'checked' else 'counted' end as refusals_text,
   case when l.process_name is null then ''
        when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port on IPv4 only: write 127.0.0.1 instead of localhost')
        when l.last_ts > $now - interval '5 seconds' then concat(', but ', l.process_name, ' listens there again')

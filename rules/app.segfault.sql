@@ -10,8 +10,9 @@ key = ["process"]
 needs = ["kmsg", "listener"]
 when = "select 1 from kmsg where kind = 'segfault' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = [
-  "app.crash_loop", "app.down", "app.errors", "app.errors_quiet", "proxy.down",
-  "proxy.masked_errors", "proxy.retry_amplification",
+  "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
+  "proxy.bad_gateway", "proxy.down", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.upstream_errors",
 ]
 subject = "{process} on {host}"
 summary = "{process} on {host} crashed {crashes} times in 10 minutes (segmentation fault){served_text}; last: {body}"

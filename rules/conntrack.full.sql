@@ -15,8 +15,9 @@ select 1 from conntrack_stat where (drops_increase > 0 or early_drops_increase >
   and ts > $now - interval '60 seconds' and ts <= $now
 limit 1"""
 explains = [
-  "app.requests_stopped", "app.throughput_drop", "wire.loss", "wire.mtu_blackhole",
-  "wire.path_loss", "wire.syn_blackhole", "wire.syn_retries",
+  "app.requests_stopped", "app.throughput_drop", "proxy.bad_gateway", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "wire.loss", "wire.mtu_blackhole", "wire.path_loss",
+  "wire.syn_blackhole", "wire.syn_retries",
 ]
 subject = "connection tracking of {host}"
 summary = "the conntrack table of {host} {state_text} (net.netfilter.nf_conntrack_max = {limit_text}){told_text}"

@@ -9,7 +9,11 @@ clear = "20s"
 key = ["server_address"]
 needs = ["resolver_probe"]
 when = "select 1 from resolver_probe where (duration_seconds is null or duration_seconds > $threshold) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-explains = ["app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet"]
+explains = [
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "proxy.bad_gateway",
+  "proxy.upstream_timeout", "proxy.upstream_unresolved",
+]
 subject = "name server {server_address} of {host}"
 summary = "name server {server_address} of {host} ({place_text} in /etc/resolv.conf) {what_text}; {others_text}"
 why = "Programs query the first name server of /etc/resolv.conf and wait `timeout` seconds (default 5) for it before they try the next one, at every lookup: {cost_text}. A proxy or application that resolves a name for each connection is slow by that much, and its own log shows a slow upstream."

@@ -9,7 +9,10 @@ clear = "20s"
 key = ["backend"]
 needs = ["edge_backend"]
 when = "select 1 from edge_backend where state in ('ejected', 'stalled', 'check_failed') and ts > $now - interval '25 seconds' and ts <= $now limit 1"
-explains = ["edge.ramp_too_fast", "lb.canary_oscillation"]
+explains = [
+  "proxy.no_live_upstreams", "proxy.bad_gateway",
+  "edge.ramp_too_fast", "lb.canary_oscillation",
+]
 subject = "backend {backend} of {host}"
 summary = "{host} ejected {backend}: {reason}; {out} of {backends} backends ejected, {failures} of its {requests} requests failed{panic_text}"
 why = "The edge ejected the backend because consecutive requests failed, because it accepted requests and answered none while others did, or because it fails its health checks. The others carry its share."

@@ -9,7 +9,7 @@ clear = "5m"
 key = []
 needs = ["kmsg", "cpu_stat", "listener"]
 when = "select 1 from kmsg where kind = 'hung_task' and ts > $now - interval '5 minutes' and ts <= $now limit 1"
-explains = ["app.requests_stopped"]
+explains = ["app.requests_stopped", "proxy.bad_gateway"]
 subject = "{tasks} on {host}"
 summary = "{host}: {tasks} blocked in the kernel for over two minutes ({messages} messages in 5 minutes); {blocked:.0} threads blocked now"
 why = "The task waits in the kernel for something that does not come: mostly an unresponsive disk or network file system, sometimes a lock. It ignores signals, so it cannot be killed, and what it holds stays locked for all others."

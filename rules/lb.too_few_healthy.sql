@@ -10,7 +10,8 @@ key = ["backend"]
 needs = ["log", "config_directive", "request"]
 when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
 explains = [
-  "app.errors_quiet", "app.throughput_drop", "lb.uneven", "proxy.haproxy_queue", "traffic.unusual",
+  "app.errors_quiet", "app.throughput_drop", "lb.uneven", "proxy.bad_gateway",
+  "proxy.haproxy_queue", "proxy.no_live_upstreams", "traffic.unusual",
 ]
 subject = "pool {backend} of {host}"
 summary = "{down} of {servers} servers of pool {backend} on {host} are down ({down_names}); last reason: {reason}"

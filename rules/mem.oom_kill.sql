@@ -13,9 +13,10 @@ select max(oom_kills_total) as n from mem_stat where ts > $now - interval '5 min
 union all select 1 as n from kmsg where kind = 'oom_kill' and ts > $now - interval '5 minutes' and ts <= $now
 union all select max(oom_kills_total) as n from cgroup_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cgroup having max(oom_kills_total) > min(oom_kills_total)"""
 explains = [
-  "app.crash_loop", "app.down", "app.errors", "app.errors_quiet", "app.requests_stopped",
-  "db.not_answering", "mem.cgroup_near_limit", "proxy.down", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.retry_storm",
+  "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
+  "app.requests_stopped", "db.not_answering", "mem.cgroup_near_limit", "proxy.bad_gateway",
+  "proxy.down", "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm",
+  "proxy.upstream_errors",
 ]
 subject = "{victims} on {host}"
 summary = "{host}: {kills} processes OOM-killed in 5 minutes: {victims}{where_text}"

@@ -11,9 +11,11 @@ needs = ["db_server"]
 when = "select 1 from db_server where waiting_on_lock >= 5 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow",
-  "app.slow_quiet", "client.aborts_499", "db.connections_exhausted", "proxy.haproxy_queue",
-  "proxy.retry_amplification", "proxy.retry_storm", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
+  "app.slow_quiet", "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted",
+  "client.aborts_499", "db.connections_exhausted", "proxy.bad_gateway", "proxy.haproxy_queue",
+  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow",
 ]
 subject = "PostgreSQL at {server_address}"
 summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s, most of them for {blocker_text}; {connections} of {connection_limit} connections in use"

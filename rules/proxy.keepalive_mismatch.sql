@@ -11,6 +11,7 @@ needs = ["config_directive", "idle_close", "listener", "log", "request", "tcp_st
 when = """
 select 1 from config_directive where program = 'nginx' and directive = 'keepalive' and ts > $now - interval '2 hours' and ts <= $now
 union all select 1 from tcp_stat where counter = 'TCPAbortOnData' and increase > 0 and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
+explains = ["app.closes_early", "proxy.bad_gateway"]
 subject = "nginx and {process} at {upstream}"
 summary = "{process} closes idle connections before nginx on {host}: {upstream} after {app_seconds} s ({app_from}), nginx after {proxy_seconds} s ({proxy_from}); {resets} requests in 10 minutes met a closed connection"
 why = "When the application closes an idle connection while the proxy sends the next request on it, that request is lost: a 502 within milliseconds, at random, more often on quiet sites. The proxy must close first."

@@ -9,6 +9,7 @@ clear = "3m"
 key = ["server_port"]
 needs = ["wire_slice"]
 when = "select 1 from wire_slice where closing_races > 0 and not is_lossy and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+explains = ["app.closes_early", "proxy.bad_gateway"]
 subject = "port {server_port} of {host}: {side_text}"
 summary = "{races} requests to port {server_port} hit a closing connection in 10 minutes ({resets} were reset while waiting): {side_text} keeps idle connections longer than the server"
 why = "If the server closes an idle connection while the next request is on its way, that request is lost: a 502 or a reset within milliseconds, at random, more often on quiet sites. Only packets show it: the server logs no request."

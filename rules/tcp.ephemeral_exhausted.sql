@@ -9,7 +9,10 @@ clear = "30s"
 key = ["upstream"]
 needs = ["log", "sock_stat", "sysctl", "tcp_stat"]
 when = "select 1 from log where program in ('nginx', 'haproxy') and (body like '%(99: %' or body like '%no free ports%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-explains = ["app.errors", "app.errors_quiet", "app.requests_stopped"]
+explains = [
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "proxy.bad_gateway",
+  "proxy.upstream_errors",
+]
 subject = "local ports of {host} to {upstream}"
 summary = "{program} on {host} found no free local port to {upstream} {failures} times in 30 s; ports {range_text}, {time_wait} sockets in TIME_WAIT, {opens_per_second:.0} new connections/s"
 why = "Each connection to one address and port needs a distinct local port, and a port stays reserved for 60 s after this side closes. So {range_width} ports allow about {limit_per_second} new connections/s to one destination; each request beyond that gets a 502."

@@ -11,10 +11,10 @@ needs = ["tcp_stat", "listener", "sysctl", "config_directive"]
 when = "select 1 from tcp_stat where counter = 'ListenOverflows' and increase > 0 and ts > $now - interval '10 seconds' and ts <= $now limit 1"
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.throughput_drop",
-  "client.aborts_499", "proxy.haproxy_queue", "proxy.retry_amplification",
-  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.syn_flood_false", "wire.loss", "wire.mtu_blackhole", "wire.syn_blackhole",
-  "wire.syn_retries",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.syn_flood_false",
+  "wire.loss", "wire.mtu_blackhole", "wire.syn_blackhole", "wire.syn_retries",
 ]
 subject = "{process} on {endpoint}"
 summary = "accept queue of {process} on {endpoint} (netns {netns}) overflows: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} in {full_samples} of {samples} samples ({found_by}){member_text}; limit {queue_limit}: {limit_from}"

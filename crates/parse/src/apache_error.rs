@@ -74,6 +74,12 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
         record.attr(["system_error", system_error]);
         record.attr(["client", client]);
         body = message;
+    } else if let Some((system_error, message)) = rest.split_once(": AH")
+        && is_system_error(system_error)
+    {
+        // Lines of a worker without a request have no client: `(111)Connection refused: AH00957: …`.
+        record.attr(["system_error", system_error]);
+        body = &rest[rest.len() - message.len() - 2..];
     }
     if let Some((code, _)) = body.split_once(": ")
         && code.starts_with("AH")
@@ -88,6 +94,12 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
         }
         None => body,
     }
+}
+
+/// Whether this is `(111)Connection refused` or, of the resolver, `(EAI 2)Name or service not known`.
+fn is_system_error(text: &str) -> bool {
+    let code = text.strip_prefix('(').and_then(|rest| rest.split_once(')')).map(|(code, _)| code);
+    code.is_some_and(|code| number::integer(code.strip_prefix("EAI ").unwrap_or(code)).is_some())
 }
 
 #[cfg(test)]
@@ -123,6 +135,37 @@ mod tests {
                   severity: error
                   body: File does not exist: /x
                   attrs: {client: 1.2.3.4}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn system_errors_without_a_client_leave_the_message() {
+        check_format(
+            LogFormat::ApacheError,
+            r#"[Thu Nov 19 18:41:18.194693 2026] [proxy:error] [pid 9363:tid 9366] (111)Connection refused: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
+[Thu Nov 19 18:41:19.347621 2026] [proxy:error] [pid 9363:tid 9368] (EAI 2)Name or service not known: [client 127.0.0.1:55026] AH00898: DNS lookup failure for: nosuch.invalid returned by /name
+[Thu Nov 19 18:41:19.347621 2026] [x:error] [pid 1:tid 2] (a)b: AH00001: c
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-19T18:41:18.194693Z
+                  process_id: 9363
+                  severity: error
+                  body: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
+                  attrs: {module: proxy, thread_id: 9366, system_error: (111)Connection refused, error_code: AH00957}
+                log
+                  ts: 2026-11-19T18:41:19.347621Z
+                  process_id: 9363
+                  severity: error
+                  body: AH00898: DNS lookup failure for: nosuch.invalid returned by /name
+                  attrs: {module: proxy, thread_id: 9368, system_error: (EAI 2)Name or service not known, client: 127.0.0.1:55026, error_code: AH00898}
+                log
+                  ts: 2026-11-19T18:41:19.347621Z
+                  process_id: 1
+                  severity: error
+                  body: (a)b: AH00001: c
+                  attrs: {module: x, thread_id: 2}
             "#]],
         );
     }

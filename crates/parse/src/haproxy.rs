@@ -19,7 +19,7 @@ use weir_tables::Micros;
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{log_text, number, request_line, syslog, text};
+use crate::{log_text, number, request_line, severity, syslog, text};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "haproxy_http",
@@ -49,6 +49,11 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKin
             }
         };
     }
+    if let Some((level, text)) = leveled(message) {
+        record.log.severity = severity::of_word(level);
+        record.log.body = text;
+        return Ok(RowKind::Log);
+    }
     match header {
         Some(message) => record.log.body = message,
         None => {
@@ -57,6 +62,16 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKin
         }
     }
     Ok(RowKind::Log)
+}
+
+/// Level and text of what HAProxy writes to standard error and, from 2.4 on, to the journal:
+/// `[ALERT]    (12) : backend 'be' has no server available!`, before 2.4 `[ALERT] 330/120000 (12) :`.
+fn leveled(message: &str) -> Option<(&str, &str)> {
+    let (level, rest) = message.strip_prefix('[')?.split_once("] ")?;
+    let (process, text) = rest.split_once(") : ")?;
+    let process_id = process.rsplit_once('(')?.1;
+    let is_level = matches!(level, "ALERT" | "WARNING" | "NOTICE" | "DIAG");
+    (is_level && number::integer(process_id).is_some()).then_some((level, text))
 }
 
 /// The time of messages that start like records: `client:port [time] …`.
@@ -292,6 +307,28 @@ mod tests {
     use weir_tables::LogFormat;
 
     use crate::check::check_format;
+
+    #[test]
+    fn messages_of_standard_error_have_a_level() {
+        check_format(
+            LogFormat::HaproxyHttp,
+            "[ALERT]    (10199) : backend 'none' has no server available!\n[WARNING] 330/120000 (7) : Server be/s1 is DOWN.\n[ALERT] (x) : y\n",
+            expect![[r#"
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: alert
+                  body: backend 'none' has no server available!
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: warn
+                  body: Server be/s1 is DOWN.
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: alert
+                  body: [ALERT] (x) : y
+            "#]],
+        );
+    }
 
     #[test]
     fn http_record_behind_a_syslog_header_fills_the_columns() {

@@ -31,12 +31,15 @@ built_in! {
     "aws_alb",
     "aws_cloudfront",
     "aws_nlb",
+    "caddy",
+    "envoy",
     "haproxy_tcp",
     "mariadb",
     "php_fpm",
     "postgresql",
     "redis",
     "tomcat",
+    "traefik",
     "w3c",
 }
 

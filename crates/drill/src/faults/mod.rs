@@ -6,6 +6,7 @@ mod databases;
 mod disks;
 mod dns;
 mod edge;
+mod errors;
 mod fleet;
 mod limits;
 mod logs;
@@ -33,7 +34,8 @@ pub fn all() -> impl Iterator<Item = &'static Fault> {
         .chain(packets::FAULTS)
         .chain(dns::FAULTS)
         .chain(fleet::FAULTS)
-        .chain(edge::FAULTS);
+        .chain(edge::FAULTS)
+        .chain(errors::FAULTS);
     let several = pairs::FAULTS.iter().chain(cascades::FAULTS);
     let none = services::NO_FAULTS.iter().chain(cascades::NO_FAULTS).chain(logs::NO_FAULTS);
     single.chain(several).chain(none)

@@ -1,0 +1,65 @@
+/*---
+id = "app.worker_timeout"
+title = "Application workers killed at their time limit"
+tier = "app"
+class = "mail"
+for = "0s"
+every = "5s"
+clear = "60s"
+key = ["server"]
+prefers = ["pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "app.blocked_on_store", "dns.resolver_slow", "cpu.cgroup_throttled", "disk.stuck", "disk.slow", "mem.thrash"]
+needs = ["log", "request"]
+when = """
+select 1 from log where body like '%WORKER TIMEOUT (pid:%' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where body like '%*** HARAKIRI ON WORKER %' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where body like '%execution timed out (% sec), terminating' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where body like '%worker=% PID:% timeout (%s > %s), killing' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where body like '%! Terminating timed out worker%' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and body like 'mod_fcgid: read data timeout in %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+explains = [
+  "app.closes_early", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
+  "proxy.no_live_upstreams", "app.slow", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow", "tcp.close_wait_leak", "client.aborts_499",
+  "app.throughput_drop", "proxy.worker_connections", "traffic.unusual",
+]
+subject = "{server} on {host}"
+summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it says \"{line}\""
+why = "A master process (gunicorn, uWSGI, php-fpm, unicorn, Puma) watches its workers and kills one that works on a request for longer than the limit. The visitor of that request gets 502, and while the worker starts again there is one fewer. The limit is not the fault: something holds the worker."
+look_at = "What the killed worker waited for: the traceback that gunicorn or uWSGI logs, php-fpm's slow log, the database's list of statements in progress at that time. One path or all? gunicorn's sync workers also count a slow client: without a buffering proxy in front, slow uploads look the same."
+silent_when = "No such line within a minute. One or two workers while nothing else fails are a note: a report that takes too long. It is a page if at least 20 % of the host's requests failed in that minute."
+fix = "Repair what holds the workers: a statement without an index, a lock, a service without a timeout of its own (set one below the worker's limit, so that the application can answer). Take the path away until then. Raise the limit (gunicorn `--timeout`, uWSGI `harakiri`, php-fpm `request_terminate_timeout`) only for work that must take so long, and move that to a queue. Check: the lines end."
+source = "gunicorn arbiter.py murder_workers; uWSGI core/master_checks.c; php-fpm fpm_request.c; unicorn http_server.rb; Puma cluster.rb"
+[text.share_text]
+known = "; {failed} of {requests} requests failed"
+unknown = ""
+---*/
+with lines as (
+  select host, ts,
+    case when body like '%WORKER TIMEOUT (pid:%' then 'gunicorn' when body like '%HARAKIRI%' then 'uwsgi'
+         when body like '%execution timed out (%' then concat_ws(' ', 'php-fpm', case when coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1]) is not null then concat('pool ', coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1])) end)
+         when body like '%killing' then 'unicorn' when body like 'mod_fcgid%' then 'mod_fcgid' else 'puma' end as server,
+    coalesce(regexp_match(body, '(WORKER TIMEOUT [(]pid:[0-9]+[)])')[1], regexp_match(body, '(HARAKIRI ON WORKER [0-9]+)')[1], regexp_match(body, '(execution timed out [(][0-9.]+ sec[)], terminating)$')[1],
+      regexp_match(body, '(timeout [(][0-9]+s > [0-9]+s[)], killing)$')[1], regexp_match(body, '(read data timeout in [0-9]+ seconds)')[1], 'Terminating timed out worker') as line
+  from log
+  where ts > $now - interval '60 seconds' and ts <= $now
+    and (regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] )?\[?(CRITICAL)?\]? ?WORKER TIMEOUT [(]pid:[0-9]+[)]$')
+      or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} HARAKIRI ON WORKER [0-9]+ ')
+      or regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: \[pool [^\]]+\] )?child [0-9]+, script .* execution timed out [(][0-9.]+ sec[)], terminating$')
+      or regexp_like(body, '^(E, \[[^\]]*\] ERROR -- : )?worker=[0-9]+ PID:[0-9]+ timeout [(][0-9]+s > [0-9]+s[)], killing$')
+      or regexp_like(body, '^\[[0-9]+\] ! Terminating timed out worker')
+      or program = 'apache' and body like 'mod_fcgid: read data timeout in %')
+),
+killed as (
+  select host, server, max(line) as line, count(*) as lines from lines group by host, server
+),
+answers as (
+  select host, count(*) as requests,
+    count(*) filter (where http_response_status_code in (500, 502, 503, 504) or termination_state like 's%' or termination_state like 'S%' or failure is not null) as failed
+  from request
+  where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
+  group by host
+)
+select k.host, k.server, k.line, k.lines, a.requests, a.failed,
+  case when a.failed > 0 then 'known' else 'unknown' end as share_text,
+  case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' when k.lines >= 3 or a.failed > 0 then 'mail' else 'note' end as class
+from killed k
+left join answers a on a.host = k.host

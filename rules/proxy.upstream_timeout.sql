@@ -1,0 +1,78 @@
+/*---
+id = "proxy.upstream_timeout"
+title = "Proxy timed out waiting for an upstream"
+tier = "app"
+class = "mail"
+for = "3s"
+every = "3s"
+clear = "30s"
+key = ["upstream", "variant"]
+prefers = ["app.workers_exhausted", "app.worker_timeout", "tcp.listen_overflow", "wire.syn_blackhole", "wire.host_unreachable", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "app.blocked_on_store"]
+needs = ["log", "request"]
+when = """
+select 1 from log where program = 'nginx' and (body like 'upstream timed out (%) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and ((attrs['system_error'] like '(70007)%' or attrs['system_error'] like '(110)%') and (body like 'AH01102%' or body like 'AH01075%' or body like 'AH00957%' or body like 'AH02454%' or body like 'AH01110%')) and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'sC%' or termination_state like 'sH%' or termination_state like 'sD%' or failure in ('connect_timeout', 'response_timeout', 'backend_stalled')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "proxy.worker_connections"]
+subject = "{upstream}"
+summary = "{upstream} times out for {program} on {host}: {lines} requests in a minute, {phase_text}; {share_text}"
+why = "{why_text}"
+look_at = "Findings on the application's host first: its database, CPU, memory, worker limits. In the application: which requests are in progress, and what do they wait for (a thread dump, `SHOW PROCESSLIST`, `pg_stat_activity`)? Is it one path: `select url_path, count(*) from request where http_response_status_code = 504 group by 1`?"
+silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). Reports and uploads that take longer than the limit on purpose look the same: give their path a limit of its own."
+fix = "{fix_text} Check: the timeouts end and requests to {upstream} are fast again."
+source = "nginx ngx_http_upstream.c (connect_timeout, read_timeout); Apache mod_proxy_http.c AH01102; HAProxy documentation 8.5 (sC, sH, sD)"
+[text.share_text]
+known = "{failed} of {requests} requests of {program} failed ({failed_ratio:%})"
+unknown = "the share is unknown: no access log of {program} is read"
+[text.phase_text]
+connect = "no connection within the limit"
+header = "no response within the limit"
+body = "the response stopped in the middle"
+[text.why_text]
+connect = "Nothing answers the SYN: the host is gone, a firewall drops the packets, or the accept queue is full because the application does not accept. The proxy waits for the whole limit and then answers 504."
+header = "The upstream accepts the request and does not answer within the proxy's limit: its workers are busy, wait for a database or a lock, or hang. The visitor waits for the whole limit and then gets 504."
+body = "The upstream began its response and then sent nothing for as long as the proxy's limit. The visitor gets half a page."
+[text.fix_text]
+connect = "See whether {upstream} is reachable from {host} (`nc -vz`), whether its process accepts (`ss -lnt`: Recv-Q against Send-Q), and whether a firewall drops. Take it out of the pool meanwhile; a connect limit of 1 to 3 s (`proxy_connect_timeout`, HAProxy `timeout connect`) sends visitors to the next member sooner."
+header = "Find what the application waits for and end that. Until then reduce load: return a cached or static page for the slow path, or limit requests to it. Do not raise the limit: more requests would wait, and a worker that hangs would be held for longer."
+body = "Find what interrupts the application while it writes: a lock, a slow query behind a stream, a full disk."
+---*/
+with lines as (
+  select host, program, ts, case
+      when attrs['upstream'] like '%://unix:%' then coalesce(regexp_match(attrs['upstream'], '(unix:[^:"]+?[.]sock(et)?)([:/]|$)')[1], regexp_match(attrs['upstream'], '(unix:[^:"]+)')[1])
+      when attrs['upstream'] is not null then coalesce(regexp_match(attrs['upstream'], '://([^/"]+)')[1], attrs['upstream'])
+      when body like '% Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
+      else coalesce(regexp_match(body, '(attempt to connect to|remote server|body failed to) ([^ ]+)')[2], 'an upstream')
+    end as upstream,
+    case when body like '%while connecting to upstream' or body like '%while SSL handshaking to upstream' or body like 'AH00957%' or body like 'AH02454%' then 'connect'
+      when body like '%while reading upstream' or body like 'AH01110%' then 'body' else 'header' end as variant
+  from log
+  where ts > $now - interval '60 seconds' and ts <= $now
+    and (program = 'nginx' and (body like 'upstream timed out (%) while % upstream')
+      or program = 'apache' and ((attrs['system_error'] like '(70007)%' or attrs['system_error'] like '(110)%') and (body like 'AH01102%' or body like 'AH01075%' or body like 'AH00957%' or body like 'AH02454%' or body like 'AH01110%')))
+  union all
+  select host, coalesce(program, 'the proxy') as program, ts, coalesce(case when proxy_server is not null then concat(proxy_backend, '/', proxy_server) end, upstream_address, 'an upstream') as upstream, case when termination_state like 'sC%' or failure = 'connect_timeout' then 'connect' when termination_state like 'sD%' then 'body' else 'header' end as variant
+  from request
+  where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now and (termination_state like 'sC%' or termination_state like 'sH%' or termination_state like 'sD%' or failure in ('connect_timeout', 'response_timeout', 'backend_stalled'))
+),
+failing as (
+  select host, program, upstream, variant, count(*) as lines
+  from lines
+  group by host, program, upstream, variant
+  having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
+),
+answers as (
+  select host, program, count(*) as requests,
+    count(*) filter (where http_response_status_code in (500, 502, 503, 504) or http_response_status_code < 100
+      or termination_state like 'S%' or termination_state like 's%' or failure is not null) as failed
+  from request
+  where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
+  group by host, program
+)
+select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, cast(a.failed as double) / a.requests as failed_ratio,
+  case when a.requests is null then 'unknown' else 'known' end as share_text,
+  f.variant as phase_text, f.variant as why_text, f.variant as fix_text,
+  case when a.requests is null and f.lines >= 30 then 'page'
+       when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
+from failing f
+left join answers a on a.host = f.host and a.program = f.program
