@@ -94,7 +94,9 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
     {
         record.attr(["error_code", code]);
     }
-    record.log.message_template = template(body, system_error_text, record);
+    // A referer comes last, and may have anything in it.
+    let own = body.split_once(", referer: ").map_or(body, |(own, _)| own);
+    record.log.message_template = template(own, system_error_text, record);
     match body.rsplit_once(", referer: ") {
         Some((message, referer)) => {
             record.attr(["referer", referer]);
@@ -171,12 +173,14 @@ mod tests {
                   severity: error
                   body: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
                   attrs: {module: proxy, thread_id: 9366, system_error: (111)Connection refused, error_code: AH00957}
+                  message_template: (111)Connection refused: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
                 log
                   ts: 2026-11-19T18:41:19.347621Z
                   process_id: 9363
                   severity: error
                   body: AH00898: DNS lookup failure for: nosuch.invalid returned by /name
                   attrs: {module: proxy, thread_id: 9368, system_error: (EAI 2)Name or service not known, client: 127.0.0.1:55026, error_code: AH00898}
+                  message_template: (EAI 2)Name or service not known: AH00898: DNS lookup failure for: nosuch.invalid returned by …
                 log
                   ts: 2026-11-19T18:41:19.347621Z
                   process_id: 1

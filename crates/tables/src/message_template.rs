@@ -101,8 +101,8 @@ fn without_level(body: &str) -> &str {
 const APACHE_OWN: &[&str] = &[
     "AH00045", "AH00046", "AH00051", "AH00052", "AH00056", "AH00072", "AH00094", "AH00161",
     "AH00163", "AH00169", "AH00286", "AH00287", "AH00326", "AH00484", "AH00485", "AH00489",
-    "AH00491", "AH00492", "AH00493", "AH00895", "AH00940", "AH00957", "AH00959", "AH00961",
-    "AH01079", "AH01102", "AH01114", "AH01167", "AH02454", "AH03490",
+    "AH00491", "AH00492", "AH00493", "AH00895", "AH00898", "AH00940", "AH00957", "AH00959",
+    "AH00961", "AH01079", "AH01102", "AH01114", "AH01167", "AH02454", "AH03490",
 ];
 
 /// `(13)Permission denied: AH00132: …`: the error of a system call and the code come first.
@@ -120,7 +120,11 @@ fn apache(body: &str) -> Option<Cow<'_, str>> {
         return None;
     }
     if APACHE_OWN.contains(&code) {
-        return Some(without_quoted(body, &['"']));
+        // What comes behind is the path that was asked for.
+        return Some(match body.find(" returned by /") {
+            Some(at) => Cow::Owned(format!("{} returned by {GAP}", &body[..at])),
+            None => without_quoted(body, &['"']),
+        });
     }
     Some(Cow::Owned(format!("{}: {GAP}", &body[..at + code.len()])))
 }
