@@ -16,6 +16,7 @@ explains = [
   "proxy.down", "proxy.masked_errors", "proxy.no_live_upstreams", "proxy.retry_amplification",
   "proxy.retry_storm", "proxy.upstream_errors",
 ]
+equal = ["process_name"]
 subject = "{process} on port {server_port} of {host}"
 summary = "{process} on port {server_port} of {host} (netns {netns}) restarted {starts} times in 10 minutes; the port was closed for {gap_seconds} of the last {span_seconds} s"
 why = "The process listens, exits and is started again. Each restart costs clients seconds of refused connections, and its caches never get warm. The service manager's restart limit will eventually leave it stopped (systemd: 5 starts in 10 s)."
@@ -39,7 +40,7 @@ steps as (
   from moments
   window w as (partition by host, netns, server_port order by ts)
 )
-select host, netns, server_port, max(process) as process, sum(is_start) as starts, sum(gap) as gap_seconds,
+select host, netns, server_port, max(process) as process, max(process) as process_name, sum(is_start) as starts, sum(gap) as gap_seconds,
   cast(round(date_part('epoch', max(ts)) - date_part('epoch', min(ts))) as bigint) as span_seconds,
   case when max(process) in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy') then 'proxy' else 'app' end as tier
 from steps

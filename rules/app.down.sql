@@ -10,10 +10,10 @@ key = ["upstream"]
 prefers = ["mem.oom_kill"]
 needs = ["log", "request", "listener", "config_directive", "kmsg"]
 when = """
-select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
+select 1 from log where program = 'nginx' and message_template like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH00957%' or body like 'AH02454%') and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'caddy' and attrs['logger'] like 'http.log.error%' and ts > $now - interval '20 seconds' and ts <= $now
-union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
+union all select 1 from log where program = 'haproxy' and message_template like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explains = [
   "app.error_outlier", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
@@ -45,8 +45,8 @@ with lines as (
          else coalesce(regexp_match(attrs['upstream'], '://([^/]+)')[1], attrs['upstream']) end as upstream
   from log
   where ts > $now - interval '20 seconds' and ts <= $now
-    and program = 'nginx' and body like '%while connecting to upstream'
-    and (body like '%(111: Connection refused)%' or body like '%(2: No such file or directory)%')
+    and program = 'nginx' and message_template like 'connect() %) while connecting to upstream'
+    and (message_template like '%failed (111: Connection refused)%' or message_template like '%failed (2: No such file or directory)%')
   union all
   select host, program, ts, case when body like '%Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
       else regexp_match(body, 'attempt to connect to ([^ ]+)')[1] end as upstream
@@ -60,11 +60,11 @@ with lines as (
   where ts > $now - interval '20 seconds' and ts <= $now and program = 'caddy' and attrs['logger'] like 'http.log.error%'
 ),
 checks as (
-  select host, ts, regexp_match(body, 'erver ([^ ]+) is ')[1] as upstream, body,
-    row_number() over (partition by host, regexp_match(body, 'erver ([^ ]+) is ')[1] order by ts desc) as place
+  select host, ts, regexp_match(message_template, 'erver ([^ ]+) is ')[1] as upstream, message_template,
+    row_number() over (partition by host, regexp_match(message_template, 'erver ([^ ]+) is ')[1] order by ts desc) as place
   from log
   where ts > $now - interval '10 minutes' and ts <= $now
-    and program = 'haproxy' and (body like '%erver % is DOWN%' or body like '%erver % is UP%')
+    and program = 'haproxy' and (message_template like '%erver % is DOWN%' or message_template like '%erver % is UP%')
 ),
 revived as (
   select host, concat(proxy_backend, '/', proxy_server) as server, max(ts) as last_ts
@@ -81,7 +81,7 @@ refused as (
   union all
   select host, 'haproxy' as program, upstream, 1 as refusals
   from checks
-  where place = 1 and upstream is not null and body like '%is DOWN%' and body like '%onnection refused%'
+  where place = 1 and upstream is not null and message_template like '%is DOWN%' and message_template like '%onnection refused%'
     and not exists (select 1 from revived v where v.host = checks.host and v.server = checks.upstream and v.last_ts > checks.ts + interval '2 seconds')
   union all
   select host, 'weir edge' as program, upstream_address as upstream, count(*) as refusals

@@ -8,7 +8,7 @@ every = "5s"
 clear = "30s"
 key = ["site"]
 prefers = ["app.error_outlier", "app.crash_loop", "app.segfault", "app.fd_limit", "tcp.ephemeral_exhausted", "db.not_answering", "db.connections_exhausted", "pg.lock_pileup", "disk.full", "disk.inodes_full", "disk.readonly"]
-needs = ["request"]
+needs = ["request", "listener"]
 when = "select 1 from request where http_response_status_code >= 500 and http_response_status_code not in (502, 504) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = ["app.errors_quiet"]
 subject = "{site} on {host}"
@@ -49,6 +49,20 @@ paths as (
   select host, site, url_path, count(*) as errors, row_number() over (partition by host, site order by count(*) desc, url_path) as place
   from answered where is_error group by host, site, url_path
 ),
+-- The processes on this host that answered, where the proxy logs their addresses.
+owners as (
+  select host, cast(server_port as varchar) as port, max(process_name) as process_name
+  from listener
+  where ts > $now - interval '10 seconds' and ts <= $now and process_name is not null
+  group by host, server_port
+),
+programs as (
+  select b.host, b.site, string_agg(distinct o.process_name, ', ') as process_name
+  from (select distinct host, site, upstream_address from answered where is_error) b
+  join owners o on o.host = b.host and regexp_like(b.upstream_address, '^(127\.|localhost:|\[::1\])')
+    and o.port = regexp_match(b.upstream_address, ':([0-9]+)$')[1]
+  group by b.host, b.site
+),
 past_rows as (
   select host, coalesce(pool, 'any name') as site, http_response_status_code as status from proxy_request
   where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds'
@@ -60,7 +74,7 @@ past as (
   select host, site, cast(count(*) filter (where status >= 500 and status not in (502, 504)) as double) / count(*) as past_ratio
   from past_rows group by host, site having count(*) >= 20
 )
-select s.host, s.site, s.requests, s.errors, cast(s.errors as double) / s.requests as error_ratio, c.status, p.past_ratio, s.members, s.bad_members,
+select s.host, s.site, s.requests, s.errors, cast(s.errors as double) / s.requests as error_ratio, c.status, p.past_ratio, s.members, s.bad_members, g.process_name,
   case when t.errors > 0.8 * s.errors then concat(', nearly all for ', t.url_path) else '' end as path_text,
   case when s.members > 1 then concat(', from ', s.bad_members, ' of ', s.members, ' members') else '' end as member_text,
   case when p.past_ratio is null then 'no history to compare with'
@@ -69,5 +83,6 @@ select s.host, s.site, s.requests, s.errors, cast(s.errors as double) / s.reques
   case when s.errors > 0.1 * s.requests then 'page' else 'mail' end as class
 from sites s
 join statuses c on c.host = s.host and c.site = s.site and c.place = 1
+left join programs g on g.host = s.host and g.site = s.site
 left join paths t on t.host = s.host and t.site = s.site and t.place = 1
 left join past p on p.host = s.host and p.site = s.site

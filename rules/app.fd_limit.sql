@@ -25,7 +25,7 @@ subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"
 why = "Every connection is an open file. At its limit the process cannot accept another one: new clients wait in the accept queue until it overflows, and the process cannot open files or connections of its own either. Existing connections keep working, so it looks alive."
 look_at = "How many and of what kind: `ls -l /proc/PID/fd | wc -l` against \"Max open files\" in /proc/PID/limits. Rising for hours: a leak (sock_stat.tcp_close_wait rises too: tcp.close_wait_leak). Rising with the traffic: the limit is too low."
-silent_when = "No followed log contained \"Too many open files\" (EMFILE or ENFILE) within 30 s, and no process with a listening socket uses more than 80 % (mail) or 98 % (page) of its limit; other processes do not count. One log line is enough, because the limit is hard: a page for nginx's errno 24 or accept(), else a mail, since an application may only quote the words."
+silent_when = "No followed log contained \"Too many open files\" (EMFILE or ENFILE) within 30 s, and no process with a listening socket uses more than 80 % (mail) or 98 % (page) of its limit; other processes do not count. One log line is enough, because the limit is hard: a page for errno 24 of a proxy or for accept(), else a mail. Only the program's own words count: not a path, user name or header that it logs, and of applications only lines that start with the error."
 fix = "{fix_text} Check: the line does not come back and the number of /proc/PID/fd stays below half of the limit. A restart frees descriptors at once; if the number then grows again without more traffic, it is a leak and no limit helps."
 source = "fault lab F17 (41 files of 40, accept queue 33 of 32); accept(2) EMFILE, ENFILE; systemd.exec(5) LimitNOFILE"
 [text.fix_text]
@@ -36,11 +36,19 @@ haproxy = "{file}:{line}: remove `ulimit-n {arguments}`, HAProxy computes it fro
 other = "Raise the limit of {program}: `systemctl edit` its unit with `[Service]` and `LimitNOFILE=65536`, then restart it."
 ---*/
 with lines_said as (
-  select host, coalesce(nullif(program, ''), 'a program') as program, count(*) as lines, max(body) as body,
-    count(*) filter (where body like '%(24: Too many%' or body like '%accept%') as refusals
+  select host, coalesce(nullif(program, ''), 'a program') as program, count(*) as lines,
+    max(coalesce(message_template, body)) as body, max(source) as source,
+    count(*) filter (where message_template like '%(24: Too many%' or message_template like '(24)Too many%'
+      or regexp_like(coalesce(message_template, body), '(^|[ .])accept(4|_mutex)?(\(\))?( failed|:| EMFILE)')) as refusals
   from log
-  where ts > $now - interval '30 seconds' and ts <= $now
-    and (body like '%oo many open files%') and coalesce(program, '') <> 'weir'
+  where ts > $now - interval '30 seconds' and ts <= $now and coalesce(program, '') <> 'weir'
+    and body like '%oo many open files%'
+    -- Of other programs only what starts like an error of a language or a system call: the rest of a line may be a visitor's.
+    and (message_template like '%oo many open files%' or (message_template is null and regexp_like(body, concat(
+      '^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG)\]?:? +)?',
+      '(Caused by: |Uncaught |http: Accept error: |error: )?',
+      '(([A-Za-z_$][A-Za-z0-9_.$]*)?(Error|Exception): (\[Errno 2[34]\] |(accept )?E[MN]FILE: )?|Errno::E[MN]FILE: |',
+      '(Error in |Accepting client connection: |Failed to )?(accept4?|socket|open|accept connection)(\(\))?( failed)?: |accept tcp [^ ]+: accept4?: )[Tt]oo many open files'))))
   group by 1, 2
 ),
 processes as (
@@ -57,11 +65,20 @@ lines as (
   from lines_said l
   full join (select * from processes where place = 1) p on p.host = l.host and p.program = l.program
 ),
-config as (
-  select host, program, file, line, arguments,
-    row_number() over (partition by host, program order by ts desc, file, line) as place
+-- Several nginx may run on a host: the one whose error_log it is.
+instances as (
+  select host, program, split_part(arguments, ' ', 1) as source, process_id,
+    row_number() over (partition by host, program, split_part(arguments, ' ', 1) order by ts desc) as place
   from config_directive
-  where directive in ('worker_rlimit_nofile', 'ulimit-n') and ts > $now - interval '2 hours' and ts <= $now
+  where lower(directive) in ('error_log', 'errorlog') and process_id is not null and ts > $now - interval '2 hours' and ts <= $now
+),
+config as (
+  select c.host, c.program, c.file, c.line, c.arguments,
+    row_number() over (partition by c.host, c.program order by c.ts desc, c.file, c.line) as place
+  from config_directive c
+  left join lines_said l on l.host = c.host and l.program = c.program
+  left join instances i on i.host = l.host and i.program = l.program and i.source = l.source and i.place = 1
+  where (i.process_id is null or c.process_id = i.process_id) and c.directive in ('worker_rlimit_nofile', 'ulimit-n') and c.ts > $now - interval '2 hours' and c.ts <= $now
 )
 select l.host, l.program, l.lines, substr(l.body, 1, 200) as body, l.process_id, l.open_files, l.open_files_limit, l.full_ratio,
   c.file, c.line, c.arguments,

@@ -9,7 +9,7 @@ clear = "30s"
 key = []
 needs = ["kmsg", "sysctl", "conntrack_stat"]
 when = """
-select 1 from kmsg where kind = 'conntrack_full' and ts > $now - interval '60 seconds' and ts <= $now
+select 1 from kmsg where kind = 'conntrack_full' and is_backlog is not true and ts > $now - interval '60 seconds' and ts <= $now
 union all
 select 1 from conntrack_stat where (drops_increase > 0 or early_drops_increase > 0 or entries > 0.8 * entries_limit)
   and ts > $now - interval '60 seconds' and ts <= $now
@@ -30,7 +30,7 @@ source = "fault lab F06 (70 to 214 timeouts); kernel net/netfilter/nf_conntrack_
 with told as (
   select host, count(*) as messages, max(body) as body
   from kmsg
-  where kind = 'conntrack_full' and ts > $now - interval '60 seconds' and ts <= $now
+  where kind = 'conntrack_full' and is_backlog is not true and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 ),
 tables as (

@@ -8,7 +8,7 @@ every = "10s"
 clear = "5m"
 key = ["device"]
 needs = ["kmsg", "raid_member", "block_device"]
-when = "select 1 from kmsg where kind = 'io_error' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+when = "select 1 from kmsg where kind = 'io_error' and is_backlog is not true and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = ["app.requests_stopped", "host.hung_task", "proxy.worker_blocked"]
 subject = "disk {device} of {host}"
 summary = "disk {device} of {host}: {errors} I/O errors in 10 minutes, last: {body}"
@@ -27,7 +27,7 @@ unknown = "In an array: `mdadm /dev/mdX --fail /dev/{device} --remove /dev/{devi
 with errors as (
   select host, subject as device, count(*) as errors, max(body) as body
   from kmsg
-  where kind = 'io_error' and ts > $now - interval '10 minutes' and ts <= $now
+  where kind = 'io_error' and is_backlog is not true and ts > $now - interval '10 minutes' and ts <= $now
     and subject is not null and not regexp_like(subject, '^(sr|fd|loop|nbd|rbd|zram)[0-9]')
   group by host, subject
 ),

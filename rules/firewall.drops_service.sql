@@ -46,10 +46,10 @@ with dropped as (
 ),
 lines as (
   select host, regexp_match(attrs['upstream'], '://\[?([0-9a-fA-F.:]+?)\]?:([0-9]+)(/|$)') as ends,
-    case when body like '%(113: %' or body like '%(111: %' then 1 else 0 end as is_rejected
+    case when message_template like '%(113: %' or message_template like '%(111: %' then 1 else 0 end as is_rejected
   from log
   where ts > $now - interval '30 seconds' and ts <= $now and program = 'nginx'
-    and (body like '%while connecting to upstream' or body like 'upstream timed out%')
+    and (message_template like '%while connecting to upstream' or message_template like 'upstream timed out%')
 ),
 failing as (
   select host, ends[1] as address, cast(ends[2] as bigint) as port, count(*) as failures, sum(is_rejected) as rejections

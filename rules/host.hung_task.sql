@@ -8,7 +8,7 @@ every = "10s"
 clear = "5m"
 key = []
 needs = ["kmsg", "cpu_stat", "listener"]
-when = "select 1 from kmsg where kind = 'hung_task' and ts > $now - interval '5 minutes' and ts <= $now limit 1"
+when = "select 1 from kmsg where kind = 'hung_task' and is_backlog is not true and ts > $now - interval '5 minutes' and ts <= $now limit 1"
 explains = ["app.requests_stopped", "proxy.bad_gateway"]
 subject = "{tasks} on {host}"
 summary = "{host}: {tasks} blocked in the kernel for over two minutes ({messages} messages in 5 minutes); {blocked:.0} threads blocked now"
@@ -27,14 +27,14 @@ where cpu = 'all' and host = {host} and ts > $now - interval '30 minutes' and ts
 with told as (
   select host, string_agg(distinct coalesce(subject, 'a task'), ', ') as tasks, count(*) as messages, max(body) as body
   from kmsg
-  where kind = 'hung_task' and ts > $now - interval '5 minutes' and ts <= $now
+  where kind = 'hung_task' and is_backlog is not true and ts > $now - interval '5 minutes' and ts <= $now
   group by host
 ),
 served as (
   select k.host, count(*) as n
   from kmsg k
   join listener l on l.host = k.host and k.subject = l.process_name
-  where k.kind = 'hung_task' and k.ts > $now - interval '5 minutes' and k.ts <= $now
+  where k.kind = 'hung_task' and k.is_backlog is not true and k.ts > $now - interval '5 minutes' and k.ts <= $now
     and l.ts > $now - interval '30 seconds' and l.ts <= $now
   group by k.host
 ),

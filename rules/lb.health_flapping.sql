@@ -8,7 +8,7 @@ every = "4s"
 clear = "5m"
 key = ["server"]
 needs = ["log"]
-when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
+when = "select 1 from log where program = 'haproxy' and message_template like '%erver % is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = ["lb.canary_oscillation"]
 subject = "server {server} of {host}"
 summary = "server {server} is flapping on {host}: {transitions} transitions between up and down in 10 minutes ({flapping} of {servers} changed servers flap, at least 3 each); last reason: {reason}"
@@ -19,12 +19,12 @@ fix = "Give the check hysteresis: HAProxy `default-server inter 2s fall 3 rise 2
 source = "fault lab F21 (3 transitions, 14.5 % flap); field notes C; HAProxy documentation of `fall` and `rise`"
 ---*/
 with changes as (
-  select host, ts, regexp_match(body, 'erver ([^ ]+) is ')[1] as server,
-    coalesce(regexp_match(body, 'reason: ([^,]+)')[1], 'unknown') as reason,
-    case when body like '% is DOWN%' then 0 else 1 end as is_up
+  select host, ts, regexp_match(message_template, 'erver ([^ ]+) is ')[1] as server,
+    coalesce(regexp_match(message_template, 'reason: ([^,]+)')[1], 'unknown') as reason,
+    case when message_template like '% is DOWN%' then 0 else 1 end as is_up
   from log
   where program = 'haproxy' and ts > $now - interval '10 minutes' and ts <= $now
-    and (body like '%erver % is DOWN%' or body like '%erver % is UP%')
+    and (message_template like '%erver % is DOWN%' or message_template like '%erver % is UP%')
 ),
 servers as (
   select host, server, count(*) as transitions, max(case when is_up = 0 then reason end) as reason

@@ -8,7 +8,7 @@ every = "10s"
 clear = "30s"
 key = ["backend"]
 needs = ["log", "config_directive", "request"]
-when = "select 1 from log where program = 'haproxy' and body like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
+when = "select 1 from log where program = 'haproxy' and message_template like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
 explains = [
   "app.errors_quiet", "app.throughput_drop", "lb.uneven", "proxy.bad_gateway",
   "proxy.haproxy_queue", "proxy.no_live_upstreams", "traffic.unusual",
@@ -22,11 +22,11 @@ fix = "Bring servers back first: roll back the last deploy, start what exited (a
 source = "field notes C (automatic healing that took a pool down); Envoy's panic threshold; HAProxy documentation, health checks"
 ---*/
 with changes as (
-  select host, ts, regexp_match(body, 'erver ([^ ]+) is ')[1] as server, body,
-    row_number() over (partition by host, regexp_match(body, 'erver ([^ ]+) is ')[1] order by ts desc) as place
+  select host, ts, regexp_match(message_template, 'erver ([^ ]+) is ')[1] as server, message_template,
+    row_number() over (partition by host, regexp_match(message_template, 'erver ([^ ]+) is ')[1] order by ts desc) as place
   from log
   where program = 'haproxy' and ts > $now - interval '30 minutes' and ts <= $now
-    and (body like '%erver % is DOWN%' or body like '%erver % is UP%' or body like '%erver % is going DOWN for maintenance%')
+    and (message_template like '%erver % is DOWN%' or message_template like '%erver % is UP%' or message_template like '%erver % is going DOWN for maintenance%')
 ),
 revived as (
   select host, concat(proxy_backend, '/', proxy_server) as server, max(ts) as last_ts
@@ -36,9 +36,9 @@ revived as (
 ),
 downs as (
   select host, split_part(server, '/', 1) as backend, count(*) as down, string_agg(server, ', ' order by server) as down_names,
-    max(coalesce(regexp_match(body, 'reason: ([^,]+)')[1], 'unknown')) as reason
+    max(coalesce(regexp_match(message_template, 'reason: ([^,]+)')[1], 'unknown')) as reason
   from changes
-  where place = 1 and body like '% is DOWN%' and server like '%/%'
+  where place = 1 and message_template like '% is DOWN%' and server like '%/%'
     and not exists (select 1 from revived v where v.host = changes.host and v.server = changes.server and v.last_ts > changes.ts + interval '2 seconds')
   group by 1, 2
 ),

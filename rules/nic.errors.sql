@@ -9,7 +9,7 @@ clear = "5m"
 key = ["device"]
 needs = ["net_dev", "kmsg"]
 when = """
-select 1 from kmsg where kind = 'link_down' and ts > $now - interval '5 minutes' and ts <= $now
+select 1 from kmsg where kind = 'link_down' and is_backlog is not true and ts > $now - interval '5 minutes' and ts <= $now
 union all select 1 from net_dev where (rx_errors_total > 0 or tx_errors_total > 0) and ts > $now - interval '5 minutes' and ts <= $now limit 1"""
 explains = ["app.requests_stopped", "wire.loss", "wire.path_loss"]
 subject = "network device {device} of {host}"
@@ -47,7 +47,7 @@ errors as (
 links as (
   select host, subject as device, count(*) as link_losses
   from kmsg
-  where kind = 'link_down' and subject is not null and ts > $now - interval '5 minutes' and ts <= $now
+  where kind = 'link_down' and is_backlog is not true and subject is not null and ts > $now - interval '5 minutes' and ts <= $now
     and not regexp_like(subject, '^(veth|br|docker|virbr|vnet|tap|tun|wl|ww)')
   group by host, subject
 ),

@@ -8,11 +8,11 @@ every = "60s"
 clear = "10m"
 key = []
 needs = ["log", "request", "config_directive"]
-when = "select 1 from log where program = 'nginx' and body like '%buffered to a temporary file%' and ts > $now - interval '5 minutes' and ts <= $now limit 1"
+when = "select 1 from log where program = 'nginx' and message_template like '%buffered to a temporary file%' and ts > $now - interval '5 minutes' and ts <= $now limit 1"
 subject = "nginx on {host}"
 summary = "nginx on {host} buffered {buffered} upstream responses to temporary files in 5 minutes, {share:%} of {requests} requests"
 why = "nginx reads the response as fast as the application sends it and passes it on as fast as the client reads. Whatever exceeds proxy_buffers goes to a file and is read back: disk I/O for each such request, and a slow disk then delays clients."
-look_at = "Which responses: `select attrs['request'], count(*) from log where program = 'nginx' and body like '%upstream response is buffered%' group by 1`. Large downloads, or pages slightly over 64 KiB? disk_stat of the disk with proxy_temp_path."
+look_at = "Which responses: `select attrs['request'], count(*) from log where program = 'nginx' and message_template like 'an upstream response is buffered%' group by 1`. Large downloads, or pages slightly over 64 KiB? disk_stat of the disk with proxy_temp_path."
 silent_when = "At most 1 % of the proxied requests, or fewer than 20 in 5 minutes. Uploads buffered to a file do not count: large ones must be. nginx logs it at level `warn` only, which its default level `error` does not include."
 fix = "Pages: {place}proxy_buffers 16 32k; proxy_buffer_size 32k; (at most 512 KiB per open request, only while needed). Downloads through the application: `proxy_max_temp_file_size 0;` in their location, so that nginx reads from the application only as fast as the client (this occupies an application worker), or better `X-Accel-Redirect`, so that nginx sends the file itself. Then `nginx -t && nginx -s reload`. Check: such lines are below 1 % of the requests."
 source = "nginx documentation of proxy_buffers and proxy_max_temp_file_size; nginx src/event/ngx_event_pipe.c"
@@ -20,7 +20,7 @@ source = "nginx documentation of proxy_buffers and proxy_max_temp_file_size; ngi
 with lines as (
   select host, count(*) as buffered
   from log
-  where program = 'nginx' and body like '%upstream response is buffered to a temporary file%'
+  where program = 'nginx' and message_template like 'an upstream response is buffered to a temporary file%'
     and ts > $now - interval '5 minutes' and ts <= $now
   group by host
   having count(*) >= 20

@@ -101,7 +101,7 @@ ended as (
   where kind in ('oom_kill', 'segfault') and ts > $now - interval '10 minutes' and ts <= $now
   group by host, subject
 )
-select d.host, d.netns, d.process, d.ports, d.tier, cast(date_trunc('second', d.since_ts) as varchar) as since_text,
+select d.host, d.netns, d.process, d.process as process_name, d.ports, d.tier, cast(date_trunc('second', d.since_ts) as varchar) as since_text,
   r.resets, r.resets / r.span_seconds as rate,
   concat_ws(', ', case when coalesce(e.kinds, '') not like '%oom_kill%' then 'mem.oom_kill' end,
     case when coalesce(e.kinds, '') not like '%segfault%' then 'app.segfault' end) as not_explained_by,

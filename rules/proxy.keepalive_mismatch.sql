@@ -81,8 +81,9 @@ failures as (
   select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as upstream, count(*) as resets
   from log
   where program = 'nginx' and ts > $now - interval '10 minutes' and ts <= $now
-    and (body like 'upstream prematurely closed connection while reading response header%'
-      or body like 'recv() failed (104:%while reading response header%' or body like 'writev() failed (32:%' or body like 'writev() failed (104:%')
+    and (message_template like 'upstream prematurely closed connection while reading response header%'
+      or message_template like 'recv() failed (104:%while reading response header%' or message_template like 'writev() failed (32:%'
+      or message_template like 'writev() failed (104:%')
   group by 1, 2
 ),
 joined as (

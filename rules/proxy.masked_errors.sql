@@ -67,7 +67,7 @@ past as (
 members as (
   select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as member, count(*) as lines
   from log
-  where program = 'nginx' and ts > $now - interval '2 minutes' and ts <= $now and attrs['upstream'] is not null
+  where program = 'nginx' and ts > $now - interval '2 minutes' and ts <= $now and attrs['upstream'] is not null and message_template like '%upstream%'
   group by 1, 2
 ),
 worst as (

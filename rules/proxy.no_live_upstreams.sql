@@ -11,7 +11,7 @@ prefers = ["app.down", "app.socket_backlog_full", "proxy.upstream_denied", "prox
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and body like 'no live upstreams while connecting to upstream%' and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'haproxy' and body like '%ackend % has no server available!' and ts > $now - interval '10 minutes' and ts <= $now
+union all select 1 from log where program = 'haproxy' and message_template like '%ackend % has no server available!' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'AH0117%: balancer:%' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'no_backend' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
@@ -36,7 +36,7 @@ with last_words as (
     row_number() over (partition by host, regexp_match(body, '(ackend ''?|erver )([^ ''/]+)')[2] order by ts desc, case when body like '%no server available!' then 0 else 1 end) as place
   from log
   where ts > $now - interval '10 minutes' and ts <= $now and program = 'haproxy'
-    and (body like '%ackend % has no server available!' or body like '%erver %/% is UP%')
+    and (message_template like '%ackend % has no server available!' or message_template like '%erver %/% is UP%')
 ),
 used as (
   select host, proxy_backend as pool, max(case when proxy_server is not null and http_response_status_code < 500 then ts end) as good_ts,
@@ -80,7 +80,7 @@ reasons as (
     row_number() over (partition by host, program, case when program = 'haproxy' then regexp_match(body, 'erver ([^ ''/]+)/')[1] end order by ts desc) as place
   from log
   where ts > $now - interval '10 minutes' and ts <= $now
-    and (program = 'nginx' and body like '% upstream' and body not like 'no live upstreams%' or program = 'haproxy' and body like '%erver %/% is DOWN, reason%'
+    and (program = 'nginx' and message_template like '% upstream' and body not like 'no live upstreams%' or program = 'haproxy' and message_template like '%erver %/% is DOWN, reason%'
       or program = 'apache' and (body like 'AH00957%' or body like 'AH02454%' or body like 'AH01102%'))
 )
 select d.host, d.program, d.pool, d.lines, date_trunc('second', d.since) as since, r.reason,

@@ -13,7 +13,7 @@ prefers = [
 ]
 needs = ["log", "request"]
 when = """
-select 1 from log where program = 'nginx' and body like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency') and ts > $now - interval '60 seconds' and ts <= $now
+select 1 from log where program = 'nginx' and message_template like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where attrs['logger'] like 'http.log.error%' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''502 Bad Gateway'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now
@@ -45,7 +45,7 @@ with spoken as (
     substr(regexp_replace(regexp_replace(regexp_replace(concat_ws(': ', attrs['system_error'], body), ' returned by .*$', ''), '"[^"]*"', '"…"', 'g'), '''[^'']*''', '''…''', 'g'), 1, 120) as line
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (program = 'nginx' and body like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency')
+    and (program = 'nginx' and message_template like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency')
       or program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%' and body not like 'AH00959%' and body not like 'AH01106%'
       or attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')

@@ -10,9 +10,9 @@ key = ["name"]
 prefers = ["dns.resolver_slow"]
 needs = ["log", "request"]
 when = """
-select 1 from log where program = 'nginx' and (body like '% could not be resolved (%' or body like 'no resolver defined to resolve %' or body like 'host not found in %') and ts > $now - interval '60 seconds' and ts <= $now
+select 1 from log where program = 'nginx' and (message_template like '… could not be resolved (%' or body like 'no resolver defined to resolve %' or body like 'host not found in %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'AH00898: DNS lookup failure for: %' and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'haproxy' and body like '%erver %/% is going DOWN for maintenance (%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where program = 'haproxy' and message_template like '%erver %/% is going DOWN for maintenance (%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.errors", "app.throughput_drop", "lb.too_few_healthy", "traffic.unusual",
 ]
@@ -39,9 +39,9 @@ with lines as (
          else coalesce(regexp_match(body, 'could not be resolved [(]([^)]+)[)]')[1], 'no resolver is set') end as reason
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (program = 'nginx' and (body like '% could not be resolved (%' or body like 'no resolver defined to resolve %' or body like 'host not found in %')
+    and (program = 'nginx' and (message_template like '… could not be resolved (%' or body like 'no resolver defined to resolve %' or body like 'host not found in %')
       or program = 'apache' and body like 'AH00898: DNS lookup failure for: %'
-      or program = 'haproxy' and (body like '%erver %/% is going DOWN for maintenance (DNS %' or body like '%erver %/% is going DOWN for maintenance (No IP%'))
+      or program = 'haproxy' and (message_template like '%erver %/% is going DOWN for maintenance (DNS %' or message_template like '%erver %/% is going DOWN for maintenance (No IP%'))
 ),
 failing as (
   select host, program, name, max(reason) as reason, count(*) as lines

@@ -13,7 +13,7 @@ prefers = [
   "wire.syn_blackhole", "wire.host_unreachable",
 ]
 needs = ["log", "request", "config_directive"]
-when = "select 1 from log where program = 'nginx' and body like '%worker\\_connections%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
+when = "select 1 from log where program = 'nginx' and message_template like '%worker\\_connections%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 explains = ["app.errors_quiet", "app.requests_stopped", "client.aborts_499"]
 subject = "nginx on {host}"
 summary = "nginx on {host} ran out of connections {lines} times in the last minute ({effect}): {setting_text}{waiting_text}"
@@ -35,24 +35,33 @@ waiting = "Do not raise worker_connections: the requests wait for {upstream}, an
 ---*/
 with lines as (
   select host, count(*) as lines,
-    count(*) filter (where body like '%are not enough%' and body not like '%reusing connections%') as refused,
-    count(*) filter (where body like '%reusing connections%') as reused,
-    max(body) as body,
-    max(cast(regexp_match(body, '([0-9]+) worker_connections')[1] as bigint)) as said
+    count(*) filter (where message_template like '%are not enough%' and message_template not like '%reusing connections%') as refused,
+    count(*) filter (where message_template like '%reusing connections%') as reused,
+    max(message_template) as body, max(source) as source,
+    max(cast(regexp_match(message_template, '([0-9]+) worker_connections')[1] as bigint)) as said
   from log
   where ts > $now - interval '60 seconds' and ts <= $now and program = 'nginx'
-    and (body like '%worker\_connections are not enough%' or body like '%worker\_connections exceed open file resource limit%')
+    and (message_template like '%worker\_connections are not enough%' or message_template like '%worker\_connections exceed open file resource limit%')
   group by host
+),
+-- Several nginx may run on a host: the one whose error_log it is.
+instances as (
+  select host, split_part(arguments, ' ', 1) as source, process_id,
+    row_number() over (partition by host, split_part(arguments, ' ', 1) order by ts desc) as place
+  from config_directive
+  where program = 'nginx' and directive = 'error_log' and process_id is not null and ts > $now - interval '2 hours' and ts <= $now
 ),
 config as (
   select c.host, c.file, c.line, try_cast(c.arguments as bigint) as value,
     row_number() over (
       partition by c.host
-      order by case when try_cast(c.arguments as bigint) = l.said then 0 else 1 end, c.ts desc, c.file, c.line
+      order by case when c.process_id = i.process_id then 0 else 1 end, case when try_cast(c.arguments as bigint) = l.said then 0 else 1 end, c.ts desc, c.file, c.line
     ) as place
   from config_directive c
   join lines l on l.host = c.host
-  where c.program = 'nginx' and c.directive = 'worker_connections' and c.ts > $now - interval '2 hours' and c.ts <= $now
+  left join instances i on i.host = l.host and i.source = l.source and i.place = 1
+  where (i.process_id is null or c.process_id = i.process_id)
+    and c.program = 'nginx' and c.directive = 'worker_connections' and c.ts > $now - interval '2 hours' and c.ts <= $now
 ),
 gave_up as (
   -- Requests that ended without an answer of their upstream: in the error log and in the access log.

@@ -8,7 +8,7 @@ every = "2s"
 clear = "30s"
 key = ["upstream"]
 needs = ["log", "sock_stat", "sysctl", "tcp_stat"]
-when = "select 1 from log where program in ('nginx', 'haproxy') and (body like '%(99: %' or body like '%no free ports%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+when = "select 1 from log where program in ('nginx', 'haproxy') and (message_template like '%(99: %' or message_template like '%no free ports%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "proxy.bad_gateway",
   "proxy.upstream_errors",
@@ -32,9 +32,9 @@ with failed as (
     coalesce(regexp_match(attrs['upstream'], '://([^/]+)')[1], 'its destination') as upstream, count(*) as failures
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and ((program = 'nginx' and body like '%(99: %while connecting to upstream' and body not like '%connect() to [%'
+    and ((program = 'nginx' and message_template like 'connect() %(99: %) while connecting to upstream' and message_template not like 'connect() to [%'
         and coalesce(attrs['upstream'], '') not like '%://[%')
-      or (program = 'haproxy' and body like '%Connect() failed for %no free ports%'))
+      or (program = 'haproxy' and message_template like 'Connect() failed for %no free ports%'))
   group by 1, 2, 3
 ),
 sockets as (

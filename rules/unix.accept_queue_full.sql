@@ -69,8 +69,8 @@ queues as (
   having count(*) filter (where is_late) > 0
 ),
 lines as (
-  select host, body from log
-  where ts > $now - interval '20 seconds' and ts <= $now and body like '%esource temporarily unavailable%'
+  select host, coalesce(message_template, body) as body from log
+  where ts > $now - interval '20 seconds' and ts <= $now and coalesce(message_template, body) like '%esource temporarily unavailable%'
 ),
 refused as (
   select q.host, q.netns, q.socket_path, count(*) as refusals

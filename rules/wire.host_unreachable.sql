@@ -8,7 +8,7 @@ every = "5s"
 clear = "20s"
 key = ["upstream"]
 needs = ["log", "request"]
-when = "select 1 from log where program = 'nginx' and body like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+when = "select 1 from log where program = 'nginx' and message_template like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.throughput_drop", "client.aborts_499", "db.not_answering", "lb.canary_oscillation",
@@ -27,11 +27,11 @@ source = "fault lab F32c (EHOSTUNREACH after 3.06 s); connect(2); kernel net/ipv
 ---*/
 with lines as (
   select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as upstream,
-    case when body like '%(101: %' then 'network is unreachable' else 'no route to host' end as reason
+    case when message_template like '%(101: %' then 'network is unreachable' else 'no route to host' end as reason
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and program = 'nginx' and body like '%while connecting to upstream'
-    and (body like '%(113: %' or (body like '%(101: %' and attrs['upstream'] not like '%://[%'))
+    and program = 'nginx' and message_template like 'connect() %) while connecting to upstream'
+    and (message_template like '%(113: %' or (message_template like '%(101: %' and attrs['upstream'] not like '%://[%'))
 ),
 failed as (
   select host, upstream, max(reason) as reason, count(*) as failures

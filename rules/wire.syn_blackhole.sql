@@ -8,7 +8,7 @@ every = "5s"
 clear = "20s"
 key = ["upstream"]
 needs = ["log", "tcp_stat", "listener"]
-when = "select 1 from log where program = 'nginx' and body like '%timed out) while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+when = "select 1 from log where program = 'nginx' and message_template like 'upstream timed out (%timed out) while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
   "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken", "mysql.replica_lag", "pg.replica_lag",
@@ -34,7 +34,7 @@ with failed as (
   select host, regexp_match(attrs['upstream'], '://([^/]+)')[1] as upstream, count(*) as failures
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and program = 'nginx' and body like '%timed out) while connecting to upstream'
+    and program = 'nginx' and message_template like 'upstream timed out (%timed out) while connecting to upstream'
   group by 1, 2
   having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
 ),

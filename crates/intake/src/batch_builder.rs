@@ -11,7 +11,7 @@ use http::StatusCode;
 use memchr::memchr;
 use weir_tables::{
     Batch, Log, LogRows, Metric, MetricRows, Micros, Reject, RejectRows, Request, RequestRows,
-    Rows, Span, SpanRows,
+    Rows, Span, SpanRows, message_template,
 };
 
 use crate::hub::LineGroup;
@@ -105,7 +105,12 @@ impl BatchBuilder {
     /// Adds a row of `log` as one item.
     pub(crate) fn log_row(&mut self, row: &Log<'_>) {
         if self.admit(row.attrs) {
-            self.log.push(row);
+            // A sender's line of nginx may be one of its access log.
+            let template = row
+                .program
+                .filter(|program| *program != "nginx")
+                .and_then(|program| message_template(program, row.body));
+            self.log.push(&Log { message_template: template.as_deref(), ..*row });
         }
     }
 

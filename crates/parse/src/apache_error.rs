@@ -36,6 +36,7 @@ fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
         head_value(inner, record);
         rest = behind;
     }
+    record.is_template_known = true;
     record.log.body = message(rest, record);
     Some(())
 }
@@ -65,8 +66,12 @@ fn head_value<'a>(inner: &'a str, record: &mut Record<'a>) {
 }
 
 /// The message without the client in its middle, the error code before it and the referer after it.
+///
+/// The error code and what a system call answered come first, so a visitor's text cannot be taken
+/// for them.
 fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
     let mut body = rest;
+    let mut system_error_text = "";
     if let Some((system_error, behind)) = rest.split_once(": [client ")
         && let Some((client, message)) = behind.split_once("] ")
         && system_error.starts_with('(')
@@ -74,12 +79,14 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
         record.attr(["system_error", system_error]);
         record.attr(["client", client]);
         body = message;
+        system_error_text = system_error;
     } else if let Some((system_error, message)) = rest.split_once(": AH")
         && is_system_error(system_error)
     {
         // Lines of a worker without a request have no client: `(111)Connection refused: AH00957: …`.
         record.attr(["system_error", system_error]);
         body = &rest[rest.len() - message.len() - 2..];
+        system_error_text = system_error;
     }
     if let Some((code, _)) = body.split_once(": ")
         && code.starts_with("AH")
@@ -87,6 +94,9 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
     {
         record.attr(["error_code", code]);
     }
+    // A referer comes last, and may have anything in it.
+    let own = body.split_once(", referer: ").map_or(body, |(own, _)| own);
+    record.log.message_template = template(own, system_error_text, record);
     match body.rsplit_once(", referer: ") {
         Some((message, referer)) => {
             record.attr(["referer", referer]);
@@ -100,6 +110,13 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
 fn is_system_error(text: &str) -> bool {
     let code = text.strip_prefix('(').and_then(|rest| rest.split_once(')')).map(|(code, _)| code);
     code.is_some_and(|code| number::integer(code.strip_prefix("EAI ").unwrap_or(code)).is_some())
+}
+
+/// The template of a message, with the error of the system call that may stand before the client.
+fn template<'a>(body: &str, system_error: &str, record: &Record<'a>) -> Option<&'a str> {
+    let text = weir_tables::message_template("apache", body)?;
+    let between = if system_error.is_empty() { "" } else { ": " };
+    Some(record.arena.alloc_str(&format!("{system_error}{between}{text}")))
 }
 
 #[cfg(test)]
@@ -124,12 +141,14 @@ mod tests {
                   severity: error
                   body: AH00132: file permissions deny: /x
                   attrs: {module: core, thread_id: 34, system_error: (13)Permission denied, client: 1.2.3.4:567, error_code: AH00132, referer: http://r/}
+                  message_template: (13)Permission denied: AH00132: …
                 log
                   ts: 2026-11-20T12:00:00.123456Z
                   process_id: 12
                   severity: notice
                   body: AH00489: Apache/2.4 configured -- resuming
                   attrs: {module: mpm_event, thread_id: 34, error_code: AH00489}
+                  message_template: AH00489: Apache/2.4 configured -- resuming
                 log
                   ts: 2026-11-20T12:00:00Z
                   severity: error
@@ -154,12 +173,14 @@ mod tests {
                   severity: error
                   body: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
                   attrs: {module: proxy, thread_id: 9366, system_error: (111)Connection refused, error_code: AH00957}
+                  message_template: (111)Connection refused: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
                 log
                   ts: 2026-11-19T18:41:19.347621Z
                   process_id: 9363
                   severity: error
                   body: AH00898: DNS lookup failure for: nosuch.invalid returned by /name
                   attrs: {module: proxy, thread_id: 9368, system_error: (EAI 2)Name or service not known, client: 127.0.0.1:55026, error_code: AH00898}
+                  message_template: (EAI 2)Name or service not known: AH00898: DNS lookup failure for: nosuch.invalid returned by …
                 log
                   ts: 2026-11-19T18:41:19.347621Z
                   process_id: 1

@@ -145,6 +145,7 @@ hello
                   severity: warn
                   body: low
                   attrs: {thread_id: 1}
+                  message_template: low
                 log
                   ts: 2026-11-20T11:59:59Z
                   process_id: 1

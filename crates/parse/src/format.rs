@@ -17,6 +17,14 @@ pub(crate) trait Format: Send {
     /// Reads a line into a record.
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault>;
 
+    /// Sees the lines of a chunk, blank ones excluded, before they are parsed one by one.
+    fn look_ahead(&mut self, _lines: &[&[u8]]) {}
+
+    /// Whether [`Format::look_ahead`] has a use.
+    fn looks_ahead(&self) -> bool {
+        false
+    }
+
     /// Names of the values, copied into the arena of a chunk.
     fn names<'a>(&self, _arena: &'a Bump) -> &'a [&'a str] {
         &[]

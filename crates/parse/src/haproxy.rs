@@ -453,6 +453,7 @@ Nov 20 12:00:00 lb1 haproxy[812]: 10.1.2.3:33317 [20/Nov/2026:12:00:00.000] web 
                   process_id: 812
                   body: Server app/a is DOWN, reason: Layer4 timeout.
                   attrs: {syslog_hostname: lb1}
+                  message_template: Server app/a is DOWN, reason: Layer4 timeout.
                 log
                   ts: 2026-11-20T12:00:00.123456Z
                   program: haproxy

@@ -139,6 +139,11 @@ impl LineParser {
     /// `bytes` are whole lines, each ending in `\n`; the last one may lack it at the final end of a
     /// file. `offset` is the stream offset of `bytes[0]`, `observed` the time of reading.
     pub fn parse(&mut self, bytes: &[u8], offset: u64, observed: Micros, out: &mut ParsedRows) {
+        if self.format.looks_ahead() {
+            let lines = bytes.split(|byte| *byte == b'\n').map(trim_end);
+            let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+            self.format.look_ahead(&lines);
+        }
         self.parse_cut(bytes, offset, observed, out, |at| {
             memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1)
         });
@@ -281,6 +286,9 @@ fn settle<'a>(
         kind = pipeline.run(PipelineRow { record, kind, line, source: place.path })?;
     }
     record.settle_budget();
+    if kind == RowKind::Log {
+        record.settle_template(record.log.program.or(place.program));
+    }
     if !place.redaction.is_empty() {
         redact(record, kind, place.redaction);
     }

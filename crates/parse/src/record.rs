@@ -95,6 +95,8 @@ pub(crate) struct Record<'a> {
     pub(crate) ts: Option<weir_tables::Micros>,
     pub(crate) request: Request<'a>,
     pub(crate) log: Log<'a>,
+    /// Whether the format itself decided on `log.message_template`.
+    pub(crate) is_template_known: bool,
     /// Names of the format's values, in order.
     pub(crate) names: &'a [&'a str],
     /// Limit of the stream's attribute names.
@@ -120,6 +122,7 @@ impl<'a> Record<'a> {
             ts: None,
             request: Request::default(),
             log: Log::default(),
+            is_template_known: false,
             names: &[],
             pairs: Vec::with_capacity(64),
             attrs: Vec::with_capacity(64),
@@ -141,6 +144,7 @@ impl<'a> Record<'a> {
         self.ts = None;
         self.request = Request::default();
         self.log = Log::default();
+        self.is_template_known = false;
         self.pairs.clear();
         self.attrs.clear();
         self.more.clear();
@@ -192,6 +196,18 @@ impl<'a> Record<'a> {
             let text = self.arena.alloc_str(&ts.to_string());
             self.keep_attr(["weir.time", text]);
         }
+    }
+
+    /// Sets the column `message_template`, unless the format did: where a message of nginx ends,
+    /// only its format knows.
+    pub(crate) fn settle_template(&mut self, program: Option<&str>) {
+        if self.is_template_known {
+            return;
+        }
+        let template = program
+            .filter(|program| *program != "nginx")
+            .and_then(|program| weir_tables::message_template(program, self.log.body));
+        self.log.message_template = template.map(|text| &*self.arena.alloc_str(&text));
     }
 
     /// The attributes: at most [`attrs::MAX_ATTRS`], and two for attributes over a limit.

@@ -9,7 +9,7 @@ use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::log_text;
 use crate::record::{Record, RowKind};
-use crate::{number, severity, text};
+use crate::{nginx_error, number, severity, text};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "syslog",
@@ -19,6 +19,10 @@ pub(crate) const FORMAT: NamedFormat = NamedFormat {
 /// Reads a line.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
     match header(line, record) {
+        // `error_log syslog:…` sends nginx's own header as well.
+        Some(message) if record.log.program == Some("nginx") && nginx_error::is_likely(message) => {
+            return nginx_error::parse(message, record);
+        }
         Some(message) => record.log.body = message,
         None => log_text::parse(line, record),
     }
@@ -163,7 +167,8 @@ mod tests {
     use expect_test::expect;
     use weir_tables::LogFormat;
 
-    use crate::check::check_format;
+    use crate::RowText;
+    use crate::check::{check_format, rows};
 
     #[test]
     fn classic_lines_with_and_without_priority_are_read() {
@@ -202,6 +207,20 @@ Nov 20 12:00:00 web-01 kernel: [ 123.456789] TCP: request_sock_TCP: Possible SYN
                   body: without host
             "#]],
         );
+    }
+
+    /// `error_log syslog:…` and `access_log syslog:…` (wazuh/wazuh #352).
+    #[test]
+    fn only_the_error_log_of_nginx_has_a_template() {
+        let lines = r#"Nov 20 12:00:00 web-01 nginx: 2026/11/20 12:00:00 [error] 7#7: *5 open() "/srv/a" failed (24: Too many open files), client: 192.0.2.1, server: _, request: "GET /a HTTP/1.1"
+Nov 20 12:00:00 web-01 nginx: 192.0.2.1 - 512 worker_connections are not enough [20/Nov/2026:12:00:00 +0000] "HEAD / HTTP/1.1" 200 0
+Nov 20 12:00:00 web-01 sshd[2]: Invalid user Too many open files from 192.0.2.123 port 22
+"#;
+        let rows = RowText::all(&rows(LogFormat::Syslog, lines.as_bytes()).finish());
+        let templates: Vec<_> = rows.iter().map(|row| row.get("message_template")).collect();
+        let own = r#"open() "…" failed (24: Too many open files)"#;
+        assert_eq!(templates, [Some(own), None, None]);
+        assert_eq!(rows[0].get("program"), Some("nginx"));
     }
 
     #[test]

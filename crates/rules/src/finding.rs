@@ -46,6 +46,8 @@ pub(crate) struct FindingDetails {
     pub(crate) why: String,
     pub(crate) fix: String,
     pub(crate) evidence: String,
+    /// The rule's `equal`.
+    pub(crate) equal: Vec<String>,
     /// The source row of the texts; `None` after a restart, until the rule has run again.
     pub(crate) row: Option<Row>,
 }

@@ -91,6 +91,7 @@ fn read(row: &Row) -> Option<(Micros, OpenFinding)> {
             why: text_of(row, "why"),
             fix: text_of(row, "fix"),
             evidence: text_of(row, "evidence"),
+            equal: Vec::new(),
             row: None,
         },
         key_values: key_values(row.text("key").unwrap_or_default()),

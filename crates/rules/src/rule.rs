@@ -134,6 +134,9 @@ pub struct Rule {
     pub source: String,
     /// Rules whose findings are symptoms of this one's; `None` without the key.
     pub explains: Option<Vec<String>>,
+    /// Columns of its rows and of a symptom's that must not contradict each other, such as
+    /// `process_name`.
+    pub equal: Vec<String>,
     /// The older form, in the symptom: its causes by name; `None` without the key.
     pub explained_by: Option<Vec<String>>,
     /// Causes to name first when several fire, in this order; the others follow in the order of

@@ -18,6 +18,9 @@ use weir_tables::{
     TcpStatRows,
 };
 
+#[path = "rules/words.rs"]
+mod words;
+
 /// A test that measures CPU time runs alone in this process; all others share.
 static ALONE: RwLock<()> = RwLock::new(());
 

@@ -41,6 +41,8 @@ pub(super) struct KmsgCollector {
 struct TimeWindow {
     boot: Micros,
     oldest: Micros,
+    /// When weir started.
+    first: Micros,
 }
 
 impl KmsgCollector {
@@ -101,7 +103,7 @@ fn start(view: &View, now: Micros) -> Result<TimeWindow, CollectError> {
     let up_seconds = text::fields(&bytes).next().and_then(text::float).unwrap_or(0.0).max(0.0);
     let up = Duration::try_from_secs_f64(up_seconds).unwrap_or_default();
     let oldest = now - Duration::from_secs_f64(START_SECONDS);
-    Ok(TimeWindow { boot: now - up, oldest })
+    Ok(TimeWindow { boot: now - up, oldest, first: now })
 }
 
 /// Appends the rows of one read; lines that begin with a blank are metadata and are dropped.
@@ -122,6 +124,7 @@ fn push(bytes: &[u8], start: TimeWindow, host: &str, rows: &mut KmsgRows) {
             kind: known.map(|(kind, _)| kind),
             subject: known.and_then(|(_, subject)| subject),
             body: &record.body,
+            is_backlog: Some(ts < start.first),
         });
     }
 }
@@ -146,14 +149,29 @@ fn parse(line: &[u8]) -> Option<KmsgRecord<'_>> {
     })
 }
 
+/// The kind of a message, and its subject.
+///
+/// A process chooses its name, of up to 15 bytes. So words that fit into a name count only where no
+/// name can stand.
 fn recognise(body: &str) -> Option<(&'static str, Option<&str>)> {
+    if let Some((_, rest)) = body.split_once("]: segfault at ") {
+        let name = body[..body.len() - rest.len()].rsplit_once('[').map(|(name, _)| name);
+        return Some(("segfault", name));
+    }
+    if body.contains(" invoked oom-killer: ") || body.starts_with("traps: ") {
+        return None;
+    }
     if let Some((_, rest)) = body.split_once("ossible SYN flooding on port ") {
         // "80", since 6.0 "0.0.0.0:80" or "[::]:80"
         let address = rest.split(". ").next().unwrap_or(rest).trim_end_matches('.');
         return Some(("syn_flood", address.rsplit(':').next()));
     }
-    let killed = body.split_once("Killed process ");
-    if let Some((_, rest)) = killed.or_else(|| body.split_once("Kill process ")) {
+    let killed =
+        ["Out of memory: ", "Memory cgroup out of memory: ", ""].iter().find_map(|cause| {
+            let rest = body.strip_prefix(cause)?;
+            rest.strip_prefix("Killed process ").or_else(|| rest.strip_prefix("Kill process "))
+        });
+    if let Some(rest) = killed {
         return Some(("oom_kill", between(rest, ["(", ")"])));
     }
     if let Some((_, rest)) = body.split_once("I/O error") {
@@ -172,9 +190,6 @@ fn recognise(body: &str) -> Option<(&'static str, Option<&str>)> {
     }
     if body.contains("too many orphaned sockets") {
         return Some(("orphans", None));
-    }
-    if body.contains(": segfault at ") {
-        return Some(("segfault", body.split('[').next()));
     }
     link_down(body).map(|device| ("link_down", Some(device)))
 }
@@ -232,6 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn names_of_processes_are_not_taken_for_messages() {
+        let crash = "I/O error dev a[7]: segfault at 0 ip 00 sp 00 error 4";
+        assert_eq!(recognise(crash), Some(("segfault", Some("I/O error dev a"))));
+        for body in [
+            "Killed process  invoked oom-killer: gfp_mask=0x100cca, order=0",
+            "I/O error dev a invoked oom-killer: gfp_mask=0x100cca, order=0",
+            "traps: Link is down[7] general protection fault ip:1 sp:2 error:0",
+            "audit: type=1326 comm=\"Killed process \" exe=\"/x (nginx)\"",
+        ] {
+            assert_eq!(recognise(body), None, "{body}");
+        }
+    }
+
+    #[test]
     fn other_messages_and_broken_records_are_kept_or_left_out_without_panic() {
         assert_eq!(recognise("NET: Registered PF_INET6 protocol family"), None);
         assert_eq!(recognise("ossible SYN flooding on port "), Some(("syn_flood", Some(""))));
@@ -243,14 +272,18 @@ mod tests {
 
     #[test]
     fn records_older_than_ten_minutes_before_the_start_are_left_out() {
-        let start = TimeWindow { boot: Micros(0), oldest: Micros(5_000_000) };
+        let start =
+            TimeWindow { boot: Micros(0), oldest: Micros(5_000_000), first: Micros(6_000_000) };
         let mut rows = KmsgRows::default();
         push(b"6,1,4999999,-;old\n", start, "web1", &mut rows);
         push(b"4,2,5000000,-;new\n SUBSYSTEM=net\n", start, "web1", &mut rows);
+        push(b"4,3,6000000,-;now\n", start, "web1", &mut rows);
         let batch = rows.finish();
         use arrow_array::cast::AsArray;
         let column = |name: &str| batch.column_by_name(name).unwrap().as_string::<i32>().clone();
-        assert_eq!(column("body").iter().flatten().collect::<Vec<_>>(), ["new"]);
+        assert_eq!(column("body").iter().flatten().collect::<Vec<_>>(), ["new", "now"]);
+        let backlog = batch.column_by_name("is_backlog").unwrap().as_boolean();
+        assert!(backlog.value(0) && !backlog.value(1));
         assert_eq!(column("severity").value(0), "warn");
         assert_eq!(column("facility").value(0), "kern");
     }

@@ -198,6 +198,9 @@ impl<'a> Record<'a> {
         }
         if kind == RowKind::Log {
             self.log.body = change("body", self.log.body);
+            if let Some(template) = &mut self.log.message_template {
+                *template = change("message_template", template);
+            }
         }
         for (key, value) in &mut self.attrs {
             *value = change(key, value);

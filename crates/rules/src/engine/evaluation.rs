@@ -220,6 +220,8 @@ impl Evaluation<'_> {
     fn causes_of<'b>(&'b self, finding: &OpenFinding) -> impl Iterator<Item = &'b OpenFinding> {
         self.causes.iter().filter(|cause| {
             row_allows(finding, &cause.rule)
+                && row_explains(cause, &finding.rule)
+                && have_equal(cause, finding)
                 && concern_the_same(cause, finding, self.hosts)
                 && root_of(cause).finding_id != finding.finding_id
                 && cause.finding_id != finding.finding_id
@@ -243,6 +245,35 @@ fn row_allows(finding: &OpenFinding, rule: &str) -> bool {
     let except = row.and_then(|row| row.text("not_explained_by"));
     only.is_none_or(|list| list.split(',').any(|id| id.trim() == rule))
         && !except.is_some_and(|list| list.split(',').any(|id| id.trim() == rule))
+}
+
+/// Whether the column `explains` of a cause's row admits a rule as its symptom.
+fn row_explains(cause: &OpenFinding, rule: &str) -> bool {
+    let only = cause.details.row.as_ref().and_then(|row| row.text("explains"));
+    only.is_none_or(|list| list.split(',').any(|id| id.trim() == rule))
+}
+
+/// Whether two findings share a name in one of the cause's columns `equal`, or have none of these
+/// columns both.
+///
+/// A column may list names (`php-fpm8.2, nginx`).
+fn have_equal(cause: &OpenFinding, finding: &OpenFinding) -> bool {
+    let (Some(one), Some(other)) = (&cause.details.row, &finding.details.row) else { return true };
+    let mut differ = false;
+    for column in &cause.details.equal {
+        let (one, other) = (names(one, column), names(other, column));
+        if one.iter().any(|name| other.contains(name)) {
+            return true;
+        }
+        differ |= !one.is_empty() && !other.is_empty();
+    }
+    !differ
+}
+
+/// The names in a column, as long as the kernel keeps names of processes (TASK_COMM_LEN).
+fn names<'a>(row: &'a Row, column: &str) -> Vec<&'a str> {
+    let names = row.text(column).unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).map(|name| name.get(..15).unwrap_or(name)).collect()
 }
 
 /// The root of a symptom of `cause`: the cause's own root, else the cause.

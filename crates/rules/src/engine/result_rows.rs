@@ -78,6 +78,7 @@ pub(super) fn describe(rule: &Rule, rows: &[Row]) -> (FindingDetails, Class) {
         why: text_of(row, ("why", &rule.why)),
         fix: text_of(row, ("fix", &rule.fix)),
         evidence: evidence(rows),
+        equal: rule.equal.clone(),
         row: Some(row.clone()),
     };
     (details, class)

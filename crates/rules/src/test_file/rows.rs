@@ -2,6 +2,7 @@
 //!
 //! A number may be `100 +5/s`: a counter that grows with the time since the block's first row.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -172,7 +173,8 @@ pub(super) fn batch_of(origin: &str, block: RowBlock) -> Result<Batch, RuleError
         let mut values = ColumnBuilder::new(column);
         for (line, cells) in &block.rows {
             for (ts, elapsed) in &instants {
-                let text = place.map(|at| cells[at].as_str());
+                let own_words = template_of(&block, column, cells);
+                let text = place.map(|at| cells[at].as_str()).or(own_words.as_deref());
                 let pushed = match (column.name, ts) {
                     ("ts", Some(ts)) => values.push_time(*ts),
                     _ => values.push(text, *elapsed, column.is_nullable),
@@ -189,6 +191,19 @@ pub(super) fn batch_of(origin: &str, block: RowBlock) -> Result<Batch, RuleError
     let rows = RecordBatch::try_new(block.table.schema(), arrays)
         .map_err(|error| RuleError::new(origin, block.line, error.to_string()))?;
     Ok(Batch { table: block.table, rows })
+}
+
+/// The value of `log.message_template` where a block does not name it: what the parser finds in the
+/// message of this program.
+fn template_of(block: &RowBlock, column: &Column, cells: &[String]) -> Option<String> {
+    if block.table.name != "log" || column.name != "message_template" {
+        return None;
+    }
+    let cell = |name: &str| {
+        let at = block.columns.iter().position(|named| named.name == name)?;
+        Some(cells[at].as_str())
+    };
+    weir_tables::message_template(cell("program")?, cell("body")?).map(Cow::into_owned)
 }
 
 /// A column's builder by its kind.

@@ -386,6 +386,56 @@ fn a_row_may_leave_out_what_cannot_explain_it() {
     }
 }
 
+/// A row with a column `process_name`, and maybe `explains`.
+fn of_process(name: Option<&str>, explains: Option<&str>) -> Vec<RecordBatch> {
+    let columns = [
+        ("host", texts(vec!["web1"])),
+        ("netns", texts(vec!["a"])),
+        ("n", Arc::new(Int64Array::from(vec![1])) as Arc<dyn Array>),
+        ("class", texts(vec!["page"])),
+        ("process_name", Arc::new(StringArray::from(vec![name]))),
+        ("explains", Arc::new(StringArray::from(vec![explains]))),
+    ];
+    vec![RecordBatch::try_from_iter(columns).expect("columns have one length")]
+}
+
+#[test]
+fn cause_of_another_process_explains_nothing() {
+    let equal = rule("cause", "for = \"0s\"\nevery = \"2s\"\nequal = [\"process_name\"]");
+    let any = rule("cause", "for = \"0s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    for (cause, killed, failing, is_symptom) in [
+        (&equal, Some("tar"), Some("gunicorn"), false),
+        (&equal, Some("tar, gunicorn"), Some("nginx, gunicorn"), true),
+        (&equal, Some("systemd-journald"), Some("systemd-journal"), true),
+        (&equal, Some("tar"), None, true),
+        (&equal, None, Some("gunicorn"), true),
+        (&any, Some("tar"), Some("gunicorn"), true),
+    ] {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(cause, at(0), &of_process(killed, None));
+        let changes = engine.observe(&symptom, at(0), &of_process(failing, None));
+        assert_eq!(changes[0].finding.cause.is_some(), is_symptom, "{killed:?} {failing:?}");
+    }
+}
+
+#[test]
+fn a_row_of_a_cause_may_limit_what_it_explains() {
+    let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    for (explains, is_symptom) in [
+        (None, true),
+        (Some("other, test.symptom"), true),
+        (Some("other"), false),
+        (Some(""), false),
+    ] {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(&cause, at(0), &of_process(None, explains));
+        let changes = engine.observe(&symptom, at(0), &of_process(None, None));
+        assert_eq!(changes[0].finding.cause.is_some(), is_symptom, "{explains:?}");
+    }
+}
+
 #[test]
 fn a_page_is_held_as_a_mail_while_what_may_explain_it_is_pending_and_not_for_long() {
     let cause = rule("cause", "for = \"100s\"\nevery = \"2s\"");

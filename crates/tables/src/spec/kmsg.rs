@@ -15,4 +15,5 @@ table! {
     6 kind: OptText = "Known kind: `syn_flood`, `oom_kill`, `io_error`, `readonly_remount`, `conntrack_full`, `hung_task`, `link_down`, `orphans`, `segfault`; NULL for all others.";
     7 subject: OptText = "Its subject: a port, process or device; NULL when not parsed.";
     8 body: Text = "The message.";
+    9 is_backlog: OptFlag = "Whether it was logged before weir started: it tells nothing of now. NULL from older agents.";
 }

@@ -20,4 +20,5 @@ table! {
     11 repair: OptText = "Repairs made to read it: `hex_escape`, `invalid_utf8`, `loose_json` (values without quotes), `implausible_time` (the time in the line is impossible; it is in attrs as `weir.time`), joined by `,`; else NULL.";
     12 attrs: Attrs = "Fields of the line that have no column.";
     13 stream: OptInt = "Identity of the file or journal it was read from: the first 52 bits of the stream's id. With source_offset it identifies the line; NULL when the source cannot be read again.";
+    14 message_template: OptText = "The message without texts that a visitor can choose: quoted paths, names and headers are `…`. Rules match on it. NULL when it is unknown which words are the program's own; known are nginx, HAProxy, Apache and PHP-FPM.";
 }
