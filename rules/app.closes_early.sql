@@ -11,7 +11,7 @@ prefers = ["mem.oom_kill", "app.segfault", "app.worker_timeout", "app.crash_loop
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'upstream prematurely closed %' or body like 'recv() failed (104: %) while % upstream' or body like 'readv() failed (104: %) while % upstream' or body like 'send() failed (104: %) while % upstream' or body like 'writev() failed (%) while sending request to upstream' or body like 'sendfile() failed (%) while sending request to upstream' or body like 'send() failed (32: %) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and (body like 'AH01102%' and attrs['system_error'] not like '(70007)%' and attrs['system_error'] not like '(110)%' and attrs['system_error'] not like '(22)%' or body like 'AH10404%' or body like 'AH01110%' and attrs['system_error'] not like '(70007)%' or body like 'AH01067%') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and (body like 'AH01102%' or body like 'AH10404%' or body like 'AH01110%' or body like 'AH01067%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'SH%' or termination_state like 'SD%' or failure in ('empty_answer', 'answer_cut')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification"]
 subject = "{upstream}"

@@ -11,7 +11,7 @@ prefers = ["app.workers_exhausted", "app.worker_timeout", "pg.lock_pileup", "db.
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'connect() to unix:% failed (11: %) while connecting to upstream') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and (attrs['system_error'] like '(11)%' and body like 'AH02454: % attempt to connect to Unix domain socket %') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where program = 'apache' and (body like 'AH02454: % attempt to connect to Unix domain socket %') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "tcp.accept_queue_high"]
 subject = "{upstream}"
 summary = "{upstream}: backlog full, {program} on {host} could not connect {lines} times in a minute (EAGAIN); {share_text}"

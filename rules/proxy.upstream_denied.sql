@@ -10,7 +10,7 @@ key = ["upstream"]
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'connect() to % failed (13: %) while connecting to upstream') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and (attrs['system_error'] like '(13)%' and (body like 'AH02454%' or body like 'AH00957%')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where program = 'apache' and ((body like 'AH02454%' or body like 'AH00957%')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification"]
 subject = "{upstream}"
 summary = "{program} on {host} may not connect to {upstream}: permission denied {lines} times in a minute; {share_text}"
