@@ -18,7 +18,7 @@ subject = "{upstream}"
 summary = "{upstream} times out for {program} on {host}: {lines} requests in a minute, {phase_text}; {share_text}"
 why = "{why_text}"
 look_at = "Findings on the application's host first: its database, CPU, memory, worker limits. In the application: which requests are in progress, and what do they wait for (a thread dump, `SHOW PROCESSLIST`, `pg_stat_activity`)? Is it one path: `select url_path, count(*) from request where http_response_status_code = 504 group by 1`?"
-silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). Reports and uploads that take longer than the limit on purpose look the same: set another limit for their path."
+silent_when = "Fewer than 3 such lines in a minute, all of them within 3 s (a restart), or less than 0.2 % of the requests. It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). Reports and uploads that take longer than the limit on purpose look the same: set another limit for their path."
 fix = "{fix_text} Check: the timeouts end and requests to {upstream} are fast again."
 source = "nginx ngx_http_upstream.c (connect_timeout, read_timeout); Apache mod_proxy_http.c AH01102; HAProxy documentation 8.5 (sC, sH, sD)"
 [text.share_text]
@@ -76,3 +76,4 @@ select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, 
        when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
 from failing f
 left join answers a on a.host = f.host and a.program = f.program
+where a.requests is null or f.lines >= 0.002 * a.requests
