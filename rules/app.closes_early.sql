@@ -11,14 +11,14 @@ prefers = ["mem.oom_kill", "app.segfault", "app.worker_timeout", "app.crash_loop
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'upstream prematurely closed %' or body like 'recv() failed (104: %) while % upstream' or body like 'readv() failed (104: %) while % upstream' or body like 'send() failed (104: %) while % upstream' or body like 'writev() failed (%) while sending request to upstream' or body like 'sendfile() failed (%) while sending request to upstream' or body like 'send() failed (32: %) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and (body like 'AH01102%' and attrs['system_error'] not like '(70007)%' and attrs['system_error'] not like '(110)%' and attrs['system_error'] not like '(22)%' or body like 'AH10404%' or body like 'AH01110%' and attrs['system_error'] not like '(70007)%' or body like 'AH01067%') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and (body like 'AH01102%' or body like 'AH10404%' or body like 'AH01110%' or body like 'AH01067%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'SH%' or termination_state like 'SD%' or failure in ('empty_answer', 'answer_cut')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification"]
 subject = "{upstream}"
 summary = "{upstream} closed {lines} connections of {program} on {host} in a minute {phase_text}; {share_text}"
 why = "The connection was accepted and then closed or reset before the response was complete: a worker was killed or crashed while it worked (memory limit, worker timeout, segmentation fault), the application aborts, or it closes idle connections that the proxy still uses."
 look_at = "The application's own log at the time of these lines: WORKER TIMEOUT, `killed by signal`, exited, out of memory. `dmesg` for segfault and oom-kill. Is it one path (`select url_path, count(*) from request where http_response_status_code = 502 group by 1`)?"
-silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). Single lines are usual when a keep-alive connection is closed at its idle limit (proxy.keepalive_race)."
+silent_when = "Fewer than 3 such lines in a minute, all of them within 3 s (a restart), or less than 0.2 % of the requests. It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). Single lines are usual when a keep-alive connection is closed at its idle limit (proxy.keepalive_race)."
 fix = "Find the worker's end in the application's log and repair that; for a worker that is killed at a time limit, the slow request behind it. Take the one path away that kills workers (`location = PATH { return 503; }`) until it is repaired. Check: the lines end."
 source = "nginx ngx_http_upstream.c (prematurely closed connection); Apache mod_proxy_http.c AH01102, AH01110, AH10404; HAProxy documentation 8.5 (SH, SD)"
 [text.share_text]
@@ -66,3 +66,4 @@ select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, 
        when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
 from failing f
 left join answers a on a.host = f.host and a.program = f.program
+where a.requests is null or f.lines >= 0.002 * a.requests

@@ -12,7 +12,7 @@ needs = ["log", "request", "listener", "config_directive", "kmsg"]
 when = """
 select 1 from log where program = 'nginx' and message_template like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH00957%' or body like 'AH02454%') and ts > $now - interval '20 seconds' and ts <= $now
-union all select 1 from log where program = 'caddy' and attrs['logger'] like 'http.log.error%' and ts > $now - interval '20 seconds' and ts <= $now
+union all select 1 from log where program = 'caddy' and body like 'dial %' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and message_template like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explains = [

@@ -11,13 +11,13 @@ prefers = ["app.workers_exhausted", "app.worker_timeout", "pg.lock_pileup", "db.
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'connect() to unix:% failed (11: %) while connecting to upstream') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and (attrs['system_error'] like '(11)%' and body like 'AH02454: % attempt to connect to Unix domain socket %') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where program = 'apache' and (body like 'AH02454: % attempt to connect to Unix domain socket %') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "tcp.accept_queue_high"]
 subject = "{upstream}"
 summary = "{upstream}: backlog full, {program} on {host} could not connect {lines} times in a minute (EAGAIN); {share_text}"
 why = "On a Unix socket connect(2) fails at once with EAGAIN (11) when the listener's backlog is full: there is no SYN to repeat. So every request beyond workers plus backlog gets 502 at once, without any wait. The workers behind the socket are all busy, or too few."
 look_at = "What the workers do: the application's log (php-fpm: `server reached pm.max_children`, its slow log; gunicorn: WORKER TIMEOUT), their CPU, and the database that they use. `ss -xln | grep {upstream}`: Recv-Q is the queue, Send-Q its limit."
-silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). A short burst over a small backlog shows as a mail."
+silent_when = "Fewer than 3 such lines in a minute, all of them within 3 s (a restart), or less than 0.2 % of the requests. It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). A short burst over a small backlog shows as a mail."
 fix = "{fix_text} A longer backlog (`net.core.somaxconn` is its upper limit) only carries bursts: it does not make slow workers faster. Check: the EAGAIN lines end."
 source = "unix(7), connect(2) EAGAIN; Linux net/unix/af_unix.c unix_stream_connect; nginx ngx_event_connect.c"
 [text.share_text]
@@ -61,3 +61,4 @@ select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, 
        when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
 from failing f
 left join answers a on a.host = f.host and a.program = f.program
+where a.requests is null or f.lines >= 0.002 * a.requests

@@ -22,11 +22,11 @@ explains = [
   "app.throughput_drop", "proxy.worker_connections", "traffic.unusual",
 ]
 subject = "{server} on {host}"
-summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it says \"{line}\""
+summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it logs \"{line}\""
 why = "A master process (gunicorn, uWSGI, php-fpm, unicorn, Puma) watches its workers and kills one that works on a request for longer than the limit. The visitor of that request gets 502, and while the worker starts again there is one fewer. The limit is not the fault: something holds the worker."
 look_at = "What the killed worker waited for: the traceback that gunicorn or uWSGI logs, php-fpm's slow log, the database's list of statements in progress at that time. One path or all? gunicorn's sync workers also count a slow client: without a buffering proxy in front, slow uploads look the same."
 silent_when = "No such line within a minute. One or two workers while nothing else fails are a note: a report that takes too long. It is a page if at least 20 % of the host's requests failed in that minute."
-fix = "Repair what holds the workers: a statement without an index, a lock, a service without a timeout of its own (set one below the worker's limit, so that the application can answer). Take the path away until then. Raise the limit (gunicorn `--timeout`, uWSGI `harakiri`, php-fpm `request_terminate_timeout`) only for work that must take so long, and move that to a queue. Check: the lines end."
+fix = "Repair what holds the workers: a statement without an index, a lock, a service without a timeout (set one below the worker's limit, so that the application can answer). Take the path away until then. Raise the limit (gunicorn `--timeout`, uWSGI `harakiri`, php-fpm `request_terminate_timeout`) only for work that must take so long, and move that to a queue. Check: the lines end."
 source = "gunicorn arbiter.py murder_workers; uWSGI core/master_checks.c; php-fpm fpm_request.c; unicorn http_server.rb; Puma cluster.rb"
 [text.share_text]
 known = "; {failed} of {requests} requests failed"

@@ -21,7 +21,7 @@ explains = [
   "proxy.haproxy_queue", "proxy.worker_connections", "traffic.unusual",
 ]
 subject = "{server} on {host}"
-summary = "{server} on {host}: all workers are busy, it says \"{line}\"{times_text}{share_text}"
+summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}"
 why = "Each worker serves one request at a time (Apache's event MPM: one that is being worked on). When all are busy, new requests wait in the listen queue, and beyond it they are dropped or get 502. Either requests have become slow, so that each holds its worker for longer, or there are more of them than the limit was made for."
 look_at = "What the workers do: Apache `apachectl fullstatus` (W for busy, R for clients that send slowly), php-fpm's status page and slow log, `uwsgitop`, a thread dump of Tomcat. Requests per second times seconds per request is the number of workers needed. Is CPU or memory used up? Then more workers make it worse."
 silent_when = "No such line within 2 minutes. php-fpm and Apache write it once when the limit is reached, not while it lasts; php-fpm with `pm = static` never does. Apache's early warning (AH10159, within MinSpareThreads) is not counted. It is a page if at least 20 % of the host's requests failed in the last minute."

@@ -34,14 +34,14 @@ limit 1""",
 explains = ["app.throughput_drop", "client.aborts_499", "traffic.unusual"]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {failed} of {requests} requests failed at {program} in {window} ({failed_ratio:%}), mostly {kind}; {line_text}{doubt_text}"
-why = "The proxy answers for an application that it cannot reach, that gives no usable answer, or that is too slow for its limits. Each of these requests is a visitor who gets an error page. The status says only that it failed; the proxy's error log says why."
+why = "The proxy answers for an application that it cannot reach, that gives no usable answer, or that is too slow for its limits. Each of these requests is a visitor who gets an error page. The status shows only that it failed; the reason is in the proxy's error log."
 look_at = "The error log of {program} on {host}: `select body, attrs['upstream'], count(*) from log where program = '{program}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. Which paths: `select url_path, http_response_status_code, count(*) from request … group by 1, 2`. Then the application's own log at that time."
-silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application says 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
+silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
 fix = "{fix_text} Check: the share of 502, 503 and 504 is back to zero. Do not raise the proxy's timeouts: visitors then wait longer for the same error."
 source = "RFC 9110, 15.6.3 to 15.6.5; nginx ngx_http_upstream.c; HAProxy documentation 8.5, termination states; nginx 499 in ngx_http_request.h"
 [text.line_text]
 known = "{lines} times in its log: \"{line}\"{upstream_part}"
-unknown = "no line of its error log says why{server_part}"
+unknown = "its error log has no reason{server_part}"
 [text.doubt_text]
 none = ""
 bot = "; all of them for {failing_clients} client addresses, others are served"
@@ -51,7 +51,7 @@ limit = "; its own limit rejects them"
 [text.fix_text]
 known = "Repair what the line names{upstream_part}: a process that does not run, a socket that it may not open, a limit that is full, an application that is too slow. Findings on that upstream name the cause."
 unknown = "Ask the application directly from {host} (`curl -v` at its address or `--unix-socket`): it does not answer, or it answers what {program} does not accept. If {program} logs no errors, set its error log to level `error` in a file that weir reads."
-purpose = "If a maintenance page is on purpose, judge this finding as not actionable and end it when the work ends. If not, ask the application directly from {host} (`curl -v`): it says 503 itself, or a limit of {program} does."
+purpose = "If a maintenance page is on purpose, judge this finding as not actionable and end it when the work ends. If not, ask the application directly from {host} (`curl -v`): either it sends 503 itself, or a limit of {program} rejects the request."
 limit = "The limit (`limit_req`, `limit_conn`) rejects these requests. If they are an attack, it works. If they are visitors, raise `rate` or `burst` of the zone that the line names."
 [chart]
 title = "Requests, and those answered with 502, 503 or 504"

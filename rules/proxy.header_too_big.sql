@@ -16,7 +16,7 @@ subject = "{upstream}"
 summary = "{upstream} sends response headers that {program} on {host} rejects as too big: {lines} in a minute; {share_text}"
 why = "The proxy must hold the whole response header in one buffer (nginx: 4 or 8 KiB). Above that it answers 502 though the application did its work. Usual reasons: cookies or tokens that have grown, `Link` or debugging headers, a redirect with a long URL. Often only some users are affected: those with many roles or a full cart."
 look_at = "Size of the header: `curl -s -o /dev/null -D - URL | wc -c` at the application itself, with the cookies of an affected user. Which header is the longest, and since which release?"
-silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults)."
+silent_when = "Fewer than 3 such lines in a minute, all of them within 3 s (a restart), or less than 0.2 % of the requests. It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults)."
 fix = "{fix_text} Then make the header smaller: store the session on the server, not in the cookie. Check: the lines end."
 source = "nginx documentation of proxy_buffer_size; ngx_http_upstream.c; Apache mod_proxy_http.c AH10124, ResponseFieldSize"
 [text.share_text]
@@ -60,3 +60,4 @@ select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, 
        when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
 from failing f
 left join answers a on a.host = f.host and a.program = f.program
+where a.requests is null or f.lines >= 0.002 * a.requests

@@ -21,7 +21,7 @@ subject = "pool {pool} of {host}"
 summary = "{program} on {host} has no live server in pool {pool}: {count_text}; {reason_text}"
 why = "The proxy has taken every member of the pool out, after failed requests (nginx `max_fails`) or failed health checks, and now answers each request itself with 502 or 503. Nothing reaches the application until a member is tried again or passes its check."
 look_at = "Why the members were taken out: the last errors before this one in the proxy's log. Do they answer if asked directly (`curl -v` at each address)? If all went at the same moment, look for what they share: a database, a deploy, the network, the page that the health check asks for."
-silent_when = "nginx: fewer than 3 such lines in a minute, or all within 3 s. HAProxy: its last word on the pool within 10 minutes is that a server is UP, or the pool has answered a request since. It is a page if requests to the pool fail or no access log of this proxy is read; else a mail: a pool that nobody uses."
+silent_when = "nginx: fewer than 3 such lines in a minute, or all within 3 s. HAProxy: the last message about the pool within 10 minutes is that a server is UP, or the pool has answered a request since. It is a page if requests to the pool fail or no access log of this proxy is read; else a mail: an unused pool."
 fix = "Repair what took the members out ({reason_text}), then let the proxy try them again: nginx does after `fail_timeout`, or at `nginx -s reload`; HAProxy after `rise` good checks; Apache after `retry`. With nginx and a single member, `max_fails=0` avoids the pause. Check: requests to {pool} are answered."
 source = "nginx ngx_http_upstream_round_robin.c; HAProxy documentation, health checks; Apache mod_proxy_balancer.c AH01170; Envoy response flag UH"
 [text.count_text]
@@ -29,7 +29,7 @@ lines = "{lines} requests rejected in a minute"
 state = "its last server went down at {since}"
 [text.reason_text]
 known = "last reason: \"{reason}\""
-unknown = "no line says why"
+unknown = "the log has no reason"
 ---*/
 with last_words as (
   select host, regexp_match(body, '(ackend ''?|erver )([^ ''/]+)')[2] as pool, ts, body,

@@ -10,14 +10,14 @@ key = ["upstream"]
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'SSL_do_handshake() failed (%) while SSL handshaking to upstream' or body like 'peer closed connection in SSL handshake%while SSL handshaking to upstream' or body like 'upstream SSL certificate %while SSL handshaking to upstream' or body like 'upstream sent no valid %' or body like 'upstream sent invalid %' or body like 'upstream sent unsupported FastCGI protocol version%' or body like 'upstream sent unexpected FastCGI record%' or body like 'upstream sent duplicate header line%' or body like 'upstream sent "Content-Length" and "Transfer-Encoding" headers%') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and (body like 'AH01084%' and attrs['system_error'] like '(20014)%' or body like 'AH01102%' and attrs['system_error'] like '(22)%' or body like 'AH01068%') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and (body like 'AH01084%' or body like 'AH01102%' or body like 'AH01068%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'PH%' and http_response_status_code = 502 or failure in ('connect_tls', 'invalid_answer')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "app.errors"]
 subject = "{upstream}"
 summary = "{program} on {host} cannot talk to {upstream}: {problem_text}, {lines} times in a minute; {share_text}"
 why = "{why_text}"
 look_at = "Ask it both ways from {host}: `curl -v http://ADDRESS/` and `curl -vk https://ADDRESS/` (`openssl s_client -connect ADDRESS -servername NAME` for the certificate). What changed last: the proxy's line, the application's TLS setting, a certificate?"
-silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults)."
+silent_when = "Fewer than 3 such lines in a minute, all of them within 3 s (a restart), or less than 0.2 % of the requests. It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults)."
 fix = "{fix_text} Check: the lines end."
 source = "nginx ngx_http_upstream.c, ngx_http_proxy_module.c; OpenSSL SSL_R_WRONG_VERSION_NUMBER; Apache AH00898, AH01106; HAProxy documentation 8.5 (PH)"
 [text.share_text]
@@ -81,3 +81,4 @@ select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, 
        when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
 from failing f
 left join answers a on a.host = f.host and a.program = f.program
+where a.requests is null or f.lines >= 0.002 * a.requests

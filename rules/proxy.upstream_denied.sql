@@ -10,13 +10,13 @@ key = ["upstream"]
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'connect() to % failed (13: %) while connecting to upstream') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and (attrs['system_error'] like '(13)%' and (body like 'AH02454%' or body like 'AH00957%')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where program = 'apache' and ((body like 'AH02454%' or body like 'AH00957%')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification"]
 subject = "{upstream}"
 summary = "{program} on {host} may not connect to {upstream}: permission denied {lines} times in a minute; {share_text}"
 why = "{why_text}"
 look_at = "{look_text}"
-silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults)."
+silent_when = "Fewer than 3 such lines in a minute, all of them within 3 s (a restart), or less than 0.2 % of the requests. It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults)."
 fix = "{fix_text} Check: the lines end and pages are served. Do not run the proxy as root."
 source = "connect(2) EACCES, unix(7); php-fpm configuration (listen.owner, listen.mode); Red Hat SELinux guide, httpd_can_network_connect"
 [text.share_text]
@@ -66,3 +66,4 @@ select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, 
        when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
 from failing f
 left join answers a on a.host = f.host and a.program = f.program
+where a.requests is null or f.lines >= 0.002 * a.requests

@@ -14,8 +14,8 @@ prefers = [
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and message_template like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where attrs['logger'] like 'http.log.error%' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and body like 'AH%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where severity = 'error' and (program = 'caddy' or body like 'dial %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''502 Bad Gateway'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''504 Gateway Timeout'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["app.throughput_drop", "traffic.unusual"]
@@ -46,9 +46,9 @@ with spoken as (
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and (program = 'nginx' and message_template like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency')
-      or program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
+      or program = 'apache' and body like 'AH%' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%' and body not like 'AH00959%' and body not like 'AH01106%'
-      or attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
+      or severity = 'error' and (program = 'caddy' or body like 'dial %') and attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
       or body like '''502 Bad Gateway'' caused by: %' or body like '''504 Gateway Timeout'' caused by: %')
 ),
 totals as (

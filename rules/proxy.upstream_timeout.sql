@@ -11,14 +11,14 @@ prefers = ["app.workers_exhausted", "app.worker_timeout", "tcp.listen_overflow",
 needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'upstream timed out (%) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where program = 'apache' and ((attrs['system_error'] like '(70007)%' or attrs['system_error'] like '(110)%') and (body like 'AH01102%' or body like 'AH01075%' or body like 'AH00957%' or body like 'AH02454%' or body like 'AH01110%')) and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and ((body like 'AH01102%' or body like 'AH01075%' or body like 'AH00957%' or body like 'AH02454%' or body like 'AH01110%')) and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'sC%' or termination_state like 'sH%' or termination_state like 'sD%' or failure in ('connect_timeout', 'response_timeout', 'backend_stalled')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "proxy.worker_connections"]
 subject = "{upstream}"
 summary = "{upstream} times out for {program} on {host}: {lines} requests in a minute, {phase_text}; {share_text}"
 why = "{why_text}"
 look_at = "Findings on the application's host first: its database, CPU, memory, worker limits. In the application: which requests are in progress, and what do they wait for (a thread dump, `SHOW PROCESSLIST`, `pg_stat_activity`)? Is it one path: `select url_path, count(*) from request where http_response_status_code = 504 group by 1`?"
-silent_when = "Fewer than 3 such lines in a minute, or all of them within 3 s (a restart). It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). Reports and uploads that take longer than the limit on purpose look the same: give their path a limit of its own."
+silent_when = "Fewer than 3 such lines in a minute, all of them within 3 s (a restart), or less than 0.2 % of the requests. It is a page if they make up at least 20 % of all requests of this proxy in the last minute and those failed for the visitor as well, or, where no access log is read, from 30 lines a minute (defaults). Reports and uploads that take longer than the limit on purpose look the same: set another limit for their path."
 fix = "{fix_text} Check: the timeouts end and requests to {upstream} are fast again."
 source = "nginx ngx_http_upstream.c (connect_timeout, read_timeout); Apache mod_proxy_http.c AH01102; HAProxy documentation 8.5 (sC, sH, sD)"
 [text.share_text]
@@ -76,3 +76,4 @@ select f.host, f.program, f.upstream, f.variant, f.lines, a.requests, a.failed, 
        when a.requests >= 10 and least(f.lines, a.failed) >= 0.2 * a.requests then 'page' else 'mail' end as class
 from failing f
 left join answers a on a.host = f.host and a.program = f.program
+where a.requests is null or f.lines >= 0.002 * a.requests

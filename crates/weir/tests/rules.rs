@@ -489,3 +489,35 @@ fn healthy_load_gives_no_finding() {
     });
     assert_eq!(replay.changes(), []);
 }
+
+/// Absence of evidence is not health: whatever the proxy and whatever its logs lack, a fifth of the
+/// requests that fails or hangs is found by some rule, and the same shapes without failures by none.
+#[test]
+fn no_outage_is_silent_and_no_healthy_scene_alerts() {
+    let asked = RuleStore::new();
+    let text = include_str!("outages.test");
+    let file = TestFile::parse(SourceFile { origin: "outages.test", text })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let rules = RuleSet::built_in();
+    let mut failures = Vec::new();
+    for case in &file.cases {
+        let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
+        asked.append(&store, case.tables());
+        let mut engine = Engine::new(&rules);
+        let mut watched = WatchedStore::new();
+        for rule in rules.iter() {
+            let answer = asked.answer(&store, &mut watched, rule, NOW);
+            let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
+            engine.observe(rule, NOW, &answer);
+        }
+        let alerts: Vec<&str> = engine
+            .open()
+            .filter(|finding| finding.class != weir_rules::Class::Note)
+            .map(|finding| finding.rule.as_str())
+            .collect();
+        if alerts.is_empty() == case.fires {
+            failures.push(format!("outages.test:{} {}: {alerts:?}", case.line, case.name));
+        }
+    }
+    assert!(failures.is_empty(), "{} scenes\n{}", failures.len(), failures.join("\n"));
+}
