@@ -27,7 +27,7 @@ subject = "{process} on {socket_path}"
 summary = "{process} on {socket_path} ({host}): accept queue full in {full_samples} of 10 s, {queue_length} connections waiting, limit {queue_limit}{refused_text}"
 why = "The process accepts connections more slowly than they come. At the limit the kernel refuses further ones at once: connect() of a proxy returns EAGAIN (errno 11, \"Resource temporarily unavailable\"), and clients get 502 within a millisecond, however healthy the proxy is. A Unix socket has no retransmission that would hide a short burst, and no kernel counter."
 look_at = "What {process} does: `cat /proc/{process_id}/status | grep State`, its own log (PHP-FPM: `server reached pm.max_children`; gunicorn: `WORKER TIMEOUT`), a database or an API that all workers wait for. `ss -lx 'src {socket_path}'` shows queue (Recv-Q) and limit (Send-Q)."
-silent_when = "The queue was full in fewer than 2 of the last 10 s. Without a log line about it, a queue with a limit below 64 on a socket that no proxy's configuration names is a mail: such small queues are often full by design. Half full in 3 of 10 s, or never shorter in 20 s with 3 connections or more, is a mail (a note for sockets that no proxy uses)."
+silent_when = "The queue was full in fewer than 2 of the last 10 s, or has fewer than 3 connections. Without a log line about it, a queue with a limit below 64 on a socket that no proxy's configuration names is a mail: such small queues are often full by design. Half full in 3 of 10 s, or never shorter in 20 s with 3 connections or more, is a mail (a note for sockets that no proxy uses)."
 fix = "Give {process} more workers, if CPU and memory allow it (PHP-FPM `pm.max_children`, gunicorn `--workers` and `--threads`), or fix what its workers wait for. For bursts raise the limit: PHP-FPM `listen.backlog = 4096`, gunicorn `--backlog 4096`, with net.core.somaxconn at least as large, then restart it. Check: the queue is shorter than its limit and no proxy logs errno 11."
 source = "kernel net/unix/af_unix.c, unix_stream_connect and unix_recvq_full; unix(7); net/unix/diag.c"
 [text.refused_text]
@@ -91,7 +91,7 @@ judged as (
   from queues q
   left join refused r on r.host = q.host and r.netns = q.netns and r.socket_path = q.socket_path
   left join used u on u.host = q.host and u.socket_path = q.socket_path
-  where q.full_samples >= 2 or q.high_samples >= 3 or q.waiting is not null
+  where q.queue_length >= 3 and (q.full_samples >= 2 or q.high_samples >= 3 or q.waiting is not null)
 )
 select host, netns, socket_path, tier, process, process_id, accepting_process_count, queue_length, queue_limit,
   full_samples, high_samples, waiting, refusals, is_upstream,

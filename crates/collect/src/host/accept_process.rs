@@ -1,4 +1,4 @@
-//! Which of a listening socket's holders accept from it: a master and its workers share one.
+//! Processes that accept from a listening socket, which a master and its workers share.
 //!
 //! Source: proc_pid_fdinfo(5): an epoll descriptor lists its sockets as `tfd: 6 events: 19 data:
 //! 7f… pos:0 ino:61af sdev:9`, where `ino` is hexadecimal. With SO_REUSEPORT nginx' workers hold

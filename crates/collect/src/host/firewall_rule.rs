@@ -1,7 +1,7 @@
 //! The host's own firewall: rules that drop or reject, and how many packets they did.
 //!
 //! A host of a cluster has tens of thousands of rules, so sampling is paced. Where nf_tables is a
-//! module that is not loaded nothing is asked: the question would load it.
+//! module that is not loaded there are no rules, and a query would load it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -165,7 +165,7 @@ fn rule(message: &[u8]) -> Option<DropRule> {
 
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loaded {
+enum RegisterContent {
     Protocol,
     Family,
     /// Address, and its bytes in a header: 4 or 16.
@@ -180,7 +180,7 @@ enum Loaded {
 #[derive(Debug)]
 struct RuleReader {
     rule: DropRule,
-    loaded: Loaded,
+    loaded: RegisterContent,
     /// Name of the expression that loaded it.
     loader: String,
     mask: Option<Vec<u8>>,
@@ -192,7 +192,7 @@ impl RuleReader {
     fn new(family: u8) -> Self {
         Self {
             rule: DropRule { family, ..DropRule::default() },
-            loaded: Loaded::Other,
+            loaded: RegisterContent::Other,
             loader: String::new(),
             mask: None,
             packets: None,
@@ -219,7 +219,7 @@ impl RuleReader {
             }
             "cmp" => self.compare(data),
             "ct" | "fib" | "rt" | "exthdr" | "socket" | "numgen" | "hash" => {
-                self.load(Loaded::Other, name);
+                self.load(RegisterContent::Other, name);
             }
             _ => self.other(name),
         }
@@ -230,7 +230,7 @@ impl RuleReader {
         self.rule.is_reject = true;
     }
 
-    fn load(&mut self, loaded: Loaded, loader: String) {
+    fn load(&mut self, loaded: RegisterContent, loader: String) {
         self.loaded = loaded;
         self.loader = loader;
         self.mask = None;
@@ -258,13 +258,17 @@ impl RuleReader {
         let mask = self.mask.as_deref();
         let rule = &mut self.rule;
         match self.loaded {
-            Loaded::Family => {}
-            Loaded::Protocol if operand.len() == 1 => rule.protocol = Some(operand[0]),
-            Loaded::Source(width) => rule.source.address = network(operand, mask, width),
-            Loaded::Destination(width) => rule.destination.address = network(operand, mask, width),
-            Loaded::SourcePort if mask.is_none() => rule.source.port = port(operand, 0),
-            Loaded::DestinationPort if mask.is_none() => rule.destination.port = port(operand, 0),
-            Loaded::Ports if mask.is_none() => {
+            RegisterContent::Family => {}
+            RegisterContent::Protocol if operand.len() == 1 => rule.protocol = Some(operand[0]),
+            RegisterContent::Source(width) => rule.source.address = network(operand, mask, width),
+            RegisterContent::Destination(width) => {
+                rule.destination.address = network(operand, mask, width)
+            }
+            RegisterContent::SourcePort if mask.is_none() => rule.source.port = port(operand, 0),
+            RegisterContent::DestinationPort if mask.is_none() => {
+                rule.destination.port = port(operand, 0)
+            }
+            RegisterContent::Ports if mask.is_none() => {
                 (rule.source.port, rule.destination.port) = (port(operand, 0), port(operand, 2));
             }
             _ => return false,
@@ -273,29 +277,29 @@ impl RuleReader {
     }
 }
 
-fn meta(data: &[u8]) -> Loaded {
+fn meta(data: &[u8]) -> RegisterContent {
     match number(data, META_KEY) {
-        Some(META_PROTOCOL) => Loaded::Protocol,
-        Some(META_FAMILY) => Loaded::Family,
-        _ => Loaded::Other,
+        Some(META_PROTOCOL) => RegisterContent::Protocol,
+        Some(META_FAMILY) => RegisterContent::Family,
+        _ => RegisterContent::Other,
     }
 }
 
 /// Header fields by offset and length. nft loads fewer bytes of an address for a short prefix.
-fn payload(data: &[u8], family: u8) -> Loaded {
+fn payload(data: &[u8], family: u8) -> RegisterContent {
     let at = [PAYLOAD_BASE, PAYLOAD_OFFSET, PAYLOAD_LENGTH].map(|kind| number(data, kind));
-    let [Some(base), Some(offset), Some(length)] = at else { return Loaded::Other };
+    let [Some(base), Some(offset), Some(length)] = at else { return RegisterContent::Other };
     match (base, offset, length) {
-        (TRANSPORT_HEADER, 0, 2) => Loaded::SourcePort,
-        (TRANSPORT_HEADER, 2, 2) => Loaded::DestinationPort,
-        (TRANSPORT_HEADER, 0, 4) => Loaded::Ports,
-        (NETWORK_HEADER, 8, 1..=16) => Loaded::Source(16),
-        (NETWORK_HEADER, 24, 1..=16) => Loaded::Destination(16),
-        (NETWORK_HEADER, 12, 1..=4) if family != IPV6 => Loaded::Source(4),
-        (NETWORK_HEADER, 16, 1..=4) if family != IPV6 => Loaded::Destination(4),
-        (NETWORK_HEADER, 9, 1) if family != IPV6 => Loaded::Protocol,
-        (NETWORK_HEADER, 6, 1) if family == IPV6 => Loaded::Protocol,
-        _ => Loaded::Other,
+        (TRANSPORT_HEADER, 0, 2) => RegisterContent::SourcePort,
+        (TRANSPORT_HEADER, 2, 2) => RegisterContent::DestinationPort,
+        (TRANSPORT_HEADER, 0, 4) => RegisterContent::Ports,
+        (NETWORK_HEADER, 8, 1..=16) => RegisterContent::Source(16),
+        (NETWORK_HEADER, 24, 1..=16) => RegisterContent::Destination(16),
+        (NETWORK_HEADER, 12, 1..=4) if family != IPV6 => RegisterContent::Source(4),
+        (NETWORK_HEADER, 16, 1..=4) if family != IPV6 => RegisterContent::Destination(4),
+        (NETWORK_HEADER, 9, 1) if family != IPV6 => RegisterContent::Protocol,
+        (NETWORK_HEADER, 6, 1) if family == IPV6 => RegisterContent::Protocol,
+        _ => RegisterContent::Other,
     }
 }
 

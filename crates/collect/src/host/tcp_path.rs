@@ -27,7 +27,7 @@ const ROW_LIMIT: usize = 100;
 const SEGMENTS_AT_LEAST: i64 = 20;
 
 /// Last sample of each connection, by namespace and the kernel's cookie.
-type Connections = HashMap<(Arc<str>, u64), ConnectionInfo>;
+type ConnectionSamples = HashMap<(Arc<str>, u64), ConnectionInfo>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PeerKey {
@@ -52,7 +52,7 @@ struct PeerSums {
 #[derive(Debug, Default)]
 pub(super) struct TcpPathCollector {
     rows: TcpPathRows,
-    connections: Connections,
+    connections: ConnectionSamples,
     peers: HashMap<PeerKey, PeerSums>,
     next: Option<Micros>,
     /// First sample of the interval that is being summed.
@@ -93,7 +93,7 @@ impl TcpPathCollector {
         &mut self,
         netns: &mut Netns,
         ports: &HashSet<u16>,
-        before: &Connections,
+        before: &ConnectionSamples,
     ) -> std::io::Result<()> {
         let name = netns.name.clone();
         // The table `listener` reports why it cannot be queried.
@@ -174,10 +174,19 @@ impl TcpPathCollector {
                 segments: sums.segments,
                 retransmits: sums.retransmits,
                 spurious_retransmits: sums.spurious,
-                rtt_seconds: mean_seconds(sums.rtt_micros, sums.rtt_samples),
+                rtt_seconds: sums.rtt_seconds(),
                 interval_seconds: seconds,
             });
         }
+    }
+}
+
+impl PeerSums {
+    /// Mean round-trip time; `None` when none was measured.
+    #[expect(clippy::cast_precision_loss, reason = "sums of times stay far below 2^53 µs")]
+    fn rtt_seconds(&self) -> Option<f64> {
+        let is_measured = self.rtt_samples > 0;
+        is_measured.then(|| self.rtt_micros as f64 / self.rtt_samples as f64 / 1e6)
     }
 }
 
@@ -209,11 +218,6 @@ fn length(set: &HashSet<u64>) -> i64 {
     i64::try_from(set.len()).unwrap_or(i64::MAX)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "sums of round-trip times stay far below 2^53 µs")]
-fn mean_seconds(micros: i64, samples: i64) -> Option<f64> {
-    (samples > 0).then(|| micros as f64 / samples as f64 / 1e6)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +227,8 @@ mod tests {
         let of = |address: &str| network(address.parse().unwrap()).to_string();
         assert_eq!(of("203.0.113.77"), "203.0.113.0");
         assert_eq!(of("2001:db8:1:2::3"), "2001:db8:1::");
-        assert_eq!(mean_seconds(3_000_000, 2), Some(1.5));
-        assert_eq!(mean_seconds(0, 0), None);
+        let sums = PeerSums { rtt_micros: 3_000_000, rtt_samples: 2, ..PeerSums::default() };
+        assert_eq!(sums.rtt_seconds(), Some(1.5));
+        assert_eq!(PeerSums::default().rtt_seconds(), None);
     }
 }
