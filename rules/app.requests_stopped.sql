@@ -13,6 +13,7 @@ prefers = [
 ]
 needs = ["request", "tcp_stat", "sock_stat", "net_dev", "listener", "log"]
 when = [
+  "select 1 from listener where tier in ('proxy', 'edge') and ts > $now - interval '5 seconds' and ts <= $now limit 1",
   """
 select 1 from listener l
 where l.tier in ('proxy', 'edge') and l.ts > $now - interval '5 seconds' and l.ts <= $now

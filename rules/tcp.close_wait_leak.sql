@@ -51,7 +51,7 @@ sums as (
   group by host, netns
 ),
 queues as (
-  -- Whoever leaves connections in the accept queue has no free worker.
+  -- Connections that stay in the accept queue show that no worker is free.
   select host, netns, count(distinct ts) as queued_seconds
   from listener
   where ts > $now - interval '30 seconds' and ts <= $now and accept_queue_length >= 1

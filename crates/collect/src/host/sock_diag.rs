@@ -119,7 +119,7 @@ pub(crate) struct StateCounts {
     pub(crate) syn_recv: i64,
     pub(crate) fin_wait: i64,
     pub(crate) close_wait: i64,
-    /// Those of `close_wait` that the program has not come to yet: not accepted (no inode), or with
+    /// Sockets of `close_wait` that the program has not come to yet: not accepted (no inode), or with
     /// unread data before the end, which counts as one byte.
     pub(crate) close_wait_unread: i64,
     pub(crate) last_ack: i64,

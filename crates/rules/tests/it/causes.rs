@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use expect_test::expect_file;
 use weir_rules::{Rule, RuleSet, SourceFile};
 
 /// What makes requests wait, deepest first. A rule on one line may be caused by each rule of the
@@ -110,7 +111,7 @@ fn place(set: &RuleSet, id: &str) -> usize {
     set.iter().position(|rule| rule.id == id).expect("there is such a rule")
 }
 
-/// `causes.txt` shows the graph as reviewers want to read it: by symptom.
+/// `causes.txt` shows the graph by symptom, for reviews; `UPDATE_EXPECT=1` writes it again.
 #[test]
 fn built_in_edges_are_those_that_were_reviewed() {
     let set = RuleSet::built_in();
@@ -121,7 +122,7 @@ fn built_in_edges_are_those_that_were_reviewed() {
         edges.insert(rule.id.clone(), causes.join(", "));
     }
     let shown: String = edges.iter().map(|(id, causes)| format!("{id}: {causes}\n")).collect();
-    assert_eq!(shown, include_str!("causes.txt"));
+    expect_file!["./causes.txt"].assert_eq(&shown);
 }
 
 /// The pairs of a list in which the first is deeper than the second.

@@ -22,5 +22,5 @@ table! {
     14 tcp_fin_wait: OptInt = "Sockets in FIN_WAIT_1 or FIN_WAIT_2; NULL when this sample did not count states.";
     15 tcp_close_wait: OptInt = "Sockets in CLOSE_WAIT: the peer has closed, this side has not; NULL when this sample did not count states.";
     16 tcp_last_ack: OptInt = "Sockets in LAST_ACK or CLOSING; NULL when this sample did not count states.";
-    17 tcp_close_wait_unread: OptInt = "Those of `tcp_close_wait` that still wait for the program: not accepted yet, or with data that it has not read; NULL when this sample did not count states.";
+    17 tcp_close_wait_unread: OptInt = "Sockets of `tcp_close_wait` that still wait for the program: not accepted yet, or with data that it has not read; NULL when this sample did not count states.";
 }
