@@ -8,7 +8,7 @@ every = "5s"
 clear = "30s"
 key = ["server_address", "peer"]
 needs = ["db_replica"]
-when = "select 1 from db_replica where system = 'postgresql' and role in ('replica', 'source') and (is_running = false or is_paused or unsent_bytes >= 67108864 or unapplied_bytes >= 67108864 or lag_seconds > 30) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
+when = "select 1 from db_replica where system = 'postgresql' and role in ('replica', 'source') and (is_running = false or is_paused or unsent_bytes >= 67108864 or unapplied_bytes >= 67108864 or lag_seconds > 30 or heartbeat_seconds > 30) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 subject = "{link}"
 summary = "{link}: {behind_bytes:bytes} behind{lag_text}; {where_text}"
 why = "Reads from this replica are stale. If the primary is lost now, the missing part is lost with it or must be applied before work can resume."
@@ -24,11 +24,13 @@ paused = "replay is paused by hand"
 not_connected = "it is not connected to its primary"
 replay = "WAL received, replay too slow"
 network = "WAL not yet received and stored"
+heartbeat = "its newest heartbeat row is old, and it has applied all it received"
 [text.fix_text]
 paused = "On the replica: `select pg_wal_replay_resume();`."
 not_connected = "Check the replica's log for \"could not connect to the primary\", and the network between them; is the user in the primary's pg_hba.conf, and is its WAL still retained (pg.slot_retains_wal)?"
 replay = "On the replica: end the query that blocks replay (`select pg_terminate_backend(PID)`), set `max_standby_streaming_delay = 30s`, and give it a disk as fast as the primary's."
 network = "Between them: check for packet loss and a saturated link (wire.loss, wire.bandwidth_cap), on the replica for a slow disk (disk.slow); `wal_compression = on` on the primary reduces the volume."
+heartbeat = "Does the primary still write the heartbeat (a stopped cron job looks the same)? Else nothing arrives: check the network between them, and pg_stat_replication on the primary."
 [text.lag_text]
 unknown = ""
 known = ", {lag_seconds:.0} s old"
@@ -40,16 +42,17 @@ select ts, unsent_bytes, unapplied_bytes from db_replica
 where host = {host} and server_address = {server_address} and peer = {peer} and ts > $now - interval '15 minutes' and ts <= $now order by ts"""
 ---*/
 with looks as (
-  select *,
+  select * except (lag_seconds), coalesce(heartbeat_seconds, lag_seconds) as lag_seconds,
     row_number() over (partition by host, server_address, role, peer order by ts desc) as place,
     coalesce(unsent_bytes, 0) + coalesce(unapplied_bytes, 0) as behind_bytes,
     case when is_paused then 'paused' when role = 'source' and not is_running then 'not_connected'
-      when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'replay' else 'network' end as cause
+      when coalesce(unapplied_bytes, 0) > coalesce(unsent_bytes, 0) then 'replay'
+      when heartbeat_seconds > 30 and role = 'source' and coalesce(unapplied_bytes, 0) = 0 then 'heartbeat' else 'network' end as cause
   from db_replica
   where system = 'postgresql' and role in ('replica', 'source')
     and ts > $now - interval '15 seconds' and ts <= $now
 )
-select host, server_address, peer, state, behind_bytes, unsent_bytes, unapplied_bytes, lag_seconds, role,
+select host, server_address, peer, state, behind_bytes, unsent_bytes, unapplied_bytes, lag_seconds, heartbeat_seconds, role,
   case when role = 'replica' then 'of_source' else 'own' end as link,
   cause as where_text, cause as fix_text,
   case when lag_seconds is null then 'unknown' else 'known' end as lag_text,
@@ -58,5 +61,6 @@ from looks
 where place = 1
   and (behind_bytes >= 67108864
     or (lag_seconds > 30 and behind_bytes > 0)
+    or heartbeat_seconds > 30
     or (is_paused and behind_bytes > 0)
     or (role = 'source' and is_running = false))

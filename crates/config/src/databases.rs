@@ -44,7 +44,7 @@ pub const DATABASES: EntryList = EntryList {
             "heartbeat",
             EntryKind::Text,
             KeyDefault::Shown("*none*"),
-            "MySQL: a query whose only cell is the age in seconds of the newest row that a clock on the primary writes",
+            "PostgreSQL, MySQL: a query whose only cell is the age in seconds of the newest row that a clock on the primary writes",
         ),
         key(
             "tls",
@@ -121,8 +121,8 @@ pub(super) fn of(entry: &Entry) -> Result<NamedDatabase, Failure> {
     if entry.text("heartbeat").is_some() && !system.has_heartbeat() {
         return Err(entry
             .key("heartbeat")
-            .wrong("`heartbeat` is for MySQL and MariaDB only")
-            .hint("remove it: PostgreSQL and Redis report replica lag themselves"));
+            .wrong("`heartbeat` is for PostgreSQL, MySQL and MariaDB only")
+            .hint("remove it: Redis reports replica lag itself"));
     }
     Ok(NamedDatabase {
         system,

@@ -4,7 +4,9 @@
 //! queries whose results are text. Connections stay open between probes; a server that does not
 //! reply within the timeout gives a row with the error. Nothing is written.
 
+mod member;
 mod mysql;
+mod mysql_replica;
 mod postgresql;
 mod redis;
 mod secure;
@@ -13,9 +15,10 @@ mod stream;
 use std::collections::HashMap;
 use std::time::Instant;
 
-use weir_tables::{Batch, DbReplica, DbReplicaRows, DbServer, DbServerRows, Micros};
+use weir_tables::{Batch, DbMemberRows, DbReplica, DbReplicaRows, DbServer, DbServerRows, Micros};
 
 use crate::push;
+use member::{OwnMember, push_members};
 pub use secure::{DatabasePem, DatabaseTls, DatabaseVerify};
 use stream::{ProbeError, ServerAddress, ServerStream};
 
@@ -151,6 +154,7 @@ struct ServerSnapshot {
     blocker: Option<String>,
     data_directory: Option<String>,
     totals: CounterTotals,
+    own: OwnMember,
     links: Vec<ReplicaLink>,
 }
 
@@ -175,6 +179,8 @@ struct ReplicaLink {
     lag_seconds: Option<f64>,
     heartbeat_seconds: Option<f64>,
     source_position: Option<i64>,
+    /// How far the peer has applied the log; only in `db_member`.
+    applied_position: Option<i64>,
     error: Option<String>,
     applier: Option<String>,
 }
@@ -199,6 +205,14 @@ impl QueryResult {
     }
 }
 
+/// Rows of one probe.
+#[derive(Default)]
+struct ServerRows {
+    servers: DbServerRows,
+    links: DbReplicaRows,
+    members: DbMemberRows,
+}
+
 impl DatabaseProber {
     /// Creates a prober.
     pub fn new(host: String, target: DatabaseTarget) -> Self {
@@ -215,10 +229,11 @@ impl DatabaseProber {
         let mut batches = Vec::new();
         if crate::is_due(&mut self.server.probed_at, now, self.server.pause_seconds) {
             let interval = before.map(|before| now.seconds_since(before));
-            let (mut servers, mut links) = (DbServerRows::default(), DbReplicaRows::default());
-            self.server.probe(&self.host, now, interval, &mut servers, &mut links);
-            push(&mut servers, &mut batches);
-            push(&mut links, &mut batches);
+            let mut rows = ServerRows::default();
+            self.server.probe(&self.host, now, interval, &mut rows);
+            push(&mut rows.servers, &mut batches);
+            push(&mut rows.links, &mut batches);
+            push(&mut rows.members, &mut batches);
         }
         batches
     }
@@ -230,8 +245,7 @@ impl MonitoredServer {
         host: &str,
         now: Micros,
         interval_seconds: Option<f64>,
-        servers: &mut DbServerRows,
-        links: &mut DbReplicaRows,
+        rows: &mut ServerRows,
     ) {
         let started = Instant::now();
         let found = self.snapshot();
@@ -240,7 +254,7 @@ impl MonitoredServer {
         let before = self.schedule_next(&found, duration_seconds);
         let snapshot = found.unwrap_or_default();
         let system = self.target.system.as_str();
-        servers.push(&DbServer {
+        rows.servers.push(&DbServer {
             ts: now,
             host,
             system,
@@ -272,8 +286,9 @@ impl MonitoredServer {
             duration_seconds,
             error: error.as_deref(),
         });
+        push_members(&mut rows.members, host, now, &self.target, &snapshot);
         for link in &snapshot.links {
-            links.push(&DbReplica {
+            rows.links.push(&DbReplica {
                 ts: now,
                 host,
                 system,

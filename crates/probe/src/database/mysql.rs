@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
+use super::mysql_replica;
 use super::stream::{CLEARTEXT_REFUSED, MessageFields, ProbeError, ServerStream};
 use super::{
     CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, QueryResult, ReplicaLink,
@@ -23,10 +24,9 @@ const UTF8MB4: u8 = 45;
 const COM_QUERY: u8 = 3;
 
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Connection_errors_max_connections')";
-const SETTINGS: &str =
-    "SELECT @@version AS version, @@max_connections AS max_connections, @@datadir AS datadir";
+const SETTINGS: &str = "SELECT @@version AS version, @@max_connections AS max_connections, @@datadir AS datadir, @@read_only AS read_only";
 
-struct MysqlSession {
+pub(super) struct MysqlSession {
     stream: ServerStream,
     sequence: u8,
     /// Query for the age of the newest heartbeat row.
@@ -64,27 +64,26 @@ impl DatabaseSession for MysqlSession {
             ["Threads_connected", "Connection_errors_max_connections"]
                 .map(|name| status_counter(&status, name));
         let settings = self.query(SETTINGS)?;
-        let settings = settings.by_name().next().unwrap_or_default();
-        // MySQL dropped the old keyword, MariaDB before 10.5 lacks the new one.
-        let replicas = match self.query("SHOW REPLICA STATUS") {
-            Err(ProbeError::Refused(words)) if words.contains("syntax") => {
-                self.query("SHOW SLAVE STATUS")?
-            }
-            other => other?,
-        };
-        let heartbeat = self.heartbeat.clone().filter(|_| !replicas.rows.is_empty());
+        let settings: HashMap<String, String> = mysql_replica::owned(&settings);
+        let version = settings.get("version").cloned();
+        let sources = mysql_replica::sources(self, version.as_deref().unwrap_or_default())?;
+        let heartbeat = self.heartbeat.clone().filter(|_| !sources.rows.is_empty());
         let heartbeat_seconds = match heartbeat {
             Some(sql) => self.query(&sql)?.first().and_then(|cell| cell.parse::<f64>().ok()),
             None => None,
         };
+        let mut links: Vec<ReplicaLink> =
+            sources.by_name().map(|row| link(&row, heartbeat_seconds)).collect();
+        links.extend(mysql_replica::replicas(self)?);
         Ok(ServerSnapshot {
-            version: settings.get("version").map(|text| (*text).to_owned()),
-            is_replica: Some(!replicas.rows.is_empty()),
+            version,
+            is_replica: Some(!sources.rows.is_empty()),
             connections,
             connection_limit: settings.get("max_connections").and_then(|text| text.parse().ok()),
-            data_directory: settings.get("datadir").map(|text| (*text).to_owned()),
+            data_directory: settings.get("datadir").cloned(),
             totals: CounterTotals { connections_refused, ..CounterTotals::default() },
-            links: replicas.by_name().map(|row| link(&row, heartbeat_seconds)).collect(),
+            own: mysql_replica::own_member(&settings),
+            links,
             ..ServerSnapshot::default()
         })
     }
@@ -163,7 +162,7 @@ impl MysqlSession {
         self.stream.send(&[&head, body].concat())
     }
 
-    fn query(&mut self, sql: &str) -> Result<QueryResult, ProbeError> {
+    pub(super) fn query(&mut self, sql: &str) -> Result<QueryResult, ProbeError> {
         self.sequence = 0;
         self.send(&[&[COM_QUERY], sql.as_bytes()].concat())?;
         let mut result = QueryResult::default();
@@ -213,11 +212,7 @@ fn link(row: &HashMap<&str, &str>, heartbeat_seconds: Option<f64>) -> ReplicaLin
     let behind = get("Seconds_Behind_Source", "Seconds_Behind_Master");
     ReplicaLink {
         role: "source",
-        peer: format!(
-            "{}:{}",
-            get("Source_Host", "Master_Host"),
-            get("Source_Port", "Master_Port")
-        ),
+        peer: mysql_replica::peer(row),
         state: format!("{receiving}/{applying}"),
         is_running: Some(receiving == "Yes" && applying == "Yes"),
         unapplied_bytes: read.zip(applied).filter(|_| is_same_file).map(|(read, done)| read - done),

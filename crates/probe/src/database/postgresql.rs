@@ -11,7 +11,8 @@ use ring::{digest, hmac, pbkdf2};
 
 use super::stream::{CLEARTEXT_REFUSED, MessageFields, ProbeError, ServerStream};
 use super::{
-    DatabaseProtocol, DatabaseSession, DatabaseTarget, QueryResult, ReplicaLink, ServerSnapshot,
+    DatabaseProtocol, DatabaseSession, DatabaseTarget, OwnMember, QueryResult, ReplicaLink,
+    ServerSnapshot,
 };
 
 const VERSION_3_0: i32 = 196_608;
@@ -31,19 +32,47 @@ const BLOCKER: &str = "select format('process %s of user %s (%s for %s s)', a.pi
     (select unnest(pg_blocking_pids(pid)) as pid from pg_stat_activity where wait_event_type = 'Lock') b on b.pid = a.pid \
     where a.wait_event_type is distinct from 'Lock' group by a.pid, a.usename, a.state, a.state_change order by count(*) desc limit 1";
 
-const REPLICAS: &str = "select concat_ws(' ', coalesce(host(client_addr), 'local'), nullif(application_name, '')) as peer, state, \
-    pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)::bigint as unsent, pg_wal_lsn_diff(flush_lsn, replay_lsn)::bigint as unapplied, \
-    extract(epoch from replay_lag) as lag, pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as position from pg_stat_replication";
+/// End of the log that this server has: a standby serves others what it has received.
+macro_rules! log_end {
+    () => {
+        "case when pg_is_in_recovery() then coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) else pg_current_wal_lsn() end"
+    };
+}
 
-const SLOTS: &str = "select slot_name as peer, coalesce(wal_status, '') as state, active, \
-    pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint as retained, \
-    pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint as position from pg_replication_slots where not temporary";
+const REPLICAS: &str = concat!(
+    "select concat_ws(' ', coalesce(host(client_addr), 'local'), nullif(application_name, '')) as peer, state, \
+    pg_wal_lsn_diff(\"end\", flush_lsn)::bigint as unsent, pg_wal_lsn_diff(flush_lsn, replay_lsn)::bigint as unapplied, \
+    extract(epoch from replay_lag) as lag, pg_wal_lsn_diff(\"end\", '0/0')::bigint as position, \
+    pg_wal_lsn_diff(replay_lsn, '0/0')::bigint as applied from pg_stat_replication, (select ",
+    log_end!(),
+    " as \"end\") log"
+);
 
+const SLOTS: &str = concat!(
+    "select slot_name as peer, coalesce(wal_status, '') as state, active, \
+    pg_wal_lsn_diff(\"end\", restart_lsn)::bigint as retained, \
+    pg_wal_lsn_diff(\"end\", '0/0')::bigint as position from pg_replication_slots, (select ",
+    log_end!(),
+    " as \"end\") log where not temporary"
+);
+
+// The time of the last replayed commit is no lag while nothing waits to be replayed: on an idle
+// primary it grows without end.
 const SOURCE: &str = "select coalesce(sender_host || ':' || sender_port, '') as peer, coalesce(status, '') as state, \
-    pg_is_wal_replay_paused() as paused, pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::bigint as unapplied, \
-    extract(epoch from now() - pg_last_xact_replay_timestamp()) as lag from (select 1) one left join pg_stat_wal_receiver on true";
+    pg_is_wal_replay_paused() as paused, unapplied, \
+    case when unapplied > 0 or unapplied is null then extract(epoch from now() - pg_last_xact_replay_timestamp()) end as lag \
+    from (select pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::bigint as unapplied) one left join pg_stat_wal_receiver on true";
 
-struct PostgresqlSession(ServerStream);
+const OWN_MEMBER: &str = "select (pg_control_system()).system_identifier, \
+    coalesce((select received_tli from pg_stat_wal_receiver), (pg_control_checkpoint()).timeline_id), \
+    pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end, '0/0')::bigint, \
+    pg_is_in_recovery() or current_setting('default_transaction_read_only')::bool";
+
+struct PostgresqlSession {
+    stream: ServerStream,
+    /// Query for the age of the newest heartbeat row.
+    heartbeat: Option<String>,
+}
 
 pub(super) struct Postgresql;
 
@@ -58,6 +87,10 @@ impl DatabaseProtocol for Postgresql {
 
     fn default_database(&self) -> &'static str {
         "postgres"
+    }
+
+    fn has_heartbeat(&self) -> bool {
+        true
     }
 
     fn login(
@@ -91,13 +124,19 @@ impl DatabaseSession for PostgresqlSession {
         if snapshot.waiting_on_lock > Some(0) {
             snapshot.blocker = self.query(BLOCKER)?.first().map(str::to_owned);
         }
-        let queries: &[(&'static str, &str)] = match snapshot.is_replica {
-            Some(true) => &[("source", SOURCE)],
-            _ => &[("replica", REPLICAS), ("slot", SLOTS)],
-        };
-        for (role, sql) in queries {
+        if snapshot.is_replica == Some(true) {
+            let mut sources = links("source", &self.query(SOURCE)?);
+            if let Some(sql) = self.heartbeat.clone() {
+                let age = self.query(&sql)?.first().and_then(|cell| cell.parse().ok());
+                sources.iter_mut().for_each(|link| link.heartbeat_seconds = age);
+            }
+            snapshot.links.extend(sources);
+        }
+        // A standby may serve others.
+        for (role, sql) in [("replica", REPLICAS), ("slot", SLOTS)] {
             snapshot.links.extend(links(role, &self.query(sql)?));
         }
+        snapshot.own = self.own_member()?;
         Ok(snapshot)
     }
 }
@@ -125,7 +164,7 @@ impl PostgresqlSession {
         }
         body.push(0);
         stream.send(&framed(None, &body))?;
-        let mut client = Self(stream);
+        let mut client = Self { stream, heartbeat: target.heartbeat.clone() };
         let password = target.password.as_deref();
         loop {
             let (kind, body) = client.message()?;
@@ -139,11 +178,11 @@ impl PostgresqlSession {
 
     /// Reads the next message; an error message becomes an error.
     fn message(&mut self) -> Result<(u8, Vec<u8>), ProbeError> {
-        let [kind, length @ ..] = self.0.bytes::<5>()?;
+        let [kind, length @ ..] = self.stream.bytes::<5>()?;
         let length = usize::try_from(i32::from_be_bytes(length)).ok();
         let length = length.and_then(|length| length.checked_sub(4));
         let body =
-            self.0.vector(length.ok_or(ProbeError::Protocol("a message length below 4"))?)?;
+            self.stream.vector(length.ok_or(ProbeError::Protocol("a message length below 4"))?)?;
         if kind == b'E' {
             return Err(ProbeError::Refused(error_message(&body)));
         }
@@ -159,10 +198,10 @@ impl PostgresqlSession {
         let needed =
             password.ok_or_else(|| ProbeError::Refused("it requires a password".to_owned()));
         match method {
-            3 if self.0.is_private => {
+            3 if self.stream.is_private => {
                 let mut text = needed?.as_bytes().to_vec();
                 text.push(0);
-                self.0.send(&framed(Some(b'p'), &text))
+                self.stream.send(&framed(Some(b'p'), &text))
             }
             3 => Err(ProbeError::Unsupported(CLEARTEXT_REFUSED.to_owned())),
             10 => self.scram(&mut fields, needed?),
@@ -186,11 +225,11 @@ impl PostgresqlSession {
         let length = i32::try_from(message.len()).unwrap_or_default();
         body.extend_from_slice(&length.to_be_bytes());
         body.extend_from_slice(message.as_bytes());
-        self.0.send(&framed(Some(b'p'), &body))?;
+        self.stream.send(&framed(Some(b'p'), &body))?;
         let challenge = self.sasl(11)?;
         let (result, signature) =
             respond(&ScramExchange { first: &first, challenge: &challenge, password })?;
-        self.0.send(&framed(Some(b'p'), result.as_bytes()))?;
+        self.stream.send(&framed(Some(b'p'), result.as_bytes()))?;
         let last = self.sasl(12)?;
         // A peer that cannot sign does not know the password, so it is not the server.
         if last.strip_prefix("v=") != Some(&signature) {
@@ -210,15 +249,43 @@ impl PostgresqlSession {
         Ok(String::from_utf8_lossy(fields.0).into_owned())
     }
 
+    /// What the server knows about itself; nothing if its functions are not allowed to this user.
+    fn own_member(&mut self) -> Result<OwnMember, ProbeError> {
+        let result = match self.query(OWN_MEMBER) {
+            Err(ProbeError::Refused(_)) => return Ok(OwnMember::default()),
+            other => other?,
+        };
+        let Some([cluster, term, position, read_only]) = result.rows.first().map(Vec::as_slice)
+        else {
+            return Err(ProbeError::Protocol("an unexpected number of columns"));
+        };
+        let [term, position] = [term, position].map(|cell| cell.as_deref()?.parse().ok());
+        let is_read_only = read_only.as_deref().map(|flag| flag == "t");
+        Ok(OwnMember { cluster: cluster.clone(), position, term, is_read_only })
+    }
+
+    /// Sends a query and reads its whole result. After an error the session can go on.
     fn query(&mut self, sql: &str) -> Result<QueryResult, ProbeError> {
-        self.0.send(&framed(Some(b'Q'), &[sql.as_bytes(), &[0]].concat()))?;
+        self.stream.send(&framed(Some(b'Q'), &[sql.as_bytes(), &[0]].concat()))?;
         let mut result = QueryResult::default();
+        let mut refused = None;
         loop {
-            let (kind, body) = self.message()?;
+            let (kind, body) = match (self.message(), refused.take()) {
+                (Err(error @ ProbeError::Refused(_)), None) => {
+                    refused = Some(error);
+                    continue;
+                }
+                // A fatal error ends the connection; the words before it are the reason.
+                (Err(_), Some(reason)) => return Err(reason),
+                (message, reason) => {
+                    refused = reason;
+                    message?
+                }
+            };
             match kind {
                 b'T' => result.columns = columns(&body)?,
                 b'D' => result.rows.push(cells(&body)?),
-                b'Z' => return Ok(result),
+                b'Z' => return refused.map_or(Ok(result), Err),
                 _ => {}
             }
         }
@@ -230,8 +297,8 @@ fn links(role: &'static str, result: &QueryResult) -> Vec<ReplicaLink> {
 }
 
 fn link(role: &'static str, row: &HashMap<&str, &str>) -> ReplicaLink {
-    let [unsent_bytes, unapplied_bytes, retained_bytes, source_position] =
-        ["unsent", "unapplied", "retained", "position"]
+    let [unsent_bytes, unapplied_bytes, retained_bytes, source_position, applied_position] =
+        ["unsent", "unapplied", "retained", "position", "applied"]
             .map(|name| row.get(name)?.parse::<i64>().ok());
     let [is_active, is_paused] = ["active", "paused"].map(|name| Some(*row.get(name)? == "t"));
     let state = row.get("state").copied().unwrap_or_default();
@@ -246,6 +313,7 @@ fn link(role: &'static str, row: &HashMap<&str, &str>) -> ReplicaLink {
         retained_bytes,
         lag_seconds: row.get("lag").and_then(|text| text.parse().ok()),
         source_position,
+        applied_position,
         ..ReplicaLink::default()
     }
 }

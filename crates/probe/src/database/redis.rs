@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::stream::{MESSAGE_LIMIT, ProbeError, ServerStream};
 use super::{
-    CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, ReplicaLink, ServerSnapshot,
+    CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, OwnMember, ReplicaLink,
+    ServerSnapshot,
 };
 
 const LINE_LIMIT: usize = 4096;
@@ -98,7 +99,8 @@ fn read(info: &str) -> ServerSnapshot {
         info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
     let [version, eviction_policy] =
         ["redis_version", "maxmemory_policy"].map(|name| values.get(name).map(|v| (*v).to_owned()));
-    let is_replica = values.get("role").map(|role| *role == "slave");
+    // KeyDB has `active-replica` too.
+    let is_replica = values.get("role").map(|role| *role != "master");
     ServerSnapshot {
         version,
         is_replica,
@@ -112,10 +114,9 @@ fn read(info: &str) -> ServerSnapshot {
             evicted_keys: number(&values, "evicted_keys"),
             writes_refused: refused(&values),
         },
-        links: match is_replica {
-            Some(true) => vec![source(&values)],
-            _ => replicas(&values),
-        },
+        own: own_member(&values, is_replica),
+        // A replica may serve others.
+        links: sources(info).chain(replicas(&values)).collect(),
         ..ServerSnapshot::default()
     }
 }
@@ -128,8 +129,35 @@ fn refused(values: &HashMap<&str, &str>) -> Option<i64> {
     }
 }
 
+fn own_member(values: &HashMap<&str, &str>, is_replica: Option<bool>) -> OwnMember {
+    let applied = number(values, "slave_repl_offset").filter(|_| is_replica == Some(true));
+    OwnMember {
+        cluster: values.get("master_replid").map(|id| (*id).to_owned()),
+        position: applied.or_else(|| number(values, "master_repl_offset")),
+        term: None,
+        is_read_only: match is_replica {
+            Some(true) => values.get("slave_read_only").map(|flag| *flag == "1"),
+            other => other,
+        },
+    }
+}
+
 fn number(values: &HashMap<&str, &str>, name: &str) -> Option<i64> {
     values.get(name)?.parse().ok()
+}
+
+/// What the server replicates from: one source, several with KeyDB, each from its `master_host` on.
+fn sources(info: &str) -> impl Iterator<Item = ReplicaLink> {
+    let mut groups: Vec<HashMap<&str, &str>> = Vec::new();
+    for (name, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
+        if name == "master_host" {
+            groups.push(HashMap::new());
+        }
+        if let Some(group) = groups.last_mut() {
+            group.entry(name).or_insert(value);
+        }
+    }
+    groups.into_iter().map(|values| source(&values))
 }
 
 fn source(values: &HashMap<&str, &str>) -> ReplicaLink {
@@ -171,6 +199,7 @@ fn replica(line: &str, source_position: Option<i64>) -> ReplicaLink {
         unsent_bytes: source_position.zip(offset).map(|(position, offset)| position - offset),
         lag_seconds: lag.parse().ok(),
         source_position,
+        applied_position: offset,
         ..ReplicaLink::default()
     }
 }
@@ -208,6 +237,40 @@ mod tests {
             (link.peer.as_str(), link.is_running, link.lag_seconds),
             ("db1:6379", Some(false), None)
         );
+    }
+
+    #[test]
+    fn replica_that_serves_another_reports_both_sides() {
+        let snapshot = read(
+            "role:slave\nmaster_host:10.0.0.1\nmaster_port:6379\nmaster_link_status:up\nmaster_last_io_seconds_ago:3\n\
+             slave_repl_offset:90\nslave_read_only:1\nmaster_replid:8371\nmaster_repl_offset:90\n\
+             slave0:ip=10.0.0.3,port=6379,state=online,offset=70,lag=0\n",
+        );
+        let links: Vec<_> =
+            snapshot.links.iter().map(|l| (l.role, l.peer.as_str(), l.unsent_bytes)).collect();
+        assert_eq!(
+            links,
+            [("source", "10.0.0.1:6379", None), ("replica", "10.0.0.3:6379", Some(20))]
+        );
+        let own = OwnMember {
+            cluster: Some("8371".to_owned()),
+            position: Some(90),
+            term: None,
+            is_read_only: Some(true),
+        };
+        assert_eq!(snapshot.own, own);
+    }
+
+    #[test]
+    fn each_source_of_an_active_replica_is_a_link() {
+        let snapshot = read(
+            "role:active-replica\nMaster 0:\nmaster_host:127.0.0.1\nmaster_port:8882\nmaster_link_status:up\n\
+             master_last_io_seconds_ago:0\nMaster 1:\nmaster_host:127.0.0.1\nmaster_port:8883\n\
+             master_link_status:down\nmaster_last_io_seconds_ago:-1\nconnected_slaves:0\n",
+        );
+        let links: Vec<_> =
+            snapshot.links.iter().map(|link| (link.peer.as_str(), link.is_running)).collect();
+        assert_eq!(links, [("127.0.0.1:8882", Some(true)), ("127.0.0.1:8883", Some(false))]);
     }
 
     #[test]

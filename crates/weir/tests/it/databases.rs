@@ -69,6 +69,7 @@ fn keys_that_redis_throws_out_and_its_replica_are_seen() {
     };
     let _primary = server(&port, &["--maxmemory", "4mb", "--maxmemory-policy", "volatile-lru"]);
     let _replica = server(&replica, &["--replicaof", "127.0.0.1", &port]);
+    let _chained = server(&free_port().to_string(), &["--replicaof", "127.0.0.1", &replica]);
     let password = dir.path().join("password");
     std::fs::write(&password, "sesame\n").expect("it can be written");
     let entry = |port: &str, more: &str| {
@@ -89,6 +90,18 @@ fn keys_that_redis_throws_out_and_its_replica_are_seen() {
         &weir,
         &format!(
             "select count(*) > 0 from db_replica where role = 'source' and is_running and peer = '127.0.0.1:{port}'"
+        ),
+    );
+    // The replica serves another one: it reports both sides.
+    let of_replica = at_port(&replica);
+    holds(
+        &weir,
+        &format!("select count(*) > 0 from db_replica where role = 'replica' and {of_replica}"),
+    );
+    holds(
+        &weir,
+        &format!(
+            "select count(*) > 0 from db_member where is_self and role = 'relay' and source_member = '127.0.0.1:{port}' and is_read_only and {of_replica}"
         ),
     );
     let script =
@@ -187,6 +200,18 @@ fn postgresql_replica_that_does_not_apply_and_sessions_behind_a_lock_are_found()
             "select count(*) > 0 from db_replica where role = 'source' and is_running and not is_paused and {}",
             at_port(&replica)
         ),
+    );
+    // Nothing is unapplied, so there is no lag, however old the last commit is.
+    holds(
+        &weir,
+        &format!(
+            "select count(*) > 0 from db_replica where role = 'source' and unapplied_bytes = 0 and lag_seconds is null and {}",
+            at_port(&replica)
+        ),
+    );
+    holds(
+        &weir,
+        "select count(distinct member) = 2 and count(distinct cluster) = 1 and bool_and(cluster <> '' and term = 1) from db_member where is_self",
     );
     run(&mut psql(&replica, "select pg_wal_replay_pause()"));
     run(&mut psql(&port, "insert into t select repeat('x', 100) from generate_series(1, 20000)"));
@@ -316,7 +341,10 @@ fn mariadb_replica_that_was_stopped_is_found() {
     let summary = found["summary"].as_str().unwrap_or_default();
     assert!(summary.contains("receiver Yes, applier No"), "{found}");
     run(&mut sql("second", "start slave sql_thread"));
-    holds(&weir, "select state = 'Yes/Yes' from db_replica order by ts desc limit 1");
+    holds(
+        &weir,
+        "select state = 'Yes/Yes' from db_replica where role = 'source' order by ts desc limit 1",
+    );
     // A backup on the replica that locks what its source writes.
     let _backup = start(&mut sql("second", "lock tables hb.beat read; select sleep(60)"));
     wait_for("the lock", LONG, || {
