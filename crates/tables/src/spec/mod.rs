@@ -41,7 +41,9 @@ specs! {
     resolver_probe: ResolverProbe, ResolverProbeRows;
     certificate: Certificate, CertificateRows;
     name_probe: NameProbe, NameProbeRows;
+    name_lookup: NameLookup, NameLookupRows;
     db_server: DbServer, DbServerRows;
+    proxy_stat: ProxyStat, ProxyStatRows;
     db_replica: DbReplica, DbReplicaRows;
     kmsg: Kmsg, KmsgRows;
     sysctl: Sysctl, SysctlRows;
