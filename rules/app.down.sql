@@ -15,8 +15,8 @@ union all select 1 from log where program = 'haproxy' and body like '%is DOWN%' 
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explains = [
   "app.error_outlier", "app.throughput_drop", "client.aborts_499", "edge.ramp_too_fast",
-  "lb.canary_oscillation", "lb.too_few_healthy", "lb.uneven", "proxy.haproxy_queue",
-  "proxy.masked_errors", "proxy.retry_amplification", "traffic.unusual",
+  "lb.canary_oscillation", "lb.too_few_healthy", "lb.uneven", "proxy.backend_down",
+  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification", "traffic.unusual",
 ]
 subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"
