@@ -10,7 +10,7 @@ key = ["server_address"]
 prefers = ["pg.lock_pileup"]
 needs = ["db_server"]
 when = "select 1 from db_server where (connections > 0.8 * connection_limit or connections_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-explains = ["app.blocked_on_store", "app.errors", "app.slow"]
+explains = ["app.blocked_on_store", "app.errors", "app.pool_exhausted", "app.slow"]
 subject = "{system} at {server_address}"
 summary = "{server_address} ({system}) uses {connections} of {connection_limit} connections{refused_text}"
 why = "The next client gets an error instead of a connection, and every application that shares this database gets it at the same moment."

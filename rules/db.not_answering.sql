@@ -10,7 +10,11 @@ key = ["server_address"]
 prefers = ["mem.oom_kill"]
 needs = ["db_server"]
 when = "select 1 from db_server where error is not null and ts > $now - interval '25 seconds' and ts <= $now limit 1"
-explains = ["app.blocked_on_store", "app.errors", "app.slow", "proxy.worker_connections"]
+explains = [
+  "app.blocked_on_store", "app.errors", "app.pool_exhausted", "app.slow", "proxy.haproxy_backlog",
+  "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_slow",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow",
+]
 subject = "{system} at {server_address}"
 summary = "{system} at {server_address} failed {failures} probes in a row: {error} (last one after {duration_seconds:duration}); it answered {answered_text}"
 why = "Every application that needs it is waiting or failing by now. A server that accepts connections and never answers is worse than one that is gone: clients wait for their full timeout, so all workers of the application are soon occupied."
