@@ -9,7 +9,7 @@ clear = "20s"
 key = ["server_address"]
 needs = ["resolver_probe"]
 when = "select 1 from resolver_probe where (duration_seconds is null or duration_seconds > $threshold or response_code not in ('NOERROR', 'NXDOMAIN')) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-explains = ["app.errors", "app.slow"]
+explains = ["app.errors", "app.slow", "dns.name_failing"]
 subject = "name server {server_address} of {host}"
 summary = "name server {server_address} of {host} ({place_text} in /etc/resolv.conf) {what_text}; {others_text}"
 why = "Programs query the first name server of /etc/resolv.conf and wait `timeout` seconds (default 5) for it before they try the next one, at every lookup: {cost_text}. A proxy or application that resolves a name for each connection is slow by that much, and its own log shows a slow upstream."

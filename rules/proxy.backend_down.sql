@@ -18,7 +18,7 @@ subject = "backend {backend} of {host}"
 summary = "HAProxy on {host}: {servers_up} of {servers} servers of backend {backend} are up; {down_names}: {reason}{requests_text}"
 why = "{why_text}"
 look_at = "The reason of each server, as HAProxy's check reports it: L4CON with `Connection refused`: no process listens there. L4TOUT: host or network, or a full accept queue. L7STS: the application answers the check with an error, often because a dependency fails. L7TOUT: it accepts and does not answer. `MAINT (resolution)`: its name does not resolve. `echo 'show servers state' | socat stdio {source}` lists them."
-silent_when = "At least 60 % of the servers are up. Servers that were put into maintenance do not count, nor do backup servers while another one is up. A backend whose servers were down from HAProxy's start on, and that gets no requests, is a note: it is unused. With a readable log app.down and lb.too_few_healthy report the same servers."
+silent_when = "At least 60 % of the servers are up. Servers that were put into maintenance do not count, nor do backup servers while another one is up. A backend without a request in the last 10 minutes is a note: it is unused. With a readable log app.down and lb.too_few_healthy report the same servers."
 fix = "Bring the servers back first: start what exited, roll back the last deploy. If the servers work and only the check fails, let it request a page without dependencies: `option httpchk GET /health`. So that one dead server costs less: `option redispatch` and a server with `backup`. Check: `state` of the backend in the table proxy_stat is UP. Do not restart HAProxy: it works."
 source = "HAProxy management guide 9.1, columns status, last_chk, check_status; github.com/haproxy/haproxy #2140"
 [text.why_text]
@@ -50,15 +50,17 @@ downs as (
   group by host, proxy_name
 ),
 traffic as (
-  select host, proxy_name as backend, sum(sessions_increase) as requests, sum(responses_5xx_increase) as errors
+  select host, proxy_name as backend, sum(sessions_increase) as used,
+    sum(sessions_increase) filter (where ts > $now - interval '30 seconds') as requests,
+    sum(responses_5xx_increase) filter (where ts > $now - interval '30 seconds') as errors
   from proxy_stat
-  where ts > $now - interval '30 seconds' and ts <= $now and kind = 'backend'
+  where ts > $now - interval '10 minutes' and ts <= $now and kind = 'backend'
   group by host, proxy_name
 ),
 backends as (
   select b.host, b.proxy_name as backend, b.source, b.state, b.state_seconds, b.servers_up,
     greatest(coalesce(b.servers_total, 0), d.down) as servers, d.down, d.down_names, d.reason, d.newest_seconds,
-    coalesce(t.requests, 0) as requests, coalesce(t.errors, 0) as errors,
+    coalesce(t.used, 0) as used, coalesce(t.requests, 0) as requests, coalesce(t.errors, 0) as errors,
     b.state like 'DOWN%' as is_down
   from newest b
   join downs d on d.host = b.host and d.backend = b.proxy_name
@@ -70,7 +72,7 @@ select host, backend, source, state, state_seconds, servers_up, servers, down, r
   case when errors > 0 then concat('; ', errors, ' requests got 5xx in 30 s') else '' end as requests_text,
   case when is_down then 'none' else 'few' end as why_text,
   case when is_down and requests > 0 then 'page'
-       when is_down and newest_seconds > 3600 then 'note'
+       when used = 0 then 'note'
        when servers_up < 0.6 * servers and requests > 0 then 'page'
        else 'mail' end as class
 from backends

@@ -38,7 +38,7 @@ with spans as (
 servers as (
   select host, backend, server_name, max(source) as source,
     sum(sessions * interval_seconds) / sum(interval_seconds) as in_progress, sum(sessions_increase) as finished,
-    sum(interval_seconds) as seconds, coalesce(sum(client_aborts_increase), 0) + coalesce(sum(responses_5xx_increase), 0) + coalesce(sum(response_errors_increase), 0) as failures
+    sum(interval_seconds) as seconds, coalesce(sum(responses_5xx_increase), 0) + coalesce(sum(response_errors_increase), 0) as failures, coalesce(sum(client_aborts_increase), 0) as aborts
   from spans where is_recent
   group by host, backend, server_name
 ),
@@ -47,7 +47,7 @@ ranked as (
   from servers
 ),
 now_slow as (
-  select host, backend, max(source) as source, sum(in_progress) as in_progress, sum(finished) as finished, max(seconds) as seconds, sum(failures) as failures,
+  select host, backend, max(source) as source, sum(in_progress) as in_progress, sum(finished) as finished, max(seconds) as seconds, sum(failures) as failures, sum(aborts) as aborts,
     max(case when place = 1 then server_name end) as slowest, max(case when place = 1 then in_progress end) as slowest_in_progress, max(members) as members
   from ranked
   group by host, backend
@@ -83,10 +83,10 @@ judged as (
   left join logged l on l.host = n.host and l.proxy_backend = n.backend
   where l.requests is null and n.seconds >= 8
 )
-select host, backend, source, in_progress, finished, failed, mean_seconds, past_seconds,
+select host, backend, source, in_progress, finished, failed, aborts, mean_seconds, past_seconds,
   case when slices >= 7 then concat(cast(round(past_seconds * 1000) as bigint), ' ms in the 10 minutes before') else 'no history yet' end as past_text,
   case when members > 1 and slowest_in_progress > 0.7 * in_progress then concat('; most at ', slowest) else '' end as slowest_text,
-  case when failed >= 3 then 'page' else 'mail' end as class
+  case when failed >= 3 or aborts >= 5 then 'page' else 'mail' end as class
 from judged
 where in_progress >= 2 and mean_seconds >= 1.0
   and ((slices >= 7 and mean_seconds >= 3 * past_seconds) or (slices < 7 and failed >= 5))

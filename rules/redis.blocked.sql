@@ -20,7 +20,7 @@ subject = "Redis at {server_address}"
 summary = "Redis at {server_address} is blocked: {slow_looks} of {looks} probes in 20 s took over 200 ms (worst {worst_seconds:duration}, usually {usual_text}){command_text}"
 why = "Redis runs one command at a time: while a slow one runs, every client waits, weir's probe as well. The commands that suffer are the fast ones of others."
 look_at = "`redis-cli SLOWLOG GET 10`: the commands with their arguments and clients. KEYS, SMEMBERS or HGETALL of a large key, SORT, a Lua script (EVAL), DEL of a large key. `INFO commandstats`: usec_per_call. Without slow commands: a fork for RDB or AOF (`latest_fork_usec`), swap, or an overloaded host."
-silent_when = "Fewer than 2 of the last probes took over 200 ms, or they take that long usually (a distant server: median of the last 10 minutes). One slow command is a note. Only servers of `[[databases]]` are probed."
+silent_when = "Fewer than 2 of the last probes took over 200 ms, or they take that long usually (a distant server: median of the last 10 minutes). One slow command is a note, and so are late answers while SLOWLOG has no slow command (the host or the network is late then). Only servers of `[[databases]]` are probed."
 fix = "{fix_text} Check: duration_seconds of db_server is below 0.01 again."
 source = "redis.io, \"Diagnosing latency issues\" and SLOWLOG; github.com/redis/redis #4569"
 [text.fix_text]
@@ -66,7 +66,10 @@ select r.host, r.server_address, r.looks, r.slow_looks, r.busy_looks, r.worst_se
   case when u.usual_seconds is null then 'unknown' else concat(cast(round(u.usual_seconds * 1000, 1) as varchar), ' ms') end as usual_text,
   case when r.busy_looks > 0 then 'busy' when r.slowest_seconds > 0.05 then 'known' else 'unknown' end as command_text,
   case when r.busy_looks > 0 then 'busy' when r.slowest_seconds > 0.05 then 'known' else 'unknown' end as fix_text,
-  case when r.slow_looks >= 2 or r.busy_looks >= 1 then 'mail' else 'note' end as class
+  -- Late answers without a slow command: the host, the network, a fork.
+  case when r.busy_looks > 0 then 'mail'
+       when r.slow_looks >= 2 and (r.slow_commands is null or r.slowest_seconds > 0.05) then 'mail'
+       else 'note' end as class
 from recent r
 left join named n on n.host = r.host and n.server_address = r.server_address and n.place = 1
 left join usual u on u.host = r.host and u.server_address = r.server_address

@@ -17,7 +17,7 @@ subject = "{program} on {host}: {reason}"
 summary = "{program} on {host}: {failures} TLS handshakes failed in 60 s ({reason}), {past_text}"
 why = "{why_text}"
 look_at = "`openssl s_client -connect {host}:443 -servername NAME </dev/null` and the same with `-tls1_2`: does it work, and with which certificate? Which clients fail (the log has their addresses): all of them, one partner's, or scanners. What changed: certificate, `ssl_protocols`, `ssl_ciphers`, client certificates."
-silent_when = "Fewer than 10 failures in 60 s, or fewer than five times the usual number of the last 15 minutes. Scanners and old clients fail all day: their reasons (no shared cipher, unsupported protocol, plain HTTP on the TLS port) are a note. nginx writes most of these lines at level `info`, so with the default `error_log` level they are not seen."
+silent_when = "Fewer than 10 failures in 60 s, or fewer than five times the usual number of the last 15 minutes. Scanners and old clients fail all day: their reasons (no shared cipher, unsupported protocol, plain HTTP on the TLS port) are a note, and so are failures counted by HAProxy while more sessions succeed. nginx writes most of these lines at level `info`, so with the default `error_log` level they are not seen."
 fix = "{fix_text} Check: such lines end."
 source = "RFC 8446 6.2 (alerts); nginx ngx_event_openssl.c, ngx_ssl_connection_error; HAProxy management guide, ssl_failed_handshake"
 [text.why_text]
@@ -46,13 +46,14 @@ with lines as (
 ),
 counted as (
   select host, program, reason, count(*) filter (where ts > $now - interval '60 seconds') as failures,
-    count(*) filter (where ts <= $now - interval '60 seconds') / 14.0 as past_each
+    count(*) filter (where ts <= $now - interval '60 seconds') / 14.0 as past_each, 0 as sessions
   from lines
   group by host, program, reason
   union all
   select host, 'haproxy' as program, 'counted by HAProxy' as reason,
     coalesce(sum(handshake_failures_increase) filter (where ts > $now - interval '60 seconds'), 0) as failures,
-    coalesce(sum(handshake_failures_increase) filter (where ts <= $now - interval '60 seconds'), 0) / 14.0 as past_each
+    coalesce(sum(handshake_failures_increase) filter (where ts <= $now - interval '60 seconds'), 0) / 14.0 as past_each,
+    coalesce(sum(sessions_increase) filter (where ts > $now - interval '60 seconds'), 0) as sessions
   from proxy_stat
   where kind = 'frontend' and ts > $now - interval '15 minutes' and ts <= $now
     and not exists (select 1 from lines l where l.host = proxy_stat.host and l.program = 'haproxy')
@@ -64,6 +65,8 @@ select host, program, reason, failures, past_each,
     when 'client certificate missing or invalid' then 'client' else 'other' end as why_text,
   case reason when 'certificate rejected by clients' then 'certificate' when 'no common protocol' then 'protocol'
     when 'client certificate missing or invalid' then 'client' else 'other' end as fix_text,
-  case when reason = 'no common protocol' then 'note' else 'mail' end as class
+  case when reason in ('certificate rejected by clients', 'client certificate missing or invalid') then 'mail'
+       when reason = 'counted by HAProxy' and failures >= sessions then 'mail'
+       else 'note' end as class
 from counted
 where failures >= 10 and failures >= 5 * past_each

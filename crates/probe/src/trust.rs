@@ -127,7 +127,7 @@ fn names_its_issuer(certificate: &X509Certificate<'_>) -> bool {
     certificate.extensions().iter().any(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityInfoAccess(access) => access.accessdescs.iter().any(|one| {
             one.access_method.to_id_string() == CA_ISSUERS
-                && matches!(one.access_location, GeneralName::URI(_))
+                && matches!(one.access_location, GeneralName::URI(uri) if uri.starts_with("http"))
         }),
         _ => false,
     })
