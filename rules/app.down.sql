@@ -18,9 +18,9 @@ union all select 1 from request where tier = 'edge' and failure = 'connect_refus
 explains = [
   "app.error_outlier", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
   "client.aborts_499", "edge.ramp_too_fast", "lb.canary_oscillation", "lb.too_few_healthy",
-  "lb.uneven", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.masked_errors",
-  "proxy.no_live_upstreams", "proxy.retry_amplification", "proxy.retry_storm",
-  "proxy.upstream_errors", "traffic.unusual",
+  "lb.uneven", "proxy.backend_down", "proxy.bad_gateway", "proxy.haproxy_queue",
+  "proxy.masked_errors", "proxy.no_live_upstreams", "proxy.retry_amplification",
+  "proxy.retry_storm", "proxy.upstream_errors", "traffic.unusual",
 ]
 subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"

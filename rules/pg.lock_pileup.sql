@@ -8,11 +8,13 @@ every = "5s"
 clear = "20s"
 key = ["server_address"]
 needs = ["db_server"]
-when = "select 1 from db_server where waiting_on_lock >= 5 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
+when = "select 1 from db_server where system = 'postgresql' and waiting_on_lock >= 2 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
-  "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow",
-  "app.slow_quiet", "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted",
-  "client.aborts_499", "db.connections_exhausted", "proxy.bad_gateway", "proxy.haproxy_queue",
+  "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
+  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.socket_backlog_full",
+  "app.worker_timeout", "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted",
+  "db.statements_slow", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
+  "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors",
   "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow",
@@ -21,7 +23,7 @@ subject = "PostgreSQL at {server_address}"
 summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s, most of them for {blocker_text}; {connections} of {connection_limit} connections in use"
 why = "One session holds a lock that others need, and each new one queues behind them with its connection: the connection pool runs out and the whole site stalls, although the database is idle."
 look_at = "`select pid, pg_blocking_pids(pid), state, xact_start, left(query, 80) from pg_stat_activity where wait_event_type = 'Lock' or pid = any(pg_blocking_pids(pid))`. A blocker that is \"idle in transaction\" is a program that forgot to commit; an active one is a long schema change or a large update."
-silent_when = "Fewer than 5 sessions that wait for more than 5 s (defaults). Only servers of `[[databases]]` are probed, by a user with pg_monitor. A schema change in a maintenance window looks the same."
+silent_when = "Fewer than 5 sessions that wait for more than 5 s, unless they are 2 or more and most of all that run a statement: then it is a mail, because a small application is stopped by it (defaults). Only servers of `[[databases]]` are probed, by a user with pg_monitor. A schema change in a maintenance window looks the same."
 fix = "End the blocker, {blocker_text}: `select pg_terminate_backend(PID);`. Its transaction is rolled back. To prevent it: `idle_in_transaction_session_timeout = '60s'` for programs that forget, `set lock_timeout = '3s'` before each ALTER TABLE, with retries. Check: waiting_on_lock is 0. Raising max_connections only makes the queue longer."
 source = "fault lab F22 (5 waiters, the blocker named); PostgreSQL documentation §28.2.3, pg_blocking_pids"
 [chart]
@@ -37,6 +39,7 @@ with looks as (
   where system = 'postgresql' and ts > $now - interval '15 seconds' and ts <= $now
 )
 select host, server_address, waiting_on_lock, connections, connection_limit,
-  coalesce(blocker, 'a session that has ended meanwhile') as blocker_text
+  coalesce(blocker, 'a session that has ended meanwhile') as blocker_text,
+  case when waiting_on_lock >= 5 then 'page' else 'mail' end as class
 from looks
-where place = 1 and waiting_on_lock >= 5
+where place = 1 and (waiting_on_lock >= 5 or (waiting_on_lock >= 2 and waiting_on_lock >= 0.5 * sessions_active))

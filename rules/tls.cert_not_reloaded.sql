@@ -5,7 +5,7 @@ tier = "proxy"
 class = "note"
 for = "0s"
 every = "5s"
-clear = "1m"
+clear = "5s"
 key = ["server_address", "server_port", "server_name", "path"]
 needs = ["certificate"]
 when = "select 1 from certificate where served_digest <> file_digest and ts > $now - interval '3 minutes' and ts <= $now limit 1"

@@ -211,6 +211,16 @@ impl NamedTls {
 }
 
 impl NamedDatabase {
+    /// Kind of server, as in the column `system`.
+    pub fn system(&self) -> &'static str {
+        self.system.as_str()
+    }
+
+    /// Port of its address; `None` for a socket's path and for the system's own port.
+    pub fn port(&self) -> Option<u16> {
+        self.address.rsplit_once(':')?.1.parse().ok()
+    }
+
     /// With its password.
     pub fn target(&self) -> Result<DatabaseTarget, Failure> {
         Ok(DatabaseTarget {

@@ -57,6 +57,9 @@ pub(crate) fn text(
     if !is_root() {
         out += "\n  note    not root: owners of other users' sockets, kernel messages and some logs cannot be read";
     }
+    for note in crate::unmonitored::notes(&watch.listeners(), &values.databases) {
+        out += &format!("\n  note    {note}");
+    }
     for problem in watch.problems().iter().take(MAX_LINES) {
         out += &format!("\n  note    {}", problem.replace('\n', "\n          "));
     }

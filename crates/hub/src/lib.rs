@@ -25,6 +25,7 @@ mod server;
 mod slow_query;
 pub mod slow_tier;
 pub mod thresholds;
+mod unmonitored;
 pub mod up;
 pub mod wire;
 

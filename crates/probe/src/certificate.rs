@@ -10,18 +10,22 @@ use std::hash::Hasher;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use weir_tables::{Certificate, CertificateRows, Micros, Program};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::CERTIFICATE_SECONDS;
 use super::tls::Handshaker;
+use super::trust::TrustJudge;
 use weir_collect::logs::FoundDirective;
 
 const TARGET_LIMIT: usize = 256;
+/// Seconds between two handshakes while another certificate than the file's is served.
+const DIFFERING_SECONDS: f64 = 3.0;
 /// Handshakes per round; the others follow in the next.
 const PER_ROUND: usize = 8;
 const FILE_LIMIT_BYTES: u64 = 1 << 20;
@@ -42,8 +46,18 @@ pub(super) struct CertificateTarget {
 #[derive(Debug, Default)]
 pub(super) struct CertificateProber {
     handshaker: Option<Handshaker>,
-    /// Time of the last probe by target, and the file's modification time then.
-    probed: HashMap<CertificateTarget, (Micros, Option<Micros>)>,
+    trust: Option<TrustJudge>,
+    probed: HashMap<CertificateTarget, LastProbe>,
+}
+
+/// The last probe of a target.
+#[derive(Clone, Copy, Debug)]
+struct LastProbe {
+    at: Micros,
+    /// When the file was written.
+    modified: Option<Micros>,
+    /// Whether the file's certificate was served.
+    is_served: bool,
 }
 
 /// TLS addresses in the configurations of nginx and HAProxy.
@@ -149,21 +163,32 @@ impl CertificateProber {
         let due: Vec<&CertificateTarget> = due.collect();
         for target in due {
             let now = clock();
-            self.probed.insert(target.clone(), (now, modified(&path_of(target))));
-            let served = self.served(target);
+            let modified = modified(&path_of(target));
+            let served = self.served(target, now);
             let file = read_file(target);
+            let is_served = match (&served, &file) {
+                (Ok(served), Ok((file, _))) => served.digest == file.digest,
+                _ => true,
+            };
+            self.probed.insert(target.clone(), LastProbe { at: now, modified, is_served });
             push(&mut rows, target, (host, now), served, file);
         }
         rows
     }
 
     fn is_due(&self, target: &CertificateTarget, now: Micros) -> bool {
-        let Some((last, written)) = self.probed.get(target) else { return true };
-        let is_old = !(0.0..CERTIFICATE_SECONDS).contains(&now.seconds_since(*last));
-        is_old || modified(&path_of(target)) != *written
+        let Some(last) = self.probed.get(target) else { return true };
+        // A reload may load the file's certificate at any moment.
+        let seconds = if last.is_served { CERTIFICATE_SECONDS } else { DIFFERING_SECONDS };
+        let is_old = !(0.0..seconds).contains(&now.seconds_since(last.at));
+        is_old || modified(&path_of(target)) != last.modified
     }
 
-    fn served(&mut self, target: &CertificateTarget) -> io::Result<CertificateSummary> {
+    fn served(
+        &mut self,
+        target: &CertificateTarget,
+        now: Micros,
+    ) -> io::Result<CertificateSummary> {
         let handshaker = match &self.handshaker {
             Some(handshaker) => handshaker,
             None => self.handshaker.insert(Handshaker::new()?),
@@ -181,7 +206,11 @@ impl CertificateProber {
             }
             _ => handshaker.certificates(address, &target.server_name)?,
         };
-        summary(&chain)
+        let trust = self.trust.get_or_insert_with(TrustJudge::of_system);
+        let seconds = u64::try_from(now.0 / 1_000_000).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let trust = trust.judge(&chain, &target.server_name, now);
+        Ok(CertificateSummary { trust, ..summary(&chain)? })
     }
 }
 
@@ -204,6 +233,9 @@ struct CertificateSummary {
     issuer: String,
     digest: String,
     chain_not_after: Option<Micros>,
+    names: String,
+    chain_length: i64,
+    trust: Option<&'static str>,
 }
 
 fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSummary> {
@@ -221,6 +253,9 @@ fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSummary> {
         issuer: certificate.issuer().to_string(),
         digest: format!("{:032x}", digest.finish128().as_u128()),
         chain_not_after: ends.min(),
+        names: crate::trust::names(&certificate),
+        chain_length: i64::try_from(chain.len()).unwrap_or(i64::MAX),
+        trust: None,
     })
 }
 
@@ -307,6 +342,9 @@ fn push(
         file_digest: file.as_ref().map(|(summary, _)| summary.digest.as_str()),
         file_modified_ts: file.as_ref().and_then(|(_, modified)| *modified),
         error: (!error.is_empty()).then_some(error.as_str()),
+        served_trust: served.as_ref().and_then(|summary| summary.trust),
+        served_names: served.as_ref().map(|summary| summary.names.as_str()),
+        chain_length: served.as_ref().map(|summary| summary.chain_length),
     });
 }
 

@@ -1,13 +1,17 @@
-//! Active probes: name servers, TLS servers and databases, queried as their clients query them.
+//! Active probes: name servers, TLS servers, proxies' statistics and databases, queried as their
+//! clients query them.
 //!
 //! A probe can take seconds when a server does not reply, so it runs on its own thread, which the
 //! caller creates, and not in the sampling round.
 
 mod certificate;
 pub mod database;
+mod haproxy;
+mod lookup;
 mod name;
 mod resolver;
 mod tls;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -20,6 +24,8 @@ use weir_collect::logs::FoundDirective;
 const RESOLVER_SECONDS: f64 = 5.0;
 /// Seconds between two queries for the names served here.
 const NAME_SECONDS: f64 = 60.0;
+/// Seconds between two queries for the names of upstreams.
+const LOOKUP_SECONDS: f64 = 10.0;
 /// Seconds between two handshakes with the same address and name.
 const CERTIFICATE_SECONDS: f64 = 60.0;
 
@@ -28,6 +34,8 @@ const CERTIFICATE_SECONDS: f64 = 60.0;
 pub struct Targets {
     certificates: Vec<CertificateTarget>,
     names: Vec<String>,
+    lookups: lookup::LookupTargets,
+    proxies: Vec<haproxy::StatTarget>,
 }
 
 /// Probes name servers and TLS servers, each at its own interval.
@@ -37,7 +45,9 @@ pub struct Prober {
     host: String,
     resolvers_probed_at: Option<Micros>,
     names_probed_at: Option<Micros>,
+    looked_up_at: Option<Micros>,
     certificates: certificate::CertificateProber,
+    proxies: haproxy::HaproxyProber,
 }
 
 impl Prober {
@@ -48,13 +58,20 @@ impl Prober {
             host,
             resolvers_probed_at: None,
             names_probed_at: None,
+            looked_up_at: None,
             certificates: certificate::CertificateProber::default(),
+            proxies: haproxy::HaproxyProber::default(),
         }
     }
 
     /// Extracts the targets from the configurations of servers.
     pub fn targets(directives: &[FoundDirective]) -> Targets {
-        Targets { certificates: certificate::targets(directives), names: name::names(directives) }
+        Targets {
+            certificates: certificate::targets(directives),
+            names: name::names(directives),
+            lookups: lookup::targets(directives),
+            proxies: haproxy::targets(directives),
+        }
     }
 
     /// Runs the due probes, to be called once a second. Takes up to 2 s when a name server does not
@@ -64,11 +81,15 @@ impl Prober {
         if self.root.as_os_str() != "/" {
             return batches;
         }
+        push(&mut self.proxies.probe(&targets.proxies, &self.host, clock), &mut batches);
         let now = clock();
         if is_due(&mut self.resolvers_probed_at, now, RESOLVER_SECONDS) {
             push(&mut resolver::probe(&self.root, &self.host, now), &mut batches);
         }
         push(&mut self.certificates.probe(&targets.certificates, &self.host, clock), &mut batches);
+        if is_due(&mut self.looked_up_at, now, LOOKUP_SECONDS) {
+            push(&mut lookup::probe(&self.root, &self.host, now, &targets.lookups), &mut batches);
+        }
         if !targets.names.is_empty() && is_due(&mut self.names_probed_at, now, NAME_SECONDS) {
             push(&mut name::probe(&self.root, &self.host, now, &targets.names), &mut batches);
         }

@@ -39,7 +39,7 @@ fn is_public_name(name: &str) -> bool {
         && name.split('.').all(is_label)
 }
 
-fn is_label(label: &str) -> bool {
+pub(super) fn is_label(label: &str) -> bool {
     let mut bytes = label.bytes();
     (1..64).contains(&label.len())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
@@ -79,19 +79,36 @@ fn is_own(address: IpAddr) -> bool {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct DnsAnswer {
-    code: u8,
-    addresses: Vec<IpAddr>,
+pub(super) struct DnsAnswer {
+    pub(super) code: u8,
+    pub(super) addresses: Vec<IpAddr>,
     ttl_seconds: Option<i64>,
 }
 
-/// Queries A then AAAA for each name; `None` where no reply came.
+/// An answer, and the time until it came.
+#[derive(Clone, Debug)]
+pub(super) struct TimedAnswer {
+    pub(super) answer: DnsAnswer,
+    pub(super) duration: Duration,
+}
+
 fn ask(
     server: SocketAddr,
     seed: i64,
     names: &[String],
     wait: Duration,
 ) -> io::Result<Vec<Option<DnsAnswer>>> {
+    let answers = ask_timed(server, seed, names, wait)?;
+    Ok(answers.into_iter().map(|timed| timed.map(|timed| timed.answer)).collect())
+}
+
+/// Queries A then AAAA for each name; `None` where no reply came.
+pub(super) fn ask_timed(
+    server: SocketAddr,
+    seed: i64,
+    names: &[String],
+    wait: Duration,
+) -> io::Result<Vec<Option<TimedAnswer>>> {
     let own: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -101,11 +118,11 @@ fn ask(
     let base = u16::try_from(seed.rem_euclid(1 << 16)).unwrap_or_default();
     let questions = names.iter().flat_map(|name| [(name, TYPE_A), (name, TYPE_AAAA)]);
     let mut answers = Vec::new();
+    let started = Instant::now();
     for ((name, kind), number) in questions.zip(0_u16..) {
         socket.send(&question(base.wrapping_add(number), name, kind))?;
         answers.push(None);
     }
-    let started = Instant::now();
     let mut bytes = [0_u8; 4096];
     while answers.iter().any(Option::is_none) && started.elapsed() < wait {
         let left = wait.saturating_sub(started.elapsed()).max(Duration::from_millis(1));
@@ -114,7 +131,7 @@ fn ask(
         let Ok(length) = socket.recv(&mut bytes) else { break };
         let Some((id, answer)) = parse(&bytes[..length]) else { continue };
         if let Some(slot) = answers.get_mut(usize::from(id.wrapping_sub(base))) {
-            *slot = Some(answer);
+            *slot = Some(TimedAnswer { answer, duration: started.elapsed() });
         }
     }
     Ok(answers)

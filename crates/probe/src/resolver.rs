@@ -15,14 +15,19 @@ use weir_tables::{Micros, ResolverProbe, ResolverProbeRows};
 /// Reply timeout; a lookup would wait 5 s.
 const WAIT: Duration = Duration::from_secs(2);
 const SERVER_LIMIT: usize = 3;
+const SEARCH_LIMIT: usize = 6;
 const FILE_LIMIT_BYTES: usize = 64 << 10;
 pub(super) const HEADER_BYTES: usize = 12;
 
-#[derive(Debug, PartialEq, Eq)]
-struct ResolverConfig {
-    servers: Vec<IpAddr>,
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ResolverConfig {
+    pub(super) servers: Vec<IpAddr>,
     timeout_seconds: i64,
     attempts: i64,
+    /// Domains that are appended to short names.
+    pub(super) search: Vec<String>,
+    /// Dots from which a name counts as complete.
+    pub(super) ndots: usize,
 }
 
 /// Queries all servers; no rows without the file.
@@ -67,8 +72,13 @@ pub(super) fn probe(root: &Path, host: &str, now: Micros) -> ResolverProbeRows {
 
 /// The server that a lookup queries first.
 pub(super) fn first_server(root: &Path) -> Option<IpAddr> {
+    config(root)?.servers.first().copied()
+}
+
+/// Contents of `/etc/resolv.conf`.
+pub(super) fn config(root: &Path) -> Option<ResolverConfig> {
     let bytes = std::fs::read(root.join("etc/resolv.conf")).ok()?;
-    parse(&bytes[..bytes.len().min(FILE_LIMIT_BYTES)]).servers.first().copied()
+    Some(parse(&bytes[..bytes.len().min(FILE_LIMIT_BYTES)]))
 }
 
 fn reason(error: &io::Error) -> String {
@@ -82,7 +92,8 @@ fn reason(error: &io::Error) -> String {
 }
 
 fn parse(bytes: &[u8]) -> ResolverConfig {
-    let mut settings = ResolverConfig { servers: Vec::new(), timeout_seconds: 5, attempts: 2 };
+    let mut settings =
+        ResolverConfig { timeout_seconds: 5, attempts: 2, ndots: 1, ..ResolverConfig::default() };
     for line in String::from_utf8_lossy(bytes).lines() {
         let mut words = line.split_whitespace();
         match words.next() {
@@ -90,6 +101,11 @@ fn parse(bytes: &[u8]) -> ResolverConfig {
             Some("nameserver") => settings.servers.extend(
                 words.next().and_then(|word| word.split('%').next()?.parse::<IpAddr>().ok()),
             ),
+            // Of `domain` and `search`, the last one counts.
+            Some("search" | "domain") => {
+                let domains = words.map(|word| word.trim_end_matches('.').to_ascii_lowercase());
+                settings.search = domains.filter(|d| !d.is_empty()).take(SEARCH_LIMIT).collect();
+            }
             Some("options") => {
                 for word in words {
                     match word.split_once(':') {
@@ -98,6 +114,9 @@ fn parse(bytes: &[u8]) -> ResolverConfig {
                         }
                         Some(("attempts", value)) => {
                             settings.attempts = value.parse().unwrap_or(2).clamp(1, 5);
+                        }
+                        Some(("ndots", value)) => {
+                            settings.ndots = value.parse().unwrap_or(1).min(15);
                         }
                         _ => {}
                     }
@@ -171,10 +190,14 @@ mod tests {
         let text =
             b"# a comment\nsearch example.org\nnameserver 192.0.2.1\nnameserver fe80::1%eth0\n\
             options timeout:1 attempts:9 rotate\nnameserver x\n";
-        let servers = vec!["192.0.2.1".parse().unwrap(), "fe80::1".parse().unwrap()];
-        assert_eq!(parse(text), ResolverConfig { servers, timeout_seconds: 1, attempts: 5 });
-        let usual = ResolverConfig { servers: vec![], timeout_seconds: 5, attempts: 2 };
+        let servers: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "fe80::1".parse().unwrap()];
+        let read = parse(text);
+        assert_eq!(read.servers, servers);
+        assert_eq!((read.timeout_seconds, read.attempts), (1, 5));
+        let usual = ResolverConfig { timeout_seconds: 5, attempts: 2, ndots: 1, ..<_>::default() };
         assert_eq!(parse(b""), usual);
+        let search = parse(b"search a.example. B.example\noptions ndots:5\n");
+        assert_eq!((search.search.join(" "), search.ndots), ("a.example b.example".into(), 5));
     }
 
     #[test]

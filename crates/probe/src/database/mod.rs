@@ -7,6 +7,7 @@
 mod member;
 mod mysql;
 mod mysql_replica;
+mod mysql_work;
 mod postgresql;
 mod redis;
 mod secure;
@@ -51,6 +52,12 @@ trait DatabaseProtocol: Sync {
     /// Whether [`DatabaseTarget::heartbeat`] is used.
     fn has_heartbeat(&self) -> bool {
         false
+    }
+
+    /// Longest seconds between probes. A server whose replies only wait is probed often although
+    /// it is slow.
+    fn longest_pause(&self) -> f64 {
+        PROBE_SECONDS.1
     }
 
     /// Logs in; applies TLS as the target demands, at the point where the protocol starts it.
@@ -153,9 +160,26 @@ struct ServerSnapshot {
     waiting_on_lock: Option<i64>,
     blocker: Option<String>,
     data_directory: Option<String>,
+    work: ServerWork,
     totals: CounterTotals,
     own: OwnMember,
     links: Vec<ReplicaLink>,
+}
+
+/// What the server's sessions do, named like the columns.
+#[derive(Debug, Default, PartialEq)]
+struct ServerWork {
+    sessions_active: Option<i64>,
+    sessions_on_cpu: Option<i64>,
+    connections_idle: Option<i64>,
+    longest_statement_seconds: Option<f64>,
+    longest_statement: Option<String>,
+    idle_transaction_seconds: Option<f64>,
+    idle_transaction: Option<String>,
+    blocked_clients: Option<i64>,
+    slow_commands_increase: Option<i64>,
+    slowest_command: Option<String>,
+    slowest_command_seconds: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -285,6 +309,7 @@ impl MonitoredServer {
             interval_seconds,
             duration_seconds,
             error: error.as_deref(),
+            ..work_columns(&snapshot.work)
         });
         push_members(&mut rows.members, host, now, &self.target, &snapshot);
         for link in &snapshot.links {
@@ -319,7 +344,8 @@ impl MonitoredServer {
         let before = self.totals;
         self.pause_seconds = if let Ok(snapshot) = found {
             self.totals = snapshot.totals;
-            (duration_seconds / TIME_PART).clamp(PROBE_SECONDS.0, PROBE_SECONDS.1)
+            let longest = self.target.system.0.longest_pause();
+            (duration_seconds / TIME_PART).clamp(PROBE_SECONDS.0, longest)
         } else {
             self.session = None;
             RETRY_SECONDS
@@ -341,7 +367,32 @@ impl MonitoredServer {
     }
 }
 
+/// The columns about the work of sessions; the others are empty.
+fn work_columns(work: &ServerWork) -> DbServer<'_> {
+    DbServer {
+        sessions_active: work.sessions_active,
+        sessions_on_cpu: work.sessions_on_cpu,
+        connections_idle: work.connections_idle,
+        longest_statement_seconds: work.longest_statement_seconds,
+        longest_statement: work.longest_statement.as_deref(),
+        idle_transaction_seconds: work.idle_transaction_seconds,
+        idle_transaction: work.idle_transaction.as_deref(),
+        blocked_clients: work.blocked_clients,
+        slow_commands_increase: work.slow_commands_increase,
+        slowest_command: work.slowest_command.as_deref(),
+        slowest_command_seconds: work.slowest_command_seconds,
+        ..DbServer::default()
+    }
+}
+
+/// First word of a statement, such as SELECT; nothing else of it is kept.
+fn first_word(statement: &str) -> Option<String> {
+    let word = statement.trim_start_matches(['(', ' ', '\n', '\t']).split_whitespace().next()?;
+    let word: String = word.chars().take_while(char::is_ascii_alphabetic).take(12).collect();
+    (word.len() > 1).then(|| word.to_ascii_uppercase())
+}
+
 /// `None` at the first probe, and after a restart, when the counter is smaller than before.
-fn increase(before: Option<i64>, now: Option<i64>) -> Option<i64> {
+pub(crate) fn increase(before: Option<i64>, now: Option<i64>) -> Option<i64> {
     now?.checked_sub(before?).filter(|increase| *increase >= 0)
 }

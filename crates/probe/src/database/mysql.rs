@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
 use super::mysql_replica;
+use super::mysql_work::{self, MysqlWork};
 use super::stream::{CLEARTEXT_REFUSED, MessageFields, ProbeError, ServerStream};
 use super::{
     CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, QueryResult, ReplicaLink,
@@ -26,11 +27,32 @@ const COM_QUERY: u8 = 3;
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Connection_errors_max_connections')";
 const SETTINGS: &str = "SELECT @@version AS version, @@max_connections AS max_connections, @@datadir AS datadir, @@read_only AS read_only";
 
+/// Sessions of clients, from the view that the server has: `information_schema.processlist`, which
+/// MySQL 9 dropped, else that of `performance_schema`. `{}` is the view.
+const SESSIONS: &str = "SELECT id, user, db, command, time, state, LEFT(info, 40) AS info FROM {} \
+    WHERE id <> CONNECTION_ID() AND command NOT LIKE 'Binlog Dump%' AND command <> 'Daemon' AND user <> 'system user' \
+    AND user <> 'event_scheduler' ORDER BY command = 'Sleep', time DESC LIMIT 2000";
+const SESSION_VIEWS: [&str; 2] =
+    ["information_schema.processlist", "performance_schema.processlist"];
+
+/// Open transactions, the oldest first; waiters have the time since when they wait.
+const TRANSACTIONS: &str = "SELECT trx_mysql_thread_id AS id, trx_state AS state, trx_id AS trx, \
+    TIMESTAMPDIFF(SECOND, trx_started, NOW()) AS age, TIMESTAMPDIFF(SECOND, trx_wait_started, NOW()) AS waits \
+    FROM information_schema.innodb_trx ORDER BY trx_started LIMIT 500";
+
+/// Queries for the blocking transactions: of MySQL 8, then of MariaDB and MySQL 5.7.
+const BLOCKERS: [&str; 2] = [
+    "SELECT blocking_engine_transaction_id AS blocking, COUNT(*) AS waiters FROM performance_schema.data_lock_waits GROUP BY 1 ORDER BY 2 DESC LIMIT 20",
+    "SELECT blocking_trx_id AS blocking, COUNT(*) AS waiters FROM information_schema.innodb_lock_waits GROUP BY 1 ORDER BY 2 DESC LIMIT 20",
+];
+
 pub(super) struct MysqlSession {
     stream: ServerStream,
     sequence: u8,
     /// Query for the age of the newest heartbeat row.
     heartbeat: Option<String>,
+    /// Whether the user may see the sessions and transactions of others (`PROCESS`).
+    sees_others: Option<bool>,
 }
 
 pub(super) struct Mysql;
@@ -75,8 +97,12 @@ impl DatabaseSession for MysqlSession {
         let mut links: Vec<ReplicaLink> =
             sources.by_name().map(|row| link(&row, heartbeat_seconds)).collect();
         links.extend(mysql_replica::replicas(self)?);
+        let work = self.work()?;
         Ok(ServerSnapshot {
             version,
+            waiting_on_lock: work.as_ref().map(|work| work.waiting_on_lock),
+            blocker: work.as_ref().and_then(|work| work.blocker.clone()),
+            work: work.map(|work| work.columns).unwrap_or_default(),
             is_replica: Some(!sources.rows.is_empty()),
             connections,
             connection_limit: settings.get("max_connections").and_then(|text| text.parse().ok()),
@@ -90,9 +116,48 @@ impl DatabaseSession for MysqlSession {
 }
 
 impl MysqlSession {
+    /// What the sessions do; `None` where the user may not see them.
+    fn work(&mut self) -> Result<Option<MysqlWork>, ProbeError> {
+        if self.sees_others == Some(false) {
+            return Ok(None);
+        }
+        // Without `PROCESS` this is refused, and the list of sessions would be short of others.
+        let Some(transactions) = self.allowed(TRANSACTIONS)? else {
+            self.sees_others = Some(false);
+            return Ok(None);
+        };
+        let mut sessions = None;
+        for view in SESSION_VIEWS {
+            sessions = self.allowed(&SESSIONS.replace("{}", view))?;
+            if sessions.is_some() {
+                break;
+            }
+        }
+        let Some(sessions) = sessions else { return Ok(None) };
+        let mut blockers = None;
+        if transactions.by_name().any(|row| row.get("state") == Some(&"LOCK WAIT")) {
+            for sql in BLOCKERS {
+                blockers = self.allowed(sql)?;
+                if blockers.is_some() {
+                    break;
+                }
+            }
+        }
+        Ok(Some(mysql_work::summary(&sessions, &transactions, &blockers.unwrap_or_default())))
+    }
+
+    /// The result of a query; `None` when the server refuses it.
+    fn allowed(&mut self, sql: &str) -> Result<Option<QueryResult>, ProbeError> {
+        match self.query(sql) {
+            Ok(result) => Ok(Some(result)),
+            Err(ProbeError::Refused(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
     fn login(stream: ServerStream, target: &DatabaseTarget) -> Result<Self, ProbeError> {
         let heartbeat = target.heartbeat.clone();
-        let mut client = Self { stream, sequence: 0, heartbeat };
+        let mut client = Self { stream, sequence: 0, heartbeat, sees_others: None };
         let handshake = client.packet()?;
         if handshake.first() == Some(&0xff) {
             return Err(refusal(&handshake));

@@ -12,7 +12,7 @@ use ring::{digest, hmac, pbkdf2};
 use super::stream::{CLEARTEXT_REFUSED, MessageFields, ProbeError, ServerStream};
 use super::{
     DatabaseProtocol, DatabaseSession, DatabaseTarget, OwnMember, QueryResult, ReplicaLink,
-    ServerSnapshot,
+    ServerSnapshot, ServerWork,
 };
 
 const VERSION_3_0: i32 = 196_608;
@@ -31,6 +31,20 @@ const BLOCKER: &str = "select format('process %s of user %s (%s for %s s)', a.pi
     coalesce(a.state, '?'), round(extract(epoch from now() - a.state_change))) from pg_stat_activity a join \
     (select unnest(pg_blocking_pids(pid)) as pid from pg_stat_activity where wait_event_type = 'Lock') b on b.pid = a.pid \
     where a.wait_event_type is distinct from 'Lock' group by a.pid, a.usename, a.state, a.state_change order by count(*) desc limit 1";
+
+/// One row: counts, then the oldest running statement and the oldest idle transaction of clients.
+const WORK: &str = "with s as (select pid, coalesce(usename, '?') as usename, coalesce(datname, '?') as datname, state, \
+    wait_event_type, substr(query, 1, 40) as query, extract(epoch from now() - query_start) as runs, \
+    extract(epoch from now() - state_change) as rests from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()), \
+    busy as (select * from s where state = 'active' and wait_event_type is distinct from 'Lock' order by runs desc nulls last limit 1), \
+    open as (select * from s where state like 'idle in transaction%' order by rests desc nulls last limit 1) \
+    select (select count(*) from s where state = 'active') as active, \
+    (select count(*) from s where state = 'active' and wait_event_type is null) as on_cpu, \
+    (select count(*) from s where state = 'idle') as idle, (select count(*) from s where state is null) as hidden, \
+    (select runs from busy) as runs, (select query from busy) as query, \
+    (select format('process %s of user %s on database %s', pid, usename, datname) from busy) as runner, \
+    (select rests from open) as rests, \
+    (select format('process %s of user %s on database %s', pid, usename, datname) from open) as holder";
 
 /// End of the log that this server has: a standby serves others what it has received.
 macro_rules! log_end {
@@ -124,6 +138,8 @@ impl DatabaseSession for PostgresqlSession {
         if snapshot.waiting_on_lock > Some(0) {
             snapshot.blocker = self.query(BLOCKER)?.first().map(str::to_owned);
         }
+        snapshot.work =
+            self.query(WORK)?.by_name().next().map(|row| work(&row)).unwrap_or_default();
         if snapshot.is_replica == Some(true) {
             let mut sources = links("source", &self.query(SOURCE)?);
             if let Some(sql) = self.heartbeat.clone() {
@@ -289,6 +305,29 @@ impl PostgresqlSession {
                 _ => {}
             }
         }
+    }
+}
+
+/// Without `pg_monitor` the state of other users' sessions is hidden, so counts would be too low.
+fn work(row: &HashMap<&str, &str>) -> ServerWork {
+    let count = |name: &str| row.get(name)?.parse::<i64>().ok();
+    let seconds = |name: &str| row.get(name)?.parse::<f64>().ok();
+    if count("hidden").is_some_and(|hidden| hidden > 0) {
+        return ServerWork::default();
+    }
+    let word = row.get("query").and_then(|query| super::first_word(query));
+    ServerWork {
+        sessions_active: count("active"),
+        sessions_on_cpu: count("on_cpu"),
+        connections_idle: count("idle"),
+        longest_statement_seconds: seconds("runs"),
+        longest_statement: row.get("runner").map(|runner| match word {
+            Some(word) => format!("{runner} ({word})"),
+            None => (*runner).to_owned(),
+        }),
+        idle_transaction_seconds: seconds("rests"),
+        idle_transaction: row.get("holder").map(|holder| (*holder).to_owned()),
+        ..ServerWork::default()
     }
 }
 

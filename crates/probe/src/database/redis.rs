@@ -5,12 +5,33 @@ use std::collections::HashMap;
 use super::stream::{MESSAGE_LIMIT, ProbeError, ServerStream};
 use super::{
     CounterTotals, DatabaseProtocol, DatabaseSession, DatabaseTarget, OwnMember, ReplicaLink,
-    ServerSnapshot,
+    ServerSnapshot, ServerWork,
 };
 
 const LINE_LIMIT: usize = 4096;
 
-struct RedisSession(ServerStream);
+struct RedisSession {
+    stream: ServerStream,
+    /// Id of the newest entry of SLOWLOG that was read; `None` before the first reading.
+    newest_slow: Option<i64>,
+    /// Whether the user may not read SLOWLOG.
+    is_slowlog_refused: bool,
+}
+
+/// A reply; null and arrays of arrays are possible.
+#[derive(Debug, PartialEq)]
+enum RedisReply {
+    Text(String),
+    Number(i64),
+    List(Vec<RedisReply>),
+    Null,
+}
+
+/// Entries of SLOWLOG that one probe reads.
+const SLOWLOG_ENTRIES: &str = "16";
+/// Elements of one array, and depth of arrays.
+const LIST_LIMIT: usize = 4096;
+const DEPTH_LIMIT: usize = 5;
 
 pub(super) struct Redis;
 
@@ -25,6 +46,11 @@ impl DatabaseProtocol for Redis {
 
     fn default_user(&self) -> &'static str {
         ""
+    }
+
+    // Its one thread answers after the command before: that wait costs it nothing.
+    fn longest_pause(&self) -> f64 {
+        2.0
     }
 
     fn login(
@@ -42,13 +68,23 @@ impl DatabaseProtocol for Redis {
 
 impl DatabaseSession for RedisSession {
     fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
-        Ok(read(&self.ask(&["INFO"])?))
+        let mut snapshot = read(&self.ask(&["INFO"])?);
+        if !self.is_slowlog_refused {
+            match self.reply_to(&["SLOWLOG", "GET", SLOWLOG_ENTRIES]) {
+                Ok(reply) => {
+                    note_slow(&slow_commands(reply), &mut self.newest_slow, &mut snapshot.work);
+                }
+                Err(ProbeError::Refused(_)) => self.is_slowlog_refused = true,
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(snapshot)
     }
 }
 
 impl RedisSession {
     fn login(stream: ServerStream, target: &DatabaseTarget) -> Result<Self, ProbeError> {
-        let mut client = Self(stream);
+        let mut client = Self { stream, newest_slow: None, is_slowlog_refused: false };
         if let Some(password) = &target.password {
             let words: Vec<&str> = match target.user.as_str() {
                 "" => vec!["AUTH", password],
@@ -61,22 +97,43 @@ impl RedisSession {
 
     /// Sends one command and returns its reply as text.
     fn ask(&mut self, words: &[&str]) -> Result<String, ProbeError> {
+        match self.reply_to(words)? {
+            RedisReply::Text(text) => Ok(text),
+            _ => Err(ProbeError::Protocol("a reply that is not text")),
+        }
+    }
+
+    fn reply_to(&mut self, words: &[&str]) -> Result<RedisReply, ProbeError> {
         let mut command = format!("*{}\r\n", words.len());
         for word in words {
             command += &format!("${}\r\n{word}\r\n", word.len());
         }
-        self.0.send(command.as_bytes())?;
+        self.stream.send(command.as_bytes())?;
+        self.reply(0)
+    }
+
+    fn reply(&mut self, depth: usize) -> Result<RedisReply, ProbeError> {
         let line = self.line()?;
         match line.split_at_checked(1) {
-            Some(("+", words)) => Ok(words.to_owned()),
+            Some(("+", words)) => Ok(RedisReply::Text(words.to_owned())),
             Some(("-", words)) => Err(ProbeError::Refused(words.to_owned())),
+            Some((":", number)) => Ok(RedisReply::Number(number.parse().unwrap_or_default())),
+            Some(("$" | "*", "-1")) => Ok(RedisReply::Null),
             Some(("$", length)) => {
                 let length = length.parse::<usize>().ok().filter(|length| *length < MESSAGE_LIMIT);
                 let length = length.ok_or(ProbeError::Protocol("an invalid length"))?;
-                let bytes = self.0.vector(length + 2)?;
-                Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
+                let bytes = self.stream.vector(length + 2)?;
+                Ok(RedisReply::Text(String::from_utf8_lossy(&bytes[..length]).into_owned()))
             }
-            _ => Err(ProbeError::Protocol("a reply that is not text")),
+            Some(("*", count)) if depth < DEPTH_LIMIT => {
+                let count = count.parse::<usize>().ok().filter(|count| *count < LIST_LIMIT);
+                let count = count.ok_or(ProbeError::Protocol("an invalid length"))?;
+                (0..count)
+                    .map(|_| self.reply(depth + 1))
+                    .collect::<Result<_, _>>()
+                    .map(RedisReply::List)
+            }
+            _ => Err(ProbeError::Protocol("a reply of an unknown type")),
         }
     }
 
@@ -86,10 +143,54 @@ impl RedisSession {
             if line.len() > LINE_LIMIT {
                 return Err(ProbeError::Protocol("a line longer than 4 KiB"));
             }
-            line.extend(self.0.bytes::<1>()?);
+            line.extend(self.stream.bytes::<1>()?);
         }
         line.truncate(line.len() - 2);
         Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+}
+
+/// An entry of SLOWLOG: id, duration in µs, the command's name.
+#[derive(Clone, Debug, PartialEq)]
+struct SlowCommand {
+    id: i64,
+    micros: i64,
+    name: String,
+}
+
+/// Entries of SLOWLOG GET: id, time, µs, arguments, and more in newer versions. Of the arguments
+/// only the command's name is kept.
+fn slow_commands(reply: RedisReply) -> Vec<SlowCommand> {
+    let RedisReply::List(entries) = reply else { return Vec::new() };
+    let of_entry = |entry: RedisReply| {
+        let RedisReply::List(cells) = entry else { return None };
+        let [RedisReply::Number(id), _, RedisReply::Number(micros), RedisReply::List(words), ..] =
+            cells.as_slice()
+        else {
+            return None;
+        };
+        let Some(RedisReply::Text(name)) = words.first() else { return None };
+        let (id, micros) = (*id, *micros);
+        Some(SlowCommand { id, micros, name: super::first_word(name)? })
+    };
+    entries.into_iter().filter_map(of_entry).collect()
+}
+
+/// Counts entries that are newer than those of the last probe. A restart begins again at id 0.
+fn note_slow(commands: &[SlowCommand], newest_slow: &mut Option<i64>, work: &mut ServerWork) {
+    // `SLOWLOG RESET` empties the log; ids are not reset.
+    let newest = commands.iter().map(|command| command.id).max().or(*newest_slow).unwrap_or(-1);
+    let known = newest_slow.replace(newest);
+    let Some(known) = known else { return };
+    let known = if newest < known { -1 } else { known };
+    // The log has more entries than were read when many are slow: ids tell how many.
+    work.slow_commands_increase = Some(newest - known);
+    let new = commands.iter().filter(|command| command.id > known);
+    if let Some(slowest) = new.max_by_key(|command| command.micros) {
+        work.slowest_command = Some(slowest.name.clone());
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of one command")]
+        let seconds = slowest.micros as f64 / 1e6;
+        work.slowest_command_seconds = Some(seconds);
     }
 }
 
@@ -117,6 +218,10 @@ fn read(info: &str) -> ServerSnapshot {
         own: own_member(&values, is_replica),
         // A replica may serve others.
         links: sources(info).chain(replicas(&values)).collect(),
+        work: ServerWork {
+            blocked_clients: number(&values, "blocked_clients"),
+            ..ServerWork::default()
+        },
         ..ServerSnapshot::default()
     }
 }
@@ -271,6 +376,32 @@ mod tests {
         let links: Vec<_> =
             snapshot.links.iter().map(|link| (link.peer.as_str(), link.is_running)).collect();
         assert_eq!(links, [("127.0.0.1:8882", Some(true)), ("127.0.0.1:8883", Some(false))]);
+    }
+
+    #[test]
+    fn only_new_entries_of_the_slow_log_are_counted_and_arguments_are_dropped() {
+        let entry = |id, micros, name: &str| {
+            let words = vec![RedisReply::Text(name.to_owned()), RedisReply::Text("secret".into())];
+            let cells = [RedisReply::Number(id), RedisReply::Number(9), RedisReply::Number(micros)];
+            RedisReply::List(cells.into_iter().chain([RedisReply::List(words)]).collect())
+        };
+        let (mut newest, mut work) = (None, ServerWork::default());
+        let first = slow_commands(RedisReply::List(vec![entry(4, 9_000_000, "eval")]));
+        note_slow(&first, &mut newest, &mut work);
+        assert_eq!(work, ServerWork::default());
+        let later =
+            vec![entry(6, 20_000, "get"), entry(5, 1_500_000, "keys"), entry(4, 9_000_000, "eval")];
+        note_slow(&slow_commands(RedisReply::List(later)), &mut newest, &mut work);
+        assert_eq!(work.slow_commands_increase, Some(2));
+        assert_eq!(work.slowest_command.as_deref(), Some("KEYS"));
+        assert_eq!(work.slowest_command_seconds, Some(1.5));
+        // A restart: the ids begin again.
+        note_slow(
+            &slow_commands(RedisReply::List(vec![entry(0, 30_000, "sort")])),
+            &mut newest,
+            &mut work,
+        );
+        assert_eq!(work.slow_commands_increase, Some(1));
     }
 
     #[test]

@@ -25,4 +25,7 @@ table! {
     17 file_digest: OptText = "Digest of the file's first certificate; NULL as above.";
     18 file_modified_ts: OptTime = "When the file was last written; NULL as above.";
     19 error: OptText = "Why the handshake or reading the file failed; NULL on success.";
+    20 served_trust: OptText = "How a client with this host's authorities judges the served chain: `trusted`, `wrong_name`, `expired`, `intermediate_expired`, `intermediate_missing`, `self_signed`, `unknown_issuer`, `not_yet_valid` or `invalid`; NULL when the handshake failed or this host has no authorities.";
+    21 served_names: OptText = "The first DNS names of the served certificate; NULL when the handshake failed.";
+    22 chain_length: OptInt = "Certificates that the server sent; NULL when the handshake failed.";
 }

@@ -46,7 +46,9 @@ specs! {
     resolver_probe: ResolverProbe, ResolverProbeRows;
     certificate: Certificate, CertificateRows;
     name_probe: NameProbe, NameProbeRows;
+    name_lookup: NameLookup, NameLookupRows;
     db_server: DbServer, DbServerRows;
+    proxy_stat: ProxyStat, ProxyStatRows;
     db_replica: DbReplica, DbReplicaRows;
     db_member: DbMember, DbMemberRows;
     kmsg: Kmsg, KmsgRows;

@@ -23,6 +23,7 @@ mod faults;
 mod fleet;
 mod fleet_torture;
 mod haproxy_driven;
+mod haproxy_stat;
 mod haproxy_tcp;
 mod harness;
 mod iceberg;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use weir_tables::{LogFormat, LogSource, Program};
 
 use super::process::ServerProcess;
-use super::{DiscoveryBuilder, FoundDirective, below};
+use super::{DiscoveryBuilder, FoundDirective, below, syslog};
 use crate::logs::glob;
 
 const CONFIGURATION: &str = "/etc/haproxy/haproxy.cfg";
@@ -47,19 +47,97 @@ pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
 }
 
 fn read_all(found: &mut DiscoveryBuilder, base: &Path, files: &[PathBuf], process_id: Option<i64>) {
-    let mut reader =
-        HaproxyConfigReader { found, process_id, section: String::new(), local_log: None };
+    let mut reader = HaproxyConfigReader {
+        found,
+        process_id,
+        section: String::new(),
+        logs: LogTargets::default(),
+    };
     for file in files {
         for part in parts(base, file) {
             reader.file(base, &part);
         }
     }
-    let local_log = reader.local_log.take();
-    let path = below(base, Path::new(LOG));
-    if let Some(found_in) = local_log.filter(|_| path.is_file()) {
+    let logs = std::mem::take(&mut reader.logs);
+    logs.follow(found, base, files, process_id);
+}
+
+/// Where the configuration sends the log, each with its location.
+#[derive(Debug, Default)]
+struct LogTargets {
+    /// The first log to this host's syslog.
+    local: Option<String>,
+    /// The first log to stdout or stderr, and the number of that file descriptor.
+    standard: Option<(String, u8)>,
+    is_elsewhere: bool,
+    has_stats_socket: bool,
+}
+
+impl LogTargets {
+    /// Adds the log's file as a source, or a problem that tells which line would make one.
+    fn follow(
+        self,
+        found: &mut DiscoveryBuilder,
+        base: &Path,
+        files: &[PathBuf],
+        process_id: Option<i64>,
+    ) {
         let (program, format) = (Program::Haproxy, LogFormat::HaproxyHttp);
-        found.source(LogSource { path, program, format, found_in });
+        let path = below(base, Path::new(LOG));
+        let root = found.root.clone();
+        let source = |path, found_in| LogSource { path, program, format, found_in };
+        if let Some((found_in, descriptor)) = &self.standard
+            && let Some(path) = process_id.and_then(|id| standard_file(&root, id, *descriptor))
+        {
+            found.source(source(path, found_in.clone()));
+            return;
+        }
+        match &self.local {
+            Some(found_in) if path.is_file() => found.source(source(path, found_in.clone())),
+            Some(location) if !syslog::is_present(base) => {
+                let message = format!("no log of HAProxy is readable: `{LOG}` does not exist");
+                found.problem(
+                    location.clone(),
+                    self.hint("let a syslog daemon write local0 to it"),
+                    message,
+                );
+            }
+            None if self.standard.is_some() && !syslog::is_present(base) => {
+                let message =
+                    "no log of HAProxy is readable: it goes to its stdout, which is no file";
+                let location = self.standard.as_ref().map(|(location, _)| location.clone());
+                let hint = self.hint("`weir up --tail FILE` where its output is written to a file");
+                found.problem(location.unwrap_or_default(), hint, message.to_owned());
+            }
+            None if self.standard.is_none() && !self.is_elsewhere => {
+                let location = files.first().map(|file| file.display().to_string());
+                let message = "HAProxy writes no log: its configuration has no `log` line";
+                let hint = self.hint("`log /dev/log local0` in `global`, `log global` and `option httplog` in `defaults`");
+                found.problem(location.unwrap_or_default(), hint, message.to_owned());
+            }
+            _ => {}
+        }
     }
+
+    /// What to do, which is less urgent where its counters are sampled.
+    fn hint(&self, log: &'static str) -> &'static str {
+        if self.has_stats_socket {
+            return "its `stats socket` is sampled instead; add a log for the times of each request";
+        }
+        if log.starts_with("`log") {
+            "add `stats socket /run/haproxy/admin.sock level operator` to `global` for its counters, \
+             and `log /dev/log local0` with `option httplog` for each request"
+        } else {
+            log
+        }
+    }
+}
+
+/// The regular file that a process' stdout or stderr goes to.
+fn standard_file(root: &Path, process_id: i64, descriptor: u8) -> Option<PathBuf> {
+    let link = root.join(format!("proc/{process_id}/fd/{descriptor}"));
+    let path = link.read_link().ok()?;
+    (path.is_absolute() && path.is_file() && !path.starts_with("/dev")).then_some(path)
 }
 
 /// Files of `-f`: a directory means its `*.cfg`.
@@ -78,8 +156,7 @@ struct HaproxyConfigReader<'a> {
     found: &'a mut DiscoveryBuilder,
     process_id: Option<i64>,
     section: String,
-    /// Location of the first log to this host's syslog.
-    local_log: Option<String>,
+    logs: LogTargets,
 }
 
 impl HaproxyConfigReader<'_> {
@@ -111,6 +188,7 @@ impl HaproxyConfigReader<'_> {
         match name.as_str() {
             "log" => self.log(path, line, arguments),
             "log-format" => self.own_format(path, line),
+            "stats socket" => self.logs.has_stats_socket = true,
             _ => {}
         }
         let shown = if is_secret(&name) { "[redacted]".to_owned() } else { arguments.join(" ") };
@@ -141,9 +219,13 @@ impl HaproxyConfigReader<'_> {
         let is_local = target.starts_with('/')
             || target.starts_with("unix@")
             || ["127.0.0.1", "localhost", "::1"].iter().any(|name| target.starts_with(name));
+        let standard = ["stdout", "stderr", "fd@1", "fd@2"].iter().position(|name| target == *name);
         if is_local {
-            self.local_log.get_or_insert(location);
-        } else if !matches!(target, "global" | "stdout" | "stderr") {
+            self.logs.local.get_or_insert(location);
+        } else if let Some(place) = standard {
+            self.logs.standard.get_or_insert((location, if place % 2 == 0 { 1 } else { 2 }));
+        } else if target != "global" {
+            self.logs.is_elsewhere = true;
             let message = format!("cannot follow HAProxy's log: it goes to `{target}`");
             self.found.problem(location, "add `log /dev/log local0` beside it", message);
         }

@@ -29,7 +29,7 @@ const RECORDED_DIRECTIVES: &str = "\
     proxy_buffering proxy_http_version proxy_next_upstream proxy_next_upstream_tries sendfile \
     multi_accept accept_mutex tcp_nodelay tcp_nopush limit_rate limit_req limit_conn \
     ssl_certificate ssl_protocols ssl_session_cache client_max_body_size zone least_conn ip_hash \
-    resolver user auth_basic auth_basic_user_file";
+    resolver user auth_basic auth_basic_user_file fastcgi_pass uwsgi_pass grpc_pass scgi_pass";
 
 pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
     let masters: Vec<&ServerProcess> =

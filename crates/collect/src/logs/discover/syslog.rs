@@ -26,6 +26,11 @@ const JOURNALS: &[&str] = &["/var/log/journal", "/run/log/journal"];
 
 const JOURNALCTL: &[&str] = &["/usr/bin/journalctl", "/bin/journalctl"];
 
+/// Whether messages to the host's syslog arrive in a file or a journal that is read.
+pub(super) fn is_present(base: &Path) -> bool {
+    FILES[..2].iter().chain(JOURNALS).any(|name| below(base, Path::new(name)).exists())
+}
+
 pub(super) fn find(found: &mut DiscoveryBuilder) {
     let root = found.root.clone();
     for name in FILES {

@@ -222,6 +222,19 @@ fn haproxy_that_logs_elsewhere_is_a_problem() {
 }
 
 #[test]
+fn haproxy_without_a_readable_log_is_a_problem_that_names_the_line_to_add() {
+    let path = "/etc/haproxy/haproxy.cfg";
+    check(&[(path, "frontend x\n  bind :80\n")], expect![[""]]);
+    check(
+        &[(path, "global\n  log /dev/log local0\n  stats socket /run/h.sock level user\n")],
+        expect![[""]],
+    );
+    check(&[(path, "global\n  log stdout format raw local0\n")], expect![[""]]);
+    let with_syslog = [(path, "global\n  log /dev/log local0\n"), ("/var/log/syslog", "")];
+    check(&with_syslog, expect![[""]]);
+}
+
+#[test]
 fn apache_as_debian_sets_it_up() {
     let main = "Timeout 300\nKeepAlive On\nErrorLog ${APACHE_LOG_DIR}/error.log\nInclude ports.conf\n\
         LogFormat \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{Referer}i\\\" \\\"%{User-Agent}i\\\"\" combined\n\
