@@ -185,6 +185,11 @@ fn texts_of(rule: &Rule, tables: &[Batch]) -> BTreeSet<String> {
     texts
 }
 
+/// As many texts that no rule looks for: what a line itself says may be a reason for a finding.
+fn harmless(count: usize) -> BTreeSet<String> {
+    (0..count).map(|number| format!("harmless words {number}")).collect()
+}
+
 /// The patterns of `like` in a query, each as a text that it matches, and all of them as one.
 fn patterns(sql: &str) -> Vec<String> {
     let literals = sql.split("like '").skip(1).filter_map(|rest| rest.split('\'').next());
@@ -234,12 +239,14 @@ fn words_of_a_visitor_open_no_finding() {
             let hosts = hosts(&tables);
             tables.retain(|batch| batch.table.name != "log");
             let sql = rule.sql_at(NOW);
-            let before = findings(rule, &asked.query(tables.clone(), &sql).expect("it runs"));
-            tables.extend(hosts.iter().flat_map(|host| rows_with(&texts, host)));
-            let after = findings(rule, &asked.query(tables, &sql).expect("it runs"));
-            moved.extend(
-                after.difference(&before).map(|one| format!("{}: {}: {one}", rule.id, case.name)),
-            );
+            let [before, after] = [harmless(texts.len()), texts].map(|texts| {
+                let mut tables = tables.clone();
+                tables.extend(hosts.iter().flat_map(|host| rows_with(&texts, host)));
+                findings(rule, &asked.query(tables, &sql).expect("it runs"))
+            });
+            for one in after.difference(&before) {
+                moved.push(format!("{}: {}: {one}", rule.id, case.name));
+            }
         }
     }
     assert!(rules > 10, "{rules} rules read logs");
@@ -254,12 +261,17 @@ fn words_of_a_visitor_in_all_logs_open_no_finding() {
     for rule in RuleSet::built_in().iter() {
         texts.extend(patterns(&rule.sql));
     }
-    let mut tables = rows_with(&texts, "web1");
-    tables.extend(requests_with(&texts));
+    let sides = [harmless(texts.len()), texts].map(|texts| {
+        let mut tables = rows_with(&texts, "web1");
+        tables.extend(requests_with(&texts));
+        tables
+    });
     let mut moved = Vec::new();
     for rule in RuleSet::built_in().iter() {
-        let answer = asked.query(tables.clone(), &rule.sql_at(NOW)).expect("it runs");
-        moved.extend(findings(rule, &answer).iter().map(|one| format!("{}: {one}", rule.id)));
+        let [before, after] = sides.clone().map(|tables| {
+            findings(rule, &asked.query(tables, &rule.sql_at(NOW)).expect("it runs"))
+        });
+        moved.extend(after.difference(&before).map(|one| format!("{}: {one}", rule.id)));
     }
     assert!(moved.is_empty(), "{} findings\n{}", moved.len(), moved.join("\n"));
 }
