@@ -166,6 +166,54 @@ unused devices: <none>
         );
     }
 
+    /// Shapes of files that other programs misread, from their trackers.
+    #[test]
+    fn containers_nas_arrays_and_rare_marks_are_read() {
+        let text = "Personalities : [raid1] [raid10]
+md127 : active raid1 sda[1] sdb[0]
+      976759808 blocks super external:/md0/0 [2/2] [UU]
+
+md0 : inactive sda[1](S) sdb[0](S)
+      5288 blocks super external:imsm
+
+md9 : active raid1 sda1[0] sdd1[3] sdc1[2] sdb1[1]
+      530048 blocks super 1.0 [24/4] [UUUU____________________]
+      bitmap: 1/1 pages [4KB], 65536KB chunk
+
+md3 : active raid1 sda3[2] sdc3[3](W)(R) sdb3[0]
+      976015360 blocks super 1.2 [2/3] [UU]
+      [===>.................]  check = 15.6% (152996864/976015360) finish=153.2min speed=89504K/sec
+
+md4 : active raid10 nvme3n1[3] nvme2n1[2] nvme0n1[0]
+      507904 blocks super 1.2 64K chunks 2 near-copies [4/3] [U_UU]
+        resync=PENDING
+
+md5 : active raid5 sda4[0] sdb4[1] sdc4[3](J)
+      100 blocks level 5, 1024k chunk, algorithm 2 [10/7] [UUUUUUU___]
+
+md6 : inactive
+";
+        let shown: Vec<String> = parse(text.as_bytes())
+            .iter()
+            .map(|a| {
+                let left = a.failures_left();
+                format!("{} {} {:?} {:?} left {left:?}\n", a.name, a.is_active, a.metadata, a.slots)
+            })
+            .collect();
+        expect![[r#"
+            md127 true Some("external:/md0/0") Some("UU") left Some(1)
+            md0 false Some("external:imsm") None left None
+            md9 true Some("1.0") Some("UUUU____________________") left Some(3)
+            md3 true Some("1.2") Some("UU") left Some(1)
+            md4 true Some("1.2") Some("U_UU") left Some(0)
+            md5 true None Some("UUUUUUU___") left Some(-2)
+            md6 false None None left None
+        "#]]
+        .assert_eq(&shown.concat());
+        // Unraid has a format of its own.
+        assert!(parse(b"sbName=/boot/config/super.dat\nsbVersion=2.9.17\n").is_empty());
+    }
+
     #[test]
     fn any_text_is_no_panic() {
         arbtest::arbtest(|u| {
