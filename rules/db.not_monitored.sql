@@ -37,7 +37,7 @@ asked as (
   where ts > $now - interval '10 minutes' and ts <= $now
 )
 select l.host, l.server_port, l.server_address, l.process_name, l.system,
-  l.system as fix_text,
+  case l.system when 'postgresql' then 'postgresql' when 'mysql' then 'mysql' else 'redis' end as fix_text,
   concat(case when l.server_address in ('0.0.0.0', '::', '127.0.0.1', '::1') then '127.0.0.1' else l.server_address end, ':', cast(l.server_port as varchar)) as asked_address
 from listening l
 where not exists (

@@ -18,10 +18,6 @@ look_at = "`echo 'show stat' | socat stdio {source}`: hrsp_5xx of each server sh
 silent_when = "Fewer than 5 errors or less than 5 % of the responses within 20 s. A backend whose requests are in a readable log: then the rules over the table request report it. It is a page from a fifth on."
 fix = "{fix_text} Check: responses_5xx_increase of proxy_stat falls to 0."
 source = "HAProxy management guide 9.1, columns hrsp_5xx, econ, eresp; configuration manual 8.5"
-[text.origin_text]
-servers = "sent by the servers{worst_text}"
-haproxy = "answered by HAProxy itself ({failures_text})"
-no_backend = "answered by the frontend itself: no backend takes them"
 [text.worst_text]
 one = ", most by {worst}"
 all = ""
@@ -30,6 +26,10 @@ connect = "{connect_errors} connections to servers failed"
 response = "{response_errors} responses failed or came too late"
 queue = "{queued} requests wait in its queue"
 other = "neither a failed connection nor a failed response is counted"
+[text.origin_text]
+servers = "sent by the servers{worst_text}"
+haproxy = "answered by HAProxy itself ({failures_text})"
+no_backend = "answered by the frontend itself: no backend takes them"
 [text.why_text]
 servers = "The servers answer with an error, and HAProxy passes it on. HAProxy and the network are fine."
 haproxy = "The servers did not answer in time, refused the connection, or none of them was free: HAProxy answers 503 or 504 itself."
@@ -93,7 +93,9 @@ logged as (
 )
 select a.host, a.source, a.backend, a.errors, a.responses, a.connect_errors, a.response_errors, a.queued, a.server_errors, a.worst,
   cast(a.errors as double) / a.responses as error_ratio,
-  origin as origin_text, origin as why_text, origin as fix_text,
+  case a.origin when 'servers' then 'servers' when 'haproxy' then 'haproxy' else 'no_backend' end as origin_text,
+  case a.origin when 'servers' then 'servers' when 'haproxy' then 'haproxy' else 'no_backend' end as why_text,
+  case a.origin when 'servers' then 'servers' when 'haproxy' then 'haproxy' else 'no_backend' end as fix_text,
   case when a.most > 0.7 * a.server_errors and a.members > 1 then 'one' else 'all' end as worst_text,
   case when a.connect_errors >= a.response_errors and a.connect_errors > 0 then 'connect'
        when a.response_errors > 0 then 'response'

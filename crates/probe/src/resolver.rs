@@ -22,8 +22,8 @@ pub(super) const HEADER_BYTES: usize = 12;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ResolverConfig {
     pub(super) servers: Vec<IpAddr>,
-    timeout_seconds: i64,
-    attempts: i64,
+    pub(super) timeout_seconds: i64,
+    pub(super) attempts: i64,
     /// Domains that are appended to short names.
     pub(super) search: Vec<String>,
     /// Dots from which a name counts as complete.

@@ -29,6 +29,8 @@ enum RedisReply {
 
 /// Entries of SLOWLOG that one probe reads.
 const SLOWLOG_ENTRIES: &str = "16";
+/// Commands of the last seconds count at the first reading on a connection.
+const RECONNECT_SECONDS: i64 = 6;
 /// Elements of one array, and depth of arrays.
 const LIST_LIMIT: usize = 4096;
 const DEPTH_LIMIT: usize = 5;
@@ -68,11 +70,15 @@ impl DatabaseProtocol for Redis {
 
 impl DatabaseSession for RedisSession {
     fn snapshot(&mut self) -> Result<ServerSnapshot, ProbeError> {
-        let mut snapshot = read(&self.ask(&["INFO"])?);
+        let info = self.ask(&["INFO"])?;
+        let mut snapshot = read(&info);
         if !self.is_slowlog_refused {
             match self.reply_to(&["SLOWLOG", "GET", SLOWLOG_ENTRIES]) {
                 Ok(reply) => {
-                    note_slow(&slow_commands(reply), &mut self.newest_slow, &mut snapshot.work);
+                    let commands = slow_commands(reply);
+                    let known = self.newest_slow.or_else(|| newest_before(&commands, &info));
+                    self.newest_slow = known;
+                    note_slow(&commands, &mut self.newest_slow, &mut snapshot.work);
                 }
                 Err(ProbeError::Refused(_)) => self.is_slowlog_refused = true,
                 Err(other) => return Err(other),
@@ -150,10 +156,11 @@ impl RedisSession {
     }
 }
 
-/// An entry of SLOWLOG: id, duration in µs, the command's name.
+/// An entry of SLOWLOG: id, Unix time in seconds, duration in µs, the command's name.
 #[derive(Clone, Debug, PartialEq)]
 struct SlowCommand {
     id: i64,
+    at: i64,
     micros: i64,
     name: String,
 }
@@ -164,16 +171,30 @@ fn slow_commands(reply: RedisReply) -> Vec<SlowCommand> {
     let RedisReply::List(entries) = reply else { return Vec::new() };
     let of_entry = |entry: RedisReply| {
         let RedisReply::List(cells) = entry else { return None };
-        let [RedisReply::Number(id), _, RedisReply::Number(micros), RedisReply::List(words), ..] =
-            cells.as_slice()
+        let [
+            RedisReply::Number(id),
+            RedisReply::Number(at),
+            RedisReply::Number(micros),
+            RedisReply::List(words),
+            ..,
+        ] = cells.as_slice()
         else {
             return None;
         };
         let Some(RedisReply::Text(name)) = words.first() else { return None };
-        let (id, micros) = (*id, *micros);
-        Some(SlowCommand { id, micros, name: super::first_word(name)? })
+        let (id, at, micros) = (*id, *at, *micros);
+        Some(SlowCommand { id, at, micros, name: super::first_word(name)? })
     };
     entries.into_iter().filter_map(of_entry).collect()
+}
+
+/// The newest entry from before the last seconds, for the first reading on a connection: the
+/// command that let the previous connection time out is among the later ones.
+fn newest_before(commands: &[SlowCommand], info: &str) -> Option<i64> {
+    let now = info.lines().find_map(|line| line.strip_prefix("server_time_usec:"))?;
+    let now = now.trim().parse::<i64>().ok()? / 1_000_000;
+    let old = commands.iter().filter(|command| command.at < now - RECONNECT_SECONDS);
+    Some(old.map(|command| command.id).max().unwrap_or(-1))
 }
 
 /// Counts entries that are newer than those of the last probe. A restart begins again at id 0.
@@ -395,6 +416,11 @@ mod tests {
         assert_eq!(work.slow_commands_increase, Some(2));
         assert_eq!(work.slowest_command.as_deref(), Some("KEYS"));
         assert_eq!(work.slowest_command_seconds, Some(1.5));
+        // A new connection: what is older than some seconds was counted before.
+        let commands = slow_commands(RedisReply::List(vec![entry(6, 20_000, "get")]));
+        assert_eq!(newest_before(&commands, "server_time_usec:99000000\r\n"), Some(6));
+        assert_eq!(newest_before(&commands, "server_time_usec:10000000\r\n"), Some(-1));
+        assert_eq!(newest_before(&commands, "redis_version:5\r\n"), None);
         // A restart: the ids begin again.
         note_slow(
             &slow_commands(RedisReply::List(vec![entry(0, 30_000, "sort")])),

@@ -224,14 +224,32 @@ fn haproxy_that_logs_elsewhere_is_a_problem() {
 #[test]
 fn haproxy_without_a_readable_log_is_a_problem_that_names_the_line_to_add() {
     let path = "/etc/haproxy/haproxy.cfg";
-    check(&[(path, "frontend x\n  bind :80\n")], expect![[""]]);
+    check(
+        &[(path, "frontend x\n  bind :80\n")],
+        expect![[r#"
+        /etc/haproxy/haproxy.cfg:2 frontend x | bind :80 => 0.0.0.0 80
+        ! /etc/haproxy/haproxy.cfg: HAProxy writes no log: its configuration has no `log` line; add `stats socket /run/haproxy/admin.sock level operator` to `global` for its counters, and `log /dev/log local0` with `option httplog` for each request"#]],
+    );
     check(
         &[(path, "global\n  log /dev/log local0\n  stats socket /run/h.sock level user\n")],
-        expect![[""]],
+        expect![[r#"
+            /etc/haproxy/haproxy.cfg:2 global | log /dev/log local0
+            /etc/haproxy/haproxy.cfg:3 global | stats socket /run/h.sock level user
+            ! /etc/haproxy/haproxy.cfg:2: no log of HAProxy is readable: `/var/log/haproxy.log` does not exist; its `stats socket` is sampled instead; add a log for the times of each request"#]],
     );
-    check(&[(path, "global\n  log stdout format raw local0\n")], expect![[""]]);
+    check(
+        &[(path, "global\n  log stdout format raw local0\n")],
+        expect![[r#"
+        /etc/haproxy/haproxy.cfg:2 global | log stdout format raw local0
+        ! /etc/haproxy/haproxy.cfg:2: no log of HAProxy is readable: it goes to its stdout, which is no file; `weir up --tail FILE` where its output is written to a file"#]],
+    );
     let with_syslog = [(path, "global\n  log /dev/log local0\n"), ("/var/log/syslog", "")];
-    check(&with_syslog, expect![[""]]);
+    check(
+        &with_syslog,
+        expect![[r#"
+        /var/log/syslog syslog Syslog (/var/log/syslog)
+        /etc/haproxy/haproxy.cfg:2 global | log /dev/log local0"#]],
+    );
 }
 
 #[test]
