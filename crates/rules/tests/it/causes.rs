@@ -27,6 +27,15 @@ const WAITING: &[&[&str]] = &[
     &["client.aborts_499"],
 ];
 
+/// What a store makes wait.
+const STORES: &[&[&str]] = &[
+    &["pg.lock_pileup", "redis.evictions", "db.not_answering", "db.connections_exhausted"],
+    &["app.blocked_on_store"],
+    &["app.slow"],
+    &["tcp.listen_overflow", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak"],
+    &["proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections"],
+];
+
 /// What makes a quiet site's requests slow, or all requests hang without a line in the log.
 const UNSEEN: &[&[&str]] = &[
     &["disk.stuck", "pg.lock_pileup", "db.not_answering", "db.connections_exhausted"],
