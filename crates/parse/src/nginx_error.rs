@@ -7,7 +7,7 @@
 //!
 //! nginx escapes nothing: a path with `%22`, `%20` or `%0a` is logged with a quote, blank or line
 //! end. So a request can forge named values, and whole lines. [`named_values`] accepts only what
-//! nginx alone can have written, [`forged_lines`] finds the lines that may be part of another.
+//! nginx alone can have written, [`line_trust`] finds the lines that may be part of another.
 
 use weir_tables::{message_template, unfinished_template};
 
