@@ -33,7 +33,7 @@ use crate::join::{join, link_failure};
 use crate::memory_cap;
 use crate::remote::RemoteHub;
 use crate::watch::deliver::Destination;
-use crate::watch::{AgentLimits, Watch, WatchContext, WatchStatus};
+use crate::watch::{AgentLimits, Watch, WatchContext, WatchStatus, format_notes};
 
 /// A parcel that is not answered in this time is sent again; for `http://`.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -169,6 +169,9 @@ impl AgentParts {
             self.status.listeners().len(),
             lines.iter().map(|line| format!("\n  edge    {line}")).collect::<String>(),
         ));
+        for note in format_notes(&self.status.sources()) {
+            say(&format!("  note    {}", note.replace('\n', "\n          ")));
+        }
         service::ready();
         tokio::spawn(own_memory::stay_small());
     }

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use weir_agent_core::watch::{WatchStatus, format_name};
+use weir_agent_core::watch::{WatchStatus, format_name, format_notes};
 use weir_config::Values;
 use weir_config::buckets::NamedBucket;
 use weir_config::place::is_root;
@@ -60,8 +60,9 @@ pub(crate) fn text(
     for note in crate::unmonitored::notes(&watch.listeners(), &values.databases) {
         out += &format!("\n  note    {note}");
     }
-    for problem in watch.problems().iter().take(MAX_LINES) {
-        out += &format!("\n  note    {}", problem.replace('\n', "\n          "));
+    let notes = format_notes(&watch.sources());
+    for note in watch.problems().iter().chain(&notes).take(MAX_LINES) {
+        out += &format!("\n  note    {}", note.replace('\n', "\n          "));
     }
     out
 }

@@ -83,7 +83,7 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
     } else if let Some((system_error, message)) = rest.split_once(": AH")
         && is_system_error(system_error)
     {
-        // Lines of a worker without a request have no client: `(111)Connection refused: AH00957: …`.
+        // Lines without a request have no client: `(111)Connection refused: AH00957: …`.
         record.attr(["system_error", system_error]);
         body = &rest[rest.len() - message.len() - 2..];
         system_error_text = system_error;
@@ -106,7 +106,7 @@ fn message<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
     }
 }
 
-/// Whether this is `(111)Connection refused` or, of the resolver, `(EAI 2)Name or service not known`.
+/// Whether it is `(111)Connection refused` or, for a name, `(EAI 2)Name or service not known`.
 fn is_system_error(text: &str) -> bool {
     let code = text.strip_prefix('(').and_then(|rest| rest.split_once(')')).map(|(code, _)| code);
     code.is_some_and(|code| number::integer(code.strip_prefix("EAI ").unwrap_or(code)).is_some())

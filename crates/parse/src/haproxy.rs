@@ -65,7 +65,7 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKin
 }
 
 /// Level and text of what HAProxy writes to standard error and, from 2.4 on, to the journal:
-/// `[ALERT]    (12) : backend 'be' has no server available!`, before 2.4 `[ALERT] 330/120000 (12) :`.
+/// `[ALERT]    (12) : backend 'be' has no server available!`; before 2.4 `[ALERT] 330/120000 (12) :`
 fn leveled(message: &str) -> Option<(&str, &str)> {
     let (level, rest) = message.strip_prefix('[')?.split_once("] ")?;
     let (process, text) = rest.split_once(") : ")?;

@@ -11,7 +11,7 @@ use weir_probe::Prober;
 use weir_process::meter::{Stage, StageRun};
 use weir_tables::{Batch, ConfigDirectiveRows, LogSource, Micros, Rows};
 
-use super::WatchContext;
+use super::{WatchContext, server_logs};
 
 /// Unchanged directives are written again after this long, so that a query over the last day finds
 /// them.
@@ -33,6 +33,9 @@ impl LogFinder {
             let run = StageRun::start();
             let mut found =
                 if self.finds_logs { discover(&self.root) } else { Discovery::default() };
+            if self.finds_logs {
+                add_unknown(&mut found.sources, server_logs::find(&self.root));
+            }
             let sources = merged(self.extra.clone(), std::mem::take(&mut found.sources));
             context.meter.ran(Stage::Discover, &run, found.directives.len());
             for problem in context.status.set_problems(found.problems) {
@@ -53,6 +56,15 @@ impl LogFinder {
             if context.nudge.wait_for_nudge(self.every, &mut seen_nudges) {
                 return;
             }
+        }
+    }
+}
+
+/// Adds logs that no configuration has named.
+fn add_unknown(known: &mut Vec<LogSource>, found: Vec<LogSource>) {
+    for source in found {
+        if known.iter().all(|other| other.path != source.path) {
+            known.push(source);
         }
     }
 }

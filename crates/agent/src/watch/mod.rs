@@ -15,10 +15,12 @@ mod bucket;
 pub mod deliver;
 mod discover;
 mod follow;
+mod format_note;
 mod lag;
 mod line_age;
 mod parse;
 mod sample;
+mod server_logs;
 mod sockets;
 mod status;
 mod stop;
@@ -43,6 +45,7 @@ use deliver::Destination;
 
 pub use bucket::{BucketOptions, ObjectReply, ObjectSource};
 pub use discover::directive_batch;
+pub use format_note::format_notes;
 pub use status::{WatchStatus, format_name};
 pub use stop::StopFlag;
 

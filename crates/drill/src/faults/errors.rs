@@ -1,7 +1,7 @@
 //! Faults that the proxy's error log names, while its access log has the default format: a status,
 //! no times and no upstream.
 //!
-//! Source: public reports of 502 and 504, such as unbit/uwsgi #1647 (errno 11), apache/apisix #11726
+//! Source: reports of 502 and 504, such as unbit/uwsgi #1647 (errno 11), apache/apisix #11726
 //! (header too big) and docker-php #304. Each fault is in a second `server` of nginx, so that the
 //! first one shows that the proxy itself is well.
 
