@@ -8,7 +8,7 @@ every = "1s"
 clear = "10s"
 key = ["upstream"]
 prefers = ["disk.stuck", "disk.member_outlier", "disk.slow", "mem.thrash", "cpu.steal", "cpu.cgroup_throttled", "proxy.worker_blocked", "dns.resolver_slow"]
-needs = ["request", "listener"]
+needs = ["request", "listener", "host_info"]
 when = [
   "select 1 from request where upstream_response_seconds >= $threshold and ts > $now - interval '15 seconds' and ts <= $now limit 1",
   """
@@ -70,14 +70,28 @@ with steps as (
   where ts > $now - interval '10 seconds' and ts <= $now
   group by host, netns, server_address, server_port, ts
 ),
+own as (
+  select host as own_host, concat(' ', last_value(addresses order by ts), ' ') as own_addresses
+  from host_info where ts > $now - interval '2 hours' and ts <= $now group by host
+),
+answering as (
+  -- Closed-loop clients keep a queue at one length, though it moves: the log shows responses.
+  select distinct host as answering_host, try_cast(split_part(upstream_address, ':', -1) as bigint) as answering_port,
+    regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] as answering_address
+  from request
+  where ts > $now - interval '10 seconds' and ts <= $now and tier in ('proxy', 'edge') and upstream_header_seconds is not null
+),
 stuck as (
   -- A process that accepts nothing is not slow, and a slow one takes a connection from time to time.
-  select server_port as stuck_port from (
-    select server_port, count(*) as samples, min(length) as least, count(*) filter (where length < length_before) as falls
+  select host as stuck_host, max(own_addresses) as stuck_own, server_address as stuck_address, server_port as stuck_port from (
+    select host, server_address, server_port, count(*) as samples, min(length) as least, count(*) filter (where length < length_before) as falls
     from steps group by host, netns, server_address, server_port
   ) queues
-  where samples >= 8 and least >= 1 and falls = 0
-  group by server_port
+  left join own on own_host = host
+  left join answering on answering_port = server_port and (server_address in ('0.0.0.0', '::') or server_address = answering_address)
+    and (host = answering_host and (server_address = answering_address or answering_address like '127.%' or answering_address = '::1') or own_addresses like concat('% ', answering_address, ' %'))
+  where samples >= 8 and least >= 1 and falls = 0 and answering_port is null
+  group by host, server_address, server_port
 ),
 recent as (
   select host, upstream, url_path, duration_seconds, upstream_status_code, app_seconds as app,
@@ -85,6 +99,8 @@ recent as (
     ts <= $now - interval '10 seconds' as is_early, ts > $now - interval '3 seconds' as is_last
   from proxy_request
   left join stuck on stuck_port = try_cast(split_part(upstream_address, ':', -1) as bigint)
+    and (stuck_address in ('0.0.0.0', '::') or stuck_address = regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1])
+    and (stuck_host = host and (stuck_address = regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] or regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] like '127.%' or regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] = '::1') or stuck_own like concat('% ', regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1], ' %'))
   where stuck_port is null and ts > $now - interval '15 seconds' and ts <= $now and upstream_response_seconds is not null and upstream is not null
 ),
 measured as (

@@ -7,7 +7,7 @@ for = "3s"
 every = "5s"
 clear = "60s"
 key = ["member", "pool"]
-needs = ["request", "log", "listener", "config_directive"]
+needs = ["request", "log", "listener", "config_directive", "host_info"]
 when = [
   """
 select 1 from request where upstream_response_seconds >= 0.25 and ts > $now - interval '15 seconds' and ts <= $now
@@ -77,13 +77,27 @@ steps as (
   where ts > $now - interval '10 seconds' and ts <= $now
   group by host, netns, server_address, server_port, ts
 ),
+own as (
+  select host as own_host, concat(' ', last_value(addresses order by ts), ' ') as own_addresses
+  from host_info where ts > $now - interval '2 hours' and ts <= $now group by host
+),
+answering as (
+  -- Closed-loop clients keep a queue at one length, though it moves: the log shows responses.
+  select distinct host as answering_host, try_cast(split_part(upstream_address, ':', -1) as bigint) as answering_port,
+    regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] as answering_address
+  from request
+  where ts > $now - interval '10 seconds' and ts <= $now and tier in ('proxy', 'edge') and upstream_header_seconds is not null
+),
 stuck as (
-  select server_port as stuck_port from (
-    select server_port, count(*) as samples, min(length) as least, count(*) filter (where length < length_before) as falls
+  select host as stuck_host, max(own_addresses) as stuck_own, server_address as stuck_address, server_port as stuck_port from (
+    select host, server_address, server_port, count(*) as samples, min(length) as least, count(*) filter (where length < length_before) as falls
     from steps group by host, netns, server_address, server_port
   ) queues
-  where samples >= 8 and least >= 1 and falls = 0
-  group by server_port
+  left join own on own_host = host
+  left join answering on answering_port = server_port and (server_address in ('0.0.0.0', '::') or server_address = answering_address)
+    and (host = answering_host and (server_address = answering_address or answering_address like '127.%' or answering_address = '::1') or own_addresses like concat('% ', answering_address, ' %'))
+  where samples >= 8 and least >= 1 and falls = 0 and answering_port is null
+  group by host, server_address, server_port
 ),
 counted as (
   select host, coalesce(nullif(proxy_backend, ''), '') as backend, coalesce(server_address, 'any name') as server, upstream_address,
@@ -146,6 +160,8 @@ outliers as (
     ) as place
   from judged j
   left join stuck on stuck_port = try_cast(split_part(upstream_address, ':', -1) as bigint)
+    and (stuck_address in ('0.0.0.0', '::') or stuck_address = regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1])
+    and (stuck_host = j.host and (stuck_address = regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] or regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] like '127.%' or regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] = '::1') or stuck_own like concat('% ', regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1], ' %'))
   where low_ratio >= 0.05 and low_ratio > 2 * sibling_high_ratio and stuck_port is null
 ),
 -- Without times: one member of an `upstream` block has the timeouts.
@@ -177,4 +193,6 @@ select t.host, t.pool, t.member, 'timeouts' as summary_text, 'one' as level_text
 from timed_out t
 left join outliers o on o.host = t.host and o.member = t.member and o.place = 1
 left join stuck on stuck_port = try_cast(split_part(t.member, ':', -1) as bigint)
+  and (stuck_address in ('0.0.0.0', '::') or stuck_address = regexp_match(t.member, '^\[?([^\]]*)\]?:[0-9]+$')[1])
+  and (stuck_host = t.host and (stuck_address = regexp_match(t.member, '^\[?([^\]]*)\]?:[0-9]+$')[1] or regexp_match(t.member, '^\[?([^\]]*)\]?:[0-9]+$')[1] like '127.%' or regexp_match(t.member, '^\[?([^\]]*)\]?:[0-9]+$')[1] = '::1') or stuck_own like concat('% ', regexp_match(t.member, '^\[?([^\]]*)\]?:[0-9]+$')[1], ' %'))
 where o.member is null and stuck_port is null and t.siblings >= 1 and t.timeouts >= 3 and t.spread_seconds >= 3 and t.timeouts >= 0.9 * t.all_timeouts

@@ -19,13 +19,13 @@ subject = "nginx on {host}"
 summary = "nginx on {host} ran out of connections {lines} times in the last minute ({effect}): {setting_text}{waiting_text}"
 why = "Each worker may have worker_connections open at once, and a proxied request uses two, one to the client and one to the application. At the limit, nginx first closes idle keep-alive connections and then refuses new ones: clients are cut off while CPU and memory are free."
 look_at = "Is it load or latency: more requests per second than before, or the same with each taking longer? Many requests waiting for a slow application hold many connections (app.slow). sock_stat.tcp_established over the last hour. Idle clients: keepalive_timeout times new connections per second."
-silent_when = "nginx did not log \"worker_connections are not enough\" within a minute. While it only reuses idle connections, clients are still served and it is a mail. \"exceed open file resource limit\" is a warning at start and a mail. While an upstream is slow or does not accept, waiting requests hold the connections: then it belongs to that finding and is only a note. It waits 8 s for such a finding. Without one, requests that timed out at the upstream, or that fell below 70 % of their rate a minute ago, change the advice."
+silent_when = "nginx did not log \"worker_connections are not enough\" within a minute. While it only reuses idle connections, clients are still served and it is a mail. \"exceed open file resource limit\" is a warning at start and a mail. While an upstream is slow or does not accept, waiting requests hold the connections: then it belongs to that finding and is only a note. It waits 8 s for such a finding. Without one, requests that timed out at the upstream, or successes below 70 % of their rate a minute ago, change the advice."
 fix = "{fix_text}"
 source = "fault lab F43; nginx src/core/ngx_connection.c, ngx_get_connection; nginx documentation of worker_connections and worker_rlimit_nofile"
 [text.waiting_text]
 load = ""
 other = ", but the line says {said}"
-fell = "; requests finish at {rate_ratio:%} of the rate before, so they may be waiting for an upstream"
+fell = "; requests succeed at {rate_ratio:%} of the rate before, so they may be waiting for an upstream"
 waiting = "; {timed_out} requests timed out waiting for {upstream}"
 [text.fix_text]
 load = "{place}worker_connections {wanted}; and in the main context worker_rlimit_nofile {wanted_files}; then `nginx -t && nginx -s reload`. An idle connection costs about 0.5 KiB, and each proxied request two descriptors, so the second number is at least twice the first. Check: the line does not come back. Do not lower keepalive_timeout to 0: each request would open a connection."
@@ -80,10 +80,11 @@ timeouts as (
   group by host
 ),
 rates as (
+  -- 499 and more: the client got no response.
   select host, cast(count(*) filter (where ts > $now - interval '10 seconds') as double) / 10 as rate,
     cast(count(*) filter (where ts <= $now - interval '30 seconds') as double) / 30 as rate_before
   from request
-  where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy'
+  where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy' and http_response_status_code < 499
   group by host
 ),
 joined as (

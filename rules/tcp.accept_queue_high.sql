@@ -7,7 +7,7 @@ for = "4s"
 every = "2s"
 clear = "10s"
 key = ["netns", "server_address", "server_port"]
-needs = ["listener"]
+needs = ["listener", "request", "host_info"]
 when = [
   "select 1 from listener where accept_queue_length >= 1 and ts > $now - interval '10 seconds' and ts <= $now limit 1",
   """
@@ -27,7 +27,7 @@ subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}): accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}"
 why = "The kernel completes connections faster than the process accepts them. Nothing is lost yet; at its limit the kernel drops handshakes and clients see a site that hangs (tcp.listen_overflow). Until then each connection's time in the queue adds to the client's latency."
 look_at = "Whether the process lacks CPU (cpu_stat, cgroup_stat: throttled) or workers, or waits for something below it (a database, a disk). The queue's length over the last minutes shows whether it grows or comes in bursts. With SO_REUSEPORT each worker has a socket of its own, and the kernel gives each its share of the connections however long its queue is: `ss -ltnp 'sport = :{server_port}'` shows the queue of each."
-silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is ignored; queues of fewer than 5 connections are too small to judge. A queue of any length counts if it was never empty and never shrank in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time; it is a page from 3 connections on. While the same listener overflows, or a slow application or a database holds its workers, this belongs to that finding and is only a note."
+silent_when = "Fewer than 3 of the last 10 seconds were above one half, so a single spike is ignored; queues of fewer than 5 connections are too small to judge. A queue of any length counts if it was never empty and never shrank in 20 s, or in 10 s in which 3 connections came: a process that accepts at all takes one out in that time, unless clients fill it up at once: then responses of that port in a proxy's log show that it accepts; it is a page from 3 connections on. While the same listener overflows, or a slow application or a database holds its workers, this belongs to that finding and is only a note."
 fix = "Make {process} accept faster: more workers or threads, or fix what it waits for. If it is idle between bursts, raise the limit of {queue_limit}: a larger backlog in listen() and net.core.somaxconn at least as large, then restart it. Check: accept_queue_length stays below half of accept_queue_limit."
 source = "diagnosis of the fault lab F40; listen(2); sock_diag idiag_rqueue and idiag_wqueue"
 [text.summary]
@@ -56,10 +56,34 @@ with steps as (
   from listener
   where ts > $now - interval '20 seconds' and ts <= $now
 ),
+own as (
+  select host as own_host, concat(' ', last_value(addresses order by ts), ' ') as own_addresses
+  from host_info where ts > $now - interval '2 hours' and ts <= $now group by host
+),
+sharing as (
+  -- With SO_REUSEPORT the responses of one socket say nothing about the others.
+  select host as sharing_host, netns as sharing_netns, server_address as sharing_address, server_port as sharing_port
+  from listener
+  where ts > $now - interval '20 seconds' and ts <= $now
+  group by host, netns, server_address, server_port
+  having count(distinct socket_inode) > 1
+),
+answering as (
+  -- Closed-loop clients keep a queue at one length, though it moves: the log shows responses.
+  select distinct host as answering_host, try_cast(split_part(upstream_address, ':', -1) as bigint) as answering_port,
+    regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] as answering_address
+  from request
+  where ts > $now - interval '10 seconds' and ts <= $now and tier in ('proxy', 'edge') and upstream_header_seconds is not null
+),
 stuck as (
   select host, netns, server_address, server_port, socket_inode, max(length) as waiting,
     count(*) >= 16 and min(length) >= 1 and count(*) filter (where length < length_before) = 0 as is_long
   from steps
+  left join own on own_host = host
+  left join sharing on sharing_host = host and sharing_netns = netns and sharing_address = server_address and sharing_port = server_port
+  left join answering on answering_port = server_port and (server_address in ('0.0.0.0', '::') or server_address = answering_address)
+    and (host = answering_host and (server_address = answering_address or answering_address like '127.%' or answering_address = '::1') or own_addresses like concat('% ', answering_address, ' %'))
+  where answering_port is null or sharing_port is not null
   group by host, netns, server_address, server_port, socket_inode
   having (count(*) >= 16 and min(length) >= 1 and count(*) filter (where length < length_before) = 0)
     or (count(*) filter (where is_late) >= 8 and min(length) filter (where is_late) >= 1
@@ -81,7 +105,7 @@ judged as (
   select q.*, s.waiting, s.is_long, q.high_samples >= 3 or s.waiting is not null as is_affected
   from queues q
   left join stuck s on s.host = q.host and s.netns = q.netns and s.server_address = q.server_address
-    and s.server_port = q.server_port and s.socket_inode = q.socket_inode
+    and s.server_port = q.server_port and s.socket_inode is not distinct from q.socket_inode
 ),
 ranked as (
   select *, count(*) over (partition by host, netns, server_address, server_port) as sockets,

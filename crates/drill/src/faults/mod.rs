@@ -15,6 +15,7 @@ mod packets;
 mod pairs;
 mod proxy;
 mod services;
+mod thin;
 
 pub use dns::{NameServerOptions, serve_names};
 pub use fleet::{RelayOptions, relay};
@@ -35,7 +36,8 @@ pub fn all() -> impl Iterator<Item = &'static Fault> {
         .chain(dns::FAULTS)
         .chain(fleet::FAULTS)
         .chain(edge::FAULTS)
-        .chain(errors::FAULTS);
+        .chain(errors::FAULTS)
+        .chain(thin::FAULTS);
     let several = pairs::FAULTS.iter().chain(cascades::FAULTS);
     let none = services::NO_FAULTS.iter().chain(cascades::NO_FAULTS).chain(logs::NO_FAULTS);
     single.chain(several).chain(none)
