@@ -35,7 +35,15 @@ fn columns_are_found_by_name_and_quoted_cells_are_read() {
             )
         })
         .collect();
-    expect![[""]].assert_eq(&shown);
+    expect![[r#"
+        process haproxy/- "-" up None of None q None s Some(3)/Some(200) 5xx None tls None "-" None "-"
+        frontend web/- "OPEN" up None of None q None s Some(3)/Some(200) 5xx Some(10) tls Some(4) "-" None "-"
+        server be/s1 "DOWN" up Some(0) of None q Some(1) s Some(2)/Some(2) 5xx Some(1) tls None "HTTP status \"503\", wanted 200" Some(1.25) "10.0.0.1:80"
+        server be/s2 "MAINT" up Some(0) of None q Some(0) s Some(0)/None 5xx Some(0) tls None "-" Some(0.0) "-"
+        server be/b1 "UP" up Some(1) of None q Some(0) s Some(0)/None 5xx Some(0) tls None "-" Some(0.0) "-"
+        backend be/- "UP" up Some(1) of Some(1) q Some(1) s Some(2)/None 5xx Some(9) tls None "-" Some(1.25) "-"
+    "#]]
+    .assert_eq(&shown);
 }
 
 #[test]
