@@ -1,3 +1,5 @@
+//! What HAProxy prints at its socket and on its page, and what weir reads of it.
+
 use expect_test::expect;
 
 use super::*;
