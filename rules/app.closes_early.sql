@@ -13,7 +13,11 @@ when = """
 select 1 from log where program = 'nginx' and (body like 'upstream prematurely closed %' or body like 'recv() failed (104: %) while % upstream' or body like 'readv() failed (104: %) while % upstream' or body like 'send() failed (104: %) while % upstream' or body like 'writev() failed (%) while sending request to upstream' or body like 'sendfile() failed (%) while sending request to upstream' or body like 'send() failed (32: %) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH01102%' or body like 'AH10404%' or body like 'AH01110%' or body like 'AH01067%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'SH%' or termination_state like 'SD%' or failure in ('empty_answer', 'answer_cut')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
+]
 subject = "{upstream}"
 summary = "{upstream} closed {lines} connections of {program} on {host} in a minute {phase_text}; {share_text}"
 why = "The connection was accepted and then closed or reset before the response was complete: a worker was killed or crashed while it worked (memory limit, worker timeout, segmentation fault), the application aborts, or it closes idle connections that the proxy still uses."

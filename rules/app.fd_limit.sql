@@ -19,7 +19,7 @@ explains = [
   "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.masked_errors",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "wire.mtu_blackhole",
+  "tcp.listen_overflow", "unix.accept_queue_full", "wire.mtu_blackhole",
 ]
 subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"

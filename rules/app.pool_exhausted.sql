@@ -13,7 +13,13 @@ prefers = [
 ]
 needs = ["log", "db_server"]
 when = "select 1 from log where (body like '%pool%' or body like '%Pool%' or body like '%too many c%' or body like '%Too many connections%' or body like '%connection slots are reserved%' or body like '%max number of clients%' or body like '%timeout exceeded when trying to connect%' or body like '%query_wait_timeout%' or body like '%no more connections allowed%' or body like '%get a connection after%' or body like '%unable to fetch a connection in%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-explains = ["app.errors", "app.slow", "proxy.haproxy_errors", "proxy.haproxy_slow"]
+explains = [
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_slow", "proxy.retry_amplification",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
+  "tcp.close_wait_leak", "unix.accept_queue_full",
+]
 subject = "{shown} on {host}"
 summary = "{shown} on {host}: {lines} times in 30 s {what_text}{server_text}"
 why = "{why_text}"

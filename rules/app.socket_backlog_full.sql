@@ -12,7 +12,11 @@ needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'connect() to unix:% failed (11: %) while connecting to upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH02454: % attempt to connect to Unix domain socket %') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "tcp.accept_queue_high"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.throughput_drop",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.upstream_errors", "tcp.accept_queue_high", "traffic.unusual",
+]
 subject = "{upstream}"
 summary = "{upstream}: backlog full, {program} on {host} could not connect {lines} times in a minute (EAGAIN); {share_text}"
 why = "On a Unix socket connect(2) fails at once with EAGAIN (11) when the listener's backlog is full: there is no SYN to repeat. So every request beyond workers plus backlog gets 502 at once, without any wait. The workers behind the socket are all busy, or too few."

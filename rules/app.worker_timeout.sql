@@ -17,9 +17,11 @@ union all select 1 from log where body like '%worker=% PID:% timeout (%s > %s), 
 union all select 1 from log where body like '%! Terminating timed out worker%' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'mod_fcgid: read data timeout in %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.closes_early", "app.workers_exhausted", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors",
-  "proxy.no_live_upstreams", "app.slow", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow", "tcp.close_wait_leak", "client.aborts_499",
-  "app.throughput_drop", "proxy.worker_connections", "traffic.unusual",
+  "app.closes_early", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "app.socket_backlog_full", "app.throughput_drop", "app.workers_exhausted", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
 ]
 subject = "{server} on {host}"
 summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it logs \"{line}\""

@@ -16,9 +16,11 @@ union all select 1 from log where body like 'AH%: server reached MaxRequestWorke
 union all select 1 from log where body like 'AH%: scoreboard is full, %' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
 explains = [
-  "app.slow", "app.socket_backlog_full", "proxy.upstream_timeout", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow", "tcp.close_wait_leak", "client.aborts_499", "app.throughput_drop",
-  "proxy.haproxy_queue", "proxy.worker_connections", "traffic.unusual",
+  "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "app.socket_backlog_full", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
+  "proxy.haproxy_queue", "proxy.no_live_upstreams", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
 ]
 subject = "{server} on {host}"
 summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}"

@@ -15,7 +15,7 @@ explains = [
   "client.aborts_499", "db.connections_exhausted", "db.not_answering", "proxy.bad_gateway",
   "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_timeout",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow",
+  "tcp.listen_overflow", "unix.accept_queue_full",
 ]
 subject = "{process} ({cgroup})"
 summary = "{process} on {host} is throttled in {throttled_ratio:%} of its CPU periods: {throttled} of {periods} in the last minute, {throttled_seconds:.1} s in total, quota about {quota_cpus:.2} CPUs; {suffers}"

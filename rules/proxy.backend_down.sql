@@ -10,7 +10,7 @@ key = ["backend"]
 needs = ["proxy_stat", "request"]
 when = "select 1 from proxy_stat where kind in ('backend', 'server') and (state like 'DOWN%' or state like 'MAINT (resolution)%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.errors", "app.throughput_drop", "lb.uneven", "proxy.haproxy_backlog",
+  "app.errors", "app.throughput_drop", "lb.uneven", "proxy.bad_gateway", "proxy.haproxy_backlog",
   "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
   "traffic.unusual",
 ]

@@ -31,7 +31,10 @@ having 33 * count(*) filter (where http_response_status_code in (502, 503, 504, 
     >= greatest(count(*) filter (where ts > $now - interval '30 seconds'), 33)
 limit 1""",
 ]
-explains = ["app.throughput_drop", "client.aborts_499", "traffic.unusual"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
+  "traffic.unusual",
+]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {failed} of {requests} requests failed at {program} in {window} ({failed_ratio:%}), mostly {kind}; {line_text}{doubt_text}"
 why = "The proxy answers for an application that it cannot reach, that gives no usable answer, or that is too slow for its limits. Each of these requests is a visitor who gets an error page. The status shows only that it failed; the reason is in the proxy's error log."

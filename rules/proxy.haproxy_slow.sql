@@ -11,8 +11,8 @@ prefers = ["app.slow"]
 needs = ["proxy_stat", "request"]
 when = "select 1 from proxy_stat where kind = 'server' and sessions > 0 and sessions_increase <= 2 * sessions and mode = 'http' and ts > $now - interval '16 seconds' and ts <= $now limit 1"
 explains = [
-  "client.aborts_499", "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
+  "proxy.haproxy_maxconn", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow",
 ]
 subject = "backend {backend} of {host}"
 summary = "servers of backend {backend} on {host} take {mean_seconds:duration} per request over 16 s ({past_text}): {in_progress:.1} in progress, {finished} finished{slowest_text}"

@@ -11,7 +11,11 @@ needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body = 'upstream sent too big header while reading response header from upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH10124: header size is over the limit%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
+]
 subject = "{upstream}"
 summary = "{upstream} sends response headers that {program} on {host} rejects as too big: {lines} in a minute; {share_text}"
 why = "The proxy must hold the whole response header in one buffer (nginx: 4 or 8 KiB). Above that it answers 502 though the application did its work. Usual reasons: cookies or tokens that have grown, `Link` or debugging headers, a redirect with a long URL. Often only some users are affected: those with many roles or a full cart."

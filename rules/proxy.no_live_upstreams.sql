@@ -15,7 +15,8 @@ union all select 1 from log where program = 'haproxy' and message_template like 
 union all select 1 from log where program = 'apache' and body like 'AH0117%: balancer:%' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'no_backend' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
-  "proxy.bad_gateway", "proxy.upstream_errors", "app.throughput_drop", "client.aborts_499", "proxy.haproxy_queue", "traffic.unusual",
+  "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.upstream_errors", "traffic.unusual",
 ]
 subject = "pool {pool} of {host}"
 summary = "{program} on {host} has no live server in pool {pool}: {count_text}; {reason_text}"

@@ -12,7 +12,11 @@ when = """
 select 1 from log where program = 'nginx' and (body like 'SSL_do_handshake() failed (%) while SSL handshaking to upstream' or body like 'peer closed connection in SSL handshake%while SSL handshaking to upstream' or body like 'upstream SSL certificate %while SSL handshaking to upstream' or body like 'upstream sent no valid %' or body like 'upstream sent invalid %' or body like 'upstream sent unsupported FastCGI protocol version%' or body like 'upstream sent unexpected FastCGI record%' or body like 'upstream sent duplicate header line%' or body like 'upstream sent "Content-Length" and "Transfer-Encoding" headers%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH01084%' or body like 'AH01102%' or body like 'AH01068%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'PH%' and http_response_status_code = 502 or failure in ('connect_tls', 'invalid_answer')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "app.errors"]
+explains = [
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
+]
 subject = "{upstream}"
 summary = "{program} on {host} cannot talk to {upstream}: {problem_text}, {lines} times in a minute; {share_text}"
 why = "{why_text}"

@@ -11,7 +11,11 @@ needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (body like 'connect() to % failed (13: %) while connecting to upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and ((body like 'AH02454%' or body like 'AH00957%')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
+]
 subject = "{upstream}"
 summary = "{program} on {host} may not connect to {upstream}: permission denied {lines} times in a minute; {share_text}"
 why = "{why_text}"

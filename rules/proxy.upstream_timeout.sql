@@ -13,7 +13,12 @@ when = """
 select 1 from log where program = 'nginx' and (body like 'upstream timed out (%) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and ((body like 'AH01102%' or body like 'AH01075%' or body like 'AH00957%' or body like 'AH02454%' or body like 'AH01110%')) and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'sC%' or termination_state like 'sH%' or termination_state like 'sD%' or failure in ('connect_timeout', 'response_timeout', 'backend_stalled')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.throughput_drop", "client.aborts_499", "traffic.unusual", "proxy.masked_errors", "proxy.retry_amplification", "proxy.worker_connections"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.throughput_drop",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.worker_connections",
+  "traffic.unusual",
+]
 subject = "{upstream}"
 summary = "{upstream} times out for {program} on {host}: {lines} requests in a minute, {phase_text}; {share_text}"
 why = "{why_text}"

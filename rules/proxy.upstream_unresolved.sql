@@ -14,7 +14,9 @@ select 1 from log where program = 'nginx' and (message_template like '… could 
 union all select 1 from log where program = 'apache' and body like 'AH00898: DNS lookup failure for: %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and message_template like '%erver %/% is going DOWN for maintenance (%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
-  "proxy.bad_gateway", "proxy.upstream_errors", "proxy.no_live_upstreams", "app.errors", "app.throughput_drop", "lb.too_few_healthy", "traffic.unusual",
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
+  "lb.too_few_healthy", "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
+  "traffic.unusual",
 ]
 subject = "{name} on {host}"
 summary = "{program} on {host} cannot resolve {name}: {reason}, {lines} times in a minute; {share_text}"

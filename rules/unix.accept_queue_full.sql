@@ -19,7 +19,11 @@ having count(*) filter (where accept_queue_length > accept_queue_limit) >= 2
   or (count(*) >= 8 and min(accept_queue_length) >= 1)
 limit 1""",
 ]
-explains = ["client.aborts_499", "proxy.retry_amplification", "proxy.worker_connections"]
+explains = [
+  "app.errors_quiet", "app.requests_stopped", "app.socket_backlog_full", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections",
+]
 subject = "{process} on {socket_path}"
 summary = "{process} on {socket_path} ({host}): accept queue full in {full_samples} of 10 s, {queue_length} connections waiting, limit {queue_limit}{refused_text}"
 why = "The process accepts connections more slowly than they come. At the limit the kernel refuses further ones at once: connect() of a proxy returns EAGAIN (errno 11, \"Resource temporarily unavailable\"), and clients get 502 within a millisecond, however healthy the proxy is. A Unix socket has no retransmission that would hide a short burst, and no kernel counter."

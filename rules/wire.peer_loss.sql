@@ -9,7 +9,10 @@ clear = "60s"
 key = ["netns", "side", "upstream"]
 needs = ["tcp_path"]
 when = "select 1 from tcp_path where retransmits >= 5 and ts > $now - interval '36 seconds' and ts <= $now limit 1"
-explains = ["app.slow", "client.aborts_499", "mysql.replica_lag", "pg.replica_lag", "wire.loss"]
+explains = [
+  "app.slow", "app.slow_quiet", "client.aborts_499", "mysql.replica_lag", "pg.replica_lag",
+  "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout", "wire.loss",
+]
 subject = "{upstream}"
 summary = "{loss_percent:.1} % of the data segments from {host} to {peer_text} are lost: {lost} of {segments} in 30 s on {lossy} of {connections} connections; {others} other peers lose {others_percent:.2} %"
 why = "The peer did not acknowledge these segments in time, so they were sent again after 200 ms or more. Other peers of this host are well, so the loss is on the path to this one, at its NIC, or at its provider, not here."
