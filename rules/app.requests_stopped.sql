@@ -121,7 +121,7 @@ queues as (
 lines as (
   select host, program, body, row_number() over (partition by host, program order by ts desc) as place
   from log
-  where program in ('nginx', 'haproxy', 'apache') and severity in ('error', 'crit', 'alert', 'emerg')
+  where program in ('nginx', 'haproxy', 'apache') and severity in ('error', 'critical', 'alert', 'emergency')
     and ts > $now - interval '20 seconds' and ts <= $now
 ),
 evidence as (

@@ -85,7 +85,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
-        name: "application takes requests and answers none",
+        name: "application answers no request",
         rules: &[&["app.requests_stopped", "app.slow"]],
         parameters: &[parameter("visitors", 6..=20, "visitors")],
         tools: &["nginx"],
