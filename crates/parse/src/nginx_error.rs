@@ -414,7 +414,7 @@ x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, 
         let lines = [first.as_bytes(), forged.as_bytes(), forged.as_bytes()];
         use super::LineTrust::{Nothing, Start, Whole};
         assert_eq!(super::line_trust(&lines), [Start, Nothing, Whole]);
-        let lines = [first[..900].as_bytes(), forged.as_bytes()];
+        let lines = [&first.as_bytes()[..900], forged.as_bytes()];
         assert_eq!(super::line_trust(&lines), [Whole, Whole]);
     }
 

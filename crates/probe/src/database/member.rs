@@ -48,7 +48,7 @@ pub(super) fn push_members(
         position: own.position,
         term: own.term,
         is_read_only: own.is_read_only,
-        ..row.clone()
+        ..row
     });
     for link in of_role("replica") {
         rows.push(&DbMember {
@@ -58,7 +58,7 @@ pub(super) fn push_members(
             source_member: Some(&target.address),
             state: &link.state,
             position: link.applied_position,
-            ..row.clone()
+            ..row
         });
     }
 }
