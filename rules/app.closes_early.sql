@@ -10,7 +10,7 @@ key = ["upstream"]
 prefers = ["mem.oom_kill", "app.segfault", "app.worker_timeout", "app.crash_loop", "proxy.keepalive_race", "proxy.keepalive_mismatch"]
 needs = ["log", "request"]
 when = """
-select 1 from log where program = 'nginx' and (body like 'upstream prematurely closed %' or body like 'recv() failed (104: %) while % upstream' or body like 'readv() failed (104: %) while % upstream' or body like 'send() failed (104: %) while % upstream' or body like 'writev() failed (%) while sending request to upstream' or body like 'sendfile() failed (%) while sending request to upstream' or body like 'send() failed (32: %) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
+select 1 from log where program = 'nginx' and (message_template like 'upstream prematurely closed %' or message_template like 'recv() failed (104: %) while % upstream' or message_template like 'readv() failed (104: %) while % upstream' or message_template like 'send() failed (104: %) while % upstream' or message_template like 'writev() failed (%) while sending request to upstream' or message_template like 'sendfile() failed (%) while sending request to upstream' or message_template like 'send() failed (32: %) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH01102%' or body like 'AH10404%' or body like 'AH01110%' or body like 'AH01067%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'SH%' or termination_state like 'SD%' or failure in ('empty_answer', 'answer_cut')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
@@ -42,8 +42,8 @@ with lines as (
     case when body like '%while reading upstream' or body like 'AH01110%' then 'during' else 'before' end as variant
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (program = 'nginx' and (body like 'upstream prematurely closed %' or body like 'recv() failed (104: %) while % upstream' or body like 'readv() failed (104: %) while % upstream' or body like 'send() failed (104: %) while % upstream' or body like 'writev() failed (%) while sending request to upstream' or body like 'sendfile() failed (%) while sending request to upstream' or body like 'send() failed (32: %) while % upstream')
-      or program = 'apache' and (body like 'AH01102%' and attrs['system_error'] not like '(70007)%' and attrs['system_error'] not like '(110)%' and attrs['system_error'] not like '(22)%' or body like 'AH10404%' or body like 'AH01110%' and attrs['system_error'] not like '(70007)%' or body like 'AH01067%'))
+    and (program = 'nginx' and (message_template like 'upstream prematurely closed %' or message_template like 'recv() failed (104: %) while % upstream' or message_template like 'readv() failed (104: %) while % upstream' or message_template like 'send() failed (104: %) while % upstream' or message_template like 'writev() failed (%) while sending request to upstream' or message_template like 'sendfile() failed (%) while sending request to upstream' or message_template like 'send() failed (32: %) while % upstream')
+      or program = 'apache' and coalesce(attrs['module'], 'proxy') like 'proxy%' and (body like 'AH01102%' and attrs['system_error'] not like '(70007)%' and attrs['system_error'] not like '(110)%' and attrs['system_error'] not like '(22)%' or body like 'AH10404%' or body like 'AH01110%' and attrs['system_error'] not like '(70007)%' or body like 'AH01067%'))
   union all
   select host, coalesce(program, 'the proxy') as program, ts, coalesce(case when proxy_server is not null then concat(proxy_backend, '/', proxy_server) end, upstream_address, 'an upstream') as upstream, case when termination_state like 'SD%' or failure = 'answer_cut' then 'during' else 'before' end as variant
   from request

@@ -24,7 +24,7 @@ subject = "{shown} on {host}"
 summary = "{shown} on {host}: {lines} times in 30 s {what_text}{server_text}"
 why = "{why_text}"
 look_at = "The line itself: {line}. How long each request keeps its connection: a transaction around a call to another service, a connection that is not given back on an error path (the number only rises, and a restart helps for a while), or statements that became slow (db.statements_slow). Workers × pool size against `max_connections`."
-silent_when = "Fewer than 3 such lines in 30 s. Only logs that weir follows are read. A message that merely mentions a pool does not count: the known wordings of common pools and servers do (SQLAlchemy, HikariCP, knex, node-postgres, ActiveRecord, Npgsql, go-redis, Jedis, DBCP, PgBouncer)."
+silent_when = "Fewer than 3 such lines in 30 s. Only logs that weir follows are read, and not those of web servers, PHP-FPM and sshd, whose lines are full of what visitors wrote. A message that merely mentions a pool does not count: the known wordings of common pools and servers do (SQLAlchemy, HikariCP, knex, node-postgres, ActiveRecord, Npgsql, go-redis, Jedis, DBCP, PgBouncer)."
 fix = "{fix_text} Check: such lines end."
 source = "SQLAlchemy error 3o7r; HikariCP connectionTimeout; node-postgres pool.connect; PostgreSQL errors 53300; MySQL error 1040"
 [text.what_text]
@@ -57,7 +57,8 @@ with lines as (
     end as kind
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and program not in ('nginx', 'haproxy', 'apache')
+    -- Their lines are full of what visitors wrote.
+    and program not in ('nginx', 'haproxy', 'apache', 'apache2', 'httpd', 'php-fpm', 'sshd')
     and (body like '%pool%' or body like '%Pool%' or body like '%too many c%' or body like '%Too many connections%' or body like '%connection slots are reserved%'
       or body like '%max number of clients%' or body like '%timeout exceeded when trying to connect%' or body like '%query_wait_timeout%'
       or body like '%no more connections allowed%' or body like '%couldn''t get a connection after%' or body like '%unable to fetch a connection in%')

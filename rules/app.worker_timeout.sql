@@ -48,7 +48,7 @@ with lines as (
       or regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: \[pool [^\]]+\] )?child [0-9]+, script .* execution timed out [(][0-9.]+ sec[)], terminating$')
       or regexp_like(body, '^(E, \[[^\]]*\] ERROR -- : )?worker=[0-9]+ PID:[0-9]+ timeout [(][0-9]+s > [0-9]+s[)], killing$')
       or regexp_like(body, '^\[[0-9]+\] ! Terminating timed out worker')
-      or program = 'apache' and body like 'mod_fcgid: read data timeout in %')
+      or program = 'apache' and coalesce(attrs['module'], 'fcgid') = 'fcgid' and body like 'mod_fcgid: read data timeout in %')
 ),
 killed as (
   select host, server, max(line) as line, count(*) as lines from lines group by host, server

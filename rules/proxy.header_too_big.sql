@@ -9,7 +9,7 @@ clear = "30s"
 key = ["upstream"]
 needs = ["log", "request"]
 when = """
-select 1 from log where program = 'nginx' and (body = 'upstream sent too big header while reading response header from upstream') and ts > $now - interval '60 seconds' and ts <= $now
+select 1 from log where program = 'nginx' and (message_template = 'upstream sent too big header while reading response header from upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH10124: header size is over the limit%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
@@ -40,8 +40,8 @@ with lines as (
     'header' as variant
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (program = 'nginx' and (body = 'upstream sent too big header while reading response header from upstream')
-      or program = 'apache' and (body like 'AH10124: header size is over the limit%'))
+    and (program = 'nginx' and (message_template = 'upstream sent too big header while reading response header from upstream')
+      or program = 'apache' and coalesce(attrs['module'], 'proxy') like 'proxy%' and (body like 'AH10124: header size is over the limit%'))
 ),
 failing as (
   select host, program, upstream, min(variant) as variant, count(*) as lines

@@ -41,7 +41,8 @@ with lines as (
       else 'other reason' end as reason
   from log
   where ts > $now - interval '15 minutes' and ts <= $now and program in ('nginx', 'haproxy')
-    and (body like 'SSL_do_handshake() failed%' or body like '%: SSL handshake failure%')
+    and (program = 'nginx' and message_template like 'SSL_do_handshake() failed%'
+      or program = 'haproxy' and regexp_like(body, '^([^ ]+ \[[^\]]+\] )?[^ ]+: SSL handshake failure'))
     and body not like '%to upstream%'
 ),
 counted as (

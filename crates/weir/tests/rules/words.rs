@@ -43,7 +43,6 @@ const APACHE: &[&str] = &[
 ];
 const HAPROXY: &[&str] = &[
     r#"<T> lb1 haproxy[8]: 192.0.2.1:5 [<A>] web app/a 0/0/0/1/1 200 10 - - ---- 1/1/1/1/0 0/0 {<W>} {} "GET /<E> HTTP/1.1""#,
-    r#"<T> lb1 haproxy[8]: 192.0.2.1:5 [<A>] web/1: SSL handshake failure (<W>)"#,
     r#"<T> lb1 haproxy[8]: GET /<E> 200 {<W>}"#,
     r#"<T> lb1 haproxy[8]: Health check for server none/x failed, reason: Layer7 wrong status, info: "<W>", check duration: 1ms."#,
 ];
