@@ -508,7 +508,7 @@ fn no_outage_is_silent_and_no_healthy_scene_alerts() {
         let mut engine = Engine::new(&rules);
         let mut watched = WatchedStore::new();
         // A rule without rows says nothing, as another test shows.
-        let has_rows = |rule: &&Rule| rule.needs.iter().any(|table| names.contains(&&**table));
+        let has_rows = |rule: &&Arc<Rule>| rule.needs.iter().any(|table| names.contains(&&**table));
         for rule in rules.iter().filter(has_rows) {
             let answer = asked.answer(&store, &mut watched, rule, NOW);
             let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", rule.id));
