@@ -43,11 +43,13 @@ with lines as (
       regexp_match(body, '(timeout [(][0-9]+s > [0-9]+s[)], killing)$')[1], regexp_match(body, '(read data timeout in [0-9]+ seconds)')[1], 'Terminating timed out worker') as line
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] )?\[?(CRITICAL)?\]? ?WORKER TIMEOUT [(]pid:[0-9]+[)]$')
+    -- An application's message may stand in a web server's log, with a visitor's text in it.
+    and (coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd')
+      and (regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] )?\[?(CRITICAL)?\]? ?WORKER TIMEOUT [(]pid:[0-9]+[)]$')
       or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} HARAKIRI ON WORKER [0-9]+ ')
       or regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: \[pool [^\]]+\] )?child [0-9]+, script .* execution timed out [(][0-9.]+ sec[)], terminating$')
       or regexp_like(body, '^(E, \[[^\]]*\] ERROR -- : )?worker=[0-9]+ PID:[0-9]+ timeout [(][0-9]+s > [0-9]+s[)], killing$')
-      or regexp_like(body, '^\[[0-9]+\] ! Terminating timed out worker')
+      or regexp_like(body, '^\[[0-9]+\] ! Terminating timed out worker'))
       or program = 'apache' and coalesce(attrs['module'], 'fcgid') = 'fcgid' and body like 'mod_fcgid: read data timeout in %')
 ),
 killed as (

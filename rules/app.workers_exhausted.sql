@@ -54,9 +54,11 @@ with lines as (
     coalesce(regexp_match(body, '(server reached [^,]+)')[1], regexp_match(body, '(uWSGI listen queue .*[)])')[1], regexp_match(body, '(scoreboard is full, [^,.]+)')[1], regexp_match(body, '(All threads [^.]+)')[1]) as line
   from log
   where ts > $now - interval '2 minutes' and ts <= $now
-    and (regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: (\[pool [^\]]+\] )?)?server reached (pm[.])?max_children setting [(][0-9]+[)]')
-      or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} uWSGI listen queue of socket "[^"]*" [(]fd: [0-9]+[)] full !!!')
-      or program = 'apache' and regexp_like(body, '^AH[0-9]+: (server reached MaxRequestWorkers setting|scoreboard is full, )')
+    -- An application's message may stand in a web server's log, with a visitor's text in it.
+    and (coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd')
+      and (regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: (\[pool [^\]]+\] )?)?server reached (pm[.])?max_children setting [(][0-9]+[)]')
+      or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} uWSGI listen queue of socket "[^"]*" [(]fd: [0-9]+[)] full !!!'))
+      or program = 'apache' and coalesce(attrs['module'], 'mpm') like 'mpm%' and regexp_like(body, '^AH[0-9]+: (server reached MaxRequestWorkers setting|scoreboard is full, )')
       or program = 'tomcat' and body like '%All threads (%) are currently busy, waiting. Increase maxThreads%')
 ),
 busy as (

@@ -80,7 +80,7 @@ select h.host,
   greatest(coalesce(c.kills, 0), coalesce(t.messages, 0), coalesce(g.kills, 0)) as kills,
   coalesce(t.victims, 'unknown process (the kernel log could not be read)') as victims,
   t.body, g.cgroup, g.memory_limit_bytes, t.process_name,
-  -- A program that serves nobody answers no request: its end explains no failing one.
+  -- A program without listeners answers no request: its end explains no failing one.
   case when t.messages > 0 and s.n is null and o.n is null then 'mem.cgroup_near_limit' end as explains,
   case when g.cgroup is not null then concat(' (cgroup ', g.cgroup, ' at its limit)')
        when t.is_group = 1 then ' (a cgroup at its limit)' else '' end as where_text,

@@ -158,7 +158,7 @@ spoken as (
     substr(regexp_replace(regexp_replace(regexp_replace(concat_ws(': ', attrs['system_error'], body), ' returned by .*$', ''), '"[^"]*"', '"…"', 'g'), '''[^'']*''', '''…''', 'g'), 1, 160) as line
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (program = 'nginx' and (message_template like '% upstream' or body like 'limiting %' or regexp_like(body, '^[A-Za-z0-9._-]+ could not be resolved [(]'))
+    and (program = 'nginx' and (message_template like '% upstream' or message_template like 'limiting %' or regexp_like(message_template, '^[A-Za-z0-9._…-]+ could not be resolved [(]'))
       or program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%'
       or program = 'haproxy' and (message_template like '%erver % is DOWN, reason%' or message_template like '%has no server available!'))

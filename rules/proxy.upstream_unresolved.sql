@@ -10,7 +10,7 @@ key = ["name"]
 prefers = ["dns.resolver_slow"]
 needs = ["log", "request"]
 when = """
-select 1 from log where program = 'nginx' and (message_template like '… could not be resolved (%' or body like 'no resolver defined to resolve %' or body like 'host not found in %') and ts > $now - interval '60 seconds' and ts <= $now
+select 1 from log where program = 'nginx' and (message_template like '… could not be resolved (%' or message_template like 'no resolver defined to resolve %' or message_template like 'host not found in %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'AH00898: DNS lookup failure for: %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and message_template like '%erver %/% is going DOWN for maintenance (%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
@@ -41,8 +41,8 @@ with lines as (
          else coalesce(regexp_match(body, 'could not be resolved [(]([^)]+)[)]')[1], 'no resolver is set') end as reason
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (program = 'nginx' and (message_template like '… could not be resolved (%' or body like 'no resolver defined to resolve %' or body like 'host not found in %')
-      or program = 'apache' and body like 'AH00898: DNS lookup failure for: %'
+    and (program = 'nginx' and (message_template like '… could not be resolved (%' or message_template like 'no resolver defined to resolve %' or message_template like 'host not found in %')
+      or program = 'apache' and coalesce(attrs['module'], 'proxy') like 'proxy%' and body like 'AH00898: DNS lookup failure for: %'
       or program = 'haproxy' and (message_template like '%erver %/% is going DOWN for maintenance (DNS %' or message_template like '%erver %/% is going DOWN for maintenance (No IP%'))
 ),
 failing as (

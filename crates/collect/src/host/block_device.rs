@@ -1,6 +1,6 @@
 //! What lies on each disk: arrays, volumes and file systems, from `/sys/block` and `mountinfo`.
 //!
-//! A file system is found by its device number; btrfs has a number of its own, so there the name of
+//! A file system is found by its device number; btrfs has another number, so there the name of
 //! the mounted device counts. Of several mounts of a device, those of its root come first.
 
 use std::collections::HashMap;

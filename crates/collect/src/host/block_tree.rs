@@ -10,7 +10,7 @@ use super::raid_member::read;
 
 const DEVICE_LIMIT: usize = 2048;
 const SECTOR_BYTES: i64 = 512;
-/// Devices without data of their own: memory, floppies, CD drives.
+/// Devices that store nothing themselves: memory, floppies, CD drives.
 const SKIPPED: [&str; 5] = ["ram", "zram", "fd", "sr", "nbd"];
 
 #[derive(Debug, Default, PartialEq)]
@@ -92,7 +92,7 @@ impl BlockTree {
     }
 }
 
-/// A directory of `/sys/block`; `None` for what holds no data of its own.
+/// A directory of `/sys/block`; `None` for what stores nothing itself.
 fn whole(directory: &Path) -> Option<BlockNode> {
     let name = directory.file_name()?.to_str()?;
     let is_skipped = SKIPPED.iter().any(|prefix| {

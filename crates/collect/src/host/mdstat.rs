@@ -210,7 +210,7 @@ md6 : inactive
             md6 false None None left None
         "#]]
         .assert_eq(&shown.concat());
-        // Unraid has a format of its own.
+        // Unraid writes another format.
         assert!(parse(b"sbName=/boot/config/super.dat\nsbVersion=2.9.17\n").is_empty());
     }
 

@@ -31,7 +31,7 @@ impl RaidLayout {
     }
 
     /// Failures that are certainly survived, given the slots as in `U_UU`; `None` for levels
-    /// without redundancy rules of their own (multipath).
+    /// without rules of redundancy (multipath).
     pub(super) fn failures_left(&self, level: &str, slots: &str) -> Option<i64> {
         let in_use: Vec<bool> = slots.bytes().take(SLOT_LIMIT).map(|slot| slot == b'U').collect();
         let missing = count(in_use.iter().filter(|in_use| !**in_use));

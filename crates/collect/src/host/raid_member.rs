@@ -73,7 +73,7 @@ fn bad_blocks(path: &Path) -> Option<BadBlocks> {
     Some(bad)
 }
 
-/// Name of the disk that `device` is a partition of; `None` if it is a device of its own.
+/// Name of the disk that `device` is a partition of; `None` if it is a whole disk.
 fn disk_of(block: &Path, device: &str) -> Option<String> {
     if block.join(device).exists() {
         return None;

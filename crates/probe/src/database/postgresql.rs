@@ -71,7 +71,7 @@ const SLOTS: &str = concat!(
 );
 
 // The time of the last replayed commit is no lag while nothing waits to be replayed: on an idle
-// primary it grows without end.
+// primary it grows forever.
 const SOURCE: &str = "select coalesce(sender_host || ':' || sender_port, '') as peer, coalesce(status, '') as state, \
     pg_is_wal_replay_paused() as paused, unapplied, \
     case when unapplied > 0 or unapplied is null then extract(epoch from now() - pg_last_xact_replay_timestamp()) end as lag \

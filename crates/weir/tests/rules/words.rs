@@ -21,8 +21,7 @@ use super::RuleStore;
 /// Seconds before now with lines.
 const SECONDS: [u64; 10] = [18, 16, 14, 12, 10, 8, 6, 4, 2, 0];
 
-/// Error logs, without lines that are a visitor's text as a whole, such as an application's own in
-/// Apache's log; `<W>` is the visitor's text, `<E>` its escaped form, `<T>` the time.
+/// Error logs; `<W>` is the visitor's text, `<E>` its escaped form, `<T>` the time.
 const NGINX: &[&str] = &[
     r#"<T> [error] 7#7: *5 open() "/srv/<W>" failed (2: No such file or directory), client: 192.0.2.1, server: a.example, request: "GET /<E> HTTP/1.1", host: "a.example""#,
     r#"<T> [error] 7#7: *5 user "<W>" was not found in "/etc/nginx/htpasswd", client: 192.0.2.1, server: a.example, request: "GET /<E> HTTP/1.1", host: "a.example""#,
@@ -39,6 +38,7 @@ const APACHE: &[&str] = &[
     "[<T>] [core:info] [pid 7:tid 8] [client 192.0.2.1:5] AH00128: File does not exist: /srv/<W>",
     "[<T>] [auth_basic:error] [pid 7:tid 8] [client 192.0.2.1:5] AH01618: user <W> not found: /<E>, referer: <W>",
     "[<T>] [core:error] [pid 7:tid 8] (13)Permission denied: [client 192.0.2.1:5] AH00132: file permissions deny server access: /srv/<W>",
+    "[<T>] [php:error] [pid 7] [client 192.0.2.1:5] <W>",
     "[<T>] [ssl:error] [pid 7] AH02032: Hostname <W> provided via SNI and hostname <W> provided via HTTP are different",
 ];
 const HAPROXY: &[&str] = &[
@@ -50,6 +50,7 @@ const SYSLOG: &[&str] = &[
     "<T> web1 sshd[9]: Invalid user <W> from 192.0.2.1 port 22",
     "<T> web1 php-fpm[9]: [pool www] child 7 said into stderr: \"<W>\"",
     "<T> web1 nginx: 7/7 [error] 7#7: <W>",
+    "<T> web1 apache2[9]: <W>",
 ];
 const APPLICATION: &[&str] = &[
     "<T> ERROR [http-8080] com.acme.Login - unknown user <W>",
