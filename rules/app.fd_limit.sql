@@ -44,7 +44,7 @@ with lines_said as (
   where ts > $now - interval '30 seconds' and ts <= $now and coalesce(program, '') <> 'weir'
     and body like '%oo many open files%'
     -- Of other programs only what starts like an error of a language or a system call: the rest of a line may be a visitor's.
-    and (message_template like '%oo many open files%' or (message_template is null and coalesce(program, '') not in ('apache', 'apache2', 'httpd') and regexp_like(body, concat(
+    and (message_template like '%oo many open files%' and coalesce(program, '') not in ('apache2', 'httpd') or (message_template is null and coalesce(program, '') not in ('apache', 'apache2', 'httpd') and regexp_like(body, concat(
       '^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG)\]?:? +)?',
       '(Caused by: |Uncaught |http: Accept error: |error: )?',
       '(([A-Za-z_$][A-Za-z0-9_.$]*)?(Error|Exception): (\[Errno 2[34]\] |(accept )?E[MN]FILE: )?|Errno::E[MN]FILE: |',

@@ -18,6 +18,8 @@ use weir_tables::{Batch, LogFormat, LogSource, Micros, Program};
 
 use super::RuleStore;
 
+/// Bytes of nginx's longest message without its line end: `NGX_MAX_ERROR_STR` is 2048.
+const NGINX_LONGEST: usize = 2047;
 /// Seconds before now with lines.
 const SECONDS: [u64; 10] = [18, 16, 14, 12, 10, 8, 6, 4, 2, 0];
 
@@ -138,6 +140,9 @@ fn rows_with(texts: &BTreeSet<String>, host: &str) -> Vec<Batch> {
                     let line = line.replace("<T>", &(carrier.time)(at));
                     let line = line.replace("<A>", "20/Nov/2026:11:59:58.000");
                     let line = line.replace("<E>", &escaped(text)).replace("<W>", text);
+                    let longest =
+                        if carrier.program == Program::Nginx { NGINX_LONGEST } else { line.len() };
+                    let line = &line[..line.floor_char_boundary(longest)];
                     writeln!(chunk, "{line}").expect("memory is enough");
                 }
             }
