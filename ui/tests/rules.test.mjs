@@ -36,7 +36,7 @@ test('a_threshold_is_proposed_accepted_with_a_second_yes_and_the_rule_replayed',
     }
     await withPage(server.url, async page => {
       await page.goto('/#/findings?show=rules');
-      const rule = page.locator('.rules li', { hasText: 'app.slow' }).filter({ hasNotText: 'app.slow_url' }).first();
+      const rule = page.locator('.rules li', { has: page.locator('summary > code', { hasText: /^app\.slow$/ }) });
       await rule.locator('summary').click();
       const threshold = rule.getByLabel('threshold', { exact: true });
       await threshold.locator('[data-proposed]').waitFor();
