@@ -15,7 +15,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {errors} of {requests} requests failed in the application in 30 s ({error_ratio:%}), mostly {status}{path_text}{member_text}; {past_text}"
 why = "The application runs and reports that it failed: an exception, a database or service it could not use, a deploy that does not match its configuration. Clients see it at once, and proxy retries do not help when all members fail the same way."
 look_at = "The application's own log at {status}: the exception and where it was thrown. What changed last (deploy, configuration, migration, certificate, expired password)? Findings on its databases, disks and name servers are listed above this one if weir sees any."
-silent_when = "Fewer than 20 requests or 10 errors in 30 s, at most 2 % errors, or less than 3× the error rate of 10 and of 60 minutes ago. 502 and 504 mean that the proxy got no answer (app.down, app.slow, wire.…), as does a 503 that the application did not send (a limit, no member left). It is a page above 10 %. 4xx are client errors and do not count."
+silent_when = "Fewer than 20 requests or 10 errors in 30 s, at most 2 % errors, or less than 3× the error rate of 10 and of 60 minutes ago. 502 and 504 mean that the proxy got no answer (app.down, app.slow, wire.…), as does a 503 that the application did not send (a limit, no member left), and a 500 without an upstream's status where the proxy logs these (proxy.bad_gateway). It is a page above 10 %. 4xx are client errors and do not count."
 fix = "If a deploy or a configuration change came last, roll it back: that is faster than understanding it. Otherwise fix what the exception names. If a single path fails, switch it off (nginx: `location = PATH { return 503; }`) to free capacity for the others. Check: the error rate is back to normal. Do not restart repeatedly: the errors come from what the application does, and cold caches make it worse."
 source = "RFC 9110, 15.6 (5xx); field notes C (promote, look at errors, roll back); fault lab F37"
 [chart]
@@ -28,9 +28,11 @@ from proxy_request where host = {host} and coalesce(pool, 'any name') = {site}
   and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
 with answered as (
+  -- A proxy that logs its upstreams' status, and has none for this request, failed by itself (proxy.bad_gateway).
   select host, coalesce(pool, 'any name') as site, http_response_status_code as status, url_path, upstream_address,
     http_response_status_code >= 500 and http_response_status_code not in (502, 504)
-      and coalesce(upstream_status_code = http_response_status_code, http_response_status_code <> 503) as is_error
+      and coalesce(upstream_status_code = http_response_status_code, http_response_status_code <> 503
+        and count(upstream_status_code) over (partition by host, source) = 0) as is_error
   from proxy_request
   where ts > $now - interval '30 seconds' and ts <= $now
 ),

@@ -4,7 +4,9 @@
 //! written at most every half minute: a finding that fires all night must not fill the table.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use serde_json::Value;
 use weir_tables::Micros;
 
 use super::result_rows::{SubjectRows, describe, key_values};
@@ -295,11 +297,37 @@ fn concern_the_same(
         || cause.host.is_empty()
         || is_upstream(&cause.host, finding, hosts))
         && finding.key_values.iter().all(|(name, value)| {
-            cause
-                .key_values
-                .iter()
-                .all(|(other, cause_value)| other != name || cause_value == value)
+            cause.key_values.iter().all(|(other, cause_value)| {
+                other != name
+                    || cause_value == value
+                    || name == "upstream" && agree(cause_value, value)
+            })
         })
+}
+
+/// Whether two different values of the key column `upstream` can be about the same upstream: one
+/// rule has the address of a member, another the name of its pool, a third `pool/server`.
+fn agree(cause: &Value, finding: &Value) -> bool {
+    let (Some(cause), Some(finding)) = (cause.as_str(), finding.as_str()) else { return false };
+    match (is_address(cause), is_address(finding)) {
+        (true, true) => false,
+        (false, false) => {
+            let is_pool_of = |pool: &str, member: &str| {
+                member.strip_prefix(pool).is_some_and(|rest| rest.starts_with('/'))
+            };
+            is_pool_of(cause, finding) || is_pool_of(finding, cause)
+        }
+        // Which members a pool has is not known here.
+        _ => true,
+    }
+}
+
+/// Whether an upstream is `address:port` or a Unix socket, and not the name of a pool.
+fn is_address(upstream: &str) -> bool {
+    let port = upstream.rsplit_once(':').map(|(_, port)| port);
+    upstream.starts_with("unix:")
+        || upstream.parse::<IpAddr>().is_ok()
+        || port.is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
 /// Whether the key column `upstream` of a finding is an address of `host`.

@@ -543,6 +543,30 @@ fn upstream_on_another_host_is_blamed_once_its_address_is_known() {
 }
 
 #[test]
+fn an_upstream_is_compared_by_what_its_name_is() {
+    let down = rule("down", "for = \"0s\"\nevery = \"2s\"");
+    let slow = rule("slow", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.down\"]");
+    let key = vec!["upstream".to_owned()];
+    let (down, slow) = (Rule { key: key.clone(), ..down }, Rule { key, ..slow });
+    let is_explained = |cause: &str, symptom: &str| {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(&down, at(0), &on_host("web1", Some(cause)));
+        let changes = engine.observe(&slow, at(0), &on_host("web1", Some(symptom)));
+        !changes[0].finding.is_root()
+    };
+    // One of two members, both known by address.
+    assert!(is_explained("192.0.2.7:8080", "192.0.2.7:8080"));
+    assert!(!is_explained("192.0.2.7:8080", "192.0.2.8:8080"));
+    assert!(!is_explained("unix:/run/a.sock", "192.0.2.8:8080"));
+    // A pool and its server, as HAProxy names them; another pool.
+    assert!(is_explained("app", "app/s1") && is_explained("app/s1", "app"));
+    assert!(!is_explained("app", "apple/s1") && !is_explained("app/s2", "app/s1"));
+    // The log of a proxy has only addresses, and a rule about a whole site has its name.
+    assert!(is_explained("[2001:db8::1]:80", "shop.example"));
+    assert!(is_explained("shop.example", "unix:/run/app.sock"));
+}
+
+#[test]
 fn same_rule_on_many_subjects_is_one_sentence() {
     let rule = rule("many", "for = \"0s\"\nevery = \"2s\"");
     let mut engine = Engine::new(&RuleSet::default());
