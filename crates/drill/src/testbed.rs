@@ -406,7 +406,10 @@ http {{
         self.put("nginx.conf", text)?;
         let netns = self.server.clone();
         let log = self.path("error.log");
-        self.start("nginx", &netns, "nginx", &["-c", &config, "-p", &dir, "-e", &log])
+        let args = ["-c", &config, "-p", &dir, "-e", &log];
+        // What a fault puts into the configuration can be more than nginx accepts.
+        run("ip", &[&["netns", "exec", &netns, "nginx", "-t", "-q"], &args[..]].concat())?;
+        self.start("nginx", &netns, "nginx", &args)
     }
 
     /// Starts an application with that backlog, and nginx in front of it.

@@ -52,7 +52,12 @@ pub(crate) fn text(
             |one: &NamedBucket| format!("{}  (every {} s)", one.url(), one.interval.as_secs());
         out += &listed("buckets", values.buckets.iter().map(every).collect(), "");
     }
-    out += &listed("listen", listeners(watch), "no listener, or none visible");
+    let no_listener = match (values.collect.sample_host, watch.has_sampled_listeners()) {
+        (false, _) => "not read: collect.sample_host is false",
+        (true, true) => "no listener, or none visible",
+        (true, false) => "not read yet; the page shows them soon",
+    };
+    out += &listed("listen", listeners(watch), no_listener);
     out += &format!("\n  kernel  {}", kernel());
     if !is_root() {
         out += "\n  note    not root: owners of other users' sockets, kernel messages and some logs cannot be read";

@@ -22,7 +22,8 @@ pub struct WatchStatus {
     streams: Mutex<BTreeMap<StatusKey, StreamStatus>>,
     counts: Mutex<HashMap<Arc<str>, (u64, u64)>>,
     ages: Mutex<AgesOf>,
-    listeners: Mutex<Vec<ListenerSummary>>,
+    /// `None` before the first sample.
+    listeners: Mutex<Option<Vec<ListenerSummary>>>,
     probe_targets: Mutex<Arc<Targets>>,
     problems: Mutex<Vec<Problem>>,
 }
@@ -87,7 +88,7 @@ impl WatchStatus {
 
     /// Replaces the listeners.
     pub(super) fn set_listeners(&self, listeners: Vec<ListenerSummary>) {
-        *self.listeners.lock() = listeners;
+        *self.listeners.lock() = Some(listeners);
     }
 
     /// Replaces the probe targets: TLS addresses and names.
@@ -120,9 +121,14 @@ impl WatchStatus {
         self.sources.lock().clone()
     }
 
-    /// All listeners.
+    /// All listeners; empty before the first sample.
     pub fn listeners(&self) -> Vec<ListenerSummary> {
-        self.listeners.lock().clone()
+        self.listeners.lock().clone().unwrap_or_default()
+    }
+
+    /// Whether the listeners of this host have been read at least once.
+    pub fn has_sampled_listeners(&self) -> bool {
+        self.listeners.lock().is_some()
     }
 
     /// What could not be found out, each with its hint.
@@ -162,8 +168,7 @@ impl WatchStatus {
 
     /// `listeners` of `/api/status`.
     pub fn listeners_json(&self) -> Vec<Value> {
-        self.listeners
-            .lock()
+        self.listeners()
             .iter()
             .map(|listener| {
                 json!({

@@ -12,7 +12,7 @@ use crate::testbed::{APP, NginxConfig, SERVER, TestBed};
 pub(crate) const FAULTS: &[Fault] = &[
     Fault {
         name: "backlog of a unix socket full",
-        rules: &[&["app.socket_backlog_full"]],
+        rules: &[&["app.socket_backlog_full", "unix.accept_queue_full"]],
         parameters: &[
             parameter("visitors", 20..=40, "visitors"),
             parameter("backlog", 1..=8, "backlog of the socket, connections"),
@@ -61,9 +61,13 @@ pub(crate) const FAULTS: &[Fault] = &[
         tools: &["nginx"],
         set: |testbed| {
             let _visitors = testbed.draw("visitors");
-            let cookie = "c".repeat(usize::try_from(testbed.draw("bytes")).unwrap_or(5000));
+            // A word of nginx's configuration has at most 4,096 bytes.
+            let hundred = "c".repeat(100);
+            let cookie =
+                "$hundred".repeat(usize::try_from(testbed.draw("bytes") / 100).unwrap_or(50));
             let behind = format!(
-                "server {{ listen 127.0.0.1:9003; add_header Set-Cookie \"s={cookie}\"; location / {{ return 200 x; }} }}"
+                "server {{ listen 127.0.0.1:9003; set $hundred {hundred}; add_header Set-Cookie \"s={cookie}\"; \
+                 location / {{ return 200 x; }} }}"
             );
             second_server(testbed, "location / { proxy_pass http://127.0.0.1:9003; }", &behind)
         },

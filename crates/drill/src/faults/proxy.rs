@@ -38,7 +38,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "retries of a slow application",
-        rules: &[&["proxy.retry_amplification", "app.slow"]],
+        rules: &[&["proxy.retry_amplification", "app.slow", "proxy.upstream_timeout"]],
         parameters: &[parameter("millis", 400..=900, "milliseconds")],
         tools: &["nginx"],
         set: |testbed| {
