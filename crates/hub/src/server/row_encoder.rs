@@ -87,21 +87,24 @@ impl RowEncoder {
         Ok((encoder, out))
     }
 
-    /// Encodes rows.
-    pub(super) fn push(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, String> {
+    /// Appends rows to `out`.
+    pub(super) fn push(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), String> {
         match self {
             Self::Arrow(writer) => {
                 writer.write(batch).map_err(not_arrow)?;
-                return Ok(std::mem::take(writer.get_mut()));
+                out.append(writer.get_mut());
             }
-            Self::Parquet(stream) => return stream.write(batch).map_err(not_parquet),
-            Self::Json(_) | Self::Csv | Self::Ndjson(_) => {}
+            Self::Parquet(stream) => {
+                out.append(&mut stream.write(batch).map_err(not_parquet)?);
+            }
+            Self::Json(_) | Self::Csv | Self::Ndjson(_) => {
+                let cells = Cells::new(batch);
+                for row in 0..cells.row_count() {
+                    self.push_row(&cells, row, out);
+                }
+            }
         }
-        let (cells, mut out) = (Cells::new(batch), Vec::new());
-        for row in 0..cells.row_count() {
-            self.push_row(&cells, row, &mut out);
-        }
-        Ok(out)
+        Ok(())
     }
 
     fn push_row(&mut self, cells: &Cells, row: usize, out: &mut Vec<u8>) {
@@ -122,18 +125,26 @@ impl RowEncoder {
         }
     }
 
-    /// Ends the answer.
-    pub(super) fn end(self, is_truncated: bool, elapsed: Duration) -> Result<Vec<u8>, String> {
+    /// Appends the end of the answer to `out`.
+    pub(super) fn end(
+        self,
+        is_truncated: bool,
+        elapsed: Duration,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         match self {
-            Self::Json(row_count) => Ok(format!(
-                "],\"row_count\":{row_count},\"is_truncated\":{is_truncated},\"elapsed_seconds\":{}}}",
-                elapsed.as_secs_f64()
-            )
-            .into_bytes()),
-            Self::Csv | Self::Ndjson(_) => Ok(Vec::new()),
-            Self::Arrow(writer) => writer.into_inner().map_err(not_arrow),
-            Self::Parquet(stream) => stream.finish().map_err(not_parquet),
+            Self::Json(row_count) => out.extend_from_slice(
+                format!(
+                    "],\"row_count\":{row_count},\"is_truncated\":{is_truncated},\"elapsed_seconds\":{}}}",
+                    elapsed.as_secs_f64()
+                )
+                .as_bytes(),
+            ),
+            Self::Csv | Self::Ndjson(_) => {}
+            Self::Arrow(writer) => out.append(&mut writer.into_inner().map_err(not_arrow)?),
+            Self::Parquet(stream) => out.append(&mut stream.finish().map_err(not_parquet)?),
         }
+        Ok(())
     }
 }
 

@@ -55,9 +55,8 @@ pub(super) async fn respond(
     let mut body = AnswerBody { stream, encoder: Some(encoder) };
     let kind = [(CONTENT_TYPE, format.content_type())];
     while head.len() < HEAD_BYTES {
-        match body.next().await? {
-            Some(portion) => head.extend_from_slice(&portion),
-            None => return Ok((kind, head).into_response()),
+        if !body.append(&mut head).await? {
+            return Ok((kind, head).into_response());
         }
     }
     let (sender, portions) = mpsc::channel(PORTIONS_AHEAD);
@@ -68,31 +67,32 @@ pub(super) async fn respond(
 }
 
 impl AnswerBody {
-    async fn next(&mut self) -> Result<BodyPortion, Refusal> {
-        let outcome = self.encode_next().await;
+    /// Appends the next batch or the end to `out`; `false` after the end.
+    async fn append(&mut self, out: &mut Vec<u8>) -> Result<bool, Refusal> {
+        let outcome = self.encode_next(out).await;
         match &outcome {
-            Ok(Some(_)) => {}
-            Ok(None) => self.stream.meter.count_query(true),
+            Ok(true) => {}
+            Ok(false) => self.stream.meter.count_query(true),
             Err(_) => self.stream.meter.count_query(false),
         }
         outcome
     }
 
-    async fn encode_next(&mut self) -> Result<BodyPortion, Refusal> {
-        let Some(encoder) = self.encoder.take() else { return Ok(None) };
+    async fn encode_next(&mut self, out: &mut Vec<u8>) -> Result<bool, Refusal> {
+        let Some(encoder) = self.encoder.take() else { return Ok(false) };
         let rows = &mut self.stream.rows;
         let step = match rows.next().await? {
             Some(batch) => EncoderStep::Rows(batch),
             None => EncoderStep::End { is_truncated: rows.is_truncated(), elapsed: rows.elapsed() },
         };
-        let encoded =
-            tokio::task::spawn_blocking(move || encode(encoder, step)).await.map_err(|_| {
-                let message = "cannot write the answer: a cell broke it";
-                Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-            })?;
-        let (portion, encoder) = encoded.map_err(unwritable)?;
-        self.encoder = encoder;
-        Ok(Some(portion))
+        let mut bytes = std::mem::take(out);
+        let encode = move || encode(encoder, step, &mut bytes).map(|encoder| (bytes, encoder));
+        let encoded = tokio::task::spawn_blocking(encode).await.map_err(|_| {
+            let message = "cannot write the answer: a cell broke it";
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+        })?;
+        (*out, self.encoder) = encoded.map_err(unwritable)?;
+        Ok(true)
     }
 }
 
@@ -102,15 +102,18 @@ enum EncoderStep {
     End { is_truncated: bool, elapsed: Duration },
 }
 
-/// Encodes a part of an answer; the encoder returns unless that was the end.
+/// Appends a part of an answer to `out`; the encoder returns unless that was the end.
 fn encode(
     mut encoder: RowEncoder,
     step: EncoderStep,
-) -> Result<(Vec<u8>, Option<RowEncoder>), String> {
-    Ok(match step {
-        EncoderStep::Rows(batch) => (encoder.push(&batch)?, Some(encoder)),
-        EncoderStep::End { is_truncated, elapsed } => (encoder.end(is_truncated, elapsed)?, None),
-    })
+    out: &mut Vec<u8>,
+) -> Result<Option<RowEncoder>, String> {
+    match step {
+        EncoderStep::Rows(batch) => encoder.push(&batch, out).map(|()| Some(encoder)),
+        EncoderStep::End { is_truncated, elapsed } => {
+            encoder.end(is_truncated, elapsed, out).map(|()| None)
+        }
+    }
 }
 
 /// Sends the head and the rest of an answer.
@@ -131,12 +134,13 @@ async fn send(
                 return;
             }
         }
-        let next = tokio::select! {
-            next = body.next() => next,
+        let mut next = Vec::new();
+        let appended = tokio::select! {
+            appended = body.append(&mut next) => appended,
             () = sender.closed() => return,
         };
-        match next {
-            Ok(next) => portion = next,
+        match appended {
+            Ok(is_more) => portion = is_more.then_some(next),
             Err(refusal) => {
                 tracing::warn!("an answer breaks off: {}", refusal.message());
                 return;
