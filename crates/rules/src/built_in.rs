@@ -149,6 +149,8 @@ built_in! {
     "app.closes_early",
     "proxy.no_live_upstreams",
     "proxy.bad_gateway",
+    "proxy.clients_rejected",
+    "proxy.redirect_loop",
     "proxy.upstream_errors",
     "lb.uneven",
     "edge.certificate_failing",
