@@ -10,8 +10,8 @@ key = ["upstream"]
 needs = ["log", "sock_stat", "sysctl", "tcp_stat"]
 when = "select 1 from log where program in ('nginx', 'haproxy') and (message_template like '%(99: %' or message_template like '%no free ports%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.errors", "app.errors_quiet", "app.requests_stopped", "proxy.bad_gateway",
-  "proxy.upstream_errors",
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.service_unreachable",
+  "proxy.bad_gateway", "proxy.upstream_errors",
 ]
 subject = "local ports of {host} to {upstream}"
 summary = "{program} on {host} found no free local port to {upstream} {failures} times in 30 s; ports {range_text}, {time_wait} sockets in TIME_WAIT, {opens_per_second:.0} new connections/s"
