@@ -74,7 +74,7 @@ lines as (
       when program = 'nginx' and regexp_like(message_template, '^worker process [0-9]+ exited on signal [0-9]+') then 'nginx killed'
       when program = 'apache' and coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^AH0005[12]: child pid [0-9]+ exit signal ') then 'apache killed'
       when program = 'nginx' and regexp_like(message_template, '^bind\(\) to [^ ]+ failed [(]98: ') then 'nginx port'
-      when program = 'apache' and regexp_like(message_template, '^[(]98[)][^:]*: AH00072: make_sock: could not bind') then 'apache port'
+      when program = 'apache' and coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^[(]98[)][^:]*: AH00072: make_sock: could not bind') then 'apache port'
       when not is_application then null
       when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[ERROR\] )?Connection in use: [(]') then 'gunicorn port'
       when regexp_like(body, '^(Uncaught )?Error: listen EADDRINUSE') then 'node port'

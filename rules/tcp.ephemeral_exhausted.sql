@@ -43,7 +43,7 @@ with failed as (
   select host, 'apache' as program,
     coalesce(regexp_match(body, 'attempt to connect to ([^ ]+)')[1], 'its destination') as upstream, count(*) as failures
   from log
-  where ts > $now - interval '30 seconds' and ts <= $now and program = 'apache' and body like 'AH00957%' and attrs['system_error'] like '(99)%' and body not like '%connect to [%'
+  where ts > $now - interval '30 seconds' and ts <= $now and program = 'apache' and coalesce(attrs['module'], 'proxy') like 'proxy%' and body like 'AH00957%' and attrs['system_error'] like '(99)%' and body not like '%connect to [%'
   group by 1, 2, 3
   union all
   select host, coalesce(nullif(program, ''), 'a program') as program,
