@@ -24,7 +24,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {rejected_ratio:%} of usual requests get 4xx in {window} ({rejected} of {requests}), mostly {status}; before: {past_ratio:%}; {clients_text}, most for {path}{line_text}"
 why = "Paths that answered with 2xx or 3xx until now answer with a client error for nearly every client. The clients did not all change at once: the configuration of the proxy, of what stands before it, or of the application did. No server error is counted anywhere, so this outage looks like healthy, fast traffic."
 look_at = "`select http_response_status_code, url_path, count(*), count(distinct client_address) from request where host = '{host}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. What was deployed or reloaded last? Is the status the proxy's own (upstream_status_code is NULL) or the application's? Ask from outside: `curl -v` with the site's name."
-silent_when = "What counts is the usual traffic: routes (method and path, numbers left out) that answered below 400 in the last hour, weighed by their share then, so a scanner's odd paths, a new broken link and a login wall weigh nothing. Each client address counts once per route, so one crawler, a rate limit on one client, or one client with old credentials is a small share; 429 and 401 need two client addresses. Silent below 50 % of the usual traffic (25 % with five rejected clients), with fewer than 15 rejected requests in 30 s (8 in 2 minutes on a quiet site), without 20 (8) usual requests to compare with, or if the share was above a third of today's before. 499 and 5xx belong to other rules. A page from 50 %; all bounds are defaults."
+silent_when = "What counts is the usual traffic: routes (method and path, numbers left out) that answered below 400 in the last hour, weighed by their share then, so a scanner's odd paths, a new broken link and a login wall weigh nothing. Each client address counts once per route, so one crawler, a rate limit on one client, or one client with old credentials is a small share; 429 and 401 need two client addresses, and 403 for a single address is a note if others came before (a bot that was blocked while nobody else was there). Silent below 50 % of the usual traffic (25 % with five rejected clients), with fewer than 15 rejected requests in 30 s (8 in 2 minutes on a quiet site), without 20 (8) usual requests to compare with, or if the share was above a third of today's before. 499 and 5xx belong to other rules. A page from 50 %; all bounds are defaults."
 fix = "{fix_text} If a deploy or reload came last, roll it back first. Check: `curl -v` of {path} from outside answers as before, and the share of 4xx is back."
 source = "RFC 9110, 15.5; nginx ngx_http_request.c (495 to 497 are logged as 400), ngx_http_special_response.c; Apache ssl_engine_io.c; HAProxy documentation 8.5 (PR)"
 [text.clients_text]
@@ -86,6 +86,8 @@ spread as (
 -- The weight of a route is what it served in the past; in an outage older than the past it is what it was asked for.
 summed as (
   select *, case when is_rejected then requests else 0 end as rejected,
+    min(case when past > 0 then client end) over (partition by seconds, host, program, site) as first_client,
+    max(case when past > 0 then client end) over (partition by seconds, host, program, site) as last_client,
     sum(past) over (partition by seconds, host, program, site) as site_past,
     sum(case when is_served then past else 0 end) over (partition by seconds, host, program, site) as site_served,
     sum(past) over (partition by seconds, host, program, site, route) as route_past,
@@ -97,7 +99,7 @@ summed as (
 ),
 -- Requests that could not be read have no route. They replace the usual ones if hardly one of these is left.
 asked as (
-  select seconds, host, program, site, route, client, status, path, requests, rejected, site_past, site_served,
+  select seconds, host, program, site, route, client, status, path, requests, rejected, site_past, site_served, first_client = last_client as had_one_client,
     cast(case when route = '' then site_served when site_served > 0 then route_served else route_past end as double) as weight,
     case when route = '' or route_past = 0 then 0.0 else cast(route_rejected as double) / route_past end as past_ratio,
     sum(rejected) over (partition by seconds, host, program, site, status) as status_times,
@@ -108,7 +110,7 @@ asked as (
 ),
 clients as (
   select seconds, host, program, site, route, client, max(weight) as weight, max(past_ratio) as past_ratio, sum(requests) as requests, sum(rejected) as rejected,
-    cast(sum(rejected) as double) / sum(requests) as rejected_ratio, max(site_past) as site_past, max(site_served) as site_served,
+    cast(sum(rejected) as double) / sum(requests) as rejected_ratio, max(site_past) as site_past, max(site_served) as site_served, bool_and(had_one_client) as had_one_client,
     first_value(status order by case when rejected > 0 then status_times else 0 end desc, status) as status,
     max(case when rejected > 0 then status_times else 0 end) as status_times,
     first_value(path order by rejected desc, path) as path, max(route_times) as route_times,
@@ -119,7 +121,7 @@ clients as (
 ),
 routes as (
   select seconds, host, program, site, route, max(weight) as weight, max(past_ratio) as past_ratio, avg(rejected_ratio) as rejected_ratio,
-    sum(requests) as requests, sum(rejected) as rejected, max(site_past) as site_past, max(site_served) as site_served,
+    sum(requests) as requests, sum(rejected) as rejected, max(site_past) as site_past, max(site_served) as site_served, bool_and(had_one_client) as had_one_client,
     count(*) filter (where client_place = 1) as clients, count(*) filter (where hit_place = 1 and rejected > 0) as rejected_clients,
     first_value(status order by status_times desc, status) as status, max(status_times) as status_times,
     first_value(path order by rejected desc, path) as path, max(route_times) as route_times
@@ -129,7 +131,7 @@ routes as (
 sites as (
   select seconds, host, program, site, sum(weight * rejected_ratio) / sum(weight) as rejected_ratio, sum(weight * past_ratio) / sum(weight) as past_ratio,
     sum(requests) as requests, sum(rejected) as rejected, sum(clients) as clients, sum(rejected_clients) as rejected_clients,
-    max(site_past) as past_requests, max(site_served) as past_served,
+    max(site_past) as past_requests, max(site_served) as past_served, bool_and(had_one_client) as had_one_client,
     first_value(status order by status_times desc, status) as status, first_value(path order by route_times desc, path) as path
   from routes
   group by seconds, host, program, site
@@ -163,7 +165,8 @@ select j.host, j.program, j.site, j.requests, j.rejected, j.clients, j.rejected_
     when j.status in (404, 410) then 'missing' when j.status = 405 then 'method' when j.status in (413, 414, 431, 494) then 'large'
     when j.status = 421 then 'misdirected' when j.status = 429 then 'limited' when j.status = 444 then 'closed' else 'other' end as fix_text,
   j.past_served > 0 and 3 * j.past_ratio <= j.rejected_ratio as opens,
-  case when j.rejected_ratio >= 0.5 then 'page' else 'mail' end as class
+  case when j.status in (403, 444) and j.clients = 1 and not j.had_one_client then 'note'
+    when j.rejected_ratio >= 0.5 then 'page' else 'mail' end as class
 from judged j
 left join lines l on l.host = j.host and l.program = j.program and l.place = 1
 where j.place = 1
