@@ -62,18 +62,19 @@ with slices as (
   select host, program, source, proxy_backend, server_address, ts, client_address, http_request_method, url_path, http_response_status_code from request
   where tier in ('proxy', 'edge') and ts > $now - interval '61 minutes' and ts <= $now - interval '60 minutes'
 ),
--- Read once: cells of a route, a client address and a status.
+-- Read once: cells of a route, a client address and a status, by site and by log. A request that could not be
+-- read, or whose Host is wrong, has another site's name or none, but is in the same log.
 cells as (
   select host, coalesce(program, 'the proxy') as program,
-    coalesce(nullif(proxy_backend, ''), nullif(server_address, ''), concat('requests in ', source)) as site,
+    case when k.by_log then concat('requests in ', source) else coalesce(nullif(proxy_backend, ''), server_address) end as site,
     case when url_path is null then '' else concat(coalesce(http_request_method, ''), ' ',
       regexp_replace(regexp_replace(substr(url_path, 1, 120), '[0-9a-fA-F]{8}[0-9a-fA-F-]*|[0-9]+', '#', 'g'), '^((/[^/]*){3}).*$', '\1')) end as route,
     coalesce(client_address, '') as client, http_response_status_code as status,
     max(coalesce(url_path, 'a request that could not be read')) as path,
     count(*) filter (where ts > $now - interval '30 seconds') as now_30, count(*) filter (where ts <= $now - interval '45 seconds') as past_30,
     count(*) filter (where ts > $now - interval '2 minutes') as now_120, count(*) filter (where ts <= $now - interval '2 minutes') as past_120
-  from slices
-  where http_response_status_code is not null
+  from slices cross join (select true as by_log union all select false as by_log) k
+  where http_response_status_code is not null and (k.by_log or coalesce(nullif(proxy_backend, ''), nullif(server_address, '')) is not null)
     and coalesce(url_path, '') not in ('/health', '/healthz', '/livez', '/readyz', '/healthcheck', '/health-check', '/-/healthy', '/-/ready', '/ping', '/nginx_status', '/server-status', '/haproxy_stats')
   group by 1, 2, 3, 4, 5, 6
 ),
@@ -136,12 +137,16 @@ sites as (
   from routes
   group by seconds, host, program, site
 ),
-judged as (
+hit as (
   select *, row_number() over (partition by host, program, site order by seconds) as place
   from sites
   where (seconds = 30 and rejected >= 15 and past_requests >= 20 or seconds = 120 and rejected >= 8 and past_requests >= 8)
     and (rejected_ratio >= 0.5 and 2 * rejected_clients >= clients or rejected_ratio >= 0.25 and rejected_clients >= 5 and 4 * rejected_clients >= clients)
     and not (status in (401, 407, 429) and rejected_clients < 2)
+),
+judged as (
+  select *, max(case when site not like 'requests in %' then rejected else 0 end) over (partition by host, program) as rejected_of_a_site
+  from hit where place = 1
 ),
 spoken as (
   select host, program, substr(message_template, 1, 140) as line, count(*) as lines
@@ -169,4 +174,4 @@ select j.host, j.program, j.site, j.requests, j.rejected, j.clients, j.rejected_
     when j.rejected_ratio >= 0.5 then 'page' else 'mail' end as class
 from judged j
 left join lines l on l.host = j.host and l.program = j.program and l.place = 1
-where j.place = 1
+where j.site not like 'requests in %' or 2 * j.rejected_of_a_site < j.rejected
