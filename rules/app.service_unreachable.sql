@@ -37,7 +37,7 @@ refused = "The host answers at once that nothing listens there: the service is s
 timeout = "Nothing answers: the host is down, a firewall drops the packets, or the service's accept queue is full."
 unreachable = "The network has no path to that host: its network, a route or an interface is down."
 name = "The name service has no address for it, or does not answer."
-ports = "All local ports towards that address are in use or in TIME_WAIT: each request opens a connection of its own."
+ports = "All local ports towards that address are in use or in TIME_WAIT: each request opens a new connection."
 failed = "The driver gives up before it has a session."
 [text.fix_text]
 refused = "Start {target}, or correct its address in the application's configuration. In containers `localhost` is the container itself."

@@ -11,7 +11,7 @@ needs = ["db_member"]
 when = "select 1 from db_member where is_self and role in ('replica', 'relay') and is_read_only = false and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "replica {server_address}"
 summary = "{system} replica {server_address} of {source_text} accepts writes of clients"
-why = "A client that is connected to it by mistake changes data that its primary does not have. Replication goes on, or stops at the first change that does not fit, and after a failover the other change is there or lost by chance."
+why = "A client that is connected to it by mistake changes data that its primary does not have. Replication continues, or stops at the first conflicting change; after a failover, which of the two versions remains is chance."
 look_at = "Who writes there: the grants, the pool's configuration, and transactions that only the replica has (MySQL: `gtid_executed` of both)."
 silent_when = "It is read-only. PostgreSQL's standbys are always. Two servers that replicate from each other (multi-primary on purpose) are left out, as far as both are in `[[databases]]`; a replica that is writable on purpose, such as one for temporary tables of reports, looks the same: judge the finding as not actionable. Accounts with SUPER (MySQL: use super_read_only) or of the administrator can write anyway."
 fix = "{fix_text} Before that, compare the tables (pt-table-checksum) if clients did write. Check: is_read_only is true in db_member."

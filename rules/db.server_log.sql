@@ -42,7 +42,7 @@ corruption = "The storage returned something else than was written, or nothing. 
 memory = "The server got no memory for a statement or a thread; the kernel may end it next."
 archive = "Log that is not archived cannot be used for a restore, and PostgreSQL keeps it until its disk is full."
 crash = "One process ended by a signal. The others stop at once, since shared memory may be damaged, and the server recovers before it accepts connections."
-semaphore = "A thread holds a latch and does not go on: usually a disk that does not answer. After 600 s InnoDB ends the whole server."
+semaphore = "A thread holds a latch and is stuck, usually on a disk that does not answer. After 600 s InnoDB ends the whole server."
 save = "With the default `stop-writes-on-bgsave-error yes` Redis then refuses all writes with MISCONF; with an append-only file it waits."
 connections = "New sessions fail in every application that uses this server."
 [text.fix_text]
@@ -52,7 +52,7 @@ checkpoints = "`alter system set max_wal_size = '8GB'; select pg_reload_conf();`
 wraparound = "Find what holds it back: the oldest of pg_stat_activity.backend_xmin, prepared transactions, replication slots; end it, then `vacuum (freeze, verbose)` on the oldest tables."
 corruption = "Stop using this copy: fail over to a replica, check the disk (`smartctl -a`, disk.io_error), restore from a backup. Do not set `zero_damaged_pages` before a copy of the files exists."
 memory = "Lower what each session may use (`work_mem`, `sort_buffer_size`) or the number of sessions; see mem.oom_kill."
-archive = "Run archive_command by hand as its user: its own error says why (target full, key expired)."
+archive = "Run archive_command by hand as its user: its error names the reason (target full, key expired)."
 crash = "The line before names process and signal: 9 is the kernel's out-of-memory killer (mem.oom_kill), 11 a bug, often in an extension."
 semaphore = "Look at the disk first (disk.stuck, disk.slow), then `SHOW ENGINE INNODB STATUS`."
 save = "`vm.overcommit_memory = 1` (a fork needs no second copy), or space and permission in `dir`. Then `BGSAVE`, and look at rdb_last_bgsave_status."

@@ -75,7 +75,7 @@ past as (
 visitors as (
   select host, program, site, count(distinct client) as clients from recent group by host, program, site
 ),
--- What a path was before decides by path; a loop over paths that nobody asked for before needs several clients.
+-- The past decides for each path; paths without a past need several clients that loop.
 judged as (
   select l.host, l.program, l.site, count(distinct l.client) as looping_clients, sum(l.redirects) as redirects, max(l.most) as most, max(l.status) as status,
     count(distinct case when 2 * p.redirects <= p.requests then l.client end) as new_clients,
