@@ -23,15 +23,18 @@ explains = [
   "proxy.retry_storm", "proxy.upstream_errors", "traffic.unusual",
 ]
 subject = "{upstream}"
-summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}; {errors} requests got 502 or 503"
+summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}{over_text}; {errors} requests got 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is missing): host and network are fine, but no process listens there. It crashed, was stopped, listens on another port, or is not ready yet."
 look_at = "Is it running (`systemctl status`), and if not, why did it exit: its own log, mem.oom_kill, app.segfault, a deploy. On its host, `select ts, process_name from listener where server_port = …` shows when it stopped listening."
-silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache and Caddy: lines of their error logs, as for nginx. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
+silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). Over, and a note: no refusal for 3 s while the process listens again or the upstream answers requests, or none for 12 s. Where the log names the upstream of a request, only its own failed requests count. HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache and Caddy: lines of their error logs, as for nginx. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
 fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
 [text.refusals_text]
 counted = "{refusals} times in 20 s"
 checked = "by health check"
+[text.over_text]
+no = ""
+yes = "; over after {lasted_seconds:.0} s"
 [chart]
 title = "Requests answered with 502 or 503"
 unit = ""
@@ -73,28 +76,40 @@ revived as (
   group by 1, 2
 ),
 refused as (
-  select host, program, upstream, count(*) as refusals
+  select host, program, upstream, count(*) as refusals, min(ts) as first_ts, max(ts) as last_ts
   from lines
   where upstream is not null
   group by host, program, upstream
   having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
   union all
-  select host, 'haproxy' as program, upstream, 1 as refusals
+  select host, 'haproxy' as program, upstream, 1 as refusals, ts as first_ts, $now as last_ts
   from checks
   where place = 1 and upstream is not null and message_template like '%is DOWN%' and message_template like '%onnection refused%'
     and not exists (select 1 from revived v where v.host = checks.host and v.server = checks.upstream and v.last_ts > checks.ts + interval '2 seconds')
   union all
-  select host, 'weir edge' as program, upstream_address as upstream, count(*) as refusals
+  select host, 'weir edge' as program, upstream_address as upstream, count(*) as refusals, min(ts) as first_ts, max(ts) as last_ts
   from request
   where tier = 'edge' and failure = 'connect_refused' and upstream_address is not null and ts > $now - interval '20 seconds' and ts <= $now
   group by host, upstream_address
   having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
 ),
+-- By upstream where the log names it; an address without a port is a pool, or unknown.
 answers as (
-  select host, count(*) filter (where http_response_status_code in (502, 503)) as errors
+  select host, case when program = 'haproxy' then 'haproxy' when tier = 'edge' then 'weir edge' else coalesce(program, 'nginx') end as program,
+    case when program = 'haproxy' then coalesce(proxy_backend, '') else coalesce(upstream_address, '') end as address,
+    count(*) filter (where http_response_status_code in (502, 503)) as errors,
+    max(case when upstream_status_code < 500 or upstream_status_code is null and http_response_status_code < 500 then ts end) as answered_ts
   from request
   where tier in ('proxy', 'edge') and ts > $now - interval '20 seconds' and ts <= $now
-  group by host
+  group by 1, 2, 3
+),
+hit as (
+  select r.host, r.program, r.upstream,
+    sum(case when a.address = r.upstream or r.program = 'haproxy' and a.address = split_part(r.upstream, '/', 1) or a.address not like '%:%' and r.program <> 'haproxy' then a.errors else 0 end) as errors,
+    max(case when a.address = r.upstream then a.answered_ts end) as answered_ts
+  from refused r
+  join answers a on a.host = r.host and a.program = r.program
+  group by r.host, r.program, r.upstream
 ),
 listening as (
   select host, server_port, max(process_name) as process_name, max(ts) as last_ts
@@ -119,6 +134,10 @@ config as (
   where directive in ('server', 'proxy_pass') and ts > $now - interval '2 hours' and ts <= $now
 )
 select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as errors, l.process_name,
+  date_part('epoch', r.last_ts) - date_part('epoch', r.first_ts) as lasted_seconds,
+  case when r.last_ts <= $now - interval '12 seconds'
+      or r.last_ts <= $now - interval '3 seconds' and (l.last_ts > $now - interval '2500 milliseconds' and r.upstream not like '[::1]:%' or a.answered_ts > r.last_ts)
+    then 'yes' else 'no' end as over_text,
   case when r.program = 'haproxy' then 'checked' else 'counted' end as refusals_text,
   case when l.process_name is null then ''
        when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port on IPv4 only: write 127.0.0.1 instead of localhost')
@@ -126,12 +145,14 @@ select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as error
        else concat('; ', l.process_name, ' listened there until ', cast(date_trunc('second', l.last_ts) as varchar)) end as listen_text,
   case when c.file is not null then concat(c.file, ':', c.line, ' (', c.arguments, ')') else concat('the address in the configuration of ', r.program) end as place,
   case when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then 'note'
+       when r.last_ts <= $now - interval '12 seconds'
+         or r.last_ts <= $now - interval '3 seconds' and (l.last_ts > $now - interval '2500 milliseconds' or a.answered_ts > r.last_ts) then 'note'
        when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class,
   case when l.process_name is not null then concat_ws(', ',
     case when e.kills > 0 and k.process_name is null then 'mem.oom_kill' end,
     case when e.crashes > 0 and s.process_name is null then 'app.segfault' end) end as not_explained_by
 from refused r
-left join answers a on a.host = r.host
+left join hit a on a.host = r.host and a.program = r.program and a.upstream = r.upstream
 left join listening l on l.host = r.host and (r.upstream like '127.%' or r.upstream like '[::1]:%') and cast(l.server_port as varchar) = regexp_match(r.upstream, ':([0-9]+)$')[1]
 left join config c on c.host = r.host and c.program = r.program and c.place = 1
   and split_part(c.arguments, ' ', 1) in (r.upstream, concat('http://', r.upstream), concat('http://', r.upstream, '/'))

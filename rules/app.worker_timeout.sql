@@ -18,8 +18,8 @@ union all select 1 from log where body like '%! Terminating timed out worker%' a
 union all select 1 from log where program = 'apache' and body like 'mod_fcgid: read data timeout in %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.closes_early", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.socket_backlog_full", "app.throughput_drop", "app.workers_exhausted", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
+  "app.socket_backlog_full", "app.throughput_drop", "app.workers_die", "app.workers_exhausted",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
 ]

@@ -14,7 +14,8 @@ select 1 from log where body like '%server reached %max_children setting (%' and
 union all select 1 from log where body like '%*** uWSGI listen queue of socket % full !!! (%' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like 'AH%: server reached MaxRequestWorkers setting%' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like 'AH%: scoreboard is full, %' and ts > $now - interval '2 minutes' and ts <= $now
-union all select 1 from log where body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
+union all select 1 from log where body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 from log where body like '%RejectedExecutionException%' and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.socket_backlog_full", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
@@ -42,6 +43,7 @@ unknown = ""
 fpm = "First find what makes requests slow (`request_slowlog_timeout = 2s` shows where). If CPU is free and memory suffices (children × their size), raise `pm.max_children` of that pool and reload php-fpm."
 apache = "{where_text}First find what makes requests slow or clients linger (`KeepAliveTimeout 2`, `RequestReadTimeout header=10`). If CPU is free and memory suffices, raise MaxRequestWorkers (with ServerLimit × ThreadsPerChild at least as large) and restart Apache."
 uwsgi = "First find what makes requests slow (`--harakiri 30` with `--py-tracebacker`). If CPU is free, raise `processes` or `threads`; `listen = 1024` with net.core.somaxconn carries bursts."
+java = "First take a thread dump (`jstack PID`): the pool's threads are all busy and its queue is full. Find what they wait for; then bound the work that comes in, and only then raise the pool (Jetty: `jetty.threadPool.maxThreads`)."
 tomcat = "First take a thread dump (`jstack PID`) and find what the threads wait for: most often the database pool. If CPU is free, raise maxThreads of the connector."
 ---*/
 with lines as (
@@ -49,15 +51,17 @@ with lines as (
     case when body like 'AH%' then 'apache'
          when body like '%max_children setting (%' then concat_ws(' ', 'php-fpm', case when coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1]) is not null then concat('pool ', coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1])) end)
          when body like '%uWSGI%' then concat('uwsgi ', coalesce(regexp_match(body, 'of socket "([^"]+)"')[1], ''))
-         else 'tomcat' end as server,
-    case when body like 'AH%' then 'apache' when body like '%max_children setting (%' then 'fpm' when body like '%uWSGI%' then 'uwsgi' else 'tomcat' end as kind,
-    coalesce(regexp_match(body, '(server reached [^,]+)')[1], regexp_match(body, '(uWSGI listen queue .*[)])')[1], regexp_match(body, '(scoreboard is full, [^,.]+)')[1], regexp_match(body, '(All threads [^.]+)')[1]) as line
+         when body like '%RejectedExecutionException%' then 'a Java thread pool' else 'tomcat' end as server,
+    case when body like 'AH%' then 'apache' when body like '%max_children setting (%' then 'fpm' when body like '%uWSGI%' then 'uwsgi'
+      when body like '%RejectedExecutionException%' then 'java' else 'tomcat' end as kind,
+    coalesce(regexp_match(body, '(server reached [^,]+)')[1], regexp_match(body, '(uWSGI listen queue .*[)])')[1], regexp_match(body, '(scoreboard is full, [^,.]+)')[1], regexp_match(body, '(All threads [^.]+)')[1], 'RejectedExecutionException') as line
   from log
   where ts > $now - interval '2 minutes' and ts <= $now
     -- An application's message may stand in a web server's log, with a visitor's text in it.
     and (coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd')
       and (regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: (\[pool [^\]]+\] )?)?server reached (pm[.])?max_children setting [(][0-9]+[)]')
-      or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} uWSGI listen queue of socket "[^"]*" [(]fd: [0-9]+[)] full !!!'))
+      or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} uWSGI listen queue of socket "[^"]*" [(]fd: [0-9]+[)] full !!!')
+      or regexp_like(body, '^(Caused by: |Exception in thread "[^"]{1,60}" )?java\.util\.concurrent\.RejectedExecutionException(: |$)'))
       or program = 'apache' and coalesce(attrs['module'], 'mpm') like 'mpm%' and regexp_like(body, '^AH[0-9]+: (server reached MaxRequestWorkers setting|scoreboard is full, )')
       or program = 'tomcat' and body like '%All threads (%) are currently busy, waiting. Increase maxThreads%')
 ),
@@ -80,7 +84,7 @@ select b.host, b.server, b.line, b.lines, a.requests, a.failed, c.file, c.line a
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when b.lines > 1 then 'more' else 'once' end as times_text,
   case when c.file is not null then 'known' else 'unknown' end as where_text,
-  case b.kind when 'apache' then 'apache' when 'fpm' then 'fpm' when 'uwsgi' then 'uwsgi' else 'tomcat' end as fix_text,
+  case b.kind when 'apache' then 'apache' when 'fpm' then 'fpm' when 'uwsgi' then 'uwsgi' when 'java' then 'java' else 'tomcat' end as fix_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' else 'mail' end as class
 from busy b
 left join answers a on a.host = b.host

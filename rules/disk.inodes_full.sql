@@ -9,7 +9,9 @@ clear = "1m"
 key = ["mount_point"]
 needs = ["filesystem"]
 when = "select 1 from filesystem where inodes_total > 0 and inodes_free < 0.06 * inodes_total and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
-explains = ["app.errors", "app.errors_quiet", "db.not_answering", "proxy.bad_gateway"]
+explains = [
+  "app.errors", "app.errors_quiet", "db.not_answering", "db.server_log", "proxy.bad_gateway",
+]
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {inodes_free} of {inodes_total} inodes free ({free_ratio:%}), and {available_bytes:bytes} of space"
 why = "Every file needs an inode, however small, and this file system was created with a fixed number. At 0, programs get \"No space left on device\" although df shows free space: sessions, caches, mail queues and logs fail."

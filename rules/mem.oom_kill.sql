@@ -14,9 +14,9 @@ union all select 1 as n from kmsg where kind = 'oom_kill' and is_backlog is not 
 union all select max(oom_kills_total) as n from cgroup_stat where ts > $now - interval '5 minutes' and ts <= $now group by host, cgroup having max(oom_kills_total) > min(oom_kills_total)"""
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
-  "app.requests_stopped", "db.not_answering", "mem.cgroup_near_limit", "proxy.bad_gateway",
-  "proxy.down", "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm",
-  "proxy.upstream_errors",
+  "app.requests_stopped", "app.workers_die", "db.not_answering", "db.server_log",
+  "mem.cgroup_near_limit", "proxy.bad_gateway", "proxy.down", "proxy.masked_errors",
+  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
 ]
 equal = ["process_name", "cgroup"]
 subject = "{victims} on {host}"

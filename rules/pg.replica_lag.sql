@@ -9,6 +9,7 @@ clear = "30s"
 key = ["server_address", "peer"]
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'postgresql' and role in ('replica', 'source') and (is_running = false or is_paused or unsent_bytes >= 67108864 or unapplied_bytes >= 67108864 or lag_seconds > 30 or heartbeat_seconds > 30) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
+explains = ["db.replica_behind"]
 subject = "{link}"
 summary = "{link}: {behind_bytes:bytes} behind{lag_text}; {where_text}"
 why = "Reads from this replica are stale. If the primary is lost now, the missing part is lost with it or must be applied before work can resume."

@@ -44,7 +44,7 @@ why = "The proxy answers for an application that it cannot reach, that gives no 
 look_at = "The error log of {program} on {host}: `select body, attrs['upstream'], count(*) from log where program = '{program}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. Which paths: `select url_path, http_response_status_code, count(*) from request … group by 1, 2`. Then the application's own log at that time."
 silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. A 500 counts only without an upstream's status, where the log has that status for other requests. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
 fix = "{fix_text} Check: the share of 502, 503 and 504 is back to zero. Do not raise the proxy's timeouts: visitors then wait longer for the same error."
-source = "RFC 9110, 15.6.3 to 15.6.5; nginx ngx_http_upstream.c; HAProxy documentation 8.5, termination states; nginx 499 in ngx_http_request.h"
+source = "RFC 9110, 15.6.3 to 15.6.5; nginx ngx_http_upstream.c; HAProxy documentation 8.5, termination states; Envoy access log, response flags; nginx 499 in ngx_http_request.h"
 [text.line_text]
 known = "{lines} times in its log: \"{line}\"{upstream_part}"
 unknown = "its error log has no reason{server_part}"
@@ -82,7 +82,8 @@ judged as (
         and (upstream_status_code = 503 or termination_state like '--%' or termination_state like 'L%' or termination_state like 'PR%') then null
       when http_response_status_code in (502, 503, 504) then
         concat_ws(' ', http_response_status_code, case when failure is not null then concat('(', failure, ')')
-          when termination_state like 'S%' or termination_state like 's%' then concat('(', substr(termination_state, 1, 2), ')') end)
+          when termination_state like 'S%' or termination_state like 's%' then concat('(', substr(termination_state, 1, 2), ')')
+          when attrs['response_flags'] is not null then concat('(', attrs['response_flags'], ')') end)
       when http_response_status_code = 500 and upstream_status_code is null and termination_state is null and failure is null
         and u.source is not null then '500 of the proxy itself'
       when http_response_status_code < 100 then 'no valid HTTP response'

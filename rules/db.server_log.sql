@@ -1,0 +1,89 @@
+/*---
+id = "db.server_log"
+title = "Database's own log reports a failure"
+tier = "db"
+class = "mail"
+for = "0s"
+every = "5s"
+clear = "2m"
+key = ["program", "what"]
+prefers = ["disk.full", "disk.inodes_full", "disk.readonly", "disk.io_error", "mem.oom_kill"]
+needs = ["log"]
+when = """
+select 1 from log where program = 'postgresql' and (body like 'deadlock detected%' or body like '%No space left on device%' or body like 'checkpoints are occurring too frequently%' or body like 'database is not accepting commands%' or body like 'database "%must be vacuumed within%' or body like 'invalid page in block%' or body like '%could not read block%' or body like 'out of memory%' or body like 'archive command failed%' or body like 'terminating connection because of crash of another server process%') and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 from log where program = 'mysqld' and (body like '%is full%' or body like '%error number 28 %' or body like 'Disk is full writing%' or body like '%Out of memory%' or body like '%Long semaphore wait%' or body like '%semaphore wait has lasted%' or body like '%page corruption%' or body like '%is marked as crashed%' or body like 'Too many connections%' or body like '%ransactions deadlock detected%') and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 from log where program = 'redis' and (body like '%fork: Cannot allocate memory%' or body like 'Background saving error%' or body like 'Error writing to the AOF file%' or body like 'Write error saving DB on disk%' or body like 'Short write while writing to the AOF file%' or body like '%MISCONF%') and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
+explains = ["app.errors", "app.errors_quiet", "app.slow", "proxy.bad_gateway"]
+subject = "{program} on {host}"
+summary = "{program} on {host}: {what_text}, {lines} times in 2 minutes; it logs \"{line}\""
+why = "{why_text}"
+look_at = "`select ts, body from log where host = '{host}' and program = '{program}' and ts > now() - interval '10 minutes' order by ts`; PostgreSQL's DETAIL and STATEMENT follow the line."
+silent_when = "No such line of PostgreSQL, MySQL, MariaDB, Redis or Valkey within 2 minutes; fewer than 5 deadlocks, and fewer than 3 lines of frequent checkpoints (both notes: applications repeat a deadlocked transaction, bulk loads cause checkpoints). Only the start of the server's message counts, which a client's statement cannot choose. Logs at other paths than the usual ones need a parser entry with the program's name."
+fix = "{fix_text} Check: the line does not come back."
+source = "PostgreSQL deadlock.c, md.c, checkpointer.c, varsup.c, bufmgr.c, pgarch.c; MySQL and MariaDB errmsg-utf8.txt (1021, 1114), InnoDB srv0srv.cc; Redis rdb.c, aof.c, server.c"
+[text.what_text]
+space = "it cannot write, its disk is full"
+deadlocks = "deadlocks"
+checkpoints = "checkpoints come too often"
+wraparound = "transaction ids are running out"
+corruption = "a data page is broken or cannot be read"
+memory = "out of memory"
+archive = "archiving of its log fails"
+crash = "a server process crashed, all sessions were ended"
+semaphore = "threads wait for InnoDB's internal locks for minutes"
+save = "it cannot save its data to disk"
+connections = "connections are refused, the limit is reached"
+[text.why_text]
+space = "Every statement that writes fails. PostgreSQL stops as a whole if the directory of its WAL is full."
+deadlocks = "Transactions lock the same rows in different order. The server ends one of each pair; an application that does not repeat it shows an error."
+checkpoints = "Each checkpoint writes all changed pages, and afterwards each page's first change is logged in full: many times the I/O that the changes need."
+wraparound = "Old transaction ids must be removed by vacuum before the counter wraps. At the limit the database accepts no writes."
+corruption = "The storage returned something else than was written, or nothing. Data of this page is lost on this server."
+memory = "The server got no memory for a statement or a thread; the kernel may end it next."
+archive = "Log that is not archived cannot be used for a restore, and PostgreSQL keeps it until its disk is full."
+crash = "One process ended by a signal. The others stop at once, since shared memory may be damaged, and the server recovers before it accepts connections."
+semaphore = "A thread holds a latch and is stuck, usually on a disk that does not answer. After 600 s InnoDB ends the whole server."
+save = "With the default `stop-writes-on-bgsave-error yes` Redis then refuses all writes with MISCONF; with an append-only file it waits."
+connections = "New sessions fail in every application that uses this server."
+[text.fix_text]
+space = "Free or add space on the server's disk; never delete files below its directory. PostgreSQL: look for a replication slot that keeps WAL (pg.slot_retains_wal) and a failing archive_command."
+deadlocks = "Lock rows in one order everywhere (sorted ids), keep transactions short, and repeat a transaction that gets 40P01 or 1213."
+checkpoints = "`alter system set max_wal_size = '8GB'; select pg_reload_conf();` if the disk has that space."
+wraparound = "Find what holds it back: the oldest of pg_stat_activity.backend_xmin, prepared transactions, replication slots; end it, then `vacuum (freeze, verbose)` on the oldest tables."
+corruption = "Stop using this copy: fail over to a replica, check the disk (`smartctl -a`, disk.io_error), restore from a backup. Do not set `zero_damaged_pages` before a copy of the files exists."
+memory = "Lower what each session may use (`work_mem`, `sort_buffer_size`) or the number of sessions; see mem.oom_kill."
+archive = "Run archive_command by hand as its user: its error names the reason (target full, key expired)."
+crash = "The line before names process and signal: 9 is the kernel's out-of-memory killer (mem.oom_kill), 11 a bug, often in an extension."
+semaphore = "Look at the disk first (disk.stuck, disk.slow), then `SHOW ENGINE INNODB STATUS`."
+save = "`vm.overcommit_memory = 1` (a fork needs no second copy), or space and permission in `dir`. Then `BGSAVE`, and look at rdb_last_bgsave_status."
+connections = "Shrink the applications' pools or put a pooler between; see db.connections_exhausted."
+---*/
+with named as (
+  select host, program, body,
+    case
+      when program = 'postgresql' and (regexp_like(body, '^could not (extend|write|create|fsync|open)[^:]*: No space left on device') or regexp_like(body, '^could not write to (file|temporary file) .*: No space left on device$')) then 'space'
+      when program = 'postgresql' and body = 'deadlock detected' then 'deadlocks'
+      when program = 'postgresql' and regexp_like(body, '^checkpoints are occurring too frequently [(]') then 'checkpoints'
+      when program = 'postgresql' and (regexp_like(body, '^database is not accepting commands (to avoid|that assign)') or regexp_like(body, '^database "[^"]+" must be vacuumed within [0-9]+ transactions$')) then 'wraparound'
+      when program = 'postgresql' and (regexp_like(body, '^invalid page in block [0-9]+ of relation ') or regexp_like(body, '^could not read blocks? [0-9.]+ in file "[^"]+": ')) then 'corruption'
+      when program = 'postgresql' and body = 'out of memory' then 'memory'
+      when program = 'postgresql' and regexp_like(body, '^archive command failed with exit code ') then 'archive'
+      when program = 'postgresql' and regexp_like(body, '^terminating connection because of crash of another server process$') then 'crash'
+      when program = 'mysqld' and (regexp_like(body, '^([a-z/]*(mysqld|mariadbd): )?(The table ''[^'']*'' is full|Disk is full writing ''|Disk full [(])') or regexp_like(body, '^(InnoDB: )?Operating system error number 28 in a file operation')) then 'space'
+      when program = 'mysqld' and regexp_like(body, '^(InnoDB: )?Transactions deadlock detected, dumping detailed information') then 'deadlocks'
+      when program = 'mysqld' and regexp_like(body, '^([a-z/]*(mysqld|mariadbd): )?Out of memory') then 'memory'
+      when program = 'mysqld' and regexp_like(body, '^(InnoDB: )?(\#\#\# InnoDB: )?(Warning: a long semaphore wait|A long semaphore wait|Semaphore wait has lasted > [0-9]+ seconds)') then 'semaphore'
+      when program = 'mysqld' and (regexp_like(body, '^(InnoDB: )?Database page corruption on disk or a failed') or regexp_like(body, '^([a-z/]*(mysqld|mariadbd): )?Table ''[^'']*'' is marked as crashed')) then 'corruption'
+      when program = 'mysqld' and regexp_like(body, '^Too many connections$') then 'connections'
+      when program = 'redis' and regexp_like(body, '^(Can''t save in background: fork: |Can''t rewrite append only file in background: fork: |Background saving error|Write error saving DB on disk: |Error writing to the AOF file: |Short write while writing to the AOF file)') then 'save'
+    end as what
+  from log
+  where ts > $now - interval '2 minutes' and ts <= $now and program in ('postgresql', 'mysqld', 'redis')
+    and (severity is null or severity not in ('debug', 'trace'))
+)
+select host, program, what, what as what_text, what as why_text, what as fix_text, count(*) as lines, max(substr(body, 1, 140)) as line,
+  case when what in ('space', 'wraparound', 'corruption', 'crash', 'semaphore', 'save') then 'page' when what in ('deadlocks', 'checkpoints') then 'note' else 'mail' end as class
+from named
+where what is not null
+group by host, program, what
+having count(*) >= case when what = 'deadlocks' then 5 when what = 'checkpoints' then 3 else 1 end
