@@ -261,7 +261,7 @@ impl Store {
         bytes: Vec<u8>,
         check: impl FnOnce(&Parcel) -> Result<(), StoreError>,
     ) -> Result<Appended, StoreError> {
-        let kib = Parcel::announced_bytes(&bytes) * DECODED_RATIO >> 10;
+        let kib = (Parcel::announced_bytes(&bytes) * DECODED_RATIO) >> 10;
         let share = u32::try_from(kib.clamp(1, DECODING_KIB as u64)).expect("clamped");
         let turn = tokio::time::timeout(PATIENCE, self.decoding.acquire_many(share)).await;
         let turn = turn.map_err(|_| busy())?.map_err(|_| StoreError::closed())?;

@@ -31,7 +31,7 @@ impl LogDamage {
         self.first.is_none()
     }
 
-    /// Copies damaged bytes to a file of their own and counts `records`.
+    /// Copies damaged bytes to a separate file and counts `records`.
     pub(crate) fn set_aside(
         &mut self,
         path: &Path,
