@@ -38,6 +38,12 @@ pub fn join(values: &Values, token: &str) -> Result<(), Failure> {
         dir.display(),
         renewal(&identity),
     ));
+    let (name, host) = (&identity.name, &values.collect.host);
+    if name != host {
+        say(&format!(
+            "the hub takes rows of the host `{name}` from this agent, and `collect.host` is `{host}`: start it with --host {name}, or add \"{name}: {host}\" to `link.speaks_for` on the hub",
+        ));
+    }
     Ok(())
 }
 

@@ -204,6 +204,7 @@ fn over_link(
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
         program: PROGRAM.into(),
+        host: values.collect.host.clone(),
         bandwidth: Bandwidth::new(agent.bandwidth_bytes),
         window_bytes: agent.window_bytes.max(1),
         clock: Arc::clone(&parts.clock),

@@ -334,6 +334,9 @@ keys! {
         /// How long an agent's certificate is valid. It is renewed by itself when a third is left,
         /// so an agent may be off for that long before it has to join again.
         certificate_days: u64 = 90, "days";
+        /// Hosts whose rows an agent may send besides those of its own name: `"relay1: db1"`, or with
+        /// `*` for any characters `"relay1: db*"`. Rows of other hosts are refused.
+        speaks_for: Vec<String> = Vec::new(), "";
         /// Each side says something at least this often; after three times this in silence the
         /// connection is cut.
         heartbeat_seconds: u64 = 5, "s";

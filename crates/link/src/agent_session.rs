@@ -318,7 +318,7 @@ impl<'a> AgentSession<'a> {
                 }
                 if reason == RefusalReason::Bad {
                     // Skipping the parcel would lose lines, so keep retrying and make it visible.
-                    tracing::error!("the hub cannot decode rows of stream {stream}: {text}");
+                    tracing::error!("the hub refuses rows of stream {stream}: {text}");
                 }
                 let position = if is_behind { expected } else { from };
                 (shipment.report)(DeliveryOutcome::Resend { position, is_busy: !is_behind });
@@ -326,7 +326,7 @@ impl<'a> AgentSession<'a> {
             InFlight::Sample { number } => {
                 self.is_spool_lost = true;
                 if reason == RefusalReason::Bad {
-                    tracing::error!("the hub cannot decode a sample: {text}");
+                    tracing::error!("the hub refuses a sample: {text}");
                     self.uplink.shared.status().dropped += 1;
                     self.bad_samples.insert(number);
                 }

@@ -39,6 +39,8 @@ pub(crate) struct Dial<'a> {
     pub(crate) tls: Arc<ClientConfig>,
     pub(crate) clock: &'a Arc<dyn Clock>,
     pub(crate) program: &'a str,
+    /// Host of the agent's rows.
+    pub(crate) host: &'a str,
     pub(crate) bandwidth: Bandwidth,
 }
 
@@ -54,6 +56,7 @@ impl Dial<'_> {
             capabilities: CAPABILITIES,
             now_micros: self.clock.now().0,
             program: self.program.to_owned(),
+            host: self.host.to_owned(),
         };
         outbox.send(&Message::Hello(hello)).await?;
         match self.first(&mut inbox).await? {
@@ -126,7 +129,8 @@ pub async fn join(
     let mut last = LinkError::new(LinkErrorKind::Token, "cannot join: the token names no address");
     for address in &token.addresses {
         let (config, pinned) = tls::stranger(token.authority, clock)?;
-        let dial = Dial { address, tls: config, clock, program: "", bandwidth: Bandwidth::new(0) };
+        let bandwidth = Bandwidth::new(0);
+        let dial = Dial { address, tls: config, clock, program: "", host: "", bandwidth };
         let stream = match dial.handshake().await {
             Ok(stream) => stream,
             Err(error) => {

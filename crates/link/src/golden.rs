@@ -62,7 +62,7 @@ impl Intake for ScriptedIntake {
             .collect()
     }
 
-    fn append(&self, parcel: Vec<u8>) -> AppendFuture {
+    fn append(&self, _agent: &str, parcel: Vec<u8>) -> AppendFuture {
         let outcome = match parcel.as_slice() {
             b"good" => Ok(AppendResult { rows: 3, position: Some(200) }),
             b"none" => Ok(AppendResult { rows: 1, position: None }),
@@ -126,7 +126,7 @@ fn the_recording_decodes_as_before() {
     let text: String =
         messages(&recorded("agent")).iter().map(|message| format!("{message:?}\n")).collect();
     expect![[r#"
-        Hello(Hello { versions: (1, 1), capabilities: 7, now_micros: 1795000000000000, program: "weir 0.1.0" })
+        Hello(Hello { versions: (1, 1), capabilities: 7, now_micros: 1795000000000000, program: "weir 0.1.0", host: "" })
         Ask { id: 5, is_watching: true, streams: [StreamId(7), StreamId(9)] }
         Parcel { sequence: 0, bytes: [103, 111, 111, 100] }
         Parcel { sequence: 1, bytes: [110, 111, 110, 101] }

@@ -39,8 +39,12 @@ pub trait Intake: Send + Sync {
     }
     /// Positions of streams, in the given order.
     fn positions(&self, streams: &[StreamId]) -> Vec<StreamPosition>;
-    /// Stores an encoded parcel. The first poll must enqueue it, after earlier ones.
-    fn append(&self, parcel: Vec<u8>) -> AppendFuture;
+    /// Stores an encoded parcel of an agent. The first poll must enqueue it, after earlier ones.
+    fn append(&self, agent: &str, parcel: Vec<u8>) -> AppendFuture;
+    /// Whether an agent may send rows of a host.
+    fn speaks_for(&self, agent: &str, host: &str) -> bool {
+        agent == host
+    }
     /// A counter that changes at each commit to tables.
     fn commits(&self) -> watch::Receiver<u64>;
     /// Why ingest is paused; `None` if it is not.
@@ -345,6 +349,9 @@ impl Hub {
         let id = certificate.agent.ok_or_else(no_certificate)?;
         let agent = self.registry.admit(&certificate.name, &id)?;
         let version = common_version(hello)?;
+        if !hello.host.is_empty() && !self.intake.speaks_for(&agent.name, &hello.host) {
+            return Err(foreign_host(&agent.name, &hello.host));
+        }
         let Ok(_permit) = Arc::clone(&self.connections).try_acquire_owned() else {
             let text = format!(
                 "the hub has reached its limit of {} connections",
@@ -394,6 +401,14 @@ impl Hub {
         self.live().insert(id, live);
         (id, is_cut)
     }
+}
+
+fn foreign_host(agent: &str, host: &str) -> Denial {
+    let text = format!("the agent joined as `{agent}`, but its rows are of the host `{host}`");
+    let hint = format!(
+        "start it with --host {agent} (`collect.host`), join again with --host {host}, or add \"{agent}: {host}\" to `link.speaks_for` on the hub"
+    );
+    Denial::new(GoodbyeCode::ForeignHost, text, hint)
 }
 
 fn no_certificate() -> Denial {

@@ -232,7 +232,7 @@ where
             let text = "the agent exceeded its credit";
             return Err(Denial::new(GoodbyeCode::Protocol, text, ""));
         }
-        let append = self.hub.intake.append(bytes);
+        let append = self.hub.intake.append(&self.agent.name, bytes);
         let mut in_flight = InFlightParcel { sequence, bytes: length, append };
         // The first poll enqueues the parcel in the store, which preserves the order of a stream.
         match futures::poll!(&mut in_flight.append) {

@@ -59,6 +59,8 @@ pub struct Hello {
     pub now_micros: i64,
     /// Name and version of the agent, such as `weir 0.1.0`.
     pub program: String,
+    /// Host of the agent's rows; empty for older agents.
+    pub host: String,
 }
 
 /// The hub's reply to [`Hello`].
@@ -137,11 +139,13 @@ pub enum GoodbyeCode {
     Silent,
     /// The hub failed.
     Failed,
+    /// The agent sends rows of a host that it may not speak for.
+    ForeignHost,
     /// A code of a newer version.
     Other(u8),
 }
 
-const CODES: [GoodbyeCode; 14] = [
+const CODES: [GoodbyeCode; 15] = [
     GoodbyeCode::Ending,
     GoodbyeCode::Protocol,
     GoodbyeCode::Version,
@@ -156,6 +160,7 @@ const CODES: [GoodbyeCode; 14] = [
     GoodbyeCode::Superseded,
     GoodbyeCode::Silent,
     GoodbyeCode::Failed,
+    GoodbyeCode::ForeignHost,
 ];
 
 const REASONS: [RefusalReason; 5] = [
@@ -431,7 +436,7 @@ impl Message {
 impl Hello {
     fn write(&self, out: &mut BodyWriter<'_>) {
         out.u8(self.versions.0).u8(self.versions.1).u64(self.capabilities);
-        out.u64(self.now_micros.cast_unsigned()).text(&self.program);
+        out.u64(self.now_micros.cast_unsigned()).text(&self.program).text(&self.host);
     }
 
     fn read(body: &mut BodyReader<'_>) -> Result<Self, LinkError> {
@@ -440,6 +445,7 @@ impl Hello {
             capabilities: body.u64()?,
             now_micros: body.u64()?.cast_signed(),
             program: body.text()?,
+            host: body.text().unwrap_or_default(),
         })
     }
 }

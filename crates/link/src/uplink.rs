@@ -49,6 +49,8 @@ pub struct UplinkOptions {
     pub hubs: Vec<String>,
     /// Name and version that the agent reports.
     pub program: String,
+    /// Host of the agent's rows.
+    pub host: String,
     /// Rate limit for sending.
     pub bandwidth: Bandwidth,
     /// Limit of parcel bytes in flight.
@@ -218,6 +220,7 @@ pub(crate) struct UplinkSettings {
     pub(crate) dir: PathBuf,
     pub(crate) hubs: Vec<String>,
     pub(crate) program: String,
+    pub(crate) host: String,
     pub(crate) bandwidth: Bandwidth,
     pub(crate) window_bytes: u64,
     pub(crate) clock: Arc<dyn Clock>,
@@ -229,7 +232,8 @@ impl Uplink {
         let (to_shipments, shipments) = mpsc::channel(SHIPMENTS_WAITING);
         let (to_queries, queries) = mpsc::channel(QUERIES_WAITING);
         let (closing, is_closing) = watch::channel(false);
-        let UplinkOptions { dir, hubs, program, bandwidth, window_bytes, clock, spool } = options;
+        let UplinkOptions { dir, hubs, program, host, bandwidth, window_bytes, clock, spool } =
+            options;
         let shared = Arc::new(UplinkState {
             spool: Mutex::new(spool),
             status: Mutex::default(),
@@ -242,7 +246,7 @@ impl Uplink {
             closing,
         };
         let uplink = Self {
-            options: UplinkSettings { dir, hubs, program, bandwidth, window_bytes, clock },
+            options: UplinkSettings { dir, hubs, program, host, bandwidth, window_bytes, clock },
             shared,
             shipments,
             queries,
@@ -343,6 +347,7 @@ impl Uplink {
             tls: tls::client(&self.identities, &self.options.clock)?,
             clock: &self.options.clock,
             program: &self.options.program,
+            host: &self.options.host,
             bandwidth: self.options.bandwidth.clone(),
         };
         let connecting = dial.connect();

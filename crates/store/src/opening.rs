@@ -198,5 +198,6 @@ pub(crate) fn recover(
     positions.commit();
     let shared = StoreState::new(view, positions, options);
     shared.set_wal_bytes(wal.byte_count());
+    shared.set_log_damage(&wal.damage);
     Ok((Arc::new(shared), wal))
 }

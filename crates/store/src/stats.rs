@@ -13,6 +13,8 @@ pub struct StoreStats {
     pub hot_bytes: u64,
     /// Bytes of the write-ahead log.
     pub wal_bytes: u64,
+    /// Records of the write-ahead log that this start found damaged and set aside.
+    pub lost_records: u64,
     /// Parquet files that queries read.
     pub file_count: u64,
     /// Bytes of these files.

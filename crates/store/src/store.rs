@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot, watch};
 use weir_datafile::{ErrorKind, FileMaker, Snapshot, StoreError, Tier, table_index};
 use weir_sql::{EndedQuery, Query, QueryEngine, QueryWorker};
 use weir_tables::{Clock, Micros, Parcel, StreamId, TABLES, TableSpec};
@@ -46,6 +46,8 @@ pub struct Store {
     has_files: bool,
     /// Permits for bytes waiting for the writer, in KiB.
     queue: Arc<Semaphore>,
+    /// Permits for parcels that are decoded and not in the queue yet, in KiB.
+    decoding: Arc<Semaphore>,
     threads: Mutex<StoreThreads>,
 }
 
@@ -62,6 +64,13 @@ struct StoreThreads {
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 /// Limit on the size of waiting parcels, in KiB.
 const QUEUE_KIB: usize = 64 << 10;
+/// Limit on the size of parcels being decoded, in KiB, and how many times their content they count:
+/// NULL columns that a parcel leaves out take memory as well.
+const DECODING_KIB: usize = 512 << 10;
+const DECODED_RATIO: u64 = 8;
+/// Largest parcel that is made in this process. What is logged must be readable at the next start,
+/// which takes up to 256 MiB.
+const PARCEL_BYTES_MAX: u64 = 192 << 20;
 /// Time that an append waits for memory or for the queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -207,6 +216,7 @@ impl Store {
             copies,
             iceberg: iceberg.map(Arc::new),
             queue: Arc::new(Semaphore::new(QUEUE_KIB)),
+            decoding: Arc::new(Semaphore::new(DECODING_KIB)),
             threads: Mutex::new(threads),
         }
     }
@@ -224,7 +234,14 @@ impl Store {
     pub async fn append(&self, parcel: Parcel) -> Result<Appended, StoreError> {
         let parcel = adapt(parcel)?;
         let encoded = if self.has_files { parcel.encode(false) } else { Vec::new() };
-        self.submit(parcel, encoded).await
+        let bytes = encoded.len() as u64 + parcel.null_bytes();
+        if bytes > PARCEL_BYTES_MAX {
+            let limit = PARCEL_BYTES_MAX >> 20;
+            let text =
+                format!("the parcel needs {} MiB of memory, more than {limit} MiB", bytes >> 20);
+            return Err(StoreError::bad_parcel(text).with_hint("send fewer rows at once"));
+        }
+        self.submit(parcel, encoded, bytes, None).await
     }
 
     /// Appends a parcel encoded by [`Parcel::encode`]; the same bytes go to the log.
@@ -232,11 +249,36 @@ impl Store {
     /// # Errors
     /// As [`Store::append`]; `BadParcel` when the bytes are not a parcel.
     pub async fn append_encoded(&self, bytes: Vec<u8>) -> Result<Appended, StoreError> {
-        let parcel = Parcel::decode(&bytes).map_err(StoreError::bad_parcel)?;
-        self.submit(adapt(parcel)?, bytes).await
+        self.append_checked(bytes, |_| Ok(())).await
     }
 
-    async fn submit(&self, parcel: Parcel, encoded: Vec<u8>) -> Result<Appended, StoreError> {
+    /// Appends an encoded parcel if `check` admits its rows.
+    ///
+    /// # Errors
+    /// As [`Store::append_encoded`], and the error of `check`.
+    pub async fn append_checked(
+        &self,
+        bytes: Vec<u8>,
+        check: impl FnOnce(&Parcel) -> Result<(), StoreError>,
+    ) -> Result<Appended, StoreError> {
+        let kib = (Parcel::announced_bytes(&bytes) * DECODED_RATIO) >> 10;
+        let share = u32::try_from(kib.clamp(1, DECODING_KIB as u64)).expect("clamped");
+        let turn = tokio::time::timeout(PATIENCE, self.decoding.acquire_many(share)).await;
+        let turn = turn.map_err(|_| busy())?.map_err(|_| StoreError::closed())?;
+        let decoded = Parcel::decode_measured(&bytes).map_err(StoreError::bad_parcel);
+        let (parcel, memory) = decoded?;
+        check(&parcel)?;
+        let parcel = adapt(parcel)?;
+        self.submit(parcel, bytes, memory, Some(turn)).await
+    }
+
+    async fn submit(
+        &self,
+        parcel: Parcel,
+        encoded: Vec<u8>,
+        memory: u64,
+        decoding: Option<SemaphorePermit<'_>>,
+    ) -> Result<Appended, StoreError> {
         if encoded.len() > RECORD_BYTES_MAX {
             let text =
                 format!("the parcel has {} bytes, more than {RECORD_BYTES_MAX}", encoded.len());
@@ -245,8 +287,10 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         let range = parcel.range;
         let hand_over = async move {
-            let room = tokio::time::timeout(PATIENCE, self.room(encoded.len())).await;
+            let bytes = encoded.len().max(usize::try_from(memory).unwrap_or(usize::MAX));
+            let room = tokio::time::timeout(PATIENCE, self.room(bytes)).await;
             let room = room.map_err(|_| busy())??;
+            drop(decoding);
             let encoded = if self.has_files { encoded } else { Vec::new() };
             self.send(WriterCommand::Append(AppendRequest { parcel, encoded, reply, _room: room }))
         };
@@ -342,6 +386,7 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         StoreStats {
             wal_bytes: self.shared.wal_bytes(),
+            lost_records: self.shared.lost_records(),
             is_full: self.shared.is_full(),
             bucket: self.engine.bucket_stats(),
             message: self.shared.message().or_else(|| self.cluster.as_ref()?.trouble()),

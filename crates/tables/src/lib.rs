@@ -31,12 +31,20 @@ pub use message_template::{message_template, unfinished_template};
 pub use nearest::{edit_distance, nearest};
 pub use parcel::{Batch, DecodeError, Parcel, StreamId, StreamRange};
 pub use spec::*;
+use spec::{TableWriter, WRITERS};
 pub use table::{Column, ColumnBuilder, DataKind, Kind, Rows, TableSpec, kind};
 pub use unit::unit_of;
 pub use view::{VIEWS, ViewSpec, view};
 
 /// Every table of weir, in the order in which the docs list them.
 pub const TABLES: &[&TableSpec] = ALL;
+
+/// Whether agents may write rows of this table. The others are written by the hub only, so that no
+/// agent can make or judge findings.
+pub fn is_open_to_agents(table: &TableSpec) -> bool {
+    let at = TABLES.iter().position(|spec| spec.name == table.name);
+    at.is_some_and(|at| WRITERS[at] == TableWriter::Agent)
+}
 
 /// The spec of the table called `name`, or `None`.
 pub fn table(name: &str) -> Option<&'static TableSpec> {

@@ -9,9 +9,11 @@ use std::fmt;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 
+mod budget;
 mod ipc;
 
-use crate::TableSpec;
+use crate::{TableSpec, is_null_column};
+use budget::{DECODED_BYTES_MAX, DecodeBudget, null_bits};
 
 /// Identity of something that can be read again from a position: a file, a spool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +66,18 @@ impl Parcel {
     /// Rows of all batches together.
     pub fn row_count(&self) -> usize {
         self.batches.iter().map(|batch| batch.rows.num_rows()).sum()
+    }
+
+    /// Bytes that the columns without a value take once the parcel is decoded; its encoded form
+    /// leaves them out.
+    pub fn null_bytes(&self) -> u64 {
+        let of_batch = |batch: &Batch| {
+            let columns = batch.rows.columns().iter().zip(batch.table.columns);
+            let null = columns.filter(|(array, _)| is_null_column(array));
+            let bits: u64 = null.map(|(_, column)| null_bits(column.kind)).sum();
+            batch.rows.num_rows() as u64 * bits / 8
+        };
+        self.batches.iter().map(of_batch).sum()
     }
 
     /// Encodes as version 2, LZ4-compressed with `compress`. Columns without a value are left out.
@@ -129,7 +143,24 @@ impl Parcel {
     /// [`DecodeError`] when the bytes are not a parcel of a known version, are truncated or
     /// damaged, or name an unknown table.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_measured(bytes).map(|(parcel, _)| parcel)
+    }
+
+    /// Decodes like [`Parcel::decode`], and also returns the bytes of memory that the rows take.
+    ///
+    /// # Errors
+    /// As [`Parcel::decode`].
+    pub fn decode_measured(bytes: &[u8]) -> Result<(Self, u64), DecodeError> {
         Self::decode_chosen(bytes, |_| true)
+    }
+
+    /// Length of the content that the head of a parcel announces, uncompressed; 0 for what is no
+    /// parcel.
+    pub fn announced_bytes(bytes: &[u8]) -> u64 {
+        let is_new = bytes.strip_prefix(MAGIC).is_some_and(|rest| rest.first() == Some(&2));
+        let length = bytes.get(HEAD_BYTES - 8..).and_then(|rest| rest.first_chunk::<8>());
+        let length = length.filter(|_| is_new).map_or(0, |length| u64::from_le_bytes(*length));
+        length.max(bytes.len() as u64).min(DECODED_BYTES_MAX)
     }
 
     /// Decodes the rows of one table and skips all others.
@@ -137,13 +168,13 @@ impl Parcel {
     /// # Errors
     /// As [`Parcel::decode`], but batches of other tables are not checked.
     pub fn decode_table(bytes: &[u8], table: &TableSpec) -> Result<Self, DecodeError> {
-        Self::decode_chosen(bytes, |name| name == table.name)
+        Self::decode_chosen(bytes, |name| name == table.name).map(|(parcel, _)| parcel)
     }
 
     fn decode_chosen(
         bytes: &[u8],
         is_chosen: impl Fn(&str) -> bool + std::panic::UnwindSafe,
-    ) -> Result<Self, DecodeError> {
+    ) -> Result<(Self, u64), DecodeError> {
         let version = bytes.strip_prefix(MAGIC).and_then(|rest| rest.first().copied());
         let Some(version @ 1..=2) = version else {
             return Err(DecodeError("does not start with `WPCL` and version 1 or 2".into()));
@@ -161,22 +192,22 @@ impl Parcel {
         body: &[u8],
         version: u8,
         is_chosen: impl Fn(&str) -> bool,
-    ) -> Result<Self, DecodeError> {
+    ) -> Result<(Self, u64), DecodeError> {
         let mut rest = ByteReader(&body[MAGIC.len() + 1..]);
         let flags = rest.take(1)?[0];
         let stream = StreamId(u128::from_le_bytes(rest.array()?));
         let (from, to) = (rest.length()?, rest.length()?);
         let count = rest.length()?;
-        let mut batches = Vec::new();
+        let mut decoded = DecodedBatches::default();
         if version == 1 {
             let content = Buffer::from(rest.0);
-            decode_batches(&content, count, 1, is_chosen, &mut batches)?;
+            decode_batches(&content, count, 1, is_chosen, &mut decoded)?;
         } else {
             let content = Buffer::from_vec(unpack(&mut rest, flags)?);
-            decode_batches(&content, count, ALIGNMENT, is_chosen, &mut batches)?;
+            decode_batches(&content, count, ALIGNMENT, is_chosen, &mut decoded)?;
         }
         let range = (flags & HAS_RANGE != 0).then_some(StreamRange { stream, from, to });
-        Ok(Self { range, batches })
+        Ok((Self { range, batches: decoded.batches }, decoded.budget.taken()))
     }
 }
 
@@ -235,6 +266,13 @@ fn encode_batch(batch: &Batch, out: &mut Vec<u8>) {
     out[at..at + 8].copy_from_slice(&length.to_le_bytes());
 }
 
+/// What was decoded of a parcel, and the memory left for the rest.
+#[derive(Default)]
+struct DecodedBatches {
+    batches: Vec<Batch>,
+    budget: DecodeBudget,
+}
+
 /// Content of a version 2 parcel, uncompressed.
 fn unpack(rest: &mut ByteReader<'_>, flags: u8) -> Result<Vec<u8>, DecodeError> {
     let length = rest.length()?;
@@ -256,7 +294,7 @@ fn decode_batches(
     count: u64,
     alignment: usize,
     is_chosen: impl Fn(&str) -> bool,
-    batches: &mut Vec<Batch>,
+    decoded: &mut DecodedBatches,
 ) -> Result<(), DecodeError> {
     let mut rest = ByteReader(content);
     for _ in 0..count {
@@ -273,10 +311,10 @@ fn decode_batches(
         let table = crate::table(&name)
             .ok_or_else(|| DecodeError(format!("names the unknown table `{name}`")))?;
         let stream = content.slice_with_length(start, length);
-        let decoded = ipc::read_stream(table, &stream).map_err(|error| {
+        let batches = ipc::read_stream(table, &stream, &mut decoded.budget).map_err(|error| {
             DecodeError(format!("holds a malformed batch of `{name}`: {error}"))
         })?;
-        batches.extend(decoded.into_iter().map(|rows| Batch { table, rows }));
+        decoded.batches.extend(batches.into_iter().map(|rows| Batch { table, rows }));
     }
     Ok(())
 }
@@ -357,6 +395,84 @@ mod tests {
         bytes.truncate(bytes.len() - 4);
         let error = Parcel::decode(&with_checksum(bytes)).expect_err("a false length");
         assert_eq!(error.0, "announces more content than it can hold");
+    }
+
+    /// A parcel of one batch with these columns of `rows` zeros or single letters.
+    fn zeros(table: &'static TableSpec, names: &[&str], rows: usize) -> Parcel {
+        use arrow_array::types::{Float64Type, TimestampMicrosecondType};
+        use arrow_array::{ArrayRef, PrimitiveArray, StringArray};
+        use arrow_schema::{DataType, Schema};
+        let schema = table.schema();
+        let mut fields = Vec::new();
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        for name in names {
+            let field = schema.field_with_name(name).expect("a column").clone();
+            columns.push(match field.data_type() {
+                DataType::Utf8 => std::sync::Arc::new(StringArray::from_iter_values(
+                    std::iter::repeat_n("", rows),
+                )),
+                DataType::Float64 => {
+                    std::sync::Arc::new(PrimitiveArray::<Float64Type>::from_value(0.0, rows))
+                }
+                other => std::sync::Arc::new(
+                    PrimitiveArray::<TimestampMicrosecondType>::from_value(0, rows)
+                        .with_data_type(other.clone()),
+                ),
+            });
+            fields.push(field);
+        }
+        let rows = RecordBatch::try_new(Schema::new(fields).into(), columns).expect("one length");
+        Parcel { range: None, batches: vec![Batch { table, rows }] }
+    }
+
+    const SERVER: [&str; 5] = ["ts", "host", "system", "server_address", "duration_seconds"];
+
+    #[test]
+    fn null_columns_that_a_parcel_leaves_out_count_before_they_are_made() {
+        let table = crate::table("db_server").expect("a table");
+        let bomb = zeros(table, &SERVER, 5_000_000).encode(true);
+        assert!(bomb.len() < 2 << 20, "{} bytes", bomb.len());
+        let error = Parcel::decode(&bomb).expect_err("rows times columns");
+        assert!(error.0.ends_with("the parcel needs more than 256 MiB of memory"), "{error}");
+        let (parcel, bytes) = Parcel::decode_measured(&zeros(table, &SERVER, 100_000).encode(true))
+            .expect("an ordinary size");
+        assert_eq!(parcel.row_count(), 100_000);
+        assert!(bytes > parcel.null_bytes() && bytes < 64 << 20, "{bytes}");
+    }
+
+    #[test]
+    fn batches_without_columns_that_are_needed_cannot_announce_rows() {
+        use arrow_array::RecordBatchOptions;
+        use arrow_schema::Schema;
+        for count in [usize::MAX >> 1, 1 << 40, 10_000_000] {
+            let options = RecordBatchOptions::new().with_row_count(Some(count));
+            let rows = RecordBatch::try_new_with_options(Schema::empty().into(), vec![], &options);
+            let batch = Batch { table: SysctlRows::SPEC, rows: rows.expect("no columns") };
+            let bytes = Parcel { range: None, batches: vec![batch] }.encode(true);
+            assert!(bytes.len() < 1024);
+            Parcel::decode(&bytes).expect_err("NULLs for nothing");
+        }
+    }
+
+    #[test]
+    fn many_batches_and_columns_that_share_a_buffer_count_each() {
+        let one = zeros(SysctlRows::SPEC, &["ts", "host", "name", "value"], 0);
+        let batches = vec![one.batches[0].clone(); 300_000];
+        let bytes = Parcel { range: None, batches }.encode(true);
+        assert!(bytes.len() < 4 << 20, "{} bytes", bytes.len());
+        let error = Parcel::decode(&bytes).expect_err("arrays take memory without rows");
+        assert!(error.0.contains("more than 256 MiB"), "{error}");
+    }
+
+    #[test]
+    fn column_of_another_type_is_refused_by_name() {
+        use arrow_array::{ArrayRef, Int64Array};
+        let value: ArrayRef = std::sync::Arc::new(Int64Array::from(vec![1]));
+        let rows = RecordBatch::try_from_iter([("value", value)]).expect("a batch");
+        let batch = Batch { table: SysctlRows::SPEC, rows };
+        let bytes = Parcel { range: None, batches: vec![batch] }.encode(true);
+        let error = Parcel::decode(&bytes).expect_err("`value` is text");
+        assert!(error.0.ends_with("its column `value` is Int64, not Utf8"), "{error}");
     }
 
     #[test]

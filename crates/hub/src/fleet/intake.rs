@@ -12,10 +12,13 @@ use weir_process::meter::{Meter, Stage};
 use weir_store::{ErrorKind, Store, StoreError};
 use weir_tables::StreamId;
 
+use super::speakers::SpeakerList;
+
 /// The store, and the meter that counts what came.
 pub(crate) struct StoreIntake {
     pub(crate) store: Arc<Store>,
     pub(crate) meter: Arc<Meter>,
+    pub(crate) speakers: Arc<SpeakerList>,
 }
 
 impl Intake for StoreIntake {
@@ -37,11 +40,12 @@ impl Intake for StoreIntake {
             .collect()
     }
 
-    fn append(&self, parcel: Vec<u8>) -> AppendFuture {
+    fn append(&self, agent: &str, parcel: Vec<u8>) -> AppendFuture {
         let (store, meter) = (Arc::clone(&self.store), Arc::clone(&self.meter));
+        let (speakers, agent) = (Arc::clone(&self.speakers), agent.to_owned());
         Box::pin(async move {
             let started = Instant::now();
-            match store.append_encoded(parcel).await {
+            match store.append_checked(parcel, |rows| speakers.check(&agent, rows)).await {
                 Ok(appended) => {
                     let rows = usize::try_from(appended.rows).unwrap_or(usize::MAX);
                     meter.took(Stage::Store, started.elapsed(), rows);
@@ -49,10 +53,17 @@ impl Intake for StoreIntake {
                 }
                 Err(error) => {
                     meter.failed(Stage::Store, &error.message);
+                    if error.kind == ErrorKind::BadParcel {
+                        tracing::warn!(agent, "refused a parcel: {}", error.message);
+                    }
                     Err(refusal(error))
                 }
             }
         })
+    }
+
+    fn speaks_for(&self, agent: &str, host: &str) -> bool {
+        self.speakers.allows(agent, host)
     }
 
     fn commits(&self) -> watch::Receiver<u64> {

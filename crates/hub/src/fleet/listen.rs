@@ -20,6 +20,7 @@ use weir_tables::{Clock, Micros, Parcel};
 
 use super::clocks::ClockLog;
 use super::intake::StoreIntake;
+use super::speakers::SpeakerList;
 
 /// How often to check for a first invitation, and to write the list of connected agents.
 const LOOK: Duration = Duration::from_secs(1);
@@ -66,6 +67,7 @@ impl AgentListener {
     /// Binds the address when it is time to.
     pub(crate) fn new(config: &Config, is_hub: bool) -> Result<Self, Failure> {
         let values = &config.values;
+        SpeakerList::parse(&values.link.speaks_for)?;
         let is_asked = config.is_set(("link", "listen"));
         let is_invited = Authority::path(&link_dir(values)).exists();
         match (is_asked, is_hub) {
@@ -167,6 +169,7 @@ pub(crate) struct LinkService {
     pub(crate) meter: Arc<Meter>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) fleet: Arc<Fleet>,
+    pub(crate) speakers: Arc<SpeakerList>,
 }
 
 impl LinkService {
@@ -198,12 +201,18 @@ impl LinkService {
             meter: Arc::clone(meter),
             clock: Arc::clone(clock),
             fleet: Arc::clone(fleet),
+            // Checked when the listener was made.
+            speakers: Arc::new(SpeakerList::parse(&link.speaks_for).unwrap_or_default()),
         }
     }
 
     async fn serve(self, socket: TcpListener, ended: watch::Receiver<bool>) -> Result<(), Failure> {
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
-        let intake = StoreIntake { store: Arc::clone(&self.store), meter: self.meter };
+        let intake = StoreIntake {
+            store: Arc::clone(&self.store),
+            meter: self.meter,
+            speakers: self.speakers,
+        };
         let hub = Hub::new(self.options, Arc::new(intake), self.clock).map_err(link_failure)?;
         let _ = self.fleet.hub.set(Arc::clone(&hub));
         let listener = tokio::net::TcpListener::from_std(socket)

@@ -4,6 +4,7 @@
 mod clocks;
 pub(crate) mod intake;
 mod listen;
+pub(crate) mod speakers;
 
 pub use listen::link_dir;
 pub(crate) use listen::{AgentListener, Fleet, LinkService};

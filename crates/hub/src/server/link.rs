@@ -12,6 +12,7 @@ use weir_tables::StreamId;
 use super::SharedApp;
 use super::answer::Refusal;
 use super::sql::require_json;
+use crate::fleet::speakers::check_tables;
 
 /// Streams that one request may ask for.
 const MAX_STREAMS: usize = 10_000;
@@ -64,6 +65,6 @@ pub(crate) async fn parcel(
             format!("the body must be {PARCEL_TYPE}"),
         ));
     }
-    let appended = app.store.append_encoded(body.to_vec()).await?;
+    let appended = app.store.append_checked(body.to_vec(), check_tables).await?;
     Ok(Json(json!({"rows": appended.rows, "position": appended.position})))
 }

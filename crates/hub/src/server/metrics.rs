@@ -16,6 +16,11 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
     text.gauge("weir_store_hot_rows", stats.hot_rows, "Rows in memory.");
     text.gauge("weir_store_hot_bytes", stats.hot_bytes, "Bytes of rows in memory.");
     text.gauge("weir_store_wal_bytes", stats.wal_bytes, "Bytes of the write-ahead log.");
+    text.gauge(
+        "weir_store_lost_records",
+        stats.lost_records,
+        "Records of the write-ahead log that this start found damaged and set aside.",
+    );
     text.gauge("weir_store_file_count", stats.file_count, "Parquet files.");
     text.gauge("weir_store_file_bytes", stats.file_bytes, "Bytes of Parquet files.");
     text.gauge("weir_store_file_rows", stats.file_rows, "Rows in Parquet files.");

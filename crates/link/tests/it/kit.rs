@@ -153,7 +153,7 @@ impl Intake for SharedStore {
             .collect()
     }
 
-    fn append(&self, parcel: Vec<u8>) -> AppendFuture {
+    fn append(&self, _agent: &str, parcel: Vec<u8>) -> AppendFuture {
         let store = Arc::clone(&self.0);
         Box::pin(async move {
             let outcome = store.take(&parcel);
@@ -271,6 +271,8 @@ pub(crate) struct TestAgent {
     dir: tempfile::TempDir,
     clock: Arc<dyn Clock>,
     name: String,
+    /// Host of its rows.
+    pub(crate) host: String,
     /// Length of each stream's file.
     files: Arc<HostFiles>,
 }
@@ -281,7 +283,7 @@ impl TestAgent {
         let clock = site.clock.shared();
         weir_link::join(dir.path(), &site.token(name, Duration::from_secs(60)), name, &clock)
             .await?;
-        Ok(Self { dir, clock, name: name.into(), files: Arc::default() })
+        Ok(Self { dir, clock, name: name.into(), host: name.into(), files: Arc::default() })
     }
 
     pub(crate) async fn join_too(self, site: &TestHub) -> Self {
@@ -301,6 +303,7 @@ impl TestAgent {
             dir: self.dir.path().to_owned(),
             hubs,
             program: "weir test".into(),
+            host: self.host.clone(),
             bandwidth: Bandwidth::new(0),
             window_bytes: 1 << 20,
             clock: Arc::clone(&self.clock),

@@ -249,6 +249,18 @@ async fn noise_does_not_block_the_service() {
 }
 
 #[tokio::test]
+async fn agent_whose_rows_are_of_another_host_learns_it_at_hello() {
+    let site = TestHub::start().await;
+    let mut agent = TestAgent::join(&site, "web1").await.expect("a good token");
+    agent.host = "db1".into();
+    let runs = agent.run(vec![]);
+    runs.write(1, 0..10);
+    wait_for("it knows why", || runs.trouble().contains("its rows are of the host `db1`")).await;
+    assert_eq!(site.store().numbers(1).len(), 0);
+    runs.end().await;
+}
+
+#[tokio::test]
 async fn cut_and_stalled_connections_lose_and_duplicate_nothing() {
     let rounds: u64 = std::env::var("WEIR_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
     let mut choose = kit::SeededRandom::new();

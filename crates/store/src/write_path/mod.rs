@@ -7,6 +7,7 @@
 //! ```
 
 pub(crate) mod adapt;
+pub(crate) mod damage;
 pub(crate) mod segments;
 pub(crate) mod shared;
 pub(crate) mod streams;

@@ -12,6 +12,7 @@ use weir_tables::{Clock, Micros, Parcel, StreamId};
 use crate::condition_watch::WatchRegistry;
 use crate::manifest::ManifestNews;
 use crate::options::StoreOptions;
+use crate::write_path::damage::LogDamage;
 use crate::write_path::streams::StreamPositions;
 
 /// Shared state; every lock is held briefly, never during I/O.
@@ -34,6 +35,8 @@ pub(crate) struct StoreState {
     pub(crate) watching: WatchRegistry,
     /// Reason why files do not move to the cold tier.
     slow_failure: Mutex<Option<String>>,
+    /// Records that the start left out of the log, and why.
+    log_damage: Mutex<LogDamage>,
     /// Notified when memory is released.
     pub(crate) room: Notify,
     /// Counts the flushes that advanced positions in files.
@@ -60,6 +63,7 @@ impl StoreState {
             flush_failure: Mutex::new(None),
             watching: WatchRegistry::new(options.future),
             slow_failure: Mutex::new(None),
+            log_damage: Mutex::default(),
             room: Notify::new(),
             commits: watch::Sender::new(0),
         }
@@ -224,6 +228,15 @@ impl StoreState {
         self.full.lock().expect(NO_PANIC).is_some()
     }
 
+    pub(crate) fn set_log_damage(&self, damage: &LogDamage) {
+        *self.log_damage.lock().expect(NO_PANIC) = damage.clone();
+    }
+
+    /// Records that the start left out of the log.
+    pub(crate) fn lost_records(&self) -> u64 {
+        self.log_damage.lock().expect(NO_PANIC).records
+    }
+
     pub(crate) fn set_flush_failure(&self, why: Option<String>) {
         *self.flush_failure.lock().expect(NO_PANIC) = why;
     }
@@ -243,7 +256,10 @@ impl StoreState {
     pub(crate) fn message(&self) -> Option<String> {
         let full = self.full.lock().expect(NO_PANIC).clone();
         let flush = || self.flush_failure.lock().expect(NO_PANIC).clone();
-        full.or_else(flush).or_else(|| self.slow_failure.lock().expect(NO_PANIC).clone())
+        let damage = || self.log_damage.lock().expect(NO_PANIC).message();
+        full.or_else(flush)
+            .or_else(damage)
+            .or_else(|| self.slow_failure.lock().expect(NO_PANIC).clone())
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. Only
 //! the last group of the last segment can be torn, because a group is written after the previous
-//! one was synced. Invalid bytes are therefore cut off when no later group follows, and are
-//! corruption when one does.
+//! one was synced. Invalid bytes are therefore cut off when no later group follows. When one does,
+//! they were acknowledged and changed later: they are set aside and counted (see
+//! [`crate::write_path::damage`]), and the start goes on with the records after them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use weir_datafile::{ErrorKind, StoreError, sync_dir};
 
+use crate::write_path::damage::{LogDamage, find_intact};
 use crate::write_path::segments::{DurableEnd, LogSegment, SegmentStart, Segments};
 
 /// `WWAL`, version 1, then the sequence number of the first record.
@@ -45,6 +47,8 @@ pub(crate) struct Wal {
     broken: Option<String>,
     /// Tracks every segment; removes flushed ones that no copy needs.
     segments: Arc<Segments>,
+    /// What was unreadable when the log was opened.
+    pub(crate) damage: LogDamage,
 }
 
 /// What a log is opened with.
@@ -59,8 +63,10 @@ impl Wal {
     /// Replays segments from the floor on, passes each record to `replay` in order, and opens the
     /// log at its end.
     ///
+    /// Records that are damaged, or that `replay` refuses, are set aside and counted.
+    ///
     /// # Errors
-    /// `Corrupt` for damage before the end, `Io`, `Full`, and errors of `replay`.
+    /// `Io`, `Full`.
     pub(crate) fn open(
         dir: &Path,
         WalOptions { floor, segment_bytes_max }: WalOptions,
@@ -69,6 +75,7 @@ impl Wal {
     ) -> Result<Self, StoreError> {
         let mut older = BTreeMap::new();
         let mut next_sequence = 0;
+        let mut damage = LogDamage::default();
         let mut numbers = list(dir)?;
         // A failed roll leaves a file without a record; the log then continued in the previous
         // segment, which may be torn.
@@ -83,10 +90,11 @@ impl Wal {
                 continue;
             }
             let is_last = Some(&number) == numbers.last();
-            let length = replay_segment(&path, is_last, &mut next_sequence, &mut replay)?;
-            let (first_sequence, _) = measure(&path)?;
-            segments.add(number, LogSegment { first_sequence, bytes: length });
-            older.insert(number, length);
+            let mut records = SegmentReplay { next_sequence, replay: &mut replay, damage };
+            let segment = records.run(&path, is_last)?;
+            (next_sequence, damage) = (records.next_sequence, records.damage);
+            segments.add(number, segment);
+            older.insert(number, segment.bytes);
         }
         // Reuse the last segment: a start must not need free disk space.
         let (number, length, file) = match older.pop_last() {
@@ -101,7 +109,7 @@ impl Wal {
         };
         segments.grow(number, DurableEnd { bytes: length, sequence: next_sequence });
         segments.release(floor);
-        Ok(Self {
+        let mut wal = Self {
             dir: dir.to_owned(),
             file,
             number,
@@ -112,7 +120,14 @@ impl Wal {
             segment_bytes_max,
             broken: None,
             segments,
-        })
+            damage,
+        };
+        // New records are kept apart from damage, so that the next flush gets rid of it. On a full
+        // disk they follow it.
+        if !wal.damage.is_none() {
+            drop(wal.roll());
+        }
+        Ok(wal)
     }
 
     /// Appends records durably, all or none.
@@ -204,16 +219,16 @@ impl Wal {
     /// Passes each record of the closed segments in `range` to `replay`, in order.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`, and errors of `replay`.
+    /// `Io`.
     pub(crate) fn read(
         &self,
         range: Range<u64>,
         mut replay: impl FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut next_sequence = 0;
+        let damage = LogDamage::default();
+        let mut records = SegmentReplay { next_sequence: 0, replay: &mut replay, damage };
         for number in self.older.range(range).map(|(number, _)| number) {
-            let path = path_of(&self.dir, *number);
-            replay_segment(&path, false, &mut next_sequence, &mut replay)?;
+            records.run(&path_of(&self.dir, *number), false)?;
         }
         Ok(())
     }
@@ -382,33 +397,71 @@ fn is_headless(path: &Path) -> bool {
         && std::fs::read(path).is_ok_and(|bytes| segment_head(&bytes).is_none())
 }
 
-/// Replays a segment and returns its length; truncates a torn end of the last one.
-fn replay_segment(
-    path: &Path,
-    is_last: bool,
-    next_sequence: &mut u64,
-    replay: &mut impl FnMut(&[u8]) -> Result<(), StoreError>,
-) -> Result<u64, StoreError> {
-    let segment = std::fs::read(path).map_err(|error| StoreError::io("read", path, &error))?;
-    let first = segment_head(&segment).ok_or_else(|| damage(path, 0))?;
-    if *next_sequence != 0 && first != *next_sequence {
-        return Err(damage(path, 8));
+/// Replays segments in order.
+struct SegmentReplay<'a, F> {
+    /// Number of the next record; 0 before the first segment.
+    next_sequence: u64,
+    replay: &'a mut F,
+    damage: LogDamage,
+}
+
+impl<F: FnMut(&[u8]) -> Result<(), StoreError>> SegmentReplay<'_, F> {
+    /// Replays a segment; truncates a torn end of the last one.
+    fn run(&mut self, path: &Path, is_last: bool) -> Result<LogSegment, StoreError> {
+        let segment = std::fs::read(path).map_err(|error| StoreError::io("read", path, &error))?;
+        let whole = LogSegment { first_sequence: self.next_sequence, bytes: segment.len() as u64 };
+        let Some(first_sequence) = self.first_sequence(path, &segment) else { return Ok(whole) };
+        if self.next_sequence != 0 && first_sequence > self.next_sequence {
+            self.damage.gap(path, first_sequence - self.next_sequence);
+        }
+        self.next_sequence = first_sequence;
+        let mut at = SEGMENT_HEAD_BYTES;
+        while at < segment.len() {
+            let expected = self.next_sequence;
+            if let Some(record) = record_at(&segment, at, |sequence| sequence == expected) {
+                if let Err(error) = (self.replay)(record.bytes) {
+                    self.damage.set_aside(path, at, &segment[at..record.end], 1, &error.message);
+                }
+                self.next_sequence += 1;
+                at = record.end;
+                continue;
+            }
+            if is_last && !has_later_group(&segment, at, expected) {
+                return cut(path, at as u64).map(|bytes| LogSegment { first_sequence, bytes });
+            }
+            let why = "the bytes were changed after writing";
+            let found = find_intact(&segment, at, expected);
+            let (end, sequence) = found.unwrap_or((segment.len(), expected));
+            self.damage.set_aside(path, at, &segment[at..end], sequence - expected, why);
+            (at, self.next_sequence) = (end, sequence);
+        }
+        Ok(LogSegment { first_sequence, bytes: segment.len() as u64 })
     }
-    *next_sequence = first;
-    let mut at = SEGMENT_HEAD_BYTES;
-    while at < segment.len() {
-        let Some(record) = record_at(&segment, at, |sequence| sequence == *next_sequence) else {
-            let is_torn = is_last && !has_later_group(&segment, at, *next_sequence);
-            return if is_torn { cut(path, at as u64) } else { Err(damage(path, at)) };
-        };
-        replay(record.bytes).map_err(|error| {
-            let text = format!("cannot read `{}` at byte {at}: {}", path.display(), error.message);
-            StoreError::new(ErrorKind::Corrupt, text)
-        })?;
-        *next_sequence += 1;
-        at = record.end;
+
+    /// Number of the segment's first record; `None` when nothing in it can be used, which is set
+    /// aside. The record has a checksum and the head has none, so the record decides.
+    fn first_sequence(&mut self, path: &Path, segment: &[u8]) -> Option<u64> {
+        let head = segment_head(segment);
+        let is_late = |sequence: u64| sequence >= self.next_sequence;
+        let first = record_sequence(segment, SEGMENT_HEAD_BYTES).filter(|first| is_late(*first));
+        let known = first.or(head.filter(|head| is_late(*head)));
+        let next = self.next_sequence;
+        if known.is_some() && known == head {
+            return known;
+        }
+        let found = known.or_else(|| find_intact(segment, SEGMENT_HEAD_BYTES, next).map(|_| next));
+        let end = if found.is_some() { SEGMENT_HEAD_BYTES } else { segment.len() };
+        let why = "the head of the segment was changed after writing";
+        self.damage.set_aside(path, 0, &segment[..end.min(segment.len())], 0, why);
+        found
     }
-    Ok(segment.len() as u64)
+}
+
+/// Sequence number of the record at `at`, if it is intact.
+pub(crate) fn record_sequence(segment: &[u8], at: usize) -> Option<u64> {
+    record_at(segment, at, |_| true)?;
+    let sequence = segment.get(at + 8..at + RECORD_HEAD_BYTES)?.try_into().ok()?;
+    Some(u64::from_le_bytes(sequence))
 }
 
 fn segment_head(segment: &[u8]) -> Option<u64> {
@@ -434,15 +487,6 @@ fn truncate(path: &Path, length: u64) -> std::io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(length)?;
     file.sync_all()
-}
-
-fn damage(path: &Path, at: usize) -> StoreError {
-    let text = format!(
-        "cannot read `{}` at byte {at}: the bytes there were changed after writing",
-        path.display()
-    );
-    let hint = "check the disk; to go on without the rows from there on, move the file and all later ones in its directory elsewhere";
-    StoreError::new(ErrorKind::Corrupt, text).with_hint(hint)
 }
 
 #[cfg(test)]
@@ -504,23 +548,80 @@ mod tests {
     }
 
     #[test]
-    fn changed_byte_before_the_last_group_is_an_error_and_in_it_is_cut() {
+    fn changed_byte_before_the_last_group_is_set_aside_and_in_it_is_cut() {
         let (dir, path, bytes) = written();
         let last_group = bytes.len() - 16 - 5;
         for at in SEGMENT_HEAD_BYTES..bytes.len() {
             let mut broken = bytes.clone();
             broken[at] ^= 0x40;
             std::fs::write(&path, &broken).unwrap();
-            match open(dir.path()) {
-                Ok((_, seen)) => assert!(at >= last_group && seen.len() == 2, "byte {at}"),
-                Err(error) => {
-                    assert!(at < last_group, "byte {at}: {error}");
-                    assert_eq!(error.kind, ErrorKind::Corrupt);
-                    assert!(error.message.contains("0000000000.wal` at byte"), "{error}");
-                    assert!(error.hint.is_some());
-                }
+            let (wal, seen) = open(dir.path()).unwrap();
+            if at >= last_group {
+                assert!(wal.damage.is_none() && seen.len() == 2, "byte {at}");
+                continue;
             }
+            assert_eq!((wal.damage.records, seen.len()), (1, 2), "byte {at}");
+            assert_eq!(seen.last().unwrap(), b"third", "byte {at}");
+            assert_eq!(wal.next_sequence, 3, "byte {at}");
+            let message = wal.damage.message().unwrap();
+            assert!(message.contains("0000000000.wal` at byte"), "{message}");
+            assert_eq!(std::fs::read(&path).unwrap(), broken, "what is damaged is not made worse");
+            drop(wal);
+            remove(&path_of(dir.path(), 1)).unwrap();
         }
+    }
+
+    #[test]
+    fn changed_byte_in_a_segment_head_loses_no_record_behind_it() {
+        for at in 0..SEGMENT_HEAD_BYTES {
+            let (dir, path, bytes) = written();
+            let mut broken = bytes.clone();
+            broken[at] ^= 0x40;
+            std::fs::write(&path, &broken).unwrap();
+            let (wal, seen) = open(dir.path()).unwrap();
+            assert_eq!(seen.len(), 3, "byte {at}");
+            assert!(!wal.damage.is_none() && wal.damage.records == 0, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn segment_that_is_missing_or_empty_in_the_middle_is_counted() {
+        for content in [None, Some(0), Some(20)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut wal, _) = open(dir.path()).unwrap();
+            for number in 1..4_u8 {
+                wal.write_group([&[number][..]].into_iter()).unwrap();
+                wal.roll().unwrap();
+            }
+            drop(wal);
+            let path = path_of(dir.path(), 1);
+            let bytes = std::fs::read(&path).unwrap();
+            match content {
+                None => remove(&path).unwrap(),
+                Some(length) => std::fs::write(&path, &bytes[..length]).unwrap(),
+            }
+            let (wal, seen) = open(dir.path()).unwrap();
+            assert_eq!(seen, [[1], [3]], "{content:?}");
+            assert_eq!(wal.damage.records, 1, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn record_that_no_reader_can_use_is_set_aside_once() {
+        let (dir, path, bytes) = written();
+        let segments = Arc::new(Segments::new(dir.path().to_owned(), BTreeMap::new()));
+        let options = WalOptions { floor: 0, segment_bytes_max: 1 << 20 };
+        let mut seen = 0;
+        let wal = Wal::open(dir.path(), options, segments, |record| {
+            seen += 1;
+            let error = StoreError::bad_parcel("the parcel needs too much memory");
+            if record == b"second" { Err(error) } else { Ok(()) }
+        });
+        let wal = wal.unwrap();
+        assert_eq!((seen, wal.damage.records), (3, 1));
+        let kept = std::fs::read(dir.path().join("0000000000.37.damaged")).unwrap();
+        assert_eq!(kept, bytes[37..37 + 16 + 6]);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use expect_test::{Expect, expect};
 use weir_store::{ErrorKind, Query, Store, StoreOptions};
+use weir_tables::{Batch, Parcel};
 
 use crate::tool::{clock, options, parcel};
 
@@ -66,7 +67,7 @@ fn a_directory_that_cannot_be_made_is_named() {
 }
 
 #[tokio::test]
-async fn damage_in_the_log_names_file_and_offset() {
+async fn damage_in_the_log_is_set_aside_and_named() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path())).unwrap();
     for at in 0..3 {
@@ -77,10 +78,41 @@ async fn damage_in_the_log_names_file_and_offset() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[100] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let error = refused(options(dir.path()));
-    assert_eq!(error.kind, ErrorKind::Corrupt);
-    assert!(error.message.contains("0000000000.wal` at byte 16: "), "{error}");
-    assert_eq!(std::fs::read(&path).unwrap(), bytes, "what is damaged is not made worse");
+    let store = Store::open(options(dir.path())).unwrap();
+    let stats = store.stats();
+    assert_eq!((stats.lost_records, stats.hot_rows), (1, 2));
+    let message = stats.message.unwrap();
+    assert!(message.contains("0000000000.wal` at byte 16: "), "{message}");
+    let copy = std::fs::read(dir.path().join("wal/0000000000.16.damaged")).unwrap();
+    assert!(bytes[16..].starts_with(&copy), "the copy has the damaged bytes");
+    // Further rows arrive, and what is damaged is gone after a flush.
+    store.append(parcel(7, 3..4)).await.unwrap();
+    store.flush().await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let stats = Store::open(options(dir.path())).unwrap().stats();
+    assert_eq!((stats.lost_records, stats.message, stats.file_rows), (0, None, 3));
+}
+
+#[tokio::test]
+async fn parcel_that_is_too_large_in_memory_is_refused_and_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path())).unwrap();
+    store.append(parcel(7, 0..2)).await.unwrap();
+    let error = store.append_encoded(hollow_parcel()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BadParcel, "{error}");
+    store.append(parcel(7, 2..4)).await.unwrap();
+    let stats = store.stats();
+    assert_eq!((stats.hot_rows, stats.message), (4, None));
+}
+
+/// A few hundred bytes that announce a hundred million rows without a column.
+fn hollow_parcel() -> Vec<u8> {
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(100_000_000));
+    let schema = std::sync::Arc::new(arrow_schema::Schema::empty());
+    let rows = arrow_array::RecordBatch::try_new_with_options(schema, vec![], &options).unwrap();
+    let table = weir_tables::table("log").unwrap();
+    Parcel { range: None, batches: vec![Batch { table, rows }] }.encode(true)
 }
 
 async fn check(sql: &str, message: Expect) {

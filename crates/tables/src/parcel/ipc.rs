@@ -20,7 +20,8 @@ use parking_lot::RwLock;
 
 use crate::{TableSpec, is_null_column};
 
-use super::{ALIGNMENT, Batch, CONTENT_BYTES_MAX, PACKED_RATIO_MAX};
+use super::budget::{DecodeBudget, check_schema};
+use super::{ALIGNMENT, Batch};
 
 /// End-of-stream marker.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -29,6 +30,8 @@ const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 const SCHEMAS_MAX: usize = 512;
 /// Longest schema message that is cached.
 const SCHEMA_BYTES_MAX: usize = 32 << 10;
+/// Longest schema message that is read.
+const SCHEMA_BYTES_READ: usize = 1 << 20;
 
 /// Appends the batch with all of its columns, each buffer compressed separately.
 pub(super) fn push_stream(batch: &Batch, out: &mut Vec<u8>) {
@@ -120,9 +123,11 @@ fn remember<K: std::hash::Hash + Eq, V: Clone>(known: &RwLock<HashMap<K, V>>, ke
 pub(super) fn read_stream(
     table: &TableSpec,
     stream: &Buffer,
+    budget: &mut DecodeBudget,
 ) -> Result<Vec<RecordBatch>, ArrowError> {
     let (front, mut rest) = split_message(stream)?.ok_or_else(|| bad("it has no schema"))?;
     let schema = read_schema(&front)?;
+    let known = known_columns(table, &schema)?;
     let mut batches = Vec::new();
     while let Some((front, behind)) = split_message(&rest)? {
         let message = read_message(&front)?;
@@ -133,9 +138,11 @@ pub(super) fn read_stream(
             return Err(bad("it is truncated"));
         }
         let body = behind.slice_with_length(0, length);
-        check_packed(batch, &body)?;
+        budget.take_buffers(batch, &body)?;
+        budget.take_missing(table, &schema, batch.length())?;
         let (none, version) = (HashMap::new(), message.version());
-        let rows = read_record_batch(&body, batch, Arc::clone(&schema), &none, None, &version)?;
+        let schema = Arc::clone(&schema);
+        let rows = read_record_batch(&body, batch, schema, &none, Some(&known), &version)?;
         batches.push(table.fit(&rows)?);
         rest = behind.slice(length);
     }
@@ -148,8 +155,12 @@ fn read_schema(front: &Buffer) -> Result<SchemaRef, ArrowError> {
     if let Some(schema) = known {
         return Ok(schema);
     }
+    if front.len() > SCHEMA_BYTES_READ {
+        return Err(bad("its schema is longer than 1 MiB"));
+    }
     let message = read_message(front)?;
     let schema = message.header_as_schema().ok_or_else(|| bad("it has no schema"))?;
+    check_schema(schema)?;
     let schema = Arc::new(fb_to_schema(schema));
     if front.len() <= SCHEMA_BYTES_MAX {
         remember(&SCHEMAS, front.to_vec(), &schema);
@@ -157,26 +168,27 @@ fn read_schema(front: &Buffer) -> Result<SchemaRef, ArrowError> {
     Ok(schema)
 }
 
-fn read_message(front: &Buffer) -> Result<Message<'_>, ArrowError> {
-    root_as_message(&front[8..]).map_err(|error| bad(&error.to_string()))
+/// Positions of the table's columns in the sender's schema; others are skipped unread.
+fn known_columns(table: &TableSpec, schema: &Schema) -> Result<Vec<usize>, ArrowError> {
+    let own = table.schema();
+    let mut known = Vec::new();
+    for field in own.fields() {
+        let Some((at, sent)) = schema.fields().find(field.name()) else { continue };
+        if sent.data_type() != field.data_type() {
+            return Err(bad(&format!(
+                "its column `{}` is {}, not {}",
+                field.name(),
+                sent.data_type(),
+                field.data_type()
+            )));
+        }
+        known.push(at);
+    }
+    Ok(known)
 }
 
-/// A compressed buffer states its uncompressed length, and the decoder allocates that much.
-fn check_packed(batch: arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), ArrowError> {
-    if batch.compression().is_none() {
-        return Ok(());
-    }
-    for buffer in batch.buffers().into_iter().flatten() {
-        let at = usize::try_from(buffer.offset()).unwrap_or(usize::MAX);
-        let Some(head) = body.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { continue };
-        let packed = u64::try_from(buffer.length()).unwrap_or_default();
-        // −1 marks a buffer that is not compressed.
-        let length = i64::from_le_bytes(*head).max(0).cast_unsigned();
-        if length > CONTENT_BYTES_MAX.min(packed.saturating_mul(PACKED_RATIO_MAX)) {
-            return Err(bad("a column announces more content than it can hold"));
-        }
-    }
-    Ok(())
+fn read_message(front: &Buffer) -> Result<Message<'_>, ArrowError> {
+    root_as_message(&front[8..]).map_err(|error| bad(&error.to_string()))
 }
 
 /// Splits off a message's length and metadata; `None` at the end of the stream.
@@ -193,6 +205,6 @@ fn split_message(stream: &Buffer) -> Result<Option<(Buffer, Buffer)>, ArrowError
     Ok(Some((stream.slice_with_length(0, end), stream.slice(end))))
 }
 
-fn bad(text: &str) -> ArrowError {
+pub(super) fn bad(text: &str) -> ArrowError {
     ArrowError::IpcError(text.to_owned())
 }
