@@ -124,6 +124,8 @@ select k.host, k.server, k.line, k.lines, a.requests, a.failed,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as what_text,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as why_text,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as fix_text,
+  -- Neither a time limit nor a service that is away fills a heap or takes a port.
+  case when k.what in ('memory', 'port') then 'app.service_unreachable, app.worker_timeout' when k.what = 'killed' then 'app.service_unreachable' end as not_explained_by,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests and k.all_lines >= 2 then 'page'
     when k.all_lines >= 3 or a.failed > 0 or k.what in ('given_up', 'port') then 'mail' else 'note' end as class

@@ -24,7 +24,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {rejected_ratio:%} of usual requests get 4xx in {window} ({rejected} of {requests}), mostly {status}; before: {past_ratio:%}; {clients_text}, most for {path}{line_text}"
 why = "Paths that answered with 2xx or 3xx until now answer with a client error for nearly every client. The clients did not all change at once: the configuration of the proxy, of what stands before it, or of the application did. No server error is counted anywhere, so this outage looks like healthy, fast traffic."
 look_at = "`select http_response_status_code, url_path, count(*), count(distinct client_address) from request where host = '{host}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. What was deployed or reloaded last? Is the status the proxy's own (upstream_status_code is NULL) or the application's? Ask from outside: `curl -v` with the site's name."
-silent_when = "What counts is the usual traffic: routes (method and path, numbers left out) that answered below 400 in the last hour, weighed by their share then, so a scanner's odd paths, a new broken link and a login wall weigh nothing. Each client address counts once per route, so one crawler, a rate limit on one client, or one client with old credentials is a small share; 429 and 401 need two client addresses, and 403 for a single address is a note if others came before (a bot that was blocked while no other client was there). Silent below 50 % of the usual traffic (25 % with five rejected clients), with fewer than 15 rejected requests in 30 s (8 in 2 minutes on a quiet site), without 20 (8) usual requests to compare with, or if the share was above a third of today's before. 499 and 5xx belong to other rules. A page from 50 %; all bounds are defaults."
+silent_when = "What counts is the usual traffic: routes (method and path, numbers left out) that answered below 400 in the last hour, weighed by their share then, so a scanner's odd paths, a new broken link and a login wall weigh nothing. Each client address counts once per route, so one crawler, a rate limit on one client, or one client with old credentials is a small share; 429 and 401 need two client addresses, and 403 for a single address is a note if others came before (a bot that was blocked while no other client was there). Silent below 50 % of the usual traffic (25 % with five rejected clients), with fewer than 15 rejected requests in 30 s (in 10 s from 80 %, 8 in 2 minutes on a quiet site), without 20 (8) usual requests to compare with, or if the share was above a third of today's before. 499 and 5xx belong to other rules. A page from 50 %; all bounds are defaults."
 fix = "{fix_text} If a deploy or reload came last, roll it back first. Check: `curl -v` of {path} from outside answers as before, and the share of 4xx is back."
 source = "RFC 9110, 15.5; nginx ngx_http_request.c (495 to 497 are logged as 400), ngx_http_special_response.c; Apache ssl_engine_io.c; HAProxy documentation 8.5 (PR)"
 [text.clients_text]
@@ -71,7 +71,7 @@ cells as (
       regexp_replace(regexp_replace(substr(url_path, 1, 120), '[0-9a-fA-F]{8}[0-9a-fA-F-]*|[0-9]+', '#', 'g'), '^((/[^/]*){3}).*$', '\1')) end as route,
     coalesce(client_address, '') as client, http_response_status_code as status,
     max(coalesce(url_path, 'a request that could not be read')) as path,
-    count(*) filter (where ts > $now - interval '30 seconds') as now_30, count(*) filter (where ts <= $now - interval '45 seconds') as past_30,
+    count(*) filter (where ts > $now - interval '10 seconds') as now_10, count(*) filter (where ts > $now - interval '30 seconds') as now_30, count(*) filter (where ts <= $now - interval '45 seconds') as past_30,
     count(*) filter (where ts > $now - interval '2 minutes') as now_120, count(*) filter (where ts <= $now - interval '2 minutes') as past_120
   from slices cross join (select true as by_log union all select false as by_log) k
   where http_response_status_code is not null and (k.by_log or coalesce(nullif(proxy_backend, ''), nullif(server_address, '')) is not null)
@@ -80,9 +80,9 @@ cells as (
 ),
 spread as (
   select w.seconds, host, program, site, route, client, status, path,
-    case when w.seconds = 30 then now_30 else now_120 end as requests, case when w.seconds = 30 then past_30 else past_120 end as past,
+    case w.seconds when 10 then now_10 when 30 then now_30 else now_120 end as requests, case when w.seconds = 120 then past_120 else past_30 end as past,
     status >= 400 and status < 499 as is_rejected, status >= 200 and status < 400 as is_served
-  from cells cross join (select 30 as seconds union all select 120 as seconds) w
+  from cells cross join (select 10 as seconds union all select 30 as seconds union all select 120 as seconds) w
 ),
 -- The weight of a route is what it served in the past; in an outage older than the past it is the number of its requests.
 summed as (
@@ -138,9 +138,9 @@ sites as (
   group by seconds, host, program, site
 ),
 hit as (
-  select *, row_number() over (partition by host, program, site order by seconds) as place
+  select *, row_number() over (partition by host, program, site order by case seconds when 30 then 0 when 10 then 1 else 2 end) as place
   from sites
-  where (seconds = 30 and rejected >= 15 and past_requests >= 20 or seconds = 120 and rejected >= 8 and past_requests >= 8)
+  where (seconds = 10 and rejected >= 15 and rejected_ratio >= 0.8 and past_requests >= 20 or seconds = 30 and rejected >= 15 and past_requests >= 20 or seconds = 120 and rejected >= 8 and past_requests >= 8)
     and (rejected_ratio >= 0.5 and 2 * rejected_clients >= clients or rejected_ratio >= 0.25 and rejected_clients >= 5 and 4 * rejected_clients >= clients)
     and not (status in (401, 407, 429) and rejected_clients < 2)
 ),
@@ -149,7 +149,13 @@ judged as (
   from hit where place = 1
 ),
 spoken as (
-  select host, program, substr(message_template, 1, 140) as line, count(*) as lines
+  select host, program, substr(message_template, 1, 140) as line,
+    case when regexp_like(message_template, '[(]13: |forbidden|directory index|AH(00035|00036|00037|01276|01630|01797)') then 'forbidden'
+      when regexp_like(message_template, '[(]2: |AH00(127|128|130)') then 'missing'
+      when message_template like 'limiting %' then 'limited' when message_template like '%too large%' then 'large'
+      when regexp_like(message_template, 'AH02032|AH02033') then 'misdirected'
+      when regexp_like(message_template, 'AH016(17|18)') then 'login'
+      else 'bad_request' end as kind, count(*) as lines
   from log
   where ts > $now - interval '60 seconds' and ts <= $now and message_template is not null
     and (program = 'nginx' and (message_template like '%(13: Permission denied)%' or message_template like '%(2: No such file or directory)%' and message_template not like '%upstream%'
@@ -157,21 +163,27 @@ spoken as (
         or message_template like 'client intended to send too large body%' or message_template like 'limiting %' or message_template like 'rewrite or internal redirection cycle%'
         or message_template like 'broken header: %')
       or program = 'apache' and regexp_like(message_template, 'AH(00035|00036|00037|00127|00128|00130|00135|00524|00529|00548|00550|00558|00561|00565|01220|01276|01617|01618|01623|01630|01797|02032|02033|02261|02567|03490):?'))
-  group by 1, 2, 3
+  group by 1, 2, 3, 4
 ),
 lines as (
-  select host, program, line, lines, row_number() over (partition by host, program order by lines desc, line) as place from spoken
-)
-select j.host, j.program, j.site, j.requests, j.rejected, j.clients, j.rejected_clients, j.rejected_ratio, j.past_ratio, j.status, j.path, l.line, l.lines,
-  case when j.seconds = 30 then '30 s' else '2 minutes' end as window,
-  case when j.clients = 1 then 'one' else 'many' end as clients_text,
-  case when l.line is null or l.lines < 3 then 'none' else 'known' end as line_text,
+  select host, program, kind, line, lines, row_number() over (partition by host, program, kind order by lines desc, line) as place from spoken
+),
+named as (
+  select j.*,
   case when j.status in (400, 495, 496, 497) then 'bad_request' when j.status in (401, 407) then 'login' when j.status = 403 then 'forbidden'
     when j.status in (404, 410) then 'missing' when j.status = 405 then 'method' when j.status in (413, 414, 431, 494) then 'large'
-    when j.status = 421 then 'misdirected' when j.status = 429 then 'limited' when j.status = 444 then 'closed' else 'other' end as fix_text,
+    when j.status = 421 then 'misdirected' when j.status = 429 then 'limited' when j.status = 444 then 'closed' else 'other' end as kind
+  from judged j
+)
+select j.host, j.program, j.site, j.requests, j.rejected, j.clients, j.rejected_clients, j.rejected_ratio, j.past_ratio, j.status, j.path, l.line, l.lines,
+  case j.seconds when 10 then '10 s' when 30 then '30 s' else '2 minutes' end as window,
+  case when j.clients = 1 then 'one' else 'many' end as clients_text,
+  case when l.line is null or l.lines < 3 then 'none' else 'known' end as line_text,
+  case j.kind when 'bad_request' then 'bad_request' when 'login' then 'login' when 'forbidden' then 'forbidden' when 'missing' then 'missing' when 'method' then 'method'
+    when 'large' then 'large' when 'misdirected' then 'misdirected' when 'limited' then 'limited' when 'closed' then 'closed' else 'other' end as fix_text,
   j.past_served > 0 and 3 * j.past_ratio <= j.rejected_ratio as opens,
   case when j.status in (403, 444) and j.clients = 1 and not j.had_one_client then 'note'
     when j.rejected_ratio >= 0.5 then 'page' else 'mail' end as class
-from judged j
-left join lines l on l.host = j.host and l.program = j.program and l.place = 1
+from named j
+left join lines l on l.host = j.host and l.program = j.program and l.kind = j.kind and l.place = 1
 where j.site not like 'requests in %' or 2 * j.rejected_of_a_site < j.rejected

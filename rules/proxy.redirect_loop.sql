@@ -43,17 +43,17 @@ with recent as (
   where tier in ('proxy', 'edge') and ts > $now - interval '30 seconds' and ts <= $now
 ),
 moments as (
-  select host, program, site, client, path, query, date_bin(interval '5 seconds', ts) as moment, count(*) as redirects
+  select host, program, site, client, path, query, date_bin(interval '5 seconds', ts) as moment, count(*) as redirects, min(ts) as first_ts
   from recent where is_redirect group by host, program, site, client, path, query, date_bin(interval '5 seconds', ts)
 ),
 bursts as (
-  select host, program, site, client, path, query, max(redirects) as most from moments
+  select host, program, site, client, path, query, max(redirects) as most, min(first_ts) as first_ts from moments
   group by host, program, site, client, path, query having max(redirects) >= 6 and sum(redirects) >= 10
 ),
 loops as (
   select r.host, r.program, r.site, r.client, r.path, max(r.status) as status, max(b.most) as most, count(*) as redirects
   from recent r
-  join bursts b on b.host = r.host and b.program = r.program and b.site = r.site and b.client = r.client and b.path = r.path and b.query = r.query
+  join bursts b on b.host = r.host and b.program = r.program and b.site = r.site and b.client = r.client and b.path = r.path and b.query = r.query and r.ts >= b.first_ts
   group by r.host, r.program, r.site, r.client, r.path
   having bool_and(r.is_redirect)
 ),
