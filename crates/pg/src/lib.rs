@@ -10,6 +10,7 @@ mod encode;
 mod error;
 mod frame;
 mod json;
+mod kept_bytes;
 mod listen;
 mod numeric;
 mod prepared;

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -10,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::cancel::CancelRegistry;
 use crate::error::PgError;
+use crate::kept_bytes::KeptBytes;
 use crate::scram::Password;
 use crate::session::Session;
 use crate::startup::{ByteStream, ConnectionPurpose, StartupMessage, begin, log_in};
@@ -41,6 +43,8 @@ struct ConnectionHandler {
     options: ServerOptions,
     engine: Arc<dyn QueryEngine>,
     cancels: Arc<CancelRegistry>,
+    /// Bytes of prepared statements and portals of all connections.
+    kept_bytes: Arc<AtomicUsize>,
     ended: watch::Receiver<bool>,
 }
 
@@ -52,8 +56,13 @@ pub async fn serve(
     mut ended: watch::Receiver<bool>,
 ) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let cancels = Arc::default();
-    let handler = Arc::new(ConnectionHandler { options, engine, cancels, ended: ended.clone() });
+    let handler = Arc::new(ConnectionHandler {
+        options,
+        engine,
+        cancels: Arc::default(),
+        kept_bytes: Arc::default(),
+        ended: ended.clone(),
+    });
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -107,7 +116,9 @@ impl ConnectionHandler {
         let caller = Caller { user: hello.user().into(), address };
         let engine = Arc::clone(&self.engine);
         let cancellation = self.cancels.register();
-        Session::new(out, engine, caller, cancellation).run(from, &hello, self.ended.clone()).await
+        let kept = KeptBytes::new(&self.kept_bytes);
+        let session = Session::new(out, engine, caller, cancellation, kept);
+        session.run(from, &hello, self.ended.clone()).await
     }
 
     async fn log_in<R, W>(

@@ -12,6 +12,7 @@ use crate::decode::parameter;
 use crate::encode::Format;
 use crate::error::PgError;
 use crate::frame::FieldReader;
+use crate::kept_bytes::KeptShare;
 use crate::rows::{RowSender, describe, kinds, text_column};
 use crate::session::{Session, no_statement};
 use crate::session_statements::{ExecuteStatement, Statement};
@@ -33,12 +34,14 @@ pub(crate) struct PreparedStatement {
     expected: Vec<DataType>,
     /// Columns of the result; `None` if it returns no rows.
     schema: Option<SchemaRef>,
+    _share: KeptShare,
 }
 
 /// A statement with its parameters, and the rest of its result once it runs.
 pub(crate) struct Portal {
     prepared: Arc<PreparedStatement>,
     parameters: Vec<ArrayRef>,
+    _share: KeptShare,
     formats: Vec<Format>,
     rows: Option<RowSender>,
     is_done: bool,
@@ -87,6 +90,9 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         if crate::split::statements(&sql).len() > 1 {
             return Err(PgError::new("42601", "a prepared statement must be a single statement"));
         }
+        if name.is_empty() {
+            self.prepared.remove("");
+        }
         let mut prepared = self.prepare(&sql, sent).await?;
         for (oid, declared) in prepared.oids.iter_mut().zip(declared) {
             if PgType::from_oid(declared).is_some() {
@@ -112,6 +118,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         sql: &str,
         sent: Vec<Option<PgType>>,
     ) -> Result<PreparedStatement, PgError> {
+        let share = self.kept.take(sql.len())?;
         let sql: Arc<str> = sql.trim().trim_end_matches(';').into();
         let statement = Statement::of(&sql);
         let (mut expected, mut schema) = (Vec::new(), None);
@@ -134,7 +141,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         });
         let sent: Vec<PgType> = sent.collect();
         let oids = sent.iter().map(|kind| kind.oid()).collect();
-        Ok(PreparedStatement { sent, oids, sql, statement, expected, schema })
+        Ok(PreparedStatement { sent, oids, sql, statement, expected, schema, _share: share })
     }
 
     /// Runs `prepare name (types) as …`. The engine resolves the types.
@@ -200,6 +207,11 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         let formats = fields.list(format)?;
         let values = fields.list(FieldReader::value)?;
         prepared.check_count(values.len())?;
+        if portal.is_empty() {
+            self.portals.remove("");
+        }
+        let bytes = values.iter().flatten().map(|value| value.len()).sum();
+        let share = self.kept.take(bytes)?;
         let formats = spread(&formats, values.len())?;
         let types = prepared.sent.iter().zip(&prepared.expected);
         let parameters = values.into_iter().zip(formats).zip(types);
@@ -214,7 +226,8 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
                 format!("the limit of {KEPT_MAX} portals is reached"),
             ));
         }
-        let bound = Portal { prepared, parameters, formats, rows: None, is_done: false };
+        let bound =
+            Portal { prepared, parameters, _share: share, formats, rows: None, is_done: false };
         self.portals.insert(portal, bound);
         self.writer.message(b'2', |_| {});
         Ok(())

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use crate::cancel::CancelRegistration;
 use crate::error::PgError;
 use crate::frame::Frame;
+use crate::kept_bytes::KeptBytes;
 use crate::prepared::{Portal, PreparedStatement};
 use crate::rows::RowSender;
 use crate::session_statements::Statement;
@@ -39,6 +40,7 @@ pub(crate) struct Session<W> {
     pub(crate) engine: Arc<dyn QueryEngine>,
     caller: Caller,
     cancellation: CancelRegistration,
+    pub(crate) kept: KeptBytes,
     pub(crate) settings: SessionSettings,
     pub(crate) prepared: HashMap<String, Arc<PreparedStatement>>,
     pub(crate) portals: HashMap<String, Portal>,
@@ -54,12 +56,14 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         engine: Arc<dyn QueryEngine>,
         caller: Caller,
         cancellation: CancelRegistration,
+        kept: KeptBytes,
     ) -> Self {
         Self {
             writer,
             engine,
             caller,
             cancellation,
+            kept,
             settings: SessionSettings::default(),
             prepared: HashMap::new(),
             portals: HashMap::new(),

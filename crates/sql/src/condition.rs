@@ -16,6 +16,7 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::TableSpec;
 
 use crate::explain::explain;
+use crate::statement_size::check_condition;
 
 /// Compiled condition; evaluates to true, false or NULL for each row.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ impl Condition {
     ) -> Result<Self, StoreError> {
         let schema = table.schema();
         let compile = || {
+            check_condition(sql)?;
             let named = DFSchema::try_from_qualified_schema(table.name, &schema)?;
             let expr = context.parse_sql_expr(sql, &named)?;
             let unfit = unfit(&expr)?;

@@ -14,6 +14,7 @@ use weir_datafile::{CutoffSide, ErrorKind, StoreError};
 
 use crate::postgres;
 use crate::query_request::QueryMode;
+use crate::statement_size::check_query;
 use crate::tables::{FUTURE_SCHEMA, SCHEMA, TableCatalog};
 
 /// Name of the only catalog.
@@ -48,6 +49,7 @@ pub(crate) async fn plan_query(
     state: &SessionState,
     sql: &str,
 ) -> Result<LogicalPlan, DataFusionError> {
+    check_query(sql)?;
     let plan = state.create_logical_plan(sql).await?;
     verify(&plan)?;
     Ok(plan)

@@ -37,6 +37,7 @@ use crate::limits::{
     QueryEnvironment, QueryUsage, ReadQuotas, RunningQuery, SpillSpace, USAGE, watch_tasks,
 };
 use crate::options::{Asker, EngineOptions, QueryLimits};
+use crate::own_files::OwnFiles;
 use crate::peer_set::PeerSet;
 use crate::peers::PeerRowSource;
 use crate::plan_cache::PlanCache;
@@ -226,10 +227,21 @@ impl QueryEngine {
         known: &[Option<DataType>],
     ) -> Result<Described, StoreError> {
         let (sql, usage) = (&query.sql, QueryUsage::new(query.limits));
-        let QueryEnvironment { env, .. } = self.classes.guard(&usage, self.template.runtime_env());
+        let QueryEnvironment { class, env } =
+            self.classes.guard(&usage, self.template.runtime_env());
         let session = self.session(view, env, &usage, QueryMode::Postgres(Vec::new()));
-        let described = postgres::describe(&session.state, sql, known).await;
-        described.map_err(|error| session.tell(&error, sql, &usage))
+        let (sql, known, limit) = (sql.clone(), known.to_vec(), usage.limits.timeout);
+        let (own_usage, told_usage) = (Arc::clone(&usage), Arc::clone(&usage));
+        let work = async move {
+            let described = postgres::describe(&session.state, &sql, &known).await;
+            described.map_err(|error| session.tell(&error, &sql, &told_usage))
+        };
+        // On the query threads, which have the stack that planning needs.
+        let work = tokio::time::timeout(limit, work);
+        let task = class.handle()?.spawn(USAGE.scope(own_usage, work));
+        let _stop_when_dropped = AbortOnDrop(task.abort_handle());
+        let outcome = task.await.map_err(|error| crash(&error))?;
+        outcome.map_err(|_| usage.explain(LimitKind::Time))?
     }
 
     /// Estimates what a query will read, without running it.
@@ -325,6 +337,7 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
+        .with_object_store_registry(Arc::new(OwnFiles::default()))
         .with_disk_manager_builder(
             DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled),
         )

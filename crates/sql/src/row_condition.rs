@@ -10,6 +10,8 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use weir_tables::{TABLES, TableSpec};
 
+use crate::statement_size::check_condition;
+
 /// `select … from table where row and ts > $now - window and ts <= $now`: can return rows only if a
 /// row within the window matches.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ impl RowCondition {
 /// rows for the query to return rows. `None` if the query depends on more than single rows and
 /// their age.
 pub fn row_conditions(sql: &str) -> Option<Vec<RowCondition>> {
+    check_condition(sql).ok()?;
     let [Statement::Query(query)] = &Parser::parse_sql(&GenericDialect {}, sql).ok()?[..] else {
         return None;
     };

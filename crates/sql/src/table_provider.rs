@@ -34,7 +34,7 @@ use weir_tables::TableSpec;
 
 use crate::columns::{self, ScanRequest};
 use crate::dictionary_filter::{self, DictionaryFilterAdapters};
-use crate::distributed::{DistributedScan, ScanSpec, WorkerFiles};
+use crate::distributed::{DistributedScan, ScanSpec, WorkerFiles, is_accepted};
 use crate::file_access::{FileAccess, ScanPart};
 use crate::file_reader::read_footer;
 use crate::index_probe::{self, BlockSelection, IndexProbe};
@@ -324,7 +324,7 @@ impl TableProvider for StoreTable {
                 table: self.spec,
                 horizon: self.horizon,
                 projection: projection.cloned(),
-                filters: filters.to_vec(),
+                filters: filters.iter().filter(|one| is_accepted(one)).cloned().collect(),
                 limit,
             };
             let scan =

@@ -357,3 +357,21 @@ async fn prepared_statements_have_a_limit() {
     client.query("deallocate all").await;
     assert_eq!(kinds(&client.ask(&[parse(["last", "select 1"], &[]), sync()]).await), "1Z");
 }
+
+#[tokio::test]
+async fn bytes_of_prepared_statements_have_a_limit() {
+    let (_server, mut client) = client().await;
+    let long = format!("select 1 -- {}", "x".repeat(3 << 20));
+    for number in 0..5 {
+        let replies = client.ask(&[parse([&format!("s{number}"), &long], &[]), sync()]).await;
+        assert_eq!(kinds(&replies), "1Z");
+    }
+    let replies = client.ask(&[parse(["last", &long], &[]), sync()]).await;
+    assert_eq!(state(&replies), "53200");
+    client.query("deallocate all").await;
+    assert_eq!(kinds(&client.ask(&[parse(["last", &long], &[]), sync()]).await), "1Z");
+    // The unnamed statement replaces the one before it.
+    for _ in 0..8 {
+        assert_eq!(kinds(&client.ask(&[parse(["", &long], &[]), sync()]).await), "1Z");
+    }
+}

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::bytes::Serializeable;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_datafile::{CutoffSide, DataFile, Tier, VisibilityCutoff};
 use weir_tables::TableSpec;
 
-use super::{DistributedScan, ScanSpec, WorkerFiles};
+use super::{DistributedScan, ScanSpec, WorkerFiles, grammar};
 
 /// Codec of [`DistributedScan`].
 pub(super) struct ScanCodec(Arc<WorkerFiles>);
@@ -70,6 +69,15 @@ impl SentFile {
         }
     }
 
+    /// Whether the path is the one that the store gives to this file of `table`.
+    fn is_of(&self, table: &TableSpec) -> bool {
+        let below = self.path.strip_prefix("data/").and_then(|rest| rest.strip_prefix(table.name));
+        let date = below
+            .and_then(|rest| rest.strip_prefix('/'))
+            .and_then(|rest| rest.strip_suffix(&format!("/{:012}.parquet", self.id)));
+        date.is_some_and(|date| date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+    }
+
     fn file(self, table: &'static TableSpec) -> Arc<DataFile> {
         Arc::new(DataFile {
             id: self.id,
@@ -119,14 +127,12 @@ impl SentScan {
             filters: self
                 .filters
                 .iter()
-                .map(|bytes| Expr::from_bytes_with_ctx(bytes, context))
+                .map(|bytes| grammar::decode(bytes, context))
                 .collect::<Result<_>>()?,
             limit: self.limit,
         };
-        let is_odd =
-            |file: &SentFile| file.path.split('/').any(|name| matches!(name, "" | "." | ".."));
-        if let Some(odd) = self.parts.iter().flatten().find(|file| is_odd(file)) {
-            return exec_err!("`{}` is not a file of a table", odd.path);
+        if let Some(odd) = self.parts.iter().flatten().find(|file| !file.is_of(table)) {
+            return exec_err!("`{}` is not a file of table `{}`", odd.path, table.name);
         }
         DistributedScan::new(
             what,
@@ -163,5 +169,43 @@ impl PhysicalExtensionCodec for ScanCodec {
         };
         serde_json::to_writer(bytes, &SentScan::new(scan)?)
             .map_err(|error| exec_datafusion_err!("cannot write a piece of a query: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_name_files_of_their_table_only() {
+        let table = weir_tables::table("log").unwrap();
+        let is_of = |path: &str| {
+            let file = SentFile {
+                id: 7,
+                path: path.to_owned(),
+                is_slow: false,
+                day: 0,
+                row_count: 0,
+                byte_count: 0,
+                min_ts: 0,
+                max_ts: 0,
+                arrival_ts: 0,
+            };
+            file.is_of(table)
+        };
+        assert!(is_of("data/log/1970-01-01/000000000007.parquet"));
+        for other in [
+            "",
+            "data/request/1970-01-01/000000000007.parquet",
+            "data/log/1970-01-01/000000000008.parquet",
+            "data/log/../../../etc/000000000007.parquet",
+            "data/log//etc/000000000007.parquet",
+            "/data/log/1970-01-01/000000000007.parquet",
+            "data/log/1970-01-01/000000000007.parquet/../../manifest",
+            "data/login/1970-01-01/000000000007.parquet",
+            "manifest.sqlite",
+        ] {
+            assert!(!is_of(other), "{other}");
+        }
     }
 }

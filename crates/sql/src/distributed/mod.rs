@@ -13,6 +13,7 @@
 
 mod channel;
 mod codec;
+mod grammar;
 mod remote_usage;
 mod scan;
 mod worker;
@@ -42,6 +43,7 @@ pub(crate) use channel::FailedPeers;
 use channel::{PeerChannels, QueryHubs, url_of};
 pub use channel::{QueryChannel, query_channel};
 use codec::ScanCodec;
+pub(crate) use grammar::is_accepted;
 use remote_usage::RemoteQueries;
 pub(crate) use remote_usage::RemoteUsage;
 pub(crate) use scan::{DistributedScan, ScanSpec};

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, Statistics, exec_err};
+use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::provider_as_source;
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
@@ -121,8 +124,22 @@ impl ScanSpec {
             plan = plan.filter(filter)?;
         }
         let plan = plan.limit(0, self.limit)?.build()?;
-        execute_stream(files.template.create_physical_plan(&plan).await?, context)
+        let plan = files.template.create_physical_plan(&plan).await?;
+        plan.apply(|node| only_own_files(node, files))?;
+        execute_stream(plan, context)
     }
+}
+
+/// Rejects plans that write, or that read anything but files of tables.
+fn only_own_files(node: &Arc<dyn ExecutionPlan>, files: &WorkerFiles) -> Result<TreeNodeRecursion> {
+    let source = node.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+    let scan = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
+    if node.is::<DataSinkExec>()
+        || scan.is_some_and(|scan| scan.object_store_url != files.access.url)
+    {
+        return exec_err!("a piece of a query has `{}`, which is not run for others", node.name());
+    }
+    Ok(TreeNodeRecursion::Continue)
 }
 
 impl DisplayAs for DistributedScan {

@@ -12,6 +12,7 @@ use super::memory::{MemoryBudget, QueryPool};
 use super::spill::SpillFactory;
 use super::{QueryUsage, SpillSpace};
 use crate::options::{Asker, EngineOptions};
+use crate::statement_size::STACK_BYTES;
 
 /// Threads and memory of one class.
 pub(crate) struct QueryClass {
@@ -44,6 +45,7 @@ impl QueryClass {
             .worker_threads(threads)
             .max_blocking_threads(threads * 4)
             .thread_name(name)
+            .thread_stack_size(STACK_BYTES)
             // Best effort: without a nice value, threads only compete.
             .on_thread_start(move || {
                 let _ = rustix::process::nice(nice);

@@ -16,6 +16,7 @@ mod forecast;
 mod full;
 mod functions;
 mod guard;
+mod hostile_queries;
 mod iceberg;
 mod inspect;
 mod joins;

@@ -1,0 +1,225 @@
+//! Bounds a statement before it is parsed: its bytes, its tokens, and the stack that parsing,
+//! planning and running it would take.
+//!
+//! `a or b or c` is a tree that is as deep as the chain is long, and the parser and the planner
+//! descend it by recursion: a generated condition with 850 terms overflowed a stack of 2 MiB, which
+//! ends the process. The estimate reads tokens from left to right and does not recurse.
+
+use datafusion::common::{Result, plan_err};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+/// Stack of the threads that plan and run queries.
+pub(crate) const STACK_BYTES: usize = 16 << 20;
+
+/// Limit of the text of one statement.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+
+/// Limit of the estimate for queries, in KiB: a quarter of their stack.
+const QUERY_KIB_MAX: usize = STACK_BYTES >> 12;
+
+/// Limit of the estimate for conditions, which threads with stacks of 2 MiB compile and evaluate.
+const CONDITION_KIB_MAX: usize = 1024;
+
+/// Checks a query.
+///
+/// # Errors
+/// The query is too long or too deep.
+pub(crate) fn check_query(sql: &str) -> Result<()> {
+    check(sql, QUERY_KIB_MAX)
+}
+
+/// Checks a condition on single rows.
+///
+/// # Errors
+/// The condition is too long or too deep.
+pub(crate) fn check_condition(sql: &str) -> Result<()> {
+    check(sql, CONDITION_KIB_MAX)
+}
+
+fn check(sql: &str, kib_max: usize) -> Result<()> {
+    if sql.len() > TEXT_BYTES_MAX {
+        return plan_err!(
+            "the statement has {} bytes, the limit is {TEXT_BYTES_MAX}: split it",
+            sql.len()
+        );
+    }
+    // Both dialects: what one reads as a string can be operators in the other.
+    check_depth(&GenericDialect {}, sql, kib_max)?;
+    check_depth(&PostgreSqlDialect {}, sql, kib_max)
+}
+
+fn check_depth(dialect: &dyn Dialect, sql: &str, kib_max: usize) -> Result<()> {
+    // The parser reports what cannot be read.
+    let Ok(tokens) = Tokenizer::new(dialect, sql).tokenize() else { return Ok(()) };
+    let mut depth = StackEstimate::default();
+    for token in &tokens {
+        depth.add(token);
+        if depth.kib() > kib_max {
+            return plan_err!(
+                "the statement is nested too deeply, or chains too many operators, selects or \
+                 joins: use `in (…)` for long lists of values, or split it"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Stack in KiB of one level of each kind of nesting. Stacks of 2 MiB overflowed at 260 casts, 500
+/// `union all`, 850 `or` and 1,000 `+`.
+mod kib {
+    pub(super) const CAST: usize = 10;
+    pub(super) const OPERATOR: usize = 4;
+    pub(super) const SELECT: usize = 4;
+    pub(super) const SET_OPERATION: usize = 5;
+    pub(super) const JOIN: usize = 8;
+    pub(super) const BRACKET: usize = 12;
+}
+
+/// Estimate of the stack of a statement's prefix.
+#[derive(Default)]
+struct StackEstimate {
+    /// Selects, set operations and joins, in any place: subqueries and names of `with` are nested
+    /// by their use.
+    plan_kib: usize,
+    /// Sum of `levels`.
+    levels_kib: usize,
+    /// Operators of the current expression in each open bracket; a comma begins the next one.
+    levels: Vec<Level>,
+    top: Level,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Level {
+    kib: usize,
+    /// Whether a comma separates tables.
+    is_from: bool,
+}
+
+impl StackEstimate {
+    fn kib(&self) -> usize {
+        self.plan_kib + self.levels_kib + self.top.kib
+    }
+
+    fn open(&mut self) {
+        self.top.kib += kib::BRACKET;
+        self.levels_kib += self.top.kib;
+        self.levels.push(self.top);
+        self.top = Level::default();
+    }
+
+    fn close(&mut self) {
+        let Some(outer) = self.levels.pop() else { return };
+        self.levels_kib -= outer.kib;
+        // The brackets of `a[1][1]` are nested, those of `f(a) + g(b)` are in a chain anyway.
+        self.top = outer;
+    }
+
+    fn add(&mut self, token: &Token) {
+        match token {
+            Token::Word(word) if word.quote_style.is_none() => self.add_keyword(word.keyword),
+            Token::LParen | Token::LBracket | Token::LBrace => self.open(),
+            Token::RParen | Token::RBracket | Token::RBrace => self.close(),
+            Token::Comma if self.top.is_from => self.plan_kib += kib::JOIN,
+            Token::Comma | Token::SemiColon => self.top.kib = 0,
+            Token::DoubleColon => self.top.kib += kib::CAST,
+            Token::EOF
+            | Token::Whitespace(_)
+            | Token::Word(_)
+            | Token::Number(..)
+            | Token::Char(_)
+            | Token::SingleQuotedString(_)
+            | Token::Placeholder(_)
+            | Token::Period => {}
+            _ => self.top.kib += kib::OPERATOR,
+        }
+    }
+
+    fn add_keyword(&mut self, keyword: Keyword) {
+        match keyword {
+            Keyword::SELECT | Keyword::VALUES => {
+                self.plan_kib += kib::SELECT;
+                self.top.is_from = false;
+            }
+            Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT => {
+                self.plan_kib += kib::SET_OPERATION;
+                self.top = Level::default();
+            }
+            Keyword::JOIN => self.plan_kib += kib::JOIN,
+            Keyword::FROM => self.top.is_from = true,
+            Keyword::WHERE | Keyword::GROUP | Keyword::HAVING | Keyword::ORDER => {
+                self.top = Level::default();
+            }
+            Keyword::CASE => self.open(),
+            Keyword::END => self.close(),
+            Keyword::OR
+            | Keyword::AND
+            | Keyword::XOR
+            | Keyword::NOT
+            | Keyword::LIKE
+            | Keyword::ILIKE
+            | Keyword::IS
+            | Keyword::BETWEEN
+            | Keyword::COLLATE
+            | Keyword::AT
+            | Keyword::DIV => self.top.kib += kib::OPERATOR,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(first: &str, each: &str, count: usize) -> String {
+        format!("select {first}{}", each.repeat(count))
+    }
+
+    #[test]
+    fn usual_statements_pass() {
+        let list = format!("select 1 where 1 in (1{})", ", 2".repeat(100_000));
+        let columns = format!("select 1{}", ", a + b * c - d::int".repeat(2_000));
+        let terms = chain("true", " or host = 'a'", 400);
+        let unions = chain("1", " union all select 1", 300);
+        for sql in [list.as_str(), &columns, &terms, &unions, "select 'unfinished", ")))) end end"]
+        {
+            check_query(sql).unwrap();
+        }
+        check_condition("severity = 'error' and (body like '%a%' or body like '%b%')").unwrap();
+    }
+
+    #[test]
+    fn deep_statements_are_refused() {
+        for sql in [
+            chain("1", "::int", 100_000),
+            chain("true", " or true", 100_000),
+            chain("true", " and a = 1", 100_000),
+            chain("1", " union all select 1", 100_000),
+            chain("1", " + 1", 100_000),
+            chain("''", " || ''", 100_000),
+            chain("a", " -> 'b'", 100_000),
+            chain("a", " is null", 100_000),
+            chain("", "(", 100_000),
+            chain("", "abs(", 100_000),
+            chain("", "not ", 100_000),
+            chain("", "- ", 100_000),
+            chain("", "case when true then ", 100_000),
+            chain("", "(select ", 100_000),
+            chain("", "[", 100_000),
+            chain("1 from t", " join t on true", 100_000),
+            chain("1 from t", ", t", 100_000),
+        ] {
+            let error = check_query(&sql).unwrap_err().to_string();
+            assert!(error.contains("nested too deeply"), "{error}");
+        }
+        let names = (1..20_000).map(|at| format!(", c{at} as (select * from c{})", at - 1));
+        let names: String = names.collect();
+        let sql = format!("with c0 as (select 1){names} select 1");
+        assert!(check_query(&sql).is_err());
+        let condition = format!("true{}", " or true".repeat(400));
+        assert!(check_condition(&condition).is_err());
+        assert!(check_query(&" ".repeat(TEXT_BYTES_MAX + 1)).is_err());
+    }
+}
