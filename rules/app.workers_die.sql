@@ -78,7 +78,7 @@ lines as (
       when not is_application then null
       when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[ERROR\] )?Connection in use: [(]') then 'gunicorn port'
       when regexp_like(body, '^(Uncaught )?Error: listen EADDRINUSE') then 'node port'
-      when regexp_like(body, '^OSError: \[Errno 98\] [^:]*[Aa]ddress already in use') then 'python port'
+      when regexp_like(body, '^OSError: \[Errno 98\] [^:]*(Address|address) already in use') then 'python port'
       when regexp_like(body, '^[0-9TZ :.,/+-]*listen tcp [^ ]*: bind: address already in use$') then 'go port'
       when regexp_like(body, '^([A-Za-z:_]+: )?(Errno::EADDRINUSE|Address already in use - bind\(2\))') then 'ruby port'
       when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[(ERROR|WARNING)\] )?Worker [(]pid:[0-9]+[)] was sent SIG(KILL|SEGV|ABRT|BUS|ILL)!') then 'gunicorn killed'

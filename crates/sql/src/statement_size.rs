@@ -16,8 +16,8 @@ pub(crate) const STACK_BYTES: usize = 16 << 20;
 /// Limit of the text of one statement.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
-/// Limit of the estimate for queries, in KiB: a quarter of their stack.
-const QUERY_KIB_MAX: usize = STACK_BYTES >> 12;
+/// Limit of the estimate for queries, in KiB: half of their stack.
+const QUERY_KIB_MAX: usize = STACK_BYTES >> 11;
 
 /// Limit of the estimate for conditions, which threads with stacks of 2 MiB compile and evaluate.
 const CONDITION_KIB_MAX: usize = 1024;
@@ -109,18 +109,23 @@ impl StackEstimate {
         self.top = Level::default();
     }
 
-    fn close(&mut self) {
+    /// Ends a bracket. Those of `a[1][1]` are nested after their end too, those of `(a) or (b)` not.
+    fn close(&mut self, token: &Token) {
         let Some(outer) = self.levels.pop() else { return };
         self.levels_kib -= outer.kib;
-        // The brackets of `a[1][1]` are nested, those of `f(a) + g(b)` are in a chain anyway.
         self.top = outer;
+        if *token != Token::RBracket {
+            self.top.kib -= kib::BRACKET;
+        }
     }
 
     fn add(&mut self, token: &Token) {
         match token {
-            Token::Word(word) if word.quote_style.is_none() => self.add_keyword(word.keyword),
+            Token::Word(word) if word.quote_style.is_none() => {
+                self.add_keyword(word.keyword, token)
+            }
             Token::LParen | Token::LBracket | Token::LBrace => self.open(),
-            Token::RParen | Token::RBracket | Token::RBrace => self.close(),
+            Token::RParen | Token::RBracket | Token::RBrace => self.close(token),
             Token::Comma if self.top.is_from => self.plan_kib += kib::JOIN,
             Token::Comma | Token::SemiColon => self.top.kib = 0,
             Token::DoubleColon => self.top.kib += kib::CAST,
@@ -136,7 +141,7 @@ impl StackEstimate {
         }
     }
 
-    fn add_keyword(&mut self, keyword: Keyword) {
+    fn add_keyword(&mut self, keyword: Keyword, token: &Token) {
         match keyword {
             Keyword::SELECT | Keyword::VALUES => {
                 self.plan_kib += kib::SELECT;
@@ -152,7 +157,7 @@ impl StackEstimate {
                 self.top = Level::default();
             }
             Keyword::CASE => self.open(),
-            Keyword::END => self.close(),
+            Keyword::END => self.close(token),
             Keyword::OR
             | Keyword::AND
             | Keyword::XOR
@@ -182,9 +187,10 @@ mod tests {
         let list = format!("select 1 where 1 in (1{})", ", 2".repeat(100_000));
         let columns = format!("select 1{}", ", a + b * c - d::int".repeat(2_000));
         let terms = chain("true", " or host = 'a'", 400);
+        let brackets = chain("true", " and (host = 'a' or lower(site) = 'b')", 900);
         let unions = chain("1", " union all select 1", 300);
-        for sql in [list.as_str(), &columns, &terms, &unions, "select 'unfinished", ")))) end end"]
-        {
+        let odd = ["select 'unfinished", ")))) end end"];
+        for sql in [list.as_str(), &columns, &terms, &brackets, &unions, odd[0], odd[1]] {
             check_query(sql).unwrap();
         }
         check_condition("severity = 'error' and (body like '%a%' or body like '%b%')").unwrap();
