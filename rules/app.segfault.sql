@@ -18,7 +18,7 @@ equal = ["process_name"]
 subject = "{process} on {host}"
 summary = "{process} on {host} crashed {crashes} times in 10 minutes (segmentation fault){served_text}; last: {body}"
 why = "A bug in the program or in a library or module it loads, or faulty memory. Work in progress is lost; if nothing restarts it, so is the service. A worker that crashes and is restarted by its master appears as single errors (502, reset connections)."
-look_at = "The library in the kernel's line (`in libX.so`) and whether the address is always the same; `coredumpctl info {process}`. What changed: a deploy, a package update in the last day (`grep ' upgrade ' /var/log/dpkg.log`). Different programs crashing on one host: test its memory."
+look_at = "The library in the kernel's line (`in libX.so`) and whether the address is always the same; `coredumpctl info {process:sh}`. What changed: a deploy, a package update in the last day (`grep ' upgrade ' /var/log/dpkg.log`). Different programs crashing on one host: test its memory."
 silent_when = "No crash within 10 minutes and since weir started. One crash is a note for a program that serves nothing (a tool, a job) and a mail for one that had a listening socket in the last 15 minutes; from 3 crashes it is a page."
 fix = "Roll back to the last version that worked (package, module or extension named in the kernel's line), keep a core dump for its authors (`systemctl edit` its unit: `[Service]`, `LimitCORE=infinity`), and let systemd restart it meanwhile: `Restart=on-failure`, `RestartSec=1`. Check: no new line at the same load. Never hide it with a cron job that restarts it each minute."
 source = "kernel arch/x86/mm/fault.c, show_signal_msg; core(5)"

@@ -15,12 +15,12 @@ summary = "deleted files hold {used_bytes:bytes} of {mount_point} on {host} ({us
 why = "A deleted file's space is freed only when the last process closes it. `du` does not count it, `df` does. If it is a log, it keeps growing: deleting it freed nothing, and its lines can no longer be read."
 look_at = "`ls -l /proc/{process_id}/fd/{descriptor}` and `lsof +L1`. A log: was it deleted by hand or by a logrotate without `postrotate`? A temporary file of a database or browser is deleted on purpose and goes away without action."
 silent_when = "Less than 5 % of the file system or less than 1 MiB a file. Files in memory (memfd, /dev/shm, tmpfs). weir scans at most every 10 s, less often on hosts with very many descriptors."
-fix = "{fix_text} Check: `df {mount_point}` shows the free space, and the table deleted_file no longer lists the file."
+fix = "{fix_text} Check: `df {mount_point:sh}` shows the free space, and the table deleted_file no longer lists the file."
 source = "fault lab F12 (df and du differ); proc_pid_fd(5), unlink(2)"
 [text.fix_text]
 nginx = "Make it reopen its logs: `nginx -s reopen`; safe at any time. Then fix the rotation: logrotate's `postrotate` must send USR1 (`kill -USR1 $(cat /run/nginx.pid)`)."
 apache = "Make it reopen its logs: `apachectl graceful`. Then fix the rotation: logrotate's `postrotate` must reload it."
-syslog = "Make it reopen its logs: `systemctl kill -s HUP {process_name}`. Then fix the rotation: its `postrotate` must do that."
+syslog = "Make it reopen its logs: `systemctl kill -s HUP {process_name:sh}`. Then fix the rotation: its `postrotate` must do that."
 other = "Make {process_name} close it: reload or restart it, as its rotation should (`postrotate` in /etc/logrotate.d, or `copytruncate` for a program that cannot reopen). If it must not be restarted now and the file is a log, this frees the space at once: `truncate -s 0 /proc/{process_id}/fd/{descriptor}`. Never do that to a database's file."
 [chart]
 title = "Space held by deleted files"

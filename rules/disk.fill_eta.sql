@@ -12,9 +12,9 @@ when = "select host from filesystem where ts > $now - interval '1 hour' and ts <
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) fills up in {eta_hours:.1} h: {available_bytes:bytes} of {size_bytes:bytes} free ({available_ratio:%}), {bytes_per_hour:bytes}/h steadily over the last hour"
 why = "disk.full fires at 10 % free, which at this rate is too late to act calmly. Something has begun to write without limit: a debug log, a dump, an unconsumed queue, a failed retention job."
-look_at = "What grew in the last hour: `find {mount_point} -xdev -type f -mmin -60 -size +50M -printf '%s %p\\n' | sort -n | tail`. When did it begin (chart), and what was deployed or started then?"
+look_at = "What grew in the last hour: `find {mount_point:sh} -xdev -type f -mmin -60 -size +50M -printf '%s %p\\n' | sort -n | tail`. When did it begin (chart), and what was deployed or started then?"
 silent_when = "It would not be full within 4 hours, less than 12 % is free (disk.full), or the growth of the last hour is not steady: less than 50 minutes of samples, a poor linear fit (r² below 0.9), or the last 10 minutes at less than half the rate. So a backup or compaction of half an hour stays silent. Memory file systems and overlays are excluded."
-fix = "Stop or redirect the writer; then limit it: `size`, `rotate` and `maxsize` in /etc/logrotate.d, `SystemMaxUse=` in journald.conf, the retention of the database or queue. Empty a log that is being written with `truncate -s 0 FILE`, do not delete it. Or grow the volume now, while there is time (`growpart`, then `resize2fs` or `xfs_growfs {mount_point}`). Check: bytes_per_hour near 0."
+fix = "Stop or redirect the writer; then limit it: `size`, `rotate` and `maxsize` in /etc/logrotate.d, `SystemMaxUse=` in journald.conf, the retention of the database or queue. Empty a log that is being written with `truncate -s 0 FILE`, do not delete it. Or grow the volume now, while there is time (`growpart`, then `resize2fs` or `xfs_growfs {mount_point:sh}`). Check: bytes_per_hour near 0."
 source = "fault lab F12; field notes A (a log partition that filled overnight)"
 [chart]
 title = "Free space"

@@ -16,7 +16,7 @@ explains = [
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {available_bytes:bytes} of {size_bytes:bytes} free ({available_ratio:%}); {eta_text}"
 why = "Once it is full, programs that write to it fail with ENOSPC: logs are lost, databases stop, uploads break. The figure is the space available to ordinary users, without root's reserve."
-look_at = "What grows: `du -xh --max-depth=2 {mount_point} | sort -h | tail`. If du shows less than df, a deleted file is still open: `lsof +L1`."
+look_at = "What grows: `du -xh --max-depth=2 {mount_point:sh} | sort -h | tail`. If du shows less than df, a deleted file is still open: `lsof +L1`."
 silent_when = "More than 10 % free; or between 2 and 10 % and not full within 24 hours at the rate of the last hour (a disk may stay 95 % full for years). Read-only file systems (snap, CD images) are always full and are excluded. An open finding resolves at 12 % free."
 fix = "Free space without losing data: rotated logs by their own retention (`logrotate -f`, `journalctl --vacuum-size=500M`), package caches (`apt-get clean`), old releases; then set a retention that keeps it so, or grow the volume (`growpart`, `resize2fs` or `xfs_growfs`). Empty a log that is being written with `truncate -s 0 FILE`, do not delete it: its writer keeps a deleted file open. Never delete below a database's directory by hand. Check: available_ratio above 12 % and no longer falling."
 source = "fault lab F12; statvfs(3) f_bavail"

@@ -15,9 +15,9 @@ explains = [
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {inodes_free} of {inodes_total} inodes free ({free_ratio:%}), and {available_bytes:bytes} of space"
 why = "Every file needs an inode, however small, and this file system was created with a fixed number. At 0, programs get \"No space left on device\" although df shows free space: sessions, caches, mail queues and logs fail."
-look_at = "Where the many small files are: `du --inodes -xS {mount_point} | sort -n | tail`. Usual ones: PHP sessions, a mail queue, an unbounded cache, files of a job that fails every minute."
+look_at = "Where the many small files are: `du --inodes -xS {mount_point:sh} | sort -n | tail`. Usual ones: PHP sessions, a mail queue, an unbounded cache, files of a job that fails every minute."
 silent_when = "At least 5 % free (an open finding resolves at 6 %). Read-only file systems (snap images have 0 free by design), types that allocate inodes as needed (btrfs, xfs, vfat) and overlays, which report the file system below them, are excluded."
-fix = "In the directory that the listing names, delete what is expendable, in batches (`find DIRECTORY -xdev -type f -mtime +7 -print0 | xargs -0 -n 1000 rm -f`), and add a retention: systemd-tmpfiles or the program's own. The number of inodes cannot be changed: for many small files create a new file system with `mkfs.ext4 -i 4096`, or xfs. Check: `df -i {mount_point}`. Do not delete below a database's or mail queue's directory by hand."
+fix = "In the directory that the listing names, delete what is expendable, in batches (`find DIRECTORY -xdev -type f -mtime +7 -print0 | xargs -0 -n 1000 rm -f`), and add a retention: systemd-tmpfiles or the program's own. The number of inodes cannot be changed: for many small files create a new file system with `mkfs.ext4 -i 4096`, or xfs. Check: `df -i {mount_point:sh}`. Do not delete below a database's or mail queue's directory by hand."
 source = "fault lab F12 (0 inodes free, 25 MB left); statvfs(3) f_ffree; mke2fs(8) -i"
 [chart]
 title = "Free inodes"

@@ -12,7 +12,7 @@ when = "select 1 from request where tier = 'proxy' and duration_seconds is null 
 subject = "{source} on {host}"
 summary = "{source} on {host}: {requests} requests in 10 minutes without a duration, so slow requests cannot be seen and slow upstreams cannot be named"
 why = "nginx's `combined` and Apache's `combined` log the status but no time and no upstream. weir then sees failures (proxy.bad_gateway, and the error log's lines) but not slowness, retries, or which member is the slow one."
-look_at = "`weir up` lists each log with its format and the line that sets it. `weir parse --path {source} LINE` shows what a line of the new format would become."
+look_at = "`weir up` lists each log with its format and the line that sets it. `weir parse --path {source:sh} LINE` shows what a line of the new format would become."
 silent_when = "Any request of that log in 10 minutes has a duration, or it has fewer than 100 requests. A site of static files may do without."
 fix = "{where_text}{fix_text}"
 source = "nginx ngx_http_log_module, ngx_http_upstream_module variables; Apache mod_log_config"

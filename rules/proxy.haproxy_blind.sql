@@ -12,7 +12,7 @@ when = "select 1 from listener where process_name = 'haproxy' and ts > $now - in
 subject = "HAProxy on {host}"
 summary = "HAProxy on {host} (port {ports}): no log that weir can read and {stat_text}, so its requests and errors are invisible"
 why = "HAProxy writes no files: it sends its log to a syslog daemon or to its stdout. Without a log and without its statistics, failing requests, servers that are down and queues leave no trace here."
-look_at = "`grep -n -e '^ *log ' -e 'stats socket' {file}`; does a syslog daemon listen on that address, and does /var/log/haproxy.log exist?"
+look_at = "`grep -n -e '^ *log ' -e 'stats socket' {file:sh}`; does a syslog daemon listen on that address, and does /var/log/haproxy.log exist?"
 silent_when = "A request in its log within the last 10 minutes, or statistics within 2."
 fix = "In `global` of {file}: `stats socket /run/haproxy/admin.sock mode 660 level operator`, then `systemctl reload haproxy`. weir finds the line itself and samples the counters every 2 s. For every request with its times: `log /dev/log local0` in `global`, `log global` and `option httplog` in `defaults`, and a syslog daemon that writes local0 to /var/log/haproxy.log. Check: the table proxy_stat has rows of this host."
 source = "HAProxy configuration manual 3.1 (stats socket) and 4.2 (log, option httplog)"

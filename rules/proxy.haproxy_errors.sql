@@ -14,7 +14,7 @@ explains = ["app.throughput_drop", "traffic.unusual"]
 subject = "backend {backend} of {host}"
 summary = "HAProxy on {host}: {errors} of {responses} responses of {backend} are 5xx ({error_ratio:%}) in 20 s, {origin_text}"
 why = "{why_text}"
-look_at = "`echo 'show stat' | socat stdio {source}`: hrsp_5xx of each server shows whether the servers send the errors or HAProxy does, econ and eresp count what failed. `echo 'show errors' | socat stdio {source}` shows the last invalid responses. For the reason of each request, HAProxy needs a log: `option httplog`, whose termination state shows it (sH: the server was too slow, sC: no connection, sQ: waited in the queue, SC: refused)."
+look_at = "`echo 'show stat' | socat stdio {source:sh}`: hrsp_5xx of each server shows whether the servers send the errors or HAProxy does, econ and eresp count what failed. `echo 'show errors' | socat stdio {source:sh}` shows the last invalid responses. For the reason of each request, HAProxy needs a log: `option httplog`, whose termination state shows it (sH: the server was too slow, sC: no connection, sQ: waited in the queue, SC: refused)."
 silent_when = "Fewer than 5 errors or less than 5 % of the responses within 20 s. A backend whose requests are in a readable log: then the rules over the table request report it. It is a page from a fifth on."
 fix = "{fix_text} Check: responses_5xx_increase of proxy_stat falls to 0."
 source = "HAProxy management guide 9.1, columns hrsp_5xx, econ, eresp; configuration manual 8.5"
@@ -35,7 +35,7 @@ servers = "The servers answer with an error, and HAProxy passes it on. HAProxy a
 haproxy = "The servers did not answer in time, refused the connection, or none of them was free: HAProxy answers 503 or 504 itself."
 no_backend = "No backend got these requests. A rule denies them, or no `use_backend` and no `default_backend` fits."
 [text.fix_text]
-servers = "Read the error in the application's own log on {worst}; roll back its last deploy if the errors began with it. While only some servers send them, take those out: `echo 'disable server {backend}/NAME' | socat stdio {source}` (level admin)."
+servers = "Read the error in the application's own log on {worst}; roll back its last deploy if the errors began with it. While only some servers send them, take those out: `echo 'disable server {backend}/NAME' | socat stdio {source:sh}` (level admin)."
 haproxy = "Make the servers answer again: see which of them is slow or down (`show stat`). Do not raise `timeout server` first: requests would only wait longer."
 no_backend = "Add `default_backend` to the frontend, or the rule that is missing, then `haproxy -c -f /etc/haproxy/haproxy.cfg && systemctl reload haproxy`."
 [chart]

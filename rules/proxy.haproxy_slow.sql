@@ -17,9 +17,9 @@ explains = [
 subject = "backend {backend} of {host}"
 summary = "servers of backend {backend} on {host} take {mean_seconds:duration} per request over 16 s ({past_text}): {in_progress:.1} in progress, {finished} finished{slowest_text}"
 why = "Requests in progress divided by requests finished per second is the time that one takes (Little's law). It needs no log, and it also counts requests that never finish. HAProxy only waits for the servers."
-look_at = "The application behind: its CPU, its workers, and what it waits for: a database (db.not_answering, mysql.lock_pileup, pg.lock_pileup, redis.blocked), another service, a disk. rtime in `echo 'show stat' | socat stdio {source}` is the mean over the last 1,024 requests, so it follows late when there are few."
+look_at = "The application behind: its CPU, its workers, and what it waits for: a database (db.not_answering, mysql.lock_pileup, pg.lock_pileup, redis.blocked), another service, a disk. rtime in `echo 'show stat' | socat stdio {source:sh}` is the mean over the last 1,024 requests, so it follows late when there are few."
 silent_when = "Less than 1 s per request, less than three times the median of the last 10 minutes, or fewer than 2 requests in progress on average. Without 2 minutes of history it is a finding only if requests fail as well, because long polls and event streams are slow on purpose. A backend whose requests are in a readable log: app.slow reports it."
-fix = "Find what the application waits for, and fix that; more connections or a higher `timeout server` only let more visitors wait. While only one server is slow, take it out: `echo 'set server {backend}/NAME state drain' | socat stdio {source}` (level admin). Check: mean_seconds of this finding falls."
+fix = "Find what the application waits for, and fix that; more connections or a higher `timeout server` only let more visitors wait. While only one server is slow, take it out: `echo 'set server {backend}/NAME state drain' | socat stdio {source:sh}` (level admin). Check: mean_seconds of this finding falls."
 source = "Little's law; HAProxy management guide 9.1, columns scur, stot"
 [chart]
 title = "Requests in progress at the servers"

@@ -14,7 +14,7 @@ explains = ["tls.handshake_failures"]
 subject = "{shown_name} on port {server_port}"
 summary = "{program} on {host} serves for {shown_name} on port {server_port} {problem_text} ({chain_length} certificates sent; {config_file}:{config_line})"
 why = "{why_text}"
-look_at = "`openssl s_client -connect {server_address}:{server_port} -servername {shown_name} -showcerts </dev/null`: which certificates are sent, and \"Verify return code\". A browser on a desk proves nothing: it fetches or remembers intermediates. `curl -v https://{shown_name}` from another host shows what programs see."
+look_at = "`openssl s_client -connect {server_address}:{server_port} -servername {shown_name:sh} -showcerts </dev/null`: which certificates are sent, and \"Verify return code\". A browser on a desk proves nothing: it fetches or remembers intermediates. `curl -v https://{shown_name}` from another host shows what programs see."
 silent_when = "A client with the authorities of this host accepts the chain and the name. A private authority or a self-signed certificate is no alarm, because its clients may trust it; it is a note, and a page if the same address and name was trusted within the last day. A wrong name counts only for a certificate of a trusted authority. An expired one: tls.cert_expiring."
 fix = "{fix_text} Then `{reload}`. Check: served_trust of the table certificate is `trusted`."
 source = "RFC 5246 7.4.2 (the chain must be complete); RFC 6125; github.com/certbot/certbot #2806; letsencrypt.org, DST Root CA X3 expiration (September 2021)"
@@ -32,7 +32,7 @@ name = "Every client shows a warning or refuses, because the certificate does no
 other = "Every client that does not trust this authority refuses the connection."
 [text.fix_text]
 chain = "Serve the full chain: `ssl_certificate` (nginx) or `crt` (HAProxy) must name the file with the certificate first and then its intermediates (certbot: fullchain.pem, not cert.pem). {path} is what is configured."
-name = "Issue a certificate with the name {shown_name} (`certbot certonly -d {shown_name} …`), or correct `server_name`, or the file in {config_file}:{config_line}."
+name = "Issue a certificate with the name {shown_name} (`certbot certonly -d {shown_name:sh} …`), or correct `server_name`, or the file in {config_file}:{config_line}."
 other = "If the public is meant to use it, serve a certificate of a public authority from {path}; it may have been replaced by a placeholder (`snakeoil`, a default certificate). If not, nothing is wrong."
 ---*/
 with newest as (

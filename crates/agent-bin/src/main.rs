@@ -14,6 +14,7 @@ use weir_agent_core::run;
 use weir_agent_core::watch::{BucketOptions, ObjectSource};
 use weir_config::Config;
 use weir_process::failure::{EXIT_USAGE, Failure};
+use weir_process::privacy::keep_private;
 use weir_process::terminal;
 
 #[global_allocator]
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             return if error.use_stderr() { EXIT_USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
+    keep_private();
     match watch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -36,6 +36,7 @@ use weir_hub::hooks::AGENT_HOOKS;
 use weir_hub::{check_outputs, up};
 use weir_process::failure::Failure;
 use weir_process::own_memory::{FreedMemory, start_lean};
+use weir_process::privacy::keep_private;
 use weir_process::{log, own_limits, terminal};
 
 pub use cli::Cli;
@@ -49,6 +50,10 @@ use wire::args::WireArgs;
 /// Why it ended early.
 pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let startup = |args: Option<&EdgeArgs>| edge_startup(cli.config.clone(), args);
+    // Programs that a drill starts as other accounts read files that it writes.
+    if !matches!(cli.command, Command::Drill(_)) {
+        keep_private();
+    }
     let load = || {
         let config = Config::of_process(cli.config.as_deref(), cli.log_level.as_ref())?;
         check_outputs(&config.values)?;

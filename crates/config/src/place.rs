@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
+use weir_process::privacy::tighten_file;
 
 /// Whether weir runs as root.
 pub fn is_root() -> bool {
@@ -65,6 +66,7 @@ pub fn host_name() -> String {
 
 /// The first line of `path` without spaces around it: a login.
 pub fn read_token(path: &Path) -> Result<String, Failure> {
+    keep_secret(path);
     let text = std::fs::read_to_string(path).map_err(|error| read_failure(path, &error))?;
     let token = text.lines().next().unwrap_or_default().trim().to_owned();
     if token.len() < 16 {
@@ -85,6 +87,7 @@ pub fn read_token(path: &Path) -> Result<String, Failure> {
 /// The first line of a file that holds a password or token for another service, which is never
 /// shown.
 pub fn read_secret(path: &Path) -> Result<String, Failure> {
+    keep_secret(path);
     let text = std::fs::read_to_string(path)
         .map_err(|error| read_failure(path, &error).code(EXIT_CONFIG))?;
     let secret = text.lines().next().unwrap_or_default().trim().to_owned();
@@ -95,6 +98,24 @@ pub fn read_secret(path: &Path) -> Result<String, Failure> {
             .code(EXIT_CONFIG));
     }
     Ok(secret)
+}
+
+/// Takes a secret away from other accounts, and reports that they could read it.
+fn keep_secret(path: &Path) {
+    match tighten_file(path) {
+        Ok(false) => {}
+        Ok(true) => tracing::warn!(
+            "`{}` holds a secret and was open to every account; its mode is now private, but \
+             write a new secret if others use this host",
+            path.display()
+        ),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => tracing::warn!(
+            "`{}` holds a secret and is open to every account, and its mode cannot be changed: \
+             {error}; set it to 0600",
+            path.display()
+        ),
+    }
 }
 
 /// A whole file, such as an authority.

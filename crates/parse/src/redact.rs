@@ -170,42 +170,100 @@ fn is_card(digits: &[u8]) -> bool {
     is_issued && sum.is_multiple_of(10)
 }
 
-/// A keyword before a secret, or an issuer's token prefix.
+/// A keyword before a secret, or an issuer's token prefix. The forms are those that the public
+/// rules of secret scanners name; a short value counts only where the keyword is a password's.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     built(concat!(
         r"(?i)(?P<bare>(?-u:\b)(?:bearer|basic)(?:\s+|%20|\+))[a-z0-9._~+/=-]{16,}",
-        r#"|(?P<kept>(?-u:\b)(?:[a-z0-9_-]*(?:token|secret|passw(?:or)?d|api[_-]?key|apikey|authorization|session[_-]?id|signature|credential))["']?\s?(?:=|:|%3D)\s?["']?)"#,
+        r#"|(?P<kept>(?-u:\b)(?:[a-z0-9_-]*(?:token|secret|passw(?:or)?d|passphrase|(?:api|access|account|private|encryption)[_-]?key|authorization|session[_-]?id|phpsessid|signature|credential))["']?\s?(?:=|:|%3D)\s?["']?)"#,
         r#"(?P<scheme>(?:bearer|basic)\s+)?(?:\[token\]|[^\s"'&;,<>}\[\])]{4,})"#,
+        r#"|(?P<short>(?-u:\b)(?:[a-z0-9_-]*(?:passw(?:or)?d|passphrase|pwd)|(?:[a-z0-9_-]*[_-])?pass)(?:["']?\s?(?:=|%3D)\s?["']?|["']\s?:\s?["']))"#,
+        r#"(?:\[token\]|[^\s"'&;,<>}\[\])/][^\s"'&;,<>}\[\])]*)"#,
+        r#"|(?P<id>(?-u:\b)(?:(?:[a-z0-9_.-]*[_.-])?sid|code)["']?(?:=|%3D)["']?)(?:\[token\]|[a-z0-9_.%+/-]{12,})"#,
         r"|(?-u:\b)eyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{4,}(?:\.[a-z0-9_-]*)?",
-        r"|(?-u:\b)(?-i:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
-        r"|(?-u:\b)(?-i:gh[pousr]_|github_pat_|glpat-|xox[abposr]-|sk_live_|sk-|AIza)[a-z0-9_-]{16,}",
+        r"|(?-u:\b)(?-i:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?-u:\b)",
+        r"|(?-u:\b)(?-i:gh[pousr]_|github_pat_|gl(?:pat|rt|dt|cbt|ptt)-|xox[abposr]-|xapp-|[rs]k_(?:live|test)_|sk-|AIza",
+        r"|npm_|ya29\.|pypi-|hf_|hvs\.|dop_v1_|dckr_pat_|shp(?:at|ss|ca|pa)_|SG\.|GOCSPX-|whsec_|rubygems_|lin_api_|PMAK-|ATATT3)[a-z0-9_.-]{16,}",
     ))
 });
 
 /// Words in or before every token; far cheaper to search than the whole expression.
 static TOKEN_WORD: LazyLock<Regex> = LazyLock::new(|| {
     built(concat!(
-        "(?i-u)bearer|basic|token|secret|passw|key|authorization|session|signature|credential|eyJ|AKIA|ASIA",
-        "|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|sk_live_|sk-|AIza",
+        "(?i-u)bearer|basic|token|secret|pass|pwd|key|authorization|session|signature|credential|eyJ|AKIA|ASIA",
+        "|sessid|sid[=%\"']|code[=%\"']|ABIA|ACCA|gh[pousr]_|github_pat_|gl(?:pat|rt|dt|cbt|ptt)-|xox[abposr]-|xapp-|[rs]k_(?:live|test)_",
+        "|sk-|AIza|npm_|ya29|pypi-|hf_|hvs\\.|dop_v1_|dckr_|shp(?:at|ss|ca|pa)_|SG\\.|GOCSPX|whsec_|rubygems_|lin_api_|PMAK|ATATT3",
     ))
 });
 
+/// A password in a URL: `scheme://user:password@host`.
+static URL_PASSWORD: LazyLock<Regex> =
+    LazyLock::new(|| built(r#"(?i)(?P<user>[a-z][a-z0-9+.-]*://[^\s/:@?#"']*:)[^\s/"']+@"#));
+
+/// A private key as text (RFC 7468), also when its end is on a later line or was cut off.
+static PRIVATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
+    let label = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----";
+    built(&format!(r"(?s)-----BEGIN {label}.*?(?:-----END {label}|\z)"))
+});
+
 fn tokens(text: &str) -> Option<String> {
-    if !TOKEN_WORD.is_match(text) {
-        return None;
+    let mut out = Cow::Borrowed(text);
+    if memchr::memmem::find(text.as_bytes(), b"PRIVATE KEY").is_some() {
+        out = Cow::Owned(PRIVATE_KEY.replace_all(&out, "[token]").into_owned());
     }
-    owned(TOKEN.replace_all(text, |found: &Captures<'_>| {
-        let part = |name: &str| found.name(name).map_or("", |part| part.as_str()).to_owned();
-        part("bare") + &part("kept") + &part("scheme") + "[token]"
-    }))
+    if memchr::memchr(b'@', text.as_bytes()).is_some()
+        && memchr::memmem::find(text.as_bytes(), b"://").is_some()
+    {
+        out = Cow::Owned(URL_PASSWORD.replace_all(&out, "${user}[token]@").into_owned());
+    }
+    if TOKEN_WORD.is_match(&out) {
+        let replace = |found: &Captures<'_>| {
+            let part = |name: &str| found.name(name).map_or("", |part| part.as_str());
+            let kept = ["bare", "kept", "scheme", "short", "id"].map(part).concat();
+            kept + "[token]"
+        };
+        out = Cow::Owned(TOKEN.replace_all(&out, replace).into_owned());
+    }
+    owned(out).filter(|out| out != text)
 }
 
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| {
     built(concat!(
-        r"(?i-u)\b(?P<v4>[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,3}\b",
+        r"(?i-u)(?P<mixed>(?:[0-9a-f]{0,4}:){2,7})(?P<inner>[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,3}\b",
+        r"|(?:\b|(?P<escape>%[0-9a-f]{2}))(?P<v4>[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})\.[0-9]{1,3}\b",
         r"|(?P<v6>(?:[0-9a-f]{1,4}:){1,7}(?::?[0-9a-f]{1,4}){0,6}(?:::)?|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})",
     ))
 });
+
+/// Bits that stay of an IPv6 address: the usual prefix of a site; of 6to4, which has the IPv4
+/// address behind its prefix (RFC 3056), three bytes of that.
+fn kept_bits(address: Ipv6Addr) -> u32 {
+    if address.segments()[0] == 0x2002 { 40 } else { 48 }
+}
+
+fn shortened(address: Ipv6Addr) -> String {
+    let dropped = 128 - kept_bits(address);
+    Ipv6Addr::from_bits(address.to_bits() >> dropped << dropped).to_string()
+}
+
+fn without_last_byte(front: &str, whole: &str) -> String {
+    let is_address = front.split('.').all(|part| part.parse::<u8>().is_ok());
+    if is_address { format!("{front}.0") } else { whole.to_owned() }
+}
+
+/// An IPv6 address whose end is written as IPv4. Only of mapped ones (`::ffff:0:0/96`), of
+/// translated ones (`64:ff9b::/96`, RFC 6052) and of compatible ones that end is the client's.
+fn mixed_address(prefix: &str, inner: &str, whole: &str) -> String {
+    let end = &whole[prefix.len()..];
+    match whole.parse::<Ipv6Addr>() {
+        Ok(address)
+            if !matches!(address.to_bits() >> 32, 0 | 0xffff | 0x64_ff9b_0000_0000_0000_0000) =>
+        {
+            shortened(address)
+        }
+        _ => format!("{prefix}{}", without_last_byte(inner, end)),
+    }
+}
 
 /// Whether there are three dots between digits, or the colons of an IPv6 address: seven, or `::`.
 fn may_hold_address(text: &[u8]) -> bool {
@@ -221,13 +279,17 @@ fn addresses(text: &str) -> Option<String> {
         return None;
     }
     owned(ADDRESS.replace_all(text, |found: &Captures<'_>| {
-        if let Some(front) = found.name("v4") {
-            let is_address = front.as_str().split('.').all(|part| part.parse::<u8>().is_ok());
-            return if is_address { format!("{}.0", front.as_str()) } else { found[0].to_owned() };
+        let part = |name: &str| found.name(name).map(|part| part.as_str());
+        if let (Some(prefix), Some(inner)) = (part("mixed"), part("inner")) {
+            return mixed_address(prefix, inner, &found[0]);
+        }
+        if let Some(front) = part("v4") {
+            let escape = part("escape").unwrap_or_default();
+            return format!("{escape}{}", without_last_byte(front, &found[0][escape.len()..]));
         }
         match found[0].parse::<Ipv6Addr>() {
             Ok(address) if !address.is_loopback() && !address.is_unspecified() => {
-                Ipv6Addr::from_bits(address.to_bits() >> 80 << 80).to_string()
+                shortened(address)
             }
             _ => found[0].to_owned(),
         }
@@ -304,6 +366,59 @@ mod tests {
             "1.2.3.0 and [2001:db8:1::]:443 at 12:00:00"
         );
         assert_eq!(redacted("Chrome/120.0.6099.71 ::1 fe80::1"), "Chrome/120.0.6099.71 ::1 fe80::");
+    }
+
+    #[test]
+    fn ipv4_within_ipv6_loses_its_end_too() {
+        for (text, expected) in [
+            ("::ffff:203.0.113.77", "::ffff:203.0.113.0"),
+            ("client=::ffff:203.0.113.77 port 5", "client=::ffff:203.0.113.0 port 5"),
+            ("[::FFFF:203.0.113.77]:443", "[::FFFF:203.0.113.0]:443"),
+            ("0:0:0:0:0:ffff:203.0.113.77", "0:0:0:0:0:ffff:203.0.113.0"),
+            ("64:ff9b::203.0.113.77", "64:ff9b::203.0.113.0"),
+            ("::203.0.113.77", "::203.0.113.0"),
+            ("2001:db8:1:2::203.0.113.77", "2001:db8:1::"),
+            ("::ffff:cb00:714d", "::"),
+            ("2002:cb00:714d:1::1", "2002:cb00:7100::"),
+            ("web:80:203.0.113.77", "web:80:203.0.113.0"),
+            ("ip%3D203.0.113.77&x", "ip%3D203.0.113.0&x"),
+        ] {
+            assert_eq!(redacted(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn forms_of_secrets_that_scanners_know_are_taken_out() {
+        for (text, expected) in [
+            ("login pwd=hunter2 x", "login pwd=[token] x"),
+            ("db_pass=a&user=b", "db_pass=[token]&user=b"),
+            ("passphrase=correct horse", "passphrase=[token] horse"),
+            ("password=abc", "password=[token]"),
+            (r#"{"pass": "abc"}"#, r#"{"pass": "[token]"}"#),
+            ("Cookie: PHPSESSID=9f8e7d6c5b4a3928", "Cookie: PHPSESSID=[token]"),
+            ("connect.sid=s%3A9f8e7d6c5b4a.x; a=1", "connect.sid=[token]; a=1"),
+            ("/reset?code=93f0c1a2b3c4d5e6", "/reset?code=[token]"),
+            ("AccountKey=Zm9vYmFyYmF6cXV4MTIzNA==;x", "AccountKey=[token];x"),
+            ("mongodb://root:s3cr3t@db1/admin", "mongodb://root:[token]@db1/admin"),
+            ("redis://:p@ss:w@cache:6379/0", "redis://:[token]@cache:6379/0"),
+            ("-----BEGIN PRIVATE KEY----- MIIEvQ", "[token]"),
+            (
+                "a -----BEGIN RSA PRIVATE KEY-----\\nMII\\n-----END RSA PRIVATE KEY----- b",
+                "a [token] b",
+            ),
+        ] {
+            assert_eq!(redacted(text), expected, "{text}");
+        }
+        let bodies = ["rk_live_", "sk_test_", "npm_", "ya29.", "hf_", "hvs.", "glrt-", "dop_v1_"];
+        for prefix in bodies {
+            let token = format!("key {prefix}a0AfH6SMBxyzABCDEFGH end");
+            assert_eq!(redacted(&token), "key [token] end", "{prefix}");
+        }
+        for harmless in
+            ["PWD=/srv/app", "bypass=1", "pass 3 of 4", "code=404", "sid=17", "inside=a"]
+        {
+            assert_eq!(redacted(harmless), harmless);
+        }
     }
 
     #[test]

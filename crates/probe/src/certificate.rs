@@ -275,11 +275,7 @@ fn micros(seconds: i64) -> Micros {
 /// Reads the first certificate of the file, and when the file was written.
 fn read_file(target: &CertificateTarget) -> io::Result<(CertificateSummary, Option<Micros>)> {
     let path = path_of(target);
-    let metadata = std::fs::metadata(&path)?;
-    if !metadata.is_file() || metadata.len() > FILE_LIMIT_BYTES {
-        return Err(io::Error::other("it is not a certificate file"));
-    }
-    let bytes = std::fs::read(&path)?;
+    let bytes = weir_access::read(&path, FILE_LIMIT_BYTES)?;
     let first = CertificateDer::pem_slice_iter(&bytes).next();
     let first = first.ok_or_else(|| io::Error::other("it contains no certificate"))?;
     let first = first.map_err(|error| io::Error::other(error.to_string()))?;

@@ -9,6 +9,7 @@ pub mod log;
 pub mod meter;
 pub mod own_limits;
 pub mod own_memory;
+pub mod privacy;
 mod scheduling;
 pub mod service;
 pub mod signals;

@@ -1,7 +1,7 @@
 //! Templates with `{column}`: renders the values of a row into a text.
 //!
 //! `{x}` plain, `{x:.1}` with one digit, `{x:%}` a ratio as per cent, `{x:bytes}`, `{x:duration}`
-//! (seconds). A brace without a column's name after it is kept, so nginx configuration needs no
+//! (seconds), `{x:sh}` one word of a shell line to paste. A brace without a column's name after it is kept, so nginx configuration needs no
 //! escapes.
 
 use std::fmt::Write as _;
@@ -78,10 +78,22 @@ fn show(cell: &Cell, format: &str) -> String {
     match cell {
         Cell::Null => "unknown".to_owned(),
         Cell::Flag(flag) => flag.to_string(),
+        Cell::Text(text) if format == "sh" => shell_word(text),
         Cell::Text(text) => text.clone(),
         Cell::Time(at) => at.to_string(),
         Cell::Int(_) | Cell::Float(_) => number(cell.as_number().unwrap_or(f64::NAN), format, cell),
     }
+}
+
+/// A value as one word of sh(1): names of processes, files and hosts are chosen by others.
+fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    if !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    let is_shown = |character: &char| !character.is_control();
+    let text: String = text.chars().filter(is_shown).collect();
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 fn number(value: f64, format: &str, cell: &Cell) -> String {
@@ -146,6 +158,18 @@ mod tests {
         let json = r#"{"n":12,"ratio":0.034,"size":1610612736,"took":0.25,"f":1.5,"name":"ng'inx","gone":null}"#;
         let row = Row::from_json(&serde_json::from_str(json).unwrap()).unwrap();
         expected.assert_eq(&render(template, &row));
+    }
+
+    #[test]
+    fn value_in_a_shell_line_is_one_word() {
+        let json =
+            r#"{"p":"nginx","bad":"a; curl x | sh #","quote":"it's `id` $(id)","line":"a\nb"}"#;
+        let row = Row::from_json(&serde_json::from_str(json).unwrap()).unwrap();
+        let shown = |template: &str| render(template, &row);
+        assert_eq!(shown("`kill {p:sh}`"), "`kill nginx`");
+        assert_eq!(shown("{bad:sh}"), "'a; curl x | sh #'");
+        assert_eq!(shown("{quote:sh}"), r"'it'\''s `id` $(id)'");
+        assert_eq!(shown("{line:sh}"), "'ab'");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use weir_datafile::{ErrorKind, StoreError, sync_dir};
 
+use crate::private;
+
 /// Layout version that this weir writes.
 const VERSION: u32 = 1;
 
@@ -28,13 +30,13 @@ impl Directory {
     /// `NewerVersion` (nothing was touched), `Locked`, `Io`, `Full`.
     pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
         check_version(root)?;
-        std::fs::create_dir_all(root).map_err(|error| StoreError::io("make", root, &error))?;
+        private::make_dir(root).map_err(|error| StoreError::io("make", root, &error))?;
         let lock = lock(root)?;
+        private::tighten(root);
         write_version(root)?;
         for part in ["wal", "data"] {
             let path = root.join(part);
-            std::fs::create_dir_all(&path)
-                .map_err(|error| StoreError::io("make", &path, &error))?;
+            private::make_dir(&path).map_err(|error| StoreError::io("make", &path, &error))?;
         }
         sync_dir(root)?;
         Ok(Self { root: root.to_owned(), _lock: lock })

@@ -19,6 +19,7 @@ mod manifest;
 mod opening;
 mod options;
 mod postgres_client;
+mod private;
 mod repair;
 mod stats;
 mod store;

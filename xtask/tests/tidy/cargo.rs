@@ -9,7 +9,8 @@ use crate::{no_breach, output, text};
 /// Crates of the workspace that each crate may depend on: arrows point down. `weir-tables` is allowed everywhere, so a
 /// crate without a row may depend on nothing else.
 const EDGES: &[(&str, &[&str])] = &[
-    ("weir-probe", &["weir-collect"]),
+    ("weir-collect", &["weir-access"]),
+    ("weir-probe", &["weir-access", "weir-collect"]),
     ("weir-tier", &["weir-datafile"]),
     ("weir-sql", &["weir-datafile", "weir-tier"]),
     ("weir-store", &["weir-datafile", "weir-sql", "weir-tier"]),
@@ -21,6 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 const AGENT: &[&str] = &[
+    "weir-access",
     "weir-collect",
     "weir-config",
     "weir-ebpf",

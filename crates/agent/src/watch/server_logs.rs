@@ -31,7 +31,8 @@ pub(super) fn find(root: &Path) -> Vec<LogSource> {
     for (id, directory) in processes {
         let Some(server) = server_name(&directory) else { continue };
         for path in log_files(root, &directory) {
-            if found.iter().all(|known| known.path != path) {
+            let is_known = |known: &LogSource| inner(root, &known.path) == inner(root, &path);
+            if !found.iter().any(is_known) {
                 found.push(source(path, server, id));
             }
         }
@@ -82,14 +83,33 @@ fn log_files(root: &Path, directory: &Path) -> Vec<PathBuf> {
             let path = entry.path().read_link().ok()?;
             let is_access = path.to_string_lossy().contains("access");
             let is_log = is_standard || path.extension().is_some_and(|end| end == "log");
-            let path = root.join(path.strip_prefix("/").ok()?);
+            let inner = path.strip_prefix("/").ok()?;
+            let path = root.join(inner);
             (is_log && !is_access && !path.starts_with(root.join("dev")) && path.is_file())
-                .then_some(path)
+                .then(|| readable(path, directory, inner))
         })
         .collect();
     files.sort();
     files.dedup();
     files
+}
+
+/// The path as the processes of this host see it, also of one below the root of a process.
+fn inner<'p>(root: &Path, path: &'p Path) -> &'p Path {
+    let path = path.strip_prefix(root).unwrap_or(path);
+    let mut parts = path.components();
+    let is_below = parts.next().is_some_and(|part| part.as_os_str() == "proc")
+        && parts.nth(1).is_some_and(|part| part.as_os_str() == "root");
+    if is_below { parts.as_path() } else { path }
+}
+
+/// `path`, if the owner of the process may read it: a descriptor for writing, or of `O_PATH`, does
+/// not show that. Otherwise the path below the root of the process, whose refusal is reported.
+fn readable(path: PathBuf, directory: &Path, inner: &Path) -> PathBuf {
+    let seen = directory.join("root").join(inner);
+    let is_readable =
+        weir_access::is_trusted_process(directory) || weir_access::open(&seen).is_ok();
+    if is_readable { path } else { seen }
 }
 
 #[cfg(test)]

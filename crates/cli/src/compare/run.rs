@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weir_hub::compare::FEW_VALUES;
 use weir_process::failure::{EXIT_USAGE, Failure};
-use weir_process::terminal::{Paint, say};
+use weir_process::terminal::{Paint, say, say_json};
 use weir_process::time_args::parse_instant;
 use weir_tables::parse_whole_seconds;
 
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let body = json!({"a": a, "b": b, "measure": args.measure});
     let answer = args.weir.client()?.post_json("/api/compare", &body)?;
     match args.format {
-        CompareFormat::Json => say(&answer.to_string()),
+        CompareFormat::Json => say_json(&answer.to_string()),
         CompareFormat::Table => say(&told(&answer, Paint::for_stdout())),
     }
     if list(&answer, "compared").is_empty() {

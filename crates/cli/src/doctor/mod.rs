@@ -21,7 +21,7 @@ use weir_hub::rule_runner::{RuleRunner, read_rule_files};
 use weir_hub::store_failure;
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
-use weir_process::terminal::{Paint, complain, say};
+use weir_process::terminal::{Paint, complain, say, say_json};
 use weir_rules::{Class, OpenFinding, State};
 use weir_store::{Query, Store};
 use weir_tables::{Clock, FixedClock, Micros, Parcel};
@@ -81,7 +81,7 @@ fn look(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     };
     match args.format {
         DoctorFormat::Text => say(&report::text(&diagnosis, Paint::for_stdout())),
-        DoctorFormat::Json => say(&report::json(&diagnosis)),
+        DoctorFormat::Json => say_json(&report::json(&diagnosis)),
     }
     Ok(exit_code(&diagnosis.findings))
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_drill::{DrillError, Fault, Outcome, ScoreTiming, TestBed};
 use weir_process::failure::{EXIT_USAGE, Failure};
-use weir_process::terminal::{Paint, say};
+use weir_process::terminal::{Paint, say, say_json};
 
 use crate::rules::args::ReplayFormat;
 use args::{DrillAction, DrillArgs, RunArgs};
@@ -206,7 +206,7 @@ impl DrillReport<'_> {
 
     fn say(&self, format: ReplayFormat, report: &Value) {
         match format {
-            ReplayFormat::Json => say(&report.to_string()),
+            ReplayFormat::Json => say_json(&report.to_string()),
             ReplayFormat::Text => say(&words(self.rules, &self.outcome)),
         }
     }

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, IsTerminal, Read};
 use serde_json::{Map, Value, json};
 use weir_hub::cells::plain;
 use weir_process::failure::Failure;
-use weir_process::terminal::{Paint, complain, say, try_write_all, write_all};
+use weir_process::terminal::{Paint, complain, say, say_json, try_write_all, write_all};
 
 use crate::client::{Client, OpenResponse, RequestError, unreachable_weir};
 use crate::query::args::{QueryArgs, QueryFormat};
@@ -55,7 +55,7 @@ fn ask(args: &QueryArgs) -> Result<(), Failure> {
         QueryFormat::Csv | QueryFormat::Ndjson | QueryFormat::Arrow | QueryFormat::Parquet => {
             return write_answer(answer);
         }
-        QueryFormat::Json => say(&objects(&read_answer(answer)?)),
+        QueryFormat::Json => say_json(&objects(&read_answer(answer)?)),
         QueryFormat::Table => {
             let answer = read_answer(answer)?;
             say(&table(&answer, Paint::for_stdout()));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use weir_hub::replay::{ReplayWalk, batch};
 use weir_process::clock::SystemClock;
 use weir_process::failure::Failure;
-use weir_process::terminal::{Paint, say};
+use weir_process::terminal::{Paint, say, say_json};
 use weir_rules::RuleSet;
 use weir_tables::Clock;
 
@@ -25,7 +25,7 @@ pub(crate) fn run(rules: &RuleSet, args: &ReplayArgs) -> Result<(), Failure> {
     let report = walk.report(now - args.since, now, args.step)?;
     match args.format {
         ReplayFormat::Text => say(&report.text(Paint::for_stdout())),
-        ReplayFormat::Json => say(&report.json().to_string()),
+        ReplayFormat::Json => say_json(&report.json().to_string()),
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use weir_config::outputs::OUTPUTS;
 use weir_config::scrape::SCRAPE;
 use weir_config::{Config, KEYS, SECTIONS};
 use weir_process::failure::{EXIT_USAGE, Failure};
-use weir_process::terminal::{Paint, say, write_all};
+use weir_process::terminal::{Paint, say, say_json, write_all};
 use weir_tables::nearest;
 use weir_tables::{TABLES, TableSpec, VIEWS, unit_of, view};
 
@@ -108,7 +108,7 @@ pub(crate) fn config(config: &Config, format: ConfigFormat) {
     match format {
         ConfigFormat::Text => say(&config_text(config)),
         ConfigFormat::Toml => say(&config_toml(config)),
-        ConfigFormat::Json => say(&config_json(config)),
+        ConfigFormat::Json => say_json(&config_json(config)),
     }
 }
 

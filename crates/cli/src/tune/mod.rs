@@ -14,7 +14,7 @@ use weir_config::place::host_name;
 use weir_hub::rule_runner;
 use weir_hub::store_failure;
 use weir_process::failure::Failure;
-use weir_process::terminal::{Paint, complain, say};
+use weir_process::terminal::{Paint, complain, say, say_json};
 use weir_rules::{Engine, Row, Rule, RuleSet};
 use weir_store::Store;
 use weir_tables::{Clock, FixedClock, Micros, Parcel};
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     match args.format {
         TuneFormat::Text => say(&page::text(&proposals, Paint::for_stdout())),
         TuneFormat::Sysctl => say(&page::sysctl(&proposals)),
-        TuneFormat::Json => say(&page::json(&proposals).to_string()),
+        TuneFormat::Json => say_json(&page::json(&proposals).to_string()),
         TuneFormat::Diff => {
             let (diff, problems) = diff::diff(&proposals, &args.root);
             problems.iter().for_each(|problem| complain(problem));

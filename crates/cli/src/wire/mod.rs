@@ -23,7 +23,7 @@ use clap::{Args, ValueEnum};
 use weir_agent_core::capture::{TapPlace, end_at_signal, wire_failure};
 use weir_hub::wire::json;
 use weir_process::failure::{EXIT_USAGE, Failure, read_failure};
-use weir_process::terminal::{Paint, complain, say};
+use weir_process::terminal::{Paint, complain, say, say_json};
 use weir_process::time_args::{parse_capture_instant, parse_capture_span, parse_width};
 use weir_wire::text::{LineReader, TextReader};
 use weir_wire::{
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &ModelArgs, files: &[PathBuf]) -> Result<(), Failure> {
         picture::write(path, &report, files)?;
     }
     match args.format {
-        WireFormat::Json => say(&json::object(&report, files)),
+        WireFormat::Json => say_json(&json::object(&report, files)),
         WireFormat::Text => say(&text::page(&report, files, Paint::for_stdout())),
         WireFormat::Csv | WireFormat::Ndjson | WireFormat::Parquet => {}
     }

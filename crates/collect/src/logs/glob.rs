@@ -14,6 +14,10 @@ pub(super) fn is_pattern(path: &Path) -> bool {
 
 /// Existing paths that match `pattern`, sorted; without wildcards, `pattern` if it exists.
 pub fn expand(pattern: &Path) -> Vec<PathBuf> {
+    weir_access::as_owner_of(pattern, || expand_here(pattern)).unwrap_or_default()
+}
+
+fn expand_here(pattern: &Path) -> Vec<PathBuf> {
     if !is_pattern(pattern) {
         return if pattern.exists() { vec![pattern.to_owned()] } else { Vec::new() };
     }

@@ -100,7 +100,7 @@ fn open(path: &Path) -> std::io::Result<OpenObject> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     let modified = metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec();
-    let mode = metadata.permissions().mode() & 0o777;
+    let mode = metadata.permissions().mode() & 0o700;
     Ok(OpenObject { length: metadata.len(), modified, mode, bytes: Box::new(file) })
 }
 

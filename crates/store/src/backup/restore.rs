@@ -110,7 +110,8 @@ fn bring(target: &dyn BackupTarget, entry: &ListEntry, to: &Path) -> Result<(), 
         StoreError::io("read", Path::new(&place), &error).with_hint(other_snapshot(entry))
     })?;
     make_dir(to.parent().unwrap_or(to))?;
-    let written = write_copy(&mut from, to, entry.mode);
+    // The list of a backup may be of an older weir, or forged.
+    let written = write_copy(&mut from, to, entry.mode & 0o600);
     let written = written.map_err(|error| full(StoreError::io("write", to, &error)))?;
     let same = entry.object.compare(&place, &written);
     same.map_err(|why| StoreError::new(ErrorKind::Corrupt, why).with_hint(other_snapshot(entry)))

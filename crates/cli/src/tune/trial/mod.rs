@@ -24,7 +24,7 @@ use weir_config::place::is_root;
 use weir_hub::hooks::is_tryable;
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure};
-use weir_process::terminal::{Paint, complain, say};
+use weir_process::terminal::{Paint, complain, say, say_json};
 use weir_rules::{GUARDS, TRIAL_SETTINGS, TrialSetting, WantedSetting};
 use weir_tables::{Clock, Micros};
 
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &TuneArgs, values: &Values) -> Result<ExitCode, Failure>
     let hub = trial.weir.is_named().then(|| trial.weir.client()).transpose()?;
     let ended = plan.run(&journal, values, hub)?;
     match args.format {
-        TuneFormat::Json => say(&serde_json::to_string(&ended).unwrap_or_default()),
+        TuneFormat::Json => say_json(&serde_json::to_string(&ended).unwrap_or_default()),
         _ => say(&text(&ended, Paint::for_stdout())),
     }
     Ok(if ended.state == TrialState::Kept { ExitCode::SUCCESS } else { ExitCode::from(1) })

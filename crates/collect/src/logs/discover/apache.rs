@@ -38,11 +38,13 @@ pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
     for process in
         processes.iter().filter(|process| matches!(process.name.as_str(), "apache2" | "httpd"))
     {
-        let Some((server_root, configuration)) = configuration_of(process) else { continue };
-        // Children have the arguments of their parent, and higher ids.
-        if seen.insert((process.base.clone(), configuration.clone())) {
-            read_all(found, &process.base, &server_root, &configuration, Some(process.id));
-        }
+        super::as_owner(found, &process.base, |found| {
+            let Some((server_root, configuration)) = configuration_of(process) else { return };
+            // Children have the arguments of their parent, and higher ids.
+            if seen.insert((process.base.clone(), configuration.clone())) {
+                read_all(found, &process.base, &server_root, &configuration, Some(process.id));
+            }
+        });
     }
     let root = found.root.clone();
     if let Some((server_root, configuration)) = default_paths_at(&root)
@@ -93,7 +95,8 @@ fn read_all(
 
 /// Parses `export NAME=VALUE` lines; an unset variable inside a value is empty.
 fn shell_variables(path: &Path) -> HashMap<String, String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = weir_access::read(path, super::CONFIG_LIMIT).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     let mut variables = HashMap::new();
     for line in text.lines() {
         let line = line.trim();

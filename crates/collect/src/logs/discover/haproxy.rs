@@ -36,7 +36,9 @@ pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
             process.options('f').map(|file| process.directory.join(file)).collect();
         // A worker has the arguments of its master, and a higher id.
         if !files.is_empty() && seen.insert((process.base.clone(), files.clone())) {
-            read_all(found, &process.base, &files, Some(process.id));
+            super::as_owner(found, &process.base, |found| {
+                read_all(found, &process.base, &files, Some(process.id));
+            });
         }
     }
     let root = found.root.clone();
@@ -87,7 +89,8 @@ impl LogTargets {
         let root = found.root.clone();
         let source = |path, found_in| LogSource { path, program, format, found_in };
         if let Some((found_in, descriptor)) = &self.standard
-            && let Some(path) = process_id.and_then(|id| standard_file(&root, id, *descriptor))
+            && let Some(path) =
+                process_id.and_then(|id| standard_file(&root, base, id, *descriptor))
         {
             found.source(source(path, found_in.clone()));
             return;
@@ -134,10 +137,12 @@ impl LogTargets {
 }
 
 /// The regular file that a process' stdout or stderr goes to.
-fn standard_file(root: &Path, process_id: i64, descriptor: u8) -> Option<PathBuf> {
+fn standard_file(root: &Path, base: &Path, process_id: i64, descriptor: u8) -> Option<PathBuf> {
     let link = root.join(format!("proc/{process_id}/fd/{descriptor}"));
     let path = link.read_link().ok()?;
-    (path.is_absolute() && path.is_file() && !path.starts_with("/dev")).then_some(path)
+    let is_stream = !path.is_absolute() || path.starts_with("/dev");
+    let path = if base == root { path } else { below(base, &path) };
+    (!is_stream && path.is_file()).then_some(path)
 }
 
 /// Files of `-f`: a directory means its `*.cfg`.

@@ -9,6 +9,8 @@ mod haproxy;
 mod nginx;
 mod nginx_tokens;
 mod process;
+#[cfg(test)]
+mod stranger_tests;
 mod syslog;
 #[cfg(test)]
 mod tests;
@@ -165,11 +167,14 @@ impl DiscoveryBuilder {
 
     /// Reads a configuration file; a failure is a problem. `shown` is the server's path of it.
     fn read(&mut self, path: &Path, shown: &Path) -> Option<Vec<u8>> {
-        match read_limited(path, CONFIG_LIMIT) {
+        match weir_access::read(path, CONFIG_LIMIT) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
-                let hint = match error.kind() {
-                    std::io::ErrorKind::PermissionDenied => "run weir as root, or make it readable",
+                let hint = match (weir_access::hint_of(&error), error.kind()) {
+                    (Some(hint), _) => hint,
+                    (_, std::io::ErrorKind::PermissionDenied) => {
+                        "run weir as root, or make it readable"
+                    }
                     _ => "check the path",
                 };
                 let error = error.to_string().to_lowercase();
@@ -185,18 +190,17 @@ impl DiscoveryBuilder {
     }
 }
 
-fn read_limited(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let file = std::fs::File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is not a regular file"));
+/// Runs `read` with the rights of whoever owns the process whose root is `base`.
+fn as_owner(
+    found: &mut DiscoveryBuilder,
+    base: &Path,
+    read: impl FnOnce(&mut DiscoveryBuilder) + Send,
+) {
+    if let Err(error) = weir_access::as_owner_of(base, || read(found)) {
+        let hint = weir_access::hint_of(&error).unwrap_or("check whether the process still runs");
+        let message = format!("cannot read the configuration below `{}`: {error}", base.display());
+        found.problem(base.display().to_string(), hint, message);
     }
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        return Err(std::io::Error::other(format!("it is larger than {limit} bytes")));
-    }
-    Ok(bytes)
 }
 
 /// Path of a server's file as seen from here.

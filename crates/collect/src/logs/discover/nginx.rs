@@ -5,6 +5,8 @@
 //! text. The surprising thing: a server without any `access_log` still writes one, in `combined`.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,8 +37,9 @@ pub(super) fn find(found: &mut DiscoveryBuilder, processes: &[ServerProcess]) {
     let masters: Vec<&ServerProcess> =
         processes.iter().filter(|process| is_master(process)).collect();
     for master in &masters {
-        let setup = NginxPaths::of_master(master);
-        read_configuration(found, setup, Some(master.id));
+        super::as_owner(found, &master.base, |found| {
+            read_configuration(found, NginxPaths::of_master(master), Some(master.id));
+        });
     }
     let root = found.root.clone();
     if !masters.iter().any(|master| master.base == root) {
@@ -85,7 +88,10 @@ impl NginxPaths {
     }
 
     fn compiled(base: &Path, program: &Path) -> Self {
-        let text = super::read_limited(program, PROGRAM_LIMIT).unwrap_or_default();
+        let mut text = Vec::new();
+        if let Ok(file) = File::open(program) {
+            let _ = file.take(PROGRAM_LIMIT).read_to_end(&mut text);
+        }
         let [prefix, configuration, access_log, error_log] = [
             ("--prefix=", "/usr/share/nginx"),
             ("--conf-path=", "/etc/nginx/nginx.conf"),

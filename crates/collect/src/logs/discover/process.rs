@@ -3,6 +3,7 @@
 //! Source: proc(5) (`cmdline`, `cwd`, `root`, `ns/mnt`). The surprising thing: nginx overwrites its
 //! command line with `nginx: master process …`, so arguments with spaces cannot be separated.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug)]
@@ -15,6 +16,9 @@ pub(super) struct ServerProcess {
     /// Path of its `/` as seen from here.
     pub(super) base: PathBuf,
     pub(super) program: PathBuf,
+    /// Whether root or weir's own account runs it.
+    is_trusted: bool,
+    parent: Option<i64>,
 }
 
 pub(super) fn running(root: &Path) -> Vec<ServerProcess> {
@@ -28,6 +32,13 @@ pub(super) fn running(root: &Path) -> Vec<ServerProcess> {
         })
         .collect();
     found.sort_by_key(|process| process.id);
+    let names: HashMap<i64, String> =
+        found.iter().map(|process| (process.id, process.name.clone())).collect();
+    // Workers that became another user have the files of their master.
+    found.retain(|process| {
+        let parent = process.parent.and_then(|parent| names.get(&parent));
+        process.is_trusted || parent != Some(&process.name)
+    });
     found
 }
 
@@ -40,9 +51,22 @@ fn read(root: &Path, dir: &Path, id: i64, own_namespace: Option<&Path>) -> Optio
     let arguments = split(&String::from_utf8_lossy(&command));
     let is_elsewhere = dir.join("ns/mnt").read_link().ok().as_deref() != own_namespace
         || dir.join("root").read_link().is_ok_and(|link| link != Path::new("/"));
-    let base = if is_elsewhere { dir.join("root") } else { root.to_owned() };
+    let is_trusted = weir_access::is_trusted_process(dir);
+    // A path below the process' root is opened with the rights of its owner.
+    let base = if is_elsewhere || !is_trusted { dir.join("root") } else { root.to_owned() };
+    let status = std::fs::read_to_string(dir.join("status")).unwrap_or_default();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
     let directory = dir.join("cwd").read_link().unwrap_or_else(|_| "/".into());
-    Some(ServerProcess { id, name, arguments, directory, base, program: dir.join("exe") })
+    Some(ServerProcess {
+        id,
+        name,
+        arguments,
+        directory,
+        base,
+        program: dir.join("exe"),
+        is_trusted,
+        parent,
+    })
 }
 
 /// Splits at NUL; a rewritten title has spaces, and NULs only at its end.
@@ -80,6 +104,8 @@ mod tests {
             directory: "/".into(),
             base: "/".into(),
             program: "/".into(),
+            is_trusted: true,
+            parent: None,
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) enum Content {
 impl Content {
     /// Opens a file; it is decompressed if both its name and its first bytes match a format.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = weir_access::open(path)?;
         let name = path.file_name().map_or(&b""[..], OsStr::as_encoded_bytes);
         let Some(compression) = Compression::of_name(name) else { return Ok(Self::Plain(file)) };
         let mut magic = [0; 4];

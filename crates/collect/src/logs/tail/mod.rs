@@ -203,6 +203,9 @@ impl Tailer {
 }
 
 fn cannot_read(path: &str, error: &std::io::Error) -> String {
+    if let Some(hint) = weir_access::hint_of(error) {
+        return format!("cannot read `{path}`: {error}\nhint: {hint}");
+    }
     let hint = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             "\nhint: add weir's user to the group that owns the file, such as `adm`, or run weir as root"

@@ -89,6 +89,7 @@ impl DirectoryListings {
     ) -> Vec<(PathBuf, RotatedPart)> {
         let mut paths = self.named_like(path);
         if path.is_symlink()
+            && weir_access::is_operators(path)
             && let Ok(target) = path.canonicalize()
         {
             paths.extend(self.named_like(&target));
