@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use weir_tables::Micros;
 
@@ -17,15 +17,30 @@ fn file(path: &Path, text: &str, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs a shell under the name `nginx` as `nobody`, and returns what is found below its root.
-fn found_of_stranger(dir: &Path) -> (Vec<LogSource>, Vec<Problem>) {
+/// A process that ends with its test.
+struct Stranger(Child);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a shell under the name `nginx` as `nobody`.
+fn stranger(dir: &Path) -> Stranger {
     let program = dir.join("nginx");
     std::fs::copy("/bin/sh", &program).unwrap();
     file(&dir.join("wait"), "read line\n", 0o644);
     let mut command = Command::new(&program);
     command.arg(dir.join("wait")).arg("-c").arg(dir.join("nginx.conf")).uid(NOBODY).gid(NOBODY);
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let base = PathBuf::from(format!("/proc/{}/root", child.id()));
+    Stranger(command.stdin(Stdio::piped()).spawn().unwrap())
+}
+
+/// What is found below the root of a process.
+fn found_below(process: &Stranger) -> (Vec<LogSource>, Vec<Problem>) {
+    let base = PathBuf::from(format!("/proc/{}/root", process.0.id()));
     let found = discover(Path::new("/"));
     let sources: Vec<LogSource> =
         found.sources.into_iter().filter(|source| source.path.starts_with(&base)).collect();
@@ -36,8 +51,6 @@ fn found_of_stranger(dir: &Path) -> (Vec<LogSource>, Vec<Problem>) {
         let paths: Vec<&str> = new.iter().map(|stream| &*stream.path).collect();
         assert!(paths.iter().all(|path| path.ends_with("own.log")), "{paths:?}");
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
     (sources, found.problems)
 }
 
@@ -65,7 +78,8 @@ fn stranger_called_nginx_names_only_files_that_it_could_read() {
          access_log {shown}/own.log;\n}}\n"
     );
     file(&dir.join("nginx.conf"), &text, 0o644);
-    let (sources, problems) = found_of_stranger(dir);
+    let process = stranger(dir);
+    let (sources, problems) = found_below(&process);
     let named = |name: &str| sources.iter().find(|source| source.path.ends_with(name)).unwrap();
     for name in ["secret.log", "link.log"] {
         let error = weir_access::open(&named(name).path).unwrap_err().to_string();
