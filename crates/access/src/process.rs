@@ -59,7 +59,7 @@ pub(crate) fn is_procfs(file: &OwnedFd) -> bool {
 }
 
 impl ProcessPath {
-    /// Parses `…/proc/PID/root/…`; `None` for other paths, and for recorded processes.
+    /// Parses a path below `/proc/PID/root`; `None` for other paths, and for recorded processes.
     pub(crate) fn of(path: &Path) -> io::Result<Option<Self>> {
         let parts: Vec<Component<'_>> = path.components().collect();
         let is_root = |window: &[Component<'_>]| {

@@ -90,10 +90,12 @@ fn link_in_a_strangers_directory_is_followed_with_the_strangers_rights() {
     symlink(bench.path("public"), bench.path("theirs/b.log")).unwrap();
     assert!(open(&bench.path("theirs/b.log")).is_ok());
     // A link as a directory, and one through a link of root's.
-    symlink("/root", bench.path("theirs/home")).unwrap();
-    let _ = fs::write("/root/.weir-access-test", "x");
-    refusal(&bench.path("theirs/home/.weir-access-test"));
-    let _ = fs::remove_file("/root/.weir-access-test");
+    let home = bench.path("home");
+    fs::create_dir(&home).unwrap();
+    fs::set_permissions(&home, Permissions::from_mode(0o700)).unwrap();
+    bench.file("home/notes", 0o644);
+    symlink(&home, bench.path("theirs/home")).unwrap();
+    refusal(&bench.path("theirs/home/notes"));
     symlink(&link, bench.path("outer.log")).unwrap();
     refusal(&bench.path("outer.log"));
 }

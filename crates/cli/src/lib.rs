@@ -50,10 +50,7 @@ use wire::args::WireArgs;
 /// Why it ended early.
 pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let startup = |args: Option<&EdgeArgs>| edge_startup(cli.config.clone(), args);
-    // Programs that a drill starts as other accounts read files that it writes.
-    if !matches!(cli.command, Command::Drill(_)) {
-        keep_private();
-    }
+    protect_files(&cli.command);
     let load = || {
         let config = Config::of_process(cli.config.as_deref(), cli.log_level.as_ref())?;
         check_outputs(&config.values)?;
@@ -119,6 +116,14 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps what the command writes from other accounts.
+fn protect_files(command: &Command) {
+    // Programs that a drill starts as other accounts read files that it writes.
+    if !matches!(command, Command::Drill(_)) {
+        keep_private();
+    }
 }
 
 fn edge_startup(config: Option<PathBuf>, args: Option<&EdgeArgs>) -> EdgeStartup {

@@ -8,6 +8,7 @@ use axum::response::IntoResponse;
 use weir_outputs::OutputFigures;
 
 use super::SharedApp;
+use crate::rule_runner::RuleRunner;
 
 /// `GET /metrics`.
 pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
@@ -61,8 +62,18 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
     for (name, help, value) in app.meter.counters() {
         text.counter(name, value, help);
     }
+    open_findings(&mut text, &app.judge);
+    outputs(&mut text, &app.outputs.figures(app.clock.now()));
+    if let Some(watch) = &app.watch {
+        let lag: u64 = watch.streams().iter().map(|stream| stream.lag_bytes).sum();
+        text.gauge("weir_tail_lag_bytes", lag, "Bytes of log files that are not read yet.");
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0)
+}
+
+fn open_findings(text: &mut MetricsText, judge: &RuleRunner) {
     let mut open = std::collections::BTreeMap::new();
-    app.judge.with_engine(|engine| {
+    judge.with_engine(|engine| {
         for finding in engine.open() {
             *open.entry((finding.class.as_str(), finding.state.as_str())).or_insert(0_u64) += 1;
         }
@@ -76,12 +87,6 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
         let _ =
             writeln!(text.0, "weir_findings_open{{class=\"{class}\",state=\"{state}\"}} {count}");
     }
-    outputs(&mut text, &app.outputs.figures(app.clock.now()));
-    if let Some(watch) = &app.watch {
-        let lag: u64 = watch.streams().iter().map(|stream| stream.lag_bytes).sum();
-        text.gauge("weir_tail_lag_bytes", lag, "Bytes of log files that are not read yet.");
-    }
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.0)
 }
 
 /// A figure of each output: name, help, type, value.
