@@ -104,9 +104,9 @@ answers as (
 )
 select c.host, c.program, c.target, c.lines, c.line, a.requests, a.failed,
   case when c.program = 'other' then 'an application' else c.program end as shown,
-  case c.reason when 'refused' then 'refused' when 'timeout' then 'timeout' when 'unreachable' then 'unreachable' when 'name' then 'name' when 'ports' then 'ports' else 'failed' end as reason_text,
-  case c.reason when 'refused' then 'refused' when 'timeout' then 'timeout' when 'unreachable' then 'unreachable' when 'name' then 'name' when 'ports' then 'ports' else 'failed' end as why_text,
-  case c.reason when 'refused' then 'refused' when 'timeout' then 'timeout' when 'unreachable' then 'unreachable' when 'name' then 'name' when 'ports' then 'ports' else 'failed' end as fix_text,
+  c.reason as reason_text,
+  c.reason as why_text,
+  c.reason as fix_text,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' else 'mail' end as class
 from counted c

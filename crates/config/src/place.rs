@@ -109,7 +109,6 @@ fn keep_secret(path: &Path) {
              write a new secret if others use this host",
             path.display()
         ),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => tracing::warn!(
             "`{}` holds a secret and is open to every account, and its mode cannot be changed: \
              {error}; set it to 0600",

@@ -29,6 +29,7 @@ use weir_tables::Clock;
 
 use crate::bind::listen;
 use crate::cluster::SharedFleet;
+use crate::fleet::speakers::SpeakerList;
 use crate::fleet::{AgentListener, Fleet, LinkService, link_dir};
 use crate::hooks::AGENT_HOOKS;
 use crate::local::LocalStore;
@@ -50,6 +51,7 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
     let flag = if startup.is_edge { "--page" } else { "--listen" };
     let socket = listen(&values.api.listen, token.is_some(), flag)?;
     let listening = AgentListener::new(config, !is_watching)?;
+    let speakers = Arc::new(SpeakerList::parse(&values.link.speaks_for)?);
     let pg = PgServer::bind(values, token.as_deref())?;
     let intake = intake::bind(values)?;
     let outputs = outputs::prepare(values)?;
@@ -62,7 +64,7 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
     let doors = Listeners { page: socket, agents: listening, pg, intake, outputs };
     runtime.block_on(async {
-        HubStart { values, token, judge, startup }.run(doors, is_watching).await
+        HubStart { values, token, speakers, judge, startup }.run(doors, is_watching).await
     })
 }
 
@@ -139,6 +141,7 @@ async fn end_streams(
 struct HubStart<'a> {
     values: &'a Values,
     token: Option<String>,
+    speakers: Arc<SpeakerList>,
     judge: Arc<RuleRunner>,
     startup: &'a edge::EdgeStartup,
 }
@@ -163,7 +166,7 @@ impl HubStart<'_> {
         let (link_dir, is_serving) = (link_dir(values), agents_address.is_some());
         let fleet_files = SharedFleet::enter(&store, link_dir, is_serving, clock.now()).await?;
         listening.note_address(values);
-        let link = LinkService::new(values, &store, &meter, &clock, &fleet);
+        let link = LinkService::new(values, &self.speakers, &store, &meter, &clock, &fleet);
         let linking = tokio::spawn(listening.serve(link, ended.clone()));
         let addresses = (address, agents_address, pg.as_ref().map(PgServer::address));
         let socket = tokio::net::TcpListener::from_std(socket)

@@ -1,8 +1,8 @@
 //! Templates with `{column}`: renders the values of a row into a text.
 //!
 //! `{x}` plain, `{x:.1}` with one digit, `{x:%}` a ratio as per cent, `{x:bytes}`, `{x:duration}`
-//! (seconds), `{x:sh}` one word of a shell line to paste. A brace without a column's name after it is kept, so nginx configuration needs no
-//! escapes.
+//! (seconds), `{x:sh}` one word of a shell line to paste. A brace without a column's name after it
+//! is kept, so nginx configuration needs no escapes.
 
 use std::fmt::Write as _;
 

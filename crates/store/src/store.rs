@@ -64,9 +64,10 @@ struct StoreThreads {
 const NO_PANIC: &str = "no thread panics while it holds the lock";
 /// Limit on the size of waiting parcels, in KiB.
 const QUEUE_KIB: usize = 64 << 10;
-/// Limit on the size of parcels being decoded, in KiB, and how many times their content they count:
-/// NULL columns that a parcel leaves out take memory as well.
+/// Limit on the size of parcels being decoded, in KiB.
 const DECODING_KIB: usize = 512 << 10;
+/// How many times its content a parcel counts while it is decoded: NULL columns that it leaves out
+/// take memory as well.
 const DECODED_RATIO: u64 = 8;
 /// Largest parcel that is made in this process. What is logged must be readable at the next start,
 /// which takes up to 256 MiB.
@@ -265,8 +266,7 @@ impl Store {
         let share = u32::try_from(kib.clamp(1, DECODING_KIB as u64)).expect("clamped");
         let turn = tokio::time::timeout(PATIENCE, self.decoding.acquire_many(share)).await;
         let turn = turn.map_err(|_| busy())?.map_err(|_| StoreError::closed())?;
-        let decoded = Parcel::decode_measured(&bytes).map_err(StoreError::bad_parcel);
-        let (parcel, memory) = decoded?;
+        let (parcel, memory) = Parcel::decode_measured(&bytes).map_err(StoreError::bad_parcel)?;
         check(&parcel)?;
         let parcel = adapt(parcel)?;
         self.submit(parcel, bytes, memory, Some(turn)).await

@@ -67,7 +67,6 @@ impl AgentListener {
     /// Binds the address when it is time to.
     pub(crate) fn new(config: &Config, is_hub: bool) -> Result<Self, Failure> {
         let values = &config.values;
-        SpeakerList::parse(&values.link.speaks_for)?;
         let is_asked = config.is_set(("link", "listen"));
         let is_invited = Authority::path(&link_dir(values)).exists();
         match (is_asked, is_hub) {
@@ -176,6 +175,7 @@ impl LinkService {
     /// From the configuration.
     pub(crate) fn new(
         values: &Values,
+        speakers: &Arc<SpeakerList>,
         store: &Arc<Store>,
         meter: &Arc<Meter>,
         clock: &Arc<dyn Clock>,
@@ -201,8 +201,7 @@ impl LinkService {
             meter: Arc::clone(meter),
             clock: Arc::clone(clock),
             fleet: Arc::clone(fleet),
-            // Checked when the listener was made.
-            speakers: Arc::new(SpeakerList::parse(&link.speaks_for).unwrap_or_default()),
+            speakers: Arc::clone(speakers),
         }
     }
 

@@ -300,14 +300,14 @@ fn concern_the_same(
             cause.key_values.iter().all(|(other, cause_value)| {
                 other != name
                     || cause_value == value
-                    || name == "upstream" && agree(cause_value, value)
+                    || name == "upstream" && upstreams_agree(cause_value, value)
             })
         })
 }
 
 /// Whether two different values of the key column `upstream` can be about the same upstream: one
 /// rule has the address of a member, another the name of its pool, a third `pool/server`.
-fn agree(cause: &Value, finding: &Value) -> bool {
+fn upstreams_agree(cause: &Value, finding: &Value) -> bool {
     let (Some(cause), Some(finding)) = (cause.as_str(), finding.as_str()) else { return false };
     match (is_address(cause), is_address(finding)) {
         (true, true) => false,

@@ -2,3 +2,4 @@
 
 mod causes;
 mod engine;
+mod roots;

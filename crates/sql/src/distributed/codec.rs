@@ -179,20 +179,8 @@ mod tests {
     #[test]
     fn pieces_name_files_of_their_table_only() {
         let table = weir_tables::table("log").unwrap();
-        let is_of = |path: &str| {
-            let file = SentFile {
-                id: 7,
-                path: path.to_owned(),
-                is_slow: false,
-                day: 0,
-                row_count: 0,
-                byte_count: 0,
-                min_ts: 0,
-                max_ts: 0,
-                arrival_ts: 0,
-            };
-            file.is_of(table)
-        };
+        let is_of =
+            |path: &str| SentFile::new(&DataFile::new(7, table, path.to_owned())).is_of(table);
         assert!(is_of("data/log/1970-01-01/000000000007.parquet"));
         for other in [
             "",

@@ -1,0 +1,232 @@
+//! Causes and symptoms: who explains whom, and what a root pages for.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, Int64Array, RecordBatch, StringArray};
+use expect_test::expect;
+use weir_rules::{Class, Engine, Rule, RuleSet, Transition, headline};
+
+use crate::engine::{answer, at, rule, show, texts, yes};
+
+#[test]
+fn explained_finding_is_a_note_while_its_cause_fires() {
+    let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"\nclear = \"0s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&cause, at(0), &yes());
+    let both = answer(&[("a", 1, "page", true), ("b", 1, "page", true)]);
+    let changes = engine.observe(&symptom, at(0), &both);
+    expect![[r#"
+        {"netns":"a"}: inactive > firing 1 drops in a (explained by test.cause on a)
+        {"netns":"b"}: inactive > firing 1 drops in b"#]]
+    .assert_eq(&show(&changes));
+    let classes: Vec<Class> = changes.iter().map(|change| change.finding.class).collect();
+    assert_eq!(classes, [Class::Note, Class::Page]);
+    engine.observe(&cause, at(2), &answer(&[]));
+    let changes = engine.observe(&symptom, at(2), &both);
+    expect![[r#"{"netns":"a"}: firing > firing 1 drops in a"#]].assert_eq(&show(&changes));
+    assert_eq!(changes[0].finding.class, Class::Page);
+}
+
+#[test]
+fn a_row_may_leave_out_what_cannot_explain_it() {
+    let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    let named = |rules: Option<&str>| {
+        let row = on_host("a", None).remove(0);
+        let (schema, mut columns, _) = row.into_parts();
+        let mut names: Vec<String> = schema.fields().iter().map(|one| one.name().clone()).collect();
+        names.push("explained_by".to_owned());
+        columns.push(Arc::new(StringArray::from(vec![rules])));
+        let row = RecordBatch::try_from_iter(names.into_iter().zip(columns));
+        vec![row.expect("columns have one length")]
+    };
+    for (rules, is_symptom) in
+        [(None, true), (Some("other, test.cause"), true), (Some("other"), false), (Some(""), false)]
+    {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(&cause, at(0), &on_host("a", None));
+        let changes = engine.observe(&symptom, at(0), &named(rules));
+        assert_eq!(changes[0].finding.cause.is_some(), is_symptom, "{rules:?}");
+    }
+}
+
+/// A row with a column `process_name`, and maybe `explains`.
+fn of_process(name: Option<&str>, explains: Option<&str>) -> Vec<RecordBatch> {
+    let columns = [
+        ("host", texts(vec!["web1"])),
+        ("netns", texts(vec!["a"])),
+        ("n", Arc::new(Int64Array::from(vec![1])) as Arc<dyn Array>),
+        ("class", texts(vec!["page"])),
+        ("process_name", Arc::new(StringArray::from(vec![name]))),
+        ("explains", Arc::new(StringArray::from(vec![explains]))),
+    ];
+    vec![RecordBatch::try_from_iter(columns).expect("columns have one length")]
+}
+
+#[test]
+fn cause_of_another_process_explains_nothing() {
+    let equal = rule("cause", "for = \"0s\"\nevery = \"2s\"\nequal = [\"process_name\"]");
+    let any = rule("cause", "for = \"0s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    for (cause, killed, failing, is_symptom) in [
+        (&equal, Some("tar"), Some("gunicorn"), false),
+        (&equal, Some("tar, gunicorn"), Some("nginx, gunicorn"), true),
+        (&equal, Some("systemd-journald"), Some("systemd-journal"), true),
+        (&equal, Some("tar"), None, true),
+        (&equal, None, Some("gunicorn"), true),
+        (&any, Some("tar"), Some("gunicorn"), true),
+    ] {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(cause, at(0), &of_process(killed, None));
+        let changes = engine.observe(&symptom, at(0), &of_process(failing, None));
+        assert_eq!(changes[0].finding.cause.is_some(), is_symptom, "{killed:?} {failing:?}");
+    }
+}
+
+#[test]
+fn a_row_of_a_cause_may_limit_what_it_explains() {
+    let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    for (explains, is_symptom) in [
+        (None, true),
+        (Some("other, test.symptom"), true),
+        (Some("other"), false),
+        (Some(""), false),
+    ] {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(&cause, at(0), &of_process(None, explains));
+        let changes = engine.observe(&symptom, at(0), &of_process(None, None));
+        assert_eq!(changes[0].finding.cause.is_some(), is_symptom, "{explains:?}");
+    }
+}
+
+#[test]
+fn a_page_is_held_as_a_mail_while_what_may_explain_it_is_pending_and_not_for_long() {
+    let cause = rule("cause", "for = \"100s\"\nevery = \"2s\"");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    let page = answer(&[("a", 1, "page", true)]);
+    engine.observe(&cause, at(0), &page);
+    let class = |changes: &[Transition]| changes.first().map(|change| change.finding.class);
+    let changes = engine.observe(&symptom, at(2), &page);
+    assert_eq!(class(&changes), Some(Class::Mail));
+    assert_eq!(changes[0].finding.cause, None);
+    // It does not fire within half a minute: the page need not wait for it.
+    for second in (4..=34).step_by(2) {
+        engine.observe(&cause, at(second), &page);
+        let changes = engine.observe(&symptom, at(second), &page);
+        let is_held = second <= 30;
+        let now = engine.open().find(|finding| finding.rule == "test.symptom").expect("it is open");
+        assert_eq!(now.class, if is_held { Class::Mail } else { Class::Page }, "{second}");
+        assert_eq!(class(&changes).is_some(), second == 32, "a rise of the class is told at once");
+    }
+    // Without a pending cause it is a page at once.
+    let mut engine = Engine::new(&RuleSet::default());
+    assert_eq!(class(&engine.observe(&symptom, at(0), &page)), Some(Class::Page));
+}
+
+/// An answer of one subject on `host`, with a key column `upstream`.
+fn on_host(host: &str, upstream: Option<&str>) -> Vec<RecordBatch> {
+    let columns = [
+        ("host", texts(vec![host])),
+        ("netns", texts(vec!["a"])),
+        ("upstream", texts(vec![upstream.unwrap_or_default()])),
+        ("n", Arc::new(Int64Array::from(vec![1])) as Arc<dyn Array>),
+        ("class", texts(vec!["page"])),
+    ];
+    vec![RecordBatch::try_from_iter(columns).expect("columns have one length")]
+}
+
+#[test]
+fn symptom_of_a_symptom_belongs_to_the_root_and_only_the_root_pages() {
+    let disk = rule("disk", "for = \"0s\"\nevery = \"2s\"");
+    let app = rule("app", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.disk\"]");
+    let queue = rule("queue", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.app\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    let page = answer(&[("a", 1, "page", true)]);
+    for rule in [&disk, &app, &queue] {
+        engine.observe(rule, at(0), &page);
+    }
+    let root = engine.open().find(|finding| finding.rule == "test.disk").expect("it is open");
+    let root_id = root.finding_id.clone();
+    for finding in engine.open() {
+        let cause = finding.cause.as_ref().map(|cause| cause.finding_id.as_str());
+        let is_root = finding.rule == "test.disk";
+        assert_eq!(cause, (!is_root).then_some(root_id.as_str()), "{}", finding.rule);
+        assert_eq!(finding.class == Class::Page, is_root, "{}", finding.rule);
+        assert_eq!(finding.row(at(0)).cause_finding_id, cause);
+    }
+    expect![
+        "Since 00:16:40 UTC: 1 drops in a. Symptoms: a of web1 (test.app), a of web1 (test.queue)."
+    ]
+    .assert_eq(&headline(engine.open()).expect("a root fires"));
+}
+
+#[test]
+fn root_that_only_mails_pages_while_its_symptom_would() {
+    let disk = rule("disk", "for = \"0s\"\nevery = \"2s\"");
+    let app = rule("app", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.disk\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&disk, at(0), &yes());
+    engine.observe(&app, at(0), &answer(&[("a", 1, "page", true)]));
+    let changes = engine.observe(&disk, at(2), &yes());
+    assert_eq!(changes.iter().map(|c| c.finding.class).collect::<Vec<_>>(), [Class::Page]);
+    assert!(changes[0].finding.is_root());
+}
+
+#[test]
+fn rules_that_explain_each_other_leave_one_root() {
+    let left = rule("left", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.right\"]");
+    let right = rule("right", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.left\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    for second in [0, 2, 4] {
+        engine.observe(&left, at(second), &yes());
+        engine.observe(&right, at(second), &yes());
+        let roots: Vec<&str> =
+            engine.open().filter(|f| f.is_root()).map(|f| f.rule.as_str()).collect();
+        assert_eq!(roots, ["test.left"]);
+    }
+}
+
+#[test]
+fn upstream_on_another_host_is_blamed_once_its_address_is_known() {
+    let down = rule("down", "for = \"0s\"\nevery = \"2s\"");
+    let slow = rule("slow", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.down\"]");
+    let slow = Rule { key: vec!["upstream".to_owned()], ..slow };
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&down, at(0), &on_host("app1", None));
+    let changes = engine.observe(&slow, at(0), &on_host("edge1", Some("192.0.2.7:8080")));
+    assert!(changes[0].finding.is_root());
+    engine.set_hosts([("192.0.2.7".to_owned(), "app1".to_owned())].into());
+    let changes = engine.observe(&slow, at(2), &on_host("edge1", Some("192.0.2.7:8080")));
+    assert_eq!(changes[0].finding.cause.as_ref().expect("is explained").rule, "test.down");
+    expect!["1 drops in a (explained by test.down on a of app1)"]
+        .assert_eq(changes[0].finding.summary());
+    let other = engine.observe(&slow, at(4), &on_host("edge1", Some("192.0.2.8:8080")));
+    assert!(other.iter().any(|change| change.finding.is_root()));
+}
+
+#[test]
+fn an_upstream_is_compared_by_what_its_name_is() {
+    let down = rule("down", "for = \"0s\"\nevery = \"2s\"");
+    let slow = rule("slow", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.down\"]");
+    let key = vec!["upstream".to_owned()];
+    let (down, slow) = (Rule { key: key.clone(), ..down }, Rule { key, ..slow });
+    let is_explained = |cause: &str, symptom: &str| {
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(&down, at(0), &on_host("web1", Some(cause)));
+        let changes = engine.observe(&slow, at(0), &on_host("web1", Some(symptom)));
+        !changes[0].finding.is_root()
+    };
+    // One of two members, both known by address.
+    assert!(is_explained("192.0.2.7:8080", "192.0.2.7:8080"));
+    assert!(!is_explained("192.0.2.7:8080", "192.0.2.8:8080"));
+    assert!(!is_explained("unix:/run/a.sock", "192.0.2.8:8080"));
+    // A pool and its server, as HAProxy names them; another pool.
+    assert!(is_explained("app", "app/s1") && is_explained("app/s1", "app"));
+    assert!(!is_explained("app", "apple/s1") && !is_explained("app/s2", "app/s1"));
+    // The log of a proxy has only addresses, and a rule about a whole site has its name.
+    assert!(is_explained("[2001:db8::1]:80", "shop.example"));
+    assert!(is_explained("shop.example", "unix:/run/app.sock"));
+}
