@@ -103,13 +103,14 @@ fn users_of(shell: &Shell, package: &str) -> Result<BTreeSet<String>> {
     Ok(names(&tree.quiet().read()?).into_iter().filter(|name| members.contains(name)).collect())
 }
 
+/// The first word of each line; cargo sets the trees of several members apart by an empty line.
 fn names(tree: &str) -> BTreeSet<String> {
-    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Scope, crate_of};
+    use super::{Scope, crate_of, names};
 
     #[test]
     fn paths_belong_to_their_crates() {
@@ -117,6 +118,13 @@ mod tests {
         assert_eq!(crate_of("crates/weir/src/main.rs").as_deref(), Some("weir"));
         assert_eq!(crate_of("bench/src/main.rs").as_deref(), Some("weir-bench"));
         assert_eq!(crate_of("docs/README.md"), None);
+    }
+
+    #[test]
+    fn lines_between_trees_name_no_crate() {
+        let members =
+            names("weir-access v0.1.0 (crates/access)\n\nweir-rules v0.1.0 (crates/rules)\n");
+        assert_eq!(members.into_iter().collect::<Vec<_>>(), ["weir-access", "weir-rules"]);
     }
 
     #[test]
