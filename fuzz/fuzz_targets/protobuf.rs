@@ -25,6 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     let [path, kind] = ENDPOINTS[usize::from(*first) % ENDPOINTS.len()];
     let settings = IntakeSettings {
         access: AccessRules::default(),
+        host_names: Vec::new(),
         shared_key: None,
         body_bytes: 1 << 20,
         in_flight_bytes: 8 << 20,

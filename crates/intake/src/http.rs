@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
+use crate::browser;
 use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
 use crate::elastic::ElasticBulk;
 use crate::intake::Intake;
@@ -139,6 +140,7 @@ impl Intake {
 
     fn admit(&self, headers: &HeaderMap, sender: Sender) -> Result<(), Refusal> {
         let access = &self.settings.access;
+        self.refuse_browsers(headers, sender)?;
         let is_authenticated = sender.has_certificate && access.token.is_none();
         if is_authenticated || access.admits(headers, sender.address) {
             return Ok(());
@@ -153,6 +155,28 @@ impl Intake {
             format!("`{}` may not send", sender.address),
         )
         .hint("set `intake.token_file`, or add its network to `intake.allow`"))
+    }
+}
+
+impl Intake {
+    /// Refuses what a page of another site makes a browser send, before its login counts: a browser
+    /// adds that by itself. On loopback without a login the address is the only proof, so a name
+    /// that is not ours is refused from every program.
+    fn refuse_browsers(&self, headers: &HeaderMap, sender: Sender) -> Result<(), Refusal> {
+        let own = &self.settings.host_names;
+        if browser::is_from_foreign_page(headers, own) {
+            let message = "a page of another site may not send rows";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "foreign_page", message)
+                .hint("send from a program, or from a page of this host"));
+        }
+        let is_proven = self.settings.access.token.is_some() || !sender.address.is_loopback();
+        let is_checked = !is_proven || browser::is_from_browser(headers);
+        if is_checked && !browser::is_own_host(headers, own) {
+            let message = "the name in the header `Host` is not one of this hub";
+            return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message)
+                .hint("send to the address, or add the name to `api.host_names`"));
+        }
+        Ok(())
     }
 }
 

@@ -30,6 +30,8 @@ const MEMORY_PATIENCE: Duration = Duration::from_millis(500);
 pub struct IntakeSettings {
     /// Access control.
     pub access: AccessRules,
+    /// Names of this hub, besides addresses and `localhost`: browsers may send to no other.
+    pub host_names: Vec<String>,
     /// Shared key of Fluent's clients; `None` requires none.
     pub shared_key: Option<Arc<str>>,
     /// Largest decompressed body, in bytes.

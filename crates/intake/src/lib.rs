@@ -8,6 +8,7 @@
 mod access;
 mod attrs;
 mod batch_builder;
+pub mod browser;
 mod counts;
 mod datagram;
 mod document;

@@ -5,12 +5,12 @@
 //! connection, and silence. Revoked agents are disconnected within half a second.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,8 +21,9 @@ use weir_tables::{Clock, Micros, StreamId};
 
 use crate::authority::{AgentName, Authority, CertificateInfo, read_certificate};
 use crate::bandwidth::Bandwidth;
-use crate::error::LinkError;
+use crate::error::{LinkError, LinkErrorKind};
 use crate::frame::STRANGER;
+use crate::handshakes::{HandshakePlaces, PATIENCE};
 use crate::hub_session::HubSession;
 use crate::message::{
     GoodbyeCode, Hello, Message, RefusalReason, StreamPosition, VERSION_MAX, VERSION_MIN,
@@ -110,10 +111,6 @@ impl HubOptions {
     }
 }
 
-/// Concurrent handshakes; more clients wait in the kernel's accept queue.
-const HANDSHAKES: usize = 64;
-/// Timeout of TLS and the first message.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Interval of checks for revoked agents.
 const REVOCATION_CHECK: Duration = Duration::from_millis(500);
 /// How long connections may take to end when the hub shuts down.
@@ -159,7 +156,7 @@ pub struct Hub {
     authority: Arc<Authority>,
     registry: Registry,
     tls: TlsAcceptor,
-    handshakes: Arc<Semaphore>,
+    handshakes: HandshakePlaces,
     connections: Arc<Semaphore>,
     live: Mutex<HashMap<u64, LiveConnection>>,
     next: AtomicU64,
@@ -179,7 +176,7 @@ impl Hub {
         let tls = tls::server(Arc::clone(&authority), &clock)?.into();
         Ok(Arc::new(Self {
             registry: Registry::new(&options.link_dir),
-            handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+            handshakes: HandshakePlaces::default(),
             connections: Arc::new(Semaphore::new(options.connections)),
             options,
             clock,
@@ -260,15 +257,19 @@ impl Hub {
         permit: tokio::sync::OwnedSemaphorePermit,
     ) {
         let _ = stream.set_nodelay(true);
-        let handshake = tokio::time::timeout(HANDSHAKE_PATIENCE, self.tls.accept(stream)).await;
+        let (since, ip) = (Instant::now(), address.ip());
+        if self.handshakes.silent(ip, since, stream.readable()).await.is_none() {
+            return tracing::debug!(%address, "the peer sent nothing");
+        }
+        let handshake = self.handshakes.speaking(ip, since, self.tls.accept(stream)).await;
         let stream = match handshake {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => {
                 let error = tls::explain(&address.to_string(), self.clock.now(), &error);
                 tracing::debug!(%address, "handshake failed: {}", error.message);
                 return;
             }
-            Err(_) => return tracing::debug!(%address, "handshake timed out"),
+            None => return tracing::debug!(%address, "handshake timed out"),
         };
         let chain = stream.get_ref().1.peer_certificates();
         let certificate = chain.and_then(|chain| read_certificate(chain.first()?));
@@ -286,7 +287,13 @@ impl Hub {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut inbox, outbox) = wire::split(stream, STRANGER, Bandwidth::new(0));
-        let first = inbox.next_within(HANDSHAKE_PATIENCE).await;
+        // Peers without an address (tests) have one share.
+        let ip = address.parse().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer: SocketAddr| peer.ip());
+        let step = inbox.next_within(PATIENCE);
+        let first = self.handshakes.speaking(ip, Instant::now(), step).await;
+        let first = first.unwrap_or_else(|| {
+            Err(LinkError::new(LinkErrorKind::Silent, "no message in time, and others wait"))
+        });
         drop(permit);
         let denial = match first {
             Ok(Message::Enrol { invite, secret, name, request }) => {
@@ -419,10 +426,9 @@ fn no_certificate() -> Denial {
 /// Waits for a handshake slot, then for a connection.
 async fn accept(
     listener: &TcpListener,
-    handshakes: &Arc<Semaphore>,
+    handshakes: &HandshakePlaces,
 ) -> (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit) {
-    let permit =
-        Arc::clone(handshakes).acquire_owned().await.expect("the semaphore is never closed");
+    let permit = handshakes.place().await;
     loop {
         match listener.accept().await {
             Ok((stream, address)) => return (stream, address, permit),

@@ -125,8 +125,9 @@ where
 
     async fn welcome(&mut self, version: u8, hello: &Hello) -> Result<(), Denial> {
         let now = self.hub.clock.now();
-        if (hello.now_micros - now.0).abs() > CLOCK_MICROS {
-            let seconds = (hello.now_micros - now.0) / 1_000_000;
+        let ahead = hello.now_micros.saturating_sub(now.0);
+        if ahead.saturating_abs() > CLOCK_MICROS {
+            let seconds = ahead / 1_000_000;
             tracing::warn!(
                 "the clock of the agent `{}` differs from this host's by {seconds} s, and so do the timestamps of its rows",
                 self.agent.name

@@ -13,6 +13,7 @@ mod files;
 mod frame;
 #[cfg(test)]
 mod golden;
+mod handshakes;
 mod hub;
 mod hub_session;
 mod identity;

@@ -13,6 +13,7 @@ pub mod privacy;
 mod scheduling;
 pub mod service;
 pub mod signals;
+pub mod socket_owner;
 pub mod terminal;
 pub mod time_args;
 

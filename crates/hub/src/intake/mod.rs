@@ -308,8 +308,10 @@ fn cannot_serve(error: std::io::Error) -> Failure {
 
 fn settings(values: &Values, access: AccessRules, shared_key: Option<String>) -> IntakeSettings {
     let intake = &values.intake;
+    let host = values.collect.host.clone();
     IntakeSettings {
         access,
+        host_names: values.api.host_names.iter().cloned().chain([host]).collect(),
         shared_key: shared_key.map(Arc::from),
         body_bytes: saturating_usize(intake.body_bytes).clamp(1 << 10, 128 << 20),
         in_flight_bytes: saturating_usize(intake.in_flight_bytes).max(1 << 20),

@@ -5,7 +5,10 @@
 //! limited, so each has a timeout for its head here and for the whole request in `guard`.
 
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use weir_process::socket_owner::peer_user;
 
 use super::caller::PEER;
 
@@ -25,6 +29,35 @@ const MAX_CONNECTIONS: usize = 1024;
 const READ_HEAD: Duration = Duration::from_secs(10);
 /// How long open connections may take to end after a stop.
 const DRAIN: Duration = Duration::from_secs(3);
+
+/// Ends of the connection that a task serves, and whether its peer may change something: found out
+/// once, because the kernel's table can be long.
+struct ConnectionEnds {
+    peer: SocketAddr,
+    local: Option<SocketAddr>,
+    is_trusted: OnceLock<bool>,
+}
+
+tokio::task_local! {
+    static ENDS: ConnectionEnds;
+}
+
+fn stream_ends(peer: SocketAddr, local: Option<SocketAddr>) -> ConnectionEnds {
+    ConnectionEnds { peer, local, is_trusted: OnceLock::new() }
+}
+
+/// Whether root or weir's own user is at the other end of the connection that this task serves.
+pub(super) fn is_trusted_peer() -> bool {
+    ENDS.try_with(|ends| {
+        *ends.is_trusted.get_or_init(|| {
+            let local = ends.local;
+            let user = local.and_then(|local| peer_user(Path::new("/"), ends.peer, local));
+            let own = std::fs::metadata("/proc/self").map(|process| process.uid()).ok();
+            user.is_some_and(|user| user == 0 || Some(user) == own)
+        })
+    })
+    .unwrap_or(false)
+}
 
 /// Serves until `ended`, then lets open connections finish for a moment.
 pub(crate) async fn serve(
@@ -47,6 +80,7 @@ pub(crate) async fn serve(
             next = next => next?,
             _ = ended.wait_for(|is_ended| *is_ended) => break,
         };
+        let local = stream.local_addr().ok();
         let service = TowerToHyperService::new(router.clone());
         let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
         let mut told = ended.clone();
@@ -59,9 +93,10 @@ pub(crate) async fn serve(
             // The request under way is the last.
             connection.await
         };
+        let ends = stream_ends(peer, local);
         tokio::spawn(async move {
             // A broken connection is the client's problem: there is no one to report it to.
-            let _ = PEER.scope(peer.ip(), serving).await;
+            let _ = ENDS.scope(ends, PEER.scope(peer.ip(), serving)).await;
             drop(place);
         });
     }

@@ -5,20 +5,21 @@
 //! cannot send JSON (the preflight fails), and cannot pass for this site by renaming itself (the
 //! Host check).
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use weir_intake::browser;
 use weir_link::SecretBytes;
 
 use super::SharedApp;
 use super::answer::Refusal;
 use super::caller::as_caller;
+use super::connection;
 
 const STRICT: [(HeaderName, &str); 5] = [
     (
@@ -58,41 +59,36 @@ pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: 
 
 fn admitted(app: &SharedApp, request: &Request) -> Result<(), Refusal> {
     let headers = request.headers();
-    if !is_own_host(headers, &app.host_names) {
+    let (method, path) = (request.method(), request.uri().path());
+    if !browser::is_own_host(headers, &app.host_names) {
         return Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
             "this name is not one of weir's own",
         )
         .hint("use the address, or add the name to `api.host_names`"));
     }
-    if is_foreign_fetch(headers) {
+    if is_foreign_fetch(method, path, headers, &app.host_names) {
         return Err(Refusal::new(StatusCode::FORBIDDEN, "another site's page may not ask weir"));
     }
-    let Some(token) = &app.token else { return Ok(()) };
-    if request.uri().path() == "/healthz" || has_login(headers, token) {
+    if is_hidden_query(method, path, headers) {
+        let why = "a browser may not query by address without TLS";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, why)
+            .hint("use the page, or POST `{\"sql\": \"…\"}` to /api/sql"));
+    }
+    let Some(token) = &app.token else {
+        return if is_change(method, path) && !connection::is_trusted_peer() {
+            Err(Refusal::new(StatusCode::FORBIDDEN, "another account of this host may not change anything")
+                .hint("run the command as root or as weir's user, or set `api.token_file` and send that login"))
+        } else {
+            Ok(())
+        };
+    };
+    if path == "/healthz" || has_login(headers, token) {
         return Ok(());
     }
     Err(Refusal::new(StatusCode::UNAUTHORIZED, "a login is needed").hint(
         "send `Authorization: Bearer …`, or HTTP Basic with the token as password and any user name",
     ))
-}
-
-/// No Host at all is let through: browsers always send one, and only they can be tricked.
-fn is_own_host(headers: &HeaderMap, own: &[String]) -> bool {
-    let Some(host) = headers.get(header::HOST) else { return true };
-    let Ok(host) = host.to_str() else { return false };
-    let name = without_port(host);
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<IpAddr>().is_ok()
-        || name.eq_ignore_ascii_case("localhost")
-        || own.iter().any(|own| name.eq_ignore_ascii_case(own))
-}
-
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    }
 }
 
 /// The answer, unless the request takes longer than any body may need to arrive and any query to
@@ -105,10 +101,34 @@ async fn in_time(app: &SharedApp, answer: impl Future<Output = Response>) -> Res
     })
 }
 
-/// Links from elsewhere (navigation) are fine, scripts and images are not.
-fn is_foreign_fetch(headers: &HeaderMap) -> bool {
-    let is = |name: &str, value: &str| headers.get(name).is_some_and(|header| header == value);
-    is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate")
+/// Whether a page of another site caused the request. Links from elsewhere (navigation) may open the
+/// page, and no part of the API: a query costs, though its answer is not seen.
+fn is_foreign_fetch(method: &Method, path: &str, headers: &HeaderMap, own: &[String]) -> bool {
+    let is_link = headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate")
+        && matches!(*method, Method::GET | Method::HEAD)
+        && !path.starts_with("/api/")
+        && !path.starts_with("/iceberg");
+    browser::is_from_foreign_page(headers, own) && !is_link
+}
+
+/// Whether a browser may have been made to send a query in an address. Over plain HTTP browsers do
+/// not say from where, so only programs may.
+fn is_hidden_query(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let is_told = headers.contains_key("sec-fetch-site");
+    path == "/api/sql" && *method == Method::GET && !is_told && browser::is_from_browser(headers)
+}
+
+/// Whether the request can change something. Queries and trials by POST do not.
+fn is_change(method: &Method, path: &str) -> bool {
+    const READS: [&str; 6] = [
+        "/api/sql",
+        "/api/sql/forecast",
+        "/api/compare",
+        "/api/parse",
+        "/api/link/positions",
+        "/api/cluster/rows",
+    ];
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !READS.contains(&path)
 }
 
 fn has_login(headers: &HeaderMap, token: &str) -> bool {
@@ -150,26 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn only_own_names_and_addresses_are_hosts() {
-        let own = ["weir.example.net".to_owned()];
-        let check = |host: &str| is_own_host(&headers(&[("host", host)]), &own);
-        for good in [
-            "localhost:4770",
-            "127.0.0.1:1",
-            "[::1]:4770",
-            "[::1]",
-            "10.0.0.5",
-            "WEIR.example.net:80",
-        ] {
-            assert!(check(good), "{good}");
-        }
-        for bad in ["evil.example", "evil.example:4770", "localhost.evil.example", "", "a:b"] {
-            assert!(!check(bad), "{bad}");
-        }
-        assert!(is_own_host(&headers(&[]), &own));
-    }
-
-    #[test]
     fn login_is_a_bearer_token_or_a_basic_password() {
         assert!(check("Bearer sesame"));
         assert!(check("Basic bWU6c2VzYW1l")); // me:sesame
@@ -192,11 +192,51 @@ mod tests {
     }
 
     #[test]
-    fn scripts_of_other_sites_are_refused_and_links_are_not() {
-        let from = |site, mode| headers(&[("sec-fetch-site", site), ("sec-fetch-mode", mode)]);
-        assert!(is_foreign_fetch(&from("cross-site", "cors")));
-        assert!(is_foreign_fetch(&from("cross-site", "no-cors")));
-        assert!(!is_foreign_fetch(&from("cross-site", "navigate")));
-        assert!(!is_foreign_fetch(&from("same-origin", "cors")));
+    fn pages_of_other_sites_are_refused_and_links_to_the_page_are_not() {
+        let check = |method: &Method, path: &str, site: &str, mode: &str| {
+            let headers = headers(&[("sec-fetch-site", site), ("sec-fetch-mode", mode)]);
+            is_foreign_fetch(method, path, &headers, &[])
+        };
+        let (get, post) = (&Method::GET, &Method::POST);
+        assert!(check(get, "/", "cross-site", "cors"));
+        assert!(check(get, "/", "cross-site", "no-cors"));
+        assert!(check(get, "/", "same-site", "no-cors"), "another port of localhost");
+        assert!(check(post, "/", "cross-site", "navigate"), "a form");
+        assert!(check(get, "/api/sql", "cross-site", "navigate"), "a frame");
+        assert!(check(get, "/api/rules/a/replay", "same-site", "navigate"));
+        assert!(!check(get, "/", "cross-site", "navigate"));
+        assert!(!check(get, "/api/sql", "same-origin", "cors"));
+        assert!(!check(get, "/api/sql", "none", "navigate"));
+        let origin = |origin| headers(&[("host", "127.0.0.1:4770"), ("origin", origin)]);
+        assert!(is_foreign_fetch(post, "/api/sql", &origin("https://evil.example"), &[]));
+        assert!(!is_foreign_fetch(post, "/api/sql", &origin("http://127.0.0.1:4770"), &[]));
+    }
+
+    #[test]
+    fn queries_by_address_are_for_programs_over_plain_http() {
+        let check = |pairs: &[(&'static str, &str)]| {
+            is_hidden_query(&Method::GET, "/api/sql", &headers(pairs))
+        };
+        assert!(check(&[("user-agent", "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0")]));
+        assert!(check(&[("referer", "http://evil.example/")]));
+        assert!(!check(&[("user-agent", "curl/8.15.0")]));
+        assert!(!check(&[("user-agent", "Mozilla/5.0"), ("sec-fetch-site", "none")]));
+    }
+
+    #[test]
+    fn judgements_rows_and_orders_are_changes_and_queries_are_not() {
+        for path in [
+            "/api/findings/1/judgement",
+            "/api/thresholds/a",
+            "/api/link/parcel",
+            "/api/wire",
+            "/api/haproxy/server",
+            "/api/store/flush",
+        ] {
+            assert!(is_change(&Method::POST, path), "{path}");
+        }
+        assert!(is_change(&Method::PUT, "/api/edge/config"));
+        assert!(!is_change(&Method::POST, "/api/sql"));
+        assert!(!is_change(&Method::GET, "/api/status"));
     }
 }

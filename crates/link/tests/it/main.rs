@@ -261,6 +261,25 @@ async fn agent_whose_rows_are_of_another_host_learns_it_at_hello() {
 }
 
 #[tokio::test]
+async fn silent_connections_do_not_keep_agents_out() {
+    let site = TestHub::start().await;
+    // As many as there are places and more, from the agent's own address and from others.
+    let mut silent = Vec::new();
+    for at in 0..200_u32 {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        let source = std::net::Ipv4Addr::from(0x7f00_0001 + at % 4);
+        socket.bind((source, 0).into()).expect("loopback has many addresses");
+        silent.push(socket.connect(site.address).await.expect("it listens"));
+    }
+    let join = TestAgent::join(&site, "web1");
+    let agent = tokio::time::timeout(Duration::from_secs(5), join).await.expect("in time");
+    let runs = agent.expect("a good token").run(vec![]);
+    runs.write(1, 0..1);
+    wait_for("it still serves", || site.store().numbers(1).len() == 1).await;
+    runs.end().await;
+}
+
+#[tokio::test]
 async fn cut_and_stalled_connections_lose_and_duplicate_nothing() {
     let rounds: u64 = std::env::var("WEIR_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
     let mut choose = kit::SeededRandom::new();

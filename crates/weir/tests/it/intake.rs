@@ -48,6 +48,30 @@ impl IntakeHub {
     }
 }
 
+#[test]
+fn pages_of_other_sites_send_no_rows() {
+    let mut hub = IntakeHub::new();
+    let port = hub.take("http");
+    let weir = hub.start();
+    let url = format!("http://127.0.0.1:{port}");
+    let line = "{\"message\": \"hello\", \"host\": \"web1\"}\n";
+    let send = |headers: &[(&str, &str)]| request(&url, "POST", "/intake/jsonl", headers, line).0;
+    assert_eq!(send(&[]), 200);
+    for page in [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+    ] {
+        assert_eq!(send(&[("content-type", "text/plain"), page]), 403, "{page:?}");
+    }
+    let renamed = [("host", "evil.example"), ("origin", "http://evil.example")];
+    assert_eq!(send(&renamed), 421, "DNS rebinding");
+    assert_eq!(send(&[("host", "evil.example")]), 421);
+    assert_eq!(send(&[("host", "localhost")]), 200);
+    drop(weir);
+}
+
 /// Waits until the two numbers that `sql` answers are `wanted`; more than wanted fails at once.
 fn arrived(hub: &Weir, sql: &str, wanted: u64) {
     let mut last = Vec::new();

@@ -107,6 +107,41 @@ fn foreign_names_forms_and_scripts_are_refused() {
     assert_eq!(get("/../../etc/passwd"), 404);
     assert_eq!(get("/api/findings?state=some"), 400);
     assert_eq!(get("/api/sql?q=select%201"), 200);
+    let query = |headers: &[(&str, &str)]| {
+        request(&weir.url, "GET", "/api/sql?q=select%201", headers, "").0
+    };
+    let frame = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+    assert_eq!(query(&frame), 403, "a frame of another site");
+    assert_eq!(query(&[("sec-fetch-site", "same-site")]), 403, "another port of this host");
+    assert_eq!(query(&[("user-agent", "Mozilla/5.0")]), 403, "a browser that does not say where");
+    assert_eq!(query(&[("sec-fetch-site", "none")]), 200, "typed by hand");
+    assert_eq!(ask(&[json, ("origin", "http://evil.example")]), 403);
+    assert_eq!(ask(&[json, ("origin", weir.url.as_str())]), 200);
+}
+
+#[test]
+fn other_accounts_of_the_host_may_read_and_change_nothing() {
+    use std::os::unix::process::CommandExt;
+    let test = "other_accounts_of_the_host_may_read_and_change_nothing";
+    if !super::harness::can_run(test, "root", super::harness::is_root()) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = serve("hub", dir.path());
+    quiet(&mut command);
+    let weir = Weir::start(command);
+    let json = ("content-type", "application/json");
+    let (flush, sql) = ("/api/store/flush", "/api/sql");
+    assert_eq!(request(&weir.url, "POST", flush, &[json], "{}").0, 200, "root");
+    let nobody = |path: &str, body: &str| {
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-d", body]);
+        curl.args(["-H", "content-type: application/json"]).arg(format!("{}{path}", weir.url));
+        let answer = curl.uid(65534).output().expect("curl is installed");
+        String::from_utf8(answer.stdout).expect("digits")
+    };
+    assert_eq!(nobody(sql, "{\"sql\": \"select 1\"}"), "200");
+    assert_eq!(nobody(flush, "{}"), "403");
 }
 
 #[test]
