@@ -87,7 +87,7 @@ function Backends({ host, here }) {
                 reload=${here.reload} />`)}</tbody>
         </table></div>
         ${own && !own.may_change && html`<p
-          class="foot">Weights are changed here when <code>api.token_file</code> is set; on the edge's host <code>weir edge weight BACKEND 0</code> drains one.</p>`}`}
+          class="foot">Weights are changed here with a login of scope <code>change</code>; on the edge's host <code>weir edge weight BACKEND 0</code> drains one.</p>`}`}
       <//>
     <//>`;
 }

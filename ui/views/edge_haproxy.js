@@ -28,7 +28,7 @@ export function Haproxies() {
             reload=${loaded.reload} /></td></tr>`)}</tbody>
       </table></div>
       ${!may_change && html`<p
-        class="foot">Servers are drained here when <code>api.token_file</code> is set; on this host <code>weir haproxy drain BACKEND/SERVER</code> does it.</p>`}`}
+        class="foot">Servers are drained here with a login of scope <code>change</code>; on this host <code>weir haproxy drain BACKEND/SERVER</code> does it.</p>`}`}
     <//>`);
 }
 

@@ -7,6 +7,7 @@ use toml::Value;
 
 use super::buckets::NamedBucket;
 use super::databases::NamedDatabase;
+use super::logins::NamedLogin;
 use super::logs::NamedLog;
 use super::outputs::OutputEntry;
 use super::scrape::ScrapeTarget;
@@ -51,6 +52,8 @@ macro_rules! keys {
             pub logs: Vec<NamedLog>,
             /// Buckets whose objects are logs.
             pub buckets: Vec<NamedBucket>,
+            /// Logins that may do some things only.
+            pub logins: Vec<NamedLogin>,
             /// Outputs to other systems.
             pub outputs: Vec<OutputEntry>,
             /// Exporters that are scraped.
@@ -104,16 +107,40 @@ macro_rules! keys {
     };
 }
 
+/// Loopback, and the networks that are not routed through the Internet (RFC 1918, 4193, 6598).
+fn private_networks() -> Vec<String> {
+    let networks = [
+        "127.0.0.0/8",
+        "::1",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "fc00::/7",
+    ];
+    networks.map(str::to_owned).into()
+}
+
 keys! {
     /// The web page and the HTTP API.
     api: Api {
         /// Where the page and the API are served. Loopback by default, because rows hold addresses
-        /// of visitors; beyond loopback `api.token_file` must be set. Port 0 takes any free port.
+        /// of visitors; beyond loopback it must speak TLS, or `api.plain_http` must be set. Port 0
+        /// takes any free port.
         listen: String = "127.0.0.1:4770".into(), "address:port";
-        /// A file whose first line is the login: sent as `Authorization: Bearer …`, or as the
-        /// password of HTTP Basic with any user name, so that browsers can use it. Without it only
-        /// loopback may be listened on. At least 16 characters.
+        /// A file whose first line is the login that may do everything: sent as
+        /// `Authorization: Bearer …`, or as the password of HTTP Basic with any user name, so that
+        /// browsers can use it. At least 16 characters. Without it the hub makes one at its first
+        /// start, in the file `login` of `store.dir`, and root and weir's own user need none on
+        /// this host. Logins that may do less: `[[logins]]`.
         token_file: Option<PathBuf> = None, "";
+        /// The certificate chain (PEM) with which page and API speak TLS. Not set: plain HTTP.
+        tls_certificate_file: Option<PathBuf> = None, "";
+        /// Private key of `tls_certificate_file` (PEM).
+        tls_key_file: Option<PathBuf> = None, "";
+        /// Whether page and API may be served without TLS beyond loopback, where logins and rows can
+        /// be read on the way: behind a proxy that speaks TLS, or in a network of one's own.
+        plain_http: bool = false, "";
         /// Names besides `localhost`, this host's name and plain addresses under which the page may
         /// be requested. Other names in the header `Host` are refused, so that a foreign web page
         /// cannot rebind its own name to this address.
@@ -246,9 +273,12 @@ keys! {
         /// What this hub is called, unlike all others. Empty takes `collect.host`.
         name: String = String::new(), "";
         /// Where the other hubs reach the page and API of this one: `http://10.0.0.5:4770`. Empty
-        /// takes `api.listen`, with the host's name in the place of 0.0.0.0. All hubs have the same
-        /// login (`api.token_file`).
+        /// takes `api.listen`, with the host's name in the place of 0.0.0.0; `https://` where the
+        /// API speaks TLS.
         address: String = String::new(), "URL";
+        /// A file whose first line is the login of the hubs among each other, the same on all of
+        /// them. It may do nothing else. Without it they use `api.token_file`.
+        token_file: Option<PathBuf> = None, "";
         /// A query that reads more bytes of files than this is dealt out to all hubs: each reads
         /// some of the files.
         spread_bytes: u64 = 256 << 20, "B";
@@ -256,8 +286,9 @@ keys! {
     /// PostgreSQL's protocol, for psql, Grafana and other clients (docs/postgresql.md). Database
     /// `weir`, any user.
     pg: Pg {
-        /// Where clients connect to. Beyond loopback `api.token_file` must be set: its login is the
-        /// password. Empty listens nowhere.
+        /// Where clients connect to. The password of a user that `[[logins]]` names is that login,
+        /// of every other user the one that may do everything (`api.token_file`). Empty listens
+        /// nowhere.
         listen: String = String::new(), "address:port";
         /// The certificate chain (PEM) for clients that ask for TLS.
         tls_certificate_file: Option<PathBuf> = None, "";
@@ -506,6 +537,9 @@ keys! {
         /// Those of the addresses above on which each connection begins with a PROXY protocol
         /// header (1 or 2) of a balancer in front.
         proxy_header_from: Vec<String> = Vec::new(), "address:port";
+        /// Networks of these balancers. A connection from elsewhere begins without a header, as one of
+        /// a client itself; nobody else can name a client's address.
+        proxy_header_trusted: Vec<String> = private_networks(), "";
         /// Certificate chains (PEM). The first is for names that no other has. Files that change
         /// are read again within five seconds.
         tls_certificate_files: Vec<String> = Vec::new(), "";

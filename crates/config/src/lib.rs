@@ -9,6 +9,7 @@ pub mod databases;
 pub mod entries;
 pub mod flags;
 mod keys;
+pub mod logins;
 pub mod logs;
 pub mod outputs;
 pub mod place;
@@ -144,6 +145,15 @@ impl Config {
                     let entry = entries::read(&databases::DATABASES, table, &origin, at)?;
                     self.values.databases.push(databases::of(&entry)?);
                 }
+                "logins" => {
+                    let entry = entries::read(&logins::LOGINS, table, &origin, at)?;
+                    let login = logins::of(&entry)?;
+                    if self.values.logins.iter().any(|other| other.name == login.name) {
+                        let what = format!("there are two logins `{}`", login.name);
+                        return Err(entry.key("name").wrong(&what));
+                    }
+                    self.values.logins.push(login);
+                }
                 "scrape" => {
                     let entry = entries::read(&scrape::SCRAPE, table, &origin, at)?;
                     self.values.scrape.push(scrape::of(&entry)?);
@@ -185,7 +195,7 @@ impl Config {
 }
 
 /// Sections that are lists of tables.
-const LISTS: [&str; 5] = ["buckets", "databases", "logs", "outputs", "scrape"];
+const LISTS: [&str; 6] = ["buckets", "databases", "logins", "logs", "outputs", "scrape"];
 
 /// The environment variable that sets a key: `WEIR_API_LISTEN`.
 pub fn variable_of(key: &Key) -> String {

@@ -64,6 +64,9 @@ pub fn host_name() -> String {
     if name.is_empty() { "localhost".into() } else { name }
 }
 
+/// The file of the data directory with the login that a hub makes at its first start.
+pub const LOGIN_FILE: &str = "login";
+
 /// The first line of `path` without spaces around it: a login.
 pub fn read_token(path: &Path) -> Result<String, Failure> {
     keep_secret(path);

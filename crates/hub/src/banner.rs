@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use weir_agent_core::watch::{WatchStatus, format_name, format_notes};
 use weir_config::Values;
 use weir_config::buckets::NamedBucket;
-use weir_config::place::is_root;
+use weir_config::place::{LOGIN_FILE, is_root};
 
 use crate::rule_runner::RuleRunner;
 
@@ -21,8 +21,9 @@ pub(crate) fn text(
     watch: Option<&WatchStatus>,
     (taken, copied, balanced): (&[String], &[String], &[String]),
 ) -> String {
+    let scheme = if values.api.tls_certificate_file.is_some() { "https" } else { "http" };
     let mut out = format!(
-        "weir {} is up: http://{address}/\n  data    {}\n  rules   {} loaded",
+        "weir {} is up: {scheme}://{address}/\n  data    {}\n  rules   {} loaded",
         env!("CARGO_PKG_VERSION"),
         values.store.dir.display(),
         judge.rules.iter().len(),
@@ -35,6 +36,10 @@ pub(crate) fn text(
     }
     if let Some(pg) = pg {
         out += &format!("\n  pg      {pg}");
+    }
+    if values.api.token_file.is_none() {
+        let file = values.store.dir.join(LOGIN_FILE);
+        out += &format!("\n  login   {}  (for other users and browsers)", file.display());
     }
     if !balanced.is_empty() {
         out += &listed("edge", balanced.to_vec(), "");

@@ -1,5 +1,5 @@
-//! Binding the page's address: refused without a login when others can reach it, with the owner of
-//! a port that is taken.
+//! Binding an address: refused when others can reach it and could read logins and rows on the way,
+//! with the owner of a port that is taken.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -8,9 +8,9 @@ use weir_process::failure::{EXIT_CONFIG, Failure};
 
 use crate::port_owner;
 
-/// Binds the address, refusing what would show rows of visitors to everybody.
-/// `flag` is what names another.
-pub(crate) fn listen(text: &str, has_login: bool, flag: &str) -> Result<TcpListener, Failure> {
+/// Binds the address, refusing what would show logins and rows of visitors on the way, unless
+/// `is_closed` says that it does not. `flag` is what names another.
+pub(crate) fn listen(text: &str, is_closed: bool, flag: &str) -> Result<TcpListener, Failure> {
     let address =
         text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
             || {
@@ -19,8 +19,8 @@ pub(crate) fn listen(text: &str, has_login: bool, flag: &str) -> Result<TcpListe
                     .code(EXIT_CONFIG)
             },
         )?;
-    if !is_loopback(address) && !has_login {
-        return Err(refused_without_login(address));
+    if !is_loopback(address) && !is_closed {
+        return Err(refused_in_clear(address));
     }
     let bound = TcpListener::bind(address).and_then(|socket| {
         socket.set_nonblocking(true)?;
@@ -29,14 +29,15 @@ pub(crate) fn listen(text: &str, has_login: bool, flag: &str) -> Result<TcpListe
     bound.map_err(|error| cannot_listen(address, &error, flag))
 }
 
-fn refused_without_login(address: SocketAddr) -> Failure {
+fn refused_in_clear(address: SocketAddr) -> Failure {
     Failure::new(format!(
-        "cannot listen on `{address}`: it can be reached from other machines and no login is configured"
+        "cannot listen on `{address}`: other machines reach it, and the login could be read on the way"
     ))
     .hint(
-        "make a login and name it in weir.toml:\n  \
-         head -c 24 /dev/urandom | base64 > /etc/weir/token && chmod 600 /etc/weir/token\n  \
-         [api]\n  token_file = \"/etc/weir/token\"",
+        "name a certificate in weir.toml:\n  \
+         [api]\n  tls_certificate_file = \"/etc/weir/cert.pem\"\n  tls_key_file = \"/etc/weir/key.pem\"\n\
+         or, in a network of your own or behind a proxy that speaks TLS:\n  \
+         [api]\n  plain_http = true",
     )
     .code(EXIT_CONFIG)
 }

@@ -39,18 +39,24 @@ const DIRECTORIES: [&str; 2] = ["invites", "agents"];
 /// When something is configured that cannot be.
 pub fn options(
     values: &Values,
-    token: Option<&String>,
+    token: &str,
     listening: SocketAddr,
 ) -> Result<Option<ClusterOptions>, Failure> {
     let cluster = &values.cluster;
     let Some(manifest) = manifest(values)? else { return Ok(None) };
+    let has_login = values.api.token_file.is_some() || cluster.token_file.is_some();
+    if !has_login && !listening.ip().to_canonical().is_loopback() {
+        return Err(Failure::new("cannot join other hubs: no login of hubs is configured")
+            .hint("set `cluster.token_file`, with the same login on all hubs")
+            .code(EXIT_CONFIG));
+    }
     let name = Some(&cluster.name).filter(|name| !name.is_empty());
-    let peers = OverHttp::new(token.cloned())
+    let peers = OverHttp::new(token.to_owned())
         .map_err(|error| Failure::new(format!("cannot ask other hubs: {error}")))?;
     Ok(Some(ClusterOptions {
         manifest,
         name: name.unwrap_or(&values.collect.host).clone(),
-        address: address(&cluster.address, listening)?,
+        address: address(values, listening)?,
         peers: Arc::new(peers),
         spread_bytes: cluster.spread_bytes,
     }))
@@ -83,14 +89,16 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-fn address(told: &str, listening: SocketAddr) -> Result<String, Failure> {
+fn address(values: &Values, listening: SocketAddr) -> Result<String, Failure> {
+    let told = &values.cluster.address;
     if told.is_empty() {
+        let scheme = if values.api.tls_certificate_file.is_some() { "https" } else { "http" };
         return Ok(match listening.ip().is_unspecified() {
-            true => format!("http://{}:{}", host_name(), listening.port()),
-            false => format!("http://{listening}"),
+            true => format!("{scheme}://{}:{}", host_name(), listening.port()),
+            false => format!("{scheme}://{listening}"),
         });
     }
-    if told.starts_with("http://") {
+    if told.starts_with("http://") || told.starts_with("https://") {
         return Ok(told.trim_end_matches('/').to_owned());
     }
     Err(Failure::new(format!("cannot use `cluster.address`: `{told}` is not the address of a hub"))
@@ -245,7 +253,11 @@ mod tests {
     #[test]
     fn address_is_as_told_or_where_the_hub_listens() {
         let listening = |text: &str| text.parse().expect("an address");
-        let told = |told: &str, at: &str| address(told, listening(at)).map_err(|no| no.to_string());
+        let told = |told: &str, at: &str| {
+            let mut values = Values::default();
+            values.cluster.address = told.to_owned();
+            address(&values, listening(at)).map_err(|no| no.to_string())
+        };
         assert_eq!(told("", "127.0.0.1:4770"), Ok("http://127.0.0.1:4770".into()));
         assert_eq!(told("", "0.0.0.0:1"), Ok(format!("http://{}:1", host_name())));
         assert_eq!(told("http://hub1:4770/", "0.0.0.0:1"), Ok("http://hub1:4770".into()));

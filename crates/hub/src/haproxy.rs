@@ -1,8 +1,8 @@
-//! `/api/haproxy`: the HAProxys of `haproxy.sockets`. Changes need a login, since every user of
-//! this host can reach the page.
+//! `/api/haproxy`: the HAProxys of `haproxy.sockets`.
 
 use std::path::Path;
 
+use axum::Extension;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -12,7 +12,7 @@ use weir_agent_core::edge::edge_failure;
 use weir_edge::{Haproxy, HaproxyOrder, HaproxyServer};
 use weir_process::failure::Failure;
 
-use crate::server::{Refusal, SharedApp, require_json};
+use crate::server::{Grant, Refusal, SharedApp, require_json};
 
 type JsonAnswer = Result<Json<Value>, Refusal>;
 
@@ -36,8 +36,11 @@ async fn apart(work: impl FnOnce() -> JsonAnswer + Send + 'static) -> JsonAnswer
 }
 
 /// `GET /api/haproxy`.
-pub(crate) async fn state(State(app): State<SharedApp>) -> JsonAnswer {
-    let (sockets, may_change) = (app.haproxy.clone(), app.token.is_some());
+pub(crate) async fn state(
+    State(app): State<SharedApp>,
+    Extension(grant): Extension<Grant>,
+) -> JsonAnswer {
+    let (sockets, may_change) = (app.haproxy.clone(), grant.may_change);
     apart(move || {
         // The default is where Debian has it: that none is there is nothing to complain of.
         let is_there = |socket: &&String| !Haproxy::is_path(socket) || Path::new(socket).exists();
@@ -64,10 +67,6 @@ pub(crate) async fn order(
     Json(asked): Json<OrderRequest>,
 ) -> JsonAnswer {
     require_json(&headers)?;
-    if app.token.is_none() {
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "cannot change HAProxy: no login is set")
-            .hint("set `api.token_file`, or use `weir haproxy` on its host"));
-    }
     if !app.haproxy.contains(&asked.socket) {
         let what = format!("no HAProxy is known at `{}`", asked.socket);
         return Err(Refusal::new(StatusCode::NOT_FOUND, what).hint("`haproxy.sockets` names them"));

@@ -16,6 +16,7 @@ pub mod haproxy;
 pub mod hooks;
 mod intake;
 mod local;
+mod logins;
 mod outputs;
 mod port_owner;
 pub mod precision;

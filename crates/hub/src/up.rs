@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use weir_agent_core::watch::deliver::Destination;
 use weir_agent_core::watch::{Watch, WatchContext, WatchStatus};
 use weir_agent_core::{edge, parsers};
-use weir_config::place::read_token;
 use weir_config::{Api, Config, Values, saturating_usize};
+use weir_intake::TlsServer;
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::meter::Meter;
@@ -33,6 +33,7 @@ use crate::fleet::speakers::SpeakerList;
 use crate::fleet::{AgentListener, Fleet, LinkService, link_dir};
 use crate::hooks::AGENT_HOOKS;
 use crate::local::LocalStore;
+use crate::logins::Logins;
 use crate::rule_runner::{RuleRunner, read_rule_files, run_always};
 use crate::server::{self, App, Callers, PgServer};
 use crate::{banner, cluster, intake, outputs, slow_query, slow_tier, store_failure, thresholds};
@@ -47,12 +48,14 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
     if edge::is_wanted(values) {
         own_limits::let_edge_run();
     }
-    let token = values.api.token_file.as_deref().map(read_token).transpose()?;
+    let tls = page_tls(values)?;
     let flag = if startup.is_edge { "--page" } else { "--listen" };
-    let socket = listen(&values.api.listen, token.is_some(), flag)?;
+    let is_closed = tls.is_some() || values.api.plain_http;
+    let socket = listen(&values.api.listen, is_closed, flag)?;
+    let logins = Arc::new(Logins::load(values)?);
     let listening = AgentListener::new(config, !is_watching)?;
     let speakers = Arc::new(SpeakerList::parse(&values.link.speaks_for)?);
-    let pg = PgServer::bind(values, token.as_deref())?;
+    let pg = PgServer::bind(values, &logins)?;
     let intake = intake::bind(values)?;
     let outputs = outputs::prepare(values)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
@@ -62,10 +65,29 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    let doors = Listeners { page: socket, agents: listening, pg, intake, outputs };
+    let doors = Listeners { page: socket, tls, agents: listening, pg, intake, outputs };
     runtime.block_on(async {
-        HubStart { values, token, speakers, judge, startup }.run(doors, is_watching).await
+        HubStart { values, logins, speakers, judge, startup }.run(doors, is_watching).await
     })
+}
+
+/// The certificate of page and API.
+fn page_tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
+    let api = &values.api;
+    match (&api.tls_certificate_file, &api.tls_key_file) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let loaded = TlsServer::load(certificate, key, None);
+            loaded.map(Some).map_err(|why| {
+                Failure::new(format!("cannot serve the page by TLS: {why}")).code(EXIT_CONFIG)
+            })
+        }
+        _ => {
+            Err(Failure::new("cannot serve the page by TLS: a certificate and its key go together")
+                .hint("set both `api.tls_certificate_file` and `api.tls_key_file`")
+                .code(EXIT_CONFIG))
+        }
+    }
 }
 
 fn load_rules(dir: Option<&Path>) -> Result<RuleRunner, Failure> {
@@ -119,6 +141,7 @@ fn query_limits(api: &Api) -> QueryLimits {
 /// Where others come in, bound before anything else starts, and where rows go out.
 struct Listeners {
     page: TcpListener,
+    tls: Option<TlsServer>,
     agents: AgentListener,
     pg: Option<PgServer>,
     intake: intake::BoundIntake,
@@ -140,7 +163,7 @@ async fn end_streams(
 
 struct HubStart<'a> {
     values: &'a Values,
-    token: Option<String>,
+    logins: Arc<Logins>,
     speakers: Arc<SpeakerList>,
     judge: Arc<RuleRunner>,
     startup: &'a edge::EdgeStartup,
@@ -148,7 +171,7 @@ struct HubStart<'a> {
 
 impl HubStart<'_> {
     async fn run(self, doors: Listeners, is_watching: bool) -> Result<(), Failure> {
-        let Listeners { page: socket, agents: listening, pg, intake, outputs } = doors;
+        let Listeners { page: socket, tls, agents: listening, pg, intake, outputs } = doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
@@ -171,7 +194,7 @@ impl HubStart<'_> {
         let addresses = (address, agents_address, pg.as_ref().map(PgServer::address));
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
-        let serving = tokio::spawn(serve((socket, pg), Arc::clone(&app), ended));
+        let serving = tokio::spawn(serve((socket, tls, pg), Arc::clone(&app), ended));
         let judging = self.judge(&store, &clock);
         let sharing = tokio::spawn(fleet_files.run());
         let slow = slow_query::SlowQueryReporter::start(&store, &values.collect.host);
@@ -224,7 +247,7 @@ impl HubStart<'_> {
         clock: &Arc<dyn Clock>,
         is_watching: bool,
     ) -> Result<Arc<Store>, Failure> {
-        let cluster = cluster::options(self.values, self.token.as_ref(), address)?;
+        let cluster = cluster::options(self.values, self.logins.of_hubs(), address)?;
         if cluster.is_some() && is_watching {
             return Err(Failure::new("cannot use `cluster.manifest`: `weir up` is a single hub")
                 .hint("run `weir hub` on the hosts that keep rows, and `weir agent` beside it")
@@ -298,7 +321,7 @@ impl HubStart<'_> {
             host,
             data_dir: self.values.store.dir.display().to_string(),
             started: clock.now(),
-            token: self.token.clone(),
+            logins: Arc::clone(&self.logins),
             ui_dir: api.ui_dir.clone(),
             rules_dir: self.values.rules.dir.clone(),
             queries: Arc::new(Semaphore::new(
@@ -314,7 +337,7 @@ impl HubStart<'_> {
 
 /// Serves browsers, programs and clients of PostgreSQL.
 async fn serve(
-    (page, pg): (tokio::net::TcpListener, Option<PgServer>),
+    (page, tls, pg): (tokio::net::TcpListener, Option<TlsServer>, Option<PgServer>),
     app: server::SharedApp,
     ended: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
@@ -325,7 +348,7 @@ async fn serve(
             pg.serve(rows, others).await;
         }
     };
-    tokio::join!(server::serve(page, app, ended), pg).0
+    tokio::join!(server::serve(page, tls, app, ended), pg).0
 }
 
 async fn start_watch(context: WatchContext, values: Values) -> Result<Watch, Failure> {

@@ -43,7 +43,7 @@ pub use message::{
     VERSION_MAX, VERSION_MIN, Welcome,
 };
 pub use registry::{Agent, Denial, Invitation, NAME_BYTES_MAX, Registry};
-pub use secret::SecretBytes;
+pub use secret::{SecretBytes, random_secret};
 pub use spool::{Record, Spool};
 pub use token::JoinToken;
 pub use uplink::{DeliveryOutcome, Shipment, Uplink, UplinkHandle, UplinkOptions, UplinkStatus};

@@ -12,6 +12,11 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// A random secret of 192 bits, in hexadecimal digits.
+pub fn random_secret() -> String {
+    hex(&random::<24>())
+}
+
 /// SHA-256 of bytes.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);

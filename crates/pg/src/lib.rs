@@ -33,14 +33,14 @@ use arrow_schema::{DataType, SchemaRef};
 use futures::future::BoxFuture;
 
 pub use error::PgError;
-pub use listen::{ServerOptions, serve};
+pub use listen::{Passwords, ServerOptions, serve};
 pub use scram::Password;
 pub use tls::Tls;
 
 /// The client of a query.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// User name of the connection. It proves nothing: all users share one password, if any.
+    /// User name of the connection. It proves something only if [`Passwords::named`] has it.
     pub user: Arc<str>,
     /// Remote address.
     pub address: IpAddr,

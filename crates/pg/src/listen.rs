@@ -1,7 +1,8 @@
 //! Accepts connections up to a limit and runs their startup.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -28,11 +29,42 @@ const SLOW_DOWN: Duration = Duration::from_millis(500);
 /// Pause after an error of the listener, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Passwords of users.
+#[derive(Clone, Default)]
+pub struct Passwords {
+    /// Passwords of users by name.
+    pub named: HashMap<String, Password>,
+    /// The password of every other user; `None` lets them in without one.
+    pub other: Option<Password>,
+    /// Whether a client needs no password, told by the addresses of its end and of this one.
+    pub is_trusted: Option<fn(SocketAddr, SocketAddr) -> bool>,
+}
+
+impl Passwords {
+    /// The password that a user has to prove, if any.
+    fn needed(&self, user: &str, ends: &ConnectionEnds) -> Option<&Password> {
+        if let Some(password) = self.named.get(user) {
+            return Some(password);
+        }
+        let other = self.other.as_ref()?;
+        let is_trusted = self.is_trusted.zip(ends.local);
+        let is_trusted = is_trusted.is_some_and(|(is_trusted, own)| is_trusted(ends.peer, own));
+        (!is_trusted).then_some(other)
+    }
+}
+
+/// Addresses of both ends of a connection.
+#[derive(Clone, Copy)]
+struct ConnectionEnds {
+    peer: SocketAddr,
+    local: Option<SocketAddr>,
+}
+
 /// Requirements for connections.
 #[derive(Clone, Default)]
 pub struct ServerOptions {
-    /// Required password, if any.
-    pub password: Option<Password>,
+    /// Passwords of users.
+    pub passwords: Passwords,
     /// Offered certificate, if any.
     pub tls: Option<Tls>,
     /// Whether to refuse connections without TLS.
@@ -76,14 +108,15 @@ pub async fn serve(
         let handler = Arc::clone(&handler);
         tokio::spawn(async move {
             // An I/O error ends this connection only, and cannot be reported to its client.
-            let _ = handler.handle(stream, peer.ip().to_canonical(), slot.is_some()).await;
+            let _ = handler.handle(stream, peer, slot.is_some()).await;
             drop(slot);
         });
     }
 }
 
 impl ConnectionHandler {
-    async fn handle(&self, stream: TcpStream, from: IpAddr, has_slot: bool) -> io::Result<()> {
+    async fn handle(&self, stream: TcpStream, peer: SocketAddr, has_slot: bool) -> io::Result<()> {
+        let ends = ConnectionEnds { peer, local: stream.local_addr().ok() };
         let _ = stream.set_nodelay(true);
         let start = tokio::time::timeout(START, begin(stream, self.options.tls.as_ref()));
         match start.await?? {
@@ -92,7 +125,7 @@ impl ConnectionHandler {
                 Ok(())
             }
             ConnectionPurpose::Session(wire, hello) => {
-                self.session(wire, hello, from, has_slot).await
+                self.session(wire, hello, ends, has_slot).await
             }
         }
     }
@@ -101,19 +134,19 @@ impl ConnectionHandler {
         &self,
         wire: Box<dyn ByteStream>,
         hello: StartupMessage,
-        address: IpAddr,
+        ends: ConnectionEnds,
         has_slot: bool,
     ) -> io::Result<()> {
         let (mut from, to) = tokio::io::split(wire);
         let mut out = MessageWriter::new(to);
         hello.negotiate(&mut out);
-        let login = self.log_in(&mut from, &mut out, &hello, has_slot);
+        let login = self.log_in((&mut from, &mut out), &hello, ends, has_slot);
         if let Err(error) = tokio::time::timeout(START, login).await?? {
             out.error("FATAL", &error);
             out.shut().await;
             return Ok(());
         }
-        let caller = Caller { user: hello.user().into(), address };
+        let caller = Caller { user: hello.user().into(), address: ends.peer.ip().to_canonical() };
         let engine = Arc::clone(&self.engine);
         let cancellation = self.cancels.register();
         let kept = KeptBytes::new(&self.kept_bytes);
@@ -123,9 +156,9 @@ impl ConnectionHandler {
 
     async fn log_in<R, W>(
         &self,
-        from: &mut R,
-        out: &mut MessageWriter<W>,
+        (from, out): (&mut R, &mut MessageWriter<W>),
         hello: &StartupMessage,
+        ends: ConnectionEnds,
         has_slot: bool,
     ) -> io::Result<Result<(), PgError>>
     where
@@ -141,7 +174,8 @@ impl ConnectionHandler {
         if let Err(error) = hello.check(self.options.is_tls_needed) {
             return Ok(Err(error));
         }
-        let Some(password) = &self.options.password else { return Ok(Ok(())) };
+        let needed = self.options.passwords.needed(hello.user(), &ends);
+        let Some(password) = needed else { return Ok(Ok(())) };
         let outcome = log_in(from, out, password).await?;
         if outcome.is_err() {
             tokio::time::sleep(SLOW_DOWN).await;

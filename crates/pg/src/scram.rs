@@ -108,7 +108,7 @@ impl<'a> ScramExchange<'a> {
         let is_valid = proof.len() == 32 && is_same(&hash(&key), &self.password.stored_key);
         if !is_valid {
             return Err(PgError::new("28P01", "wrong password")
-                .hint("the password is the first line of `api.token_file`"));
+                .hint("the password is the first line of `api.token_file`, else of the file `login` in the hub's data directory; for a user of `[[logins]]`, of its `token_file`"));
         }
         let proof = sign(&self.password.server_key, transcript.as_bytes());
         Ok(format!("v={}", BASE64_STANDARD.encode(proof)))

@@ -14,7 +14,7 @@ use weir_config::flags::{DataArgs, ServeArgs, WatchArgs};
   weir up                                        everything by itself
   weir up --tail '/srv/app/log/*.json'           read these logs too, from their beginning
   weir up --listen 127.0.0.1:0 --data /tmp/w     any free port, own data directory
-  weir up --listen 0.0.0.0:4770                  refused unless `api.token_file` is set")]
+  weir up --listen 0.0.0.0:4770                  refused without TLS (`api.tls_certificate_file`)")]
 pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) serve: ServeArgs,

@@ -4,6 +4,7 @@ pub(crate) mod args;
 
 use weir_config::buckets::BUCKETS;
 use weir_config::databases::DATABASES;
+use weir_config::logins::LOGINS;
 use weir_config::outputs::OUTPUTS;
 use weir_config::scrape::SCRAPE;
 use weir_config::{Config, KEYS, SECTIONS};
@@ -150,7 +151,7 @@ fn config_toml(config: &Config) -> String {
         }
         out.push('\n');
     }
-    for list in [&BUCKETS, &DATABASES, &SCRAPE, &OUTPUTS] {
+    for list in [&BUCKETS, &DATABASES, &LOGINS, &SCRAPE, &OUTPUTS] {
         out += &format!("# {}\n#[[{}]]\n", list.doc, list.section);
         for key in list.keys {
             let default = if key.default.is_empty() { "has to be set" } else { key.default };

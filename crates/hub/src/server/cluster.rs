@@ -103,7 +103,7 @@ pub(crate) async fn pieces(
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
 
-/// Other hubs over HTTP, with the login that all of them have.
+/// Other hubs over HTTP, with the login of hubs among each other.
 pub(crate) struct OverHttp {
     way: Arc<PeerClient>,
     /// Queries run on threads that have no sockets.
@@ -112,7 +112,7 @@ pub(crate) struct OverHttp {
 
 struct PeerClient {
     client: reqwest::Client,
-    token: Option<String>,
+    token: String,
 }
 
 impl OverHttp {
@@ -120,7 +120,7 @@ impl OverHttp {
     ///
     /// # Errors
     /// When no client can be made.
-    pub(crate) fn new(token: Option<String>) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(token: String) -> Result<Self, reqwest::Error> {
         let client = reqwest::Client::builder()
             .no_proxy()
             .connect_timeout(CONNECT)
@@ -139,9 +139,7 @@ impl PeerClient {
         let url = format!("{}/api/cluster/rows", peer.address.trim_end_matches('/'));
         let mut request =
             self.client.post(url).header(header::CONTENT_TYPE, "application/json").body(body);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
+        request = request.bearer_auth(&self.token);
         let answer = request.send().await.map_err(|error| gone(&error))?;
         let status = answer.status();
         let bytes = answer.bytes().await.map_err(|error| gone(&error))?;
@@ -160,9 +158,7 @@ impl PeerClient {
         let url = format!("{}{PIECES}", address.trim_end_matches('/'));
         let mut request = self.client.get(url).header(header::CONNECTION, "upgrade");
         request = request.header(header::UPGRADE, PROTOCOL);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
+        request = request.bearer_auth(&self.token);
         let answer = request.send().await.map_err(io::Error::other)?;
         let status = answer.status();
         if status != StatusCode::SWITCHING_PROTOCOLS {

@@ -1,8 +1,8 @@
-//! `/api/edge`: the edge of this process. Changes need a login, since every user of this host can
-//! reach the page.
+//! `/api/edge`: the edge of this process.
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use weir_agent_core::edge::{EdgeControl, WeightChange};
 
 use super::answer::Refusal;
+use super::guard::Grant;
 use super::sql::require_json;
 use super::{App, SharedApp};
 
@@ -36,22 +37,17 @@ fn control(app: &App) -> Result<&Arc<EdgeControl>, Refusal> {
     })
 }
 
-fn may_change(app: &App) -> Result<&Arc<EdgeControl>, Refusal> {
-    if app.token.is_none() {
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "cannot change the edge: no login is set")
-            .hint("set `api.token_file`, or use `weir edge change` or `weir edge weight` on the edge's host"));
-    }
-    control(app)
-}
-
 /// `GET /api/edge`; without an edge `is_here` is false.
-pub(crate) async fn state(State(app): State<SharedApp>) -> JsonAnswer {
+pub(crate) async fn state(
+    State(app): State<SharedApp>,
+    Extension(grant): Extension<Grant>,
+) -> JsonAnswer {
     if app.edge.get().is_none() {
         return Ok(Json(json!({"is_here": false})));
     }
     let mut state = control(&app)?.state()?;
     state["is_here"] = json!(true);
-    state["may_change"] = json!(app.token.is_some());
+    state["may_change"] = json!(grant.may_change);
     Ok(Json(state))
 }
 
@@ -68,7 +64,7 @@ pub(crate) async fn change(
 ) -> JsonAnswer {
     let is_dry_run = options.dry_run;
     Ok(changes(
-        may_change(&app)?
+        control(&app)?
             .change_apart(is_dry_run, move |control: &EdgeControl| {
                 control.change_text(&text, is_dry_run)
             })
@@ -84,7 +80,7 @@ pub(crate) async fn weigh(
 ) -> JsonAnswer {
     require_json(&headers)?;
     Ok(changes(
-        may_change(&app)?
+        control(&app)?
             .change_apart(false, move |control: &EdgeControl| control.set_weight(&wish))
             .await?,
     ))

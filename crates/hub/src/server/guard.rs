@@ -5,6 +5,7 @@
 //! cannot send JSON (the preflight fails), and cannot pass for this site by renaming itself (the
 //! Host check).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -13,8 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use weir_config::logins::LoginScope;
 use weir_intake::browser;
-use weir_link::SecretBytes;
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -34,16 +35,52 @@ const STRICT: [(HeaderName, &str); 5] = [
 
 /// How long a body may take to arrive.
 const READ_BODY: Duration = Duration::from_secs(30);
+/// Delay of the answer to a wrong login.
+const SLOW_DOWN: Duration = Duration::from_millis(500);
+
+/// The name of whom the kernel vouches for.
+const THIS_HOST: &str = "this host";
+
+/// Who asks, and what the login allows beside the request itself.
+#[derive(Clone)]
+pub(crate) struct Grant {
+    name: Arc<str>,
+    /// Whether it may change edge, balancers, thresholds and the store.
+    pub(crate) may_change: bool,
+}
+
+/// What a request needs, and who may ask it; `None` where nobody has to say.
+struct Admission {
+    needed: LoginScope,
+    grant: Grant,
+}
 
 /// Runs before every handler.
-pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(app): State<SharedApp>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     app.meter.count_request();
     let mut response = match admitted(&app, &request) {
-        Ok(()) => {
+        Ok(admission) => {
             let user = basic(request.headers()).map(|(user, _)| user);
-            as_caller(user.as_deref(), in_time(&app, next.run(request))).await
+            let change = admission.as_ref().and_then(|admission| admission.change(&request));
+            if let Some(Admission { grant, .. }) = admission {
+                request.extensions_mut().insert(grant);
+            }
+            let answer = as_caller(user.as_deref(), in_time(&app, next.run(request))).await;
+            if let Some(change) = change {
+                tracing::info!("{change}: {}", answer.status());
+            }
+            answer
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            if secret(request.headers()).is_some() {
+                tokio::time::sleep(SLOW_DOWN).await;
+            }
+            refusal.into_response()
+        }
     };
     if response.status() == StatusCode::UNAUTHORIZED {
         let challenge = HeaderValue::from_static("Basic realm=\"weir\", charset=\"UTF-8\"");
@@ -57,7 +94,18 @@ pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: 
     response
 }
 
-fn admitted(app: &SharedApp, request: &Request) -> Result<(), Refusal> {
+impl Admission {
+    /// The line for weir's log if the request may change something.
+    fn change(&self, request: &Request) -> Option<String> {
+        if !matches!(self.needed, LoginScope::Judge | LoginScope::Change) {
+            return None;
+        }
+        let (peer, path) = (connection::peer_text(), request.uri().path());
+        Some(format!("`{}` at {peer} asks {} {path}", self.grant.name, request.method()))
+    }
+}
+
+fn admitted(app: &SharedApp, request: &Request) -> Result<Option<Admission>, Refusal> {
     let headers = request.headers();
     let (method, path) = (request.method(), request.uri().path());
     if !browser::is_own_host(headers, &app.host_names) {
@@ -75,20 +123,48 @@ fn admitted(app: &SharedApp, request: &Request) -> Result<(), Refusal> {
         return Err(Refusal::new(StatusCode::FORBIDDEN, why)
             .hint("use the page, or POST `{\"sql\": \"…\"}` to /api/sql"));
     }
-    let Some(token) = &app.token else {
-        return if is_change(method, path) && !connection::is_trusted_peer() {
-            Err(Refusal::new(StatusCode::FORBIDDEN, "another account of this host may not change anything")
-                .hint("run the command as root or as weir's user, or set `api.token_file` and send that login"))
-        } else {
-            Ok(())
-        };
+    let Some(needed) = needed_scope(method, path) else { return Ok(None) };
+    let grant = granted(app, headers, needed)?;
+    Ok(Some(Admission { needed, grant }))
+}
+
+/// Who asks, if that is proven by a login or by the kernel, and may do what is `needed`.
+fn granted(app: &SharedApp, headers: &HeaderMap, needed: LoginScope) -> Result<Grant, Refusal> {
+    let login = secret(headers).and_then(|secret| app.logins.find(&secret));
+    let Some(login) = login else {
+        // A proxy's socket says nothing about whom it speaks for.
+        let is_trusted = app.logins.is_host_trusted() && !is_forwarded(headers);
+        if is_trusted && connection::is_trusted_peer() {
+            return Ok(Grant { name: THIS_HOST.into(), may_change: true });
+        }
+        return Err(no_login(app));
     };
-    if path == "/healthz" || has_login(headers, token) {
-        return Ok(());
+    if login.may(needed) {
+        return Ok(Grant {
+            name: Arc::clone(login.name()),
+            may_change: login.may(LoginScope::Change),
+        });
     }
-    Err(Refusal::new(StatusCode::UNAUTHORIZED, "a login is needed").hint(
-        "send `Authorization: Bearer …`, or HTTP Basic with the token as password and any user name",
-    ))
+    let what = format!("the login `{}` has no scope `{}`", login.name(), needed.as_str());
+    Err(Refusal::new(StatusCode::FORBIDDEN, what)
+        .hint("`scopes` of `[[logins]]` in weir.toml says what a login may do"))
+}
+
+fn no_login(app: &SharedApp) -> Refusal {
+    let hint = "send `Authorization: Bearer …`, or HTTP Basic with the login as password and any user name";
+    let hint = if app.logins.is_host_trusted() {
+        format!("{hint}; it is in `{}/login` on the hub's host", app.data_dir)
+    } else {
+        hint.to_owned()
+    };
+    Refusal::new(StatusCode::UNAUTHORIZED, "a login is needed").hint(hint)
+}
+
+/// Whether a proxy passed the request on.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    ["forwarded", "via", "x-forwarded-for", "x-real-ip"]
+        .iter()
+        .any(|name| headers.contains_key(*name))
 }
 
 /// The answer, unless the request takes longer than any body may need to arrive and any query to
@@ -118,33 +194,30 @@ fn is_hidden_query(method: &Method, path: &str, headers: &HeaderMap) -> bool {
     path == "/api/sql" && *method == Method::GET && !is_told && browser::is_from_browser(headers)
 }
 
-/// Whether the request can change something. Queries and trials by POST do not.
-fn is_change(method: &Method, path: &str) -> bool {
-    const READS: [&str; 6] = [
-        "/api/sql",
-        "/api/sql/forecast",
-        "/api/compare",
-        "/api/parse",
-        "/api/link/positions",
-        "/api/cluster/rows",
-    ];
-    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !READS.contains(&path)
+/// What a request needs; `None` for what everybody may ask.
+fn needed_scope(method: &Method, path: &str) -> Option<LoginScope> {
+    // They only read, though they are sent by POST.
+    const READS: [&str; 4] = ["/api/sql", "/api/sql/forecast", "/api/compare", "/api/parse"];
+    let is_get = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    Some(match path {
+        "/healthz" => return None,
+        _ if path.starts_with("/api/cluster/") => LoginScope::Hub,
+        _ if path.starts_with("/api/link/") || path == "/api/wire" => LoginScope::Intake,
+        // Engines also send figures about their scans, which are not kept.
+        _ if is_get || READS.contains(&path) || path.starts_with("/iceberg/") => LoginScope::Read,
+        _ if path.starts_with("/api/findings/") => LoginScope::Judge,
+        _ => LoginScope::Change,
+    })
 }
 
-fn has_login(headers: &HeaderMap, token: &str) -> bool {
-    let Some(value) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())
-    else {
-        return false;
-    };
-    let Some((scheme, secret)) = value.split_once(' ') else { return false };
-    let given = if scheme.eq_ignore_ascii_case("bearer") {
-        secret.trim().as_bytes().to_vec()
-    } else if let Some((_, password)) = basic(headers) {
-        password
-    } else {
-        return false;
-    };
-    SecretBytes(token.as_bytes()).is_same(&given)
+/// What a request gives as its login: a bearer token, or the password of HTTP Basic.
+fn secret(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, secret) = value.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(secret.trim().as_bytes().to_vec());
+    }
+    basic(headers).map(|(_, password)| password)
 }
 
 /// User and password of HTTP Basic.
@@ -184,11 +257,11 @@ mod tests {
         ] {
             assert!(!check(bad), "{bad}");
         }
-        assert!(!has_login(&headers(&[]), "sesame"));
+        assert!(secret(&headers(&[])).is_none());
     }
 
     fn check(value: &str) -> bool {
-        has_login(&headers(&[("authorization", value)]), "sesame")
+        secret(&headers(&[("authorization", value)])).is_some_and(|secret| secret == b"sesame")
     }
 
     #[test]
@@ -224,19 +297,62 @@ mod tests {
     }
 
     #[test]
-    fn judgements_rows_and_orders_are_changes_and_queries_are_not() {
-        for path in [
-            "/api/findings/1/judgement",
-            "/api/thresholds/a",
-            "/api/link/parcel",
-            "/api/wire",
-            "/api/haproxy/server",
-            "/api/store/flush",
+    fn each_door_needs_its_scope() {
+        let post = |path: &str| needed_scope(&Method::POST, path).map(LoginScope::as_str);
+        for (path, scope) in [
+            ("/api/findings/1/judgement", "judge"),
+            ("/api/thresholds/a", "change"),
+            ("/api/haproxy/server", "change"),
+            ("/api/edge/backend", "change"),
+            ("/api/store/flush", "change"),
+            ("/api/what/comes/later", "change"),
+            ("/api/link/parcel", "intake"),
+            ("/api/wire", "intake"),
+            ("/api/cluster/rows", "hub"),
+            ("/api/sql", "read"),
         ] {
-            assert!(is_change(&Method::POST, path), "{path}");
+            assert_eq!(post(path), Some(scope), "{path}");
         }
-        assert!(is_change(&Method::PUT, "/api/edge/config"));
-        assert!(!is_change(&Method::POST, "/api/sql"));
-        assert!(!is_change(&Method::GET, "/api/status"));
+        let get = |path: &str| needed_scope(&Method::GET, path).map(LoginScope::as_str);
+        assert_eq!(get("/api/status"), Some("read"));
+        assert_eq!(get("/metrics"), Some("read"));
+        assert_eq!(get("/"), Some("read"));
+        assert_eq!(get("/api/cluster/pieces"), Some("hub"));
+        assert_eq!(get("/healthz"), None);
+        assert_eq!(needed_scope(&Method::PUT, "/api/edge/config"), Some(LoginScope::Change));
+    }
+
+    /// Every route and every listening key is in `docs/security.md`, and its scope is the real one.
+    #[test]
+    fn the_page_about_security_has_every_door() {
+        let page = include_str!("../../../../docs/security.md");
+        for key in weir_config::KEYS.iter().filter(|key| key.unit == "address:port") {
+            let name = format!("{}.{}", key.section, key.name);
+            let is_target = name == "edge.backends";
+            assert!(is_target || page.contains(&format!("`{name}`")), "{name} is no door there");
+        }
+        let routes = include_str!("mod.rs").split(".route(").skip(1).filter_map(|route| {
+            let (path, rest) = route.split_once(", ")?;
+            let path = if path == "cluster::PIECES" { "/api/cluster/pieces" } else { path };
+            let methods = rest.split_once('\n')?.0;
+            Some((path.trim_matches('"'), methods))
+        });
+        let mut count = 0;
+        for (path, methods) in routes {
+            let line = page.lines().find(|line| line.contains(&format!("{path}`")));
+            let line = line.unwrap_or_else(|| panic!("{path} is not there"));
+            let concrete = path.replace(['{', '}'], "");
+            for (word, method) in
+                [("get(", Method::GET), ("post(", Method::POST), ("put(", Method::PUT)]
+            {
+                let needed = needed_scope(&method, &concrete).map_or("none", LoginScope::as_str);
+                assert!(
+                    !methods.contains(word) || line.contains(needed),
+                    "{method} {path}: {needed}"
+                );
+            }
+            count += 1;
+        }
+        assert!(count >= 25, "only {count} routes were found");
     }
 }

@@ -38,6 +38,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_agent_core::edge::EdgeControl;
 use weir_agent_core::watch::WatchStatus;
+use weir_intake::TlsServer;
 use weir_process::meter::Meter;
 use weir_store::{Query, QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
@@ -45,11 +46,13 @@ use weir_tables::{Clock, Micros};
 use crate::cells::Cells;
 use crate::fleet::Fleet;
 use crate::haproxy;
+use crate::logins::Logins;
 use crate::outputs::Outputs;
 use crate::rule_runner::RuleRunner;
 pub(crate) use answer::Refusal;
 pub(crate) use caller::Callers;
 pub(crate) use cluster::OverHttp;
+pub(crate) use guard::Grant;
 pub(crate) use pg::PgServer;
 pub(crate) use sql::require_json;
 use sql_body::UserStream;
@@ -79,7 +82,7 @@ pub(crate) struct App {
     pub(crate) host: String,
     pub(crate) data_dir: String,
     pub(crate) started: Micros,
-    pub(crate) token: Option<String>,
+    pub(crate) logins: Arc<Logins>,
     pub(crate) host_names: Vec<String>,
     pub(crate) ui_dir: Option<PathBuf>,
     /// Where rules of the user's own are.
@@ -143,10 +146,11 @@ pub(crate) struct QueryPermit {
 /// Serves until `ended` comes, then lets open connections finish for a moment.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Option<TlsServer>,
     app: SharedApp,
     ended: tokio::sync::watch::Receiver<bool>,
 ) -> std::io::Result<()> {
-    connection::serve(listener, router(app), ended).await
+    connection::serve(listener, tls, router(app), ended).await
 }
 
 fn router(app: SharedApp) -> Router {

@@ -10,14 +10,17 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use weir_config::Values;
 use weir_pg::{
-    Caller, Password, PgError, QueryEngine, QueryResult, ServerOptions, StatementDescription, Tls,
+    Caller, Password, Passwords, PgError, QueryEngine, QueryResult, ServerOptions,
+    StatementDescription, Tls,
 };
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_store::{ErrorKind, Query, QueryLimits, StoreError};
 
 use super::SharedApp;
 use super::caller::{PEER, as_caller, caller};
+use super::connection::is_own_socket;
 use crate::bind::listen;
+use crate::logins::Logins;
 
 /// Bound, and not serving yet.
 pub(crate) struct PgServer {
@@ -28,7 +31,7 @@ pub(crate) struct PgServer {
 
 impl PgServer {
     /// Binds `pg.listen`, when it is set.
-    pub(crate) fn bind(values: &Values, token: Option<&str>) -> Result<Option<Self>, Failure> {
+    pub(crate) fn bind(values: &Values, logins: &Logins) -> Result<Option<Self>, Failure> {
         let pg = &values.pg;
         if pg.listen.is_empty() {
             return Ok(None);
@@ -45,13 +48,12 @@ impl PgServer {
                     .hint("set both `pg.tls_certificate_file` and `pg.tls_key_file`"));
             }
         };
-        let password = token
-            .map(Password::new)
-            .transpose()
-            .map_err(|why| refused(why).hint("write a login of ASCII to `api.token_file`"))?;
-        let socket = listen(&pg.listen, password.is_some(), "--pg")?;
+        // The protocol proves a password without sending it, so that it cannot be read on the way.
+        let socket = listen(&pg.listen, true, "--pg")?;
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
-        let options = ServerOptions { password, tls, is_tls_needed: pg.require_tls };
+        let passwords = passwords(logins)
+            .map_err(|why| refused(why).hint("a login for PostgreSQL's clients has to be ASCII"))?;
+        let options = ServerOptions { passwords, tls, is_tls_needed: pg.require_tls };
         Ok(Some(Self { socket, address, options }))
     }
 
@@ -67,6 +69,19 @@ impl PgServer {
             Err(error) => tracing::error!("cannot serve PostgreSQL's clients: {error}"),
         }
     }
+}
+
+/// Each login that may read by its name, the one that may do everything for other users, and nothing
+/// for whom the kernel vouches.
+fn passwords(logins: &Logins) -> Result<Passwords, String> {
+    let named = logins
+        .readers()
+        .map(|login| Ok((login.name().to_string(), Password::new(login.secret())?)));
+    Ok(Passwords {
+        named: named.collect::<Result<_, String>>()?,
+        other: Some(Password::new(logins.everything())?),
+        is_trusted: logins.is_host_trusted().then_some(is_own_socket),
+    })
 }
 
 fn refused(why: String) -> Failure {

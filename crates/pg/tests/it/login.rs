@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::{digest, hmac, pbkdf2};
-use weir_pg::{Password, ServerOptions};
+use weir_pg::{Password, Passwords, ServerOptions};
 
 use crate::kit::{RawClient, TestServer, kinds, message, query, startup};
 
 async fn server() -> TestServer {
     let password = Password::new("sesame").expect("ASCII");
-    TestServer::start(ServerOptions { password: Some(password), ..ServerOptions::default() }).await
+    let passwords = Passwords { other: Some(password), ..Passwords::default() };
+    TestServer::start(ServerOptions { passwords, ..ServerOptions::default() }).await
 }
 
 /// Opens a connection and checks that the server offers SCRAM-SHA-256.

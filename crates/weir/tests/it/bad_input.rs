@@ -51,7 +51,7 @@ fn bad_configurations_and_flags_are_refused_with_file_line_and_hint() {
     refused("no such file", &run(command), 78, &["cannot read `/nonexistent/weir.toml`"]);
     let mut command = Command::new(WEIR);
     command.args(["up", "--listen", "0.0.0.0:0"]);
-    refused("no login", &run(command), 78, &["no login is configured", "token_file = "]);
+    refused("no TLS", &run(command), 78, &["could be read on the way", "plain_http = true"]);
     for (args, part) in [
         (&["up", "--lisen", "x"][..], "--listen"),
         (&["wat"], "wat"),

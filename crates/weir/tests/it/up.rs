@@ -120,28 +120,48 @@ fn foreign_names_forms_and_scripts_are_refused() {
 }
 
 #[test]
-fn other_accounts_of_the_host_may_read_and_change_nothing() {
+fn other_accounts_of_the_host_need_a_login_and_get_what_it_is_for() {
     use std::os::unix::process::CommandExt;
-    let test = "other_accounts_of_the_host_may_read_and_change_nothing";
+    let test = "other_accounts_of_the_host_need_a_login_and_get_what_it_is_for";
     if !super::harness::can_run(test, "root", super::harness::is_root()) {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut command = serve("hub", dir.path());
+    let (config, secret) = (dir.path().join("weir.toml"), dir.path().join("grafana"));
+    std::fs::write(&secret, "only-for-the-dashboards\n").expect("room for it");
+    let entry = format!("[[logins]]\nname = \"grafana\"\ntoken_file = \"{}\"\n", secret.display());
+    std::fs::write(&config, entry).expect("room for it");
+    let data = dir.path().join("data");
+    let mut command = serve("hub", &data);
     quiet(&mut command);
+    command.arg("--config").arg(&config);
     let weir = Weir::start(command);
     let json = ("content-type", "application/json");
     let (flush, sql) = ("/api/store/flush", "/api/sql");
     assert_eq!(request(&weir.url, "POST", flush, &[json], "{}").0, 200, "root");
-    let nobody = |path: &str, body: &str| {
+    let proxied = [json, ("x-forwarded-for", "192.0.2.1")];
+    assert_eq!(request(&weir.url, "POST", flush, &proxied, "{}").0, 401, "a proxy of root");
+    let nobody = |path: &str, body: &str, login: &str| {
         let mut curl = std::process::Command::new("curl");
         curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-d", body]);
         curl.args(["-H", "content-type: application/json"]).arg(format!("{}{path}", weir.url));
+        if !login.is_empty() {
+            curl.args(["-u", &format!("someone:{login}")]);
+        }
         let answer = curl.uid(65534).output().expect("curl is installed");
         String::from_utf8(answer.stdout).expect("digits")
     };
-    assert_eq!(nobody(sql, "{\"sql\": \"select 1\"}"), "200");
-    assert_eq!(nobody(flush, "{}"), "403");
+    let query = "{\"sql\": \"select 1\"}";
+    let made = std::fs::read_to_string(data.join("login")).expect("made at the first start");
+    for (login, may_read, may_change) in [
+        ("", "401", "401"),
+        ("not-one-of-the-logins", "401", "401"),
+        ("only-for-the-dashboards", "200", "403"),
+        (made.trim(), "200", "200"),
+    ] {
+        assert_eq!(nobody(sql, query, login), may_read, "{login}");
+        assert_eq!(nobody(flush, "{}", login), may_change, "{login}");
+    }
 }
 
 #[test]
