@@ -5,40 +5,7 @@ use std::net::IpAddr;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, header};
-
-/// An address and its prefix length, such as `10.0.0.0/8`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u32,
-}
-
-impl Network {
-    /// Parses `10.0.0.0/8`, `::1` and the like.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address.parse::<IpAddr>().ok()?, Some(bits.parse().ok()?)),
-            None => (text.parse::<IpAddr>().ok()?, None),
-        };
-        let all = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.unwrap_or(all);
-        (bits <= all).then_some(Self { address, bits })
-    }
-
-    fn contains(self, peer: IpAddr) -> bool {
-        match (self.address, peer) {
-            (IpAddr::V4(own), IpAddr::V4(peer)) => {
-                u32::from(own).checked_shr(32 - self.bits).unwrap_or(0)
-                    == u32::from(peer).checked_shr(32 - self.bits).unwrap_or(0)
-            }
-            (IpAddr::V6(own), IpAddr::V6(peer)) => {
-                u128::from(own).checked_shr(128 - self.bits).unwrap_or(0)
-                    == u128::from(peer).checked_shr(128 - self.bits).unwrap_or(0)
-            }
-            _ => false,
-        }
-    }
-}
+use weir_tables::IpNetwork;
 
 /// Rules for senders.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +13,7 @@ pub struct AccessRules {
     /// Login for protocols over HTTP; when set, it is required from every address.
     pub token: Option<String>,
     /// Networks that may send without a login, besides this machine itself.
-    pub allow: Vec<Network>,
+    pub allow: Vec<IpNetwork>,
 }
 
 impl AccessRules {
@@ -115,13 +82,13 @@ mod tests {
             ("10.0.0.0/8", "127.0.0.1", true),
             ("10.0.0.0/8", "::1", true),
         ] {
-            let allow = vec![Network::parse(network).expect("a network")];
+            let allow = vec![IpNetwork::parse(network).expect("a network")];
             let access = AccessRules { token: None, allow };
             let is_allowed = access.allows(peer.parse().expect("an address"));
             assert_eq!(is_allowed, expected, "{peer} in {network}");
         }
         for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "web1", "10.0.0.0/"] {
-            assert_eq!(Network::parse(bad), None, "{bad}");
+            assert_eq!(IpNetwork::parse(bad), None, "{bad}");
         }
     }
 

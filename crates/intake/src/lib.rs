@@ -43,7 +43,7 @@ mod window;
 #[cfg(test)]
 mod check;
 
-pub use access::{AccessRules, Network};
+pub use access::AccessRules;
 pub use datagram::bind_udp;
 pub use http::{BodyFault, Sender};
 pub use hub::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};

@@ -10,6 +10,7 @@ use weir_edge::{
     EdgeError, Limits, ListenerSettings, RouteSettings, Settings, UpstreamSettings,
 };
 use weir_process::failure::{EXIT_CONFIG, Failure};
+use weir_tables::IpNetwork;
 
 /// An error of the edge as a command's failure.
 pub fn edge_failure(error: EdgeError) -> Failure {
@@ -76,6 +77,9 @@ fn listeners(values: &Values) -> Result<Vec<ListenerSettings>, Failure> {
             .map_err(edge_failure)?;
         listener.is_h2c = is_h2c;
         listener.has_proxy_header = edge.proxy_header_from.contains(text);
+        if listener.has_proxy_header {
+            listener.proxy_networks = networks(&edge.proxy_header_trusted)?;
+        }
         listeners.push(listener);
     }
     let is_known = |text: &&String| lists.iter().any(|(list, ..)| list.contains(text));
@@ -87,6 +91,17 @@ fn listeners(values: &Values) -> Result<Vec<ListenerSettings>, Failure> {
         .code(EXIT_CONFIG));
     }
     Ok(listeners)
+}
+
+fn networks(texts: &[String]) -> Result<Vec<IpNetwork>, Failure> {
+    let parsed = texts.iter().map(|text| {
+        IpNetwork::parse(text).ok_or_else(|| {
+            Failure::new(format!("cannot take PROXY headers from `{text}`: it is not a network"))
+                .hint("write `edge.proxy_header_trusted` as [\"10.0.0.0/8\", \"2001:db8::/32\"]")
+                .code(EXIT_CONFIG)
+        })
+    });
+    parsed.collect()
 }
 
 fn certificates(values: &Values) -> Result<Vec<CertificateFiles>, Failure> {

@@ -48,7 +48,9 @@ fn listener(listener: &ListenerSettings) -> String {
         (listener.has_proxy_header, " proxy-header"),
     ];
     let kinds: String = kinds.iter().filter(|(is_so, _)| *is_so).map(|(_, kind)| *kind).collect();
-    format!("listen {} backlog {}{kinds}", listener.address, listener.backlog)
+    let networks: String =
+        listener.proxy_networks.iter().map(|network| format!(" from {network}")).collect();
+    format!("listen {} backlog {}{kinds}{networks}", listener.address, listener.backlog)
 }
 
 /// All keys with a single value, in a fixed order.

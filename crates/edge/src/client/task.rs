@@ -65,7 +65,7 @@ pub(crate) fn accept(
     };
     let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
     let settings = &listener.settings;
-    if settings.is_tls || settings.is_h2c || settings.has_proxy_header {
+    if settings.is_tls || settings.is_h2c || settings.expects_proxy_header(peer.ip()) {
         tokio::task::spawn_local(open(worker, listener, stream, peer, live, admission));
     } else {
         let conn = Arc::new(ClientState::new(listener, peer, false));
@@ -98,7 +98,7 @@ async fn open(
     admission: AdmissionGuard,
 ) {
     let timeout = live.settings.limits.handshake;
-    if listener.settings.has_proxy_header {
+    if listener.settings.expects_proxy_header(peer.ip()) {
         let header = tokio::time::timeout(timeout, read_proxy_header(&mut stream)).await;
         match header.unwrap_or_else(|_| Err(std::io::Error::other("not received in time"))) {
             Ok(client) => peer = client.unwrap_or(peer),

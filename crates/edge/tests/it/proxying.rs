@@ -4,6 +4,7 @@ use std::io::{BufReader, Read, Write};
 use std::time::Duration;
 
 use weir_edge::ProxyHeader;
+use weir_tables::IpNetwork;
 
 use crate::lab::{Lab, Row, backend, connect, read_all, read_answer, settings};
 
@@ -180,6 +181,7 @@ fn proxy_headers_carry_the_client_address_in_both_directions() {
     });
     let mut settings = settings(&[app]);
     settings.listeners[0].has_proxy_header = true;
+    settings.listeners[0].proxy_networks.extend(IpNetwork::parse("127.0.0.0/8"));
     settings.upstream.proxy_header = ProxyHeader::V1;
     let lab = Lab::start(settings);
     let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -197,4 +199,21 @@ fn proxy_headers_carry_the_client_address_in_both_directions() {
     assert!(read_all(&mut stream).contains("PROXY TCP4 192.0.2.10 127.0.0.1 5001"));
     assert_eq!(lab.say(request), "");
     assert_eq!(lab.rows("edge_refusal", 1)[0]["reason"], "proxy_header");
+}
+
+#[test]
+fn a_client_that_is_no_balancer_cannot_name_another_address() {
+    let app = backend(|asked| {
+        asked.ok("hello");
+        false
+    });
+    let mut settings = settings(&[app]);
+    settings.listeners[0].has_proxy_header = true;
+    settings.listeners[0].proxy_networks.extend(IpNetwork::parse("192.0.2.0/24"));
+    let lab = Lab::start(settings);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    assert!(lab.say(request).ends_with("hello"), "a client itself needs no header");
+    assert_eq!(lab.request()["client_address"], "127.0.0.1");
+    let answer = lab.say(&format!("PROXY TCP4 192.0.2.9 192.0.2.1 5000 80\r\n{request}"));
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
 }

@@ -19,12 +19,12 @@ use tokio::task::JoinHandle;
 use weir_config::place::read_token;
 use weir_config::{Values, saturating_usize};
 use weir_intake::{
-    AccessRules, Hub, Intake, IntakeSettings, MAX_KNOWN, Network, OverTcp, OverUdp, TlsServer,
+    AccessRules, Hub, Intake, IntakeSettings, MAX_KNOWN, OverTcp, OverUdp, TlsServer,
 };
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::meter::Meter;
 use weir_store::{Query, QueryLimits, Store};
-use weir_tables::{Clock, Micros};
+use weir_tables::{Clock, IpNetwork, Micros};
 
 use crate::store_failure;
 use hub::StoreHub;
@@ -165,8 +165,8 @@ fn tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
     }
 }
 
-fn network(text: &str) -> Result<Network, Failure> {
-    Network::parse(text).ok_or_else(|| {
+fn network(text: &str) -> Result<IpNetwork, Failure> {
+    IpNetwork::parse(text).ok_or_else(|| {
         Failure::new(format!("cannot use `intake.allow`: `{text}` is not a network"))
             .hint("write it as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32")
             .code(EXIT_CONFIG)
