@@ -7,9 +7,7 @@ for = "0s"
 every = "5s"
 clear = "30s"
 key = ["program", "target"]
-prefers = [
-  "db.not_answering", "wire.host_unreachable", "dns.name_failing", "tls.cert_expiring", "firewall.drops_service", "tcp.ephemeral_exhausted",
-]
+prefers = ["db.not_answering", "wire.host_unreachable", "dns.name_failing", "firewall.drops_service", "tcp.ephemeral_exhausted"]
 needs = ["log", "request"]
 when = """
 select 1 from log where (body like '%ECONNREFUSED%' or body like '%ETIMEDOUT %' or body like '%EHOSTUNREACH%' or body like '%ENETUNREACH%' or body like '%ENOTFOUND%' or body like '%EAI_AGAIN%' or body like '%EADDRNOTAVAIL%' or body like '%getaddrinfo%') and ts > $now - interval '30 seconds' and ts <= $now

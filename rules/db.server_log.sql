@@ -13,7 +13,9 @@ when = """
 select 1 from log where program = 'postgresql' and (body like 'deadlock detected%' or body like '%No space left on device%' or body like 'checkpoints are occurring too frequently%' or body like 'database is not accepting commands%' or body like 'database "%must be vacuumed within%' or body like 'invalid page in block%' or body like '%could not read block%' or body like 'out of memory%' or body like 'archive command failed%' or body like 'terminating connection because of crash of another server process%') and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where program = 'mysqld' and (body like '%is full%' or body like '%error number 28 %' or body like 'Disk is full writing%' or body like '%Out of memory%' or body like '%Long semaphore wait%' or body like '%semaphore wait has lasted%' or body like '%page corruption%' or body like '%is marked as crashed%' or body like 'Too many connections%' or body like '%ransactions deadlock detected%') and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where program = 'redis' and (body like '%fork: Cannot allocate memory%' or body like 'Background saving error%' or body like 'Error writing to the AOF file%' or body like 'Write error saving DB on disk%' or body like 'Short write while writing to the AOF file%' or body like '%MISCONF%') and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
-explains = ["app.errors", "app.errors_quiet", "app.slow", "proxy.bad_gateway"]
+explains = [
+  "app.errors", "app.errors_quiet", "app.service_rejects", "app.slow", "proxy.bad_gateway",
+]
 subject = "{program} on {host}"
 summary = "{program} on {host}: {what_text}, {lines} times in 2 minutes; it logs \"{line}\""
 why = "{why_text}"
