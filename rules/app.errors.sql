@@ -31,7 +31,8 @@ with answered as (
   -- A proxy that logs its upstreams' status, and has none for this request, failed by itself (proxy.bad_gateway).
   select host, coalesce(pool, 'any name') as site, http_response_status_code as status, url_path, upstream_address,
     http_response_status_code >= 500 and http_response_status_code not in (502, 504)
-      and coalesce(upstream_status_code = http_response_status_code, http_response_status_code <> 503
+      and coalesce(upstream_status_code = http_response_status_code, (http_response_status_code <> 503
+          or program = 'envoy' and upstream_address is not null and attrs['response_flags'] is null)
         and count(upstream_status_code) over (partition by host, source) = 0) as is_error
   from proxy_request
   where ts > $now - interval '30 seconds' and ts <= $now

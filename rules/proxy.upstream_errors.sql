@@ -16,6 +16,7 @@ when = """
 select 1 from log where program = 'nginx' and message_template like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'AH%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where severity = 'error' and (program = 'caddy' or body like 'dial %') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''502 Bad Gateway'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''504 Gateway Timeout'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = ["app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "traffic.unusual"]
@@ -40,16 +41,17 @@ with spoken as (
       when attrs['upstream'] like '%://unix:%' then coalesce(regexp_match(attrs['upstream'], '(unix:[^:"]+?[.]sock(et)?)([:/]|$)')[1], regexp_match(attrs['upstream'], '(unix:[^:"]+)')[1])
       when attrs['upstream'] is not null then coalesce(regexp_match(attrs['upstream'], '://([^/"]+)')[1], attrs['upstream'])
       when body like '% Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
-      else coalesce(regexp_match(body, '(attempt to connect to|remote server|body failed to|dial tcp) ([^ ]+?):? ')[2], regexp_match(body, 'dial unix ([^ ]+?):? ')[1])
+      else coalesce(regexp_match(coalesce(attrs['error'], body), '(attempt to connect to|remote server|body failed to|dial tcp) ([^ ]+?):? ')[2], regexp_match(coalesce(attrs['error'], body), 'dial unix ([^ ]+?):? ')[1])
     end as upstream,
-    substr(regexp_replace(regexp_replace(regexp_replace(concat_ws(': ', attrs['system_error'], body), ' returned by .*$', ''), '"[^"]*"', '"…"', 'g'), '''[^'']*''', '''…''', 'g'), 1, 120) as line
+    substr(regexp_replace(regexp_replace(regexp_replace(concat_ws(': ', attrs['system_error'], body, attrs['error']), ' returned by .*$', ''), '"[^"]*"', '"…"', 'g'), '''[^'']*''', '''…''', 'g'), 1, 120) as line
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and (program = 'nginx' and message_template like '% upstream' and severity in ('error', 'critical', 'alert', 'emergency')
       or program = 'apache' and body like 'AH%' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%' and body not like 'AH00959%' and body not like 'AH01106%'
       or severity = 'error' and (program = 'caddy' or body like 'dial %') and attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
-      or body like '''502 Bad Gateway'' caused by: %' or body like '''504 Gateway Timeout'' caused by: %')
+      or coalesce(program, '') in ('', 'other', 'traefik') and (body like '''502 Bad Gateway'' caused by: %' or body like '''504 Gateway Timeout'' caused by: %') and body not like '%client disconnected'
+      or coalesce(program, '') in ('', 'other', 'traefik') and body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null and attrs['error'] not like '%client disconnected')
 ),
 totals as (
   select host, program, count(*) as lines, count(distinct upstream) as upstreams
