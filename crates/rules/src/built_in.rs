@@ -26,6 +26,7 @@ built_in! {
     "softirq.backlog_drop",
     "app.down",
     "app.service_unreachable",
+    "app.cannot_write",
     "app.service_rejects",
     "app.worker_timeout",
     "app.workers_die",
