@@ -13,6 +13,7 @@ when = """
 select 1 from log where program = 'nginx' and (message_template like 'upstream prematurely closed %' or message_template like 'recv() failed (104: %) while % upstream' or message_template like 'readv() failed (104: %) while % upstream' or message_template like 'send() failed (104: %) while % upstream' or message_template like 'writev() failed (%) while sending request to upstream' or message_template like 'sendfile() failed (%) while sending request to upstream' or message_template like 'send() failed (32: %) while % upstream') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH01102%' or body like 'AH10404%' or body like 'AH01110%' or body like 'AH01067%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (attrs['logger'] like 'http.log.error%' or body like '''50_ %'' caused by: %' or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout')) and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where program = 'apache' and body like 'Truncated or oversized response headers received from daemon process %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body = 'aborting with incomplete response' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where program = 'envoy' and (attrs['response_flags'] like '%UC%' or attrs['response_flags'] like '%UR%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'SH%' or termination_state like 'SD%' or failure in ('empty_answer', 'answer_cut')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
@@ -56,6 +57,11 @@ lines as (
   where ts > $now - interval '60 seconds' and ts <= $now
     and (program = 'nginx' and (message_template like 'upstream prematurely closed %' or message_template like 'recv() failed (104: %) while % upstream' or message_template like 'readv() failed (104: %) while % upstream' or message_template like 'send() failed (104: %) while % upstream' or message_template like 'writev() failed (%) while sending request to upstream' or message_template like 'sendfile() failed (%) while sending request to upstream' or message_template like 'send() failed (32: %) while % upstream')
       or program = 'apache' and coalesce(attrs['module'], 'proxy') like 'proxy%' and (body like 'AH01102%' and attrs['system_error'] not like '(70007)%' and attrs['system_error'] not like '(110)%' and attrs['system_error'] not like '(22)%' or body like 'AH10404%' or body like 'AH01110%' and attrs['system_error'] not like '(70007)%' or body like 'AH01067%'))
+  union all
+  select host, program, ts, concat('mod_wsgi ', regexp_match(body, '^Truncated [a-z ]+ ''([^'']{1,60})''')[1]) as upstream, 'before' as variant
+  from log
+  where ts > $now - interval '60 seconds' and ts <= $now and program = 'apache' and attrs['module'] = 'wsgi'
+    and regexp_like(body, '^Truncated or oversized response headers received from daemon process ''[^'']{1,60}'': [^ ]+$')
   union all
   select host, program, ts, coalesce(regexp_match(reason, '^(?:read|write) (?:tcp|unix) [^ ]+->([^ ]+): ')[1], 'an upstream') as upstream, 'before' as variant
   from go_errors

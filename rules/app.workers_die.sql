@@ -12,6 +12,7 @@ needs = ["log", "request"]
 when = """
 select 1 from log where (body like '%Worker (pid:%' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%JavaScript heap out of memory%' or body like '%Allocation failed%' or body like 'Node.js v%' or body like '%java.lang.OutOfMemoryError%') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where (body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%exited on signal %' or body like 'AH0005%child pid % exit signal %' or body like '%Could not spawn process for application %' or body like '%Start request repeated too quickly%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like '%Connection in use: (%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
@@ -27,7 +28,7 @@ why = "{why_text} Each request that such a worker served at that moment is lost:
 look_at = "The lines before it in the log of {server}: the last request, a traceback, memory. `dmesg | grep -i -e 'killed process' -e segfault` (mem.oom_kill, app.segfault name the kernel's part). What was deployed last?"
 silent_when = "No such line within a minute. A single one while nothing fails is a note; a mail from 3 on, or if requests fail; a page if at least 20 % of the host's requests failed in that minute and it happened twice. Only a program's own message counts, at the start of a line, and none from the log of a web server or sshd but the server's own. Workers that end on purpose (a limit of requests, a reload) write other lines."
 fix = "{fix_text} Check: the lines end, and the error rate is back."
-source = "gunicorn arbiter.py reap_workers; uWSGI core/master_utils.c; unicorn http_server.rb reap_all_workers; php-fpm fpm_children.c; nginx ngx_process.c; Apache mpm_common.c; V8 api.cc, Node.js node_errors.cc; Go runtime/panic.go; Passenger Core/SpawningKit; systemd job.c"
+source = "gunicorn arbiter.py reap_workers; uWSGI core/master_utils.c; unicorn http_server.rb reap_all_workers; php-fpm fpm_children.c; nginx ngx_process.c; Apache mpm_common.c; V8 api.cc, Node.js node_errors.cc; Go runtime/panic.go; Passenger Core/SpawningKit; Varnish mgt_child.c; HAProxy mworker.c; github.com/varnishcache/varnish-cache #2352; systemd job.c"
 [text.what_text]
 killed = "a worker was killed"
 exited = "a worker exited unexpectedly"
@@ -63,6 +64,7 @@ with own as (
   where ts > $now - interval '60 seconds' and ts <= $now
     and (body like '%Worker (pid:%' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %'
       or body like '%JavaScript heap out of memory%' or body like '%Allocation failed%' or body like 'Node.js v%' or body like '%java.lang.OutOfMemoryError%'
+      or body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%'
       or body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%'
       or body like '%exited on signal %' or body like 'AH0005%child pid % exit signal %' or body like '%Could not spawn process for application %' or body like '%Start request repeated too quickly%'
       or body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like '%Connection in use: (%')
@@ -75,7 +77,10 @@ lines as (
       when program = 'apache' and coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^AH0005[12]: child pid [0-9]+ exit signal ') then 'apache killed'
       when program = 'nginx' and regexp_like(message_template, '^bind\(\) to [^ ]+ failed [(]98: ') then 'nginx port'
       when program = 'apache' and coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^[(]98[)][^:]*: AH00072: make_sock: could not bind') then 'apache port'
+      when program = 'haproxy' and regexp_like(body, '^(\[[A-Z]+\] +[(][0-9]+[)] : )?Current worker (#[0-9]+ )?[(][0-9]+[)] exited with code 1(34|37|39)') then 'haproxy killed'
       when not is_application then null
+      when program in ('', 'other', 'varnishd', 'varnish') and regexp_like(body, '^(Error: )?Child [(][0-9]+[)] (died signal=(3|4|6|7|8|9|11)|not responding to CLI, kill(ed|ing) it)') then 'varnish killed'
+      when regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?--- no python application found, check your startup logs for errors ---') then 'uwsgi boot'
       when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[ERROR\] )?Connection in use: [(]') then 'gunicorn port'
       when regexp_like(body, '^(Uncaught )?Error: listen EADDRINUSE') then 'node port'
       when regexp_like(body, '^OSError: \[Errno 98\] [^:]*(Address|address) already in use') then 'python port'
@@ -119,8 +124,8 @@ answers as (
 )
 select k.host, k.server, k.line, k.lines, a.requests, a.failed,
   case k.runtime when 'gunicorn' then 'gunicorn, python3, python' when 'uwsgi' then 'uwsgi, uwsgi-core' when 'unicorn' then 'ruby, unicorn' when 'node' then 'node, MainThread'
-    when 'java' then 'java' when 'python' then 'python3, python' when 'nginx' then 'nginx' when 'apache' then 'apache2, httpd' end as process_name,
-  case when k.runtime in ('nginx', 'apache') then 'proxy' else 'app' end as tier,
+    when 'java' then 'java' when 'python' then 'python3, python' when 'nginx' then 'nginx' when 'apache' then 'apache2, httpd' when 'haproxy' then 'haproxy' when 'varnish' then 'varnishd, cache-main' end as process_name,
+  case when k.runtime in ('nginx', 'apache', 'haproxy', 'varnish') then 'proxy' else 'app' end as tier,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as what_text,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as why_text,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as fix_text,
