@@ -25,6 +25,7 @@ built_in! {
     "nic.ring_drop",
     "softirq.backlog_drop",
     "app.down",
+    "app.code_incomplete",
     "app.service_unreachable",
     "app.cannot_write",
     "app.service_rejects",
