@@ -40,14 +40,14 @@ with go_errors as (
       or regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null)
 ),
 lines as (
-  select host, program, ts, body like 'host not found in %' as is_start,
+  select host, program, ts, coalesce(message_template, '') like 'host not found in %' as is_start,
     case when program = 'haproxy' then regexp_match(body, 'erver ([^ ]+) is going')[1]
          when program = 'apache' then regexp_match(body, 'lookup failure for: ([^ ]+)')[1]
-         when body like 'host not found in %' then regexp_match(body, '^host not found in [^"]*"([^"]+)"')[1]
-         else coalesce(regexp_match(body, '^([A-Za-z0-9._-]+) could not be resolved [(]')[1], regexp_match(body, '^no resolver defined to resolve ([A-Za-z0-9._-]+)$')[1]) end as name,
+         when coalesce(message_template, '') like 'host not found in %' then regexp_match(body, '^host not found in [^"]*"([^"]+)"')[1]
+         else coalesce(regexp_match(body, '^([A-Za-z0-9._-]+) could not be resolved [(][^()]*[)]$')[1], regexp_match(body, '^no resolver defined to resolve ([A-Za-z0-9._-]+)$')[1]) end as name,
     case when program = 'haproxy' then regexp_match(body, 'maintenance [(]([^)]+)[)]')[1]
          when program = 'apache' then coalesce(attrs['system_error'], 'lookup failure')
-         when body like 'host not found in %' then 'at start'
+         when coalesce(message_template, '') like 'host not found in %' then 'at start'
          else coalesce(regexp_match(body, 'could not be resolved [(]([^)]+)[)]')[1], 'no resolver is set') end as reason
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
