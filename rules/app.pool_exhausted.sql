@@ -13,7 +13,7 @@ prefers = [
 ]
 needs = ["log", "db_server"]
 when = """
-select 1 from log where (body like '%pool%' or body like '%Pool%' or body like '%too many c%' or body like '%Too many connections%' or body like '%connection slots are reserved%' or body like '%max number of clients%' or body like '%timeout exceeded when trying to connect%' or body like '%query_wait_timeout%' or body like '%no more connections allowed%' or body like '%get a connection after%' or body like '%nable to fetch a connection in%' or body like '%max_user_connections%' or body like '%not available and request was dropped%' or body like '%checkout a Connection%') and ts > $now - interval '30 seconds' and ts <= $now
+select 1 from log where (body like '%pool%' or body like '%Pool%' or body like '%too many c%' or body like '%Too many connections%' or body like '%connection slots are reserved%' or body like '%max number of clients%' or body like '%timeout exceeded when trying to connect%' or body like '%query_wait_timeout%' or body like '%no more connections allowed%' or body like '%get a connection after%' or body like '%nable to fetch a connection in%' or body like '%max_user_connections%' or body like '%not available and request was dropped%' or body like '%checkout a Connection%' or body like '%AcquireTimeoutError%' or body like '%Connection is not available, request timed out%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
@@ -63,7 +63,7 @@ with spoken as (
   where ts > $now - interval '30 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis')
     and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
-      '[Pp]ool|oo many c|connection slots are reserved|max number of clients|max_user_connections|timeout exceeded when trying to connect|query_wait_timeout|no more connections allowed|get a connection after|fetch a connection in|checkout a Connection|not available and request was dropped')
+      '[Pp]ool|oo many c|connection slots are reserved|max number of clients|max_user_connections|timeout exceeded when trying to connect|query_wait_timeout|no more connections allowed|get a connection after|fetch a connection in|checkout a Connection|AcquireTimeoutError|Connection is not available, request timed out|not available and request was dropped')
 ),
 -- The message behind the names of exceptions and the codes of drivers.
 messages as (

@@ -10,8 +10,8 @@ key = ["program", "store", "what"]
 prefers = ["db.not_answering", "pg.lock_pileup", "mysql.lock_pileup", "disk.full", "disk.readonly", "db.server_log"]
 needs = ["log", "request"]
 when = """
-select 1 from log where (body like '%authentication failed%' or body like '%Access denied for user %' or body like '%no pg_hba.conf entry%' or body like '%NOAUTH %' or body like '%WRONGPASS %' or body like '%Authentication required%' or body like '%Login failed for user %') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where (body like '%" does not exist%' or body like '%doesn''t exist%' or body like '%Unknown database %' or body like '%Unknown column %' or body like '%no such table: %' or body like '%no such column: %') and ts > $now - interval '30 seconds' and ts <= $now
+select 1 from log where (body like '%uthentication failed%' or body like '%not permitted to log in%' or body like '%Access denied for user %' or body like '%no pg_hba.conf entry%' or body like '%NOAUTH %' or body like '%WRONGPASS %' or body like '%Authentication required%' or body like '%Login failed for user %') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '% does not exist%' or body like '%doesn''t exist%' or body like '%Unknown database %' or body like '%Unknown column %' or body like '%no such table: %' or body like '%no such column: %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%read-only transaction%' or body like '%read-only option%' or body like '%a read only %' or body like '%readonly database%' or body like '%not primary%' or body like '%NotWritablePrimary%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%the database system is %' or body like '%LOADING %' or body like '%is loading the dataset in memory%' or body like '%MASTERDOWN %' or body like '%CLUSTERDOWN %' or body like '%command not allowed when used memory%' or body like '%MISCONF %' or body like '%database or disk is full%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%server has gone away%' or body like '%Lost connection to %' or body like '%server closed the connection unexpectedly%' or body like '%terminating connection due to %' or body like '%connection has been closed unexpectedly%') and ts > $now - interval '30 seconds' and ts <= $now
@@ -88,7 +88,7 @@ with spoken as (
   where ts > $now - interval '30 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'pgbouncer')
     and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
-      'authentication failed|Authentication required|Access denied for user|pg_hba|NOAUTH|WRONGPASS|Login failed for user|does(n''t| not) exist|Unknown (database|column)|no such (table|column)|read[- ]?only |the database system is|LOADING|loading the dataset|MASTERDOWN|CLUSTERDOWN|command not allowed|MISCONF|disk is full|gone away|Lost connection|closed the connection|terminating connection|closed unexpectedly|[Ll]ock |eadlock|canceling statement|is locked|not primary')
+      '[Aa]uthentication failed|not permitted to log in|Authentication required|Access denied for user|pg_hba|NOAUTH|WRONGPASS|Login failed for user|does(n''t| not) exist|Unknown (database|column)|no such (table|column)|read[- ]?only |the database system is|LOADING|loading the dataset|MASTERDOWN|CLUSTERDOWN|command not allowed|MISCONF|disk is full|gone away|Lost connection|closed the connection|terminating connection|closed unexpectedly|[Ll]ock |eadlock|canceling statement|is locked|not primary')
 ),
 -- The message behind the names of exceptions and the codes of drivers.
 messages as (

@@ -9,13 +9,16 @@ clear = "2m"
 key = ["program", "site"]
 prefers = ["proxy.clients_rejected"]
 needs = ["request"]
-when = """
+when = [
+  "select 1 from request where http_response_status_code >= 400 and http_response_status_code < 499 and tier in ('proxy', 'edge') and http_request_header_referer like 'http%' and ts > $now - interval '5 minutes' and ts <= $now limit 1",
+  """
 select 1 from request
 where ts > $now - interval '5 minutes' and ts <= $now and tier in ('proxy', 'edge')
 group by host, source, coalesce(nullif(proxy_backend, ''), nullif(server_address, ''))
 having count(*) >= 30 and count(*) filter (where http_response_status_code >= 400 and http_response_status_code < 499 and http_request_header_referer like 'http%') >= 15
   and count(*) filter (where http_response_status_code < 400 and http_request_header_referer like 'http%') <= 0.06 * count(*)
-limit 1"""
+limit 1""",
+]
 explains = ["app.requests_stopped", "app.throughput_drop", "traffic.unusual"]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {rejected} of {requests} requests in 5 minutes got 4xx ({rejected_ratio:%}), mostly {status}, most for {path}; {evidence_text}"
