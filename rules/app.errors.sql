@@ -7,7 +7,7 @@ for = "3s"
 every = "5s"
 clear = "30s"
 key = ["site"]
-prefers = ["app.error_outlier", "app.crash_loop", "app.segfault", "app.fd_limit", "tcp.ephemeral_exhausted", "db.not_answering", "db.connections_exhausted", "pg.lock_pileup", "disk.full", "disk.inodes_full", "disk.readonly"]
+prefers = ["app.error_outlier", "app.crash_loop", "app.segfault", "app.fd_limit", "tcp.ephemeral_exhausted", "db.not_answering", "db.connections_exhausted", "pg.lock_pileup", "disk.full", "disk.inodes_full", "disk.readonly", "app.cannot_write", "app.code_incomplete", "app.service_rejects", "app.service_unreachable", "app.pool_exhausted"]
 needs = ["request", "listener"]
 when = "select 1 from request where http_response_status_code >= 500 and http_response_status_code not in (502, 504) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = ["app.errors_quiet"]

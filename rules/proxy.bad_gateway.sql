@@ -9,7 +9,7 @@ clear = "20s"
 key = ["program", "site"]
 prefers = [
   "app.down", "app.socket_backlog_full", "proxy.upstream_denied", "proxy.header_too_big", "proxy.protocol_mismatch",
-  "proxy.upstream_unresolved", "app.crash_loop", "app.segfault", "app.workers_exhausted", "app.worker_timeout",
+  "proxy.upstream_unresolved", "app.code_incomplete", "app.crash_loop", "app.segfault", "app.cannot_write", "app.service_rejects", "app.service_unreachable", "app.workers_exhausted", "app.worker_timeout",
   "proxy.upstream_timeout", "app.closes_early", "proxy.no_live_upstreams",
 ]
 needs = ["request", "log"]
