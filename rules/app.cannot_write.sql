@@ -12,6 +12,7 @@ needs = ["log", "request"]
 when = """
 select 1 from log where (body like '%o space left on device%' or body like '%ENOSPC%' or body like '%ead-only file system%' or body like '%EROFS%' or body like '%isk quota exceeded%' or body like '%EDQUOT%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%ermission denied%' or body like '%EACCES%' or body like '%AccessDeniedException%') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where (attrs['system_error'] like '(28)%' or attrs['system_error'] like '(30)%' or attrs['system_error'] like '(122)%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.workers_die", "proxy.bad_gateway", "proxy.upstream_errors",
@@ -62,7 +63,7 @@ with spoken as (
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'sudo', 'su')
-    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body), '[Nn]o space left on device|ENOSPC|[Rr]ead-only file system|EROFS|[Dd]isk quota exceeded|EDQUOT|[Pp]ermission denied|EACCES|AccessDenied')
+    and regexp_like(concat_ws(' ', attrs['system_error'], coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body)), '[Nn]o space left on device|ENOSPC|[Rr]ead-only file system|EROFS|[Dd]isk quota exceeded|EDQUOT|[Pp]ermission denied|EACCES|AccessDenied')
 ),
 matched as (
   select host, case when own is null and program in ('nginx', 'apache') then 'PHP' else program end as program, coalesce(own, text) as line,

@@ -9,7 +9,7 @@ clear = "30s"
 key = ["program"]
 needs = ["log", "config_directive", "process_stat"]
 when = """
-select 1 from log where (body like '%oo many open files%' or body like '%EMFILE%' or body like '%ENFILE%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%oo many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EMFILE%') and ts > $now - interval '30 seconds' and ts <= $now
+select 1 from log where (body like '%oo many open files%' or body like '%EMFILE%' or body like '%ENFILE%' or attrs['system_error'] like '(2_)Too many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%oo many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EMFILE%') and ts > $now - interval '30 seconds' and ts <= $now
 union all
 select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $now - interval '30 seconds' and ts <= $now
 limit 1"""
@@ -42,7 +42,9 @@ with lines_said as (
       or regexp_like(coalesce(message_template, attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), '(^|[ .])accept(4|_mutex)?(\(\))?( failed|:| EMFILE)')) as refusals
   from log
   where ts > $now - interval '30 seconds' and ts <= $now and coalesce(program, '') <> 'weir'
-    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), 'oo many open files|E[MN]FILE')
+    and (regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), 'oo many open files|E[MN]FILE') or program = 'apache' and attrs['system_error'] like '(2_)Too many open files%')
+    -- What applications inside of Apache print is not Apache's.
+    and not (coalesce(program, '') = 'apache' and (coalesce(attrs['module'], '') like 'php%' or coalesce(attrs['module'], '') in ('wsgi', 'perl', 'cgi', 'cgid', 'lua', 'security2', 'passenger', 'fcgid', 'proxy_fcgi', 'proxy_uwsgi')))
     -- Of other programs only what starts like an error of a language or a system call: the rest of a line may be a visitor's.
     and (message_template like '%oo many open files%' and coalesce(program, '') not in ('apache2', 'httpd') or (message_template is null and coalesce(program, '') not in ('apache', 'apache2', 'httpd') and (regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), concat('^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG)\]?:? +)?((dial (tcp|udp|unix) [^ ]+: socket: |open /[^ ]+: |socket: |pipe2?: |fork/exec [^ ]+: |error accepting connection: |accept error: )[Tt]oo many open files( [(]os error 24[)])?$|',
       '(Uncaught )?[A-Za-z]*Error: ((connect|accept|spawn|getaddrinfo|listen|pipe|open) )?E[MN]FILE([ ,]|$)|((connect|accept|spawn|getaddrinfo) )?EMFILE([ ,:]|$)|(Caused by: )?java\.[A-Za-z.]+Exception: [^ ]{1,200} [(]Too many open files[)]$|( *---> )?System\.Net\.Sockets\.SocketException [(]24[)]: Too many open files)')) or regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), concat(
