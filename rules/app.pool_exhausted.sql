@@ -26,7 +26,7 @@ subject = "{shown} on {host}"
 summary = "{shown} on {host}: {lines} times in 30 s {what_text}{server_text}"
 why = "{why_text}"
 look_at = "The line itself: {line}. How long each request keeps its connection: a transaction around a call to another service, a connection that is not given back on an error path (the number only rises, and a restart helps for a while), or statements that became slow (db.statements_slow). Workers × pool size against `max_connections`."
-silent_when = "Fewer than 3 such lines in 30 s. A message that merely mentions a pool does not count: the known wordings of common pools and servers do (SQLAlchemy, HikariCP, knex, node-postgres, Prisma, Sequelize, ActiveRecord, Npgsql, SqlClient, go-redis, Jedis, DBCP, c3p0, psycopg_pool, sqlx, DBConnection, PgBouncer), where they start the message or stand behind the name of an exception; and of a web server's log only the errors of PHP itself. The rest of a line may be a visitor's."
+silent_when = "Fewer than 3 such lines in 30 s. A message that merely mentions a pool does not count: the known wordings of common pools and servers do (SQLAlchemy, HikariCP, knex, node-postgres, Prisma, Sequelize, ActiveRecord, Npgsql, SqlClient, go-redis, Jedis, DBCP, c3p0, psycopg_pool, sqlx, DBConnection, PgBouncer), where they start the message or stand behind the name of an exception; and of a web server's log only the errors of PHP itself. The rest of a line may be a visitor's; the servers' own logs are db.server_log."
 fix = "{fix_text} Check: such lines end."
 source = "SQLAlchemy error 3o7r; HikariCP connectionTimeout; node-postgres pool.connect; PostgreSQL errors 53300; MySQL error 1040"
 [text.what_text]
