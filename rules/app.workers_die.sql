@@ -97,6 +97,8 @@ lines as (
       when regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: \[pool [^\]]+\] )?child [0-9]+ exited on signal [0-9]+ [(]SIG') then 'php-fpm killed'
       when regexp_like(body, '^FATAL ERROR: [A-Za-z_: -]*(Allocation failed|JavaScript heap out of memory)') then 'node memory'
       when regexp_like(body, '^Node\.js v[0-9]+\.[0-9]+\.[0-9]+$') then 'node panic'
+      -- A limit of threads, not of memory: app.task_limit.
+      when body like '%OutOfMemoryError: unable to create %native thread%' then null
       when regexp_like(body, '^((Caused by: |Exception in thread "[^"]{1,60}" |(Terminating|Aborting) due to )?java\.lang\.OutOfMemoryError(: [A-Za-z ]+)?)') then 'java memory'
       when regexp_like(body, '^fatal error: (runtime: )?(cannot allocate|out of memory)|^runtime: out of memory') then 'go memory'
       when regexp_like(body, '^panic: |^fatal error: (all goroutines are asleep|concurrent map |stack overflow|unexpected signal|sync: )') then 'go panic'

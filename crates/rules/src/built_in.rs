@@ -27,6 +27,7 @@ built_in! {
     "app.down",
     "app.code_incomplete",
     "app.service_unreachable",
+    "app.task_limit",
     "app.cannot_write",
     "app.service_rejects",
     "app.worker_timeout",
