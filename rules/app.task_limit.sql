@@ -31,7 +31,7 @@ unknown = ""
 with spoken as (
   select host, ts, coalesce(nullif(program, ''), 'other') as program, message_template, attrs['module'] as module,
     regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
-      '^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?', '') as text
+      '^([0-9TZ :.,/+-]+ )?(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?', '') as text
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and (attrs['system_error'] like '(11)%' or message_template like 'fork() failed while spawning %'
