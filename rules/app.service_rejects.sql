@@ -25,7 +25,7 @@ subject = "{shown} on {host}: {store}"
 summary = "{store} rejects {shown} on {host}: {what_text}, {lines} times in 30 s{share_text}"
 why = "{why_text} Each request that needs it fails at once, although the application, the network and the store's process all run."
 look_at = "The line: {line}. When did it begin: a deploy, a rotated password, a failover, a restart of the store?"
-silent_when = "Fewer than 3 such lines of a kind in 30 s. A page if at least 20 % of the host's requests failed meanwhile. Locks are a note while no request fails: applications repeat such a transaction. Only what starts like the error of a driver counts (psycopg, pgx, JDBC, node-postgres, PyMySQL, mysql2, PDO, mysqli, ActiveRecord, redis clients), and of a web server's log only the errors of PHP itself; the server's own log (PostgreSQL, MySQL, Redis) has the passwords that strangers try, and does not count here."
+silent_when = "Fewer than 3 such lines of a kind in 30 s. A page if at least 20 % of the host's requests failed meanwhile. Locks are a note while no request fails (applications repeat such a transaction), and so is a missing table (a page that few visit). Only what starts like the error of a driver counts (psycopg, pgx, JDBC, node-postgres, PyMySQL, mysql2, PDO, mysqli, ActiveRecord, redis clients), and of a web server's log only the errors of PHP itself; the server's own log (PostgreSQL, MySQL, Redis) has the passwords that strangers try, and does not count here."
 fix = "{fix_text} Check: the lines end."
 source = "PostgreSQL errcodes.txt (28P01, 3D000, 42P01, 25006, 57P03, 57P01, 55P03, 57014); MySQL errmsg (1045, 1049, 1146, 1054, 1290, 2006, 2013, 1205, 1213); Redis server.c, shared.readonlyerr, noautherr, oomerr, loadingerr, bgsaveerr; github.com/StackExchange/StackExchange.Redis #2264"
 [text.what_text]
@@ -143,7 +143,7 @@ select c.host, c.program, c.store, c.what, c.lines, c.line, a.requests, a.failed
     when c.what in ('save', 'space', 'readonly') then 'db.server_log, disk.full, disk.inodes_full, disk.readonly'
     else '' end as explained_by,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page'
-    when c.what = 'lock' and coalesce(a.failed, 0) = 0 then 'note' else 'mail' end as class
+    when c.what = 'lock' and coalesce(a.failed, 0) = 0 or c.what = 'missing_table' and a.requests >= 10 and a.failed = 0 then 'note' else 'mail' end as class
 from counted c
 left join answers a on a.host = c.host
 where c.lines >= 3

@@ -27,7 +27,7 @@ subject = "{shown} on {host}: {target}"
 summary = "{shown} on {host} cannot connect to {target} ({reason_text}), {lines} times in 30 s{share_text}"
 why = "{why_text} Each request that needs it fails or waits for the connect timeout."
 look_at = "From {host}: `nc -vz HOST PORT` to {target}; on its side `ss -ltn` and its own log. The line: {line}"
-silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile. Only lines, and fields such as `error` of structured logs, that start with the error of a language or driver count (Node.js, Go, Python, JDBC, Ruby, PHP, .NET, Elixir, Rust), and of a web server's log only the errors of PHP itself: the rest contains what visitors wrote. An error that the program puts behind its own words is not seen. A worker that tries a service that is switched off on purpose looks the same."
+silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile; a note if the line does not name the target and no request failed (addresses that customers gave, such as webhooks, fail all day). Only lines, and fields such as `error` of structured logs, that start with the error of a language or driver count (Node.js, Go, Python, JDBC, Ruby, PHP, .NET, Elixir, Rust), and of a web server's log only the errors of PHP itself: the rest contains what visitors wrote. An error that the program puts behind its own words is not seen. A worker that tries a service that is switched off on purpose looks the same."
 fix = "{fix_text} Check: the lines end."
 source = "Node.js net.js and dns.js errors; Go net.OpError and url.Error; libpq fe-connect.c; PyMySQL connections.py (2003); redis-py connection.py; urllib3; PHP PDO and mysqli; cURL error codes; connect(2)"
 [text.reason_text]
@@ -169,7 +169,8 @@ select c.host, c.program, c.target, c.lines, c.line, a.requests, a.failed,
   c.reason as why_text,
   c.reason as fix_text,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
-  case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' else 'mail' end as class
+  case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page'
+    when c.target = 'a service' and a.requests >= 10 and a.failed = 0 then 'note' else 'mail' end as class
 from counted c
 left join answers a on a.host = c.host
 where c.place = 1 and c.lines >= 3
