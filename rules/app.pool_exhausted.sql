@@ -17,10 +17,11 @@ select 1 from log where (body like '%pool%' or body like '%Pool%' or body like '
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_slow", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "tcp.close_wait_leak", "unix.accept_queue_full",
+  "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.close_wait_leak",
+  "unix.accept_queue_full",
 ]
 subject = "{shown} on {host}"
 summary = "{shown} on {host}: {lines} times in 30 s {what_text}{server_text}"

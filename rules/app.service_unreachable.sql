@@ -20,8 +20,8 @@ union all select 1 from log where (body like '%rror: %ertificate%' or body like 
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.worker_timeout", "app.workers_die", "app.workers_exhausted", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "app.slow_requests_logged", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
 ]
 subject = "{shown} on {host}: {target}"
 summary = "{shown} on {host} cannot connect to {target} ({reason_text}), {lines} times in 30 s{share_text}"

@@ -12,12 +12,13 @@ when = "select 1 from db_server where system = 'postgresql' and waiting_on_lock 
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
   "app.requests_stopped", "app.service_rejects", "app.slow", "app.slow_quiet",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
-  "db.connections_exhausted", "db.statements_slow", "proxy.bad_gateway", "proxy.haproxy_backlog",
-  "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
-  "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
+  "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted", "db.statements_slow",
+  "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn",
+  "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.retry_storm", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full",
 ]
 subject = "PostgreSQL at {server_address}"
 summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s, most of them for {blocker_text}; {connections} of {connection_limit} connections in use"

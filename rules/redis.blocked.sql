@@ -12,13 +12,13 @@ needs = ["db_server"]
 when = "select 1 from db_server where system = 'redis' and (duration_seconds > 0.2 or slowest_command_seconds > 0.2 or error like '%BUSY %') and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
-  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.socket_backlog_full",
-  "app.worker_timeout", "app.workers_exhausted", "client.aborts_499", "db.not_answering",
-  "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn",
-  "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full",
+  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "db.not_answering", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
+  "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors",
+  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full",
 ]
 subject = "Redis at {server_address}"
 summary = "Redis at {server_address} is blocked: {slow_looks} of {looks} probes in 20 s took over 200 ms (worst {worst_seconds:duration}, usually {usual_text}){command_text}"

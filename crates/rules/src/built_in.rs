@@ -30,6 +30,7 @@ built_in! {
     "app.task_limit",
     "app.cannot_write",
     "app.service_rejects",
+    "app.slow_requests_logged",
     "app.worker_timeout",
     "app.workers_die",
     "app.workers_exhausted",
