@@ -44,7 +44,7 @@ with lines as (
     -- An application's message may stand in a web server's log, with a visitor's text in it.
     and coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd')
     and (regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: )?(\[pool [^\]]+\] )?child [0-9]+, script ''.*'' ?[(]request: ".*"[)] executing too slow [(][0-9.]+ sec[)], logging$')
-      or regexp_like(body, '^([0-9A-Za-z:. -]{10,40} )?(WARNING )?(\[[^\]]{1,60}\] )?(org\.apache\.catalina\.valves\.StuckThreadDetectionValve\.notifyStuckThreadDetected )?Thread \[[^\]]{1,80}\] [(]id=\[[0-9,]+\][)] has been active for \[[0-9,.]+\] milliseconds ')
+      or regexp_like(body, '^([0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+ )?(WARNING )?(\[[^\]]{1,60}\] )?(org\.apache\.catalina\.valves\.StuckThreadDetectionValve\.notifyStuckThreadDetected )?Thread \[[^\]]{1,80}\] [(]id=\[[0-9,]+\][)] has been active for \[[0-9,.]+\] milliseconds ')
       or regexp_like(body, '^####<[^>]{1,60}> <Error> <WebLogicServer> .*<BEA-000337> <\[STUCK\] ')
       or regexp_like(body, '^([A-Z], \[[0-9T:.-]+ #[0-9]+\] +[A-Z]+ -- : (\[[A-Za-z0-9-]{1,40}\] )*)?Rack::Timeout::RequestTimeout(Exception|Error)[: (]+Request ran for longer than '))
 ),
