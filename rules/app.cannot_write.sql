@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "60s"
-key = ["program", "what"]
+key = ["log_program", "what"]
 prefers = ["disk.full", "disk.inodes_full", "disk.readonly", "disk.io_error"]
 needs = ["log", "request"]
 when = """
@@ -104,7 +104,7 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 )
-select c.host, c.program, c.what, c.lines, c.line, a.requests, a.failed,
+select c.host, c.program, c.program as log_program, c.what, c.lines, c.line, a.requests, a.failed,
   case when c.program like 'php%' then 'PHP' when c.program = 'other' then 'an application' else c.program end as shown,
   case c.what when 'space' then 'space' when 'readonly' then 'readonly' when 'quota' then 'quota' else 'permission' end as what_text,
   case c.what when 'space' then 'space' when 'readonly' then 'readonly' when 'quota' then 'quota' else 'permission' end as why_text,

@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "60s"
-key = ["program", "what"]
+key = ["log_program", "what"]
 needs = ["log", "request"]
 when = """
 select 1 from log where (body like '%ot found%' or body like '%undefined %' or body like '%ailed opening required%' or body like '%PHP Parse error:%' or body like '%yntaxError: %' or body like '%syntax error%') and ts > $now - interval '60 seconds' and ts <= $now
@@ -94,7 +94,7 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 )
-select c.host, c.program, c.what, c.lines, c.line, a.requests, a.failed,
+select c.host, c.program, c.program as log_program, c.what, c.lines, c.line, a.requests, a.failed,
   case when c.program = 'other' then 'an application' else c.program end as shown,
   c.what as what_text, c.what as why_text, c.what as fix_text,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,

@@ -6,7 +6,7 @@ class = "page"
 for = "0s"
 every = "2s"
 clear = "30s"
-key = ["program"]
+key = ["log_program"]
 needs = ["log", "config_directive", "process_stat"]
 when = """
 select 1 from log where (body like '%oo many open files%' or body like '%EMFILE%' or body like '%ENFILE%' or attrs['system_error'] like '(2_)Too many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%oo many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EMFILE%') and ts > $now - interval '30 seconds' and ts <= $now
@@ -83,7 +83,7 @@ config as (
   left join instances i on i.host = l.host and i.program = l.program and i.source = l.source and i.place = 1
   where (i.process_id is null or c.process_id = i.process_id) and c.directive in ('worker_rlimit_nofile', 'ulimit-n') and c.ts > $now - interval '2 hours' and c.ts <= $now
 )
-select l.host, l.program, l.lines, substr(l.body, 1, 200) as body, l.process_id, l.open_files, l.open_files_limit, l.full_ratio,
+select l.host, l.program, l.program as log_program, l.lines, substr(l.body, 1, 200) as body, l.process_id, l.open_files, l.open_files_limit, l.full_ratio,
   c.file, c.line, c.arguments,
   case when l.refusals > 0 or l.full_ratio > 0.98 then 'page' else 'mail' end as class,
   concat(

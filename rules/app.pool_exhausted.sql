@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "20s"
-key = ["program"]
+key = ["log_program"]
 prefers = [
   "pg.lock_pileup", "mysql.lock_pileup", "redis.blocked", "db.not_answering",
   "db.connections_exhausted", "db.statements_slow",
@@ -99,7 +99,7 @@ servers as (
   from db_server
   where ts > $now - interval '15 seconds' and ts <= $now and connection_limit > 0 and connections is not null
 )
-select m.host, m.program, m.lines, m.line, s.server_address, s.connections, s.connection_limit, s.connection_limit - s.connections as free,
+select m.host, m.program, m.program as log_program, m.lines, m.line, s.server_address, s.connections, s.connection_limit, s.connection_limit - s.connections as free,
   case when m.program in ('nginx', 'apache') or m.program like 'php%' then 'PHP' when m.program = 'other' then 'an application' else m.program end as shown,
   m.kind as what_text, m.kind as why_text, m.kind as fix_text,
   case when s.server_address is null then 'unknown'

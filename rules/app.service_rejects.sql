@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "30s"
-key = ["program", "store", "what"]
+key = ["log_program", "store", "what"]
 prefers = ["db.not_answering", "pg.lock_pileup", "mysql.lock_pileup", "disk.full", "disk.readonly", "db.server_log"]
 needs = ["log", "request"]
 when = """
@@ -134,7 +134,7 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '30 seconds' and ts <= $now
   group by host
 )
-select c.host, c.program, c.store, c.what, c.lines, c.line, a.requests, a.failed,
+select c.host, c.program, c.program as log_program, c.store, c.what, c.lines, c.line, a.requests, a.failed,
   case when c.program in ('nginx', 'apache') or c.program like 'php%' then 'PHP' when c.program = 'other' then 'an application' else c.program end as shown,
   c.what as what_text, c.what as why_text, c.what as fix_text,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,

@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "30s"
-key = ["program", "target"]
+key = ["log_program", "target"]
 prefers = ["db.not_answering", "wire.host_unreachable", "dns.name_failing", "firewall.drops_service", "tcp.ephemeral_exhausted"]
 needs = ["log", "request"]
 when = """
@@ -163,7 +163,7 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '30 seconds' and ts <= $now
   group by host
 )
-select c.host, c.program, c.target, c.lines, c.line, a.requests, a.failed,
+select c.host, c.program, c.program as log_program, c.target, c.lines, c.line, a.requests, a.failed,
   case when c.program in ('nginx', 'apache', 'apache2', 'httpd') or c.program like 'php%' then 'PHP' when c.program = 'other' then 'an application' else c.program end as shown,
   c.reason as reason_text,
   c.reason as why_text,

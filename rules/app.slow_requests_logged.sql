@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "60s"
-key = ["server"]
+key = ["log_server"]
 prefers = ["pg.lock_pileup", "mysql.lock_pileup", "db.not_answering", "db.connections_exhausted", "db.statements_slow", "redis.blocked", "dns.resolver_slow", "disk.stuck", "disk.slow", "mem.thrash", "cpu.cgroup_throttled"]
 needs = ["log", "request"]
 when = """
@@ -65,7 +65,7 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 )
-select c.host, c.server, c.lines, c.past_each, m.what, a.requests, a.failed,
+select c.host, c.server, c.server as log_server, c.lines, c.past_each, m.what, a.requests, a.failed,
   case when c.past_each > 0 then 'some' else 'none' end as past_text,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page'

@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "60s"
-key = ["program"]
+key = ["log_program"]
 needs = ["log", "request", "kmsg"]
 when = """
 select 1 from log where (body like '%native thread%' or body like '%start new thread%' or body like '%create Thread%' or body like '%alloc thread%' or body like 'runtime: failed to create new OS thread%' or body like '%esource temporarily unavailable%' or body like '%can''t fork)%' or body like '%EAGAIN%') and ts > $now - interval '60 seconds' and ts <= $now
@@ -72,7 +72,7 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 )
-select c.host, c.program, c.line, c.lines, a.requests, a.failed,
+select c.host, c.program, c.program as log_program, c.line, c.lines, a.requests, a.failed,
   case when c.program = 'other' then 'an application' else c.program end as shown,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when c.program in ('nginx', 'apache') then 'proxy' else 'app' end as tier,

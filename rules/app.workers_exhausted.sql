@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "60s"
-key = ["server"]
+key = ["busy_server"]
 prefers = ["pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "app.blocked_on_store", "dns.resolver_slow", "app.worker_timeout", "cpu.cgroup_throttled", "disk.stuck", "disk.slow", "mem.thrash"]
 needs = ["log", "request", "config_directive"]
 when = """
@@ -85,7 +85,7 @@ config as (
   from config_directive
   where ts > $now - interval '2 hours' and ts <= $now and program = 'apache' and lower(directive) in ('maxrequestworkers', 'maxclients')
 )
-select b.host, b.server, b.line, b.lines, a.requests, a.failed, c.file, c.line as config_line, c.setting,
+select b.host, b.server, b.server as busy_server, b.line, b.lines, a.requests, a.failed, c.file, c.line as config_line, c.setting,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when b.lines > 1 then 'more' else 'once' end as times_text,
   case when c.file is not null then 'known' else 'unknown' end as where_text,

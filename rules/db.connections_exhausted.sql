@@ -6,7 +6,7 @@ class = "mail"
 for = "1s"
 every = "5s"
 clear = "30s"
-key = ["server_address"]
+key = ["database_address"]
 prefers = ["pg.lock_pileup"]
 needs = ["db_server"]
 when = "select 1 from db_server where (connections > 0.8 * connection_limit or connections_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
@@ -45,7 +45,7 @@ with looks as (
   from db_server
   where ts > $now - interval '30 seconds' and ts <= $now and connections is not null
 )
-select host, system, server_address, connections, connection_limit, refused,
+select host, system, server_address, server_address as database_address, connections, connection_limit, refused,
   case when refused > 0 then 'some' else 'none' end as refused_text,
   case system
     when 'postgresql' then 'postgresql'

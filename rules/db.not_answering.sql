@@ -6,7 +6,7 @@ class = "page"
 for = "0s"
 every = "2s"
 clear = "20s"
-key = ["server_address"]
+key = ["database_address"]
 prefers = ["mem.oom_kill"]
 needs = ["db_server"]
 when = "select 1 from db_server where error is not null and ts > $now - interval '25 seconds' and ts <= $now limit 1"
@@ -59,7 +59,7 @@ past as (
   where error is null and ts > $now - interval '1 hour' and ts <= $now
   group by host, server_address
 )
-select s.host, s.server_address, s.system, s.failures, s.error, s.duration_seconds,
+select s.host, s.server_address, s.server_address as database_address, s.system, s.failures, s.error, s.duration_seconds,
   case when p.answered is null then 'not once in the last hour'
        else concat('last ', cast(round(date_part('epoch', $now) - date_part('epoch', p.answered)) as bigint), ' s ago') end as answered_text,
   p.answered is not null as opens

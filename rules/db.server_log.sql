@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "2m"
-key = ["program", "what"]
+key = ["database_program", "database_problem"]
 prefers = ["disk.full", "disk.inodes_full", "disk.readonly", "disk.io_error", "mem.oom_kill"]
 needs = ["log"]
 when = """
@@ -92,7 +92,7 @@ with named as (
   where ts > $now - interval '2 minutes' and ts <= $now and program in ('postgresql', 'mysqld', 'redis')
     and (severity is null or severity not in ('debug', 'trace'))
 )
-select host, program, what, what as what_text, what as why_text, what as fix_text, count(*) as lines, max(substr(body, 1, 140)) as line,
+select host, program, program as database_program, what, what as database_problem, what as what_text, what as why_text, what as fix_text, count(*) as lines, max(substr(body, 1, 140)) as line,
   case when what in ('deadlocks', 'checkpoints', 'archive', 'wraparound', 'semaphore', 'save') then 'app.errors, app.errors_quiet, app.service_rejects, app.slow, proxy.bad_gateway' end as explains,
   case when what in ('space', 'wraparound', 'corruption', 'crash', 'semaphore', 'save') then 'page' when what in ('deadlocks', 'checkpoints') then 'note' else 'mail' end as class
 from named

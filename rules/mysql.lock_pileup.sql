@@ -6,7 +6,7 @@ class = "mail"
 for = "1s"
 every = "5s"
 clear = "20s"
-key = ["server_address"]
+key = ["database_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where system = 'mysql' and waiting_on_lock >= 2 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
@@ -39,7 +39,7 @@ with looks as (
   from db_server
   where system = 'mysql' and ts > $now - interval '15 seconds' and ts <= $now and error is null
 )
-select host, server_address, waiting_on_lock, sessions_active, connections, connection_limit,
+select host, server_address, server_address as database_address, waiting_on_lock, sessions_active, connections, connection_limit,
   coalesce(blocker, 'a session that is unknown or has ended') as blocker_text,
   case when waiting_on_lock >= 5 then 'page' else 'mail' end as class
 from looks

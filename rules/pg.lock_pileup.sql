@@ -6,7 +6,7 @@ class = "page"
 for = "1s"
 every = "5s"
 clear = "20s"
-key = ["server_address"]
+key = ["database_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where system = 'postgresql' and waiting_on_lock >= 2 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
@@ -39,7 +39,7 @@ with looks as (
   from db_server
   where system = 'postgresql' and ts > $now - interval '15 seconds' and ts <= $now
 )
-select host, server_address, waiting_on_lock, connections, connection_limit,
+select host, server_address, server_address as database_address, waiting_on_lock, connections, connection_limit,
   coalesce(blocker, 'a session that has ended meanwhile') as blocker_text,
   case when waiting_on_lock >= 5 then 'page' else 'mail' end as class
 from looks
