@@ -13,7 +13,7 @@ when = """
 select 1 from log where (body like '%o space left on device%' or body like '%ENOSPC%' or body like '%ead-only file system%' or body like '%EROFS%' or body like '%isk quota exceeded%' or body like '%EDQUOT%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%ermission denied%' or body like '%EACCES%' or body like '%AccessDeniedException%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (attrs['system_error'] like '(28)%' or attrs['system_error'] like '(30)%' or attrs['system_error'] like '(122)%') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.workers_die", "proxy.bad_gateway", "proxy.upstream_errors",
 ]
@@ -53,17 +53,22 @@ with spoken as (
         when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
-        else coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body)
+        else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
       end,
-      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
-        '((\[[A-Za-z0-9_.:#/-]{1,80}\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]{1,80}\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
-        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]{1,80}\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]{1,40}\] )*|',
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+        '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
+        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
         '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect): )?(Uncaught (exception )?)?'), '') as text
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'sudo', 'su')
-    and regexp_like(concat_ws(' ', attrs['system_error'], coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body)), '[Nn]o space left on device|ENOSPC|[Rr]ead-only file system|EROFS|[Dd]isk quota exceeded|EDQUOT|[Pp]ermission denied|EACCES|AccessDenied')
+    and regexp_like(concat_ws(' ', attrs['system_error'], coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body)), '[Nn]o space left on device|ENOSPC|[Rr]ead-only file system|EROFS|[Dd]isk quota exceeded|EDQUOT|[Pp]ermission denied|EACCES|AccessDenied')
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
 ),
 matched as (
   select host, case when own is null and program in ('nginx', 'apache') then 'PHP' else program end as program, coalesce(own, text) as line,

@@ -12,7 +12,7 @@ when = """
 select 1 from log where (body like '%ot found%' or body like '%undefined %' or body like '%ailed opening required%' or body like '%PHP Parse error:%' or body like '%yntaxError: %' or body like '%syntax error%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%ModuleNotFoundError: %' or body like '%ImportError: %' or body like '%ImproperlyConfigured: %' or body like '%TemplateDoesNotExist: %' or body like '%TemplateNotFound: %' or body like '%annot find module %' or body like '%ERR_MODULE_NOT_FOUND%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%cannot load such file -- %' or body like '%uninitialized constant %' or body like '%MissingTemplate%' or body like '%MissingExactTemplate%' or body like '%AssetNotFound%' or body like '%Missing partial%' or body like '%UnsatisfiedLinkError%' or body like '%is not present in the asset pipeline%' or body like '%ClassDefFoundError%' or body like '%ClassNotFoundException%' or body like '%NoSuchMethodError%' or body like '%UnsupportedClassVersionError%' or body like '%Could not load file or assembly %' or body like '%error while loading shared libraries: %') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet", "app.workers_die",
   "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
@@ -52,17 +52,22 @@ with spoken as (
         when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: (PHP (?:Fatal error|Recoverable fatal error|Parse error): +.*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: (PHP (?:Fatal error|Recoverable fatal error|Parse error): +.*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
-        else coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body)
+        else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
       end,
-      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
-        '((\[[A-Za-z0-9_.:#/-]{1,80}\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]{1,80}\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
-        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]{1,80}\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]{1,40}\] )*|',
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+        '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
+        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
         '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
         '(PHP (Fatal error|Recoverable fatal error|Parse error): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect): )?(Uncaught (exception )?)?'), ''), '^Caused by: ', '') as text
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis')
-    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body), '[Nn]ot found|undefined |[Ff]ailed opening required|PHP Parse error|yntaxError|syntax error|ModuleNotFoundError|ImportError|ImproperlyConfigured|TemplateDoesNotExist|TemplateNotFound|annot find module|MODULE_NOT_FOUND|cannot load such file|uninitialized constant|MissingTemplate|MissingExactTemplate|AssetNotFound|Missing partial|UnsatisfiedLinkError|asset pipeline|NoClassDefFoundError|ClassNotFoundException|NoSuchMethodError|UnsupportedClassVersionError|Could not load file or assembly|shared libraries')
+    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body), '[Nn]ot found|undefined |[Ff]ailed opening required|PHP Parse error|yntaxError|syntax error|ModuleNotFoundError|ImportError|ImproperlyConfigured|TemplateDoesNotExist|TemplateNotFound|annot find module|MODULE_NOT_FOUND|cannot load such file|uninitialized constant|MissingTemplate|MissingExactTemplate|AssetNotFound|Missing partial|UnsatisfiedLinkError|asset pipeline|NoClassDefFoundError|ClassNotFoundException|NoSuchMethodError|UnsupportedClassVersionError|Could not load file or assembly|shared libraries')
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
 ),
 matched as (
   select host, program, text,
@@ -70,14 +75,14 @@ matched as (
       when regexp_like(text, '^(Error: )?(Class|Interface|Trait|Enum) "?''?[A-Za-z0-9_\\]+"?''? not found|^(Error: )?Call to undefined (function|method) [A-Za-z0-9_\\]+[:(]|^((Error: )?|(require|include)(_once)?[(][)]: )Failed opening required ''') then 'missing'
       when regexp_like(text, '^(ModuleNotFoundError: No module named |ImportError: (cannot import name |lib[^ ]+: cannot open shared object|No module named ))') then 'missing'
       when regexp_like(text, '^(Uncaught )?Error( \[ERR_MODULE_NOT_FOUND\])?: Cannot find (module|package) ''') then 'missing'
-      when regexp_like(text, '^(LoadError [(:] ?cannot load such file -- |NameError [(:] ?uninitialized constant [A-Z])') or regexp_like(text, '^[^ ]{1,160}:[0-9]+:in [`''][^'']{1,60}'': cannot load such file -- [^ ]+ [(]LoadError[)]$') then 'missing'
-      when regexp_like(text, '^(Exception in thread "[^"]{1,60}" )?java\.lang\.(NoClassDefFoundError|ClassNotFoundException|NoSuchMethodError|UnsupportedClassVersionError|UnsatisfiedLinkError): ') then 'missing'
+      when regexp_like(text, '^(LoadError [(:] ?cannot load such file -- |NameError [(:] ?uninitialized constant [A-Z])') or regexp_like(text, '^[^ ]+:[0-9]+:in [`''][^'']+'': cannot load such file -- [^ ]+ [(]LoadError[)]$') then 'missing'
+      when regexp_like(text, '^(Exception in thread "[^"]+" )?java\.lang\.(NoClassDefFoundError|ClassNotFoundException|NoSuchMethodError|UnsupportedClassVersionError|UnsatisfiedLinkError): ') then 'missing'
       when regexp_like(text, '^System\.IO\.FileNotFoundException: Could not load file or assembly ') then 'missing'
-      when regexp_like(text, '^[A-Za-z0-9_./-]{1,80}: (error while loading shared libraries: lib|/lib[^ ]{1,80}: version `[A-Z]+_[0-9.]+'' not found)') then 'missing'
+      when regexp_like(text, '^[A-Za-z0-9_./-]+: (error while loading shared libraries: lib|/lib[^ ]+: version `[A-Z]+_[0-9.]+'' not found)') then 'missing'
       -- A request's body that is no JSON is the visitor's.
       when regexp_like(text, 'JSON') then null
       when regexp_like(text, '^(syntax error, unexpected |ParseError: syntax error, |SyntaxError: (invalid syntax|unexpected |Unexpected token|Cannot use import statement|Unexpected identifier|Invalid or unexpected token|Missing initializer))') then 'syntax'
-      when regexp_like(text, '^(django[.]template[.]exceptions[.])?TemplateDoesNotExist: |^(jinja2[.]exceptions[.])?TemplateNotFound: |^ActionView::(MissingTemplate|Template::Error [(](Missing partial|The asset "))|^ActionController::MissingExactTemplate|^(ActionView::Template::Error [(])?(Sprockets::Rails::Helper::)?AssetNotFound|^ActionView::Template::Error [(]The asset "[^"]{1,120}" is not present in the asset pipeline') then 'template'
+      when regexp_like(text, '^(django[.]template[.]exceptions[.])?TemplateDoesNotExist: |^(jinja2[.]exceptions[.])?TemplateNotFound: |^ActionView::(MissingTemplate|Template::Error [(](Missing partial|The asset "))|^ActionController::MissingExactTemplate|^(ActionView::Template::Error [(])?(Sprockets::Rails::Helper::)?AssetNotFound|^ActionView::Template::Error [(]The asset "[^"]+" is not present in the asset pipeline') then 'template'
       when regexp_like(text, '^(django[.]core[.]exceptions[.])?ImproperlyConfigured: ') then 'config'
     end as what
   from spoken

@@ -14,7 +14,7 @@ prefers = [
 needs = ["log", "db_server"]
 when = """
 select 1 from log where (body like '%pool%' or body like '%Pool%' or body like '%too many c%' or body like '%Too many connections%' or body like '%connection slots are reserved%' or body like '%max number of clients%' or body like '%timeout exceeded when trying to connect%' or body like '%query_wait_timeout%' or body like '%no more connections allowed%' or body like '%get a connection after%' or body like '%nable to fetch a connection in%' or body like '%max_user_connections%' or body like '%not available and request was dropped%' or body like '%checkout a Connection%' or body like '%AcquireTimeoutError%' or body like '%Connection is not available, request timed out%') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
@@ -53,18 +53,23 @@ with spoken as (
         when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
-        else coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body)
+        else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
       end,
-      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
-        '((\[[A-Za-z0-9_.:#/-]{1,80}\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]{1,80}\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
-        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]{1,80}\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]{1,40}\] )*|',
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+        '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
+        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
         '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect): )?(Uncaught (exception )?)?'), '') as text
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis')
-    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
+    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
       '[Pp]ool|oo many c|connection slots are reserved|max number of clients|max_user_connections|timeout exceeded when trying to connect|query_wait_timeout|no more connections allowed|get a connection after|fetch a connection in|checkout a Connection|AcquireTimeoutError|Connection is not available, request timed out|not available and request was dropped')
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
 ),
 -- The message behind the names of exceptions and the codes of drivers.
 messages as (
@@ -75,11 +80,11 @@ messages as (
   where text is not null
 ),
 lines as (
-  select host, program, body, ts,
+  select host, program, text as body, ts,
     case
-      when regexp_like(message, '^(sorry, too many clients already|remaining connection slots are reserved|too many connections for (role|database) |Too many connections([ "'']|$)|max number of clients reached|no more connections allowed|User [^ ]{1,80} (already )?has (already )?more than ''max_user_connections'')')
+      when regexp_like(message, '^(sorry, too many clients already|remaining connection slots are reserved|too many connections for (role|database) |Too many connections([ "'']|$)|max number of clients reached|no more connections allowed|User [^ ]+ (already )?has (already )?more than ''max_user_connections'')')
         or regexp_like(message, '^C-0x[0-9a-f]+: [^ ]+ (pooler error|closing because): no more connections allowed') then 'server'
-      when regexp_like(message, '^(QueuePool limit of size |HikariPool[^ ]{0,40} - Connection is not available, request timed out|[A-Za-z0-9_-]{1,40} - Connection is not available, request timed out after |(Knex: )?Timeout acquiring a connection|could not obtain a connection from the pool|timeout exceeded when trying to connect|The connection pool has been exhausted|Timeout expired[.] +The timeout period elapsed prior to obtaining a connection from the pool|(redis: )?connection pool (timeout|exhausted)|Could not get a resource from the pool|Cannot get a connection, pool error|Timed out fetching a new connection from the connection pool|Timed out while checking out a connection from connection pool|query_wait_timeout|couldn''t get a connection after |(\[[^\]]{1,60}\] )?Timeout: Pool empty[.] Unable to fetch a connection in |pool timed out while waiting for an open connection|connection not available and request was dropped from queue after |An attempt by a client to checkout a Connection has timed out)')
+      when regexp_like(message, '^(QueuePool limit of size |HikariPool[^ ]{0,40} - Connection is not available, request timed out|[A-Za-z0-9_-]+ - Connection is not available, request timed out after |(Knex: )?Timeout acquiring a connection|could not obtain a connection from the pool|timeout exceeded when trying to connect|The connection pool has been exhausted|Timeout expired[.] +The timeout period elapsed prior to obtaining a connection from the pool|(redis: )?connection pool (timeout|exhausted)|Could not get a resource from the pool|Cannot get a connection, pool error|Timed out fetching a new connection from the connection pool|Timed out while checking out a connection from connection pool|query_wait_timeout|couldn''t get a connection after |(\[[^\]]+\] )?Timeout: Pool empty[.] Unable to fetch a connection in |pool timed out while waiting for an open connection|connection not available and request was dropped from queue after |An attempt by a client to checkout a Connection has timed out)')
         or regexp_like(text, '^(httpx[.]|httpcore[.]|psycopg_pool[.])?(PoolTimeout|MongoWaitQueueTimeoutError|SequelizeConnectionAcquireTimeoutError)(: |$)')
         or regexp_like(message, '^C-0x[0-9a-f]+: [^ ]+ (pooler error|closing because): query_wait_timeout') then 'pool'
     end as kind

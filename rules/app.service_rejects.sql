@@ -16,7 +16,7 @@ union all select 1 from log where (body like '%read-only transaction%' or body l
 union all select 1 from log where (body like '%the database system is %' or body like '%LOADING %' or body like '%is loading the dataset in memory%' or body like '%MASTERDOWN %' or body like '%CLUSTERDOWN %' or body like '%command not allowed when used memory%' or body like '%MISCONF %' or body like '%database or disk is full%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%server has gone away%' or body like '%Lost connection to %' or body like '%server closed the connection unexpectedly%' or body like '%terminating connection due to %' or body like '%connection has been closed unexpectedly%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%Lock wait timeout exceeded%' or body like '%eadlock %' or body like '%canceling statement due to %' or body like '%database is locked%') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.worker_timeout", "app.workers_die",
   "proxy.bad_gateway", "proxy.upstream_errors",
@@ -77,29 +77,34 @@ with spoken as (
         when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
-        else coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body)
+        else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
       end,
-      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
-        '((\[[A-Za-z0-9_.:#/-]{1,80}\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]{1,80}\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
-        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]{1,80}\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]{1,40}\] )*|',
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+        '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
+        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
         '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect): )?(Uncaught (exception )?)?'), '') as text
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'pgbouncer')
-    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
+    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
       '[Aa]uthentication failed|not permitted to log in|Authentication required|Access denied for user|pg_hba|NOAUTH|WRONGPASS|Login failed for user|does(n''t| not) exist|Unknown (database|column)|no such (table|column)|read[- ]?only |the database system is|LOADING|loading the dataset|MASTERDOWN|CLUSTERDOWN|command not allowed|MISCONF|disk is full|gone away|Lost connection|closed the connection|terminating connection|closed unexpectedly|[Ll]ock |eadlock|canceling statement|is locked|not primary')
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
 ),
 -- The message behind the names of exceptions and the codes of drivers.
 messages as (
-  select host, ts, program, body, regexp_replace(text, concat('^(Caused by: )?([(]?([A-Za-z_][A-Za-z0-9_$]*([.]|::|\\))*[A-Za-z0-9_]*(Error|Exception|exception|ConnectionBad|Undefined(Table|Column)|ReadOnlySqlTransaction|QueryCanceled|DeadlockDetected|Deadlocked|AdminShutdown|LockNotAvailable|LockWaitTimeout|StatementInvalid|StatementTimeout|ConnectionNotEstablished|Failure)([)] |[)]: |[)]$| [(]0x[0-9a-fA-F]+[)]: |: [(]?| [(])){0,3}',
+  select host, ts, program, text, regexp_replace(text, concat('^(Caused by: )?([(]?([A-Za-z_][A-Za-z0-9_$]*([.]|::|\\))*[A-Za-z0-9_]*(Error|Exception|exception|ConnectionBad|Undefined(Table|Column)|ReadOnlySqlTransaction|QueryCanceled|DeadlockDetected|Deadlocked|AdminShutdown|LockNotAvailable|LockWaitTimeout|StatementInvalid|StatementTimeout|ConnectionNotEstablished|Failure)([)] |[)]: |[)]$| [(]0x[0-9a-fA-F]+[)]: |: [(]?| [(])){0,3}',
       '(Command failed with error [0-9]+ [(][A-Za-z]+[)]: |failed to connect to `[^`]*`: (failed SASL auth|server error|hostname resolving error) [(]|connection (to server )?(at|on) "[^"]*"( [(][^)]*[)])?(, port [0-9]+)? failed: |',
       'SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?)|[a-z_:]+[(][)]: [(]HY000/[0-9]+[)]: |[0-9]+, ["'']|Error [0-9]+( [(][0-9A-Z]+[)])?: |ER_[A-Z_]+: |WordPress database error |PHP Exception [A-Za-z\\]+: "An exception occurred (in the driver|while executing a query): SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?))?((FATAL|ERROR): +)?(ERR )?'), '') as message
   from spoken
   where text is not null
 ),
 matched as (
-  select host, program, body,
+  select host, program, text as body,
     case
       when regexp_like(message, '^(NOAUTH |WRONGPASS |READONLY |MISCONF |OOM command|command not allowed when used memory|LOADING |(Redis|Valkey) is loading the dataset|MASTERDOWN |CLUSTERDOWN |You can''t write against a read only |Authentication required)') then 'Redis'
       when regexp_like(message, '^(Access denied for user|Unknown (database|column) ''|Table ''|The (MySQL|MariaDB) server is running|MySQL server has gone away|Lost connection to |Lock wait timeout|Deadlock found)') then 'MySQL'
@@ -111,7 +116,7 @@ matched as (
     case
       when regexp_like(message, '^(password authentication failed for user "|no pg_hba[.]conf entry for host |role "[^"]*" (does not exist|is not permitted to log in)|Access denied for user ''|NOAUTH |WRONGPASS |Authentication required|Login failed for user ''|Authentication failed[.])') then 'login'
       when regexp_like(message, '^(database "[^"]*" does not exist|Unknown database '')') then 'missing_database'
-      when regexp_like(message, '^(relation "[^"]*" does not exist|column [^ ]{1,80} (of relation "[^"]*" )?does not exist|Table ''[^'']*'' doesn''t exist|Unknown column ''|no such (table|column): )') then 'missing_table'
+      when regexp_like(message, '^(relation "[^"]*" does not exist|column [^ ]+ (of relation "[^"]*" )?does not exist|Table ''[^'']*'' doesn''t exist|Unknown column ''|no such (table|column): )') then 'missing_table'
       when regexp_like(message, '^(cannot execute [A-Z ]+ in a read-only transaction|The (MySQL|MariaDB) server is running with the --(super-)?read-only option|(READONLY )?You can''t write against a read only (replica|slave)|attempt to write a readonly database|not primary)') then 'readonly'
       when regexp_like(message, '^(the database system is (starting up|shutting down|in recovery mode|not yet accepting connections|not accepting connections)|(LOADING )?(Redis|Valkey) is loading the dataset in memory|MASTERDOWN )') then 'starting'
       when regexp_like(message, '^(OOM )?command not allowed when used memory > ''maxmemory''') then 'memory'

@@ -17,7 +17,7 @@ union all select 1 from log where (body like '%SQLSTATE[%' or body like '%(HY000
 union all select 1 from log where (body like '%onnect%rror: %' or body like '%URLError%' or body like '%ConnectException%' or body like '%ConnectTimeout%' or body like '%onnectionRefusedError%' or body like '%TimeoutError: %' or body like '%OSError: %' or body like '%SocketException%' or body like '%HttpRequestException%' or body like '%Failed to connect to%' or body like '%failed to connect%' or body like '%(os error 11%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%x509: %' or body like '%PKIX path%') and ts > $now - interval '30 seconds' and ts <= $now and severity in ('error', 'critical', 'alert', 'emergency', 'fatal', 'warn')
 union all select 1 from log where (body like '%rror: %ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%CertificateExpiredException%' or body like '%SSLHandshakeException%' or body like 'x509: %' or body like '%PKIX path%' or body like 'Get "http%' or body like 'Post "http%' or body like '% "http%": %') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
@@ -67,77 +67,82 @@ with lines as (
         when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
-        else coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body)
+        else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
       end,
-      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
-        '((\[[A-Za-z0-9_.:#/-]{1,80}\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]{1,80}\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
-        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]{1,80}\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]{1,40}\] )*|',
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+        '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
+        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
         '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect): )?(Uncaught (exception )?)?'), '') as text
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir')
-    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
+    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
       'E(CONNREFUSED|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRNOTAVAIL)|dial (tcp|udp|unix)|OperationalError|[Cc]onnect|java[.]net[.]|PSQLException|CannotConnect|SQLSTATE|HY000|cURL error|getaddrinfo|gaierror|ConnectionPool|[Cc]ertificate|ECONNREFUSED|PKIX|x509|URLError|SocketException|ServerSelection|Can''t reach database|OpenTimeout|SSLHandshakeException|SocketError|ResolutionError|Errno::E')
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
 ),
 own as (
   select * from lines where text is not null
 ),
 -- One pattern per language: what a visitor wrote may stand anywhere but at the start of a line.
 matched as (
-  select host, program, body,
+  select host, program, text as body,
     case
       when regexp_like(text, '^(\[cause\]: |cause: |\[[A-Za-z]+\] Unhandled error event: )?([A-Za-z]*Error|AggregateError \[[A-Z]+\]): (connect |getaddrinfo )?(ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN)( |$)')
-        then coalesce(regexp_match(text, '(?:ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN) ([^ ]{1,80})')[1], 'a service')
-      when regexp_like(text, '^(connect|getaddrinfo) (ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN) [^ ]{1,80}$') then regexp_match(text, ' ([^ ]{1,80})$')[1]
+        then coalesce(regexp_match(text, '(?:ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN) ([^ ]+)')[1], 'a service')
+      when regexp_like(text, '^(connect|getaddrinfo) (ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN) [^ ]+$') then regexp_match(text, ' ([^ ]+)$')[1]
       when regexp_like(text, '^(\[cause\]: |cause: )?([A-Za-z]*Error): (certificate has expired|unable to get (local )?issuer certificate|unable to verify the first certificate|self[- ]signed certificate|Hostname/IP does not match certificate)')
-        then coalesce(regexp_match(text, 'altnames: Host: ([^ ]{1,80}?)[.] ')[1], 'a service')
+        then coalesce(regexp_match(text, 'altnames: Host: ([^ ]+?)[.] ')[1], 'a service')
       when regexp_like(text, '^(failed to connect to `[^`]*`: )?(dial error [(])?dial (tcp|udp|unix) [^ ]+: (connect: |i/o timeout|lookup )')
-        then regexp_match(text, 'dial (?:tcp|udp|unix) ([^ ]{1,80}):')[1]
-      when regexp_like(text, '^dial tcp: lookup [^ ]+( on [^ ]+)?: ') then regexp_match(text, 'lookup ([^ ]{1,80}?)(?: on |: )')[1]
+        then regexp_match(text, 'dial (?:tcp|udp|unix) ([^ ]+):')[1]
+      when regexp_like(text, '^dial tcp: lookup [^ ]+( on [^ ]+)?: ') then regexp_match(text, 'lookup ([^ ]+?)(?: on |: )')[1]
       -- Go writes a URL with its quotes escaped, so it cannot end early.
       when regexp_like(text, '^(Get|Post|Put|Patch|Delete|Head) "(?:[^"\\]|\\.)*": (dial tcp|context deadline exceeded|net/http: |tls: |x509: |EOF$|read tcp |http2: )')
-        then regexp_match(text, '^[A-Z][a-z]+ "https?://([^/"\\?]{1,80})')[1]
+        then regexp_match(text, '^[A-Z][a-z]+ "https?://([^/"\\?]+)')[1]
       when regexp_like(text, '^(tls: failed to verify certificate: )?x509: (certificate has expired|certificate signed by unknown authority|certificate is valid for )') then 'a service'
       when regexp_like(text, '^[(]?([a-z_0-9]+\.)*OperationalError[)]?:? ([a-z_0-9.]+: )?(connection to server (at|on) |could not connect to server: |could not translate host name |connection failed: connection to server at |connection is bad: )') and not regexp_like(text, 'failed: (FATAL|ERROR): ')
-        then coalesce(regexp_match(text, 'connection to server at "([^"]{1,80})"')[1], regexp_match(text, 'translate host name "([^"]{1,80})"')[1], 'PostgreSQL')
-      when regexp_like(text, '^[(]?([A-Za-z_0-9]+\.)*OperationalError[)]?:? ?[(]200[2356], "(Can''t connect to|Unknown (MySQL )?server host)') then coalesce(regexp_match(text, '(?:server on|server host) ''([^'']{1,80})''')[1], 'MySQL')
+        then coalesce(regexp_match(text, 'connection to server at "([^"]+)"')[1], regexp_match(text, 'translate host name "([^"]+)"')[1], 'PostgreSQL')
+      when regexp_like(text, '^[(]?([A-Za-z_0-9]+\.)*OperationalError[)]?:? ?[(]200[2356], "(Can''t connect to|Unknown (MySQL )?server host)') then coalesce(regexp_match(text, '(?:server on|server host) ''([^'']+)''')[1], 'MySQL')
       when regexp_like(text, '^(redis\.exceptions\.|kombu\.exceptions\.)?(ConnectionError|TimeoutError|OperationalError): (Error -?[0-9]+ |Timeout |\[Errno -?[0-9]+\] )(connecting to|Connection refused|Name or service|Temporary failure)')
-        then coalesce(regexp_match(text, 'connecting to ([^ ]{1,80}?)\.( |$)')[1], 'a service')
+        then coalesce(regexp_match(text, 'connecting to ([^ ]+?)\.( |$)')[1], 'a service')
       -- The host of the pool is the program's; the URL behind it may be a visitor's.
-      when regexp_like(text, '^(requests[.]exceptions[.]|urllib3[.]exceptions[.])?(ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|MaxRetryError|NewConnectionError): HTTPS?ConnectionPool[(]host=''[^'']{1,80}'', port=[0-9]+[)]')
-        then replace(regexp_match(text, 'host=(''[^'']{1,80}'', port=[0-9]+)')[1], ''', port=', ':')
-      when regexp_like(text, '^(aiohttp[.]client_exceptions[.])?Client(Proxy)?Connector(DNS|Certificate|SSL)?Error: Cannot connect to host [^ ]{1,80} ssl:') then regexp_match(text, 'to host ([^ ]{1,80})')[1]
+      when regexp_like(text, '^(requests[.]exceptions[.]|urllib3[.]exceptions[.])?(ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|MaxRetryError|NewConnectionError): HTTPS?ConnectionPool[(]host=''[^'']+'', port=[0-9]+[)]')
+        then replace(regexp_match(text, 'host=(''[^'']+'', port=[0-9]+)')[1], ''', port=', ':')
+      when regexp_like(text, '^(aiohttp[.]client_exceptions[.])?Client(Proxy)?Connector(DNS|Certificate|SSL)?Error: Cannot connect to host [^ ]+ ssl:') then regexp_match(text, 'to host ([^ ]+)')[1]
       when regexp_like(text, '^(httpx|httpcore)[.](ConnectError|ConnectTimeout)(: |$)') then 'a service'
       when regexp_like(text, '^urllib[.]error[.]URLError: <urlopen error (\[Errno -?[0-9]+\]|timed out|\[SSL)') then 'a service'
       when regexp_like(text, '^(socket[.])?gaierror: \[Errno -[0-9]+\] ') then 'a service'
       when regexp_like(text, '^(ConnectionRefusedError|TimeoutError|OSError): \[Errno 1(10|11|13)\] (Connect call failed|Connection refused|Connection timed out|No route to host)')
-        then coalesce(replace(regexp_match(text, 'failed [(]''([^'']{1,60}'', [0-9]+)')[1], ''', ', ':'), 'a service')
+        then coalesce(replace(regexp_match(text, 'failed [(]''([^'']+'', [0-9]+)')[1], ''', ', ':'), 'a service')
       when regexp_like(text, '^(ssl[.])?SSLCertVerificationError: \[SSL: CERTIFICATE_VERIFY_FAILED\]') then 'a service'
-      when regexp_like(text, '^(pymongo[.]errors[.])?ServerSelectionTimeoutError: [^ ]{1,80}: ') then regexp_match(text, 'Error: ([^ ]{1,80}): ')[1]
-      when regexp_like(text, '^(Invalid `[^`]*` invocation: )?(PrismaClient[A-Za-z]*Error: )?Can''t reach database server at `') then replace(regexp_match(text, 'server at `([^ ]{1,80})`')[1], '`', '')
-      when regexp_like(text, '^(Caused by: )?java\.net\.(ConnectException|NoRouteToHostException|UnknownHostException|SocketTimeoutException)(: |$)') then coalesce(regexp_match(text, 'UnknownHostException: ([^ ]{1,80})$')[1], 'a service')
-      when regexp_like(text, '^(Caused by: )?org\.apache\.http(\.conn|\.hc\.client5\.http)\.(HttpHostConnectException|ConnectTimeoutException): Connect to [^ ]{1,120}') then regexp_match(text, 'Connect to (?:https?://)?([^ ]{1,80})')[1]
-      when regexp_like(text, '^(Caused by: )?org\.postgresql\.util\.PSQLException: (Connection to [^ ]+ refused|The connection attempt failed)') then coalesce(regexp_match(text, 'Connection to ([^ ]{1,80}) refused')[1], 'PostgreSQL')
+      when regexp_like(text, '^(pymongo[.]errors[.])?ServerSelectionTimeoutError: [^ ]+: ') then regexp_match(text, 'Error: ([^ ]+): ')[1]
+      when regexp_like(text, '^(Invalid `[^`]*` invocation: )?(PrismaClient[A-Za-z]*Error: )?Can''t reach database server at `') then replace(regexp_match(text, 'server at `([^ ]+)`')[1], '`', '')
+      when regexp_like(text, '^(Caused by: )?java\.net\.(ConnectException|NoRouteToHostException|UnknownHostException|SocketTimeoutException)(: |$)') then coalesce(regexp_match(text, 'UnknownHostException: ([^ ]+)$')[1], 'a service')
+      when regexp_like(text, '^(Caused by: )?org\.apache\.http(\.conn|\.hc\.client5\.http)\.(HttpHostConnectException|ConnectTimeoutException): Connect to [^ ]+') then regexp_match(text, 'Connect to (?:https?://)?([^ ]+)')[1]
+      when regexp_like(text, '^(Caused by: )?org\.postgresql\.util\.PSQLException: (Connection to [^ ]+ refused|The connection attempt failed)') then coalesce(regexp_match(text, 'Connection to ([^ ]+) refused')[1], 'PostgreSQL')
       when regexp_like(text, '^(Caused by: )?com\.mysql\.[a-z.]+\.CommunicationsException: Communications link failure') then 'MySQL'
-      when regexp_like(text, '^(Caused by: )?(io\.lettuce\.core\.RedisConnectionException: Unable to connect to |redis\.clients\.jedis\.exceptions\.JedisConnectionException: Failed to (connect to|create socket))') then coalesce(regexp_match(text, 'Unable to connect to \[?([^ \],]{1,80})')[1], 'Redis')
+      when regexp_like(text, '^(Caused by: )?(io\.lettuce\.core\.RedisConnectionException: Unable to connect to |redis\.clients\.jedis\.exceptions\.JedisConnectionException: Failed to (connect to|create socket))') then coalesce(regexp_match(text, 'Unable to connect to \[?([^ \],]+)')[1], 'Redis')
       when regexp_like(text, '^(Caused by: )?(javax\.net\.ssl\.SSLHandshakeException|sun\.security\.validator\.ValidatorException|java\.security\.cert\.CertificateExpiredException): ?(PKIX path |NotAfter|No subject alternative )') then 'a service'
       when regexp_like(text, '^(Caused by: )?javax\.net\.ssl\.SSLHandshakeException: ') and regexp_like(text, 'PKIX path (building|validation) failed') then 'a service'
       when regexp_like(text, '^(ActiveRecord::(ConnectionNotEstablished|DatabaseConnectionError) [(])?(PG::ConnectionBad|Mysql2::Error::ConnectionError|Redis::CannotConnectError|RedisClient::CannotConnectError|Errno::E(CONNREFUSED|HOSTUNREACH|TIMEDOUT)|SocketError|Socket::ResolutionError|Net::OpenTimeout|Faraday::(ConnectionFailed|SSLError)|OpenSSL::SSL::SSLError)[ :(]') and not regexp_like(text, 'FATAL: |ERROR: ')
-        then coalesce(regexp_match(text, 'TCP connection to ([^ ]{1,80})')[1], regexp_match(text, 'connect\(2\) for "?([^ "]{1,60}"? port [0-9]+)')[1], regexp_match(text, 'at "([^"]{1,80})"')[1], 'a service')
-      when regexp_like(text, '^ActiveRecord::ConnectionNotEstablished [(]connection to server (at|on) ') and not regexp_like(text, 'FATAL: ') then coalesce(regexp_match(text, 'at "([^"]{1,80})"')[1], 'PostgreSQL')
+        then coalesce(regexp_match(text, 'TCP connection to ([^ ]+)')[1], regexp_match(text, 'connect\(2\) for "?([^ "]+"? port [0-9]+)')[1], regexp_match(text, 'at "([^"]+)"')[1], 'a service')
+      when regexp_like(text, '^ActiveRecord::ConnectionNotEstablished [(]connection to server (at|on) ') and not regexp_like(text, 'FATAL: ') then coalesce(regexp_match(text, 'at "([^"]+)"')[1], 'PostgreSQL')
       -- PHP: PDO, mysqli, phpredis, Predis, Guzzle, Doctrine.
       when regexp_like(text, '^(PHP Exception [A-Za-z\\]+: "An exception occurred in the driver: |([A-Z][A-Za-z\\]*\\)?(PDOException|QueryException|ConnectionException|Exception): (An exception occurred in the driver: )?)?SQLSTATE\[(HY000|08006|08001)\] ?(\[(2002|2003|2005|7)\])')
           and regexp_like(text, 'SQLSTATE\[[0-9HY]+\] ?\[[0-9]+\] (Connection refused|Connection timed out|Operation timed out|No such file|No route to host|php_network_getaddresses|Can''t connect|could not (connect|translate)|connection to server (at|on) "[^"]*"[^:]*failed: (Connection|No such|timeout|Operation|No route|could not)|Name or service)')
-        then coalesce(regexp_match(text, 'connection to server at "([^"]{1,80})"')[1], regexp_match(text, 'getaddrinfo for ([^ ]{1,80}) failed')[1], case when regexp_like(text, 'SQLSTATE\[08') then 'PostgreSQL' else 'MySQL' end)
+        then coalesce(regexp_match(text, 'connection to server at "([^"]+)"')[1], regexp_match(text, 'getaddrinfo for ([^ ]+) failed')[1], case when regexp_like(text, 'SQLSTATE\[08') then 'PostgreSQL' else 'MySQL' end)
       when regexp_like(text, '^(mysqli_sql_exception: |mysqli?_?[a-z_]*[(][)]: [(]HY000/200[2356][)]: |mysqli::[a-z_]+[(][)]: [(]HY000/200[2356][)]: )(php_network_getaddresses|Connection refused|Connection timed out|No such file|No route to host|Can''t connect)') then 'MySQL'
-      when regexp_like(text, '^(RedisException|Predis\\Connection\\ConnectionException): (Connection refused|Connection timed out|php_network_getaddresses|read error on connection|socket error)') then coalesce(regexp_match(text, '\[tcp://([^ \]]{1,80})\]')[1], regexp_match(text, 'on connection to ([^ ]{1,80})')[1], 'Redis')
-      when regexp_like(text, '^GuzzleHttp\\Exception\\(Connect|Request)Exception: cURL error (6|7|28|35|60): ') then coalesce(regexp_match(text, '^[^:]*: cURL error [0-9]+: (?:Could not resolve host: |Failed to connect to )([^ ]{1,80})')[1], 'a service')
+      when regexp_like(text, '^(RedisException|Predis\\Connection\\ConnectionException): (Connection refused|Connection timed out|php_network_getaddresses|read error on connection|socket error)') then coalesce(regexp_match(text, '\[tcp://([^ \]]+)\]')[1], regexp_match(text, 'on connection to ([^ ]+)')[1], 'Redis')
+      when regexp_like(text, '^GuzzleHttp\\Exception\\(Connect|Request)Exception: cURL error (6|7|28|35|60): ') then coalesce(regexp_match(text, '^[^:]*: cURL error [0-9]+: (?:Could not resolve host: |Failed to connect to )([^ ]+)')[1], 'a service')
       when regexp_like(text, '^( *---> )?(System\.Net\.Sockets\.SocketException \(1(1[013])\)|System\.Net\.Http\.HttpRequestException): (Connection refused|Connection timed out|No route to host|Name or service not known|The SSL connection could not be established)')
-        then coalesce(regexp_match(text, ': [A-Z][a-z ]+ [(]([^ )]{1,80})[)]$')[1], 'a service')
-      when regexp_like(text, '^Npgsql\.NpgsqlException \(0x[0-9a-f]+\): Failed to connect to [^ ]{1,80}') then regexp_match(text, 'connect to ([^ ]{1,80})')[1]
+        then coalesce(regexp_match(text, ': [A-Z][a-z ]+ [(]([^ )]+)[)]$')[1], 'a service')
+      when regexp_like(text, '^Npgsql\.NpgsqlException \(0x[0-9a-f]+\): Failed to connect to [^ ]+') then regexp_match(text, 'connect to ([^ ]+)')[1]
       when regexp_like(text, '^StackExchange\.Redis\.RedisConnectionException: It was not possible to connect') then 'Redis'
-      when regexp_like(text, '^(Postgrex\.Protocol|MyXQL\.Connection) [(]#PID<[0-9.]+>[^)]*[)] failed to connect: [*][*] [(]DBConnection\.ConnectionError[)] tcp connect [(][^ )]{1,80}[)]: ') then regexp_match(text, 'tcp connect [(]([^ )]{1,80})[)]')[1]
+      when regexp_like(text, '^(Postgrex\.Protocol|MyXQL\.Connection) [(]#PID<[0-9.]+>[^)]*[)] failed to connect: [*][*] [(]DBConnection\.ConnectionError[)] tcp connect [(][^ )]+[)]: ') then regexp_match(text, 'tcp connect [(]([^ )]+)[)]')[1]
       when regexp_like(text, '^(error communicating with database|pool timed out|error connecting to (server|database)): .*[(]os error 1(1[013])[)]$') then 'a database'
     end as target,
     case
@@ -154,7 +159,7 @@ matched as (
 counted as (
   select host, program, target, reason, count(*) as lines, max(substr(body, 1, 160)) as line,
     row_number() over (partition by host, program, target order by count(*) desc, reason) as place
-  from matched where target is not null
+  from (select host, program, substr(target, 1, 80) as target, reason, body from matched) m where target is not null
   group by host, program, target, reason
 ),
 answers as (

@@ -11,7 +11,7 @@ needs = ["log", "request", "kmsg"]
 when = """
 select 1 from log where (body like '%native thread%' or body like '%start new thread%' or body like '%create Thread%' or body like '%alloc thread%' or body like 'runtime: failed to create new OS thread%' or body like '%esource temporarily unavailable%' or body like '%can''t fork)%' or body like '%EAGAIN%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (message_template like 'fork() failed while spawning %' or attrs['system_error'] like '(11)%') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from kmsg where body like '%fork rejected by pids controller%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.closes_early", "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.socket_backlog_full", "app.workers_die",
@@ -30,13 +30,18 @@ unknown = ""
 ---*/
 with spoken as (
   select host, ts, coalesce(nullif(program, ''), 'other') as program, message_template, attrs['module'] as module,
-    regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
+    regexp_replace(regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1'),
       '^([0-9TZ :.,/+-]+ )?(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?', '') as text
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and (attrs['system_error'] like '(11)%' or message_template like 'fork() failed while spawning %'
-      or regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], attrs['exc_info'], attrs['stack_trace'], body),
+      or regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
         'native thread|start new thread|create Thread|alloc thread|failed to create new OS thread|esource temporarily unavailable|can''t fork|EAGAIN'))
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
 ),
 lines as (
   select host, program,
@@ -45,9 +50,9 @@ lines as (
       when program = 'apache' then case when coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^[(]11[)][^:]*: AH(00159|03142|00281|00282)') then message_template end
       when program in ('apache2', 'httpd', 'haproxy', 'sshd', 'weir') then null
       when program like 'php%fpm%' then case when regexp_like(text, '^fork[(][)] failed: Resource temporarily unavailable [(]11[)]$') then text end
-      when program = 'systemd' then case when regexp_like(text, '^[^ ]{1,80}: Failed to (fork|spawn [a-z-]+ task): Resource temporarily unavailable$') then text end
+      when program = 'systemd' then case when regexp_like(text, '^[^ ]+: Failed to (fork|spawn [a-z-]+ task): Resource temporarily unavailable$') then text end
       when lower(program) in ('cron', 'crond') then case when regexp_like(text, '^[(]CRON[)] error [(]can''t fork[)]$') then text end
-      when regexp_like(text, '^(Caused by: |Exception in thread "[^"]{1,60}" )?java\.lang\.OutOfMemoryError: unable to create (new )?native thread') then text
+      when regexp_like(text, '^(Caused by: |Exception in thread "[^"]+" )?java\.lang\.OutOfMemoryError: unable to create (new )?native thread') then text
       when regexp_like(text, '^\[[0-9.,]+s\]\[warning\]\[os,thread\] (Failed to start thread|Attempt to protect stack)') then text
       when regexp_like(text, '^(RuntimeError|_thread\.error|thread\.error): can''t start new thread$') then text
       when regexp_like(text, '^ThreadError[: (]+can''t (create Thread|alloc thread)') or regexp_like(text, '^Errno::EAGAIN[: (]+Resource temporarily unavailable - fork[(]2[)]') then text
@@ -59,7 +64,7 @@ lines as (
 told as (
   select host, program, substr(line, 1, 140) as line, false as is_kernel from lines where line is not null
   union all
-  select host, coalesce(regexp_match(body, 'pids controller in ([^ ]{1,100})')[1], 'a control group') as program, substr(body, 1, 140) as line, true as is_kernel
+  select host, coalesce(regexp_match(body, 'pids controller in ([^ ]+)')[1], 'a control group') as program, substr(body, 1, 140) as line, true as is_kernel
   from kmsg
   where ts > $now - interval '60 seconds' and ts <= $now and is_backlog is not true and regexp_like(body, '^cgroup: fork rejected by pids controller')
 ),
