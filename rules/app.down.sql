@@ -12,7 +12,8 @@ needs = ["log", "request", "listener", "config_directive", "kmsg"]
 when = """
 select 1 from log where program = 'nginx' and message_template like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH00957%' or body like 'AH02454%') and ts > $now - interval '20 seconds' and ts <= $now
-union all select 1 from log where program = 'caddy' and body like 'dial %' and ts > $now - interval '20 seconds' and ts <= $now
+union all select 1 from log where (attrs['logger'] like 'http.log.error%' or body like '''50_ %'' caused by: %' or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout')) and ts > $now - interval '20 seconds' and ts <= $now
+union all select 1 from request where program = 'envoy' and attrs['response_flags'] like '%UF%' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and message_template like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
 explains = [
@@ -26,7 +27,7 @@ subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}{over_text}; {errors} requests got 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is missing): host and network are fine, but no process listens there. It crashed, was stopped, listens on another port, or is not ready yet."
 look_at = "Is it running (`systemctl status`), and if not, why did it exit: its own log, mem.oom_kill, app.segfault, a deploy. On its host, `select ts, process_name from listener where server_port = …` shows when it stopped listening."
-silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). Over, and a note: no refusal for 3 s while the process listens again or the upstream answers requests, or none for 12 s. Where the log names the upstream of a request, only its own failed requests count. HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache and Caddy: lines of their error logs, as for nginx. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
+silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). Over, and a note: no refusal for 3 s while the process listens again or the upstream answers requests, or none for 12 s. Where the log names the upstream of a request, only its own failed requests count. HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache, Caddy and Traefik (whose level is `debug` for these): lines of their error logs, as for nginx; Envoy: requests whose details name errno 111. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
 fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
 [text.refusals_text]
@@ -42,7 +43,16 @@ sql = """
 select date_bin(interval '5 seconds', ts) as ts, count(*) filter (where http_response_status_code in (502, 503)) as errors, count(*) as requests
 from request where tier in ('proxy', 'edge') and host = {host} and ts > $now - interval '10 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
-with lines as (
+with go_errors as (
+  -- Caddy and Traefik log Go's error of the attempt.
+  select host, case when attrs['logger'] is not null then 'caddy' else 'traefik' end as program, ts,
+    case when attrs['logger'] is not null then body when body like '''50%' then regexp_match(body, '^''[^'']+'' caused by: (.*)$')[1] else attrs['error'] end as reason
+  from log
+  where ts > $now - interval '20 seconds' and ts <= $now
+    and coalesce(program, '') in ('', 'other', 'caddy', 'traefik') and (attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
+      or regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null)
+),
+lines as (
   select host, program, ts,
     case when attrs['upstream'] like '%://unix:%' then regexp_match(attrs['upstream'], '(unix:[^:]+)')[1]
          else coalesce(regexp_match(attrs['upstream'], '://([^/]+)')[1], attrs['upstream']) end as upstream
@@ -57,10 +67,14 @@ with lines as (
   where ts > $now - interval '20 seconds' and ts <= $now and program = 'apache' and (body like 'AH00957%' or body like 'AH02454%')
     and (attrs['system_error'] like '(111)%' or attrs['system_error'] like '(2)%')
   union all
-  select host, program, ts, coalesce(regexp_match(body, '^dial tcp ([^ ]+): connect: connection refused$')[1],
-    regexp_match(body, '^dial (unix [^ ]+): connect: (connection refused|no such file or directory)$')[1]) as upstream
-  from log
-  where ts > $now - interval '20 seconds' and ts <= $now and program = 'caddy' and attrs['logger'] like 'http.log.error%'
+  select host, program, ts, coalesce(regexp_match(reason, '^dial tcp ([^ ]+): connect: connection refused$')[1],
+    regexp_match(reason, '^dial (unix [^ ]+): connect: (connection refused|no such file or directory)$')[1]) as upstream
+  from go_errors
+  union all
+  select host, program, ts, regexp_replace(upstream_address, '^[a-z]+://', '') as upstream
+  from request
+  where ts > $now - interval '20 seconds' and ts <= $now and tier = 'proxy' and program = 'envoy' and attrs['response_flags'] like '%UF%'
+    and regexp_like(concat_ws(' ', attrs['response_code_details'], attrs['upstream_transport_failure_reason']), 'connect[_ ]error:[_ ]111|[Cc]onnection[_ ]refused')
 ),
 checks as (
   select host, ts, regexp_match(message_template, 'erver ([^ ]+) is ')[1] as upstream, message_template,

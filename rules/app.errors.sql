@@ -7,7 +7,7 @@ for = "3s"
 every = "5s"
 clear = "30s"
 key = ["site"]
-prefers = ["app.error_outlier", "app.crash_loop", "app.segfault", "app.fd_limit", "tcp.ephemeral_exhausted", "db.not_answering", "db.connections_exhausted", "pg.lock_pileup", "disk.full", "disk.inodes_full", "disk.readonly"]
+prefers = ["app.error_outlier", "app.crash_loop", "app.segfault", "app.fd_limit", "tcp.ephemeral_exhausted", "db.not_answering", "db.connections_exhausted", "pg.lock_pileup", "disk.full", "disk.inodes_full", "disk.readonly", "app.cannot_write", "app.code_incomplete", "app.service_rejects", "app.service_unreachable", "app.pool_exhausted"]
 needs = ["request", "listener"]
 when = "select 1 from request where http_response_status_code >= 500 and http_response_status_code not in (502, 504) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = ["app.errors_quiet"]
@@ -24,14 +24,15 @@ unit = ""
 sql = """
 select date_bin(interval '10 seconds', ts) as ts,
   count(*) filter (where http_response_status_code >= 500 and http_response_status_code not in (502, 504)) as errors, count(*) as requests
-from proxy_request where host = {host} and coalesce(pool, 'any name') = {site}
+from proxy_request where host = {host} and coalesce(pool, concat('requests in ', source)) = {site}
   and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
 with answered as (
   -- A proxy that logs its upstreams' status, and has none for this request, failed by itself (proxy.bad_gateway).
-  select host, coalesce(pool, 'any name') as site, http_response_status_code as status, url_path, upstream_address,
+  select host, coalesce(pool, concat('requests in ', source)) as site, http_response_status_code as status, url_path, upstream_address,
     http_response_status_code >= 500 and http_response_status_code not in (502, 504)
-      and coalesce(upstream_status_code = http_response_status_code, http_response_status_code <> 503
+      and coalesce(upstream_status_code = http_response_status_code, (http_response_status_code <> 503
+          or program = 'envoy' and upstream_address is not null and attrs['response_flags'] is null)
         and count(upstream_status_code) over (partition by host, source) = 0) as is_error
   from proxy_request
   where ts > $now - interval '30 seconds' and ts <= $now
@@ -66,10 +67,10 @@ programs as (
   group by b.host, b.site
 ),
 past_rows as (
-  select host, coalesce(pool, 'any name') as site, http_response_status_code as status from proxy_request
+  select host, coalesce(pool, concat('requests in ', source)) as site, http_response_status_code as status from proxy_request
   where ts > $now - interval '630 seconds' and ts <= $now - interval '600 seconds'
   union all
-  select host, coalesce(pool, 'any name') as site, http_response_status_code as status from proxy_request
+  select host, coalesce(pool, concat('requests in ', source)) as site, http_response_status_code as status from proxy_request
   where ts > $now - interval '3630 seconds' and ts <= $now - interval '3600 seconds'
 ),
 past as (

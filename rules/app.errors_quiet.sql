@@ -36,11 +36,11 @@ title = "Requests and failures per minute"
 unit = ""
 sql = """
 select date_trunc('minute', ts) as ts, count(*) filter (where http_response_status_code >= 500) as failed, count(*) as requests
-from proxy_request where host = {host} and coalesce(pool, 'any name') = {site} and ts > $now - interval '2 hours' and ts <= $now
+from proxy_request where host = {host} and coalesce(pool, concat('requests in ', source)) = {site} and ts > $now - interval '2 hours' and ts <= $now
 group by 1 order by 1"""
 ---*/
 with busy as (
-  select host, coalesce(pool, 'any name') as site, count(*) as requests,
+  select host, coalesce(pool, concat('requests in ', source)) as site, count(*) as requests,
     count(*) filter (where http_response_status_code >= 500) as errors
   from proxy_request
   where ts > $now - interval '60 seconds' and ts <= $now
@@ -54,7 +54,7 @@ numbered as (
     status >= 500 or status = 499 and duration_seconds >= 5 as is_failed,
     row_number() over (partition by host, site order by ts desc) as place
   from (
-    select host, coalesce(pool, 'any name') as site, ts, client_address, url_path, duration_seconds, http_response_status_code as status
+    select host, coalesce(pool, concat('requests in ', source)) as site, ts, client_address, url_path, duration_seconds, http_response_status_code as status
     from proxy_request
     where ts > $now - interval '15 minutes' and ts <= $now
   ) r

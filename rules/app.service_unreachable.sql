@@ -6,31 +6,37 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "30s"
-key = ["program", "target"]
+key = ["log_program", "target"]
 prefers = ["db.not_answering", "wire.host_unreachable", "dns.name_failing", "firewall.drops_service", "tcp.ephemeral_exhausted"]
 needs = ["log", "request"]
 when = """
-select 1 from log where (body like '%ECONNREFUSED%' or body like '%ETIMEDOUT %' or body like '%EHOSTUNREACH%' or body like '%ENOTFOUND%' or body like '%EAI_AGAIN%' or body like '%EADDRNOTAVAIL%') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where (body like '%dial tcp %' or body like '%dial unix %' or body like '%OperationalError%' or body like '%onnectionError%' or body like '%Can''t connect to %' or body like '%could not connect to server%') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where (body like '%java.net.%Exception%' or body like '%PSQLException%' or body like '%Communications link failure%' or body like '%ConnectionBad%' or body like '%CannotConnectError%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
+select 1 from log where (body like '%ECONNREFUSED%' or body like '%ETIMEDOUT %' or body like '%EHOSTUNREACH%' or body like '%ENETUNREACH%' or body like '%ENOTFOUND%' or body like '%EAI_AGAIN%' or body like '%EADDRNOTAVAIL%' or body like '%getaddrinfo%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%dial tcp %' or body like '%dial unix %' or body like '%OperationalError%' or body like '%onnectionError%' or body like '%ConnectionPool(%' or body like '%Can''t connect to %' or body like '%Can''t reach database%' or body like '%could not connect to server%' or body like '%gaierror%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%java.net.%Exception%' or body like '%PSQLException%' or body like '%Communications link failure%' or body like '%Connection%Exception: %' or body like '%ConnectionBad%' or body like '%ConnectionNotEstablished%' or body like '%CannotConnectError%' or body like '%ConnectionFailed%' or body like '%Errno::E%' or body like '%SocketError%' or body like '%ResolutionError%' or body like '%OpenTimeout%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%SQLSTATE[%' or body like '%(HY000/200%' or body like '%mysqli_sql_exception%' or body like '%RedisException%' or body like '%cURL error %') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%onnect%rror: %' or body like '%URLError%' or body like '%ConnectException%' or body like '%ConnectTimeout%' or body like '%onnectionRefusedError%' or body like '%TimeoutError: %' or body like '%OSError: %' or body like '%SocketException%' or body like '%HttpRequestException%' or body like '%Failed to connect to%' or body like '%failed to connect%' or body like '%(os error 11%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%x509: %' or body like '%PKIX path%') and ts > $now - interval '30 seconds' and ts <= $now and severity in ('error', 'critical', 'alert', 'emergency', 'fatal', 'warn')
+union all select 1 from log where (body like '%rror: %ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%CertificateExpiredException%' or body like '%SSLHandshakeException%' or body like 'x509: %' or body like '%PKIX path%' or body like 'Get "http%' or body like 'Post "http%' or body like '% "http%": %') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.worker_timeout", "app.workers_die", "app.workers_exhausted", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "app.slow_requests_logged", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
 ]
 subject = "{shown} on {host}: {target}"
 summary = "{shown} on {host} cannot connect to {target} ({reason_text}), {lines} times in 30 s{share_text}"
 why = "{why_text} Each request that needs it fails or waits for the connect timeout."
 look_at = "From {host}: `nc -vz HOST PORT` to {target}; on its side `ss -ltn` and its own log. The line: {line}"
-silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile. Only lines that start with the error of a language or driver count (Node.js, Go, psycopg, PyMySQL, redis-py, JDBC, Ruby), and none from the logs of web servers, PHP-FPM and sshd, which contain what visitors wrote. A worker that tries a service that is switched off on purpose looks the same."
+silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile; a note if the line does not name the target and no request failed (addresses that customers gave, such as webhooks, fail all day). Only lines, and fields such as `error` of structured logs, that start with the error of a language or driver count (Node.js, Go, Python, JDBC, Ruby, PHP, .NET, Elixir, Rust), and of a web server's log only the errors of PHP itself: the rest contains what visitors wrote. An error that the program puts behind its own words is not seen. A worker that tries a service that is switched off on purpose looks the same."
 fix = "{fix_text} Check: the lines end."
-source = "Node.js net.js and dns.js errors; Go net.OpError; libpq fe-connect.c; PyMySQL connections.py (2003); redis-py connection.py; connect(2)"
+source = "Node.js net.js and dns.js errors; Go net.OpError and url.Error; libpq fe-connect.c; PyMySQL connections.py (2003); redis-py connection.py; urllib3; PHP PDO and mysqli; cURL error codes; connect(2)"
 [text.reason_text]
 refused = "connection refused"
 timeout = "no answer in time"
 unreachable = "no route"
 name = "its name does not resolve"
 ports = "no free local port"
+certificate = "its certificate is rejected"
 failed = "the connection failed"
 [text.why_text]
 refused = "The host answers at once that nothing listens there: the service is stopped, starting, or listens on another address or port."
@@ -38,6 +44,7 @@ timeout = "Nothing answers: the host is down, a firewall drops the packets, or t
 unreachable = "The network has no path to that host: its network, a route or an interface is down."
 name = "The name service has no address for it, or does not answer."
 ports = "All local ports towards that address are in use or in TIME_WAIT: each request opens a new connection."
+certificate = "The service presents a certificate that expired, has another name, or whose issuer this host does not know; the client then ends the connection. From one moment on it fails for all requests."
 failed = "The driver gives up before it has a session."
 [text.fix_text]
 refused = "Start {target}, or correct its address in the application's configuration. In containers `localhost` is the container itself."
@@ -45,46 +52,105 @@ timeout = "Bring the host or the path back; set a connect timeout of 1 to 2 s in
 unreachable = "Check route, interface and security group between both (`ip route get`)."
 name = "`getent hosts` on {host}, inside its container as well; check search domains and the service's registration."
 ports = "Reuse connections (keep-alive, a pool); see tcp.ephemeral_exhausted."
+certificate = "`openssl s_client -connect HOST:PORT -servername NAME </dev/null` on {host} shows dates and chain. Expired: renew it there. Incomplete chain: serve the intermediate certificate. Unknown issuer: update `ca-certificates`, in the container as well. Do not switch the verification off."
 failed = "Try the same address with the service's own client from {host}; its message says more."
 [text.share_text]
 known = "; {failed} of {requests} requests failed"
 unknown = ""
 ---*/
-with own as (
+with lines as (
+  -- Structured logs have the error beside the message; PHP's errors stand in the log of the web server in front.
   select host, ts, coalesce(nullif(program, ''), 'other') as program, body,
-    regexp_replace(body, '^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?', '') as text
+    regexp_replace(
+      case
+        when program = 'nginx' and message_template like 'FastCGI sent in stderr: %' then regexp_match(body, '^FastCGI sent in stderr: "PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
+        when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
+        when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
+        when program in ('nginx', 'apache', 'apache2', 'httpd') then null
+        else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
+      end,
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+        '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
+        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
+        '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
+        '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect): )?(Uncaught (exception )?)?'), '') as text
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and coalesce(program, '') not in ('nginx', 'haproxy', 'apache', 'apache2', 'httpd', 'caddy', 'php-fpm', 'sshd', 'weir')
-    and (body like '%ECONNREFUSED%' or body like '%ETIMEDOUT %' or body like '%EHOSTUNREACH%' or body like '%ENOTFOUND%' or body like '%EAI_AGAIN%' or body like '%EADDRNOTAVAIL%'
-      or body like '%dial tcp %' or body like '%dial unix %' or body like '%OperationalError%' or body like '%onnectionError%' or body like '%Can''t connect to %' or body like '%could not connect to server%'
-      or body like '%java.net.%Exception%' or body like '%PSQLException%' or body like '%Communications link failure%' or body like '%ConnectionBad%' or body like '%CannotConnectError%')
+    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir')
+    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+      'E(CONNREFUSED|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRNOTAVAIL)|dial (tcp|udp|unix)|OperationalError|[Cc]onnect|java[.]net[.]|PSQLException|CannotConnect|SQLSTATE|HY000|cURL error|getaddrinfo|gaierror|ConnectionPool|[Cc]ertificate|ECONNREFUSED|PKIX|x509|URLError|SocketException|ServerSelection|Can''t reach database|OpenTimeout|SSLHandshakeException|SocketError|ResolutionError|Errno::E')
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
+),
+own as (
+  select * from lines where text is not null
 ),
 -- One pattern per language: what a visitor wrote may stand anywhere but at the start of a line.
 matched as (
-  select host, program, body,
+  select host, program, text as body,
     case
-      when regexp_like(text, '^(Uncaught )?([A-Za-z]*Error|AggregateError \[[A-Z]+\]): (connect |getaddrinfo )?(ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN)( |$)')
-        then coalesce(regexp_match(text, '(?:ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN) ([^ ]{1,80})')[1], 'a service')
+      when regexp_like(text, '^(\[cause\]: |cause: |\[[A-Za-z]+\] Unhandled error event: )?([A-Za-z]*Error|AggregateError \[[A-Z]+\]): (connect |getaddrinfo )?(ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN)( |$)')
+        then coalesce(regexp_match(text, '(?:ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN) ([^ ]+)')[1], 'a service')
+      when regexp_like(text, '^(connect|getaddrinfo) (ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL|ENOTFOUND|EAI_AGAIN) [^ ]+$') then regexp_match(text, ' ([^ ]+)$')[1]
+      when regexp_like(text, '^(\[cause\]: |cause: )?([A-Za-z]*Error): (certificate has expired|unable to get (local )?issuer certificate|unable to verify the first certificate|self[- ]signed certificate|Hostname/IP does not match certificate)')
+        then coalesce(regexp_match(text, 'altnames: Host: ([^ ]+?)[.] ')[1], 'a service')
       when regexp_like(text, '^(failed to connect to `[^`]*`: )?(dial error [(])?dial (tcp|udp|unix) [^ ]+: (connect: |i/o timeout|lookup )')
-        then regexp_match(text, 'dial (?:tcp|udp|unix) ([^ ]{1,80}):')[1]
-      when regexp_like(text, '^dial tcp: lookup [^ ]+( on [^ ]+)?: ') then regexp_match(text, 'lookup ([^ ]{1,80}?)(?: on |: )')[1]
-      when regexp_like(text, '^[(]?([a-z_0-9]+\.)*OperationalError[)]?:? ([a-z_0-9.]+: )?(connection to server (at|on) |could not connect to server: |could not translate host name )')
-        then coalesce(regexp_match(text, 'connection to server at "([^"]{1,80})"')[1], regexp_match(text, 'translate host name "([^"]{1,80})"')[1], 'PostgreSQL')
-      when regexp_like(text, '^[(]?([A-Za-z_0-9]+\.)*OperationalError[)]?:? ?[(]200[2356], "Can''t connect to (local )?(MySQL )?server') then coalesce(regexp_match(text, 'server on ''([^'']{1,80})''')[1], 'MySQL')
-      when regexp_like(text, '^(redis\.exceptions\.|kombu\.exceptions\.)?(ConnectionError|TimeoutError|OperationalError): (Error -?[0-9]+ |Timeout |\[Errno [0-9]+\] )(connecting to|Connection refused|Name or service)')
-        then coalesce(regexp_match(text, 'connecting to ([^ ]{1,80}?)\.( |$)')[1], 'a service')
-      when regexp_like(text, '^(Caused by: )?java\.net\.(ConnectException|NoRouteToHostException|UnknownHostException|SocketTimeoutException)(: |$)') then coalesce(regexp_match(text, 'UnknownHostException: ([^ ]{1,80})$')[1], 'a service')
-      when regexp_like(text, '^(Caused by: )?org\.postgresql\.util\.PSQLException: (Connection to [^ ]+ refused|The connection attempt failed)') then coalesce(regexp_match(text, 'Connection to ([^ ]{1,80}) refused')[1], 'PostgreSQL')
+        then regexp_match(text, 'dial (?:tcp|udp|unix) ([^ ]+):')[1]
+      when regexp_like(text, '^dial tcp: lookup [^ ]+( on [^ ]+)?: ') then regexp_match(text, 'lookup ([^ ]+?)(?: on |: )')[1]
+      -- Go writes a URL with its quotes escaped, so it cannot end early.
+      when regexp_like(text, '^(Get|Post|Put|Patch|Delete|Head) "(?:[^"\\]|\\.)*": (dial tcp|context deadline exceeded|net/http: |tls: |x509: |EOF$|read tcp |http2: )')
+        then regexp_match(text, '^[A-Z][a-z]+ "https?://([^/"\\?]+)')[1]
+      when regexp_like(text, '^(tls: failed to verify certificate: )?x509: (certificate has expired|certificate signed by unknown authority|certificate is valid for )') then 'a service'
+      when regexp_like(text, '^[(]?([a-z_0-9]+\.)*OperationalError[)]?:? ([a-z_0-9.]+: )?(connection to server (at|on) |could not connect to server: |could not translate host name |connection failed: connection to server at |connection is bad: )') and not regexp_like(text, 'failed: (FATAL|ERROR): ')
+        then coalesce(regexp_match(text, 'connection to server at "([^"]+)"')[1], regexp_match(text, 'translate host name "([^"]+)"')[1], 'PostgreSQL')
+      when regexp_like(text, '^[(]?([A-Za-z_0-9]+\.)*OperationalError[)]?:? ?[(]200[2356], "(Can''t connect to|Unknown (MySQL )?server host)') then coalesce(regexp_match(text, '(?:server on|server host) ''([^'']+)''')[1], 'MySQL')
+      when regexp_like(text, '^(redis\.exceptions\.|kombu\.exceptions\.)?(ConnectionError|TimeoutError|OperationalError): (Error -?[0-9]+ |Timeout |\[Errno -?[0-9]+\] )(connecting to|Connection refused|Name or service|Temporary failure)')
+        then coalesce(regexp_match(text, 'connecting to ([^ ]+?)\.( |$)')[1], 'a service')
+      -- The host of the pool is the program's; the URL behind it may be a visitor's.
+      when regexp_like(text, '^(requests[.]exceptions[.]|urllib3[.]exceptions[.])?(ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|MaxRetryError|NewConnectionError): HTTPS?ConnectionPool[(]host=''[^'']+'', port=[0-9]+[)]')
+        then replace(regexp_match(text, 'host=(''[^'']+'', port=[0-9]+)')[1], ''', port=', ':')
+      when regexp_like(text, '^(aiohttp[.]client_exceptions[.])?Client(Proxy)?Connector(DNS|Certificate|SSL)?Error: Cannot connect to host [^ ]+ ssl:') then regexp_match(text, 'to host ([^ ]+)')[1]
+      when regexp_like(text, '^(httpx|httpcore)[.](ConnectError|ConnectTimeout)(: |$)') then 'a service'
+      when regexp_like(text, '^urllib[.]error[.]URLError: <urlopen error (\[Errno -?[0-9]+\]|timed out|\[SSL)') then 'a service'
+      when regexp_like(text, '^(socket[.])?gaierror: \[Errno -[0-9]+\] ') then 'a service'
+      when regexp_like(text, '^(ConnectionRefusedError|TimeoutError|OSError): \[Errno 1(10|11|13)\] (Connect call failed|Connection refused|Connection timed out|No route to host)')
+        then coalesce(replace(regexp_match(text, 'failed [(]''([^'']+'', [0-9]+)')[1], ''', ', ':'), 'a service')
+      when regexp_like(text, '^(ssl[.])?SSLCertVerificationError: \[SSL: CERTIFICATE_VERIFY_FAILED\]') then 'a service'
+      when regexp_like(text, '^(pymongo[.]errors[.])?ServerSelectionTimeoutError: [^ ]+: ') then regexp_match(text, 'Error: ([^ ]+): ')[1]
+      when regexp_like(text, '^(Invalid `[^`]*` invocation: )?(PrismaClient[A-Za-z]*Error: )?Can''t reach database server at `') then replace(regexp_match(text, 'server at `([^ ]+)`')[1], '`', '')
+      when regexp_like(text, '^(Caused by: )?java\.net\.(ConnectException|NoRouteToHostException|UnknownHostException|SocketTimeoutException)(: |$)') then coalesce(regexp_match(text, 'UnknownHostException: ([^ ]+)$')[1], 'a service')
+      when regexp_like(text, '^(Caused by: )?org\.apache\.http(\.conn|\.hc\.client5\.http)\.(HttpHostConnectException|ConnectTimeoutException): Connect to [^ ]+') then regexp_match(text, 'Connect to (?:https?://)?([^ ]+)')[1]
+      when regexp_like(text, '^(Caused by: )?org\.postgresql\.util\.PSQLException: (Connection to [^ ]+ refused|The connection attempt failed)') then coalesce(regexp_match(text, 'Connection to ([^ ]+) refused')[1], 'PostgreSQL')
       when regexp_like(text, '^(Caused by: )?com\.mysql\.[a-z.]+\.CommunicationsException: Communications link failure') then 'MySQL'
-      when regexp_like(text, '^(ActiveRecord::ConnectionNotEstablished [(])?(PG::ConnectionBad|Mysql2::Error::ConnectionError|Redis::CannotConnectError|RedisClient::CannotConnectError|Errno::ECONNREFUSED)[ :(]')
-        then coalesce(regexp_match(text, 'connect\(2\) for "?([^ "]{1,60}"? port [0-9]+)')[1], regexp_match(text, 'at "([^"]{1,80})"')[1], 'a service')
+      when regexp_like(text, '^(Caused by: )?(io\.lettuce\.core\.RedisConnectionException: Unable to connect to |redis\.clients\.jedis\.exceptions\.JedisConnectionException: Failed to (connect to|create socket))') then coalesce(regexp_match(text, 'Unable to connect to \[?([^ \],]+)')[1], 'Redis')
+      when regexp_like(text, '^(Caused by: )?(javax\.net\.ssl\.SSLHandshakeException|sun\.security\.validator\.ValidatorException|java\.security\.cert\.CertificateExpiredException): ?(PKIX path |NotAfter|No subject alternative )') then 'a service'
+      when regexp_like(text, '^(Caused by: )?javax\.net\.ssl\.SSLHandshakeException: ') and regexp_like(text, 'PKIX path (building|validation) failed') then 'a service'
+      when regexp_like(text, '^(ActiveRecord::(ConnectionNotEstablished|DatabaseConnectionError) [(])?(PG::ConnectionBad|Mysql2::Error::ConnectionError|Redis::CannotConnectError|RedisClient::CannotConnectError|Errno::E(CONNREFUSED|HOSTUNREACH|TIMEDOUT)|SocketError|Socket::ResolutionError|Net::OpenTimeout|Faraday::(ConnectionFailed|SSLError)|OpenSSL::SSL::SSLError)[ :(]') and not regexp_like(text, 'FATAL: |ERROR: ')
+        then coalesce(regexp_match(text, 'TCP connection to ([^ ]+)')[1], regexp_match(text, 'connect\(2\) for "?([^ "]+"? port [0-9]+)')[1], regexp_match(text, 'at "([^"]+)"')[1], 'a service')
+      when regexp_like(text, '^ActiveRecord::ConnectionNotEstablished [(]connection to server (at|on) ') and not regexp_like(text, 'FATAL: ') then coalesce(regexp_match(text, 'at "([^"]+)"')[1], 'PostgreSQL')
+      -- PHP: PDO, mysqli, phpredis, Predis, Guzzle, Doctrine.
+      when regexp_like(text, '^(PHP Exception [A-Za-z\\]+: "An exception occurred in the driver: |([A-Z][A-Za-z\\]*\\)?(PDOException|QueryException|ConnectionException|Exception): (An exception occurred in the driver: )?)?SQLSTATE\[(HY000|08006|08001)\] ?(\[(2002|2003|2005|7)\])')
+          and regexp_like(text, 'SQLSTATE\[[0-9HY]+\] ?\[[0-9]+\] (Connection refused|Connection timed out|Operation timed out|No such file|No route to host|php_network_getaddresses|Can''t connect|could not (connect|translate)|connection to server (at|on) "[^"]*"[^:]*failed: (Connection|No such|timeout|Operation|No route|could not)|Name or service)')
+        then coalesce(regexp_match(text, 'connection to server at "([^"]+)"')[1], regexp_match(text, 'getaddrinfo for ([^ ]+) failed')[1], case when regexp_like(text, 'SQLSTATE\[08') then 'PostgreSQL' else 'MySQL' end)
+      when regexp_like(text, '^(mysqli_sql_exception: |mysqli?_?[a-z_]*[(][)]: [(]HY000/200[2356][)]: |mysqli::[a-z_]+[(][)]: [(]HY000/200[2356][)]: )(php_network_getaddresses|Connection refused|Connection timed out|No such file|No route to host|Can''t connect)') then 'MySQL'
+      when regexp_like(text, '^(RedisException|Predis\\Connection\\ConnectionException): (Connection refused|Connection timed out|php_network_getaddresses|read error on connection|socket error)') then coalesce(regexp_match(text, '\[tcp://([^ \]]+)\]')[1], regexp_match(text, 'on connection to ([^ ]+)')[1], 'Redis')
+      when regexp_like(text, '^GuzzleHttp\\Exception\\(Connect|Request)Exception: cURL error (6|7|28|35|60): ') then coalesce(regexp_match(text, '^[^:]*: cURL error [0-9]+: (?:Could not resolve host: |Failed to connect to )([^ ]+)')[1], 'a service')
+      when regexp_like(text, '^( *---> )?(System\.Net\.Sockets\.SocketException \(1(1[013])\)|System\.Net\.Http\.HttpRequestException): (Connection refused|Connection timed out|No route to host|Name or service not known|The SSL connection could not be established)')
+        then coalesce(regexp_match(text, ': [A-Z][a-z ]+ [(]([^ )]+)[)]$')[1], 'a service')
+      when regexp_like(text, '^Npgsql\.NpgsqlException \(0x[0-9a-f]+\): Failed to connect to [^ ]+') then regexp_match(text, 'connect to ([^ ]+)')[1]
+      when regexp_like(text, '^StackExchange\.Redis\.RedisConnectionException: It was not possible to connect') then 'Redis'
+      when regexp_like(text, '^(Postgrex\.Protocol|MyXQL\.Connection) [(]#PID<[0-9.]+>[^)]*[)] failed to connect: [*][*] [(]DBConnection\.ConnectionError[)] tcp connect [(][^ )]+[)]: ') then regexp_match(text, 'tcp connect [(]([^ )]+)[)]')[1]
+      when regexp_like(text, '^(error communicating with database|pool timed out|error connecting to (server|database)): .*[(]os error 1(1[013])[)]$') then 'a database'
     end as target,
     case
-      when regexp_like(text, '(ENOTFOUND|EAI_AGAIN|lookup [^ ]+|UnknownHost|translate host name|Name or service not known|no such host|Temporary failure in name)') then 'name'
+      when regexp_like(text, '(certificate has expired|issuer certificate|first certificate|[Ss]elf[- ]signed certificate|does not match certificate|certificate verify failed|CERTIFICATE_VERIFY_FAILED|x509: |PKIX path|CertificateExpired|cURL error 60|alternative |SSL connection could not)') then 'certificate'
+      when regexp_like(text, '(ENOTFOUND|EAI_AGAIN|lookup [^ ]+|UnknownHost|translate host name|Name or service not known|no such host|Temporary failure in name|getaddrinfo|gaierror|NameResolutionError|Unknown (MySQL )?server host|Could not resolve host|ConnectorDNSError|nxdomain)') then 'name'
       when regexp_like(text, '(EADDRNOTAVAIL|annot assign requested address)') then 'ports'
-      when regexp_like(text, '(ECONNREFUSED|[Cc]onnection refused|Error 111 |[Rr]efused)') then 'refused'
-      when regexp_like(text, '(ETIMEDOUT|i/o timeout|[Tt]imed out|SocketTimeout|[Tt]imeout)') then 'timeout'
+      when regexp_like(text, '(ECONNREFUSED|[Cc]onnection refused|Error 111 |[Rr]efused|Connect call failed|No such file|os error 111)') then 'refused'
+      when regexp_like(text, '(ETIMEDOUT|i/o timeout|[Tt]imed out|SocketTimeout|[Tt]imeout|context deadline|cURL error 28|execution expired)') then 'timeout'
       when regexp_like(text, '(EHOSTUNREACH|ENETUNREACH|[Nn]o route to host|unreachable|Error 113 )') then 'unreachable'
       else 'failed'
     end as reason
@@ -93,7 +159,7 @@ matched as (
 counted as (
   select host, program, target, reason, count(*) as lines, max(substr(body, 1, 160)) as line,
     row_number() over (partition by host, program, target order by count(*) desc, reason) as place
-  from matched where target is not null
+  from (select host, program, substr(target, 1, 80) as target, reason, body from matched) m where target is not null
   group by host, program, target, reason
 ),
 answers as (
@@ -102,13 +168,14 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '30 seconds' and ts <= $now
   group by host
 )
-select c.host, c.program, c.target, c.lines, c.line, a.requests, a.failed,
-  case when c.program = 'other' then 'an application' else c.program end as shown,
+select c.host, c.program, c.program as log_program, c.target, c.lines, c.line, a.requests, a.failed,
+  case when c.program in ('nginx', 'apache', 'apache2', 'httpd') or c.program like 'php%' then 'PHP' when c.program = 'other' then 'an application' else c.program end as shown,
   c.reason as reason_text,
   c.reason as why_text,
   c.reason as fix_text,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
-  case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' else 'mail' end as class
+  case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page'
+    when c.target = 'a service' and a.requests >= 10 and a.failed = 0 then 'note' else 'mail' end as class
 from counted c
 left join answers a on a.host = c.host
 where c.place = 1 and c.lines >= 3

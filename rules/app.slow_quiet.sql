@@ -31,11 +31,11 @@ title = "Duration, p50 and p95 per minute"
 unit = "s"
 sql = """
 select date_trunc('minute', ts) as ts, percentile(duration_seconds, 0.5) as p50, percentile(duration_seconds, 0.95) as p95
-from proxy_request where host = {host} and coalesce(pool, 'any name') = {site} and ts > $now - interval '2 hours' and ts <= $now
+from proxy_request where host = {host} and coalesce(pool, concat('requests in ', source)) = {site} and ts > $now - interval '2 hours' and ts <= $now
 group by 1 order by 1"""
 ---*/
 with quiet as (
-  select host as quiet_host, coalesce(pool, 'any name') as quiet_site
+  select host as quiet_host, coalesce(pool, concat('requests in ', source)) as quiet_site
   from proxy_request
   where ts > $now - interval '60 seconds' and ts <= $now
   group by 1, 2
@@ -44,7 +44,7 @@ with quiet as (
 numbered as (
   select host, site, ts, url_path, seconds, row_number() over (partition by host, site order by ts desc) as place
   from (
-    select host, coalesce(pool, 'any name') as site, ts, url_path,
+    select host, coalesce(pool, concat('requests in ', source)) as site, ts, url_path,
       case when upstream_response_seconds is not null then app_seconds else duration_seconds end as seconds
     from proxy_request
     where ts > $now - interval '15 minutes' and ts <= $now and duration_seconds is not null

@@ -15,6 +15,7 @@ union all select 1 from log where body like '%*** HARAKIRI ON WORKER %' and ts >
 union all select 1 from log where body like '%execution timed out (% sec), terminating' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '%worker=% PID:% timeout (%s > %s), killing' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '%! Terminating timed out worker%' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where body like '%PHP Fatal error: %Maximum execution time of % seconds exceeded%' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'mod_fcgid: read data timeout in %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.closes_early", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
@@ -28,7 +29,7 @@ summary = "{server} on {host} killed {lines} workers at their time limit in a mi
 why = "A master process (gunicorn, uWSGI, php-fpm, unicorn, Puma) watches its workers and kills one that works on a request for longer than the limit. The visitor of that request gets 502, and while the worker starts again there is one fewer. The limit is not the fault: something holds the worker."
 look_at = "What the killed worker waited for: the traceback that gunicorn or uWSGI logs, php-fpm's slow log, the database's list of statements in progress at that time. One path or all? gunicorn's sync workers also count a slow client: without a buffering proxy in front, slow uploads look the same."
 silent_when = "No such line within a minute. One or two workers while nothing else fails are a note: a report that takes too long. It is a page if at least 20 % of the host's requests failed in that minute."
-fix = "Repair what holds the workers: a statement without an index, a lock, a service without a timeout (set one below the worker's limit, so that the application can answer). Take the path away until then. Raise the limit (gunicorn `--timeout`, uWSGI `harakiri`, php-fpm `request_terminate_timeout`) only for work that must take so long, and move that to a queue. Check: the lines end."
+fix = "Repair what holds the workers: a statement without an index, a lock, a service without a timeout (set one below the worker's limit, so that the application can answer). Take the path away until then. Raise the limit (gunicorn `--timeout`, uWSGI `harakiri`, php-fpm `request_terminate_timeout`, PHP `max_execution_time`) only for work that must take so long, and move that to a queue. Check: the lines end."
 source = "gunicorn arbiter.py murder_workers; uWSGI core/master_checks.c; php-fpm fpm_request.c; unicorn http_server.rb; Puma cluster.rb"
 [text.share_text]
 known = "; {failed} of {requests} requests failed"
@@ -38,9 +39,9 @@ with lines as (
   select host, ts,
     case when body like '%WORKER TIMEOUT (pid:%' then 'gunicorn' when body like '%HARAKIRI%' then 'uwsgi'
          when body like '%execution timed out (%' then concat_ws(' ', 'php-fpm', case when coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1]) is not null then concat('pool ', coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1])) end)
-         when body like '%killing' then 'unicorn' when body like 'mod_fcgid%' then 'mod_fcgid' else 'puma' end as server,
+         when body like '%PHP Fatal error: %' then 'php' when body like '%killing' then 'unicorn' when body like 'mod_fcgid%' then 'mod_fcgid' else 'puma' end as server,
     coalesce(regexp_match(body, '(WORKER TIMEOUT [(]pid:[0-9]+[)])')[1], regexp_match(body, '(HARAKIRI ON WORKER [0-9]+)')[1], regexp_match(body, '(execution timed out [(][0-9.]+ sec[)], terminating)$')[1],
-      regexp_match(body, '(timeout [(][0-9]+s > [0-9]+s[)], killing)$')[1], regexp_match(body, '(read data timeout in [0-9]+ seconds)')[1], 'Terminating timed out worker') as line
+      regexp_match(body, '(timeout [(][0-9]+s > [0-9]+s[)], killing)$')[1], regexp_match(body, '(read data timeout in [0-9]+ seconds)')[1], regexp_match(body, '(Maximum execution time of [0-9]+ seconds exceeded)')[1], 'Terminating timed out worker') as line
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     -- An application's message may stand in a web server's log, with a visitor's text in it.
@@ -50,6 +51,7 @@ with lines as (
       or regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: \[pool [^\]]+\] )?child [0-9]+, script .* execution timed out [(][0-9.]+ sec[)], terminating$')
       or regexp_like(body, '^(E, \[[^\]]*\] ERROR -- : )?worker=[0-9]+ PID:[0-9]+ timeout [(][0-9]+s > [0-9]+s[)], killing$')
       or regexp_like(body, '^\[[0-9]+\] ! Terminating timed out worker'))
+      or (program = 'nginx' and message_template like 'FastCGI sent in stderr: %' and regexp_like(body, '^FastCGI sent in stderr: "PHP message: PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded') or program = 'apache' and attrs['module'] = 'proxy_fcgi' and regexp_like(body, '^AH01071: Got error ''PHP message: PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded') or coalesce(program, '') not in ('nginx', 'haproxy', 'apache', 'apache2', 'httpd', 'sshd') and regexp_like(body, '^(\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] )?PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded'))
       or program = 'apache' and coalesce(attrs['module'], 'fcgid') = 'fcgid' and body like 'mod_fcgid: read data timeout in %')
 ),
 killed as (

@@ -12,9 +12,10 @@ needs = ["log", "request"]
 when = """
 select 1 from log where (body like '%Worker (pid:%' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%JavaScript heap out of memory%' or body like '%Allocation failed%' or body like 'Node.js v%' or body like '%java.lang.OutOfMemoryError%') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where (body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%' or body like '%PHP Fatal error: %Allowed memory size of %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%exited on signal %' or body like 'AH0005%child pid % exit signal %' or body like '%Could not spawn process for application %' or body like '%Start request repeated too quickly%') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where (body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like '%Connection in use: (%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where (body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like 'AH00072: %' or body like '%Connection in use: (%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
   "app.requests_stopped", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
@@ -27,7 +28,7 @@ why = "{why_text} Each request that such a worker served at that moment is lost:
 look_at = "The lines before it in the log of {server}: the last request, a traceback, memory. `dmesg | grep -i -e 'killed process' -e segfault` (mem.oom_kill, app.segfault name the kernel's part). What was deployed last?"
 silent_when = "No such line within a minute. A single one while nothing fails is a note; a mail from 3 on, or if requests fail; a page if at least 20 % of the host's requests failed in that minute and it happened twice. Only a program's own message counts, at the start of a line, and none from the log of a web server or sshd but the server's own. Workers that end on purpose (a limit of requests, a reload) write other lines."
 fix = "{fix_text} Check: the lines end, and the error rate is back."
-source = "gunicorn arbiter.py reap_workers; uWSGI core/master_utils.c; unicorn http_server.rb reap_all_workers; php-fpm fpm_children.c; nginx ngx_process.c; Apache mpm_common.c; V8 api.cc, Node.js node_errors.cc; Go runtime/panic.go; Passenger Core/SpawningKit; systemd job.c"
+source = "gunicorn arbiter.py reap_workers; uWSGI core/master_utils.c; unicorn http_server.rb reap_all_workers; php-fpm fpm_children.c; nginx ngx_process.c; Apache mpm_common.c; V8 api.cc, Node.js node_errors.cc; Go runtime/panic.go; Passenger Core/SpawningKit; Varnish mgt_child.c; HAProxy mworker.c; github.com/varnishcache/varnish-cache #2352; systemd job.c"
 [text.what_text]
 killed = "a worker was killed"
 exited = "a worker exited unexpectedly"
@@ -41,7 +42,7 @@ killed = "A worker ended by a signal: the kernel's out-of-memory killer, a crash
 exited = "A worker ended without being stopped: an uncaught error, or a call of exit."
 boot = "New workers fail while they load the application: an import, a missing variable or file, a database that is needed at start. When the last worker is gone, nothing answers."
 port = "Another process listens there, or an outgoing connection of this host has that local port, also while it is in TIME_WAIT: then the service fails to start by chance."
-memory = "The heap is full of objects that are in use, so the runtime gives up (Node.js, Go) or throws in whatever code needs memory next (Java: the process runs on, in an unknown state)."
+memory = "The heap is full of objects that are in use, so the runtime gives up (Node.js, Go), ends the request (PHP), or throws in whatever code needs memory next (Java: the process runs on, in an unknown state)."
 panic = "An error that no code caught ends the whole process with all its requests, not only the one that caused it."
 given_up = "It failed as often as `StartLimitBurst` allows, so the service stays down until it is started by hand."
 [text.fix_text]
@@ -49,7 +50,7 @@ killed = "If it was SIGKILL without a time limit, it is memory: fewer workers, a
 exited = "Repair what the traceback before the line names; roll back if it began with a deploy."
 boot = "Roll the last deploy back, then start the application by hand as its user, with its environment: the error is on the terminal."
 port = "`ss -tanp 'sport = :PORT'` shows who has it. An old process: end it. An outgoing connection: a service's port must lie outside of net.ipv4.ip_local_port_range, or in net.ipv4.ip_local_reserved_ports."
-memory = "Find what grows (`node --heapsnapshot-near-heap-limit=2`, `-XX:+HeapDumpOnOutOfMemoryError`, pprof), and restart it in the meantime. Raise the limit (`--max-old-space-size`, `-Xmx`, `GOMEMLIMIT`) only if the host and its control group have that memory. Java: `-XX:+ExitOnOutOfMemoryError`, so that it restarts instead of running on."
+memory = "Find what grows (`node --heapsnapshot-near-heap-limit=2`, `-XX:+HeapDumpOnOutOfMemoryError`, pprof), and restart it in the meantime. Raise the limit (`--max-old-space-size`, `-Xmx`, `GOMEMLIMIT`, PHP `memory_limit`) only if the host and its control group have that memory. Java: `-XX:+ExitOnOutOfMemoryError`, so that it restarts instead of running on."
 panic = "Repair what the stack trace names; roll back if it began with a deploy. Let the server catch errors per request (`recover` in a handler, error middleware, `process.on('unhandledRejection')` only to log before it exits)."
 given_up = "`journalctl -u {server} -n 50` shows why; repair that, then `systemctl reset-failed {server} && systemctl start {server}`. `RestartSec=5` gives what it needs time to come back."
 [text.share_text]
@@ -63,9 +64,10 @@ with own as (
   where ts > $now - interval '60 seconds' and ts <= $now
     and (body like '%Worker (pid:%' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %'
       or body like '%JavaScript heap out of memory%' or body like '%Allocation failed%' or body like 'Node.js v%' or body like '%java.lang.OutOfMemoryError%'
+      or body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%' or body like '%PHP Fatal error: %Allowed memory size of %'
       or body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%'
       or body like '%exited on signal %' or body like 'AH0005%child pid % exit signal %' or body like '%Could not spawn process for application %' or body like '%Start request repeated too quickly%'
-      or body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like '%Connection in use: (%')
+      or body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like 'AH00072: %' or body like '%Connection in use: (%')
 ),
 -- What a visitor wrote may stand anywhere but at the start of a program's own line.
 lines as (
@@ -75,7 +77,11 @@ lines as (
       when program = 'apache' and coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^AH0005[12]: child pid [0-9]+ exit signal ') then 'apache killed'
       when program = 'nginx' and regexp_like(message_template, '^bind\(\) to [^ ]+ failed [(]98: ') then 'nginx port'
       when program = 'apache' and coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^[(]98[)][^:]*: AH00072: make_sock: could not bind') then 'apache port'
+      when program = 'haproxy' and regexp_like(body, '^(\[[A-Z]+\] +[(][0-9]+[)] : )?Current worker (#[0-9]+ )?[(][0-9]+[)] exited with code 1(34|37|39)') then 'haproxy killed'
+      when (program = 'nginx' and message_template like 'FastCGI sent in stderr: %' and regexp_like(body, '^FastCGI sent in stderr: "PHP message: PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted') or program = 'apache' and module = 'proxy_fcgi' and regexp_like(body, '^AH01071: Got error ''PHP message: PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted') or is_application and regexp_like(body, '^(\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] )?PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted')) then 'php memory'
       when not is_application then null
+      when program in ('', 'other', 'varnishd', 'varnish') and regexp_like(body, '^(Error: )?Child [(][0-9]+[)] (died signal=(3|4|6|7|8|9|11)|not responding to CLI, kill(ed|ing) it)') then 'varnish killed'
+      when regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?--- no python application found, check your startup logs for errors ---') then 'uwsgi boot'
       when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[ERROR\] )?Connection in use: [(]') then 'gunicorn port'
       when regexp_like(body, '^(Uncaught )?Error: listen EADDRINUSE') then 'node port'
       when regexp_like(body, '^OSError: \[Errno 98\] [^:]*(Address|address) already in use') then 'python port'
@@ -91,13 +97,15 @@ lines as (
       when regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: \[pool [^\]]+\] )?child [0-9]+ exited on signal [0-9]+ [(]SIG') then 'php-fpm killed'
       when regexp_like(body, '^FATAL ERROR: [A-Za-z_: -]*(Allocation failed|JavaScript heap out of memory)') then 'node memory'
       when regexp_like(body, '^Node\.js v[0-9]+\.[0-9]+\.[0-9]+$') then 'node panic'
+      -- A limit of threads, not of memory: app.task_limit.
+      when body like '%OutOfMemoryError: unable to create %native thread%' then null
       when regexp_like(body, '^((Caused by: |Exception in thread "[^"]{1,60}" |(Terminating|Aborting) due to )?java\.lang\.OutOfMemoryError(: [A-Za-z ]+)?)') then 'java memory'
       when regexp_like(body, '^fatal error: (runtime: )?(cannot allocate|out of memory)|^runtime: out of memory') then 'go memory'
       when regexp_like(body, '^panic: |^fatal error: (all goroutines are asleep|concurrent map |stack overflow|unexpected signal|sync: )') then 'go panic'
       when regexp_like(body, '^(\[ [EW] [0-9-]+ [0-9:.]+ [^\]]*\]: )?Could not spawn process for application ') then 'passenger boot'
       when program = 'systemd' and regexp_like(body, '^[^ ]+\.service: Start request repeated too quickly\.$') then 'systemd given_up'
     end as kind,
-    case when program = 'systemd' then split_part(body, ':', 1) when pool is not null then concat('php-fpm pool ', pool) end as own_name, coalesce(message_template, body) as line
+    case when program = 'systemd' then split_part(body, ':', 1) when pool is not null then concat('php-fpm pool ', pool) end as own_name, case when body like '%PHP Fatal error: %' then concat('PHP Fatal error: ', regexp_match(body, '(Allowed memory size of [0-9]+ bytes exhausted)')[1]) else coalesce(message_template, body) end as line
   from own
 ),
 dead as (
@@ -119,8 +127,8 @@ answers as (
 )
 select k.host, k.server, k.line, k.lines, a.requests, a.failed,
   case k.runtime when 'gunicorn' then 'gunicorn, python3, python' when 'uwsgi' then 'uwsgi, uwsgi-core' when 'unicorn' then 'ruby, unicorn' when 'node' then 'node, MainThread'
-    when 'java' then 'java' when 'python' then 'python3, python' when 'nginx' then 'nginx' when 'apache' then 'apache2, httpd' end as process_name,
-  case when k.runtime in ('nginx', 'apache') then 'proxy' else 'app' end as tier,
+    when 'java' then 'java' when 'python' then 'python3, python' when 'nginx' then 'nginx' when 'apache' then 'apache2, httpd' when 'haproxy' then 'haproxy' when 'varnish' then 'varnishd, cache-main' end as process_name,
+  case when k.runtime in ('nginx', 'apache', 'haproxy', 'varnish') then 'proxy' else 'app' end as tier,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as what_text,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as why_text,
   case k.what when 'killed' then 'killed' when 'exited' then 'exited' when 'boot' then 'boot' when 'port' then 'port' when 'memory' then 'memory' when 'given_up' then 'given_up' else 'panic' end as fix_text,

@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "60s"
-key = ["server"]
+key = ["busy_server"]
 prefers = ["pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "app.blocked_on_store", "dns.resolver_slow", "app.worker_timeout", "cpu.cgroup_throttled", "disk.stuck", "disk.slow", "mem.thrash"]
 needs = ["log", "request", "config_directive"]
 when = """
@@ -15,6 +15,8 @@ union all select 1 from log where body like '%*** uWSGI listen queue of socket %
 union all select 1 from log where body like 'AH%: server reached MaxRequestWorkers setting%' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like 'AH%: scoreboard is full, %' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 from log where body like '%Maximum number of threads (%) created for connector%' and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 from log where body like '%due to: Request queue full (configured max. size: %' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like '%RejectedExecutionException%' and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
@@ -27,9 +29,9 @@ subject = "{server} on {host}"
 summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}"
 why = "Each worker serves one request at a time (Apache's event MPM: one that is being worked on). When all are busy, new requests wait in the listen queue, and beyond it they are dropped or get 502. Either requests have become slow, so that each holds its worker for longer, or there are more of them than the limit was made for."
 look_at = "What the workers do: Apache `apachectl fullstatus` (W for busy, R for clients that send slowly), php-fpm's status page and slow log, `uwsgitop`, a thread dump of Tomcat. Requests per second times seconds per request is the number of workers needed. Is CPU or memory used up? Then more workers make it worse."
-silent_when = "No such line within 2 minutes. php-fpm and Apache write it once when the limit is reached, not while it lasts; php-fpm with `pm = static` never does. Apache's early warning (AH10159, within MinSpareThreads) is not counted. It is a page if at least 20 % of the host's requests failed in the last minute."
+silent_when = "No such line within 2 minutes. php-fpm and Apache write it once when the limit is reached, not while it lasts; php-fpm with `pm = static` never does, and its `seems busy` is no limit. Passenger's lines count in its own log only (`passenger_log_file`), not in nginx's. Apache's early warning (AH10159, within MinSpareThreads) is not counted. It is a page if at least 20 % of the host's requests failed in the last minute."
 fix = "{fix_text} Check: the line does not come back and response times are as before."
-source = "php-fpm fpm_process_ctl.c; Apache mpm event.c, worker.c, prefork.c (AH00484, AH00286, AH00161); uWSGI core/master_checks.c; Tomcat ThreadPool"
+source = "php-fpm fpm_process_ctl.c; Apache mpm event.c, worker.c, prefork.c (AH00484, AH00286, AH00161); uWSGI core/master_checks.c; Tomcat ThreadPool, JIoEndpoint; Passenger CheckoutSession.cpp"
 [text.share_text]
 known = "; {failed} of {requests} requests failed in the last minute"
 unknown = ""
@@ -44,6 +46,7 @@ fpm = "First find what makes requests slow (`request_slowlog_timeout = 2s` shows
 apache = "{where_text}First find what makes requests slow or clients linger (`KeepAliveTimeout 2`, `RequestReadTimeout header=10`). If CPU is free and memory suffices, raise MaxRequestWorkers (with ServerLimit × ThreadsPerChild at least as large) and restart Apache."
 uwsgi = "First find what makes requests slow (`--harakiri 30` with `--py-tracebacker`). If CPU is free, raise `processes` or `threads`; `listen = 1024` with net.core.somaxconn carries bursts."
 java = "First take a thread dump (`jstack PID`): the pool's threads are all busy and its queue is full. Find what they wait for; then bound the work that comes in, and only then raise the pool (Jetty: `jetty.threadPool.maxThreads`)."
+passenger = "First see what the processes do (`passenger-status --show=requests`, `passenger-status`: \"Last used\" of hours means a stuck process; end it). If CPU and memory suffice, raise `passenger_max_pool_size`; `passenger_max_request_queue_size` only for short bursts."
 tomcat = "First take a thread dump (`jstack PID`) and find what the threads wait for: most often the database pool. If CPU is free, raise maxThreads of the connector."
 ---*/
 with lines as (
@@ -51,19 +54,21 @@ with lines as (
     case when body like 'AH%' then 'apache'
          when body like '%max_children setting (%' then concat_ws(' ', 'php-fpm', case when coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1]) is not null then concat('pool ', coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1])) end)
          when body like '%uWSGI%' then concat('uwsgi ', coalesce(regexp_match(body, 'of socket "([^"]+)"')[1], ''))
-         when body like '%RejectedExecutionException%' then 'a Java thread pool' else 'tomcat' end as server,
+         when body like '%Request queue full%' then 'passenger' when body like '%RejectedExecutionException%' then 'a Java thread pool' else 'tomcat' end as server,
     case when body like 'AH%' then 'apache' when body like '%max_children setting (%' then 'fpm' when body like '%uWSGI%' then 'uwsgi'
-      when body like '%RejectedExecutionException%' then 'java' else 'tomcat' end as kind,
-    coalesce(regexp_match(body, '(server reached [^,]+)')[1], regexp_match(body, '(uWSGI listen queue .*[)])')[1], regexp_match(body, '(scoreboard is full, [^,.]+)')[1], regexp_match(body, '(All threads [^.]+)')[1], 'RejectedExecutionException') as line
+      when body like '%Request queue full%' then 'passenger' when body like '%RejectedExecutionException%' then 'java' else 'tomcat' end as kind,
+    coalesce(regexp_match(body, '(server reached [^,]+)')[1], regexp_match(body, '(uWSGI listen queue .*[)])')[1], regexp_match(body, '(scoreboard is full, [^,.]+)')[1], regexp_match(body, '(All threads [^.]+)')[1], regexp_match(body, '(Maximum number of threads [(][0-9]+[)] created)')[1], regexp_match(body, '(Request queue full [(][^)]+[)])')[1], 'RejectedExecutionException') as line
   from log
   where ts > $now - interval '2 minutes' and ts <= $now
     -- An application's message may stand in a web server's log, with a visitor's text in it.
     and (coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd')
       and (regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: (\[pool [^\]]+\] )?)?server reached (pm[.])?max_children setting [(][0-9]+[)]')
       or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} uWSGI listen queue of socket "[^"]*" [(]fd: [0-9]+[)] full !!!')
-      or regexp_like(body, '^(Caused by: |Exception in thread "[^"]{1,60}" )?java\.util\.concurrent\.RejectedExecutionException(: |$)'))
+      or regexp_like(body, '^(Caused by: |Exception in thread "[^"]{1,60}" )?java\.util\.concurrent\.RejectedExecutionException(: |$)')
+      or regexp_like(body, '^((INFO|WARNING|SEVERE): )?(Maximum number of threads [(][0-9]+[)] created for connector with address |All threads [(][0-9]+[)] are currently busy, waiting[.] Increase maxThreads )')
+      or regexp_like(body, '^\[ [EW]? ?[0-9-]+ [0-9:.]+ [^\]]*\]: \[Client [0-9]+-[0-9]+\] Returning HTTP [0-9]{3} due to: Request queue full [(]configured max[.] size: '))
       or program = 'apache' and coalesce(attrs['module'], 'mpm') like 'mpm%' and regexp_like(body, '^AH[0-9]+: (server reached MaxRequestWorkers setting|scoreboard is full, )')
-      or program = 'tomcat' and body like '%All threads (%) are currently busy, waiting. Increase maxThreads%')
+      or program = 'tomcat' and (body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' or regexp_like(body, '^(.{0,80}JIoEndpoint.{0,40} )?Maximum number of threads [(][0-9]+[)] created for connector with address ')))
 ),
 busy as (
   select host, server, kind, max(line) as line, count(*) as lines from lines group by host, server, kind
@@ -80,11 +85,11 @@ config as (
   from config_directive
   where ts > $now - interval '2 hours' and ts <= $now and program = 'apache' and lower(directive) in ('maxrequestworkers', 'maxclients')
 )
-select b.host, b.server, b.line, b.lines, a.requests, a.failed, c.file, c.line as config_line, c.setting,
+select b.host, b.server, b.server as busy_server, b.line, b.lines, a.requests, a.failed, c.file, c.line as config_line, c.setting,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when b.lines > 1 then 'more' else 'once' end as times_text,
   case when c.file is not null then 'known' else 'unknown' end as where_text,
-  case b.kind when 'apache' then 'apache' when 'fpm' then 'fpm' when 'uwsgi' then 'uwsgi' when 'java' then 'java' else 'tomcat' end as fix_text,
+  case b.kind when 'apache' then 'apache' when 'fpm' then 'fpm' when 'uwsgi' then 'uwsgi' when 'java' then 'java' when 'passenger' then 'passenger' else 'tomcat' end as fix_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' else 'mail' end as class
 from busy b
 left join answers a on a.host = b.host

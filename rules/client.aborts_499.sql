@@ -6,7 +6,7 @@ class = "note"
 for = "10s"
 every = "20s"
 clear = "60s"
-key = ["server"]
+key = ["requested_name"]
 prefers = ["app.down", "app.slow", "wire.loss"]
 needs = ["request"]
 when = [
@@ -79,7 +79,7 @@ past as (
   group by host, server
   having count(*) >= 50
 )
-select r.host, r.server, r.requests, r.aborts, r.patience_seconds, cast(r.aborts as double) / r.requests as abort_ratio, p.past_ratio,
+select r.host, r.server, r.server as requested_name, r.requests, r.aborts, r.patience_seconds, cast(r.aborts as double) / r.requests as abort_ratio, p.past_ratio,
   case when p.past_ratio is null then 'no history to compare with'
        else concat('before: ', cast(round(1000 * p.past_ratio) / 10 as varchar), ' %') end as past_text,
   p.past_ratio is null or cast(r.aborts as double) / r.requests > 3 * p.past_ratio as opens

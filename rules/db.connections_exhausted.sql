@@ -6,15 +6,15 @@ class = "mail"
 for = "1s"
 every = "5s"
 clear = "30s"
-key = ["server_address"]
+key = ["database_address"]
 prefers = ["pg.lock_pileup"]
 needs = ["db_server"]
 when = "select 1 from db_server where (connections > 0.8 * connection_limit or connections_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
-  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.socket_backlog_full",
-  "app.worker_timeout", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
+  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
 ]
@@ -45,7 +45,7 @@ with looks as (
   from db_server
   where ts > $now - interval '30 seconds' and ts <= $now and connections is not null
 )
-select host, system, server_address, connections, connection_limit, refused,
+select host, system, server_address, server_address as database_address, connections, connection_limit, refused,
   case when refused > 0 then 'some' else 'none' end as refused_text,
   case system
     when 'postgresql' then 'postgresql'

@@ -6,7 +6,7 @@ class = "note"
 for = "5s"
 every = "10s"
 clear = "30s"
-key = ["server_address"]
+key = ["database_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where idle_transaction_seconds >= 60 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 subject = "{system} at {server_address}"
@@ -22,7 +22,7 @@ with looks as (
   from db_server
   where ts > $now - interval '20 seconds' and ts <= $now and error is null
 )
-select host, server_address, system, idle_transaction, idle_transaction_seconds,
+select host, server_address, server_address as database_address, system, idle_transaction, idle_transaction_seconds,
   case when idle_transaction_seconds >= 3600 then 'mail' else 'note' end as class
 from looks
 where place = 1 and idle_transaction_seconds >= 60

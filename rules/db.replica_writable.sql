@@ -6,7 +6,7 @@ class = "mail"
 for = "10s"
 every = "30s"
 clear = "2m"
-key = ["server_address"]
+key = ["database_address"]
 needs = ["db_member"]
 when = "select 1 from db_member where is_self and role in ('replica', 'relay') and is_read_only = false and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 subject = "replica {server_address}"
@@ -29,7 +29,7 @@ with newest as (
   from db_member
   where is_self and ts > $now - interval '30 seconds' and ts <= $now
 )
-select w.host, w.server_address, w.system, w.source_member, w.role,
+select w.host, w.server_address, w.server_address as database_address, w.system, w.source_member, w.role,
   case when w.source_member is null then 'unknown' else 'known' end as source_text,
   case when w.system = 'mysql' then 'mysql' when w.system = 'redis' then 'redis' else 'other' end as fix_text
 from newest w

@@ -6,14 +6,17 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "2m"
-key = ["program", "what"]
+key = ["database_program", "database_problem"]
 prefers = ["disk.full", "disk.inodes_full", "disk.readonly", "disk.io_error", "mem.oom_kill"]
 needs = ["log"]
 when = """
-select 1 from log where program = 'postgresql' and (body like 'deadlock detected%' or body like '%No space left on device%' or body like 'checkpoints are occurring too frequently%' or body like 'database is not accepting commands%' or body like 'database "%must be vacuumed within%' or body like 'invalid page in block%' or body like '%could not read block%' or body like 'out of memory%' or body like 'archive command failed%' or body like 'terminating connection because of crash of another server process%') and ts > $now - interval '2 minutes' and ts <= $now
-union all select 1 from log where program = 'mysqld' and (body like '%is full%' or body like '%error number 28 %' or body like 'Disk is full writing%' or body like '%Out of memory%' or body like '%Long semaphore wait%' or body like '%semaphore wait has lasted%' or body like '%page corruption%' or body like '%is marked as crashed%' or body like 'Too many connections%' or body like '%ransactions deadlock detected%') and ts > $now - interval '2 minutes' and ts <= $now
-union all select 1 from log where program = 'redis' and (body like '%fork: Cannot allocate memory%' or body like 'Background saving error%' or body like 'Error writing to the AOF file%' or body like 'Write error saving DB on disk%' or body like 'Short write while writing to the AOF file%' or body like '%MISCONF%') and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
-explains = ["app.errors", "app.errors_quiet", "app.slow", "proxy.bad_gateway"]
+select 1 from log where program = 'postgresql' and (body like 'deadlock detected%' or body like '%No space left on device%' or body like 'checkpoints are occurring too frequently%' or body like 'database is not accepting commands%' or body like 'database "%must be vacuumed within%' or body like 'invalid page in block%' or body like '%could not read block%' or body like 'out of memory%' or body like 'archive command failed%' or body like 'terminating connection because of crash of another server process%' or body like 'sorry, too many clients already%' or body like 'remaining connection slots are reserved%' or body like 'could not bind %' or body like 'could not create any TCP/IP sockets%' or body like 'data directory %' or body like 'database files are incompatible with server%' or body like 'could not locate a valid checkpoint record%' or body like 'could not map anonymous shared memory%' or body like 'could not fork new process for connection%') and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 from log where program = 'mysqld' and (body like '%is full%' or body like '%error number 28 %' or body like 'Disk is full writing%' or body like '%Out of memory%' or body like '%Long semaphore wait%' or body like '%semaphore wait has lasted%' or body like '%page corruption%' or body like '%is marked as crashed%' or body like 'Too many connections%' or body like '%ransactions deadlock detected%' or body like '%annot allocate memory for the buffer pool%' or body like '%Unable to lock %ibdata1%' or body like '%Can''t start server: %' or body like '%Data Dictionary initialization failed%' or body like '%Plugin ''InnoDB'' init function returned error%' or body like '%Can''t open and lock privilege tables%') and ts > $now - interval '2 minutes' and ts <= $now
+union all select 1 from log where program = 'redis' and (body like '%fork: Cannot allocate memory%' or body like 'Background saving error%' or body like 'Error writing to the AOF file%' or body like 'Write error saving DB on disk%' or body like 'Short write while writing to the AOF file%' or body like '%MISCONF%' or body like '%ould not create server TCP listening socket%' or body like 'Bad file format reading the append only file%' or body like 'Short read or OOM loading DB%' or body like 'Fatal error%loading the DB%') and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
+explains = [
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.service_rejects",
+  "app.service_unreachable", "app.slow", "db.not_answering", "proxy.bad_gateway",
+]
 subject = "{program} on {host}"
 summary = "{program} on {host}: {what_text}, {lines} times in 2 minutes; it logs \"{line}\""
 why = "{why_text}"
@@ -33,6 +36,7 @@ crash = "a server process crashed, all sessions were ended"
 semaphore = "threads wait for InnoDB's internal locks for minutes"
 save = "it cannot save its data to disk"
 connections = "connections are refused, the limit is reached"
+start = "it cannot start"
 [text.why_text]
 space = "Every statement that writes fails. PostgreSQL stops as a whole if the directory of its WAL is full."
 deadlocks = "Transactions lock the same rows in different order. The server ends one of each pair; an application that does not repeat it shows an error."
@@ -45,6 +49,7 @@ crash = "One process ended by a signal. The others stop at once, since shared me
 semaphore = "A thread holds a latch and is stuck, usually on a disk that does not answer. After 600 s InnoDB ends the whole server."
 save = "With the default `stop-writes-on-bgsave-error yes` Redis then refuses all writes with MISCONF; with an append-only file it waits."
 connections = "New sessions fail in every application that uses this server."
+start = "The server ends before it accepts a connection, so everything that uses it fails until it is started well. If another server runs already at this port or directory, that one serves, and only the second start fails."
 [text.fix_text]
 space = "Free or add space on the server's disk; never delete files below its directory. PostgreSQL: look for a replication slot that keeps WAL (pg.slot_retains_wal) and a failing archive_command."
 deadlocks = "Lock rows in one order everywhere (sorted ids), keep transactions short, and repeat a transaction that gets 40P01 or 1213."
@@ -56,6 +61,7 @@ archive = "Run archive_command by hand as its user: its error names the reason (
 crash = "The line before names process and signal: 9 is the kernel's out-of-memory killer (mem.oom_kill), 11 a bug, often in an extension."
 semaphore = "Look at the disk first (disk.stuck, disk.slow), then `SHOW ENGINE INNODB STATUS`."
 save = "`vm.overcommit_memory = 1` (a fork needs no second copy), or space and permission in `dir`. Then `BGSAVE`, and look at rdb_last_bgsave_status."
+start = "The line names it: another process at the port (`ss -ltnp`), owner and rights of the data directory, memory for its buffers (lower `innodb_buffer_pool_size` or `shared_buffers`), files of another version, or a damaged file: then restore a copy and keep the directory as it is. Do not delete files to make it start."
 connections = "Shrink the applications' pools or put a pooler between; see db.connections_exhausted."
 ---*/
 with named as (
@@ -69,19 +75,25 @@ with named as (
       when program = 'postgresql' and body = 'out of memory' then 'memory'
       when program = 'postgresql' and regexp_like(body, '^archive command failed with exit code ') then 'archive'
       when program = 'postgresql' and regexp_like(body, '^terminating connection because of crash of another server process$') then 'crash'
+      when program = 'postgresql' and regexp_like(body, '^(sorry, too many clients already|remaining connection slots are reserved )') then 'connections'
+      when program = 'postgresql' and regexp_like(body, '^could not fork new process for connection: ') then 'memory'
+      when program = 'postgresql' and regexp_like(body, '^(could not bind (IPv4|IPv6|Unix) address |could not create any TCP/IP sockets$|data directory "[^"]+" has (wrong ownership|invalid permissions|group or world access)$|database files are incompatible with server$|could not locate a valid checkpoint record|could not map anonymous shared memory: )') then 'start'
       when program = 'mysqld' and (regexp_like(body, '^([a-z/]*(mysqld|mariadbd): )?(The table ''[^'']*'' is full|Disk is full writing ''|Disk full [(])') or regexp_like(body, '^(InnoDB: )?Operating system error number 28 in a file operation')) then 'space'
       when program = 'mysqld' and regexp_like(body, '^(InnoDB: )?Transactions deadlock detected, dumping detailed information') then 'deadlocks'
       when program = 'mysqld' and regexp_like(body, '^([a-z/]*(mysqld|mariadbd): )?Out of memory') then 'memory'
       when program = 'mysqld' and regexp_like(body, '^(InnoDB: )?(\#\#\# InnoDB: )?(Warning: a long semaphore wait|A long semaphore wait|Semaphore wait has lasted > [0-9]+ seconds)') then 'semaphore'
       when program = 'mysqld' and (regexp_like(body, '^(InnoDB: )?Database page corruption on disk or a failed') or regexp_like(body, '^([a-z/]*(mysqld|mariadbd): )?Table ''[^'']*'' is marked as crashed')) then 'corruption'
       when program = 'mysqld' and regexp_like(body, '^Too many connections$') then 'connections'
+      when program = 'mysqld' and regexp_like(body, '^(InnoDB: |Fatal error: )?(Cannot allocate memory for the buffer pool|Unable to lock [./]*ibdata1|Can''t start server: |Data Dictionary initialization failed|Plugin ''InnoDB'' init function returned error|Can''t open and lock privilege tables)') then 'start'
+      when program = 'redis' and regexp_like(body, '^(Warning: )?(Could not create server TCP listening socket |Bad file format reading the append only file|Short read or OOM loading DB|Fatal error loading the DB)') then 'start'
       when program = 'redis' and regexp_like(body, '^(Can''t save in background: fork: |Can''t rewrite append only file in background: fork: |Background saving error|Write error saving DB on disk: |Error writing to the AOF file: |Short write while writing to the AOF file)') then 'save'
     end as what
   from log
   where ts > $now - interval '2 minutes' and ts <= $now and program in ('postgresql', 'mysqld', 'redis')
     and (severity is null or severity not in ('debug', 'trace'))
 )
-select host, program, what, what as what_text, what as why_text, what as fix_text, count(*) as lines, max(substr(body, 1, 140)) as line,
+select host, program, program as database_program, what, what as database_problem, what as what_text, what as why_text, what as fix_text, count(*) as lines, max(substr(body, 1, 140)) as line,
+  case when what in ('deadlocks', 'checkpoints', 'archive', 'wraparound', 'semaphore', 'save') then 'app.errors, app.errors_quiet, app.service_rejects, app.slow, proxy.bad_gateway' end as explains,
   case when what in ('space', 'wraparound', 'corruption', 'crash', 'semaphore', 'save') then 'page' when what in ('deadlocks', 'checkpoints') then 'note' else 'mail' end as class
 from named
 where what is not null

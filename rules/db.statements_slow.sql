@@ -6,19 +6,19 @@ class = "note"
 for = "2s"
 every = "4s"
 clear = "20s"
-key = ["server_address"]
+key = ["database_address"]
 prefers = ["pg.lock_pileup", "mysql.lock_pileup", "disk.stuck", "disk.slow"]
 needs = ["db_server", "cpu_stat"]
 when = "select 1 from db_server where (longest_statement_seconds >= 5 or sessions_active >= 6) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
-  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.socket_backlog_full",
-  "app.worker_timeout", "app.workers_exhausted", "client.aborts_499", "cpu.saturated",
-  "db.connections_exhausted", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
-  "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
-  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full",
+  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "cpu.saturated", "db.connections_exhausted", "proxy.bad_gateway", "proxy.haproxy_backlog",
+  "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
+  "proxy.masked_errors", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
 ]
 subject = "{system} at {server_address}"
 summary = "{system} at {server_address}: {active:.1} statements run at once ({past_text}){longest_text}"
@@ -60,7 +60,7 @@ judged as (
   from recent r
   left join past p on p.host = r.host and p.server_address = r.server_address
 )
-select host, server_address, system, active, past_active, on_cpu, longest_seconds, longest,
+select host, server_address, server_address as database_address, system, active, past_active, on_cpu, longest_seconds, longest,
   case when past_looks >= 20 then concat('median of the last 10 minutes: ', cast(round(past_active, 1) as varchar)) else 'no history yet' end as past_text,
   case when longest_seconds >= 1 then concat('; the oldest for ', cast(round(longest_seconds) as bigint), ' s: ', longest) else '' end as longest_text,
   case when longest is not null then concat('the oldest is ', longest) else 'the list above has its id' end as longest_fix

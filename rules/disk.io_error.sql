@@ -9,7 +9,10 @@ clear = "5m"
 key = ["device"]
 needs = ["kmsg", "raid_member", "block_device"]
 when = "select 1 from kmsg where kind = 'io_error' and is_backlog is not true and ts > $now - interval '10 minutes' and ts <= $now limit 1"
-explains = ["app.requests_stopped", "db.server_log", "host.hung_task", "proxy.worker_blocked"]
+explains = [
+  "app.cannot_write", "app.requests_stopped", "db.server_log", "host.hung_task",
+  "proxy.worker_blocked",
+]
 subject = "disk {device} of {host}"
 summary = "disk {device} of {host}: {errors} I/O errors in 10 minutes, last: {body}"
 why = "A block could not be read or written after the driver's retries. Its data is lost unless another copy exists, the file system may become read-only next, and disks with such errors seldom recover.{place_text}"

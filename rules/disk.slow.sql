@@ -13,13 +13,14 @@ when = [
   "select 1 from disk_stat where ts > $now - interval '20 seconds' and ts <= $now and not is_partition group by host, device having max(busy_seconds_total) - min(busy_seconds_total) > 2.5 and max(read_seconds_total + write_seconds_total) - min(read_seconds_total + write_seconds_total) >= 0.1 limit 1",
 ]
 explains = [
-  "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
-  "app.slow_url", "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted",
-  "client.aborts_499", "db.connections_exhausted", "db.not_answering", "host.hung_task",
-  "mysql.replica_lag", "pg.replica_lag", "proxy.bad_gateway", "proxy.haproxy_queue",
-  "proxy.retry_amplification", "proxy.upstream_timeout", "proxy.worker_blocked",
-  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full",
+  "app.blocked_on_store", "app.requests_stopped", "app.service_rejects", "app.slow",
+  "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "db.connections_exhausted", "db.not_answering", "host.hung_task", "mysql.replica_lag",
+  "pg.replica_lag", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification",
+  "proxy.upstream_timeout", "proxy.worker_blocked", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
+  "unix.accept_queue_full",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} of {host} is {times:.0}× slower than its baseline: await {await_seconds:duration} vs {past_await_seconds:duration}, queue {queue:.1}, {utilisation:%} busy, {operations_per_second:.0} IOPS (before: {past_operations_per_second:.0})"

@@ -11,8 +11,9 @@ needs = ["resolver_probe"]
 when = "select 1 from resolver_probe where (duration_seconds is null or duration_seconds > $threshold or response_code not in ('NOERROR', 'NXDOMAIN')) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "dns.name_failing",
-  "proxy.bad_gateway", "proxy.upstream_timeout", "proxy.upstream_unresolved",
+  "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_exhausted", "dns.name_failing", "proxy.bad_gateway", "proxy.upstream_timeout",
+  "proxy.upstream_unresolved",
 ]
 subject = "name server {server_address} of {host}"
 summary = "name server {server_address} of {host} ({place_text} in /etc/resolv.conf) {what_text}; {others_text}"

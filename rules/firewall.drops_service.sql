@@ -10,11 +10,12 @@ key = ["netns", "family", "table_name", "chain", "rule_handle"]
 needs = ["firewall_rule", "log", "listener", "request", "tcp_stat", "host_info"]
 when = "select 1 from firewall_rule where packets_increase >= 1 and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.down", "app.errors_quiet", "app.requests_stopped", "app.service_unreachable",
-  "app.throughput_drop", "db.not_answering", "lb.too_few_healthy", "mysql.replica_broken",
-  "pg.replica_lag", "proxy.bad_gateway", "proxy.masked_errors", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "wire.host_unreachable", "wire.mtu_blackhole", "wire.syn_blackhole", "wire.syn_retries",
+  "app.down", "app.errors_quiet", "app.requests_stopped", "app.service_rejects",
+  "app.service_unreachable", "app.throughput_drop", "db.not_answering", "lb.too_few_healthy",
+  "mysql.replica_broken", "pg.replica_lag", "proxy.bad_gateway", "proxy.masked_errors",
+  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "wire.host_unreachable", "wire.mtu_blackhole", "wire.syn_blackhole",
+  "wire.syn_retries",
 ]
 subject = "{rule_text} in chain {chain} of {host}"
 summary = "firewall rule `{rule_text}` ({family} {table_name} {chain}, netns {netns}) {verdict}s {packets} packets in 30 s on {host}: {effect_text}"

@@ -6,7 +6,7 @@ class = "page"
 for = "1s"
 every = "5s"
 clear = "30s"
-key = ["server_address", "peer"]
+key = ["database_address", "peer"]
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'mysql' and is_running = false and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = ["mysql.replica_lag"]
@@ -30,7 +30,7 @@ with looks as (
   from db_replica
   where system = 'mysql' and role = 'source' and ts > $now - interval '15 seconds' and ts <= $now
 )
-select host, server_address, peer, receiving, applying, error,
+select host, server_address, server_address as database_address, peer, receiving, applying, error,
   case when error is null then '' else concat('; ', error) end as error_text,
   case
     when receiving = 'Connecting' then 'cannot_connect'

@@ -6,7 +6,7 @@ class = "mail"
 for = "5s"
 every = "5s"
 clear = "30s"
-key = ["server_address", "peer"]
+key = ["database_address", "peer"]
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'mysql' and (heartbeat_seconds > $threshold or lag_seconds > $threshold or applier like 'Waiting for%lock') and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 subject = "replica {server_address}"
@@ -39,7 +39,7 @@ with looks as (
   from db_replica
   where system = 'mysql' and role = 'source' and ts > $now - interval '15 seconds' and ts <= $now
 )
-select host, server_address, peer, state, behind_seconds, heartbeat_seconds, lag_seconds,
+select host, server_address, server_address as database_address, peer, state, behind_seconds, heartbeat_seconds, lag_seconds,
   case when heartbeat_seconds is null then 'by its own report'
     when coalesce(lag_seconds, 0) < 10 then concat('by the heartbeat (its own report: ', coalesce(concat(cast(round(lag_seconds) as bigint), ' s'), 'none'), ')')
     else 'by the heartbeat' end as measure_text,

@@ -6,18 +6,19 @@ class = "page"
 for = "1s"
 every = "5s"
 clear = "20s"
-key = ["server_address"]
+key = ["database_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where system = 'postgresql' and waiting_on_lock >= 2 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
-  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.socket_backlog_full",
-  "app.worker_timeout", "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted",
-  "db.statements_slow", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
-  "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
+  "app.requests_stopped", "app.service_rejects", "app.slow", "app.slow_quiet",
+  "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted", "db.statements_slow",
+  "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn",
+  "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.retry_storm", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full",
 ]
 subject = "PostgreSQL at {server_address}"
 summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s, most of them for {blocker_text}; {connections} of {connection_limit} connections in use"
@@ -38,7 +39,7 @@ with looks as (
   from db_server
   where system = 'postgresql' and ts > $now - interval '15 seconds' and ts <= $now
 )
-select host, server_address, waiting_on_lock, connections, connection_limit,
+select host, server_address, server_address as database_address, waiting_on_lock, connections, connection_limit,
   coalesce(blocker, 'a session that has ended meanwhile') as blocker_text,
   case when waiting_on_lock >= 5 then 'page' else 'mail' end as class
 from looks

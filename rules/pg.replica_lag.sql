@@ -6,7 +6,7 @@ class = "mail"
 for = "1s"
 every = "5s"
 clear = "30s"
-key = ["server_address", "peer"]
+key = ["database_address", "peer"]
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'postgresql' and role in ('replica', 'source') and (is_running = false or is_paused or unsent_bytes >= 67108864 or unapplied_bytes >= 67108864 or lag_seconds > 30 or heartbeat_seconds > 30) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = ["db.replica_behind"]
@@ -53,7 +53,7 @@ with looks as (
   where system = 'postgresql' and role in ('replica', 'source')
     and ts > $now - interval '15 seconds' and ts <= $now
 )
-select host, server_address, peer, state, behind_bytes, unsent_bytes, unapplied_bytes, lag_seconds, heartbeat_seconds, role,
+select host, server_address, server_address as database_address, peer, state, behind_bytes, unsent_bytes, unapplied_bytes, lag_seconds, heartbeat_seconds, role,
   case when role = 'replica' then 'of_source' else 'own' end as link,
   cause as where_text, cause as fix_text,
   case when lag_seconds is null then 'unknown' else 'known' end as lag_text,

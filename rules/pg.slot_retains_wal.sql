@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "90s"
-key = ["server_address", "peer"]
+key = ["database_address", "peer"]
 needs = ["db_replica", "db_server", "filesystem"]
 when = "select 1 from db_replica where role = 'slot' and is_running = false and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 subject = "slot {peer} of {server_address}"
@@ -58,7 +58,7 @@ joined as (
   left join disks d on d.host = s.host and d.server_address = s.server_address and d.place = 1
   where s.place = 1 and s.is_running = false and s.ts > $now - interval '60 seconds'
 )
-select host, server_address, peer, retained_bytes, mount_point, available_bytes,
+select host, server_address, server_address as database_address, peer, retained_bytes, mount_point, available_bytes,
   case when state = '' then 'unknown' else state end as state,
   case when available_bytes is null then '' else concat(', ', cast(retained_bytes * 100 / greatest(available_bytes + retained_bytes, 1) as bigint), ' % of the potential free space on ', mount_point) end as disk_text,
   case when growth > 0 and available_bytes is not null then concat('; at this rate the disk is full in ', cast(round(available_bytes / growth / 3600) as bigint), ' hours') else '' end as growth_text,

@@ -9,7 +9,7 @@ clear = "20s"
 key = ["program", "site"]
 prefers = [
   "app.down", "app.socket_backlog_full", "proxy.upstream_denied", "proxy.header_too_big", "proxy.protocol_mismatch",
-  "proxy.upstream_unresolved", "app.crash_loop", "app.segfault", "app.workers_exhausted", "app.worker_timeout",
+  "proxy.upstream_unresolved", "app.code_incomplete", "app.crash_loop", "app.segfault", "app.cannot_write", "app.service_rejects", "app.service_unreachable", "app.workers_exhausted", "app.worker_timeout",
   "proxy.upstream_timeout", "app.closes_early", "proxy.no_live_upstreams",
 ]
 needs = ["request", "log"]
@@ -42,7 +42,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {failed} of {requests} requests failed at {program} in {window} ({failed_ratio:%}), mostly {kind}; {line_text}{doubt_text}"
 why = "The proxy answers for an application that it cannot reach, that gives no usable answer, or that is too slow for its limits; or it fails itself, before it asks the application (500 without an upstream's status: connections or descriptors used up, a directory that it may not write, an error of a module). Each of these requests is a visitor who gets an error page. The status shows only that it failed; the reason is in the proxy's error log."
 look_at = "The error log of {program} on {host}: `select body, attrs['upstream'], count(*) from log where program = '{program}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. Which paths: `select url_path, http_response_status_code, count(*) from request … group by 1, 2`. Then the application's own log at that time."
-silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. A 500 counts only without an upstream's status, where the log has that status for other requests. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
+silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. A 500 counts only without an upstream's status, where the log has that status for other requests. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors; with Envoy: no response flag) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
 fix = "{fix_text} Check: the share of 502, 503 and 504 is back to zero. Do not raise the proxy's timeouts: visitors then wait longer for the same error."
 source = "RFC 9110, 15.6.3 to 15.6.5; nginx ngx_http_upstream.c; HAProxy documentation 8.5, termination states; Envoy access log, response flags; nginx 499 in ngx_http_request.h"
 [text.line_text]
@@ -79,11 +79,15 @@ judged as (
     coalesce(nullif(proxy_backend, ''), server_address) as named,
     case
       when http_response_status_code = 503
-        and (upstream_status_code = 503 or termination_state like '--%' or termination_state like 'L%' or termination_state like 'PR%') then null
+        and (upstream_status_code = 503 or program = 'envoy' and upstream_address is not null and attrs['response_flags'] is null or termination_state like '--%' or termination_state like 'L%' or termination_state like 'PR%') then null
       when http_response_status_code in (502, 503, 504) then
         concat_ws(' ', http_response_status_code, case when failure is not null then concat('(', failure, ')')
           when termination_state like 'S%' or termination_state like 's%' then concat('(', substr(termination_state, 1, 2), ')')
-          when attrs['response_flags'] is not null then concat('(', attrs['response_flags'], ')') end)
+          when attrs['response_flags'] is not null then concat('(', attrs['response_flags'],
+            case split_part(attrs['response_flags'], ',', 1) when 'UH' then ': no healthy upstream' when 'UF' then ': connection to the upstream failed' when 'UO' then ': circuit breaker open'
+              when 'UT' then ': upstream timeout' when 'UC' then ': upstream closed the connection' when 'UR' then ': upstream reset the request' when 'URX' then ': retries or connects used up' when 'LR' then ': reset by Envoy'
+              when 'NC' then ': cluster unknown' when 'NR' then ': no route' when 'UPE' then ': upstream breaks the protocol' when 'DPE' then ': client breaks the protocol' when 'UMSDR' then ': longest duration reached'
+              when 'DT' then ': longest duration reached' when 'OM' then ': overload manager' when 'UAEX' then ': denied by the authorization service' when 'LH' then ': health check of Envoy failed' when 'DF' then ': name resolution failed' else '' end, ')') end)
       when http_response_status_code = 500 and upstream_status_code is null and termination_state is null and failure is null
         and u.source is not null then '500 of the proxy itself'
       when http_response_status_code < 100 then 'no valid HTTP response'
@@ -158,23 +162,26 @@ sides as (
   group by host, program, site
 ),
 spoken as (
-  select host, program,
+  select host, case when attrs['logger'] like 'http.log.error%' then 'caddy' when body like '50_ %' or body like '''50_ %' then 'traefik' else program end as program,
     coalesce(case when program = 'nginx' then coalesce(nullif(attrs['server'], ''), attrs['host']) end, '') as named,
     case
       when attrs['upstream'] like '%://unix:%' then coalesce(regexp_match(attrs['upstream'], '(unix:[^:"]+?[.]sock(et)?)([:/]|$)')[1], regexp_match(attrs['upstream'], '(unix:[^:"]+)')[1])
       when attrs['upstream'] is not null then coalesce(regexp_match(attrs['upstream'], '://([^/"]+)')[1], attrs['upstream'])
       when body like '% Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
       when program = 'apache' then regexp_match(body, '(attempt to connect to|remote server|body failed to|lookup failure for:) ([^ ]+)')[2]
+      when attrs['logger'] is not null or attrs['error'] is not null or body like '''50%' then regexp_match(coalesce(attrs['error'], body), 'dial (?:tcp|unix) ([^ ]+): ')[1]
       else regexp_match(body, '([Ss]erver|backend) ''?([^ '']+)''? (is|has)')[2]
     end as upstream,
     body like 'limiting %' as is_limit,
-    substr(regexp_replace(regexp_replace(regexp_replace(concat_ws(': ', attrs['system_error'], body), ' returned by .*$', ''), '"[^"]*"', '"…"', 'g'), '''[^'']*''', '''…''', 'g'), 1, 160) as line
+    substr(regexp_replace(regexp_replace(regexp_replace(concat_ws(': ', attrs['system_error'], body, case when body like '50_ %' then attrs['error'] end), ' returned by .*$', ''), '"[^"]*"', '"…"', 'g'), '''[^'']*''', '''…''', 'g'), 1, 160) as line
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and (program = 'nginx' and (message_template like '% upstream' or message_template like 'limiting %' or regexp_like(message_template, '^[A-Za-z0-9._…-]+ could not be resolved [(]'))
       or program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%'
-      or program = 'haproxy' and (message_template like '%erver % is DOWN, reason%' or message_template like '%has no server available!'))
+      or program = 'haproxy' and (message_template like '%erver % is DOWN, reason%' or message_template like '%has no server available!')
+      or coalesce(program, '') in ('', 'other', 'caddy') and attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
+      or coalesce(program, '') in ('', 'other', 'traefik') and (regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null))
 ),
 quoted as (
   select host, program, named, upstream, line, is_limit, count(*) as lines from spoken group by host, program, named, upstream, line, is_limit

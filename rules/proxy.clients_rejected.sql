@@ -19,7 +19,7 @@ having count(*) filter (where http_response_status_code >= 400 and http_response
     >= greatest(15, 0.15 * count(*) filter (where ts > $now - interval '30 seconds'))
 limit 1""",
 ]
-explains = ["app.requests_stopped", "app.throughput_drop", "traffic.unusual"]
+explains = ["app.requests_stopped", "app.throughput_drop", "proxy.clients_never_served", "traffic.unusual"]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {rejected_ratio:%} of usual requests get 4xx in {window} ({rejected} of {requests}), mostly {status}; before: {past_ratio:%}; {clients_text}, most for {path}{line_text}"
 why = "Paths that answered with 2xx or 3xx until now answer with a client error for nearly every client. The clients did not all change at once: the configuration of the proxy, of what stands before it, or of the application did. No server error is counted anywhere, so this outage looks like healthy, fast traffic."

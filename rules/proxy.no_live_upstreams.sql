@@ -13,6 +13,9 @@ when = """
 select 1 from log where program = 'nginx' and body like 'no live upstreams while connecting to upstream%' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and message_template like '%ackend % has no server available!' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'AH0117%: balancer:%' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where body = 'no upstreams available' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from request where program = 'envoy' and attrs['response_flags'] like '%UH%' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from request where program = 'traefik' and http_response_status_code = 503 and coalesce(upstream_address, '') = '' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'no_backend' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
@@ -22,9 +25,9 @@ subject = "pool {pool} of {host}"
 summary = "{program} on {host} has no live server in pool {pool}: {count_text}; {reason_text}"
 why = "The proxy has taken every member of the pool out, after failed requests (nginx `max_fails`) or failed health checks, and now answers each request itself with 502 or 503. Nothing reaches the application until a member is tried again or passes its check."
 look_at = "Why the members were taken out: the last errors before this one in the proxy's log. Do they answer if asked directly (`curl -v` at each address)? If all went at the same moment, look for what they share: a database, a deploy, the network, the page that the health check asks for."
-silent_when = "nginx: fewer than 3 such lines in a minute, or all within 3 s. HAProxy: the last message about the pool within 10 minutes is that a server is UP, or the pool has answered a request since. It is a page if requests to the pool fail or no access log of this proxy is read; else a mail: an unused pool."
+silent_when = "nginx, Caddy (`no upstreams available`), Envoy (flag UH) and Traefik (503 without a server, in its JSON access log; a circuit breaker that is open looks the same): fewer than 3 such lines in a minute, or all within 3 s. HAProxy: the last message about the pool within 10 minutes is that a server is UP, or the pool has answered a request since. It is a page if requests to the pool fail or no access log of this proxy is read; else a mail: an unused pool."
 fix = "Repair what took the members out ({reason_text}), then let the proxy try them again: nginx does after `fail_timeout`, or at `nginx -s reload`; HAProxy after `rise` good checks; Apache after `retry`. With nginx and a single member, `max_fails=0` avoids the pause. Check: requests to {pool} are answered."
-source = "nginx ngx_http_upstream_round_robin.c; HAProxy documentation, health checks; Apache mod_proxy_balancer.c AH01170; Envoy response flag UH"
+source = "nginx ngx_http_upstream_round_robin.c; HAProxy documentation, health checks; Apache mod_proxy_balancer.c AH01170; Envoy response flag UH; Caddy reverseproxy.go"
 [text.count_text]
 lines = "{lines} requests rejected in a minute"
 state = "its last server went down at {since}"
@@ -62,6 +65,26 @@ dead as (
   group by 1, 2, 3
   having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
   union all
+  select host, 'caddy' as program, 'of a reverse_proxy' as pool, count(*) as lines, min(ts) as since, true as is_used
+  from log
+  where ts > $now - interval '60 seconds' and ts <= $now and coalesce(program, '') in ('', 'other', 'caddy') and attrs['logger'] like 'http.log.error%' and body = 'no upstreams available'
+  group by 1, 2, 3
+  having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
+  union all
+  select host, program, coalesce(attrs['upstream_cluster'], nullif(proxy_backend, ''), 'of a cluster') as pool, count(*) as lines, min(ts) as since, true as is_used
+  from request
+  where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy' and program = 'envoy' and regexp_like(attrs['response_flags'], '(^|,)UH(,|$)')
+  group by 1, 2, 3
+  having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
+  union all
+  -- Traefik answers 503 without a server itself: `no available server`.
+  select host, program, coalesce(nullif(proxy_backend, ''), nullif(proxy_frontend, ''), 'of a service') as pool, count(*) as lines, min(ts) as since, true as is_used
+  from request
+  where ts > $now - interval '60 seconds' and ts <= $now and tier = 'proxy' and program = 'traefik' and http_response_status_code = 503
+    and coalesce(upstream_address, '') = '' and coalesce(upstream_status_code, 0) = 0 and coalesce(nullif(proxy_backend, ''), nullif(proxy_frontend, '')) is not null
+  group by 1, 2, 3
+  having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
+  union all
   select host, 'weir edge' as program, coalesce(nullif(proxy_backend, ''), server_address) as pool, count(*) as lines, min(ts) as since, true as is_used
   from request
   where ts > $now - interval '60 seconds' and ts <= $now and tier = 'edge' and failure = 'no_backend'
@@ -82,7 +105,8 @@ reasons as (
   from log
   where ts > $now - interval '10 minutes' and ts <= $now
     and (program = 'nginx' and message_template like '% upstream' and body not like 'no live upstreams%' or program = 'haproxy' and message_template like '%erver %/% is DOWN, reason%'
-      or program = 'apache' and (body like 'AH00957%' or body like 'AH02454%' or body like 'AH01102%'))
+      or program = 'apache' and (body like 'AH00957%' or body like 'AH02454%' or body like 'AH01102%')
+      or program = 'caddy' and attrs['logger'] like 'http.log.error%' and body like 'dial %')
 )
 select d.host, d.program, d.pool, d.lines, date_trunc('second', d.since) as since, r.reason,
   case when d.lines is null then 'state' else 'lines' end as count_text,

@@ -47,27 +47,27 @@ title = "Requests and successes"
 unit = ""
 sql = """
 select date_bin(interval '5 seconds', ts) as ts, count(*) as requests, count(*) filter (where http_response_status_code < 499) as succeeded
-from proxy_request where host = {host} and coalesce(pool, 'any name') = {site} and ts > $now - interval '20 minutes' and ts <= $now
+from proxy_request where host = {host} and coalesce(pool, concat('requests in ', source)) = {site} and ts > $now - interval '20 minutes' and ts <= $now
 group by 1 order by 1"""
 ---*/
 with slices as (
-  select 0 as slice, host, pool, program, client_address, upstream_tries, duration_seconds, http_response_status_code as status from proxy_request
+  select 0 as slice, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code as status from proxy_request
   where ts > $now - interval '15 seconds' and ts <= $now
-  union all select 1, host, pool, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 1, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '35 seconds' and ts <= $now - interval '20 seconds'
-  union all select 2, host, pool, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 2, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '75 seconds' and ts <= $now - interval '60 seconds'
-  union all select 3, host, pool, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 3, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '195 seconds' and ts <= $now - interval '180 seconds'
-  union all select 4, host, pool, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 4, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '435 seconds' and ts <= $now - interval '420 seconds'
-  union all select 5, host, pool, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 5, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '915 seconds' and ts <= $now - interval '900 seconds'
-  union all select 6, host, pool, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 6, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '3615 seconds' and ts <= $now - interval '3600 seconds'
 ),
 counted as (
-  select slice, host, coalesce(pool, 'any name') as site, max(program) as program, count(*) as requests,
+  select slice, host, coalesce(pool, concat('requests in ', source)) as site, max(program) as program, count(*) as requests,
     sum(greatest(coalesce(upstream_tries, 1), 1)) as load,
     count(*) filter (where status < 499) as good,
     -- An application that is gone fails at once, an overloaded one late.

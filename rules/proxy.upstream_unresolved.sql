@@ -12,6 +12,7 @@ needs = ["log", "request"]
 when = """
 select 1 from log where program = 'nginx' and (message_template like '… could not be resolved (%' or message_template like 'no resolver defined to resolve %' or message_template like 'host not found in %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'AH00898: DNS lookup failure for: %' and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where (attrs['logger'] like 'http.log.error%' or body like '''50_ %'' caused by: %' or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout')) and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and message_template like '%erver %/% is going DOWN for maintenance (%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
@@ -29,21 +30,34 @@ source = "nginx ngx_resolver.c, ngx_http_upstream.c; HAProxy documentation, serv
 known = "{failed} of {requests} requests of {program} failed ({failed_ratio:%})"
 unknown = "the share is unknown: no access log of {program} is read"
 ---*/
-with lines as (
-  select host, program, ts, body like 'host not found in %' as is_start,
+with go_errors as (
+  -- Caddy and Traefik log Go's error of the attempt.
+  select host, case when attrs['logger'] is not null then 'caddy' else 'traefik' end as program, ts,
+    case when attrs['logger'] is not null then body when body like '''50%' then regexp_match(body, '^''[^'']+'' caused by: (.*)$')[1] else attrs['error'] end as reason
+  from log
+  where ts > $now - interval '60 seconds' and ts <= $now
+    and coalesce(program, '') in ('', 'other', 'caddy', 'traefik') and (attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
+      or regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null)
+),
+lines as (
+  select host, program, ts, coalesce(message_template, '') like 'host not found in %' as is_start,
     case when program = 'haproxy' then regexp_match(body, 'erver ([^ ]+) is going')[1]
          when program = 'apache' then regexp_match(body, 'lookup failure for: ([^ ]+)')[1]
-         when body like 'host not found in %' then regexp_match(body, '^host not found in [^"]*"([^"]+)"')[1]
-         else coalesce(regexp_match(body, '^([A-Za-z0-9._-]+) could not be resolved [(]')[1], regexp_match(body, '^no resolver defined to resolve ([A-Za-z0-9._-]+)$')[1]) end as name,
+         when coalesce(message_template, '') like 'host not found in %' then regexp_match(body, '^host not found in [^"]*"([^"]+)"')[1]
+         else coalesce(regexp_match(body, '^([A-Za-z0-9._-]+) could not be resolved [(][^()]*[)]$')[1], regexp_match(body, '^no resolver defined to resolve ([A-Za-z0-9._-]+)$')[1]) end as name,
     case when program = 'haproxy' then regexp_match(body, 'maintenance [(]([^)]+)[)]')[1]
          when program = 'apache' then coalesce(attrs['system_error'], 'lookup failure')
-         when body like 'host not found in %' then 'at start'
+         when coalesce(message_template, '') like 'host not found in %' then 'at start'
          else coalesce(regexp_match(body, 'could not be resolved [(]([^)]+)[)]')[1], 'no resolver is set') end as reason
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
     and (program = 'nginx' and (message_template like '… could not be resolved (%' or message_template like 'no resolver defined to resolve %' or message_template like 'host not found in %')
       or program = 'apache' and coalesce(attrs['module'], 'proxy') like 'proxy%' and body like 'AH00898: DNS lookup failure for: %'
       or program = 'haproxy' and (message_template like '%erver %/% is going DOWN for maintenance (DNS %' or message_template like '%erver %/% is going DOWN for maintenance (No IP%'))
+  union all
+  select host, program, ts, false as is_start, regexp_match(reason, '^dial tcp: lookup ([^ :]+)')[1] as name, regexp_match(reason, ': ([a-z/ ]+)$')[1] as reason
+  from go_errors
+  where regexp_like(reason, '^dial tcp: lookup [^ :]+( on [^ ]+)?: (no such host|server misbehaving|i/o timeout|.*: i/o timeout)$')
 ),
 failing as (
   select host, program, name, max(reason) as reason, count(*) as lines

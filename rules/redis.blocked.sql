@@ -6,19 +6,19 @@ class = "mail"
 for = "0s"
 every = "2s"
 clear = "15s"
-key = ["server_address"]
+key = ["database_address"]
 prefers = ["cpu.saturated", "mem.thrash"]
 needs = ["db_server"]
 when = "select 1 from db_server where system = 'redis' and (duration_seconds > 0.2 or slowest_command_seconds > 0.2 or error like '%BUSY %') and ts > $now - interval '20 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
-  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.socket_backlog_full",
-  "app.worker_timeout", "app.workers_exhausted", "client.aborts_499", "db.not_answering",
-  "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn",
-  "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full",
+  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "db.not_answering", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
+  "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors",
+  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full",
 ]
 subject = "Redis at {server_address}"
 summary = "Redis at {server_address} is blocked: {slow_looks} of {looks} probes in 20 s took over 200 ms (worst {worst_seconds:duration}, usually {usual_text}){command_text}"
@@ -65,7 +65,7 @@ usual as (
   from samples where not is_recent and error is null
   group by host, server_address
 )
-select r.host, r.server_address, r.looks, r.slow_looks, r.busy_looks, r.worst_seconds, r.slowest_seconds, r.slow_commands, n.slowest_command,
+select r.host, r.server_address, r.server_address as database_address, r.looks, r.slow_looks, r.busy_looks, r.worst_seconds, r.slowest_seconds, r.slow_commands, n.slowest_command,
   u.usual_seconds,
   case when u.usual_seconds is null then 'unknown' else concat(cast(round(u.usual_seconds * 1000, 1) as varchar), ' ms') end as usual_text,
   case when r.busy_looks > 0 then 'busy' when r.slowest_seconds > 0.05 then 'known' else 'unknown' end as command_text,

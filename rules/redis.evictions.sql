@@ -6,7 +6,7 @@ class = "mail"
 for = "0s"
 every = "5s"
 clear = "60s"
-key = ["server_address"]
+key = ["database_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where (evicted_keys_increase > 0 or writes_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
@@ -52,7 +52,7 @@ judged as (
   select *, coalesce(purpose, case when eviction_policy like 'allkeys-%' then 'cache' else 'store' end) as used_as
   from sums
 )
-select host, server_address, memory_bytes, memory_limit_bytes, eviction_policy, evicted, refused, used_as,
+select host, server_address, server_address as database_address, memory_bytes, memory_limit_bytes, eviction_policy, evicted, refused, used_as,
   coalesce(memory_limit_bytes, 0) * 2 as double_bytes,
   case when refused > 0 then 'refused' else 'evicted' end as what_text,
   case when refused > 0 then 'refused' when used_as = 'cache' then 'cache' else 'store' end as why_text,

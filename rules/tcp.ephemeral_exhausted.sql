@@ -11,7 +11,7 @@ needs = ["log", "sock_stat", "sysctl", "tcp_stat"]
 when = """
 select 1 from log where program in ('nginx', 'haproxy') and (message_template like '%(99: %' or message_template like '%no free ports%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and body like 'AH00957%' and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where (body like '%cannot assign requested address' or body like '%EADDRNOTAVAIL%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
+union all select 1 from log where (body like '%cannot assign requested address' or body like '%Cannot assign requested address%' or body like '%EADDRNOTAVAIL%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%cannot assign requested address' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EADDRNOTAVAIL%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.service_unreachable",
   "proxy.bad_gateway", "proxy.upstream_errors",
@@ -47,12 +47,13 @@ with failed as (
   group by 1, 2, 3
   union all
   select host, coalesce(nullif(program, ''), 'a program') as program,
-    coalesce(regexp_match(body, 'dial tcp ([0-9.]+:[0-9]+)')[1], regexp_match(body, 'EADDRNOTAVAIL ([0-9.]+:[0-9]+)')[1], 'its destination') as upstream, count(*) as failures
+    coalesce(regexp_match(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), 'dial tcp ([0-9.]+:[0-9]+)')[1], regexp_match(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), 'EADDRNOTAVAIL ([0-9.]+:[0-9]+)')[1], 'its destination') as upstream, count(*) as failures
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
     and coalesce(program, '') not in ('nginx', 'haproxy', 'apache', 'apache2', 'httpd', 'php-fpm', 'sshd')
-    and (regexp_like(body, '^([0-9TZ :.,/+-]*)?(http: proxy error: )?dial tcp [0-9.]+:[0-9]+: connect: cannot assign requested address$')
-      or regexp_like(body, '^(Uncaught )?Error: connect EADDRNOTAVAIL [0-9.]+:[0-9]+'))
+    and (regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), '^([0-9TZ :.,/+-]*)?(http: proxy error: |''50[0-9] [A-Z][A-Za-z ]+'' caused by: )?dial tcp [0-9.]+:[0-9]+: connect: cannot assign requested address$')
+      or regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), '^((Uncaught )?[A-Za-z]*Error: )?connect EADDRNOTAVAIL [0-9.]+:[0-9]+')
+      or regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), '^(Caused by: )?java\.net\.NoRouteToHostException: Cannot assign requested address'))
   group by 1, 2, 3
   having count(*) >= 3
 ),

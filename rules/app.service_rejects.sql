@@ -1,0 +1,154 @@
+/*---
+id = "app.service_rejects"
+title = "Database or cache rejects the application"
+tier = "app"
+class = "mail"
+for = "0s"
+every = "5s"
+clear = "30s"
+key = ["log_program", "store", "what"]
+prefers = ["db.not_answering", "pg.lock_pileup", "mysql.lock_pileup", "disk.full", "disk.readonly", "db.server_log"]
+needs = ["log", "request"]
+when = """
+select 1 from log where (body like '%uthentication failed%' or body like '%not permitted to log in%' or body like '%Access denied for user %' or body like '%no pg_hba.conf entry%' or body like '%NOAUTH %' or body like '%WRONGPASS %' or body like '%Authentication required%' or body like '%Login failed for user %') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '% does not exist%' or body like '%doesn''t exist%' or body like '%Unknown database %' or body like '%Unknown column %' or body like '%no such table: %' or body like '%no such column: %') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%read-only transaction%' or body like '%read-only option%' or body like '%a read only %' or body like '%readonly database%' or body like '%not primary%' or body like '%NotWritablePrimary%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%the database system is %' or body like '%LOADING %' or body like '%is loading the dataset in memory%' or body like '%MASTERDOWN %' or body like '%CLUSTERDOWN %' or body like '%command not allowed when used memory%' or body like '%MISCONF %' or body like '%database or disk is full%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%server has gone away%' or body like '%Lost connection to %' or body like '%server closed the connection unexpectedly%' or body like '%terminating connection due to %' or body like '%connection has been closed unexpectedly%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%Lock wait timeout exceeded%' or body like '%eadlock %' or body like '%canceling statement due to %' or body like '%database is locked%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
+explains = [
+  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.worker_timeout", "app.workers_die",
+  "proxy.bad_gateway", "proxy.upstream_errors",
+]
+subject = "{shown} on {host}: {store}"
+summary = "{store} rejects {shown} on {host}: {what_text}, {lines} times in 30 s{share_text}"
+why = "{why_text} Each request that needs it fails at once, although the application, the network and the store's process all run."
+look_at = "The line: {line}. When did it begin: a deploy, a rotated password, a failover, a restart of the store?"
+silent_when = "Fewer than 3 such lines of a kind in 30 s. A page if at least 20 % of the host's requests failed meanwhile. Locks are a note while no request fails (applications repeat such a transaction), and so is a missing table (a page that few visit). Only what starts like the error of a driver counts (psycopg, pgx, JDBC, node-postgres, PyMySQL, mysql2, PDO, mysqli, ActiveRecord, redis clients), and of a web server's log only the errors of PHP itself; the server's own log (PostgreSQL, MySQL, Redis) has the passwords that strangers try, and does not count here."
+fix = "{fix_text} Check: the lines end."
+source = "PostgreSQL errcodes.txt (28P01, 3D000, 42P01, 25006, 57P03, 57P01, 55P03, 57014); MySQL errmsg (1045, 1049, 1146, 1054, 1290, 2006, 2013, 1205, 1213); Redis server.c, shared.readonlyerr, noautherr, oomerr, loadingerr, bgsaveerr; github.com/StackExchange/StackExchange.Redis #2264"
+[text.what_text]
+login = "the login fails"
+missing_database = "the database does not exist"
+missing_table = "a table or column does not exist"
+readonly = "it is read-only, writes fail"
+starting = "it is starting or loading its data"
+memory = "its memory limit is reached, writes fail"
+save = "it stopped accepting writes, it cannot save its data"
+cluster = "a part of the cluster is down"
+lost = "sessions are cut"
+lock = "statements give up at a lock or time limit"
+space = "its disk is full"
+[text.why_text]
+login = "User, password, database or address are not what the store allows: a rotated secret that the application has not read, a user that was dropped, a missing line in pg_hba.conf."
+missing_database = "The application asks for another database than this server has: a wrong server or name, a restore that is not complete."
+missing_table = "The schema is not what this version of the application expects: a migration has not run, ran on another server, or a new version started before it."
+readonly = "The application writes to a replica: after a failover it still holds connections to the old primary, or the name points at the wrong server."
+starting = "The store was restarted or fails over, and reads its data. With much data this takes minutes."
+memory = "The store may not grow and may not remove keys (`noeviction`), so it answers every write with an error; reads go on."
+save = "The last snapshot failed, so the store refuses writes to lose nothing more. The reason is in its own log: disk, permission or memory."
+cluster = "Some keys have no node that serves them, because a node and its replica are down, or slots were never assigned."
+lost = "The server ended sessions that the application still uses: a restart, a crash, an idle timeout shorter than the pool's, or a firewall or proxy between both that forgets idle connections."
+lock = "Statements wait for a lock or for a slow plan until a limit ends them."
+space = "The database file's disk or its quota is full, so it cannot write."
+[text.fix_text]
+login = "Compare the secret that the process has (`/proc/PID/environ`, its mounted file) with the store's, try it by hand, then restart the application. PostgreSQL: `select * from pg_hba_file_rules`."
+missing_database = "Correct the name or address, or restore the database. Do not let the application create an empty one."
+missing_table = "Run the migration on this server, or roll the application back to the version before."
+readonly = "Find the primary (`select pg_is_in_recovery()`, `select @@read_only`, `ROLE`), let the application connect to it, and drop its old connections (restart it, or limit the lifetime of pooled connections). Do not make the replica writable."
+starting = "Wait and watch its log; do not restart it again. Let the application retry with a pause."
+memory = "Find what grows (`redis-cli --bigkeys`, keys without expiry). If it is a cache: `CONFIG SET maxmemory-policy allkeys-lru`. If the data is needed: raise `maxmemory` if the host has the memory."
+save = "Read its log (`No space left`, `Permission denied`, `fork: Cannot allocate memory`), repair that, then `BGSAVE`. `CONFIG SET stop-writes-on-bgsave-error no` only to win time: data may be lost."
+cluster = "`redis-cli --cluster check HOST:PORT` names the slots; bring the node back or fail over."
+lost = "Did the server restart (its log, mem.oom_kill)? If not, let the pool test and renew connections (`pool_pre_ping`, `CONN_MAX_AGE`, `maxLifetime`) below the shortest timeout in between."
+lock = "Find who holds the lock: `select * from pg_stat_activity where wait_event_type = 'Lock'`, `select * from sys.innodb_lock_waits`. End that transaction; keep transactions short."
+space = "Free space where the database file lies, or raise the quota."
+[text.share_text]
+known = "; {failed} of {requests} requests failed"
+unknown = ""
+---*/
+with spoken as (
+  -- As in app.service_unreachable: structured logs have the error beside the message, and PHP's stand in the web server's log.
+  select host, ts, coalesce(nullif(program, ''), 'other') as program, body,
+    regexp_replace(
+      case
+        when program = 'nginx' and message_template like 'FastCGI sent in stderr: %' then regexp_match(body, '^FastCGI sent in stderr: "PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
+        when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
+        when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
+        when program in ('nginx', 'apache', 'apache2', 'httpd') then null
+        else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+            '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
+      end,
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+        '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
+        '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
+        '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
+        '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect): )?(Uncaught (exception )?)?'), '') as text
+  from log
+  where ts > $now - interval '30 seconds' and ts <= $now
+    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'pgbouncer')
+    and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
+            nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
+      '[Aa]uthentication failed|not permitted to log in|Authentication required|Access denied for user|pg_hba|NOAUTH|WRONGPASS|Login failed for user|does(n''t| not) exist|Unknown (database|column)|no such (table|column)|read[- ]?only |the database system is|LOADING|loading the dataset|MASTERDOWN|CLUSTERDOWN|command not allowed|MISCONF|disk is full|gone away|Lost connection|closed the connection|terminating connection|closed unexpectedly|[Ll]ock |eadlock|canceling statement|is locked|not primary')
+  -- Also keeps the text from being computed anew for each pattern.
+  limit 50000
+),
+-- The message behind the names of exceptions and the codes of drivers.
+messages as (
+  select host, ts, program, text, regexp_replace(text, concat('^(Caused by: )?([(]?([A-Za-z_][A-Za-z0-9_$]*([.]|::|\\))*[A-Za-z0-9_]*(Error|Exception|exception|ConnectionBad|Undefined(Table|Column)|ReadOnlySqlTransaction|QueryCanceled|DeadlockDetected|Deadlocked|AdminShutdown|LockNotAvailable|LockWaitTimeout|StatementInvalid|StatementTimeout|ConnectionNotEstablished|Failure)([)] |[)]: |[)]$| [(]0x[0-9a-fA-F]+[)]: |: [(]?| [(])){0,3}',
+      '(Command failed with error [0-9]+ [(][A-Za-z]+[)]: |failed to connect to `[^`]*`: (failed SASL auth|server error|hostname resolving error) [(]|connection (to server )?(at|on) "[^"]*"( [(][^)]*[)])?(, port [0-9]+)? failed: |',
+      'SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?)|[a-z_:]+[(][)]: [(]HY000/[0-9]+[)]: |[0-9]+, ["'']|Error [0-9]+( [(][0-9A-Z]+[)])?: |ER_[A-Z_]+: |WordPress database error |PHP Exception [A-Za-z\\]+: "An exception occurred (in the driver|while executing a query): SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?))?((FATAL|ERROR): +)?(ERR )?'), '') as message
+  from spoken
+  where text is not null
+),
+matched as (
+  select host, program, text as body,
+    case
+      when regexp_like(message, '^(NOAUTH |WRONGPASS |READONLY |MISCONF |OOM command|command not allowed when used memory|LOADING |(Redis|Valkey) is loading the dataset|MASTERDOWN |CLUSTERDOWN |You can''t write against a read only |Authentication required)') then 'Redis'
+      when regexp_like(message, '^(Access denied for user|Unknown (database|column) ''|Table ''|The (MySQL|MariaDB) server is running|MySQL server has gone away|Lost connection to |Lock wait timeout|Deadlock found)') then 'MySQL'
+      when regexp_like(message, '^(no such (table|column): |attempt to write a readonly database|database is locked|database or disk is full)') then 'SQLite'
+      when regexp_like(message, '^(not primary|Authentication failed[.])') then 'MongoDB'
+      when regexp_like(message, '^Login failed for user ') then 'SQL Server'
+      else 'PostgreSQL'
+    end as store,
+    case
+      when regexp_like(message, '^(password authentication failed for user "|no pg_hba[.]conf entry for host |role "[^"]*" (does not exist|is not permitted to log in)|Access denied for user ''|NOAUTH |WRONGPASS |Authentication required|Login failed for user ''|Authentication failed[.])') then 'login'
+      when regexp_like(message, '^(database "[^"]*" does not exist|Unknown database '')') then 'missing_database'
+      when regexp_like(message, '^(relation "[^"]*" does not exist|column [^ ]+ (of relation "[^"]*" )?does not exist|Table ''[^'']*'' doesn''t exist|Unknown column ''|no such (table|column): )') then 'missing_table'
+      when regexp_like(message, '^(cannot execute [A-Z ]+ in a read-only transaction|The (MySQL|MariaDB) server is running with the --(super-)?read-only option|(READONLY )?You can''t write against a read only (replica|slave)|attempt to write a readonly database|not primary)') then 'readonly'
+      when regexp_like(message, '^(the database system is (starting up|shutting down|in recovery mode|not yet accepting connections|not accepting connections)|(LOADING )?(Redis|Valkey) is loading the dataset in memory|MASTERDOWN )') then 'starting'
+      when regexp_like(message, '^(OOM )?command not allowed when used memory > ''maxmemory''') then 'memory'
+      when regexp_like(message, '^MISCONF (Redis|Valkey) is configured to save ') then 'save'
+      when regexp_like(message, '^CLUSTERDOWN ') then 'cluster'
+      when regexp_like(message, '^(server closed the connection unexpectedly|terminating connection due to (administrator command|idle-in-transaction timeout|idle-session timeout|conflict with recovery)|SSL connection has been closed unexpectedly|MySQL server has gone away|Lost connection to (MySQL|MariaDB) server)') then 'lost'
+      when regexp_like(message, '^(Lock wait timeout exceeded; |Deadlock found when trying to get lock|deadlock detected( [(]SQLSTATE|[)"]*$|[)]:$)|canceling statement due to (lock|statement) timeout|database is locked)') then 'lock'
+      when regexp_like(message, '^database or disk is full') then 'space'
+    end as what
+  from messages
+),
+counted as (
+  select host, program, store, what, count(*) as lines, max(substr(body, 1, 160)) as line
+  from matched where what is not null
+  group by host, program, store, what
+),
+answers as (
+  select host, count(*) as requests, count(*) filter (where http_response_status_code >= 500 or failure is not null) as failed
+  from request
+  where tier in ('proxy', 'edge') and ts > $now - interval '30 seconds' and ts <= $now
+  group by host
+)
+select c.host, c.program, c.program as log_program, c.store, c.what, c.lines, c.line, a.requests, a.failed,
+  case when c.program in ('nginx', 'apache') or c.program like 'php%' then 'PHP' when c.program = 'other' then 'an application' else c.program end as shown,
+  c.what as what_text, c.what as why_text, c.what as fix_text,
+  case when a.failed > 0 then 'known' else 'unknown' end as share_text,
+  case when c.what = 'lock' then 'pg.lock_pileup, mysql.lock_pileup, disk.stuck, disk.slow'
+    when c.what in ('lost', 'starting') then 'db.not_answering, db.server_log, mem.oom_kill, firewall.drops_service, wire.host_unreachable'
+    when c.what in ('save', 'space', 'readonly') then 'db.server_log, disk.full, disk.inodes_full, disk.readonly'
+    else '' end as explained_by,
+  case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page'
+    when c.what = 'lock' and coalesce(a.failed, 0) = 0 or c.what = 'missing_table' and a.requests >= 10 and a.failed = 0 then 'note' else 'mail' end as class
+from counted c
+left join answers a on a.host = c.host
+where c.lines >= 3
