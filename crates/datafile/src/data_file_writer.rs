@@ -20,6 +20,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnDescPtr;
 use weir_tables::{TableSpec, is_null_column, null_column};
 
+use crate::checksums::{self, ChecksumWriter};
 use crate::data_file::DataFile;
 use crate::disk::sync_dir;
 use crate::error::{ErrorKind, StoreError};
@@ -39,7 +40,7 @@ pub struct DataFileWriter {
 
 struct FileWriter {
     table: &'static TableSpec,
-    file: SerializedFileWriter<BufWriter<File>>,
+    file: SerializedFileWriter<ChecksumWriter>,
     factory: ArrowRowGroupWriterFactory,
     packer: PagePacker,
     index: Option<IndexBuilder>,
@@ -185,9 +186,10 @@ impl DataFileWriter {
             writer.file.append_key_value_metadata(KeyValue { key, value: Some(value) });
             drop(self.meta.index.set(Some(index)));
         }
-        let buffered = writer.file.into_inner().map_err(|error| fail(&error))?;
+        writer.add_checksums().map_err(|error| fail(&error))?;
+        let written = writer.file.into_inner().map_err(|error| fail(&error))?;
         let sync = || {
-            let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+            let file = written.finish()?;
             file.sync_all()?;
             Ok(file.metadata()?.len())
         };
@@ -211,8 +213,8 @@ impl FileWriter {
         file: File,
         properties: WriterProperties,
     ) -> Result<Self, ParquetError> {
-        let buffered = BufWriter::with_capacity(256 << 10, file);
-        let writer = crate::parquet_file::writer(buffered, table, properties)?;
+        let out = ChecksumWriter::new(BufWriter::with_capacity(256 << 10, file));
+        let writer = crate::parquet_file::writer(out, table, properties)?;
         let (file, factory) = writer.into_serialized_writer()?;
         let packer = PagePacker::new(level())?;
         let (index, repeats) = (IndexBuilder::new(table), vec![true; table.columns.len()]);
@@ -321,11 +323,21 @@ impl FileWriter {
         self.rows = 0;
         group.close().map(drop)
     }
+
+    /// Ends the data with the checksums of its blocks.
+    fn add_checksums(&mut self) -> Result<(), ParquetError> {
+        self.file.flush()?;
+        let (blocks, entry) = self.file.inner_mut().end_data();
+        write_between(&mut self.file, &blocks)?;
+        let (key, value) = (checksums::METADATA_KEY.to_owned(), Some(entry));
+        self.file.append_key_value_metadata(KeyValue { key, value });
+        Ok(())
+    }
 }
 
 /// Writes bytes outside any column chunk and returns their offset.
 fn write_between(
-    file: &mut SerializedFileWriter<BufWriter<File>>,
+    file: &mut SerializedFileWriter<ChecksumWriter>,
     bytes: &[u8],
 ) -> Result<u64, ParquetError> {
     let offset = file.bytes_written() as u64;

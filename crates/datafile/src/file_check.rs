@@ -96,6 +96,9 @@ impl FileCheck<'_> {
         let cost = inspection.tables.entry(self.file.table.name).or_default();
         cost.add(self.file, reader.metadata(), index.as_ref());
         if self.is_thorough {
+            if self.file.tier == Tier::Local {
+                read_through(&file).map_err(|error| unreadable(&error))?;
+            }
             let is_of_today = has_columns(reader.schema(), self.file.table);
             let pages = PageCheck::new(reader.metadata())?;
             let rows =
@@ -152,6 +155,11 @@ impl FileCheck<'_> {
         }
         pages.finish()
     }
+}
+
+/// Reads a file from end to end, which checks its checksums.
+fn read_through(file: &FileSource) -> std::io::Result<()> {
+    std::io::copy(&mut file.reader_of(1 << 20), &mut std::io::sink()).map(drop)
 }
 
 fn unreadable(error: &dyn std::fmt::Display) -> String {

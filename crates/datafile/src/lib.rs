@@ -3,6 +3,7 @@
 //! The crate depends neither on a query engine nor on storage other than the file system, so its
 //! tests run without either.
 
+mod checksums;
 mod data_file;
 mod data_file_writer;
 mod dictionary;
@@ -23,6 +24,7 @@ mod text_column;
 pub mod text_index;
 mod visibility;
 
+pub use checksums::ChecksumCache;
 pub use data_file::{DataFile, SLOW_PREFIX, Tier};
 pub use data_file_writer::DataFileWriter;
 pub use dictionary::{dictionaries, is_same, schema_with};

@@ -2,12 +2,15 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use weir_tables::TableSpec;
 
+use crate::checksums::ChecksumCache;
 use crate::error::StoreError;
+use crate::file_source::FileSource;
 
 /// Passes every readable batch to the callback; returns the reason if some were unreadable.
 pub fn read_undamaged(
@@ -47,8 +50,15 @@ pub fn read_undamaged(
     Ok(broken)
 }
 
-fn open_rows(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
-    let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+/// Opens the rows with their checksums, so that damaged ones are not taken for good; with a damaged
+/// footer the checksums cannot be trusted, and rows count as readable that decode.
+fn open_rows(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<FileSource>, String> {
+    let checksums = Arc::new(ChecksumCache::default());
+    let file = match checksums.check(path, &[]) {
+        Ok(()) => checksums.open(path),
+        Err(_) => File::open(path).and_then(FileSource::of_file),
+    };
+    let file = file.map_err(|error| format!("cannot be read: {error}"))?;
     ParquetRecordBatchReaderBuilder::try_new(file)
         .map_err(|error| format!("cannot be read: {error}"))
 }

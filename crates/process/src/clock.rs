@@ -1,9 +1,13 @@
 //! The system clock: the one place where weir reads the time; the crates below take it as an
 //! argument.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_tables::{Clock, Micros};
+
+/// When the monotonic clock was read first.
+static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The wall clock of this machine, UTC.
 pub struct SystemClock;
@@ -13,5 +17,9 @@ impl Clock for SystemClock {
     fn now(&self) -> Micros {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Micros(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic(&self) -> Duration {
+        FIRST.elapsed()
     }
 }

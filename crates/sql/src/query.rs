@@ -378,7 +378,7 @@ fn file_access(
     columns: Arc<ColumnCache>,
 ) -> Result<FileAccess, DataFusionError> {
     let local = Arc::new(LocalFileSystem::new_with_prefix(&places.root)?);
-    let both = TieredStore::new(local, places.slow.clone());
+    let both = TieredStore::new(local, places.clone());
     let store: Arc<dyn ObjectStore> = Arc::new(CountingStore::new(Arc::new(both)));
     let url = ObjectStoreUrl::parse("weir://data")?;
     runtime.register_object_store(url.as_ref(), Arc::clone(&store));

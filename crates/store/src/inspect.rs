@@ -10,6 +10,7 @@ use weir_tier::{FileLocations, SlowOptions};
 
 use crate::cluster::ManifestOptions;
 use crate::manifest::{PostgresManifest, SqliteManifest};
+use crate::write_path::log_check;
 
 /// Inspects the store in `dir`, whose cold tier is `slow`; `is_thorough` reads every row of every
 /// file.
@@ -37,7 +38,23 @@ pub fn inspect(
             names: content.paths.into_iter().chain(waiting).collect(),
         })
     };
-    look_at(dir, &places, is_thorough, &said)
+    let mut inspection = look_at(dir, &places, is_thorough, &said)?;
+    if is_thorough {
+        check_own_files(dir, &manifest, &mut inspection)?;
+    }
+    Ok(inspection)
+}
+
+/// Checks the manifest and the log of a single hub.
+fn check_own_files(dir: &Path, path: &Path, inspection: &mut Inspection) -> Result<(), StoreError> {
+    let manifest = SqliteManifest::read(path)?;
+    if manifest.is_intact()? == Some(false) {
+        let why = "changed after writing: the checksum differs".to_owned();
+        inspection.problems.push(("manifest.sqlite".to_owned(), why));
+    }
+    let floor = manifest.load()?.wal_floor;
+    inspection.problems.extend(log_check::problems(&dir.join("wal"), floor)?);
+    Ok(())
 }
 
 /// Inspects the files of a cluster, which are all in `slow`, from any machine that reaches them;

@@ -24,6 +24,7 @@ mod repair;
 mod stats;
 mod store;
 mod store_query;
+mod undelete;
 mod watch;
 mod write_path;
 
@@ -38,9 +39,10 @@ pub use inspect::{inspect, inspect_cluster};
 pub use manifest::Hubs;
 pub use options::{ClusterOptions, ManifestOptions, Retention, StoreOptions};
 pub use repair::{FileRepair, repair, repair_cluster};
-pub use stats::StoreStats;
+pub use stats::{StoreFault, StoreStats};
 pub use store::Store;
 pub use store_query::StoreQuery;
+pub use undelete::{RestoredFiles, undelete, undelete_cluster};
 pub use write_path::Appended;
 
 pub use weir_datafile::{

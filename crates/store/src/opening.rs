@@ -8,13 +8,14 @@ use std::sync::mpsc::Sender;
 
 use weir_datafile::{ErrorKind, Snapshot, StoreError, Tier, data_files, space, table_index};
 use weir_sql::SpillSpace;
-use weir_tables::{Parcel, TABLES};
+use weir_tables::{Micros, Parcel, TABLES};
 use weir_tier::FileLocations;
 
 use crate::cluster::{self, Cluster, ClusterFollower, SharedWork};
 use crate::copies::CopyRegistry;
 use crate::directory::Directory;
 use crate::iceberg::Iceberg;
+use crate::maintenance::trusted_clock::{CLOCK_FILE, ClockReading, TrustedClock};
 use crate::maintenance::{RetiredFile, delete};
 use crate::manifest::{Manifest, ManifestContent, PostgresManifest, QueuedDeletion};
 use crate::options::StoreOptions;
@@ -78,6 +79,13 @@ pub(crate) fn default_reserve(dir: &Path) -> u64 {
     space(dir).map_or(0, |(_, total)| (total / 100).min(256 << 20))
 }
 
+/// The time by which files expire, as the last run kept it.
+pub(crate) fn trusted_clock(options: &StoreOptions, content: &ManifestContent) -> TrustedClock {
+    let newest = content.files.iter().map(|file| Micros(file.arrival_ts)).max();
+    let reading = ClockReading { wall: options.clock.now(), monotonic: options.clock.monotonic() };
+    TrustedClock::open(options.dir.join(CLOCK_FILE), newest, reading)
+}
+
 /// Deletes leftovers of a killed run: files out of the manifest, and files that never reached it.
 /// Returns those still in their grace period.
 pub(crate) fn clean(
@@ -88,7 +96,9 @@ pub(crate) fn clean(
     let now = options.clock.now();
     let queue = manifest.gc_queue()?.into_iter();
     let (due, kept): (Vec<_>, Vec<_>) = queue.partition(|waiting| {
-        waiting.tier == Tier::Local && waiting.since + options.gc_grace <= now
+        waiting.tier == Tier::Local
+            && (!waiting.is_restorable || options.retention.restorable.is_zero())
+            && waiting.since + options.gc_grace <= now
     });
     let gone: Vec<i64> =
         due.iter().filter(|file| delete(directory, &file.path)).map(|file| file.id).collect();
@@ -112,17 +122,19 @@ pub(crate) fn clean(
     }
     Ok(kept
         .into_iter()
-        .map(|QueuedDeletion { id, path, tier, since }| RetiredFile {
+        .map(|QueuedDeletion { id, path, tier, since, byte_count, is_restorable }| RetiredFile {
             id,
             path,
             tier,
             since,
+            byte_count,
+            is_restorable,
             file: None,
         })
         .collect())
 }
 
-/// Rejects a manifest older than the log: it does not name the files that removed segments were
+/// Rejects a manifest that was changed or is older than the log: it does not name the files that removed segments were
 /// flushed to, and the start would delete them.
 ///
 /// # Errors
@@ -131,6 +143,7 @@ pub(crate) fn refuse_older_manifest(
     directory: &Directory,
     manifest: &Manifest,
 ) -> Result<(), StoreError> {
+    manifest.check()?;
     let floor = manifest.load()?.wal_floor;
     let Some(first) = wal::first_from(&directory.wal(), floor)?.filter(|first| *first > floor)
     else {
@@ -182,7 +195,9 @@ pub(crate) fn recover(
     let segments = Arc::clone(&copies.segments);
     let wal_options =
         WalOptions { floor: content.wal_floor, segment_bytes_max: options.wal_segment_bytes };
-    let wal = Wal::open(&directory.wal(), wal_options, segments, |bytes| {
+    let had_log = options.dir.join(CLOCK_FILE).exists() && content.wal_floor > 0;
+    let is_lost = had_log && wal::first_from(&directory.wal(), 0)?.is_none();
+    let mut wal = Wal::open(&directory.wal(), wal_options, segments, |bytes| {
         let parcel = adapt(Parcel::decode(bytes).map_err(StoreError::bad_parcel)?)?;
         if parcel.range.is_some_and(|range| lost.contains(&range.stream)) {
             return Ok(());
@@ -195,6 +210,9 @@ pub(crate) fn recover(
         }
         Ok(())
     })?;
+    if is_lost {
+        wal.damage.no_log(&directory.wal());
+    }
     positions.commit();
     let shared = StoreState::new(view, positions, options);
     shared.set_wal_bytes(wal.byte_count());

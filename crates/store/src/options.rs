@@ -40,6 +40,9 @@ pub struct StoreOptions {
     /// Flushes pause while a table and day has more small files than this: merging comes first, and
     /// appends wait if memory fills up meanwhile. Default 64.
     pub small_files_max: usize,
+    /// Time within which every data file of the data directory is read once as a check; zero turns
+    /// it off. Default 30 days.
+    pub scrub: Duration,
     /// Grace period of unneeded files for other readers, across restarts. Default 60 s.
     pub gc_grace: Duration,
     /// Interval between checks for compaction, retention and deletion. Default 60 s.
@@ -89,6 +92,7 @@ impl StoreOptions {
             small_file_bytes: 32 << 20,
             small_file_count: 16,
             small_files_max: 64,
+            scrub: 30 * DAY,
             gc_grace: Duration::from_secs(60),
             maintenance_interval: Duration::from_secs(60),
             query_memory_bytes: engine.query_memory_bytes,
@@ -165,11 +169,25 @@ pub struct Retention {
     /// Limit on the size of all files together; the oldest are deleted first, `finding` never.
     /// Default 100 GiB.
     pub total_bytes: u64,
+    /// How long a file that expired by its age can be restored; less when free space or
+    /// `total_bytes` runs out. Default 1 day.
+    pub restorable: Duration,
+    /// How long the wall clock must stay ahead before files expire by a time that did not pass
+    /// while weir ran. Default 1 day.
+    pub clock_patience: Duration,
 }
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { days: 30, days_by_table: vec![("finding".into(), 400)], total_bytes: 100 << 30 }
+        Self {
+            days: 30,
+            days_by_table: vec![("finding".into(), 400)],
+            total_bytes: 100 << 30,
+            restorable: DAY,
+            clock_patience: DAY,
+        }
     }
 }
 

@@ -32,10 +32,33 @@ pub struct StoreStats {
     /// Problem to show to the operator: why the store is full, why the last flush failed, or why
     /// the cold tier cannot be used.
     pub message: Option<String>,
+    /// What is wrong with files and log.
+    pub faults: Vec<StoreFault>,
     /// Hidden rows too far ahead of the clock, in memory and in files.
     pub future_rows: u64,
     /// Rows of each table, in memory and in files, in the order of [`TABLES`].
     pub row_counts: Vec<(&'static str, u64)>,
+}
+
+/// Something that is wrong with the store's files or log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFault {
+    /// `missing_file`, `damaged_file`, `damaged_log` or `retention_held`.
+    pub kind: &'static str,
+    /// The file, below the data directory; empty where it is not about one.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl StoreFault {
+    /// The fault as one line.
+    pub fn text(&self) -> String {
+        match self.path.as_str() {
+            "" => self.message.clone(),
+            path => format!("`{path}` {}", self.message),
+        }
+    }
 }
 
 impl StoreStats {

@@ -18,10 +18,12 @@ use crate::copies::CopyRegistry;
 use crate::directory::Directory;
 use crate::iceberg::{Iceberg, IcebergTable};
 use crate::maintenance::cold_tier::TierMaintenance;
+use crate::maintenance::scrub::FileScrub;
 use crate::maintenance::{Maintenance, MaintenanceTask, RetiredFile};
 use crate::manifest::{Manifest, PostgresManifest, SqliteManifest};
 use crate::opening::{
-    clean, default_reserve, follow, iceberg, own_state, recover, refuse_older_manifest, spill_space,
+    clean, default_reserve, follow, iceberg, own_state, recover, refuse_older_manifest,
+    spill_space, trusted_clock,
 };
 use crate::options::StoreOptions;
 use crate::stats::StoreStats;
@@ -56,6 +58,7 @@ pub struct Store {
 struct StoreThreads {
     commands: Option<Sender<WriterCommand>>,
     tasks: Option<Sender<MaintenanceTask>>,
+    _scrub: Option<FileScrub>,
     /// The maintenance thread, which waits for the writer; the writer itself in a store without
     /// files.
     last: Option<JoinHandle<()>>,
@@ -133,6 +136,7 @@ impl Store {
         let (next_id, copies_in) = own_state(&manifest, &directory, &content)?;
         let maker = FileMaker::new(options.dir.clone(), next_id);
         let copies = CopyRegistry::open(&directory, &copies_in, options.copies.as_deref())?;
+        let clock = trusted_clock(&options, &content);
         let (floor, snapshot) = (content.wal_floor, content.snapshot);
         let lost: Vec<StreamId> = content.lost.iter().copied().collect();
         let (shared, mut wal) = recover(&options, &directory, content, &copies)?;
@@ -153,6 +157,7 @@ impl Store {
         let (writer, commands) = LogWriter::new(Arc::clone(&shared), Some(log), floor);
         let writer = spawn("weir-writer", move || writer.run())?;
         let shared_work = of_several.map(|parts| follow(parts, &shared, &commands)).transpose()?;
+        let scrub = FileScrub::start(&shared, &places, options.scrub)?;
         let (task_sender, tasks) = std::sync::mpsc::channel();
         let maintenance = Maintenance {
             shared: Arc::clone(&shared),
@@ -168,6 +173,7 @@ impl Store {
             written: None,
             doubtful: Vec::new(),
             retired,
+            clock,
             places,
             slow,
             names_unknown_tables,
@@ -175,8 +181,9 @@ impl Store {
             options: options.clone(),
         };
         let last = spawn("weir-files", move || maintenance.run())?;
-        let threads =
-            StoreThreads { commands: Some(commands), tasks: Some(task_sender), last: Some(last) };
+        let mut threads = StoreThreads { _scrub: Some(scrub), ..StoreThreads::default() };
+        (threads.commands, threads.tasks, threads.last) =
+            (Some(commands), Some(task_sender), Some(last));
         let store = Self::assemble(&options, shared, engine, threads, Some((copies, iceberg)));
         Ok(Arc::new(store.with_cluster(cluster)))
     }
@@ -196,7 +203,8 @@ impl Store {
             Arc::new(StoreState::new(Snapshot::new(), StreamPositions::default(), &options));
         let (writer, commands) = LogWriter::new(Arc::clone(&shared), None, 0);
         let last = spawn("weir-writer", move || writer.run()).expect("threads can be started");
-        let threads = StoreThreads { commands: Some(commands), tasks: None, last: Some(last) };
+        let last = Some(last);
+        let threads = StoreThreads { commands: Some(commands), last, ..StoreThreads::default() };
         Arc::new(Self::assemble(&options, shared, engine, threads, None))
     }
 
@@ -388,6 +396,7 @@ impl Store {
             wal_bytes: self.shared.wal_bytes(),
             lost_records: self.shared.lost_records(),
             is_full: self.shared.is_full(),
+            faults: self.shared.faults(),
             bucket: self.engine.bucket_stats(),
             message: self.shared.message().or_else(|| self.cluster.as_ref()?.trouble()),
             ..StoreStats::of(&self.shared.view(), self.engine.horizon())
@@ -418,7 +427,7 @@ impl Store {
     /// # Errors
     /// As [`Store::flush`]; the store is closed all the same, and the log keeps the rows.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let StoreThreads { commands, tasks, last } =
+        let StoreThreads { commands, tasks, last, .. } =
             std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
         drop(commands);
         self.engine.close();
@@ -434,7 +443,7 @@ impl Store {
 /// Without [`Store::close`] the rows stay in the log; the directory is unlocked afterwards.
 impl Drop for Store {
     fn drop(&mut self) {
-        let StoreThreads { commands, tasks, last } =
+        let StoreThreads { commands, tasks, last, .. } =
             std::mem::take(&mut *self.threads.lock().expect(NO_PANIC));
         drop((commands, tasks));
         drop(last.map(JoinHandle::join));

@@ -85,6 +85,12 @@ fn civil(days: i64) -> (i64, i64, i64) {
 pub trait Clock: Send + Sync {
     /// The time now, UTC.
     fn now(&self) -> Micros;
+
+    /// Time since some fixed moment, which no one can set. For a clock that is set by hand it
+    /// passes as the clock is set.
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.now().0.max(0).cast_unsigned())
+    }
 }
 
 /// A clock that only changes when it is set: for tests and replays.

@@ -10,11 +10,12 @@ use weir_tier::{FileLocations, SlowOptions};
 use crate::backup::list::SnapshotList;
 use crate::backup::object::ObjectCatalog;
 use crate::cluster::ManifestOptions;
+use crate::maintenance::trusted_clock::CLOCK_FILE;
 use crate::manifest::{PostgresManifest, SqliteManifest};
 
 /// Entries not backed up: rows of the log are in files by then; the rest belongs to one run.
-const LEFT_OUT: [&str; 8] =
-    ["cache", "copies", "data", "lock", "lost", "manifest.sqlite", "spill", "wal"];
+const LEFT_OUT: [&str; 9] =
+    ["cache", "copies", "data", "lock", "lost", "manifest.sqlite", CLOCK_FILE, "spill", "wal"];
 
 /// The manifest and the file locations of a backup's source.
 pub(super) struct BackupSource {

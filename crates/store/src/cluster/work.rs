@@ -198,7 +198,10 @@ impl Maintenance {
             return Ok(());
         }
         let mut due = self.manifest.gc_queue()?;
-        due.retain(|waiting| waiting.since + grace <= now);
+        let restorable = grace.max(self.options.retention.restorable);
+        due.retain(|waiting| {
+            waiting.since + if waiting.is_restorable { restorable } else { grace } <= now
+        });
         // Check leases after reading the queue: a later lease does not cover the queued files,
         // which had already left the tables.
         if !due.is_empty() && self.postgres()?.is_held()? {

@@ -190,10 +190,8 @@ impl Maintenance {
 
     /// Deletes what is due, otherwise moves the next file.
     fn next_of_slow_tier(&mut self) {
-        let now = self.shared.now();
-        let grace = self.options.gc_grace;
-        let is_due =
-            |retired: &RetiredFile| retired.tier == Tier::Slow && retired.is_due(grace, now);
+        let rule = self.deletion_rule();
+        let is_due = |retired: &RetiredFile| retired.tier == Tier::Slow && rule.is_due(retired);
         let due: Vec<RetiredFile> =
             self.retired.extract_if(.., |retired| is_due(retired)).collect();
         let Some(tier) = &mut self.slow else { return };
@@ -226,7 +224,8 @@ impl Maintenance {
 impl RetiredFile {
     /// A copy that never reached the manifest.
     pub(crate) fn unnamed(file: &Arc<DataFile>) -> Self {
-        let (path, tier) = (file.path.clone(), file.tier);
-        Self { id: file.id, path, tier, since: Micros::default(), file: None }
+        let (path, tier, byte_count) = (file.path.clone(), file.tier, file.byte_count);
+        let (since, is_restorable) = (Micros::default(), false);
+        Self { id: file.id, path, tier, since, byte_count, is_restorable, file: None }
     }
 }

@@ -9,6 +9,9 @@
 pub(crate) mod cold_tier;
 mod compaction;
 mod retention;
+pub(crate) mod scrub;
+mod trash;
+pub(crate) mod trusted_clock;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,6 +34,8 @@ use crate::manifest::{Manifest, ManifestChange};
 use crate::options::StoreOptions;
 use crate::write_path::shared::StoreState;
 use crate::write_path::writer::{FrozenRows, WriterCommand};
+use retention::RetentionRun;
+use trusted_clock::{ClockReading, TrustedClock};
 
 /// Requests to the maintenance thread, beside its periodic work.
 pub(crate) enum MaintenanceTask {
@@ -57,8 +62,10 @@ pub(crate) struct Maintenance {
     pub(crate) doubtful: Vec<Arc<DataFile>>,
     /// Unreadable files, which are excluded from merges.
     pub(crate) broken: HashSet<i64>,
-    /// Files out of the manifest that queries may still read.
+    /// Files out of the tables that queries may still read, or that can be restored.
     pub(crate) retired: Vec<RetiredFile>,
+    /// The time by which files expire.
+    pub(crate) clock: TrustedClock,
     pub(crate) places: FileLocations,
     pub(crate) slow: Option<TierMaintenance>,
     /// Whether the manifest has files of tables that this weir does not know.
@@ -67,29 +74,31 @@ pub(crate) struct Maintenance {
     pub(crate) shared_work: Option<SharedWork>,
 }
 
-/// A file that is no longer in the manifest.
+/// A file that is no longer in the tables.
 pub(crate) struct RetiredFile {
     pub(crate) id: i64,
     pub(crate) path: String,
     pub(crate) tier: Tier,
     pub(crate) since: Micros,
+    pub(crate) byte_count: u64,
+    /// Whether it expired by its age: it then stays for a day.
+    pub(crate) is_restorable: bool,
     /// The file while queries of this process may read it; `None` for a file of an earlier run.
     pub(crate) file: Option<Arc<DataFile>>,
 }
 
 impl RetiredFile {
-    fn new(file: Arc<DataFile>, since: Micros) -> Self {
-        Self { id: file.id, path: file.path.clone(), tier: file.tier, since, file: Some(file) }
-    }
-
-    pub(crate) fn is_due(&self, grace: Duration, now: Micros) -> bool {
-        let is_read = self.file.as_ref().is_some_and(|file| Arc::strong_count(file) > 1);
-        !is_read && self.since + grace <= now
+    fn new(file: Arc<DataFile>, since: Micros, reason: &str) -> Self {
+        let (path, tier, byte_count) = (file.path.clone(), file.tier, file.byte_count);
+        let is_restorable = reason == RETENTION;
+        Self { id: file.id, path, tier, since, byte_count, is_restorable, file: Some(file) }
     }
 }
 
 /// Interval between checks of sizes and ages.
 const TICK: Duration = Duration::from_millis(100);
+/// Reason of a change of the manifest: files expired, and can be restored for a while.
+pub(crate) const RETENTION: &str = "retention";
 /// Delay before a failed flush is retried.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -234,6 +243,9 @@ impl Maintenance {
 
     pub(crate) fn write_frozen(&self) -> Result<Vec<Arc<DataFile>>, StoreError> {
         let view = self.shared.view();
+        let ClockReading { wall, monotonic } = self.reading();
+        // A clock that is behind must not make new rows old.
+        let arrival = wall.max(self.clock.at(monotonic));
         let mut files = Vec::new();
         for (spec, table) in TABLES.iter().zip(&view.tables) {
             let batches: Vec<RecordBatch> =
@@ -241,12 +253,16 @@ impl Maintenance {
             if !batches.is_empty() {
                 files.extend(
                     self.maker
-                        .write(spec, &batches, self.shared.now())
+                        .write(spec, &batches, arrival)
                         .inspect_err(|_| self.maker.discard(&files))?,
                 );
             }
         }
         Ok(files)
+    }
+
+    fn reading(&self) -> ClockReading {
+        ClockReading { wall: self.shared.now(), monotonic: self.options.clock.monotonic() }
     }
 
     /// Runs compaction, retention and deletion; a failure of one does not stop the others.
@@ -263,11 +279,15 @@ impl Maintenance {
     }
 
     fn expire(&mut self) -> Result<(), StoreError> {
+        let reading = self.reading();
         let view = self.shared.view();
         let files: Vec<_> =
             view.tables.iter().flat_map(|table| table.files.iter().cloned()).collect();
-        let expired = retention::expired(&files, &self.options.retention, self.shared.now());
-        if expired.is_empty() { Ok(()) } else { self.replace("retention", expired, &[]) }
+        let retention = &self.options.retention;
+        let run = RetentionRun::new(&mut self.clock, reading, &files, retention);
+        self.clock.save();
+        self.shared.set_held_files(run.held.map(|held| held.message()));
+        if run.expired.is_empty() { Ok(()) } else { self.replace(RETENTION, run.expired, &[]) }
     }
 
     fn forget_doubtful(&mut self) {
@@ -328,7 +348,7 @@ impl Maintenance {
         }
         self.forget_doubtful();
         self.shared.replace(&remove, add);
-        self.retired.extend(remove.into_iter().map(|file| RetiredFile::new(file, now)));
+        self.retired.extend(remove.into_iter().map(|file| RetiredFile::new(file, now, reason)));
         Ok(())
     }
 
@@ -336,11 +356,10 @@ impl Maintenance {
         if self.shared_work.is_some() {
             return self.collect_shared_garbage(self.is_for_all());
         }
-        let now = self.shared.now();
-        let grace = self.options.gc_grace;
+        let rule = self.deletion_rule();
         let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retired)
             .into_iter()
-            .partition(|retired| retired.tier == Tier::Local && retired.is_due(grace, now));
+            .partition(|retired| retired.tier == Tier::Local && rule.is_due(retired));
         self.retired = kept;
         let gone: Vec<i64> = due
             .iter()

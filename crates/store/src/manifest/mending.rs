@@ -1,8 +1,9 @@
 //! Cluster membership for repairs: like a hub without rows, invisible to other hubs.
 
 use weir_datafile::StoreError;
+use weir_tables::Micros;
 
-use super::postgres::{ABANDONED, NOW, PostgresManifest, micros, replaced};
+use super::postgres::{ABANDONED, NOW, PostgresManifest, lock, micros, replaced};
 use crate::cluster::{ManifestOptions, random};
 
 impl PostgresManifest {
@@ -46,5 +47,24 @@ impl PostgresManifest {
     /// As [`PostgresManifest::pulse`].
     pub(crate) fn seen(&self) -> Result<(), StoreError> {
         if self.with(|client| self.is_seen(client))? { Ok(()) } else { Err(replaced()) }
+    }
+
+    /// Puts expired files that wait to be deleted back into their tables, as a new snapshot.
+    ///
+    /// # Errors
+    /// `Io`; nothing was changed.
+    pub(crate) fn undelete(&self, ids: &[i64], now: Micros) -> Result<(), StoreError> {
+        self.with(|client| {
+            let mut work = client.transaction()?;
+            let snapshot = lock(&mut work)? + 1;
+            let sql = "INSERT INTO snapshot VALUES ($1, $2, 'undelete', $3)";
+            work.execute(sql, &[&snapshot, &now.0, &self.hub])?;
+            work.execute("DELETE FROM gc_queue WHERE file = ANY($1)", &[&ids])?;
+            let sql =
+                "UPDATE data_file SET begin_snapshot = $1, end_snapshot = NULL WHERE id = ANY($2)";
+            work.execute(sql, &[&snapshot, &ids])?;
+            work.execute("UPDATE setting SET value = $1 WHERE name = 'snapshot'", &[&snapshot])?;
+            work.commit()
+        })
     }
 }

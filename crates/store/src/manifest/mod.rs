@@ -5,6 +5,7 @@
 //! It is the only source of truth: a file that it does not name does not exist, however complete it
 //! looks on disk.
 
+mod digest;
 mod mending;
 mod moving;
 mod postgres;
@@ -32,6 +33,9 @@ pub(crate) struct QueuedDeletion {
     pub(crate) path: String,
     pub(crate) tier: Tier,
     pub(crate) since: Micros,
+    pub(crate) byte_count: u64,
+    /// Whether it expired by its age, and can be restored.
+    pub(crate) is_restorable: bool,
 }
 
 /// Content of the manifest at start.
@@ -119,6 +123,39 @@ impl Manifest {
         match self {
             Self::Own(manifest) => manifest.gc_queue(),
             Self::Shared(manifest) => manifest.gc_queue(),
+        }
+    }
+
+    /// Compares the content with the checksum of the last commit. PostgreSQL has its own.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Own(manifest) => manifest.check(),
+            Self::Shared(_) => Ok(()),
+        }
+    }
+
+    /// Accepts the present content as right.
+    ///
+    /// # Errors
+    /// `Full`, `Io`.
+    pub(crate) fn seal(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Own(manifest) => manifest.seal(),
+            Self::Shared(_) => Ok(()),
+        }
+    }
+
+    /// Puts expired files that wait to be deleted back into their tables.
+    ///
+    /// # Errors
+    /// `Full`, `Io`; nothing was changed.
+    pub(crate) fn undelete(&mut self, ids: &[i64], now: Micros) -> Result<(), StoreError> {
+        match self {
+            Self::Own(manifest) => manifest.undelete(ids, now),
+            Self::Shared(manifest) => manifest.undelete(ids, now),
         }
     }
 

@@ -251,13 +251,16 @@ impl PostgresManifest {
 
     pub(super) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         self.with(|client| {
-            let sql = "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file";
+            let sql = "SELECT file, gc_queue.path, queued_ts, tier, byte_count, coalesce(reason = 'retention', false)
+                 FROM gc_queue JOIN data_file ON data_file.id = file LEFT JOIN snapshot ON snapshot.id = end_snapshot";
             let rows = client.query(sql, &[])?;
             let queue = rows.iter().map(|row| QueuedDeletion {
                 id: row.get(0),
                 path: row.get(1),
                 since: Micros(row.get(2)),
                 tier: tier_of(row.get(3)),
+                byte_count: row.get::<_, i64>(4).cast_unsigned(),
+                is_restorable: row.get(5),
             });
             Ok(queue.collect())
         })
@@ -560,7 +563,7 @@ pub(super) fn snapshot_transaction(
 }
 
 /// Locks the manifest, which serializes commits; returns the newest snapshot.
-fn lock(work: &mut Transaction<'_>) -> Result<i64, postgres::Error> {
+pub(super) fn lock(work: &mut Transaction<'_>) -> Result<i64, postgres::Error> {
     let sql = "SELECT value FROM setting WHERE name = 'snapshot' FOR UPDATE";
     Ok(work.query_one(sql, &[])?.get(0))
 }

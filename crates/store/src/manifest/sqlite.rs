@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, params};
 use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{Micros, StreamId};
 
+use super::digest;
 use super::moving::FileRow;
 use super::{DataFile, ManifestChange, ManifestContent, QueuedDeletion, Tier, name_of, tier_of};
 
@@ -234,7 +235,10 @@ impl SqliteManifest {
             "BEGIN IMMEDIATE; INSERT OR REPLACE INTO setting VALUES ('slow_id', {id});
              PRAGMA user_version = {SLOW_VERSION}; COMMIT;"
         );
-        self.connection.execute_batch(&set).map_err(|error| self.fail(&error))
+        self.connection
+            .execute_batch(&set)
+            .and_then(|()| digest::seal(&self.connection))
+            .map_err(|error| self.fail(&error))
     }
 
     /// Commits a change atomically; durable on return.
@@ -274,7 +278,10 @@ impl SqliteManifest {
     pub(crate) fn gc_queue(&self) -> Result<Vec<QueuedDeletion>, StoreError> {
         let load = || {
             let mut statement = self.connection.prepare(
-                "SELECT file, gc_queue.path, queued_ts, tier FROM gc_queue JOIN data_file ON data_file.id = file",
+                "SELECT file, gc_queue.path, queued_ts, tier, byte_count, coalesce(reason = 'retention', FALSE)
+                 FROM gc_queue JOIN data_file ON data_file.id = file AND data_file.path = gc_queue.path
+                   AND end_snapshot IS NOT NULL
+                 LEFT JOIN snapshot ON snapshot.id = end_snapshot",
             )?;
             let rows = statement.query_map([], |row| {
                 Ok(QueuedDeletion {
@@ -282,11 +289,44 @@ impl SqliteManifest {
                     path: row.get(1)?,
                     since: Micros(row.get(2)?),
                     tier: tier_of(&row.get::<_, String>(3)?),
+                    byte_count: row.get::<_, i64>(4)?.cast_unsigned(),
+                    is_restorable: row.get(5)?,
                 })
             })?;
             rows.collect::<Result<_, _>>()
         };
         load().map_err(|error| self.fail(&error))
+    }
+
+    /// Compares the content with the checksum of the last commit; makes it where it is missing.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self.is_intact()? {
+            None => self.seal(),
+            Some(true) => Ok(()),
+            Some(false) => {
+                let path = self.connection.path().unwrap_or("manifest.sqlite");
+                let text =
+                    format!("cannot open `{path}`: it changed after writing, the checksum differs");
+                Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
+                    "check the disk, then restore the newest backup, or run `weir store repair`: it compares the manifest with the files",
+                ))
+            }
+        }
+    }
+
+    /// Whether the content is as the last commit left it; `None` when an older weir made that.
+    pub(crate) fn is_intact(&self) -> Result<Option<bool>, StoreError> {
+        digest::is_intact(&self.connection).map_err(|error| self.fail(&error))
+    }
+
+    /// Accepts the present content as right.
+    pub(crate) fn seal(&self) -> Result<(), StoreError> {
+        digest::seal(&self.connection).map_err(|error| self.fail(&error))
+    }
+
+    /// Puts expired files that wait to be deleted back into their tables.
+    pub(crate) fn undelete(&mut self, ids: &[i64], now: Micros) -> Result<(), StoreError> {
+        undelete_files(ids, now, &mut self.connection).map_err(|error| self.fail(&error))
     }
 
     fn fail(&self, error: &rusqlite::Error) -> StoreError {
@@ -306,12 +346,26 @@ fn forget_files(ids: &[i64], connection: &mut Connection) -> rusqlite::Result<()
                  AND id NOT IN (SELECT end_snapshot FROM data_file WHERE end_snapshot IS NOT NULL)",
         [],
     )?;
+    digest::seal(&transaction)?;
+    transaction.commit()
+}
+
+fn undelete_files(ids: &[i64], now: Micros, connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction
+        .execute("INSERT INTO snapshot (made_ts, reason) VALUES (?1, 'undelete')", [now.0])?;
+    for id in ids {
+        transaction.execute("DELETE FROM gc_queue WHERE file = ?1", [id])?;
+        transaction.execute("UPDATE data_file SET end_snapshot = NULL WHERE id = ?1", [id])?;
+    }
+    digest::seal(&transaction)?;
     transaction.commit()
 }
 
 fn clear_removed(path: &Path) -> rusqlite::Result<()> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "DELETE")?;
+    digest::unseal(&connection)?;
     connection.execute_batch(
                 "BEGIN; DELETE FROM gc_queue; DELETE FROM data_file WHERE end_snapshot IS NOT NULL;
                  UPDATE data_file SET tier = 'local'; DELETE FROM setting WHERE name = 'slow_id'; COMMIT;",
@@ -379,6 +433,7 @@ fn apply(transaction: &Transaction<'_>, change: &ManifestChange<'_>) -> rusqlite
             [floor.cast_signed()],
         )?;
     }
+    digest::seal(transaction)?;
     Ok(snapshot)
 }
 
@@ -389,6 +444,7 @@ fn migrate(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
     drop(std::fs::remove_file(&copy));
     connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()])?;
     connection.execute_batch(&format!("BEGIN IMMEDIATE; {FROM_VERSION_1} COMMIT;"))?;
+    digest::unseal(connection)?;
     tracing::info!("`{}` is of version 2 now, `{}` is as before", path.display(), copy.display());
     Ok(())
 }

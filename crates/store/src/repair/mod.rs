@@ -112,6 +112,7 @@ fn take_out(options: &StoreOptions) -> Result<(Vec<FileRepair>, Vec<String>), St
         manifest.forget(&[file.id])?;
         mended.push(of_entry(&file, why));
     }
+    manifest.seal()?;
     Ok((mended, stray_files(&options.dir, &manifest)?))
 }
 

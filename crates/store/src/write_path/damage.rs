@@ -9,7 +9,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::write_path::wal::{RECORD_HEAD_BYTES, record_length, record_sequence};
+use crate::write_path::wal::{
+    BEGINS_GROUP, RECORD_HEAD_BYTES, checksum, record_at, record_length, record_sequence,
+};
 
 /// A record after damage has a number this close.
 const NEAR: u64 = 1 << 20;
@@ -48,6 +50,33 @@ impl LogDamage {
         self.note(records, format!("cannot read `{}` at byte {at}: {why}", path.display()));
     }
 
+    /// Copies the beginning of a write that was not acknowledged, before it is cut off: a file that
+    /// was truncated looks the same.
+    pub(crate) fn keep_torn(&self, path: &Path, at: usize, bytes: &[u8]) {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return;
+        }
+        let copy = path.with_extension(format!("{at}.torn"));
+        tracing::warn!(
+            "`{}` ends within a record at byte {at}: that is usual after a power loss, otherwise check the disk; its {} bytes are in `{}`",
+            path.display(),
+            bytes.len(),
+            copy.display()
+        );
+        if let Err(error) = write_once(&copy, bytes) {
+            tracing::warn!("cannot write `{}`: {error}", copy.display());
+        }
+    }
+
+    /// Notes that a directory has no log although a weir has written one.
+    pub(crate) fn no_log(&mut self, dir: &Path) {
+        let text = format!(
+            "`{}` is empty, although weir wrote a log there: rows that were in no file are lost",
+            dir.display()
+        );
+        self.note(0, text);
+    }
+
     /// Counts records of segments that are missing before `path`.
     pub(crate) fn gap(&mut self, path: &Path, records: u64) {
         let text = format!("{records} records before `{}` at byte 0 are missing", path.display());
@@ -77,6 +106,42 @@ fn write_once(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// A run of zeros this long is a page that did not reach the disk.
+const ZEROS: usize = 512;
+
+/// Whether the invalid record at `at`, behind which no later group follows, was whole once: it has
+/// the length that it states, or records of its own group follow, and no page of it is missing.
+pub(crate) fn is_changed(segment: &[u8], at: usize, expected: u64) -> bool {
+    let found = find_intact(segment, at, expected);
+    let bytes = &segment[at..found.map_or(segment.len(), |(end, _)| end)];
+    let is_whole = || {
+        let head = bytes.first_chunk::<RECORD_HEAD_BYTES>();
+        let fits = head.is_some_and(|head| RECORD_HEAD_BYTES + record_length(head) <= bytes.len());
+        fits || is_whole_but_length(segment, at, expected)
+    };
+    let has_gap = bytes.split(|byte| *byte != 0).any(|zeros| zeros.len() >= ZEROS);
+    (found.is_some() || is_whole()) && !has_gap && bytes.iter().any(|byte| *byte != 0)
+}
+
+/// Whether an intact record that begins a group follows `at`: if so, the bytes at `at` were synced
+/// once.
+pub(crate) fn has_later_group(segment: &[u8], at: usize, sequence: u64) -> bool {
+    let is_near = |found: u64| found > sequence && found - sequence < 1 << 20;
+    (at + 1..segment.len())
+        .any(|at| record_at(segment, at, is_near).is_some_and(|record| record.begins_group))
+}
+
+/// Whether the bytes from `at` to the end are a record of this number but for its length.
+fn is_whole_but_length(segment: &[u8], at: usize, sequence: u64) -> bool {
+    let Some((head, bytes)) = segment[at..].split_first_chunk::<RECORD_HEAD_BYTES>() else {
+        return false;
+    };
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX) & !BEGINS_GROUP;
+    [0, BEGINS_GROUP]
+        .iter()
+        .any(|flag| head[4..8] == checksum(length | flag, sequence, bytes).to_le_bytes())
 }
 
 /// Offset and number of the next intact record after the damaged one at `at`. The length of the

@@ -8,6 +8,7 @@
 
 pub(crate) mod adapt;
 pub(crate) mod damage;
+pub(crate) mod log_check;
 pub(crate) mod segments;
 pub(crate) mod shared;
 pub(crate) mod streams;

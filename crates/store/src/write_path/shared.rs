@@ -1,6 +1,6 @@
 //! State shared by the writer, maintenance and queries: the view, the positions, and counters.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use weir_tables::{Clock, Micros, Parcel, StreamId};
 use crate::condition_watch::WatchRegistry;
 use crate::manifest::ManifestNews;
 use crate::options::StoreOptions;
+use crate::stats::StoreFault;
 use crate::write_path::damage::LogDamage;
 use crate::write_path::streams::StreamPositions;
 
@@ -37,6 +38,12 @@ pub(crate) struct StoreState {
     slow_failure: Mutex<Option<String>>,
     /// Records that the start left out of the log, and why.
     log_damage: Mutex<LogDamage>,
+    /// Why expired files are not deleted yet.
+    held_files: Mutex<Option<String>>,
+    /// Files that the manifest names and that are not there.
+    missing_files: Mutex<Vec<String>>,
+    /// Files that a check found damaged, and why.
+    damaged_files: Mutex<BTreeMap<String, String>>,
     /// Notified when memory is released.
     pub(crate) room: Notify,
     /// Counts the flushes that advanced positions in files.
@@ -64,6 +71,9 @@ impl StoreState {
             watching: WatchRegistry::new(options.future),
             slow_failure: Mutex::new(None),
             log_damage: Mutex::default(),
+            held_files: Mutex::default(),
+            missing_files: Mutex::default(),
+            damaged_files: Mutex::default(),
             room: Notify::new(),
             commits: watch::Sender::new(0),
         }
@@ -252,6 +262,65 @@ impl StoreState {
         *failure = why;
     }
 
+    /// Sets why expired files are not deleted yet; logs when that begins and ends.
+    pub(crate) fn set_held_files(&self, why: Option<String>) {
+        let mut held = self.held_files.lock().expect(NO_PANIC);
+        match (&*held, &why) {
+            (None, Some(why)) => tracing::error!("{why}"),
+            (Some(_), None) => tracing::info!("files expire as usual again"),
+            _ => {}
+        }
+        *held = why;
+    }
+
+    /// Why expired files are not deleted yet.
+    pub(crate) fn held_files(&self) -> Option<String> {
+        self.held_files.lock().expect(NO_PANIC).clone()
+    }
+
+    pub(crate) fn set_missing_files(&self, missing: Vec<String>) {
+        let mut known = self.missing_files.lock().expect(NO_PANIC);
+        for path in missing.iter().filter(|path| !known.contains(path)) {
+            tracing::error!("`{path}` is gone or has another size than the manifest says");
+        }
+        *known = missing;
+    }
+
+    pub(crate) fn add_damaged_file(&self, path: String, why: String) {
+        let mut known = self.damaged_files.lock().expect(NO_PANIC);
+        if !known.contains_key(&path) {
+            tracing::error!("`{path}` {why}");
+        }
+        known.insert(path, why);
+    }
+
+    /// What is wrong with files and log, beside a full disk.
+    pub(crate) fn faults(&self) -> Vec<StoreFault> {
+        let fault = |kind, path: Option<&String>, message| StoreFault {
+            kind,
+            path: path.cloned().unwrap_or_default(),
+            message,
+        };
+        let missing = self.missing_files.lock().expect(NO_PANIC);
+        let mut damaged = self.damaged_files.lock().expect(NO_PANIC);
+        if !damaged.is_empty() {
+            let view = self.view();
+            let files = || view.tables.iter().flat_map(|table| table.files.iter());
+            damaged.retain(|path, _| files().any(|file| file.path == *path));
+        }
+        let why = "is gone or has another size than the manifest says";
+        let missing = missing.iter().map(|path| fault("missing_file", Some(path), why.to_owned()));
+        let damaged =
+            damaged.iter().map(|(path, why)| fault("damaged_file", Some(path), why.clone()));
+        let log = self.log_damage.lock().expect(NO_PANIC).message();
+        let held = self.held_files();
+        missing
+            .chain(damaged)
+            .chain(log.map(|message| fault("damaged_log", None, message)))
+            .chain(held.map(|message| fault("retention_held", None, message)))
+            .collect()
+    }
+
     /// Problem to show to the operator.
     pub(crate) fn message(&self) -> Option<String> {
         let full = self.full.lock().expect(NO_PANIC).clone();
@@ -260,6 +329,7 @@ impl StoreState {
         full.or_else(flush)
             .or_else(damage)
             .or_else(|| self.slow_failure.lock().expect(NO_PANIC).clone())
+            .or_else(|| self.faults().first().map(StoreFault::text))
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. Only
 //! the last group of the last segment can be torn, because a group is written after the previous
-//! one was synced. Invalid bytes are therefore cut off when no later group follows. When one does,
-//! they were acknowledged and changed later: they are set aside and counted (see
-//! [`crate::write_path::damage`]), and the start goes on with the records after them.
+//! one was synced. Invalid bytes are therefore cut off, after a copy, when no later group follows
+//! and they look like the beginning of a write. Otherwise they were acknowledged and changed later:
+//! they are set aside and counted (see [`crate::write_path::damage`]), and the start goes on with
+//! the records after them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use weir_datafile::{ErrorKind, StoreError, sync_dir};
 
-use crate::write_path::damage::{LogDamage, find_intact};
+use crate::write_path::damage::{LogDamage, find_intact, has_later_group, is_changed};
 use crate::write_path::segments::{DurableEnd, LogSegment, SegmentStart, Segments};
 
 /// `WWAL`, version 1, then the sequence number of the first record.
@@ -23,7 +24,7 @@ const MAGIC: &[u8; 8] = b"WWAL\x01\0\0\0";
 pub(crate) const SEGMENT_HEAD_BYTES: usize = 16;
 pub(crate) const RECORD_HEAD_BYTES: usize = 16;
 /// Flag in a record's length: the record begins a group.
-const BEGINS_GROUP: u32 = 1 << 31;
+pub(crate) const BEGINS_GROUP: u32 = 1 << 31;
 
 /// Maximum length of an encoded parcel.
 pub(crate) const RECORD_BYTES_MAX: usize = 256 << 20;
@@ -270,7 +271,7 @@ pub(crate) fn first_from(dir: &Path, floor: u64) -> Result<Option<u64>, StoreErr
 }
 
 /// Numbers of the segments in `dir`, ascending.
-fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
+pub(crate) fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
     let entries = std::fs::read_dir(dir).map_err(|error| StoreError::io("list", dir, &error))?;
     let mut numbers: Vec<u64> = entries
         .flatten()
@@ -346,7 +347,7 @@ fn record_head(begins: u32, sequence: u64, bytes: &[u8]) -> [u8; RECORD_HEAD_BYT
     head
 }
 
-fn checksum(length: u32, sequence: u64, bytes: &[u8]) -> u32 {
+pub(crate) fn checksum(length: u32, sequence: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&length.to_le_bytes());
     hasher.update(&sequence.to_le_bytes());
@@ -354,10 +355,12 @@ fn checksum(length: u32, sequence: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-struct WalRecord<'a> {
-    begins_group: bool,
+/// An intact record of a segment.
+pub(crate) struct WalRecord<'a> {
+    pub(crate) begins_group: bool,
     bytes: &'a [u8],
-    end: usize,
+    /// Offset after it.
+    pub(crate) end: usize,
 }
 
 /// Length of the parcel after a record header; the caller must verify the record with `checked`.
@@ -372,7 +375,7 @@ pub(crate) fn checked(record: &[u8], sequence: u64) -> Option<&[u8]> {
 }
 
 /// The record at `at`, if it is intact and `is_expected` accepts its sequence number.
-fn record_at(
+pub(crate) fn record_at(
     segment: &[u8],
     at: usize,
     is_expected: impl Fn(u64) -> bool,
@@ -426,12 +429,18 @@ impl<F: FnMut(&[u8]) -> Result<(), StoreError>> SegmentReplay<'_, F> {
                 at = record.end;
                 continue;
             }
-            if is_last && !has_later_group(&segment, at, expected) {
+            let is_torn = is_last
+                && !has_later_group(&segment, at, expected)
+                && !is_changed(&segment, at, expected);
+            if is_torn {
+                self.damage.keep_torn(path, at, &segment[at..]);
                 return cut(path, at as u64).map(|bytes| LogSegment { first_sequence, bytes });
             }
             let why = "the bytes were changed after writing";
             let found = find_intact(&segment, at, expected);
-            let (end, sequence) = found.unwrap_or((segment.len(), expected));
+            // Behind the last record of the log there is no number that tells how many are lost.
+            let lost = u64::from(is_last);
+            let (end, sequence) = found.unwrap_or((segment.len(), expected + lost));
             self.damage.set_aside(path, at, &segment[at..end], sequence - expected, why);
             (at, self.next_sequence) = (end, sequence);
         }
@@ -464,17 +473,9 @@ pub(crate) fn record_sequence(segment: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(sequence))
 }
 
-fn segment_head(segment: &[u8]) -> Option<u64> {
+pub(crate) fn segment_head(segment: &[u8]) -> Option<u64> {
     let (head, _) = segment.split_first_chunk::<SEGMENT_HEAD_BYTES>()?;
     head.starts_with(MAGIC).then(|| u64::from_le_bytes(head[8..].try_into().expect("8 bytes")))
-}
-
-/// Whether an intact record that begins a group follows `at`: if so, the bytes at `at` were synced
-/// once.
-fn has_later_group(segment: &[u8], at: usize, sequence: u64) -> bool {
-    let is_near = |found: u64| found > sequence && found - sequence < 1 << 20;
-    (at + 1..segment.len())
-        .any(|at| record_at(segment, at, is_near).is_some_and(|record| record.begins_group))
 }
 
 fn cut(path: &Path, length: u64) -> Result<u64, StoreError> {
@@ -548,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_byte_before_the_last_group_is_set_aside_and_in_it_is_cut() {
+    fn changed_byte_of_any_record_is_set_aside_and_counted() {
         let (dir, path, bytes) = written();
         let last_group = bytes.len() - 16 - 5;
         for at in SEGMENT_HEAD_BYTES..bytes.len() {
@@ -556,12 +557,9 @@ mod tests {
             broken[at] ^= 0x40;
             std::fs::write(&path, &broken).unwrap();
             let (wal, seen) = open(dir.path()).unwrap();
-            if at >= last_group {
-                assert!(wal.damage.is_none() && seen.len() == 2, "byte {at}");
-                continue;
-            }
             assert_eq!((wal.damage.records, seen.len()), (1, 2), "byte {at}");
-            assert_eq!(seen.last().unwrap(), b"third", "byte {at}");
+            let last: &[u8] = if at < last_group { b"third" } else { b"second" };
+            assert_eq!(seen.last().unwrap(), last, "byte {at}");
             assert_eq!(wal.next_sequence, 3, "byte {at}");
             let message = wal.damage.message().unwrap();
             assert!(message.contains("0000000000.wal` at byte"), "{message}");
@@ -569,6 +567,32 @@ mod tests {
             drop(wal);
             remove(&path_of(dir.path(), 1)).unwrap();
         }
+    }
+
+    #[test]
+    fn torn_group_is_cut_and_kept_beside_the_log() {
+        let (dir, path, bytes) = written();
+        let head = record_head(BEGINS_GROUP, 3, &[7; 100]);
+        let torn = [&bytes[..], &head, &[7; 24]].concat();
+        std::fs::write(&path, &torn).unwrap();
+        let (wal, seen) = open(dir.path()).unwrap();
+        assert_eq!((seen.len(), wal.damage.is_none()), (3, true));
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        let kept = path.with_extension(format!("{}.torn", bytes.len()));
+        assert_eq!(std::fs::read(kept).unwrap(), torn[bytes.len()..]);
+    }
+
+    #[test]
+    fn group_whose_pages_did_not_reach_the_disk_is_torn() {
+        let (dir, path, bytes) = written();
+        let mut group = bytes.clone();
+        let record = record_head(BEGINS_GROUP, 3, &[7; 5000]);
+        group.extend_from_slice(&record);
+        group.extend_from_slice(&[7; 5000]);
+        group[2048..4096].fill(0);
+        std::fs::write(&path, &group).unwrap();
+        let (wal, seen) = open(dir.path()).unwrap();
+        assert_eq!((seen.len(), wal.damage.is_none()), (3, true));
     }
 
     #[test]

@@ -39,7 +39,11 @@ fn tight(dir: &Path, slow: Option<&Path>) -> StoreOptions {
         small_file_count: 3,
         gc_grace: Duration::ZERO,
         maintenance_interval: Duration::from_millis(1),
-        retention: Retention { days_by_table: vec![("reject".into(), 0)], ..Retention::default() },
+        retention: Retention {
+            days_by_table: vec![("reject".into(), 0)],
+            restorable: Duration::ZERO,
+            ..Retention::default()
+        },
         ..StoreOptions::new(dir, Arc::new(TickingClock::default()))
     }
 }
@@ -180,7 +184,7 @@ async fn kill_at_any_moment_of_a_move_loses_and_doubles_and_leaks_nothing() {
     let (to, from) = (data.clone(), slow.clone());
     tokio::task::spawn_blocking(move || kill_again_and_again(&to, Some(&from))).await.unwrap();
     let options = StoreOptions {
-        retention: Retention { days: 36_500, ..Retention::default() },
+        retention: Retention { days: 36_500, restorable: Duration::ZERO, ..Retention::default() },
         ..tight(&data, Some(&slow))
     };
     let store = Store::open(options).unwrap();

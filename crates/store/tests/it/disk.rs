@@ -152,7 +152,7 @@ async fn old_rows_go_and_findings_stay() {
     let settings = StoreOptions {
         gc_grace: Duration::ZERO,
         maintenance_interval: Duration::from_millis(1),
-        retention: Retention { days: 3, ..Retention::default() },
+        retention: Retention { days: 3, restorable: Duration::ZERO, ..Retention::default() },
         ..StoreOptions::new(dir.path(), Arc::clone(&clock) as Arc<_>)
     };
     let store = Store::open(settings).unwrap();
@@ -373,7 +373,8 @@ async fn hot_rows_are_flushed_by_age() {
 }
 
 /// Every file below `dir`.
-fn walk(dir: &Path) -> Vec<String> {
+/// Every file below `dir`.
+pub(crate) fn walk(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {

@@ -86,6 +86,15 @@ fn page_range(begin: Option<i64>, length: Option<i32>) -> std::ops::Range<u64> {
     begin..begin + u64::from(length.unwrap().cast_unsigned())
 }
 
+/// The file as a weir wrote it that knew no checksums.
+fn without_checksums(mut file: Vec<u8>) -> Vec<u8> {
+    for mark in [&b"weir.checksums"[..], b"weir-checksums-1:"] {
+        let at = file.windows(mark.len()).rposition(|window| window == mark).unwrap();
+        file[at] = b'x';
+    }
+    file
+}
+
 #[tokio::test]
 async fn damaged_files_are_told_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -95,7 +104,16 @@ async fn damaged_files_are_told_one_by_one() {
         let all = found.problems.iter().map(|(path, why)| format!("{path}: {why}"));
         all.collect::<Vec<_>>().join("; ")
     };
-    let whole = std::fs::read(&files[0]).unwrap();
+    let sealed = std::fs::read(&files[0]).unwrap();
+    let middle = sealed.len() / 2;
+    let changed = [&sealed[..middle], &[sealed[middle] ^ 1], &sealed[middle + 1..]].concat();
+    std::fs::write(&files[0], changed).unwrap();
+    assert!(problem().contains("changed after writing: the checksum differs"), "{}", problem());
+
+    // What follows is found in files without checksums as well.
+    let whole = without_checksums(sealed);
+    std::fs::write(&files[0], &whole).unwrap();
+    assert_eq!(problem(), "");
     let open = || std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap();
 
     open().set_len(whole.len() as u64 - 1).unwrap();

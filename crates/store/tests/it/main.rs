@@ -27,6 +27,8 @@ mod postgres;
 mod recent;
 mod refusal;
 mod repair;
+mod retention;
+mod rot;
 mod s3;
 mod slow;
 mod spread;

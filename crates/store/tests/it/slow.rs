@@ -175,10 +175,23 @@ async fn retention_deletes_in_the_slow_tier_too() {
     move_all(&dirs, 1).await;
     let clock = Arc::new(FixedClock::new(Micros(NOON.0 + 31 * DAY)));
     let settings = moving(&dirs.data, &dirs.slow, Duration::ZERO);
-    let store =
-        Store::open(StoreOptions { clock, retention: Retention::default(), ..settings }).unwrap();
-    eventually(async || files(&dirs.slow).is_empty()).await;
+    let opened = |retention| {
+        Store::open(StoreOptions {
+            clock: Arc::clone(&clock) as Arc<_>,
+            retention,
+            ..settings.clone()
+        })
+        .unwrap()
+    };
+    let waiting = Retention { clock_patience: Duration::ZERO, ..Retention::default() };
+    let store = opened(waiting.clone());
+    eventually(async || store.stats().file_count == 0).await;
     assert_eq!(number(&store, "select count(*) from log").await, 0);
+    store.close().await.unwrap();
+    assert!(!files(&dirs.slow).is_empty(), "they can be restored");
+
+    let store = opened(Retention { restorable: Duration::ZERO, ..waiting });
+    eventually(async || files(&dirs.slow).is_empty()).await;
     store.close().await.unwrap();
 }
 

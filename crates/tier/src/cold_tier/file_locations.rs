@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_datafile::{DataFile, ErrorKind, FileOpener, FileSource, StoreError, Tier};
+use weir_datafile::{ChecksumCache, DataFile, ErrorKind, FileOpener, FileSource, StoreError, Tier};
 
 use super::{CacheSpace, ColdTier};
 use crate::options::SlowOptions;
@@ -16,6 +16,8 @@ pub struct FileLocations {
     pub root: PathBuf,
     /// The cold tier; `None` without one.
     pub slow: Option<Arc<ColdTier>>,
+    /// Checksums of files in the data directory.
+    pub(super) checksums: Arc<ChecksumCache>,
 }
 
 impl FileLocations {
@@ -33,7 +35,13 @@ impl FileLocations {
         let id = slow_id.unwrap_or_default();
         let slow =
             options.map(|options| ColdTier::new(options, id, cache)).transpose()?.map(Arc::new);
-        Ok(Self { root: root.to_owned(), slow })
+        Ok(Self { root: root.to_owned(), slow, checksums: Arc::default() })
+    }
+
+    /// The same locations, where everything is checked again before it is read.
+    #[must_use]
+    pub fn unchecked(&self) -> Self {
+        Self { checksums: Arc::default(), ..self.clone() }
     }
 
     /// Checks that the cold tier is available.
@@ -75,7 +83,7 @@ impl FileLocations {
     /// The underlying I/O error; `NotFound` only if the tier is available and the file is missing.
     pub fn open(&self, path: &str, tier: Tier) -> std::io::Result<FileSource> {
         match (tier, &self.slow) {
-            (Tier::Local, _) => FileSource::of_file(std::fs::File::open(self.root.join(path))?),
+            (Tier::Local, _) => self.checksums.open(&self.root.join(path)),
             (Tier::Slow, Some(slow)) => slow.open(path).map_err(|error| match slow.check() {
                 Ok(()) => error,
                 Err(why) => std::io::Error::other(why.message),

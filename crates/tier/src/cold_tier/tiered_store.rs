@@ -14,19 +14,36 @@ use object_store::{
 };
 use weir_datafile::SLOW_PREFIX;
 
-use super::{ColdTier, read_only};
+use super::{FileLocations, read_only};
 
 /// Routes reads to the tier of the file; writes are rejected.
 #[derive(Debug)]
 pub struct TieredStore {
     local: Arc<dyn ObjectStore>,
-    slow: Option<Arc<ColdTier>>,
+    places: FileLocations,
 }
 
 impl TieredStore {
-    /// Reads paths below `slow/` from the cold tier and all others from `local`.
-    pub fn new(local: Arc<dyn ObjectStore>, slow: Option<Arc<ColdTier>>) -> Self {
-        Self { local, slow }
+    /// Reads paths below `slow/` from the cold tier and all others from `local`, which holds the data
+    /// directory.
+    pub fn new(local: Arc<dyn ObjectStore>, places: FileLocations) -> Self {
+        Self { local, places }
+    }
+
+    /// Checks parts of a local file before they are read.
+    fn check(&self, location: &Path, ranges: &[Range<u64>]) -> Result<()> {
+        if location.as_ref().starts_with(SLOW_PREFIX) {
+            return Ok(());
+        }
+        let path = self.places.root.join(location.as_ref());
+        match self.places.checksums.check(&path, ranges) {
+            // What cannot be opened is reported by the read itself.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let text = format!("`{location}`: {error}");
+                Err(Error::Generic { store: "data directory", source: text.into() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Object store and path of a location.
@@ -34,7 +51,7 @@ impl TieredStore {
         let Some(path) = location.as_ref().strip_prefix(SLOW_PREFIX) else {
             return Ok((Arc::clone(&self.local), location.clone()));
         };
-        let slow = self.slow.as_ref().ok_or_else(|| Error::Generic {
+        let slow = self.places.slow.as_ref().ok_or_else(|| Error::Generic {
             store: "cold tier",
             source: "none is configured".into(),
         })?;
@@ -64,10 +81,15 @@ impl ObjectStore for TieredStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let (store, path) = self.route(location)?;
-        store.get_opts(&path, options).await
+        let answer = store.get_opts(&path, options).await?;
+        if answer.range.start < answer.range.end {
+            self.check(location, std::slice::from_ref(&answer.range))?;
+        }
+        Ok(answer)
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.check(location, ranges)?;
         let (store, path) = self.route(location)?;
         store.get_ranges(&path, ranges).await
     }
