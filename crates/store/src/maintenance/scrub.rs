@@ -98,7 +98,7 @@ impl ScrubWork {
     fn read_due(&mut self) -> Option<()> {
         let files = self.local_files();
         let now = DuePart::at(self.shared.now(), self.period, files.len());
-        let last = std::mem::replace(&mut self.done, Some(now)).unwrap_or(now);
+        let last = self.done.replace(now).unwrap_or(now);
         let parts = if last.period == now.period {
             [last.files..now.files, 0..0]
         } else {
