@@ -395,7 +395,7 @@ keys! {
         https: Vec<String> = Vec::new(), "address:port";
         /// Syslog over UDP. The kernel's losses at a full buffer are counted in `intake_run`.
         syslog_udp: Vec<String> = Vec::new(), "address:port";
-        /// Syslog over TCP: octet counting and newlines.
+        /// Syslog over TCP: frames end at a newline or NUL, or have an octet count.
         syslog_tcp: Vec<String> = Vec::new(), "address:port";
         /// Syslog over TLS.
         syslog_tls: Vec<String> = Vec::new(), "address:port";
@@ -412,7 +412,7 @@ keys! {
         lumberjack_tls: Vec<String> = Vec::new(), "address:port";
         /// GELF over UDP, packed and in chunks.
         gelf_udp: Vec<String> = Vec::new(), "address:port";
-        /// GELF over TCP, each message ending in NUL.
+        /// GELF over TCP, each message ending in NUL or a newline.
         gelf_tcp: Vec<String> = Vec::new(), "address:port";
         /// statsd over UDP.
         statsd_udp: Vec<String> = Vec::new(), "address:port";

@@ -3,7 +3,7 @@
 //! An *item* is the sender's unit (a document of a bulk request, a syslog frame). Items are
 //! numbered in order, for protocols that respond per item.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub(crate) struct BatchBuilder {
     by_key: HashMap<(String, String), usize>,
     pub(crate) verdicts: Vec<ItemVerdict>,
     pub(crate) claims: ClaimSet,
+    /// Rows and bytes that were discarded, by reason.
+    pub(crate) lost: BTreeMap<&'static str, (usize, usize)>,
     reject: RejectRows,
     log: LogRows,
     request: RequestRows,
@@ -67,6 +69,7 @@ impl BatchBuilder {
             by_key: HashMap::new(),
             verdicts: Vec::new(),
             claims: ClaimSet::new(Arc::clone(window)),
+            lost: BTreeMap::new(),
             reject: RejectRows::default(),
             log: LogRows::default(),
             request: RequestRows::default(),
@@ -188,6 +191,12 @@ impl BatchBuilder {
             ..Reject::default()
         });
         self.verdicts.push(ItemVerdict::Rejected(fault.reason.to_owned()));
+    }
+
+    /// Counts what is discarded: the protocol cannot refuse it.
+    pub(crate) fn lose(&mut self, reason: &'static str, rows: usize, bytes: usize) {
+        let sum = self.lost.entry(reason).or_default();
+        *sum = (sum.0 + rows, sum.1 + bytes);
     }
 
     fn group(&mut self, place: RowOrigin<'_>) -> usize {

@@ -12,15 +12,18 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use memchr::{memchr, memchr_iter};
 use serde_json::{Map, Value};
 use weir_tables::Micros;
 
 use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
-use crate::stream::{StreamError, StreamOrigin, StreamProtocol, cut_at};
+use crate::stream::{EndedFrames, StreamError, StreamOrigin, StreamProtocol};
 use crate::unpack::unpack;
 
 /// Largest decompressed message.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// Up to this length, a message before a newline is parsed to learn whether it is complete.
+const SHORT_BYTES: usize = 64 << 10;
 /// Most chunks of one message, by the specification.
 const MAX_CHUNKS: usize = 128;
 /// Time within which all chunks of a message must arrive, by the specification.
@@ -30,7 +33,7 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// One connection over TCP.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GelfStream;
+pub(crate) struct GelfStream(EndedFrames);
 
 impl StreamProtocol for GelfStream {
     fn cut(
@@ -39,18 +42,33 @@ impl StreamProtocol for GelfStream {
         origin: StreamOrigin<'_>,
         builder: &mut BatchBuilder,
     ) -> Result<usize, StreamError> {
-        cut_at(0, bytes, MAX_MESSAGE_BYTES, |message| {
-            if builder.is_full() {
-                return false;
-            }
+        Ok(self.0.cut(bytes, MAX_MESSAGE_BYTES, builder, message_end, |message, builder| {
             read(message, origin, builder);
-            true
-        })
+        }))
     }
 
     fn finish(&mut self, bytes: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
-        read(bytes, origin, builder);
+        self.0.finish(bytes, builder, |message, builder| read(message, origin, builder));
     }
+}
+
+/// The end of the first message over TCP: NUL, or a newline between two messages, as rsyslog's
+/// omfwd sends it. No JSON object has `}`, a newline and `{` in this order.
+fn message_end(bytes: &[u8]) -> Option<usize> {
+    let nul = memchr(0, bytes);
+    let within = &bytes[..nul.unwrap_or(bytes.len())];
+    let newline = memchr_iter(b'\n', within).find(|at| {
+        within[..*at].trim_ascii_end().ends_with(b"}")
+            && match within[at + 1..].trim_ascii_start() {
+                [] => nul.is_none() && *at < SHORT_BYTES && is_object(&within[..*at]),
+                behind => behind[0] == b'{',
+            }
+    });
+    newline.or(nul)
+}
+
+fn is_object(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
 /// Incomplete messages.
@@ -180,7 +198,7 @@ mod tests {
     fn messages_over_tcp_are_documents_under_known_names() {
         let mut builder = builder();
         let bytes = [MESSAGE, b"\0nonsense\0{\"half"].concat();
-        let used = GelfStream.cut(&bytes, ORIGIN, &mut builder).expect("well formed");
+        let used = GelfStream::default().cut(&bytes, ORIGIN, &mut builder).expect("well formed");
         assert_eq!(&bytes[used..], b"{\"half");
         expect![[r#"
             web1 gelf_tcp
@@ -188,6 +206,30 @@ mod tests {
             reject: 1 rows
         "#]]
         .assert_eq(&dump(&mut builder));
+    }
+
+    /// Field case: rsyslog's omfwd ends messages with a newline.
+    #[test]
+    fn messages_over_tcp_may_end_with_a_newline() {
+        let bytes = b"{\"a\":1}\n{\"a\":\n{\"b\":2}\n}\r\n{\"a\":3}\0{\"a\":4}\n";
+        for step in [1, bytes.len()] {
+            let (mut stream, mut builder, mut buffer) =
+                (GelfStream::default(), builder(), Vec::new());
+            for read in bytes.chunks(step) {
+                buffer.extend_from_slice(read);
+                let used = stream.cut(&buffer, ORIGIN, &mut builder).expect("never fails");
+                buffer.drain(..used);
+            }
+            assert!(buffer.is_empty());
+            expect![[r#"
+                192.0.2.1 gelf_tcp
+                  {"a":1}
+                  {"a":{"b":2}}
+                  {"a":3}
+                  {"a":4}
+            "#]]
+            .assert_eq(&dump(&mut builder));
+        }
     }
 
     /// A chunk `number` of `count`.
@@ -239,7 +281,7 @@ mod tests {
                 read(&message, ORIGIN, &mut builder());
             }
             chunks.expire(NOW + Duration::from_secs(10));
-            let _ = GelfStream.cut(&bytes, ORIGIN, &mut builder());
+            let _ = GelfStream::default().cut(&bytes, ORIGIN, &mut builder());
             Ok(())
         });
     }

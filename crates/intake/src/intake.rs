@@ -146,6 +146,7 @@ impl Intake {
         }
         builder.claims.commit(self.hub.now());
         self.count(origin, bytes, &builder.verdicts);
+        self.count_lost(origin, &builder);
         Ok(builder.verdicts)
     }
 
@@ -182,6 +183,14 @@ impl Intake {
             ids: &text,
         });
         Some(Batch { table: IntakeBatchRows::SPEC, rows: rows.finish() })
+    }
+
+    /// Counts what a protocol discarded.
+    pub(crate) fn count_lost(&self, origin: BatchOrigin, builder: &BatchBuilder) {
+        for (reason, (rows, bytes)) in &builder.lost {
+            let amount = BatchAmount { batches: 0, rows: *rows, bytes: *bytes };
+            self.counts.add(origin, IntakeOutcome::Lost, Some(reason), amount);
+        }
     }
 
     /// Counts the request once for each outcome of its items. The bytes go to the first outcome,

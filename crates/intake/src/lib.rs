@@ -41,6 +41,8 @@ mod window;
 
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod socket_tests;
 
 pub use access::{AccessRules, Network};
 pub use datagram::bind_udp;

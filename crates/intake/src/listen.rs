@@ -148,8 +148,10 @@ impl Intake {
             OverTcp::Lumberjack => {
                 self.read_stream(stream, LumberjackStream::default(), origin, ended).await;
             }
-            OverTcp::Gelf => self.read_stream(stream, GelfStream, origin, ended).await,
-            OverTcp::Graphite => self.read_stream(stream, GraphiteStream, origin, ended).await,
+            OverTcp::Gelf => self.read_stream(stream, GelfStream::default(), origin, ended).await,
+            OverTcp::Graphite => {
+                self.read_stream(stream, GraphiteStream::default(), origin, ended).await
+            }
         }
     }
 

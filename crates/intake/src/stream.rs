@@ -152,6 +152,7 @@ impl Intake {
             let mut next = framing.clone();
             let outcome = cut(&mut next, &mut builder);
             let verdicts = if builder.verdicts.is_empty() {
+                self.count_lost(origin, &builder);
                 Ok(Vec::new())
             } else {
                 self.take(origin, *outcome.as_ref().unwrap_or(&bytes), builder).await
@@ -207,22 +208,84 @@ async fn read_some(
     tokio::time::timeout(LAST_BYTES, limited.read_buf(buffer)).await.ok()?.ok()
 }
 
-/// Cuts frames that end with one byte, such as a newline or NUL, while `frame` accepts them.
-pub(crate) fn cut_at(
-    end: u8,
-    bytes: &[u8],
-    max: usize,
-    mut frame: impl FnMut(&[u8]) -> bool,
-) -> Result<usize, StreamError> {
-    let mut used = 0;
-    while let Some(length) = memchr::memchr(end, &bytes[used..]) {
-        if !frame(&bytes[used..used + length]) {
-            return Ok(used);
+/// Frames that end with a byte, such as a newline or NUL. A frame beyond the limit is skipped up to
+/// its end and counted as lost.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndedFrames {
+    /// Whether the rest of an overlong frame is being discarded.
+    is_skipping: bool,
+}
+
+impl EndedFrames {
+    /// Reads the whole frames at the front of `bytes` and returns their length. `end` finds the
+    /// byte that ends the first frame.
+    pub(crate) fn cut(
+        &mut self,
+        bytes: &[u8],
+        max: usize,
+        builder: &mut BatchBuilder,
+        end: impl Fn(&[u8]) -> Option<usize>,
+        mut frame: impl FnMut(&[u8], &mut BatchBuilder),
+    ) -> usize {
+        let mut used = 0;
+        while !builder.is_full() {
+            let rest = &bytes[used..];
+            let found = end(rest);
+            let length = found.unwrap_or(rest.len());
+            let was_skipping = self.is_skipping;
+            self.is_skipping = found.is_none() && (was_skipping || length > max);
+            if was_skipping || length > max {
+                builder.lose("too_long", usize::from(!was_skipping), length);
+            } else if found.is_some() {
+                frame(&rest[..length], builder);
+            } else {
+                break;
+            }
+            used += length + usize::from(found.is_some());
+            if used == bytes.len() {
+                break;
+            }
         }
-        used += length + 1;
+        used
     }
-    if bytes.len() - used > max {
-        return Err(StreamError { reason: "too_long", detail: "a frame is too long" });
+
+    /// Reads the rest when the connection ends.
+    pub(crate) fn finish(
+        &mut self,
+        rest: &[u8],
+        builder: &mut BatchBuilder,
+        frame: impl FnOnce(&[u8], &mut BatchBuilder),
+    ) {
+        if self.is_skipping {
+            builder.lose("too_long", 0, rest.len());
+        } else {
+            frame(rest, builder);
+        }
     }
-    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::builder;
+
+    #[test]
+    fn an_overlong_frame_is_lost_once_and_those_around_it_are_read() {
+        let bytes = b"one\ntoo long for it\ntwo\nlong without an end";
+        for step in [1, 5, bytes.len()] {
+            let (mut frames, mut builder) = (EndedFrames::default(), builder());
+            let (mut buffer, mut seen) = (Vec::new(), Vec::new());
+            let newline = |bytes: &[u8]| memchr::memchr(b'\n', bytes);
+            for read in bytes.chunks(step) {
+                buffer.extend_from_slice(read);
+                let used = frames.cut(&buffer, 5, &mut builder, newline, |frame, _| {
+                    seen.push(String::from_utf8_lossy(frame).into_owned());
+                });
+                buffer.drain(..used);
+            }
+            frames.finish(&buffer, &mut builder, |frame, _| assert!(frame.is_empty(), "{frame:?}"));
+            assert_eq!(seen, ["one", "two"]);
+            assert_eq!(builder.lost["too_long"], (2, 34), "{step}");
+        }
+    }
 }
