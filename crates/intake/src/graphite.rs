@@ -7,7 +7,7 @@ use weir_tables::{Metric, Micros};
 
 use crate::attrs::Attrs;
 use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
-use crate::stream::{EndedFrames, StreamError, StreamOrigin, StreamProtocol};
+use crate::stream::{EndedFrames, StreamError, StreamOrigin, StreamProtocol, newline};
 
 /// Longest line.
 const MAX_LINE_BYTES: usize = 8 << 10;
@@ -24,7 +24,6 @@ impl StreamProtocol for GraphiteStream {
         origin: StreamOrigin<'_>,
         builder: &mut BatchBuilder,
     ) -> Result<usize, StreamError> {
-        let newline = |bytes: &[u8]| memchr::memchr(b'\n', bytes);
         Ok(self.0.cut(bytes, MAX_LINE_BYTES, builder, newline, |line, builder| {
             read(line, origin.peer, builder);
         }))

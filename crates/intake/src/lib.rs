@@ -8,6 +8,8 @@
 mod access;
 mod attrs;
 mod batch_builder;
+mod body;
+mod connections;
 mod counts;
 mod datagram;
 mod document;
@@ -24,6 +26,7 @@ mod jsonl;
 mod listen;
 mod loki;
 mod lumberjack;
+mod memory;
 mod msgpack;
 mod number;
 mod otlp;
@@ -45,8 +48,10 @@ mod check;
 mod socket_tests;
 
 pub use access::{AccessRules, Network};
+pub use body::BodySource;
+pub use connections::ConnectionPlace;
 pub use datagram::bind_udp;
-pub use http::{BodyFault, Sender};
+pub use http::Sender;
 pub use hub::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};
 pub use intake::{Intake, IntakeSettings};
 pub use listen::{OverTcp, OverUdp};

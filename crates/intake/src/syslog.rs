@@ -58,7 +58,7 @@ impl StreamProtocol for SyslogStream {
         builder: &mut BatchBuilder,
     ) -> Result<usize, StreamError> {
         let mut used = 0;
-        while used < bytes.len() && !builder.is_full() {
+        while used < bytes.len() && !builder.is_batch_full() {
             let rest = &bytes[used..];
             let length = match (self.skipped, frame_start(rest)) {
                 (Some(skipped), _) => self.skip(skipped, rest, builder),
