@@ -1,12 +1,14 @@
 //! What several targets share: assertions about rows of log lines, and a hub that stores nothing.
 
 mod hub;
+mod senders;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use weir_tables::{Batch, LogFormat, LogSource, Micros, Program};
 
 pub use hub::CountingHub;
+pub use senders::{PEER, intake, post, runtime};
 
 /// The time of every run, so that a crash repeats.
 pub const NOW: Micros = Micros(1_795_176_000_000_000);

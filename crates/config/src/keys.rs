@@ -426,7 +426,7 @@ keys! {
         https: Vec<String> = Vec::new(), "address:port";
         /// Syslog over UDP. The kernel's losses at a full buffer are counted in `intake_run`.
         syslog_udp: Vec<String> = Vec::new(), "address:port";
-        /// Syslog over TCP: octet counting and newlines.
+        /// Syslog over TCP: frames end at a newline or NUL, or have an octet count.
         syslog_tcp: Vec<String> = Vec::new(), "address:port";
         /// Syslog over TLS.
         syslog_tls: Vec<String> = Vec::new(), "address:port";
@@ -443,7 +443,7 @@ keys! {
         lumberjack_tls: Vec<String> = Vec::new(), "address:port";
         /// GELF over UDP, packed and in chunks.
         gelf_udp: Vec<String> = Vec::new(), "address:port";
-        /// GELF over TCP, each message ending in NUL.
+        /// GELF over TCP, each message ending in NUL or a newline.
         gelf_tcp: Vec<String> = Vec::new(), "address:port";
         /// statsd over UDP.
         statsd_udp: Vec<String> = Vec::new(), "address:port";
@@ -465,13 +465,15 @@ keys! {
         allow: Vec<String> = Vec::new(), "";
         /// Largest body of a request, unpacked. Shippers send 1 to 10 MiB at a time.
         body_bytes: u64 = 16 << 20, "B";
-        /// Bodies that may be processed at one time, all senders together; further requests are
-        /// answered with "retry later".
+        /// Bytes of bodies and frames, decompressed, that may be processed at one time, all senders
+        /// together; further requests are answered with "retry later". One address gets at most half
+        /// of it for one protocol.
         in_flight_bytes: u64 = 64 << 20, "B";
         /// Receive buffer of each UDP socket. Root gets it in full; for others the kernel's
         /// `net.core.rmem_max` is the limit.
         udp_buffer_bytes: u64 = 8 << 20, "B";
-        /// Connections that may be open at one time; more wait in the kernel's queue.
+        /// Connections that may be open at one time; more wait in the kernel's queue. One address gets
+        /// at most a quarter of them for one protocol; more are closed.
         connections: u64 = 1024, "connections";
         /// How long identities that shippers give (`_id`, `Idempotency-Key`) are remembered, so
         /// that what is sent again is kept once, also after a restart. At most 500,000 of them.

@@ -3,7 +3,7 @@
 //! An *item* is the sender's unit (a document of a bulk request, a syslog frame). Items are
 //! numbered in order, for protocols that respond per item.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -14,7 +14,9 @@ use weir_tables::{
     Rows, Span, SpanRows, message_template,
 };
 
+use crate::body::no_memory;
 use crate::hub::LineGroup;
+use crate::memory::MemoryHold;
 use crate::response::Refusal;
 use crate::window::{Claim, ClaimSet, Identity, Window};
 
@@ -22,6 +24,10 @@ use crate::window::{Claim, ClaimSet, Identity, Window};
 pub(crate) const MAX_ITEMS: usize = 200_000;
 /// Most bytes of attributes in one request's rows: they can be many times the body.
 const MAX_ATTR_BYTES: usize = 64 << 20;
+/// Bytes of lines that a stream or datagrams bring into one batch, except within one message.
+const MAX_BATCH_BYTES: usize = 8 << 20;
+/// Steps in which memory is taken for attributes.
+const ATTR_STEP_BYTES: usize = 64 << 10;
 /// Most pairs of host and source in one request; further lines go to the last.
 const MAX_GROUPS: usize = 1024;
 /// Bytes that are kept of a rejected item.
@@ -49,14 +55,20 @@ pub(crate) struct BatchBuilder {
     by_key: HashMap<(String, String), usize>,
     pub(crate) verdicts: Vec<ItemVerdict>,
     pub(crate) claims: ClaimSet,
+    /// Rows and bytes that were discarded, by reason.
+    pub(crate) lost: BTreeMap<&'static str, (usize, usize)>,
     reject: RejectRows,
     log: LogRows,
     request: RequestRows,
     span: SpanRows,
     metric: MetricRows,
+    /// Memory of the request or connection; `None` has no limit.
+    pub(crate) memory: Option<MemoryHold>,
+    line_bytes: usize,
     /// Bytes of attributes in these rows; a resource's attributes are repeated in each of its rows.
     attr_bytes: usize,
     is_overflowing: bool,
+    is_out_of_memory: bool,
 }
 
 impl BatchBuilder {
@@ -67,19 +79,33 @@ impl BatchBuilder {
             by_key: HashMap::new(),
             verdicts: Vec::new(),
             claims: ClaimSet::new(Arc::clone(window)),
+            lost: BTreeMap::new(),
             reject: RejectRows::default(),
             log: LogRows::default(),
             request: RequestRows::default(),
             span: SpanRows::default(),
             metric: MetricRows::default(),
+            memory: None,
+            line_bytes: 0,
             attr_bytes: 0,
             is_overflowing: false,
+            is_out_of_memory: false,
         }
     }
 
     /// Whether the limits are reached.
     pub(crate) fn is_full(&self) -> bool {
         self.verdicts.len() >= MAX_ITEMS || self.attr_bytes > MAX_ATTR_BYTES
+    }
+
+    /// Whether a stream or datagrams should store what they have before they read on.
+    pub(crate) fn is_batch_full(&self) -> bool {
+        self.is_full() || self.line_bytes >= MAX_BATCH_BYTES
+    }
+
+    /// Takes memory until the rows are stored; `false` when others use it.
+    pub(crate) fn take_memory(&self, bytes: usize) -> bool {
+        self.memory.as_ref().is_none_or(|memory| memory.try_grow(bytes))
     }
 
     /// Whether the same body was kept before: senders whose protocol has no ids resend the same
@@ -140,7 +166,13 @@ impl BatchBuilder {
             self.is_overflowing = true;
             return false;
         }
+        let steps = self.attr_bytes / ATTR_STEP_BYTES;
         self.attr_bytes += attrs.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        let steps = self.attr_bytes / ATTR_STEP_BYTES - steps;
+        if steps > 0 && !self.take_memory(steps * ATTR_STEP_BYTES) {
+            self.is_out_of_memory = true;
+            return false;
+        }
         self.verdicts.push(ItemVerdict::Kept);
         true
     }
@@ -148,6 +180,9 @@ impl BatchBuilder {
     /// # Errors
     /// When rows were dropped because of the limits.
     pub(crate) fn checked(&self) -> Result<(), Refusal> {
+        if self.is_out_of_memory {
+            return Err(no_memory());
+        }
         if self.is_overflowing { Err(too_many()) } else { Ok(()) }
     }
 
@@ -161,6 +196,7 @@ impl BatchBuilder {
         }
         let group = self.group(place);
         let item = self.verdicts.len();
+        self.line_bytes += line.len();
         let lines = &mut self.groups[group];
         lines.items.push((lines.bytes.len(), item));
         let mut rest = line;
@@ -188,6 +224,12 @@ impl BatchBuilder {
             ..Reject::default()
         });
         self.verdicts.push(ItemVerdict::Rejected(fault.reason.to_owned()));
+    }
+
+    /// Counts what is discarded: the protocol cannot refuse it.
+    pub(crate) fn lose(&mut self, reason: &'static str, rows: usize, bytes: usize) {
+        let sum = self.lost.entry(reason).or_default();
+        *sum = (sum.0 + rows, sum.1 + bytes);
     }
 
     fn group(&mut self, place: RowOrigin<'_>) -> usize {

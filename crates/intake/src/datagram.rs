@@ -13,11 +13,13 @@ use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, watch};
+use weir_tables::Micros;
 
 use crate::batch_builder::BatchBuilder;
 use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
 use crate::gelf::GelfChunks;
 use crate::intake::Intake;
+use crate::listen::OverUdp;
 
 /// Bytes of datagrams in one batch.
 const BATCH_BYTES: usize = 512 << 10;
@@ -25,6 +27,10 @@ const BATCH_BYTES: usize = 512 << 10;
 const BATCH_DATAGRAMS: usize = 20_000;
 /// Batches that are being made durable at one time.
 const BATCHES_IN_FLIGHT: usize = 4;
+/// Bytes that a datagram may decompress to, for each byte; deflate's limit is 1,032.
+const MAX_RATIO: usize = 1032;
+/// Memory for the lines of one batch: what ends it, and the message that goes beyond.
+const UNPACKED_BYTES: usize = 9 << 20;
 /// Attempts to keep a batch, a second apart, before its datagrams are lost.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,6 +50,18 @@ struct DatagramBatch {
 }
 
 impl DatagramBatch {
+    /// Adds a datagram, or the message that it completes.
+    fn add(&mut self, datagram: &[u8], peer: IpAddr, chunks: Option<&mut GelfChunks>, now: Micros) {
+        match chunks {
+            None => self.bytes.extend_from_slice(datagram),
+            Some(chunks) => {
+                let Some(message) = chunks.add(datagram, peer, now) else { return };
+                self.bytes.extend(message);
+            }
+        }
+        self.ends.push((self.bytes.len(), peer));
+    }
+
     fn datagrams(&self) -> impl Iterator<Item = (&[u8], IpAddr)> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         starts.zip(&self.ends).map(|(start, (end, peer))| (&self.bytes[start..*end], *peer))
@@ -117,53 +135,91 @@ impl Intake {
                 self.counts.add(origin, IntakeOutcome::Refused, Some("not_allowed"), amount);
                 continue;
             }
-            match chunks.as_mut() {
-                None => gathered.bytes.extend_from_slice(&buffer[..length]),
-                Some(chunks) => {
-                    let message = chunks.add(&buffer[..length], peer, self.hub.now());
-                    let Some(message) = message else { continue };
-                    gathered.bytes.extend(message);
-                }
-            }
-            gathered.ends.push((gathered.bytes.len(), peer));
+            gathered.add(&buffer[..length], peer, chunks.as_deref_mut(), self.hub.now());
         }
         (datagrams > 0).then_some(gathered)
     }
 
+    /// Keeps datagrams of one sender that did not come from a socket.
+    pub async fn keep_datagrams_of(
+        self: &Arc<Self>,
+        protocol: OverUdp,
+        peer: IpAddr,
+        datagrams: impl Iterator<Item = &[u8]> + Send,
+    ) {
+        let (name, read) = protocol.reader();
+        let mut chunks = (protocol == OverUdp::Gelf).then(GelfChunks::default);
+        let mut gathered = DatagramBatch::default();
+        for datagram in datagrams {
+            gathered.add(datagram, peer, chunks.as_mut(), self.hub.now());
+        }
+        self.keep_datagrams(name, read, &gathered).await;
+        self.count_incomplete(name, chunks.as_mut());
+    }
+
+    /// Keeps the datagrams of one batch, as many at a time as there is memory for their content.
     async fn keep_datagrams(
         self: &Arc<Self>,
         protocol: &'static str,
         read: ReadDatagram,
         gathered: &DatagramBatch,
     ) {
+        // Addresses of datagrams can be forged, so memory is counted for all senders together.
+        let hold = self.memory.hold(BatchOrigin { protocol, peer: None });
+        let ratio = if protocol == "gelf_udp" { MAX_RATIO } else { 1 };
+        let mut kept = 0;
+        while kept < gathered.ends.len() {
+            let bytes = gathered.bytes.len().saturating_mul(ratio).min(UNPACKED_BYTES);
+            hold.grow_eventually(self.memory.capped(bytes)).await;
+            kept = self.keep_part(protocol, read, gathered, kept).await;
+            hold.shrink_to(0);
+        }
+    }
+
+    /// Keeps datagrams from number `from` on, and returns the number of the first that is left.
+    async fn keep_part(
+        self: &Arc<Self>,
+        protocol: &'static str,
+        read: ReadDatagram,
+        gathered: &DatagramBatch,
+        from: usize,
+    ) -> usize {
         // A batch of several senders is counted under the first, because a batch has one origin.
         let peer = gathered.ends.first().map(|(_, peer)| *peer);
         let origin = BatchOrigin { protocol, peer };
+        let (mut to, mut bytes) = (from, 0);
         for _ in 0..TRIES {
             let mut builder = self.builder();
-            for (bytes, peer) in gathered.datagrams() {
-                read(bytes, &peer.to_string(), &mut builder);
+            (to, bytes) = (from, 0);
+            for (datagram, peer) in gathered.datagrams().skip(from) {
+                if builder.is_batch_full() {
+                    break;
+                }
+                read(datagram, &peer.to_string(), &mut builder);
+                to += 1;
+                bytes += datagram.len();
             }
-            if builder.verdicts.is_empty() {
-                return;
-            }
-            if self.take(origin, gathered.bytes.len(), builder).await.is_ok() {
-                return;
+            if builder.verdicts.is_empty() || self.take(origin, bytes, builder).await.is_ok() {
+                return to;
             }
             tokio::time::sleep(PAUSE).await;
         }
-        let amount =
-            BatchAmount { batches: 1, rows: gathered.ends.len(), bytes: gathered.bytes.len() };
+        let amount = BatchAmount { batches: 1, rows: to - from, bytes };
         self.counts.add(origin, IntakeOutcome::Lost, Some("not_kept"), amount);
+        to
     }
 
     /// Counts messages with missing chunks.
     fn count_incomplete(&self, protocol: &'static str, chunks: Option<&mut GelfChunks>) {
-        let incomplete = chunks.map_or(0, |chunks| chunks.expire(self.hub.now()));
-        if incomplete > 0 {
+        let Some(chunks) = chunks else { return };
+        let lost = [
+            ("chunks_missing", chunks.expire(self.hub.now())),
+            ("chunks_refused", chunks.take_refused()),
+        ];
+        for (reason, rows) in lost.into_iter().filter(|(_, rows)| *rows > 0) {
             let origin = BatchOrigin { protocol, peer: None };
-            let amount = BatchAmount { batches: 0, rows: incomplete, bytes: 0 };
-            self.counts.add(origin, IntakeOutcome::Lost, Some("chunks_missing"), amount);
+            let amount = BatchAmount { batches: 0, rows, bytes: 0 };
+            self.counts.add(origin, IntakeOutcome::Lost, Some(reason), amount);
         }
     }
 

@@ -8,16 +8,17 @@
 //!  with a shared key:  server HELO(nonce) ─► client PING(digest) ─► server PONG(digest), then events
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_tables::Micros;
 
-use crate::batch_builder::{BatchBuilder, ItemVerdict, RejectCause, RowOrigin};
+use crate::batch_builder::{BatchBuilder, ItemVerdict, MAX_ITEMS, RejectCause, RowOrigin};
 use crate::document;
-use crate::msgpack::{MsgpackError, MsgpackReader, Token, push_text};
-use crate::stream::{StreamError, StreamOrigin, StreamProtocol};
-use crate::unpack::unpack;
+use crate::msgpack::{MsgpackError, MsgpackReader, Token, ValueScan, push_text};
+use crate::stream::{NO_MEMORY, StreamError, StreamOrigin, StreamProtocol};
+use crate::unpack::{UnpackError, unpack};
 use crate::window::Identity;
 
 /// Largest message; Fluent Bit's chunks are 2 MiB, Fluentd's 8 MiB.
@@ -31,6 +32,8 @@ pub(crate) struct FluentStream {
     /// Random bytes of this connection; empty without a key.
     nonce: Vec<u8>,
     is_authenticated: bool,
+    /// The end of the message that is arriving.
+    scan: ValueScan,
     /// Replies to write once the events before them are durable.
     replies: Vec<u8>,
 }
@@ -60,11 +63,11 @@ impl StreamProtocol for FluentStream {
         builder: &mut BatchBuilder,
     ) -> Result<usize, StreamError> {
         let mut used = 0;
-        while used < bytes.len() && !builder.is_full() {
-            let mut reader = MsgpackReader(&bytes[used..]);
-            let message = match reader.value() {
-                Ok(message) => message,
-                Err(MsgpackError::Short) if bytes.len() - used > MAX_MESSAGE_BYTES => {
+        while used < bytes.len() && !builder.is_batch_full() {
+            let rest = &bytes[used..];
+            let message = match self.scan.scan(rest) {
+                Ok(length) => &rest[..length],
+                Err(MsgpackError::Short) if rest.len() > MAX_MESSAGE_BYTES => {
                     let detail = "a message is too long";
                     return Err(StreamError { reason: "too_long", detail });
                 }
@@ -74,7 +77,11 @@ impl StreamProtocol for FluentStream {
             if self.shared_key.is_some() && !self.is_authenticated {
                 self.ping(message)?;
             } else {
-                self.events(message, origin.peer, builder)?;
+                match self.events(message, origin.peer, builder) {
+                    // The messages before are stored first.
+                    Err(NO_MEMORY) if used > 0 => break,
+                    read => read?,
+                }
             }
             used += message.len();
         }
@@ -145,26 +152,17 @@ impl FluentStream {
                 let mut reader = MsgpackReader(entries);
                 let _ = reader.token();
                 for _ in 0..count {
-                    events.entry(&mut reader).map_err(|_| BAD)?;
+                    events.entry(&mut reader)?;
                 }
             }
             Token::Text(packed) | Token::Bytes(packed) => {
-                let packed = if option.is_gzip {
-                    unpack("gzip", Bytes::copy_from_slice(packed), MAX_MESSAGE_BYTES).map_err(
-                        |_| {
-                            let detail = "a chunk cannot be decompressed";
-                            StreamError { reason: "broken_packing", detail }
-                        },
-                    )?
-                } else {
-                    Bytes::copy_from_slice(packed)
-                };
+                let packed = option.unpacked(packed, events.builder)?;
                 let mut reader = MsgpackReader(&packed);
                 while !reader.0.is_empty() {
-                    events.entry(&mut reader).map_err(|_| BAD)?;
+                    events.entry(&mut reader)?;
                 }
             }
-            _ => events.event([entries, record.unwrap_or_default()]).map_err(|_| BAD)?,
+            _ => events.event([entries, record.unwrap_or_default()])?,
         }
         if let Some(chunk) = option.chunk {
             self.replies.extend_from_slice(b"\x81\xa3ack");
@@ -177,7 +175,35 @@ impl FluentStream {
 #[derive(Default)]
 struct ForwardOptions<'a> {
     chunk: Option<&'a [u8]>,
-    is_gzip: bool,
+    /// `gzip` or `zstd`; empty, or `text`, without compression.
+    coding: &'a [u8],
+}
+
+impl ForwardOptions<'_> {
+    /// Packed events, decompressed into memory that the builder takes.
+    fn unpacked<'b>(
+        &self,
+        packed: &'b [u8],
+        builder: &BatchBuilder,
+    ) -> Result<Cow<'b, [u8]>, StreamError> {
+        if matches!(self.coding, b"" | b"text") {
+            return Ok(Cow::Borrowed(packed));
+        }
+        let coding = String::from_utf8_lossy(self.coding);
+        let mut take = |bytes| builder.take_memory(bytes);
+        match unpack(&coding, Bytes::copy_from_slice(packed), MAX_MESSAGE_BYTES, &mut take) {
+            Ok(events) => Ok(Cow::Owned(events.into())),
+            Err(UnpackError::NoMemory) => Err(NO_MEMORY),
+            Err(UnpackError::TooLarge) => {
+                let detail = "a decompressed chunk is too large";
+                Err(StreamError { reason: "too_large", detail })
+            }
+            Err(UnpackError::Broken(_) | UnpackError::Unknown(_)) => {
+                let detail = "a chunk cannot be decompressed";
+                Err(StreamError { reason: "broken_packing", detail })
+            }
+        }
+    }
 }
 
 fn read_option<'a>(reader: &mut MsgpackReader<'a>) -> Result<ForwardOptions<'a>, MsgpackError> {
@@ -191,7 +217,7 @@ fn read_option<'a>(reader: &mut MsgpackReader<'a>) -> Result<ForwardOptions<'a>,
         {
             match key {
                 b"chunk" => options.chunk = Some(value),
-                b"compressed" => options.is_gzip = value == b"gzip",
+                b"compressed" => options.coding = value,
                 _ => {}
             }
         }
@@ -209,18 +235,22 @@ struct ForwardEvents<'a, 'b> {
 
 impl ForwardEvents<'_, '_> {
     /// `[time, record]`.
-    fn entry(&mut self, reader: &mut MsgpackReader<'_>) -> Result<(), MsgpackError> {
-        let Token::Array(2..) = reader.token()? else { return Err(MsgpackError::Bad) };
-        let time = reader.value()?;
-        let record = reader.value()?;
+    fn entry(&mut self, reader: &mut MsgpackReader<'_>) -> Result<(), StreamError> {
+        let Ok(Token::Array(2..)) = reader.token() else { return Err(BAD) };
+        let time = reader.value().map_err(|_| BAD)?;
+        let record = reader.value().map_err(|_| BAD)?;
         self.event([time, record])
     }
 
-    fn event(&mut self, [time, record]: [&[u8]; 2]) -> Result<(), MsgpackError> {
+    fn event(&mut self, [time, record]: [&[u8]; 2]) -> Result<(), StreamError> {
+        if self.number >= MAX_ITEMS {
+            let detail = "more events in one message than weir takes";
+            return Err(StreamError { reason: "too_many_rows", detail });
+        }
         let mut document = String::with_capacity(record.len() + 64);
-        MsgpackReader(record).push_json(&mut document, 0)?;
+        MsgpackReader(record).push_json(&mut document, 0).map_err(|_| BAD)?;
         // The record's own time takes precedence.
-        if let Some(ts) = event_time(time)?
+        if let Some(ts) = event_time(time).map_err(|_| BAD)?
             && document.len() > 2
             && document.ends_with('}')
         {
@@ -354,6 +384,9 @@ mod tests {
         check(&[b"\x92\xa3app\x92", &two[..]].concat(), None, &lines);
         check(&packed([&two, b"\x81\xa4size\x02"]), None, &lines);
         check(&packed([&gzip(&two), b"\x81\xaacompressed\xa4gzip"]), None, &lines);
+        let zstd = zstd::encode_all(&two[..], 3).expect("memory");
+        check(&packed([&zstd, b"\x81\xaacompressed\xa4zstd"]), None, &lines);
+        check(&packed([&two, b"\x81\xaacompressed\xa4text"]), None, &lines);
     }
 
     #[test]

@@ -12,25 +12,33 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use memchr::{memchr, memchr_iter};
 use serde_json::{Map, Value};
 use weir_tables::Micros;
 
 use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
-use crate::stream::{StreamError, StreamOrigin, StreamProtocol, cut_at};
-use crate::unpack::unpack;
+use crate::stream::{EndedFrames, StreamError, StreamOrigin, StreamProtocol};
+use crate::unpack::{UnpackError, unpack};
 
 /// Largest decompressed message.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// Up to this length, a message before a newline is parsed to learn whether it is complete.
+const SHORT_BYTES: usize = 8 << 10;
 /// Most chunks of one message, by the specification.
 const MAX_CHUNKS: usize = 128;
 /// Time within which all chunks of a message must arrive, by the specification.
 const CHUNKS_WITHIN: Duration = Duration::from_secs(5);
 /// Most bytes of incomplete messages, of all senders together.
 const MAX_WAITING_BYTES: usize = 16 << 20;
+/// Memory of an incomplete message, and of a chunk that is missing.
+const MESSAGE_BYTES: usize = 128;
+const SLOT_BYTES: usize = size_of::<Option<Vec<u8>>>();
+/// Most incomplete messages of one address.
+const MAX_WAITING_OF_PEER: usize = 1000;
 
 /// One connection over TCP.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GelfStream;
+pub(crate) struct GelfStream(EndedFrames);
 
 impl StreamProtocol for GelfStream {
     fn cut(
@@ -39,25 +47,47 @@ impl StreamProtocol for GelfStream {
         origin: StreamOrigin<'_>,
         builder: &mut BatchBuilder,
     ) -> Result<usize, StreamError> {
-        cut_at(0, bytes, MAX_MESSAGE_BYTES, |message| {
-            if builder.is_full() {
-                return false;
-            }
+        Ok(self.0.cut(bytes, MAX_MESSAGE_BYTES, builder, message_end, |message, builder| {
             read(message, origin, builder);
-            true
-        })
+        }))
     }
 
     fn finish(&mut self, bytes: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
-        read(bytes, origin, builder);
+        self.0.finish(bytes, builder, |message, builder| read(message, origin, builder));
     }
+}
+
+/// The end of the first message over TCP: NUL, or a newline between two messages, as rsyslog's
+/// omfwd sends it. No JSON object has `}`, a newline and `{` in this order.
+fn message_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    let nul = memchr(0, rest);
+    let rest = &rest[..nul.unwrap_or(rest.len())];
+    let newline = memchr_iter(b'\n', rest).map(|at| from + at).find(|at| {
+        let message = &bytes[..*at];
+        let message = message.strip_suffix(b"\r").unwrap_or(message);
+        message.ends_with(b"}")
+            && match bytes[*at + 1..].trim_ascii_start() {
+                [] => message.len() < SHORT_BYTES && is_object(message),
+                behind => behind[0] == b'{',
+            }
+    });
+    newline.or(nul.map(|at| from + at))
+}
+
+fn is_object(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
 /// Incomplete messages.
 #[derive(Debug, Default)]
 pub(crate) struct GelfChunks {
     waiting: HashMap<(IpAddr, [u8; 8]), PartialMessage>,
+    by_peer: HashMap<IpAddr, usize>,
+    /// Parts, slots and messages.
     bytes: usize,
+    /// Chunks for which there was no space.
+    refused: usize,
 }
 
 #[derive(Debug)]
@@ -79,15 +109,23 @@ impl GelfChunks {
         if count == 0 || count > MAX_CHUNKS || number >= count {
             return None;
         }
-        if self.bytes + part.len() > MAX_WAITING_BYTES {
+        let key = (peer, *id);
+        let is_new = !self.waiting.contains_key(&key);
+        let cost = part.len() + if is_new { MESSAGE_BYTES + count * SLOT_BYTES } else { 0 };
+        let of_peer = self.by_peer.get(&peer).copied().unwrap_or(0);
+        if self.bytes + cost > MAX_WAITING_BYTES || is_new && of_peer >= MAX_WAITING_OF_PEER {
+            self.refused += 1;
             return None;
         }
-        let key = (peer, *id);
         let message = self.waiting.entry(key).or_insert_with(|| PartialMessage {
             since: now,
             parts: vec![None; count],
-            bytes: 0,
+            bytes: MESSAGE_BYTES + count * SLOT_BYTES,
         });
+        if is_new {
+            self.bytes += message.bytes;
+            *self.by_peer.entry(peer).or_default() += 1;
+        }
         let slot = message.parts.get_mut(number)?;
         if slot.is_none() {
             *slot = Some(part.to_vec());
@@ -99,19 +137,38 @@ impl GelfChunks {
         }
         let message = self.waiting.remove(&key)?;
         self.bytes -= message.bytes;
+        forget(&mut self.by_peer, peer);
         Some(message.parts.into_iter().flatten().flatten().collect())
+    }
+
+    /// Chunks that were dropped since the last call, because too much is waiting.
+    pub(crate) fn take_refused(&mut self) -> usize {
+        std::mem::take(&mut self.refused)
     }
 
     /// Drops messages with missing chunks after their deadline and returns their number.
     pub(crate) fn expire(&mut self, now: Micros) -> usize {
         let before = self.waiting.len();
-        let bytes = &mut self.bytes;
-        self.waiting.retain(|_, message| {
+        let (bytes, by_peer) = (&mut self.bytes, &mut self.by_peer);
+        self.waiting.retain(|(peer, _), message| {
             let is_waiting = now <= message.since + CHUNKS_WITHIN;
-            *bytes -= if is_waiting { 0 } else { message.bytes };
+            if !is_waiting {
+                *bytes -= message.bytes;
+                forget(by_peer, *peer);
+            }
             is_waiting
         });
         before - self.waiting.len()
+    }
+}
+
+/// One message less of an address.
+fn forget(by_peer: &mut HashMap<IpAddr, usize>, peer: IpAddr) {
+    if let Some(count) = by_peer.get_mut(&peer) {
+        *count -= 1;
+        if *count == 0 {
+            by_peer.remove(&peer);
+        }
     }
 }
 
@@ -126,12 +183,22 @@ pub(crate) fn read(message: &[u8], origin: StreamOrigin<'_>, builder: &mut Batch
         [0x78, ..] => "deflate",
         _ => "",
     };
-    let unpacked = unpack(coding, Bytes::copy_from_slice(message), MAX_MESSAGE_BYTES);
+    // One message at a time; `datagram.rs` and `is_batch_full` limit how many make a batch.
+    let unpacked = if coding.is_empty() && message.len() > MAX_MESSAGE_BYTES {
+        Err(UnpackError::TooLarge)
+    } else {
+        unpack(coding, Bytes::copy_from_slice(message), MAX_MESSAGE_BYTES, &mut |_| true)
+    };
+    let is_long = unpacked == Err(UnpackError::TooLarge);
     let document =
         unpacked.ok().and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok());
     let Some(document) = document else {
-        let detail = "the message is not a JSON object, or cannot be decompressed";
-        let fault = RejectCause { parser: "gelf", reason: "invalid_json", detail };
+        let (reason, detail) = if is_long {
+            ("too_long", "the message has more than 1 MiB")
+        } else {
+            ("invalid_json", "the message is not a JSON object, or cannot be decompressed")
+        };
+        let fault = RejectCause { parser: "gelf", reason, detail };
         return builder.reject(RowOrigin { host: peer, source }, &fault, message);
     };
     let host = document.get("host").and_then(Value::as_str).unwrap_or(peer).to_owned();
@@ -180,7 +247,7 @@ mod tests {
     fn messages_over_tcp_are_documents_under_known_names() {
         let mut builder = builder();
         let bytes = [MESSAGE, b"\0nonsense\0{\"half"].concat();
-        let used = GelfStream.cut(&bytes, ORIGIN, &mut builder).expect("well formed");
+        let used = GelfStream::default().cut(&bytes, ORIGIN, &mut builder).expect("well formed");
         assert_eq!(&bytes[used..], b"{\"half");
         expect![[r#"
             web1 gelf_tcp
@@ -188,6 +255,30 @@ mod tests {
             reject: 1 rows
         "#]]
         .assert_eq(&dump(&mut builder));
+    }
+
+    /// Field case: rsyslog's omfwd ends messages with a newline.
+    #[test]
+    fn messages_over_tcp_may_end_with_a_newline() {
+        let bytes = b"{\"a\":1}\n{\"a\":\n{\"b\":2}\n}\r\n{\"a\":3}\0{\"a\":4}\n";
+        for step in [1, bytes.len()] {
+            let (mut stream, mut builder, mut buffer) =
+                (GelfStream::default(), builder(), Vec::new());
+            for read in bytes.chunks(step) {
+                buffer.extend_from_slice(read);
+                let used = stream.cut(&buffer, ORIGIN, &mut builder).expect("never fails");
+                buffer.drain(..used);
+            }
+            assert!(buffer.is_empty());
+            expect![[r#"
+                192.0.2.1 gelf_tcp
+                  {"a":1}
+                  {"a":{"b":2}}
+                  {"a":3}
+                  {"a":4}
+            "#]]
+            .assert_eq(&dump(&mut builder));
+        }
     }
 
     /// A chunk `number` of `count`.
@@ -226,7 +317,30 @@ mod tests {
             datagram[2..6].copy_from_slice(&number.to_be_bytes());
             chunks.add(&datagram, PEER, NOW);
         }
+        assert!(chunks.bytes <= MAX_WAITING_BYTES && chunks.take_refused() > 700);
+    }
+
+    /// Twelve bytes open a message of 128 slots: 5 MB of them took 1.5 GB.
+    #[test]
+    fn slots_of_empty_chunks_are_counted_and_addresses_are_limited() {
+        let mut chunks = GelfChunks::default();
+        for number in 0..400_000_u32 {
+            let mut datagram = chunk([0, 0, 128], b"");
+            datagram[2..6].copy_from_slice(&number.to_be_bytes());
+            let peer = IpAddr::from([10, 0, 0, u8::try_from(number % 200).expect("small")]);
+            chunks.add(&datagram, peer, NOW);
+        }
         assert!(chunks.bytes <= MAX_WAITING_BYTES);
+        assert!(chunks.waiting.len() * 128 * SLOT_BYTES <= MAX_WAITING_BYTES);
+        assert_eq!(chunks.waiting.len() + chunks.take_refused(), 400_000);
+        chunks.expire(NOW + Duration::from_secs(6));
+        assert_eq!((chunks.bytes, chunks.by_peer.len()), (0, 0));
+        for number in 0..1500_u32 {
+            let mut datagram = chunk([0, 0, 2], b"");
+            datagram[2..6].copy_from_slice(&number.to_be_bytes());
+            chunks.add(&datagram, PEER, NOW);
+        }
+        assert_eq!((chunks.waiting.len(), chunks.take_refused()), (1000, 500));
     }
 
     #[test]
@@ -239,7 +353,7 @@ mod tests {
                 read(&message, ORIGIN, &mut builder());
             }
             chunks.expire(NOW + Duration::from_secs(10));
-            let _ = GelfStream.cut(&bytes, ORIGIN, &mut builder());
+            let _ = GelfStream::default().cut(&bytes, ORIGIN, &mut builder());
             Ok(())
         });
     }

@@ -7,7 +7,7 @@ use weir_tables::{Metric, Micros};
 
 use crate::attrs::Attrs;
 use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
-use crate::stream::{StreamError, StreamOrigin, StreamProtocol, cut_at};
+use crate::stream::{EndedFrames, StreamError, StreamOrigin, StreamProtocol, newline};
 
 /// Longest line.
 const MAX_LINE_BYTES: usize = 8 << 10;
@@ -15,7 +15,7 @@ const SOURCE: &str = "graphite";
 
 /// One connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GraphiteStream;
+pub(crate) struct GraphiteStream(EndedFrames);
 
 impl StreamProtocol for GraphiteStream {
     fn cut(
@@ -24,17 +24,13 @@ impl StreamProtocol for GraphiteStream {
         origin: StreamOrigin<'_>,
         builder: &mut BatchBuilder,
     ) -> Result<usize, StreamError> {
-        cut_at(b'\n', bytes, MAX_LINE_BYTES, |line| {
-            if builder.is_full() {
-                return false;
-            }
+        Ok(self.0.cut(bytes, MAX_LINE_BYTES, builder, newline, |line, builder| {
             read(line, origin.peer, builder);
-            true
-        })
+        }))
     }
 
     fn finish(&mut self, bytes: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
-        read(bytes, origin.peer, builder);
+        self.0.finish(bytes, builder, |line, builder| read(line, origin.peer, builder));
     }
 }
 
@@ -97,7 +93,7 @@ mod tests {
     fn lines_are_samples_and_others_are_rejected() {
         let mut builder = builder();
         let bytes = b"servers.web1.load 0.5 1795176000\ncpu;host=web2;core=1 9 N\r\n\nnonsense\na b 1\nlast 1 17";
-        let used = GraphiteStream.cut(bytes, ORIGIN, &mut builder).expect("well formed");
+        let used = GraphiteStream::default().cut(bytes, ORIGIN, &mut builder).expect("well formed");
         assert_eq!(&bytes[used..], b"last 1 17");
         expect![[r#"
             ts=2026-11-20T12:00:00Z host=192.0.2.1 name=servers.web1.load value=0.5 labels={}
@@ -114,9 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_closes_the_connection() {
-        let cut = GraphiteStream.cut(&vec![b'a'; MAX_LINE_BYTES + 1], ORIGIN, &mut builder());
-        assert_eq!(cut.expect_err("too long").reason, "too_long");
+    fn an_overlong_line_is_lost_and_the_next_is_read() {
+        let bytes = [&vec![b'a'; MAX_LINE_BYTES + 1], &b"\nservers.web1.load 0.5\n"[..]].concat();
+        let mut builder = builder();
+        let used = GraphiteStream::default().cut(&bytes, ORIGIN, &mut builder);
+        assert_eq!((used, builder.verdicts.len()), (Ok(bytes.len()), 1));
+        assert_eq!(builder.lost["too_long"], (1, MAX_LINE_BYTES + 1));
     }
 
     #[test]
@@ -124,8 +123,8 @@ mod tests {
         arbtest::arbtest(|u| {
             let bytes = mangled(u, b"a.b 1 2\nc;d=e 3.5 -1\n")?;
             let mut builder = builder();
-            let _ = GraphiteStream.cut(&bytes, ORIGIN, &mut builder);
-            GraphiteStream.finish(&bytes, ORIGIN, &mut builder);
+            let _ = GraphiteStream::default().cut(&bytes, ORIGIN, &mut builder);
+            GraphiteStream::default().finish(&bytes, ORIGIN, &mut builder);
             let _ = rows(&mut builder, &[]);
             Ok(())
         });

@@ -3,7 +3,6 @@
 //! A protocol is one file with an implementation of [`HttpProtocol`] and one line in
 //! [`Intake::respond`].
 
-use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,20 +10,19 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
+use crate::body::{BodySource, MEMORY_PATIENCE, no_memory, read_body, too_large};
 use crate::browser;
 use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
 use crate::elastic::ElasticBulk;
 use crate::intake::Intake;
 use crate::jsonl::JsonLines;
 use crate::loki::LokiPush;
+use crate::memory::MemoryHold;
 use crate::otlp::{OtlpGrpc, OtlpHttp};
 use crate::protocol::{HttpProtocol, IntakeRequest};
 use crate::remote_write::RemoteWrite;
 use crate::response::{IntakeResponse, Refusal};
 use crate::unpack::{UnpackError, unpack};
-
-/// Typical compression ratio of log lines, to reserve memory before a body is decompressed.
-const TYPICAL_RATIO: usize = 10;
 
 /// The sender of a request.
 #[derive(Clone, Copy, Debug)]
@@ -35,22 +33,13 @@ pub struct Sender {
     pub has_certificate: bool,
 }
 
-/// Why a body could not be read from its connection.
-#[derive(Debug)]
-pub enum BodyFault {
-    /// More bytes than [`Intake::body_bytes`].
-    TooLarge,
-    /// The body was too slow, or the connection broke.
-    Broken(String),
-}
-
 impl Intake {
     /// Responds to one request. `body` is only polled when the sender may send.
     pub async fn respond(
         self: &Arc<Self>,
         parts: Parts,
         sender: Sender,
-        body: impl Future<Output = Result<Bytes, BodyFault>>,
+        body: impl BodySource,
     ) -> IntakeResponse {
         let sender = Sender { address: sender.address.to_canonical(), ..sender };
         macro_rules! dispatch {
@@ -72,7 +61,7 @@ impl Intake {
         self: &Arc<Self>,
         parts: Parts,
         sender: Sender,
-        body: impl Future<Output = Result<Bytes, BodyFault>>,
+        body: impl BodySource,
     ) -> IntakeResponse {
         let origin = BatchOrigin { protocol: P::NAME, peer: Some(sender.address) };
         let length = declared_length(&parts.headers);
@@ -95,7 +84,7 @@ impl Intake {
         origin: BatchOrigin,
         sender: Sender,
         parts: Parts,
-        body: impl Future<Output = Result<Bytes, BodyFault>>,
+        body: impl BodySource,
     ) -> Result<IntakeResponse, Refusal> {
         self.admit(&parts.headers, sender)?;
         let limit = self.settings.body_bytes;
@@ -103,23 +92,14 @@ impl Intake {
         if length.is_some_and(|length| length > limit) {
             return Err(too_large(limit));
         }
-        let is_packed = parts.headers.contains_key(header::CONTENT_ENCODING);
-        let expected = length.map_or(limit, |length| {
-            if is_packed { length.saturating_mul(TYPICAL_RATIO).min(limit) } else { length }
-        });
-        let _memory = self.reserve(expected).await.ok_or_else(no_memory)?;
-        let packed = body.await.map_err(|fault| match fault {
-            BodyFault::TooLarge => too_large(limit),
-            BodyFault::Broken(why) => Refusal::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "body_broken",
-                format!("cannot read the body: {why}"),
-            ),
-        })?;
+        let hold = self.memory.hold(origin);
+        let packed = read_body(body, limit, &hold).await?;
         let coding = parts.headers.get(header::CONTENT_ENCODING);
         let coding = coding.and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
-        let body = if coding.is_empty() { packed } else { unpacked(coding, packed, limit).await? };
+        let body =
+            if coding.is_empty() { packed } else { unpacked(coding, packed, limit, &hold).await? };
         let bytes = body.len();
+        hold.shrink_to(bytes);
         let version = self.settings.elasticsearch_version.clone();
         let request = IntakeRequest {
             parts,
@@ -129,6 +109,7 @@ impl Intake {
             elasticsearch_version: version,
         };
         let mut builder = self.builder();
+        builder.memory = Some(hold);
         let note = P::read(&request, &mut builder)?;
         let verdicts = if builder.verdicts.is_empty() {
             Vec::new()
@@ -196,24 +177,20 @@ fn declared_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn too_large(limit: usize) -> Refusal {
-    let message = format!("the body is larger than {limit} bytes");
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
-        .hint("send smaller batches, or raise `intake.body_bytes`")
-}
-
-fn no_memory() -> Refusal {
-    let message = "too many bytes are in flight";
-    Refusal::new(StatusCode::TOO_MANY_REQUESTS, "no_room", message)
-        .hint("retry in a second, or raise `intake.in_flight_bytes`")
-}
-
 /// Decompresses on a blocking thread, because it is CPU-bound.
-async fn unpacked(coding: String, body: Bytes, limit: usize) -> Result<Bytes, Refusal> {
-    let task = tokio::task::spawn_blocking(move || unpack(&coding, body, limit)).await;
+async fn unpacked(
+    coding: String,
+    body: Bytes,
+    limit: usize,
+    hold: &MemoryHold,
+) -> Result<Bytes, Refusal> {
+    let (hold, handle) = (hold.clone(), tokio::runtime::Handle::current());
+    let mut take = move |bytes| handle.block_on(hold.grow(bytes, MEMORY_PATIENCE));
+    let task = tokio::task::spawn_blocking(move || unpack(&coding, body, limit, &mut take)).await;
     match task {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(UnpackError::TooLarge)) => Err(too_large(limit)),
+        Ok(Err(UnpackError::NoMemory)) => Err(no_memory()),
         Ok(Err(UnpackError::Broken(why))) => Err(Refusal::new(
             StatusCode::BAD_REQUEST,
             "broken_packing",

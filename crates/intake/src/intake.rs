@@ -11,19 +11,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_tables::{Batch, IntakeBatch, IntakeBatchRows, Micros, Rows};
 
 use crate::access::AccessRules;
 use crate::batch_builder::{BatchBuilder, ItemVerdict};
+use crate::connections::OpenConnections;
 use crate::counts::{BatchAmount, BatchOrigin, IntakeCounts, IntakeOutcome};
 use crate::hub::{Hub, KeepError};
+use crate::memory::MemoryPool;
 use crate::window::{Identity, Window};
 
 /// More bytes of lines are parsed on a blocking thread.
 const PARSE_INLINE_BYTES: usize = 128 << 10;
-/// How long a request waits for memory before it is refused.
-const MEMORY_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Settings of the intake.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ pub struct IntakeSettings {
     pub shared_key: Option<Arc<str>>,
     /// Largest decompressed body, in bytes.
     pub body_bytes: usize,
-    /// Bytes of bodies that may be in flight at one time.
+    /// Bytes of bodies and frames, decompressed, that may be in flight at one time.
     pub in_flight_bytes: usize,
     /// How long identities are remembered.
     pub known: Duration,
@@ -50,18 +49,18 @@ pub struct Intake {
     pub(crate) settings: IntakeSettings,
     pub(crate) window: Arc<Window>,
     pub(crate) counts: IntakeCounts,
-    /// Free memory for bodies, in KiB.
-    memory: Arc<Semaphore>,
+    pub(crate) memory: Arc<MemoryPool>,
+    pub(crate) connections: OpenConnections,
 }
 
 impl Intake {
     /// An intake that stores batches in `hub`.
     pub fn new(hub: Arc<dyn Hub>, settings: IntakeSettings) -> Arc<Self> {
-        let kibibytes = (settings.in_flight_bytes >> 10).clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self {
             window: Arc::new(Window::new(settings.known)),
             counts: IntakeCounts::default(),
-            memory: Arc::new(Semaphore::new(kibibytes)),
+            memory: MemoryPool::new(settings.in_flight_bytes),
+            connections: OpenConnections::default(),
             hub,
             settings,
         })
@@ -82,27 +81,14 @@ impl Intake {
         self.counts.report(self.hub.host(), self.hub.now())
     }
 
-    /// Largest decompressed body, in bytes.
-    pub fn body_bytes(&self) -> usize {
-        self.settings.body_bytes
+    /// Whether senders over HTTP need a token, so that their address does not matter.
+    pub fn requires_token(&self) -> bool {
+        self.settings.access.token.is_some()
     }
 
     /// An empty builder as of now.
     pub(crate) fn builder(&self) -> Box<BatchBuilder> {
         Box::new(BatchBuilder::new(self.hub.now(), &self.window))
-    }
-
-    /// Reserves memory for `bytes` of a body until dropped; `None` after a timeout.
-    pub(crate) async fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(MEMORY_PATIENCE, self.reserve_eventually(bytes)).await.ok()
-    }
-
-    /// Reserves memory without a timeout, for senders that can wait.
-    pub(crate) async fn reserve_eventually(&self, bytes: usize) -> OwnedSemaphorePermit {
-        let most = (self.settings.in_flight_bytes >> 10).max(1);
-        let share = u32::try_from((bytes >> 10).clamp(1, most)).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&self.memory).acquire_many_owned(share).await;
-        permit.expect("the semaphore is never closed")
     }
 
     /// Stores a batch and returns the verdict of each item, once it is durable.
@@ -148,6 +134,7 @@ impl Intake {
         }
         builder.claims.commit(self.hub.now());
         self.count(origin, bytes, &builder.verdicts);
+        self.count_lost(origin, &builder);
         Ok(builder.verdicts)
     }
 
@@ -184,6 +171,14 @@ impl Intake {
             ids: &text,
         });
         Some(Batch { table: IntakeBatchRows::SPEC, rows: rows.finish() })
+    }
+
+    /// Counts what a protocol discarded.
+    pub(crate) fn count_lost(&self, origin: BatchOrigin, builder: &BatchBuilder) {
+        for (reason, (rows, bytes)) in &builder.lost {
+            let amount = BatchAmount { batches: 0, rows: *rows, bytes: *bytes };
+            self.counts.add(origin, IntakeOutcome::Lost, Some(reason), amount);
+        }
     }
 
     /// Counts the request once for each outcome of its items. The bytes go to the first outcome,

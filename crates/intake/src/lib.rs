@@ -8,7 +8,9 @@
 mod access;
 mod attrs;
 mod batch_builder;
+mod body;
 pub mod browser;
+mod connections;
 mod counts;
 mod datagram;
 mod document;
@@ -25,6 +27,7 @@ mod jsonl;
 mod listen;
 mod loki;
 mod lumberjack;
+mod memory;
 mod msgpack;
 mod number;
 mod otlp;
@@ -42,10 +45,14 @@ mod window;
 
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod socket_tests;
 
 pub use access::AccessRules;
+pub use body::BodySource;
+pub use connections::ConnectionPlace;
 pub use datagram::bind_udp;
-pub use http::{BodyFault, Sender};
+pub use http::Sender;
 pub use hub::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};
 pub use intake::{Intake, IntakeSettings};
 pub use listen::{OverTcp, OverUdp};

@@ -1,13 +1,13 @@
 //! Listeners of protocols other than HTTP: the list of protocols, and admission.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 
-use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
+use crate::counts::BatchOrigin;
 use crate::datagram::ReadDatagram;
 use crate::fluent::FluentStream;
 use crate::gelf::{self, GelfChunks, GelfStream};
@@ -62,9 +62,24 @@ impl OverTcp {
     }
 }
 
+impl OverUdp {
+    /// The value of the column `protocol`, and what reads a datagram.
+    pub(crate) fn reader(self) -> (&'static str, ReadDatagram) {
+        match self {
+            Self::Syslog => ("syslog_udp", |bytes, peer, builder| {
+                syslog::frame(bytes, StreamOrigin { peer, source: "syslog_udp" }, builder);
+            }),
+            Self::Gelf => ("gelf_udp", |bytes, peer, builder| {
+                gelf::read(bytes, StreamOrigin { peer, source: "gelf_udp" }, builder);
+            }),
+            Self::Statsd => ("statsd", statsd::read),
+        }
+    }
+}
+
 impl Intake {
     /// Accepts connections until `ended` is true, and returns when all of them are read to their
-    /// end. `room` limits their number.
+    /// end. `room` limits their number, and each sender and protocol has a share of it.
     pub async fn listen_tcp(
         self: Arc<Self>,
         listener: TcpListener,
@@ -88,10 +103,16 @@ impl Intake {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
+            let has_login = tls.as_ref().is_some_and(|tls| tls.has_client_check)
+                || protocol == OverTcp::Fluent && self.settings.shared_key.is_some();
+            let name = protocol.name(tls.is_some());
+            let Some(share) = self.admit_connection(name, peer.ip(), has_login, &room) else {
+                continue;
+            };
             let (intake, tls, ended) = (Arc::clone(&self), tls.clone(), ended.clone());
             connections.spawn(async move {
                 intake.connection(stream, peer, protocol, tls, ended).await;
-                drop(place);
+                drop((place, share));
             });
         }
         drop(listener);
@@ -110,27 +131,28 @@ impl Intake {
             protocol: protocol.name(tls.is_some()),
             peer: Some(peer.ip().to_canonical()),
         };
-
-        let is_checked = tls.as_ref().is_some_and(|tls| tls.has_client_check)
-            || protocol == OverTcp::Fluent && self.settings.shared_key.is_some();
-        if !is_checked && !self.settings.access.allows(peer.ip()) {
-            return self.count_refusal(origin, "not_allowed");
-        }
         match tls {
-            None => self.read(stream, protocol, origin, ended).await,
+            None => self.read_connection(stream, protocol, origin, ended).await,
             Some(tls) => match tls.accept(stream).await {
-                Ok(stream) => self.read(stream, protocol, origin, ended).await,
-                Err(_) => self.count_refusal(origin, "no_handshake"),
+                Ok(stream) => self.read_connection(stream, protocol, origin, ended).await,
+                Err(_) => self.count_closed(origin, "no_handshake", 0),
             },
         }
     }
 
-    fn count_refusal(&self, origin: BatchOrigin, reason: &str) {
-        let amount = BatchAmount { batches: 1, rows: 0, bytes: 0 };
-        self.counts.add(origin, IntakeOutcome::Refused, Some(reason), amount);
+    /// Reads a connection that is not a socket, or whose socket was accepted elsewhere.
+    pub async fn read_bytes_of(
+        self: &Arc<Self>,
+        stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send,
+        protocol: OverTcp,
+        peer: IpAddr,
+        ended: watch::Receiver<bool>,
+    ) {
+        let origin = BatchOrigin { protocol: protocol.name(false), peer: Some(peer) };
+        self.read_connection(stream, protocol, origin, ended).await;
     }
 
-    async fn read(
+    async fn read_connection(
         self: &Arc<Self>,
         stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send,
         protocol: OverTcp,
@@ -148,8 +170,10 @@ impl Intake {
             OverTcp::Lumberjack => {
                 self.read_stream(stream, LumberjackStream::default(), origin, ended).await;
             }
-            OverTcp::Gelf => self.read_stream(stream, GelfStream, origin, ended).await,
-            OverTcp::Graphite => self.read_stream(stream, GraphiteStream, origin, ended).await,
+            OverTcp::Gelf => self.read_stream(stream, GelfStream::default(), origin, ended).await,
+            OverTcp::Graphite => {
+                self.read_stream(stream, GraphiteStream::default(), origin, ended).await;
+            }
         }
     }
 
@@ -160,15 +184,7 @@ impl Intake {
         protocol: OverUdp,
         ended: watch::Receiver<bool>,
     ) {
-        let (name, read): (_, ReadDatagram) = match protocol {
-            OverUdp::Syslog => ("syslog_udp", |bytes, peer, builder| {
-                syslog::frame(bytes, StreamOrigin { peer, source: "syslog_udp" }, builder);
-            }),
-            OverUdp::Gelf => ("gelf_udp", |bytes, peer, builder| {
-                gelf::read(bytes, StreamOrigin { peer, source: "gelf_udp" }, builder);
-            }),
-            OverUdp::Statsd => ("statsd", statsd::read),
-        };
+        let (name, read) = protocol.reader();
         let chunks = (protocol == OverUdp::Gelf).then(GelfChunks::default);
         self.read_datagrams(socket, name, read, chunks, ended).await;
     }

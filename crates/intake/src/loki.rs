@@ -15,6 +15,7 @@ use weir_tables::{Log, Micros};
 
 use crate::attrs::Attrs;
 use crate::batch_builder::{BatchBuilder, ItemVerdict, RowOrigin};
+use crate::body::no_memory;
 use crate::document;
 use crate::protobuf::{FieldReader, MalformedMessage, read_pair, utf8};
 use crate::protocol::{HttpProtocol, IntakeRequest};
@@ -59,7 +60,9 @@ impl HttpProtocol for LokiPush {
             let body = if is_unpacked {
                 request.body.clone()
             } else {
-                unpack("snappy", request.body.clone(), request.body_bytes).map_err(not_unpacked)?
+                let mut take = |bytes| builder.take_memory(bytes);
+                unpack("snappy", request.body.clone(), request.body_bytes, &mut take)
+                    .map_err(not_unpacked)?
             };
             read_protobuf(&body, &peer, builder).map_err(|MalformedMessage| {
                 Refusal::bad("the body is not a push request of Loki")
@@ -100,6 +103,7 @@ fn not_unpacked(error: UnpackError) -> Refusal {
             "too_large",
             "the decompressed body is too large",
         ),
+        UnpackError::NoMemory => no_memory(),
         UnpackError::Broken(why) | UnpackError::Unknown(why) => {
             Refusal::bad(format!("cannot decompress the body: {why}"))
         }

@@ -11,9 +11,9 @@
 //!  '1'|'2' 'A' seq                              acknowledgement: everything up to seq is durable
 //! ```
 
-use crate::batch_builder::{BatchBuilder, ItemVerdict, RejectCause, RowOrigin};
+use crate::batch_builder::{BatchBuilder, ItemVerdict, MAX_ITEMS, RejectCause, RowOrigin};
 use crate::document;
-use crate::stream::{StreamError, StreamOrigin, StreamProtocol};
+use crate::stream::{NO_MEMORY, StreamError, StreamOrigin, StreamProtocol};
 use crate::unpack::{UnpackError, zlib};
 use crate::window::Identity;
 use memchr::memmem;
@@ -91,14 +91,26 @@ impl LumberjackStream {
         is_packed: bool,
         builder: &mut BatchBuilder,
     ) -> Result<usize, StreamError> {
-        let mut used = 0;
+        let (mut used, rows) = (0, builder.verdicts.len());
         // A compressed frame is read completely, or its rest would be acknowledged with it.
-        while is_packed || !builder.is_full() {
-            let mut cut = FrameReader(&bytes[used..]);
-            if !self.frame(&mut cut, peer, is_packed, builder)? {
+        while is_packed || !builder.is_batch_full() {
+            let rest = &bytes[used..];
+            let mut cut = FrameReader(rest);
+            match self.frame(&mut cut, peer, is_packed, builder) {
+                Ok(false) => break,
+                // The frames before are stored first.
+                Err(NO_MEMORY) if used > 0 => break,
+                read => read?,
+            };
+            used = bytes.len() - cut.0.len();
+            if builder.verdicts.len() - rows > MAX_ITEMS {
+                let detail = "more events in one frame than weir takes";
+                return Err(StreamError { reason: "too_many_rows", detail });
+            }
+            // Its memory is given back before the next one is decompressed.
+            if rest[1] == b'C' {
                 break;
             }
-            used = bytes.len() - cut.0.len();
         }
         Ok(used)
     }
@@ -134,7 +146,8 @@ impl LumberjackStream {
             b'C' if !is_packed => {
                 let Some(length) = cut.length(MAX_PACKED_BYTES)? else { return Ok(false) };
                 let Some(packed) = cut.take(length) else { return Ok(false) };
-                let frames = zlib(packed, MAX_PACKED_BYTES).map_err(frame_error)?;
+                let mut take = |bytes| builder.take_memory(bytes);
+                let frames = zlib(packed, MAX_PACKED_BYTES, &mut take).map_err(frame_error)?;
                 let used = self.frames(&frames, peer, true, builder)?;
                 if used < frames.len() { Err(BAD) } else { Ok(true) }
             }
@@ -172,6 +185,7 @@ impl LumberjackStream {
 
 fn frame_error(error: UnpackError) -> StreamError {
     match error {
+        UnpackError::NoMemory => NO_MEMORY,
         UnpackError::TooLarge => {
             let detail = "a decompressed frame is too large";
             StreamError { reason: "too_large", detail }
@@ -183,15 +197,21 @@ fn frame_error(error: UnpackError) -> StreamError {
     }
 }
 
-/// Keys and values as a JSON object.
+/// Keys and values as a JSON object, once all of them are there.
 fn pairs(cut: &mut FrameReader<'_>) -> Result<Option<String>, StreamError> {
     let Some(count) = cut.length(MAX_PAIRS)? else { return Ok(None) };
+    let mut ahead = FrameReader(cut.0);
+    let mut bytes = 0;
+    for _ in 0..2 * count {
+        let Some(length) = ahead.length(MAX_EVENT_BYTES - bytes)? else { return Ok(None) };
+        bytes += length;
+        if ahead.take(length).is_none() {
+            return Ok(None);
+        }
+    }
     let mut event = serde_json::Map::new();
     for _ in 0..count {
-        let Some(length) = cut.length(MAX_EVENT_BYTES)? else { return Ok(None) };
-        let Some(key) = cut.take(length) else { return Ok(None) };
-        let Some(length) = cut.length(MAX_EVENT_BYTES)? else { return Ok(None) };
-        let Some(value) = cut.take(length) else { return Ok(None) };
+        let [key, value] = [text(cut)?, text(cut)?];
         // Version 1 calls the message `line`.
         let key = if key == b"line" { b"message" } else { key };
         event.insert(
@@ -200,6 +220,11 @@ fn pairs(cut: &mut FrameReader<'_>) -> Result<Option<String>, StreamError> {
         );
     }
     Ok(Some(serde_json::Value::Object(event).to_string()))
+}
+
+/// A length and as many bytes.
+fn text<'a>(cut: &mut FrameReader<'a>) -> Result<&'a [u8], StreamError> {
+    cut.length(MAX_EVENT_BYTES)?.and_then(|length| cut.take(length)).ok_or(BAD)
 }
 
 #[cfg(test)]
@@ -240,7 +265,8 @@ mod tests {
     fn a_window_is_acknowledged_by_its_last_number_and_a_repeat_is_known() {
         let (mut stream, mut builder) = (LumberjackStream::default(), builder());
         let bytes = [window(), window()].concat();
-        assert_eq!(stream.cut(&bytes, ORIGIN, &mut builder), Ok(bytes.len()));
+        assert_eq!(stream.cut(&bytes, ORIGIN, &mut builder), Ok(window().len()), "one at a time");
+        assert_eq!(stream.cut(&window(), ORIGIN, &mut builder), Ok(window().len()));
         assert_eq!(stream.replies(&builder.verdicts), b"2A\0\0\0\x02");
         assert_eq!(stream.replies(&[]), b"");
         expect![[r#"

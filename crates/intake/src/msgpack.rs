@@ -161,6 +161,47 @@ impl<'a> MsgpackReader<'a> {
     }
 }
 
+/// Finds the end of a value that arrives in pieces, without reading a token twice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ValueScan {
+    /// Length of the tokens that were read.
+    used: usize,
+    /// Values that are missing, for each open array or map; the first is the value itself.
+    missing: Vec<usize>,
+}
+
+impl ValueScan {
+    /// The length of the value at the front of `bytes`, which begin with those of earlier calls.
+    pub(crate) fn scan(&mut self, bytes: &[u8]) -> Result<usize, MsgpackError> {
+        if self.used == 0 {
+            self.missing = vec![1];
+        }
+        while let Some(missing) = self.missing.last_mut() {
+            if *missing == 0 {
+                self.missing.pop();
+                continue;
+            }
+            let mut reader = MsgpackReader(bytes.get(self.used..).unwrap_or_default());
+            let token = reader.token()?;
+            *missing -= 1;
+            self.used = bytes.len() - reader.0.len();
+            let count = match token {
+                Token::Array(count) => count,
+                Token::Map(count) => count.checked_mul(2).ok_or(MsgpackError::Bad)?,
+                _ => 0,
+            };
+            if count == 0 {
+                continue;
+            }
+            if self.missing.len() > MAX_DEPTH {
+                return Err(MsgpackError::Bad);
+            }
+            self.missing.push(count);
+        }
+        Ok(std::mem::take(self).used)
+    }
+}
+
 /// Appends text, at most 65,535 bytes of it.
 pub(crate) fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
@@ -192,6 +233,27 @@ mod tests {
         assert_eq!(MsgpackReader(b"\xdd\xff\xff\xff\xff\x01").value(), Err(MsgpackError::Short));
         assert_eq!(MsgpackReader(b"\xc1").value(), Err(MsgpackError::Bad));
         assert_eq!(MsgpackReader(&[0x91; 100]).value(), Err(MsgpackError::Bad));
+    }
+
+    /// Bytes that come one by one give what they give at once, and no token is read twice.
+    #[test]
+    fn a_scan_in_pieces_agrees_with_a_scan_at_once() {
+        arbtest::arbtest(|u| {
+            let bytes: Vec<u8> = u.arbitrary()?;
+            let whole = MsgpackReader(&bytes).value().map(<[u8]>::len);
+            let mut scan = ValueScan::default();
+            let mut pieces = Err(MsgpackError::Short);
+            for length in 1..=bytes.len() {
+                let before = scan.used;
+                pieces = scan.scan(&bytes[..length]);
+                assert!(pieces.is_ok() || scan.used >= before);
+                if pieces != Err(MsgpackError::Short) {
+                    break;
+                }
+            }
+            assert_eq!(pieces, whole);
+            Ok(())
+        });
     }
 
     #[test]

@@ -17,6 +17,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
 
 use crate::batch_builder::{BatchBuilder, ItemVerdict, too_many};
+use crate::body::no_memory;
 use crate::protobuf::{FieldReader, MalformedMessage};
 use crate::protocol::{HttpProtocol, IntakeRequest};
 use crate::response::{IntakeResponse, Refusal};
@@ -61,6 +62,10 @@ impl HttpProtocol for OtlpHttp {
             }
             "application/json" if is_known => Ok(true),
             "application/json" => {
+                // The same content as protobuf is shorter.
+                if !builder.take_memory(request.body.len()) {
+                    return Err(no_memory());
+                }
                 let message = json::to_protobuf(signal, &request.body)
                     .map_err(|error| Refusal::bad(format!("cannot read the JSON: {error}")))?;
                 read(signal, &message, &request.peer.to_string(), builder)?;
@@ -115,7 +120,7 @@ impl HttpProtocol for OtlpGrpc {
 
     fn read(request: &IntakeRequest, builder: &mut BatchBuilder) -> Result<(), Refusal> {
         let signal = signal_of_service(request.parts.uri.path()).expect("checked by is_for");
-        let message = unframed(request)?;
+        let message = unframed(request, builder)?;
         if builder.is_known_body(Self::NAME, &message)? {
             return Ok(());
         }
@@ -150,7 +155,7 @@ fn signal_of_service(path: &str) -> Option<Signal> {
 }
 
 /// The message of a unary call: `is compressed (1 byte) | length (4 bytes, big endian) | message`.
-fn unframed(request: &IntakeRequest) -> Result<Bytes, Refusal> {
+fn unframed(request: &IntakeRequest, builder: &BatchBuilder) -> Result<Bytes, Refusal> {
     let Some(([is_packed, length @ ..], message)) = request.body.split_first_chunk::<5>() else {
         return Err(Refusal::bad("the body is not one gRPC message"));
     };
@@ -161,7 +166,9 @@ fn unframed(request: &IntakeRequest) -> Result<Bytes, Refusal> {
         return Err(Refusal::bad("the body is not one gRPC message"));
     }
     let coding = if is_packed == 1 { request.header("grpc-encoding") } else { "" };
-    unpack(coding, message, request.body_bytes).map_err(|error| match error {
+    let mut take = |bytes| builder.take_memory(bytes);
+    unpack(coding, message, request.body_bytes, &mut take).map_err(|error| match error {
+        UnpackError::NoMemory => no_memory(),
         UnpackError::TooLarge => Refusal::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",

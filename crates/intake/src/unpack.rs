@@ -9,52 +9,69 @@ use bytes::Bytes;
 /// Largest window of a zstd stream, as level 19 needs it.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
+/// Steps in which memory is taken while the content is read, from the first to the largest.
+const STEP_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 10;
+
+/// Takes memory for so many bytes more; `false` when there is none.
+pub(crate) type TakeMemory<'a> = &'a mut dyn FnMut(usize) -> bool;
+
 /// Why a body was not decompressed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum UnpackError {
     /// Larger than the limit.
     TooLarge,
+    /// Others use the memory.
+    NoMemory,
     /// Damaged, or in another format.
     Broken(String),
     /// Unknown content coding.
     Unknown(String),
 }
 
-/// Decompresses according to the header `Content-Encoding`.
-pub(crate) fn unpack(coding: &str, body: Bytes, limit: usize) -> Result<Bytes, UnpackError> {
+/// Decompresses according to the header `Content-Encoding`; memory is taken before it is used.
+pub(crate) fn unpack(
+    coding: &str,
+    body: Bytes,
+    limit: usize,
+    take: TakeMemory<'_>,
+) -> Result<Bytes, UnpackError> {
     match coding.trim().to_ascii_lowercase().as_str() {
         "" | "identity" => Ok(body),
-        "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(&body[..]), limit),
-        "deflate" => inflate(&body, limit),
+        "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(&body[..]), limit, take),
+        "deflate" => inflate(&body, limit, take),
         "zstd" => {
             let mut reader = zstd::stream::read::Decoder::new(&body[..])?;
             reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-            read(reader, limit)
+            read(reader, limit, take)
         }
-        "snappy" => snappy(&body, limit),
+        "snappy" => snappy(&body, limit, take),
         other => Err(UnpackError::Unknown(other.to_owned())),
     }
 }
 
 /// zlib, per the standard, or bare deflate, which some senders use.
-fn inflate(body: &[u8], limit: usize) -> Result<Bytes, UnpackError> {
+fn inflate(body: &[u8], limit: usize, take: TakeMemory<'_>) -> Result<Bytes, UnpackError> {
     let is_zlib = matches!(body, [head, flags, ..]
         if head & 0x0f == 8 && (u16::from(*head) << 8 | u16::from(*flags)) % 31 == 0);
     if is_zlib {
-        return read(flate2::read::ZlibDecoder::new(body), limit);
+        return read(flate2::read::ZlibDecoder::new(body), limit, take);
     }
-    read(flate2::read::DeflateDecoder::new(body), limit)
+    read(flate2::read::DeflateDecoder::new(body), limit, take)
 }
 
 /// zlib only, for Lumberjack's frames.
-pub(crate) fn zlib(body: &[u8], limit: usize) -> Result<Bytes, UnpackError> {
-    read(flate2::read::ZlibDecoder::new(body), limit)
+pub(crate) fn zlib(body: &[u8], limit: usize, take: TakeMemory<'_>) -> Result<Bytes, UnpackError> {
+    read(flate2::read::ZlibDecoder::new(body), limit, take)
 }
 
 /// Snappy's block format (not framed), as Prometheus and Loki send it.
-fn snappy(body: &[u8], limit: usize) -> Result<Bytes, UnpackError> {
-    if snap::raw::decompress_len(body)? > limit {
+fn snappy(body: &[u8], limit: usize, take: TakeMemory<'_>) -> Result<Bytes, UnpackError> {
+    let length = snap::raw::decompress_len(body)?;
+    if length > limit {
         return Err(UnpackError::TooLarge);
+    }
+    if !take(length) {
+        return Err(UnpackError::NoMemory);
     }
     Ok(snap::raw::Decoder::new().decompress_vec(body)?.into())
 }
@@ -71,15 +88,23 @@ impl From<snap::Error> for UnpackError {
     }
 }
 
-fn read(mut reader: impl Read, limit: usize) -> Result<Bytes, UnpackError> {
+fn read(mut reader: impl Read, limit: usize, take: TakeMemory<'_>) -> Result<Bytes, UnpackError> {
     let mut out = Vec::new();
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let mut limited = reader.by_ref().take(most);
-    limited.read_to_end(&mut out)?;
-    if out.len() > limit {
-        return Err(UnpackError::TooLarge);
+    loop {
+        let step = out.len().clamp(*STEP_BYTES.start(), *STEP_BYTES.end());
+        // One byte more than the limit shows that there is more.
+        let step = step.min(limit.saturating_add(1) - out.len());
+        if !take(step) {
+            return Err(UnpackError::NoMemory);
+        }
+        let read = reader.by_ref().take(step as u64).read_to_end(&mut out)?;
+        if out.len() > limit {
+            return Err(UnpackError::TooLarge);
+        }
+        if read < step {
+            return Ok(out.into());
+        }
     }
-    Ok(out.into())
 }
 
 #[cfg(test)]
@@ -118,13 +143,24 @@ mod tests {
         for coding in &CODINGS[1..] {
             let body = packed(coding, &content);
             assert_eq!(
-                unpack(coding, body.clone(), 100_000).as_deref(),
+                unpack(coding, body.clone(), 100_000, &mut |_| true).as_deref(),
                 Ok(&content[..]),
                 "{coding}"
             );
-            assert_eq!(unpack(coding, body, 99_999), Err(UnpackError::TooLarge), "{coding}");
+            let outcome = unpack(coding, body.clone(), 99_999, &mut |_| true);
+            assert_eq!(outcome, Err(UnpackError::TooLarge), "{coding}");
+            let mut taken = 0;
+            let mut take = |bytes| {
+                taken += bytes;
+                taken <= 50_000
+            };
+            let outcome = unpack(coding, body, 100_000, &mut take);
+            assert_eq!(outcome, Err(UnpackError::NoMemory), "{coding}");
         }
-        assert!(matches!(unpack("br", Bytes::new(), 1), Err(UnpackError::Unknown(_))));
+        assert!(matches!(
+            unpack("br", Bytes::new(), 1, &mut |_| true),
+            Err(UnpackError::Unknown(_))
+        ));
     }
 
     #[test]
@@ -137,7 +173,7 @@ mod tests {
                 body[at] ^= u.arbitrary::<u8>()?;
                 body.truncate(u.int_in_range(0..=body.len())?);
             }
-            if let Ok(out) = unpack(coding, body.into(), 1 << 16) {
+            if let Ok(out) = unpack(coding, body.into(), 1 << 16, &mut |_| true) {
                 assert!(out.len() <= 1 << 16);
             }
             Ok(())
@@ -147,6 +183,7 @@ mod tests {
     #[test]
     fn a_snappy_body_with_a_false_length_takes_no_memory() {
         let body = Bytes::from_static(b"\xff\xff\xff\xff\x0f\x00a");
-        assert_eq!(unpack("snappy", body, 1 << 20), Err(UnpackError::TooLarge));
+        let mut take = |bytes: usize| -> bool { panic!("{bytes} bytes are taken") };
+        assert_eq!(unpack("snappy", body, 1 << 20, &mut take), Err(UnpackError::TooLarge));
     }
 }

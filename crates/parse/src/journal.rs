@@ -1,7 +1,8 @@
 //! The journal as `journalctl -o json` prints it (systemd.journal-fields(7), "Journal JSON
 //! Format").
 //!
-//! A message that is not UTF-8 is an array of byte values. Internal ids of the journal (cursor,
+//! A field that is not UTF-8, or has control characters such as colours, is an array of byte values;
+//! a text may look like one, so the line is searched for how the field is written. Internal ids of the journal (cursor,
 //! boot, machine, sequence numbers) are dropped: they differ on every row and are of no use.
 
 use crate::field::Field;
@@ -50,8 +51,8 @@ fn parse<'a>(
     record: &mut Record<'a>,
 ) -> Result<RowKind, LineFault> {
     lines.read(line, record)?;
-    for pair in record.take_pairs() {
-        take(pair, record);
+    for (key, value) in record.take_pairs() {
+        take((key, decoded(line, (key, value), record)), record);
     }
     record.log.program = record.log.program.or(record.request.program);
     Ok(RowKind::Log)
@@ -61,7 +62,7 @@ fn take<'a>((key, value): (&'a str, &'a str), record: &mut Record<'a>) {
     let log = &mut record.log;
     match key {
         "__REALTIME_TIMESTAMP" => record.put([key, value], Field::Time),
-        "MESSAGE" => record.log.body = body(value, record),
+        "MESSAGE" => record.log.body = value,
         "PRIORITY" => log.severity = number::integer(value).and_then(severity::of_syslog),
         "SYSLOG_FACILITY" => log.facility = number::integer(value).and_then(severity::facility),
         "SYSLOG_IDENTIFIER" => log.program = Some(value),
@@ -73,18 +74,25 @@ fn take<'a>((key, value): (&'a str, &'a str), record: &mut Record<'a>) {
     }
 }
 
-/// Decodes `[104,105]`; anything else is the text itself.
-fn body<'a>(value: &'a str, record: &mut Record<'a>) -> &'a str {
+/// Decodes a field that the line has as an array of bytes; any other value is the text itself.
+fn decoded<'a>(line: &str, (key, value): (&str, &'a str), record: &mut Record<'a>) -> &'a str {
     let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return value;
     };
     let bytes: Option<Vec<u8>> =
         list.split(',').map(|number| number.trim_ascii().parse().ok()).collect();
-    let Some(bytes) = bytes else { return value };
+    let Some(bytes) = bytes.filter(|_| is_array(line, key)) else { return value };
     let bytes = record.arena.alloc_slice_copy(&bytes);
     let (text, is_mended) = text::lossless(bytes, "\\x", record.arena);
     record.repair.invalid_utf8 |= is_mended;
     text
+}
+
+/// Whether a field is written as an array. Unambiguous: quotes inside of texts are escaped.
+fn is_array(line: &str, key: &str) -> bool {
+    let behind = line.split_once(&format!("\"{key}\"")).map_or("", |(_, behind)| behind);
+    let value = behind.trim_ascii_start().strip_prefix(':').unwrap_or("");
+    value.trim_ascii_start().starts_with('[')
 }
 
 #[cfg(test)]
@@ -121,6 +129,29 @@ mod tests {
                 log
                   ts: 2026-11-20T11:59:59.123456Z
                   body: {"__REALTIME_TIMESTAMP":"1795175999123456","MESSAGE":null}
+            "#]],
+        );
+    }
+
+    /// Field cases: elastic/beats#41083, opentelemetry-collector-contrib#35964. An application that
+    /// logs a JSON array writes a text that looks like bytes.
+    #[test]
+    fn bytes_are_text_in_every_field_and_a_text_like_bytes_stays() {
+        check_format(
+            LogFormat::Journal,
+            r#"{"__REALTIME_TIMESTAMP":"1795175999123456","MESSAGE":"[200]","_CMDLINE":[47,97,255],"SHOP":"[1,2]","LIST":["1","2"]}
+{"__REALTIME_TIMESTAMP":"1795175999123456","NOTE":"\"MESSAGE\":[","MESSAGE" : [ 104, 105 ]}
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  body: [200]
+                  repair: invalid_utf8
+                  attrs: {_CMDLINE: /a\xFF, SHOP: [1,2], LIST: ["1","2"]}
+                log
+                  ts: 2026-11-20T11:59:59.123456Z
+                  body: hi
+                  attrs: {NOTE: "MESSAGE":[}
             "#]],
         );
     }

@@ -55,7 +55,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::print_stdout, reason = "a test that skips says so")]
     fn own_connections_have_the_own_user() {
         let own = std::fs::metadata("/proc/self").expect("a process").uid();
         for listen in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {

@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub(super) struct Follower {
     context: WatchContext,
     tailer: Tailer,
     journals: Vec<LogProgress>,
+    /// Where the host's root is mounted, for journals.
+    root: PathBuf,
     journals_gone: Vec<StatusKey>,
     buckets: Vec<bucket::BucketLog>,
     jobs: SyncSender<ParseJob>,
@@ -92,8 +95,9 @@ struct LogProgress {
 }
 
 impl LogProgress {
-    fn new(host: &str, source: LogSource) -> Self {
-        let options = JournalOptions { host: host.to_owned(), ..JournalOptions::default() };
+    fn new(host: &str, root: &Path, source: LogSource) -> Self {
+        let root = (root != Path::new("/")).then(|| root.to_owned());
+        let options = JournalOptions { host: host.to_owned(), root, ..JournalOptions::default() };
         Self { journal: Journal::new(options, &source), source, is_started: false }
     }
 }
@@ -131,6 +135,7 @@ impl Follower {
             context,
             tailer,
             journals: Vec::new(),
+            root: values.collect.root.clone(),
             journals_gone: Vec::new(),
             buckets,
             jobs,
@@ -174,7 +179,7 @@ impl Follower {
             }
             for source in journals {
                 if !self.journals.iter().any(|followed| followed.source == source) {
-                    self.journals.push(LogProgress::new(&self.context.host, source));
+                    self.journals.push(LogProgress::new(&self.context.host, &self.root, source));
                 }
             }
         }

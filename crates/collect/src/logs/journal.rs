@@ -1,6 +1,8 @@
-//! systemd's journal as a stream of JSON lines, read by a child process `journalctl --follow`.
+//! systemd's journal as a stream of JSON lines, read by a child process `journalctl`.
 //!
-//! Source: journalctl(1), systemd.journal-fields(7). Journal cursors are not numbers, so the
+//! Source: journalctl(1), systemd.journal-fields(7). `--follow` shows the current boot only (since
+//! systemd 250, and no option changes that on all versions), so one child reads what is stored, of
+//! all boots, and when it has ended a second one follows. Journal cursors are not numbers, so the
 //! position of an entry is its `__REALTIME_TIMESTAMP` in µs times 4096 plus its index, from 1,
 //! among the entries of the same µs; after a restart `--since` seeks to the µs and the entries up
 //! to that index are skipped. The surprising thing: after a clock step back, entries get the next
@@ -18,12 +20,11 @@ use memchr::memmem;
 use rustix::buffer::spare_capacity;
 use weir_tables::{LogFormat, LogSource, Micros, Program, StreamId};
 
-use super::tail::hash_of;
-use super::tail::{Chunk, StreamState, StreamStatus};
+use super::tail::{Chunk, StreamState, StreamStatus, hash_of};
 
 const ENTRIES_PER_MICROSECOND: u64 = 1 << 12;
 
-/// Longer entries are skipped; journalctl itself omits fields above 4 KiB.
+/// Longer entries are skipped. Without `--all`, journalctl omits fields above 4 KiB.
 const LINE_LIMIT: usize = 1 << 20;
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -36,8 +37,8 @@ pub struct JournalOptions {
     pub host: String,
     /// Program to run, found on `PATH` unless it is a path.
     pub program: PathBuf,
-    /// Directory of journal files (`--directory=`); `None`: this host's own journal.
-    pub directory: Option<PathBuf>,
+    /// Where the host's root is mounted (`--root=`), such as `/host` in a container; `None`: `/`.
+    pub root: Option<PathBuf>,
     /// How far back reading starts when the hub does not know the stream: 1 h.
     pub first_contact: Duration,
     /// Maximum bytes of a chunk: 1 MiB.
@@ -51,7 +52,7 @@ impl Default for JournalOptions {
         Self {
             host: String::new(),
             program: "journalctl".into(),
-            directory: None,
+            root: None,
             first_contact: Duration::from_secs(3600),
             chunk_bytes: 1 << 20,
             max_in_flight_bytes: 8 << 20,
@@ -69,6 +70,8 @@ pub struct Journal {
     /// `None` until [`Journal::start`].
     cursor: Option<JournalCursor>,
     child: Option<JournalctlChild>,
+    /// Whether a child has read what was stored, so that the next one follows.
+    is_caught_up: bool,
     retry_at: Option<Micros>,
     retry_after: Duration,
     in_flight: Vec<(u64, u64)>,
@@ -88,6 +91,7 @@ impl Journal {
             stream: hash_of(key.as_bytes()),
             cursor: None,
             child: None,
+            is_caught_up: false,
             retry_at: None,
             retry_after: FIRST_RETRY,
             in_flight: Vec::new(),
@@ -121,7 +125,7 @@ impl Journal {
         let position = position.unwrap_or_else(|| {
             micros(now - self.options.first_contact).saturating_mul(ENTRIES_PER_MICROSECOND)
         });
-        self.go_to(position);
+        self.rewind(position);
     }
 
     /// Reads the next complete lines without blocking; `None` when there are none.
@@ -175,11 +179,6 @@ impl Journal {
         });
     }
 
-    /// Restarts at `to`, the position of the hub, with a new child.
-    pub fn rewind(&mut self, to: u64) {
-        self.go_to(to);
-    }
-
     /// Status; file sizes are unknown, so they are those of the data in flight.
     pub fn status(&self) -> StreamStatus {
         let position = self.cursor.as_ref().map_or(0, |cursor| cursor.position);
@@ -203,17 +202,14 @@ impl Journal {
         }
     }
 
-    /// Total bytes of skipped overlong entries.
-    pub fn skipped_bytes(&self) -> u64 {
-        self.skipped_bytes
-    }
-
-    fn go_to(&mut self, position: u64) {
+    /// Restarts at `to`, the position of the hub, with a new child.
+    pub fn rewind(&mut self, to: u64) {
         self.child = None;
+        self.is_caught_up = false;
         self.retry_at = None;
         self.in_flight.clear();
         self.in_flight_bytes = 0;
-        self.cursor = Some(JournalCursor::new(position));
+        self.cursor = Some(JournalCursor::new(to));
     }
 
     fn ensure_child(&mut self, now: Micros) -> bool {
@@ -225,7 +221,8 @@ impl Journal {
         }
         let Some(cursor) = &mut self.cursor else { return false };
         *cursor = JournalCursor::new(cursor.position);
-        match JournalctlChild::spawn(&self.options, cursor.position / ENTRIES_PER_MICROSECOND) {
+        let since = cursor.position / ENTRIES_PER_MICROSECOND;
+        match JournalctlChild::spawn(&self.options, since, self.is_caught_up) {
             Ok(child) => {
                 self.child = Some(child);
                 self.error = None;
@@ -242,7 +239,13 @@ impl Journal {
     }
 
     fn child_ended(&mut self, now: Micros) {
-        self.child = None;
+        // A child that cannot be read may live on: it is killed when it is dropped.
+        let ended = self.child.take().filter(|_| self.error.is_none());
+        let status = ended.and_then(|mut child| child.child.wait().ok());
+        self.is_caught_up = !self.is_caught_up && status.is_some_and(|status| status.success());
+        if self.is_caught_up {
+            return;
+        }
         self.error.get_or_insert_with(|| {
             "cannot follow the journal: journalctl has exited\nhint: run `journalctl -f`; weir's user must be in group \
              `systemd-journal`"
@@ -301,12 +304,13 @@ struct JournalctlChild {
 }
 
 impl JournalctlChild {
-    fn spawn(options: &JournalOptions, since: u64) -> io::Result<Self> {
+    fn spawn(options: &JournalOptions, since: u64, follows: bool) -> io::Result<Self> {
         let mut command = Command::new(&options.program);
-        command.args(["--output=json", "--follow", "--no-tail", "--no-pager", "--quiet"]);
+        command.args(["--output=json", "--all", "--no-pager", "--quiet"]);
+        command.args(["--follow", "--no-tail"].iter().filter(|_| follows));
         command.arg(format!("--since=@{}.{:06}", since / 1_000_000, since % 1_000_000));
-        if let Some(directory) = &options.directory {
-            command.arg(format!("--directory={}", directory.display()));
+        if let Some(root) = &options.root {
+            command.arg(format!("--root={}", root.display()));
         }
         command
             .env("LC_ALL", "C")
@@ -348,7 +352,7 @@ impl JournalctlChild {
             }
         }
         self.pending.drain(..start);
-        if self.pending.len() > LINE_LIMIT {
+        if self.pending.len() >= LINE_LIMIT {
             skipped += self.pending.len() as u64;
             self.pending.clear();
             self.is_skipping = true;
@@ -380,17 +384,20 @@ mod tests {
 
     use super::*;
 
-    /// Writes a real journal file from the export format with systemd's own tool.
+    /// Writes a real journal file from the export format with systemd's own tool: 20 entries in each
+    /// boot, and some messages above 4 KiB.
     fn write_journal(directory: &Path, name: &str, entries: std::ops::Range<u64>) {
         std::fs::create_dir_all(directory).unwrap();
         let mut export = String::new();
         for entry in entries {
             write!(
                 export,
-                "__REALTIME_TIMESTAMP={}\n__MONOTONIC_TIMESTAMP={}\n_BOOT_ID=f446871715504074bf7049ef0718fa93\n\
-                 _MACHINE_ID=69d27b356a94476da859461d3a3bc6fd\n_HOSTNAME=web1\nMESSAGE=number {entry}\n\n",
+                "__REALTIME_TIMESTAMP={}\n__MONOTONIC_TIMESTAMP={}\n_BOOT_ID={:032x}\n\
+                 _MACHINE_ID=69d27b356a94476da859461d3a3bc6fd\n_HOSTNAME=web1\nMESSAGE=number {entry}{}\n\n",
                 START + entry / 3,
                 1000 + entry,
+                1 + entry / 20,
+                ".".repeat(if entry % 10 == 7 { 5000 } else { 1 }),
             )
             .unwrap();
         }
@@ -410,7 +417,7 @@ mod tests {
     fn journal(directory: &Path) -> Journal {
         let options = JournalOptions {
             host: "web1".into(),
-            directory: Some(directory.to_owned()),
+            root: directory.ancestors().nth(3).map(Path::to_owned),
             ..JournalOptions::default()
         };
         Journal::new(options, &Journal::source(directory))
@@ -445,17 +452,19 @@ mod tests {
 
     fn message(line: &str) -> String {
         let start = line.find("\"number ").unwrap() + 1;
-        line[start..].split('"').next().unwrap().to_owned()
+        line[start..].split('.').next().unwrap().to_owned()
     }
 
     fn numbers(range: std::ops::Range<u64>) -> Vec<String> {
         range.map(|number| format!("number {number}")).collect()
     }
 
+    /// Field cases: elastic/beats#47324, vector#18068, systemd#36102 (entries before the last reboot),
+    /// opentelemetry-collector-contrib#30920 (fields above 4 KiB).
     #[test]
     fn entries_are_read_once_over_restarts_even_within_one_microsecond() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = dir.path().join("journal");
+        let directory = dir.path().join("var/log/journal");
         write_journal(&directory, "one", 0..50);
         let mut first = journal(&directory);
         let now = Micros(i64::try_from(START).unwrap() + 60_000_000);
@@ -477,10 +486,37 @@ mod tests {
         }
     }
 
+    /// A journalctl that dies while it follows: reading goes on at the cursor.
+    #[test]
+    fn a_killed_journalctl_is_started_again_where_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("var/log/journal");
+        write_journal(&directory, "one", 0..6);
+        let mut journal = journal(&directory);
+        journal.start(Some(0), Micros(0));
+        assert_eq!(read_lines(&mut journal, 6).0, numbers(0..6));
+        let mut wait_until = |is_following: bool| {
+            let mut reads = (0..2000).map(|_| {
+                wait_for_child();
+                assert!(journal.read(Micros(0)).is_none());
+                journal.is_caught_up && journal.child.is_some()
+            });
+            assert!(reads.any(|follows| follows == is_following));
+            journal.child.iter_mut().for_each(|child| child.child.kill().unwrap());
+        };
+        wait_until(true);
+        wait_until(false);
+        write_journal(&directory, "two", 6..12);
+        assert!(journal.read(Micros(0)).is_none(), "waits before it tries again");
+        journal.retry_at = None;
+        assert_eq!(read_lines(&mut journal, 6).0, numbers(6..12));
+        assert!(journal.status().error.is_none());
+    }
+
     #[test]
     fn entries_written_later_are_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = dir.path().join("journal");
+        let directory = dir.path().join("var/log/journal");
         write_journal(&directory, "one", 0..6);
         let mut journal = journal(&directory);
         journal.start(Some(0), Micros(0));

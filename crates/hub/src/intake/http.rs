@@ -1,5 +1,5 @@
-//! Connections of shippers that speak HTTP: a limit on their number, on their patience and on their
-//! bodies.
+//! Connections of shippers that speak HTTP: a limit on their number and on their patience. The crate
+//! `intake` limits their bodies.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::extract::{Extension, Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -22,13 +22,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use weir_intake::{BodyFault, Intake, Sender, TlsServer};
+use weir_intake::{BodySource, Intake, Sender, TlsServer};
 
 /// How long a sender may take for the head of a request, and how long a connection may lie idle
 /// before the next one.
 const READ_HEAD: Duration = Duration::from_secs(60);
-/// How long a body may take to arrive.
-const READ_BODY: Duration = Duration::from_secs(60);
 /// How long open requests may take to end after a stop; an append may wait 10 s for space.
 const DRAIN: Duration = Duration::from_secs(12);
 /// A pause when the kernel gives no connection, as when file descriptors have run out.
@@ -45,7 +43,9 @@ pub(super) async fn serve(
     room: Arc<Semaphore>,
     mut ended: watch::Receiver<bool>,
 ) {
-    let router = Router::new().fallback(answer).with_state(intake);
+    let router = Router::new().fallback(answer).with_state(Arc::clone(&intake));
+    let has_client_check = tls.as_ref().is_some_and(|tls| tls.has_client_check);
+    let has_login = has_client_check || intake.requires_token();
     let graceful = GracefulShutdown::new();
     loop {
         let next = async {
@@ -61,13 +61,16 @@ pub(super) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let has_certificate = tls.as_ref().is_some_and(|tls| tls.has_client_check);
-        let router =
-            router.clone().layer(Extension(Sender { address: peer.ip(), has_certificate }));
+        // The sender of a closed connection gets no reason; `intake_run` has it.
+        let Some(share) = intake.admit_connection("http", peer.ip(), has_login, &room) else {
+            continue;
+        };
+        let sender = Sender { address: peer.ip(), has_certificate: has_client_check };
+        let router = router.clone().layer(Extension(sender));
         let (tls, watcher) = (tls.clone(), graceful.watcher());
         tokio::spawn(async move {
             connection(stream, tls, router, watcher).await;
-            drop(place);
+            drop((place, share));
         });
     }
     drop(listener);
@@ -123,8 +126,8 @@ async fn answer(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let limit = intake.body_bytes();
-    let answer = Box::pin(intake.respond(parts, sender, read(body, limit))).await;
+    let body = ReceivedBody(body.into_data_stream());
+    let answer = Box::pin(intake.respond(parts, sender, body)).await;
     let mut response = Response::new(match answer.trailers {
         None => Body::from(answer.body),
         Some(trailers) => Body::new(WithTrailers(Some(answer.body), Some(trailers))),
@@ -150,20 +153,12 @@ impl HttpBody for WithTrailers {
     }
 }
 
-async fn read(body: Body, limit: usize) -> Result<Bytes, BodyFault> {
-    let all = async {
-        let mut stream = body.into_data_stream();
-        let mut bytes = Vec::new();
-        while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| BodyFault::Broken(error.to_string()))?;
-            if bytes.len() + chunk.len() > limit {
-                return Err(BodyFault::TooLarge);
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(Bytes::from(bytes))
-    };
-    tokio::time::timeout(READ_BODY, all).await.unwrap_or_else(|_| {
-        Err(BodyFault::Broken(format!("it took more than {} s", READ_BODY.as_secs())))
-    })
+/// A body as hyper receives it.
+struct ReceivedBody(BodyDataStream);
+
+impl BodySource for ReceivedBody {
+    async fn next(&mut self) -> Option<Result<Bytes, String>> {
+        let chunk = self.0.next().await?;
+        Some(chunk.map_err(|error| error.to_string()))
+    }
 }
