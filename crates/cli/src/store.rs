@@ -18,8 +18,8 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::say;
 use weir_store::{
-    ErrorKind, FileRepair, Inspection, Store, StoreOptions, TableCost, inspect, inspect_cluster,
-    repair, repair_cluster,
+    ErrorKind, FileRepair, Inspection, RestoredFiles, Store, StoreOptions, TableCost, inspect,
+    inspect_cluster, repair, repair_cluster, undelete, undelete_cluster,
 };
 use weir_tables::nearest;
 
@@ -59,6 +59,15 @@ pub(crate) enum StoreAction {
         #[command(flatten)]
         data: DataArgs,
     },
+    /// Restore files that expired by their age within the last day; the weir that has the directory
+    /// must be stopped.
+    ///
+    /// Set the clock right or raise `store.retention_days` first, or the next start deletes them
+    /// again. Hubs of a cluster keep running meanwhile.
+    Undelete {
+        #[command(flatten)]
+        data: DataArgs,
+    },
     /// Write what is in the log and in memory to files now, by way of the running weir if there is
     /// one.
     Flush {
@@ -94,6 +103,7 @@ impl StoreAction {
         match self {
             Self::Check { data }
             | Self::Repair { data }
+            | Self::Undelete { data }
             | Self::Flush { data, .. }
             | Self::Stats { data, .. } => data.data.as_ref(),
         }
@@ -118,6 +128,7 @@ pub(crate) fn run(values: &Values, action: &StoreAction) -> Result<ExitCode, Fai
             Ok(if found.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         StoreAction::Repair { .. } => mend(values),
+        StoreAction::Undelete { .. } => restore_expired(values),
         StoreAction::Flush { running, .. } => {
             let place = flush(values, running)?;
             say(&format!("every row of `{place}` is in a file"));
@@ -151,6 +162,23 @@ fn mend(values: &Values) -> Result<ExitCode, Failure> {
     let is_lost = mended.iter().any(|file| file.rows_lost != Some(0));
     say(&(text + &format!("{} files mended", mended.len())));
     Ok(if is_lost { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn restore_expired(values: &Values) -> Result<ExitCode, Failure> {
+    let options = options(values)?;
+    let (dir, slow) = (&values.store.dir, options.slow.as_ref());
+    let restored = match cluster::manifest(values)? {
+        Some(manifest) => undelete_cluster(dir, slow, &manifest, &SystemClock),
+        None => {
+            inspect(dir, slow, false).map_err(store_failure)?;
+            undelete(&options)
+        }
+    };
+    let RestoredFiles { file_count, byte_count, missing } = restored.map_err(store_failure)?;
+    let gone: String =
+        missing.iter().map(|path| format!("`{path}` is gone: it was deleted already\n")).collect();
+    say(&format!("{gone}{file_count} files restored ({} MiB)", byte_count >> 20));
+    Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What became of a file, with what is lost.

@@ -254,6 +254,9 @@ keys! {
         /// that read them, such as engines that attach to the tables (docs/iceberg.md). Set it
         /// above the time that their longest query takes.
         grace_seconds: u64 = 60, "s";
+        /// Every file in `store.dir` is read once within this time, at most 8 MiB/s, so that damage
+        /// is found while a backup still has the file. 0: damage is found when a query reads it.
+        scrub_days: u64 = 30, "days";
         /// New rows are refused below this much free space, so that the disk never fills up; what
         /// was acknowledged is kept, and weir resumes when space is free again. 0 means 256 MiB or
         /// 1 % of the file system, whichever is smaller.

@@ -25,6 +25,7 @@ pub mod rule_runner;
 mod server;
 mod slow_query;
 pub mod slow_tier;
+mod store_faults;
 pub mod thresholds;
 mod unmonitored;
 pub mod up;

@@ -36,6 +36,7 @@ use crate::local::LocalStore;
 use crate::logins::Logins;
 use crate::rule_runner::{RuleRunner, read_rule_files, run_always};
 use crate::server::{self, App, Callers, PgServer};
+use crate::store_faults::FaultReporter;
 use crate::{banner, cluster, intake, outputs, slow_query, slow_tier, store_failure, thresholds};
 
 /// Threads that serve, append and run rules; queries have separate threads in the store.
@@ -120,6 +121,7 @@ pub fn store_options(values: &Values, clock: Arc<dyn Clock>) -> Result<StoreOpti
         user_read_bytes: values.api.user_read_bytes,
         slow_query: Duration::from_millis(values.api.slow_query_milliseconds),
         future: Duration::from_secs(values.store.future_seconds),
+        scrub: Duration::from_secs(values.store.scrub_days.saturating_mul(86_400)),
         gc_grace: Duration::from_secs(values.store.grace_seconds),
         copies: Some(values.outputs.iter().map(|output| output.name.clone()).collect()),
         slow: slow_tier::options(&values.store)?,
@@ -198,6 +200,7 @@ impl HubStart<'_> {
         let judging = self.judge(&store, &clock);
         let sharing = tokio::spawn(fleet_files.run());
         let slow = slow_query::SlowQueryReporter::start(&store, &values.collect.host);
+        let faults = FaultReporter::start(&store, &clock, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
         let signals = Signals::new()?;
@@ -228,7 +231,7 @@ impl HubStart<'_> {
         edge::end(edge).await;
         end_watch(watching, &local).await;
         end_streams(intake, outputs).await;
-        drop((local, destination, app));
+        drop((local, destination, app, faults));
         let _ = delivery.await;
         judging.iter().for_each(JoinHandle::abort);
         sharing.abort();

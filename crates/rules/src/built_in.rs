@@ -183,6 +183,7 @@ built_in! {
     "log.agent_cost",
     "clock.skew",
     "weir.output_lag",
+    "weir.store_damaged",
     "traffic.unusual",
     "weir.threshold_off",
     "weir.noisy_rule",

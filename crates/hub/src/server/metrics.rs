@@ -22,6 +22,11 @@ pub(crate) async fn metrics(State(app): State<SharedApp>) -> impl IntoResponse {
         stats.lost_records,
         "Records of the write-ahead log that this start found damaged and set aside.",
     );
+    text.gauge(
+        "weir_store_faults",
+        stats.faults.len() as u64,
+        "Damaged or missing files, a damaged log, or expired rows that are held back.",
+    );
     text.gauge("weir_store_file_count", stats.file_count, "Parquet files.");
     text.gauge("weir_store_file_bytes", stats.file_bytes, "Bytes of Parquet files.");
     text.gauge("weir_store_file_rows", stats.file_rows, "Rows in Parquet files.");

@@ -50,6 +50,7 @@ pub(crate) async fn status(State(app): State<SharedApp>) -> Result<Json<Value>, 
             "future_rows": stats.future_rows,
             "is_full": stats.is_full,
             "message": stats.message,
+            "faults": stats.faults.iter().map(weir_store::StoreFault::text).collect::<Vec<_>>(),
         },
     })))
 }
@@ -60,6 +61,9 @@ pub(crate) async fn healthz(State(app): State<SharedApp>) -> Result<&'static str
     if stats.is_full {
         let why = stats.message.unwrap_or_else(|| "the disk is full".to_owned());
         return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why));
+    }
+    if let Some(missing) = stats.faults.iter().find(|fault| fault.kind == "missing_file") {
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, missing.text()));
     }
     app.query("select 1", 1).await?;
     Ok("ok\n")

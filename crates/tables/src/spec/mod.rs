@@ -83,6 +83,7 @@ specs! {
     edge_certificate: EdgeCertificate, EdgeCertificateRows, Agent;
     beacon: Beacon, BeaconRows, Agent;
     slow_query: SlowQuery, SlowQueryRows, Hub;
+    store_fault: StoreFault, StoreFaultRows, Hub;
     measure: Measure, MeasureRows, Hub;
     threshold_proposal: ThresholdProposal, ThresholdProposalRows, Hub;
     judgement: Judgement, JudgementRows, Hub;
