@@ -32,7 +32,15 @@ with newest as (
   from store_fault
   where ts > $now - interval '30 seconds' and ts <= $now
 )
-select host, kind, kind as what, kind as fix_text, path, fault_count,
+select host, kind, path, fault_count,
+  case
+    when kind = 'missing_file' then 'missing_file' when kind = 'damaged_file' then 'damaged_file'
+    when kind = 'damaged_log' then 'damaged_log' else 'retention_held'
+  end as what,
+  case
+    when kind = 'missing_file' then 'missing_file' when kind = 'damaged_file' then 'damaged_file'
+    when kind = 'damaged_log' then 'damaged_log' else 'retention_held'
+  end as fix_text,
   case when kind = 'retention_held' then 'mail' else 'page' end as class,
   case when path = '' then message else concat('`', path, '` ', message) end as message
 from newest

@@ -32,7 +32,8 @@ const MARK: &[u8] = b"weir-checksums-1:";
 const START_DIGITS: usize = 16;
 const SUM_DIGITS: usize = 8;
 const BLOCK: usize = 16 << 10;
-const BLOCK_BYTES: u64 = BLOCK as u64;
+/// Bytes that one checksum covers.
+pub(crate) const BLOCK_BYTES: u64 = BLOCK as u64;
 /// Bytes at the end in which the entry is searched when the footer's length cannot be right.
 const SEARCH_BYTES: u64 = 64 << 10;
 /// Blocks that are read at once.

@@ -1,6 +1,7 @@
 //! Recovers readable rows of a damaged file, one row group at a time.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use weir_tables::TableSpec;
 
-use crate::checksums::ChecksumCache;
+use crate::checksums::{BLOCK_BYTES, ChecksumCache};
 use crate::error::StoreError;
 use crate::file_source::FileSource;
 
@@ -50,15 +51,32 @@ pub fn read_undamaged(
     Ok(broken)
 }
 
-/// Opens the rows with their checksums, so that damaged ones are not taken for good; with a damaged
-/// footer the checksums cannot be trusted, and rows count as readable that decode.
+/// Opens the rows with their checksums, so that damaged ones are not taken for good.
+///
+/// Rows count as readable that decode where the checksums cannot tell: with a damaged footer, and in
+/// the last block, which may also have a part of the text index.
 fn open_rows(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<FileSource>, String> {
+    let unchecked = || -> std::io::Result<FileSource> { FileSource::of_file(File::open(path)?) };
     let checksums = Arc::new(ChecksumCache::default());
     let file = match checksums.check(path, &[]) {
         Ok(()) => checksums.open(path),
-        Err(_) => File::open(path).and_then(FileSource::of_file),
+        Err(_) => unchecked(),
     };
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
+    let rows = rows_of(file)?;
+    let columns = rows.metadata().row_groups().iter().flat_map(|group| group.columns());
+    let end = columns.map(|column| column.byte_range()).map(|(start, length)| start + length).max();
+    let whole = end.unwrap_or(0) / BLOCK_BYTES * BLOCK_BYTES;
+    let is_whole =
+        |blocks: Range<u64>| checksums.check(path, std::slice::from_ref(&blocks)).is_ok();
+    // With damage before the last block too, what is read stays checked.
+    if is_whole(whole..whole + 1) || !is_whole(0..whole) {
+        return Ok(rows);
+    }
+    rows_of(unchecked().map_err(|error| format!("cannot be read: {error}"))?)
+}
+
+fn rows_of(file: FileSource) -> Result<ParquetRecordBatchReaderBuilder<FileSource>, String> {
     ParquetRecordBatchReaderBuilder::try_new(file)
         .map_err(|error| format!("cannot be read: {error}"))
 }
