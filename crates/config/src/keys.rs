@@ -107,20 +107,6 @@ macro_rules! keys {
     };
 }
 
-/// Loopback, and the networks that are not routed through the Internet (RFC 1918, 4193, 6598).
-fn private_networks() -> Vec<String> {
-    let networks = [
-        "127.0.0.0/8",
-        "::1",
-        "10.0.0.0/8",
-        "172.16.0.0/12",
-        "192.168.0.0/16",
-        "100.64.0.0/10",
-        "fc00::/7",
-    ];
-    networks.map(str::to_owned).into()
-}
-
 keys! {
     /// The web page and the HTTP API.
     api: Api {
@@ -544,7 +530,7 @@ keys! {
         proxy_header_from: Vec<String> = Vec::new(), "address:port";
         /// Networks of these balancers. A connection from elsewhere begins without a header, as one of
         /// a client itself; nobody else can name a client's address.
-        proxy_header_trusted: Vec<String> = private_networks(), "";
+        proxy_header_trusted: Vec<String> = super::place::private_networks(), "";
         /// Certificate chains (PEM). The first is for names that no other has. Files that change
         /// are read again within five seconds.
         tls_certificate_files: Vec<String> = Vec::new(), "";

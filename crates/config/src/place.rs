@@ -64,6 +64,20 @@ pub fn host_name() -> String {
     if name.is_empty() { "localhost".into() } else { name }
 }
 
+/// Loopback, and the networks that are not routed through the Internet (RFC 1918, 4193, 6598).
+pub fn private_networks() -> Vec<String> {
+    let networks = [
+        "127.0.0.0/8",
+        "::1",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "fc00::/7",
+    ];
+    networks.map(str::to_owned).into()
+}
+
 /// The file of the data directory with the login that a hub makes at its first start.
 pub const LOGIN_FILE: &str = "login";
 

@@ -56,24 +56,23 @@ pub fn read_undamaged(
 /// Rows count as readable that decode where the checksums cannot tell: with a damaged footer, and in
 /// the last block, which may also have a part of the text index.
 fn open_rows(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<FileSource>, String> {
-    let unchecked = || -> std::io::Result<FileSource> { FileSource::of_file(File::open(path)?) };
-    let checksums = Arc::new(ChecksumCache::default());
-    let file = match checksums.check(path, &[]) {
-        Ok(()) => checksums.open(path),
-        Err(_) => unchecked(),
-    };
-    let file = file.map_err(|error| format!("cannot be read: {error}"))?;
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = File::open(path).and_then(FileSource::of_file).map_err(unreadable)?;
     let rows = rows_of(file)?;
+    let checksums = Arc::new(ChecksumCache::default());
+    if checksums.check(path, &[]).is_err() {
+        return Ok(rows);
+    }
     let columns = rows.metadata().row_groups().iter().flat_map(|group| group.columns());
     let end = columns.map(|column| column.byte_range()).map(|(start, length)| start + length).max();
     let whole = end.unwrap_or(0) / BLOCK_BYTES * BLOCK_BYTES;
     let is_whole =
         |blocks: Range<u64>| checksums.check(path, std::slice::from_ref(&blocks)).is_ok();
     // With damage before the last block too, what is read stays checked.
-    if is_whole(whole..whole + 1) || !is_whole(0..whole) {
+    if is_whole(0..whole) && !is_whole(whole..whole + 1) {
         return Ok(rows);
     }
-    rows_of(unchecked().map_err(|error| format!("cannot be read: {error}"))?)
+    rows_of(checksums.open(path).map_err(unreadable)?)
 }
 
 fn rows_of(file: FileSource) -> Result<ParquetRecordBatchReaderBuilder<FileSource>, String> {

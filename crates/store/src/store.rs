@@ -144,7 +144,6 @@ impl Store {
             begin_in_cluster(cluster, snapshot, &lost, &mut wal)?;
         }
         let log = WriterLog { wal, dir: options.dir.clone(), min_free_bytes };
-
         let spill = spill_space(&options, reserve)?;
         if needs_slow {
             note_missing_tier(&places, &shared);
