@@ -26,6 +26,8 @@ fn hub(data: &Path, log: &Path) -> Weir {
     let mut command = serve("up", data);
     quiet(&mut command);
     command.arg("--tail").arg(log).env("WEIR_STORE_FLUSH_SECONDS", "1");
+    // Rules would read the lines first, and what is in the cache is not read again.
+    command.env("WEIR_RULES_EVERY_SECONDS", "3600");
     for (name, value) in [
         ("QUERY_TIMEOUT_SECONDS", "10"),
         ("ONE_QUERY_MEMORY_BYTES", "16777216"),
