@@ -6,7 +6,6 @@
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use weir_agent_core::client::HttpResponse;
 use weir_agent_core::parcel_link::PARCEL_TYPE;
-use weir_config::place::{LOGIN_FILE, data_dir, read_token};
+use weir_config::place::read_token;
 use weir_process::failure::Failure;
 use weir_tables::Parcel;
 
@@ -42,18 +41,6 @@ impl WeirArgs {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         Client::of(self.url.as_deref(), self.token_file.as_deref())
     }
-}
-
-/// The login that a hub of this host made at its first start, if this user may read it.
-fn own_login(url: &str) -> Option<String> {
-    let authority = url.trim_start_matches("http://").trim_start_matches("https://");
-    let host = authority.split(['/', '?']).next()?;
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let is_here = bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    let data = std::env::var_os("WEIR_STORE_DIR").map_or_else(data_dir, PathBuf::from);
-    let text = std::fs::read_to_string(data.join(LOGIN_FILE)).ok().filter(|_| is_here)?;
-    text.lines().next().map(|line| line.trim().to_owned())
 }
 
 /// Bodies larger than this are not read.
@@ -108,10 +95,7 @@ impl Client {
     pub(crate) fn of(url: Option<&str>, token_file: Option<&Path>) -> Result<Self, Failure> {
         let url = url.map(str::to_owned).or_else(|| std::env::var("WEIR_URL").ok());
         let url = url.unwrap_or_else(|| "http://127.0.0.1:4770".to_owned());
-        let token = match token_file {
-            Some(file) => Some(read_token(file)?),
-            None => own_login(&url),
-        };
+        let token = token_file.map(read_token).transpose()?;
         Self::new(&url, token.as_deref(), Duration::from_secs(300))
     }
 

@@ -528,8 +528,8 @@ keys! {
         /// Those of the addresses above on which each connection begins with a PROXY protocol
         /// header (1 or 2) of a balancer in front.
         proxy_header_from: Vec<String> = Vec::new(), "address:port";
-        /// Networks of these balancers. A connection from elsewhere begins without a header, as one of
-        /// a client itself; nobody else can name a client's address.
+        /// Networks of these balancers. Connections from other networks carry no header: their peer is
+        /// the client.
         proxy_header_trusted: Vec<String> = super::place::private_networks(), "";
         /// Certificate chains (PEM). The first is for names that no other has. Files that change
         /// are read again within five seconds.

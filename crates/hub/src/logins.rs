@@ -70,7 +70,7 @@ impl Logins {
         self.all.first().map_or("", |login| &login.secret)
     }
 
-    /// Logins with a name of their own that may read.
+    /// Named logins with the scope `read`.
     pub(crate) fn readers(&self) -> impl Iterator<Item = &Login> {
         self.all.iter().skip(1).filter(|login| login.may(LoginScope::Read))
     }
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(may("only-for-the-dashboards", LoginScope::Change), Some(false));
         assert_eq!(may("what-hubs-ask-each-other", LoginScope::Hub), Some(true));
         assert_eq!(may("what-hubs-ask-each-other", LoginScope::Read), Some(false));
-        assert_eq!(may("nobody-has-this-one-here", LoginScope::Read), None);
+        assert_eq!(may("an-unknown-login-of-words", LoginScope::Read), None);
         assert_eq!(logins.of_hubs(), "what-hubs-ask-each-other");
         let readers: Vec<&str> = logins.readers().map(|login| &**login.name()).collect();
         assert_eq!(readers, ["grafana"]);

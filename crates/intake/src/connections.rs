@@ -1,4 +1,4 @@
-//! Connections by sender: whoever connects first must not keep everybody else out.
+//! Limits connections by sender and protocol, so that early senders cannot use all of them.
 //!
 //! All protocols share `intake.connections`. An address has a quarter of them for one protocol and
 //! three quarters in all; a protocol has three quarters.

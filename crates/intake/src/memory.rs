@@ -113,7 +113,7 @@ impl MemoryHold {
         }
     }
 
-    /// Waits until somebody gives bytes back.
+    /// Waits until bytes are returned to the pool.
     pub(crate) async fn freed(&self) {
         self.0.pool.freed.notified().await;
     }

@@ -486,7 +486,7 @@ mod tests {
         }
     }
 
-    /// A journalctl that dies while it follows: reading goes on at the cursor.
+    /// Reading resumes at the cursor when journalctl exits while following.
     #[test]
     fn a_killed_journalctl_is_started_again_where_it_was() {
         let dir = tempfile::tempdir().unwrap();

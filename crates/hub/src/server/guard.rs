@@ -41,7 +41,7 @@ const SLOW_DOWN: Duration = Duration::from_millis(500);
 /// The name of whom the kernel vouches for.
 const THIS_HOST: &str = "this host";
 
-/// Who asks, and what the login allows beside the request itself.
+/// An authenticated caller.
 #[derive(Clone)]
 pub(crate) struct Grant {
     name: Arc<str>,
@@ -49,7 +49,7 @@ pub(crate) struct Grant {
     pub(crate) may_change: bool,
 }
 
-/// What a request needs, and who may ask it; `None` where nobody has to say.
+/// The scope that a request needs, and the grant of its caller.
 struct Admission {
     needed: LoginScope,
     grant: Grant,
@@ -128,7 +128,7 @@ fn admitted(app: &SharedApp, request: &Request) -> Result<Option<Admission>, Ref
     Ok(Some(Admission { needed, grant }))
 }
 
-/// Who asks, if that is proven by a login or by the kernel, and may do what is `needed`.
+/// The caller's grant, if a login or the kernel proves the caller and the scope `needed` is included.
 fn granted(app: &SharedApp, headers: &HeaderMap, needed: LoginScope) -> Result<Grant, Refusal> {
     let login = secret(headers).and_then(|secret| app.logins.find(&secret));
     let Some(login) = login else {
@@ -194,7 +194,7 @@ fn is_hidden_query(method: &Method, path: &str, headers: &HeaderMap) -> bool {
     path == "/api/sql" && *method == Method::GET && !is_told && browser::is_from_browser(headers)
 }
 
-/// What a request needs; `None` for what everybody may ask.
+/// The scope that a request needs; `None` if it needs no login.
 fn needed_scope(method: &Method, path: &str) -> Option<LoginScope> {
     // They only read, though they are sent by POST.
     const READS: [&str; 4] = ["/api/sql", "/api/sql/forecast", "/api/compare", "/api/parse"];
