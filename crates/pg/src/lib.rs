@@ -20,6 +20,7 @@ mod session;
 mod session_statements;
 mod settings;
 mod split;
+mod starting;
 mod startup;
 mod tls;
 mod types;

@@ -1,12 +1,14 @@
-//! Accepts connections up to a limit and runs their startup.
+//! Accepts connections and runs their startup: slots are for clients that have logged in.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use rustix::net::sockopt;
+use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
@@ -15,15 +17,19 @@ use crate::error::PgError;
 use crate::kept_bytes::KeptBytes;
 use crate::scram::Password;
 use crate::session::Session;
+use crate::starting::StartingConnections;
 use crate::startup::{ByteStream, ConnectionPurpose, StartupMessage, begin, log_in};
 use crate::tls::Tls;
 use crate::writer::MessageWriter;
 use crate::{Caller, QueryEngine};
 
-/// Limit of connections; more are refused with an error.
+/// Limit of connections that have logged in; more are refused with an error.
 const CONNECTIONS_MAX: usize = 100;
-/// Timeout of startup and login.
-const START: Duration = Duration::from_secs(20);
+/// Timeout of startup and login together.
+const START: Duration = Duration::from_secs(10);
+/// Silence after which the kernel probes a connection, the interval of its probes, and their
+/// number: a client behind a firewall that forgot the connection gives its slot back.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
 /// Delay of the reply to a wrong password.
 const SLOW_DOWN: Duration = Duration::from_millis(500);
 /// Pause after an error of the listener, such as too many open files.
@@ -74,6 +80,7 @@ pub struct ServerOptions {
 struct ConnectionHandler {
     options: ServerOptions,
     engine: Arc<dyn QueryEngine>,
+    slots: Arc<Semaphore>,
     cancels: Arc<CancelRegistry>,
     /// Bytes of prepared statements and portals of all connections.
     kept_bytes: Arc<AtomicUsize>,
@@ -87,14 +94,15 @@ pub async fn serve(
     engine: Arc<dyn QueryEngine>,
     mut ended: watch::Receiver<bool>,
 ) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let handler = Arc::new(ConnectionHandler {
         options,
         engine,
+        slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         cancels: Arc::default(),
         kept_bytes: Arc::default(),
         ended: ended.clone(),
     });
+    let starting = Arc::<StartingConnections>::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -104,49 +112,67 @@ pub async fn serve(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let slot = Arc::clone(&slots).try_acquire_owned().ok();
-        let handler = Arc::clone(&handler);
+        let (handler, mut place) = (Arc::clone(&handler), starting.enter());
         tokio::spawn(async move {
-            // An I/O error ends this connection only, and cannot be reported to its client.
-            let _ = handler.handle(stream, peer, slot.is_some()).await;
-            drop(slot);
+            let ends = ConnectionEnds { peer, local: stream.local_addr().ok() };
+            let start = tokio::time::timeout(START, handler.start(stream, ends));
+            let started = tokio::select! {
+                started = start => started,
+                () = place.evicted() => return,
+            };
+            drop(place);
+            if let Ok(Ok(Some(client))) = started {
+                // An I/O error ends this connection only, and cannot be reported to its client.
+                let _ = handler.session(client, peer.ip().to_canonical()).await;
+            }
         });
     }
 }
 
+/// A client that has logged in.
+struct LoggedInClient {
+    from: ReadHalf<Box<dyn ByteStream>>,
+    out: MessageWriter<WriteHalf<Box<dyn ByteStream>>>,
+    hello: StartupMessage,
+}
+
 impl ConnectionHandler {
-    async fn handle(&self, stream: TcpStream, peer: SocketAddr, has_slot: bool) -> io::Result<()> {
-        let ends = ConnectionEnds { peer, local: stream.local_addr().ok() };
+    /// Runs startup and login. `None` for a connection that ends with them.
+    async fn start(
+        &self,
+        stream: TcpStream,
+        ends: ConnectionEnds,
+    ) -> io::Result<Option<LoggedInClient>> {
         let _ = stream.set_nodelay(true);
-        let start = tokio::time::timeout(START, begin(stream, self.options.tls.as_ref()));
-        match start.await?? {
+        keep_alive(&stream);
+        let (wire, hello) = match begin(stream, self.options.tls.as_ref()).await? {
             ConnectionPurpose::Cancel(key) => {
                 self.cancels.cancel(key);
-                Ok(())
+                return Ok(None);
             }
-            ConnectionPurpose::Session(wire, hello) => {
-                self.session(wire, hello, ends, has_slot).await
-            }
-        }
-    }
-
-    async fn session(
-        &self,
-        wire: Box<dyn ByteStream>,
-        hello: StartupMessage,
-        ends: ConnectionEnds,
-        has_slot: bool,
-    ) -> io::Result<()> {
+            ConnectionPurpose::Session(wire, hello) => (wire, hello),
+        };
         let (mut from, to) = tokio::io::split(wire);
         let mut out = MessageWriter::new(to);
         hello.negotiate(&mut out);
-        let login = self.log_in((&mut from, &mut out), &hello, ends, has_slot);
-        if let Err(error) = tokio::time::timeout(START, login).await?? {
+        if let Err(error) = self.log_in((&mut from, &mut out), &hello, ends).await? {
+            out.error("FATAL", &error);
+            out.shut().await;
+            return Ok(None);
+        }
+        Ok(Some(LoggedInClient { from, out, hello }))
+    }
+
+    async fn session(&self, client: LoggedInClient, address: IpAddr) -> io::Result<()> {
+        let LoggedInClient { from, mut out, hello } = client;
+        let Ok(_slot) = self.slots.try_acquire() else {
+            let text = format!("the limit of {CONNECTIONS_MAX} connections is reached");
+            let error = PgError::new("53300", text).hint("close some, or use a connection pool");
             out.error("FATAL", &error);
             out.shut().await;
             return Ok(());
-        }
-        let caller = Caller { user: hello.user().into(), address: ends.peer.ip().to_canonical() };
+        };
+        let caller = Caller { user: hello.user().into(), address };
         let engine = Arc::clone(&self.engine);
         let cancellation = self.cancels.register();
         let kept = KeptBytes::new(&self.kept_bytes);
@@ -159,18 +185,11 @@ impl ConnectionHandler {
         (from, out): (&mut R, &mut MessageWriter<W>),
         hello: &StartupMessage,
         ends: ConnectionEnds,
-        has_slot: bool,
     ) -> io::Result<Result<(), PgError>>
     where
         R: tokio::io::AsyncRead + Unpin,
         W: tokio::io::AsyncWrite + Unpin,
     {
-        if !has_slot {
-            let text = format!("the limit of {CONNECTIONS_MAX} connections is reached");
-            return Ok(Err(
-                PgError::new("53300", text).hint("close some, or use a connection pool")
-            ));
-        }
         if let Err(error) = hello.check(self.options.is_tls_needed) {
             return Ok(Err(error));
         }
@@ -182,4 +201,13 @@ impl ConnectionHandler {
         }
         Ok(outcome)
     }
+}
+
+/// Best effort: without it, a lost client keeps its slot until the idle timeout.
+fn keep_alive(stream: &TcpStream) {
+    let (idle, interval, probes) = KEEPALIVE;
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, idle);
+    let _ = sockopt::set_tcp_keepintvl(stream, interval);
+    let _ = sockopt::set_tcp_keepcnt(stream, probes);
 }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::ArrayRef;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,6 +24,8 @@ use crate::startup::StartupMessage;
 use crate::writer::MessageWriter;
 use crate::{Caller, QueryEngine, QueryResult};
 
+/// Silence after which a session ends.
+const IDLE_MAX: Duration = Duration::from_secs(86_400);
 /// Number of messages to read ahead.
 const AHEAD: usize = 4;
 
@@ -90,6 +93,12 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         loop {
             let frame = tokio::select! {
                 frame = frames.recv() => frame,
+                () = self.idle_timer() => {
+                    let error = PgError::new("57P05", "the session was idle for too long");
+                    let hint = "connect again, or raise `idle_session_timeout`, which is at most a day";
+                    self.writer.error("FATAL", &error.hint(hint));
+                    break;
+                }
                 _ = ended.wait_for(|is_ended| *is_ended) => {
                     self.writer.error("FATAL", &PgError::new("57P01", "weir is shutting down"));
                     break;
@@ -103,6 +112,12 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         }
         self.writer.shut().await;
         Ok(())
+    }
+
+    /// Elapses after the client's `idle_session_timeout`, at most after a day.
+    fn idle_timer(&self) -> tokio::time::Sleep {
+        let limit = self.settings.idle_session_timeout().unwrap_or(IDLE_MAX);
+        tokio::time::sleep(limit.min(IDLE_MAX))
     }
 
     fn greet(&mut self, hello: &StartupMessage) {

@@ -41,13 +41,14 @@ const FIXED: [(&str, &str); 16] = [
 ];
 
 /// Settings that clients may change without effect here, with their defaults.
-const FREE: [(&str, &str); 13] = [
+const FREE: [(&str, &str); 14] = [
     ("application_name", ""),
     ("bytea_output", "hex"),
     ("client_min_messages", "notice"),
     ("default_transaction_isolation", "read committed"),
     ("extra_float_digits", "1"),
     ("idle_in_transaction_session_timeout", "0"),
+    ("idle_session_timeout", "0"),
     ("jit", "off"),
     ("lock_timeout", "0"),
     ("row_security", "on"),
@@ -112,14 +113,26 @@ impl SessionSettings {
         REPORTED.into_iter().zip(values.map(str::to_owned)).collect()
     }
 
-    /// The client's `statement_timeout`, in milliseconds or with a unit.
+    /// The client's `statement_timeout`.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
-        let (_, text) = self.get("statement_timeout").ok()?;
+        self.duration("statement_timeout")
+    }
+
+    /// The client's `idle_session_timeout`.
+    pub(crate) fn idle_session_timeout(&self) -> Option<Duration> {
+        self.duration("idle_session_timeout")
+    }
+
+    /// A duration in milliseconds or with a unit; `None` for 0.
+    fn duration(&self, name: &str) -> Option<Duration> {
+        let (_, text) = self.get(name).ok()?;
         let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
         let number: u64 = text[..digits].parse().ok()?;
         let millis = match text[digits..].trim() {
             "s" => number.saturating_mul(1000),
             "min" => number.saturating_mul(60_000),
+            "h" => number.saturating_mul(3_600_000),
+            "d" => number.saturating_mul(86_400_000),
             _ => number,
         };
         (millis > 0).then(|| Duration::from_millis(millis))

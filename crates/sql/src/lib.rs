@@ -1,5 +1,6 @@
 //! SQL engine over rows in memory and in data files. The only crate that names DataFusion.
 
+mod bounds;
 mod columns;
 mod condition;
 mod damage;
@@ -24,6 +25,7 @@ mod query;
 mod query_request;
 mod query_session;
 mod query_stream;
+mod relation_count;
 mod remote_scans;
 mod reverse_scan;
 mod row_condition;

@@ -14,6 +14,7 @@ use weir_datafile::{CutoffSide, ErrorKind, StoreError};
 
 use crate::postgres;
 use crate::query_request::QueryMode;
+use crate::relation_count::check_relations;
 use crate::statement_size::check_query;
 use crate::tables::{FUTURE_SCHEMA, SCHEMA, TableCatalog};
 
@@ -50,7 +51,10 @@ pub(crate) async fn plan_query(
     sql: &str,
 ) -> Result<LogicalPlan, DataFusionError> {
     check_query(sql)?;
-    let plan = state.create_logical_plan(sql).await?;
+    let dialect = state.config().options().sql_parser.dialect;
+    let statement = state.sql_to_statement(sql, &dialect)?;
+    check_relations(&statement)?;
+    let plan = state.statement_to_plan(statement).await?;
     verify(&plan)?;
     Ok(plan)
 }

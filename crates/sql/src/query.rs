@@ -23,6 +23,7 @@ use weir_datafile::{CutoffSide, DataFile, ErrorKind, Snapshot, StoreError, Visib
 use weir_tables::{Clock, TableSpec};
 use weir_tier::{BucketStats, FileLocations, TieredStore};
 
+use crate::bounds::{WideConstants, wrap_functions};
 use crate::columns::{ColumnCache, DictionaryGroups, NewestMorsels};
 use crate::condition::Condition;
 use crate::damage::DamageSearch;
@@ -354,11 +355,13 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_optimizer_rule(Arc::new(WideConstants))
         .with_physical_optimizer_rules(rules)
         .build();
     register_functions(&mut state);
     let rewrite = Arc::new(functions::SearchRewrite);
     state.register_function_rewrite(rewrite).expect("this registry takes rewrites");
+    wrap_functions(&mut state).expect("this registry takes functions and rewrites");
     state
 }
 

@@ -15,6 +15,7 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use weir_datafile::{ErrorKind, StoreError, row_bytes};
 
+use crate::bounds::limit_row_width;
 use crate::distributed::{FailedPeers, QueryDistributor, RemoteUsage};
 use crate::explain::explain;
 use crate::forecast::beside_plan;
@@ -284,6 +285,7 @@ impl QuerySession {
         &self,
         plan: Arc<dyn ExecutionPlan>,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let plan = limit_row_width(plan)?;
         // Only plans from elsewhere refer to functions by name; these contain theirs.
         let (scalar, higher) = (HashMap::new(), HashMap::new());
         let (aggregate, window) = (HashMap::new(), HashMap::new());

@@ -200,7 +200,8 @@ fn every_kernel_setting_that_a_rule_names_exists() {
     for rule in RuleSet::built_in().iter() {
         let chosen = rule.texts.iter().flat_map(|texts| texts.by_key.values());
         for text in [&rule.fix, &rule.sql, &rule.look_at].into_iter().chain(chosen) {
-            let words = text.split(|letter| !is_part(letter)).map(|word| word.trim_matches(['.', '-']));
+            let words =
+                text.split(|letter| !is_part(letter)).map(|word| word.trim_matches(['.', '-']));
             let named = words.filter(|word| {
                 let parts: Vec<&str> = word.split('.').collect();
                 ["net", "vm", "kernel"].contains(&parts[0])

@@ -1,6 +1,6 @@
 //! Startup: encryption requests, options, and limits before the login.
 
-use weir_pg::ServerOptions;
+use weir_pg::{Password, Passwords, ServerOptions};
 
 use crate::kit::{
     RawClient, ServerMessage, TestServer, kinds, startup, startup_of_version, untyped,
@@ -165,4 +165,53 @@ async fn connections_over_the_limit_are_refused_until_one_ends() {
         }
     }
     panic!("the slot stays taken");
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_keep_nobody_out() {
+    let server = TestServer::start_open().await;
+    let mut silent = Vec::new();
+    for _ in 0..250 {
+        silent.push(RawClient::open(&server).await);
+    }
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(RawClient::connect(&server).await);
+    }
+    // The oldest had to make place.
+    assert!(silent[0].next().await.is_none());
+    // Those that have logged in are not affected by more silent ones.
+    for _ in 0..250 {
+        silent.push(RawClient::open(&server).await);
+    }
+    for client in &mut clients {
+        assert_eq!(kinds(&client.query("select 1").await), "TDDDCZ");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_takes_no_place_of_a_client() {
+    let password = Password::new("secret").expect("it is ASCII");
+    let passwords = Passwords { other: Some(password), ..Passwords::default() };
+    let options = ServerOptions { passwords, ..ServerOptions::default() };
+    let server = TestServer::start(options).await;
+    let mut waiting = Vec::new();
+    for _ in 0..150 {
+        let mut client = RawClient::open(&server).await;
+        client.send(&startup(&["user", "weir"])).await;
+        waiting.push(client);
+    }
+    // The server still offers a login.
+    let mut client = RawClient::open(&server).await;
+    client.send(&startup(&["user", "weir"])).await;
+    assert_eq!(client.next().await.map(|reply| reply.kind), Some('R'));
+}
+
+#[tokio::test]
+async fn idle_sessions_end_with_an_error() {
+    let server = TestServer::start_open().await;
+    let mut client = RawClient::connect(&server).await;
+    client.query("set idle_session_timeout = '100ms'").await;
+    let replies = client.until_end().await;
+    assert_eq!(replies.last().map(ServerMessage::state), Some("57P05".into()));
 }

@@ -41,6 +41,7 @@ const FUNCTIONS: &[&str] = &[
     "search",
     "split_part",
     "starts_with",
+    "string_concat",
     "strpos",
     "substr",
     "to_timestamp",

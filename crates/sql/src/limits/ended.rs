@@ -200,6 +200,7 @@ impl RunningQuery {
 
 impl Drop for RunningQuery {
     fn drop(&mut self) {
+        self.usage.end();
         if self.is_told {
             return;
         }

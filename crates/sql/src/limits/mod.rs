@@ -79,8 +79,12 @@ pub(crate) struct QueryUsage {
     spilled_bytes: AtomicU64,
     memory_bytes: AtomicUsize,
     memory_peak: AtomicUsize,
+    /// Bytes of the results of window functions.
+    window_bytes: AtomicU64,
     /// Whether sorts and other spilling operators have equal shares of memory.
     shares_evenly: AtomicBool,
+    /// Whether nobody waits for the result any more.
+    has_ended: AtomicBool,
     met: Mutex<Option<LimitKind>>,
     /// Files opened so far, in order.
     opened: Mutex<Vec<Arc<DataFile>>>,
@@ -101,7 +105,9 @@ impl QueryUsage {
             spilled_bytes: AtomicU64::new(0),
             memory_bytes: AtomicUsize::new(0),
             memory_peak: AtomicUsize::new(0),
+            window_bytes: AtomicU64::new(0),
             shares_evenly: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             met: Mutex::new(None),
             opened: Mutex::default(),
         })
@@ -174,6 +180,20 @@ impl QueryUsage {
 
     pub(crate) fn opened(&self) -> Vec<Arc<DataFile>> {
         self.opened.lock().clone()
+    }
+
+    /// Adds bytes of the results of window functions; the sum so far.
+    pub(crate) fn add_window_bytes(&self, bytes: u64) -> u64 {
+        self.window_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
+    }
+
+    /// Marks the query as ended: evaluations that still run stop at their next check.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     fn grow(&self, bytes: usize) {

@@ -22,6 +22,7 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement;
 use weir_datafile::{ErrorKind, StoreError};
 
+use crate::relation_count::check_relations;
 use crate::statement_size::check_query;
 
 /// Parameters and result columns of a statement.
@@ -76,6 +77,7 @@ pub(crate) async fn plan(
 async fn open_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, DataFusionError> {
     check_query(sql)?;
     let mut statement = state.sql_to_statement(sql, &Dialect::PostgreSQL)?;
+    check_relations(&statement)?;
     match &mut statement {
         Statement::Statement(statement) => rewrite::rewrite(statement),
         Statement::Explain(explain) => {

@@ -1,6 +1,7 @@
 //! The store from outside: appends, queries, restarts, crashes, full disks.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod amplification;
 mod backup;
 mod bucket;
 mod bucket_backup;

@@ -101,9 +101,7 @@ fn a_query_over_a_limit_ends_with_words_and_a_row_and_others_go_on() {
     write_lines(&log, 3000);
     let weir = hub(&data, &log);
     let count = "select count(*) from log where source like '%app.log'";
-    wait_for("lines in the store", PATIENCE, || {
-        (weir.number(count) == 3000).then_some(())
-    });
+    wait_for("lines in the store", PATIENCE, || (weir.number(count) == 3000).then_some(()));
     let headers = [("content-type", "application/json")];
     let (status, _, told) = request(&weir.url, "POST", "/api/store/flush", &headers, "{}");
     assert_eq!(status, 200, "{told}");
