@@ -15,7 +15,7 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use weir_datafile::{ErrorKind, StoreError, row_bytes};
 
-use crate::bounds::limit_row_width;
+use crate::bounds::{SMALL_BATCH_ROWS, has_joins, limit_row_width};
 use crate::distributed::{FailedPeers, QueryDistributor, RemoteUsage};
 use crate::explain::explain;
 use crate::forecast::beside_plan;
@@ -121,8 +121,8 @@ impl LimitedStream {
 
 impl QuerySession {
     /// Runs the query up to its first rows. Queries that may have to restart, which is too late once
-    /// rows are sent, are collected: joins that run out of memory restart with spilling, and
-    /// distributed queries without the hubs that fail.
+    /// rows are sent, are collected: joins that run out of memory restart with spilling, joins of
+    /// wide rows with small batches, and distributed queries without the hubs that fail.
     pub(crate) async fn run(
         &mut self,
         sql: &str,
@@ -131,7 +131,8 @@ impl QuerySession {
         let plan = self.plan(sql).await.map_err(|error| self.tell(&error, sql, usage))?;
         let may_go_on = self.env.disk_manager.tmp_files_enabled() && spilling_joins::has_any(&plan);
         let is_explain = plan.downcast_ref::<ExplainExec>().is_some();
-        let may_restart = may_go_on || self.spread.is_some() || self.tables.peers.is_some();
+        let may_restart =
+            may_go_on || has_joins(&plan) || self.spread.is_some() || self.tables.peers.is_some();
         if !is_explain && !may_restart {
             let stream = self.stream(plan).map_err(|error| self.tell(&error, sql, usage))?;
             let (schema, stream) = (stream.schema(), LimitedStream::new(stream, usage));
@@ -153,7 +154,14 @@ impl QuerySession {
         sql: &str,
         usage: &Arc<QueryUsage>,
     ) -> Result<CollectedRows, StoreError> {
-        let outcome = self.run_plan(plan, sql, usage).await;
+        let mut outcome = self.run_plan(plan, sql, usage).await;
+        if outcome.is_err() && usage.has_wide_row() {
+            all_given_back(&self.env.memory_pool).await;
+            let config = std::mem::take(self.state.config_mut());
+            *self.state.config_mut() = config.with_batch_size(SMALL_BATCH_ROWS);
+            let Ok(plan) = self.plan(sql).await else { return outcome };
+            outcome = self.run_plan(plan, sql, usage).await;
+        }
         if !may_go_on || !outcome.as_ref().is_err_and(|error| usage.lacks_memory(error)) {
             return outcome;
         }

@@ -18,6 +18,8 @@ use weir_tables::{
     TcpStatRows,
 };
 
+#[path = "rules/long_lines.rs"]
+mod long_lines;
 #[path = "rules/words.rs"]
 mod words;
 

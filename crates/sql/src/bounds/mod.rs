@@ -26,7 +26,7 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 
 use bounded_function::bounded;
 pub(crate) use function_rewrite::BoundRewrite;
-pub(crate) use row_width::limit_row_width;
+pub(crate) use row_width::{SMALL_BATCH_ROWS, has_joins, limit_row_width};
 pub(crate) use wide_constants::WideConstants;
 
 use crate::limits::{QueryUsage, USAGE, size};
@@ -73,6 +73,13 @@ impl EvaluationLimit {
             );
         }
         Ok(())
+    }
+
+    /// Marks the query as one that needs smaller batches.
+    fn meet_wide_row(&self) {
+        if let Some(usage) = &self.usage {
+            usage.meet_wide_row();
+        }
     }
 
     /// Adds bytes that window functions of the query have made.

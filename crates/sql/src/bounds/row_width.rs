@@ -1,7 +1,8 @@
 //! Wide rows below joins: one row of 10 MB that meets 8,192 others makes a batch of 80 GB.
 //!
 //! Each input of a join or `unnest` is measured on its way in. A row that is so wide that a batch
-//! of its copies exceeds the bound ends the query.
+//! of its copies exceeds the bound ends the query. One with joins then runs again with batches of
+//! [`SMALL_BATCH_ROWS`], since a log line may have 1 MiB.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
-use futures::StreamExt;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use super::EvaluationLimit;
 use super::argument_size::{bytes, is_variable};
 use crate::limits::size;
 
-/// Copies of a row that one batch of a join may have.
-const COPIES: u64 = 8192;
+/// Rows of a batch in a query that has met a wide row.
+pub(crate) const SMALL_BATCH_ROWS: usize = 64;
 /// Batches of a join may exceed the limit of a function's result by this factor: bodies of logs may
 /// have 64 KiB.
 const BATCH_FACTOR: u64 = 8;
@@ -40,11 +41,21 @@ pub(crate) fn limit_row_width(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         if !copies_rows(&node) {
             return Ok(Transformed::no(node));
         }
-        let inputs: Vec<_> = node.children().into_iter().map(measured).collect();
+        let mut inputs: Vec<_> = node.children().into_iter().map(measured).collect();
+        if let (true, Some(streamed)) = (node.is::<CrossJoinExec>(), inputs.last_mut()) {
+            let input = Arc::clone(streamed);
+            *streamed = Arc::new(RowWidthExec { input, splits: true });
+        }
         let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
         Ok(Transformed::yes(node.replace_children(inputs, keep)?))
     })
     .data()
+}
+
+/// Whether a plan has a join, which may have to run again with small batches.
+pub(crate) fn has_joins(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_join = copies_rows(plan) && !plan.is::<UnnestExec>();
+    is_join || plan.children().into_iter().any(has_joins)
 }
 
 fn copies_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
@@ -57,16 +68,19 @@ fn copies_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 fn measured(input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let is_wide = input.schema().fields().iter().any(|field| is_variable(field.data_type()));
-    if is_wide { Arc::new(RowWidthExec { input: Arc::clone(input) }) } else { Arc::clone(input) }
+    let input = Arc::clone(input);
+    if is_wide { Arc::new(RowWidthExec { input, splits: false }) } else { input }
 }
 
 /// Passes rows on unless they are too wide.
 #[derive(Debug)]
 struct RowWidthExec {
     input: Arc<dyn ExecutionPlan>,
+    /// Whether batches are split: a cross join makes one of each that it reads.
+    splits: bool,
 }
 
-fn check(rows: &RecordBatch, limit: u64) -> Result<()> {
+fn check(rows: &RecordBatch, limit: u64, evaluation: &EvaluationLimit) -> Result<()> {
     // Most batches are smaller than the widest row that may pass.
     if rows.get_array_memory_size() as u64 <= limit {
         return Ok(());
@@ -77,6 +91,7 @@ fn check(rows: &RecordBatch, limit: u64) -> Result<()> {
     }
     let widest = widths.into_iter().max().unwrap_or(0);
     if widest > limit {
+        evaluation.meet_wide_row();
         return exec_err!(
             "a row of {} meets a join, the limit is {}: join fewer columns, or shorten them with \
              `left(…, 1000)`",
@@ -85,6 +100,12 @@ fn check(rows: &RecordBatch, limit: u64) -> Result<()> {
         );
     }
     Ok(())
+}
+
+fn split(rows: &RecordBatch, batch_rows: usize) -> impl Stream<Item = Result<RecordBatch>> + use<> {
+    let (rows, count) = (rows.clone(), rows.num_rows());
+    let starts = (0..count).step_by(batch_rows.max(1));
+    stream::iter(starts.map(move |at| Ok(rows.slice(at, batch_rows.min(count - at)))))
 }
 
 impl DisplayAs for RowWidthExec {
@@ -116,7 +137,7 @@ impl ExecutionPlan for RowWidthExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(input) = children.pop() else { return internal_err!("one child is needed") };
-        Ok(Arc::new(Self { input }))
+        Ok(Arc::new(Self { input, splits: self.splits }))
     }
 
     fn with_new_children(
@@ -124,7 +145,7 @@ impl ExecutionPlan for RowWidthExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(input) = children.pop() else { return internal_err!("one child is needed") };
-        Ok(Arc::new(Self { input }))
+        Ok(Arc::new(Self { input, splits: self.splits }))
     }
 
     fn apply_expressions(
@@ -139,11 +160,18 @@ impl ExecutionPlan for RowWidthExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        let batch_rows = context.session_config().batch_size();
         let rows = self.input.execute(partition, context)?;
-        let batch = EvaluationLimit::current().bytes.saturating_mul(BATCH_FACTOR);
-        let limit = (batch / COPIES).max(NARROW_BYTES);
+        let evaluation = EvaluationLimit::current();
+        let copies = batch_rows.max(1) as u64;
+        let limit = (evaluation.bytes.saturating_mul(BATCH_FACTOR) / copies).max(NARROW_BYTES);
         let schema = rows.schema();
-        let rows = rows.map(move |rows| rows.and_then(|rows| check(&rows, limit).map(|()| rows)));
+        let rows = rows
+            .map(move |rows| rows.and_then(|rows| check(&rows, limit, &evaluation).map(|()| rows)));
+        if self.splits {
+            let rows = rows.map_ok(move |rows| split(&rows, batch_rows)).try_flatten();
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)));
+        }
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct QueryUsage {
     window_bytes: AtomicU64,
     /// Whether sorts and other spilling operators have equal shares of memory.
     shares_evenly: AtomicBool,
+    /// Whether a row was too wide for a join with batches of usual size.
+    has_wide_row: AtomicBool,
     /// Whether nobody waits for the result any more.
     has_ended: AtomicBool,
     met: Mutex<Option<LimitKind>>,
@@ -107,6 +109,7 @@ impl QueryUsage {
             memory_peak: AtomicUsize::new(0),
             window_bytes: AtomicU64::new(0),
             shares_evenly: AtomicBool::new(false),
+            has_wide_row: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             met: Mutex::new(None),
             opened: Mutex::default(),
@@ -185,6 +188,14 @@ impl QueryUsage {
     /// Adds bytes of the results of window functions; the sum so far.
     pub(crate) fn add_window_bytes(&self, bytes: u64) -> u64 {
         self.window_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
+    }
+
+    pub(crate) fn meet_wide_row(&self) {
+        self.has_wide_row.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_wide_row(&self) -> bool {
+        self.has_wide_row.load(Ordering::Relaxed)
     }
 
     /// Marks the query as ended: evaluations that still run stop at their next check.

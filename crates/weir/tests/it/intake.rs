@@ -205,7 +205,8 @@ fn rsyslog_delivers_every_line_by_bulk_tcp_and_tls_over_an_end_of_the_hub() {
     let input = hub.path("numbers.log");
     write_lines(&input, 0..2000);
     let (dir, input_path) = (hub.dir.path().display(), input.display());
-    let retry = "action.resumeRetryCount=\"-1\" action.resumeInterval=\"1\"";
+    // A full queue of an action drops lines after two seconds; by default it has 1,000 places.
+    let retry = "action.resumeRetryCount=\"-1\" action.resumeInterval=\"1\" queue.size=\"10000\"";
     let config = format!(
         r#"
 global(workDirectory="{dir}" DefaultNetstreamDriverCAFile="{dir}/cert.pem")
