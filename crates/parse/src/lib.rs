@@ -45,6 +45,7 @@ mod text;
 mod time;
 mod time_forms;
 mod time_written;
+mod traefik;
 mod upstream_list;
 mod zone;
 
