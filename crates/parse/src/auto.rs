@@ -7,7 +7,7 @@
 use crate::format::{Format, JSON_ESCAPE, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{LineFault, Record, RowKind};
-use crate::{apache_error, combined, haproxy, klog, log_text, logfmt, nginx_error, syslog};
+use crate::{apache_error, combined, envoy, haproxy, klog, log_text, logfmt, nginx_error, syslog};
 
 pub(crate) const FORMAT: NamedFormat =
     NamedFormat { name: "auto", new: || Box::new(AutoFormat { json: JsonLines::free() }) };
@@ -23,6 +23,7 @@ type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind,
 /// Formats that are detected, in this order.
 const DETECTORS: &[(&str, DetectLine)] = &[
     ("combined", combined::detect),
+    ("envoy", |line, record| envoy::parse(line, record).map(Ok)),
     ("haproxy_http", |line, record| haproxy::is_access(line).then(|| haproxy::parse(line, record))),
     ("syslog", |line, record| {
         syslog::is_likely(line, record).then(|| Ok(syslog::parse(line, record)))

@@ -57,6 +57,8 @@ pub(crate) enum Field {
     Program,
     ProcessId,
     Facility,
+    /// Envoy's flags: an attribute that tells its access log.
+    ResponseFlags,
 }
 
 impl Field {
@@ -143,6 +145,7 @@ pub(crate) fn of_key(key: &str) -> Field {
         | "logger_name" => Field::Program,
         "pid" | "process_id" | "process.pid" => Field::ProcessId,
         "facility" => Field::Facility,
+        "response_flags" => Field::ResponseFlags,
         _ => of_nginx(key),
     }
 }
