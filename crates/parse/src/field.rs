@@ -13,6 +13,8 @@ pub(crate) enum Field {
     /// The column with the same name.
     Column,
     Time,
+    /// A time, if the line has no other.
+    TimeOtherwise,
     ClientAddress,
     ClientPort,
     /// The requested host, optionally with a port.

@@ -11,6 +11,7 @@ mod apache_error;
 mod apache_template;
 mod auto;
 mod combined;
+mod docker;
 mod envoy;
 mod field;
 mod format;
