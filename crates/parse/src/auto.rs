@@ -9,7 +9,8 @@ use crate::format::{Format, JSON_ESCAPE, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{LineFault, Record, RowKind};
 use crate::{
-    apache_error, combined, docker, envoy, haproxy, klog, log_text, logfmt, nginx_error, syslog,
+    apache_error, combined, docker, envoy, haproxy, klog, log_text, logfmt, nginx_error, passenger,
+    syslog,
 };
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
@@ -35,6 +36,7 @@ const DETECTORS: &[(&str, DetectLine)] = &[
     ("syslog", |line, record| {
         syslog::is_likely(line, record).then(|| Ok(syslog::parse(line, record)))
     }),
+    ("passenger", |line, record| passenger::parse(line, record).map(|()| Ok(RowKind::Log))),
     ("nginx_error", |line, record| {
         nginx_error::is_likely(line).then(|| Ok(nginx_error::parse(line, record)))
     }),

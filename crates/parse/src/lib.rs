@@ -31,6 +31,7 @@ mod nginx_error;
 mod nginx_template;
 mod number;
 mod parsers;
+mod passenger;
 mod pipeline;
 mod problem;
 mod record;
