@@ -29,7 +29,7 @@ subject = "{server} on {host}"
 summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}"
 why = "Each worker serves one request at a time (Apache's event MPM: one that is being worked on). When all are busy, new requests wait in the listen queue, and beyond it they are dropped or get 502. Either requests have become slow, so that each holds its worker for longer, or there are more of them than the limit was made for."
 look_at = "What the workers do: Apache `apachectl fullstatus` (W for busy, R for clients that send slowly), php-fpm's status page and slow log, `uwsgitop`, a thread dump of Tomcat. Requests per second times seconds per request is the number of workers needed. Is CPU or memory used up? Then more workers make it worse."
-silent_when = "No such line within 2 minutes. php-fpm and Apache write it once when the limit is reached, not while it lasts; php-fpm with `pm = static` never does, and its `seems busy` is no limit. Passenger's lines count in its own log only (`passenger_log_file`), not in nginx's. Apache's early warning (AH10159, within MinSpareThreads) is not counted. It is a page if at least 20 % of the host's requests failed in the last minute."
+silent_when = "No such line within 2 minutes. php-fpm and Apache write it once when the limit is reached, not while it lasts; php-fpm with `pm = static` never does, and its `seems busy` is no limit. Passenger's lines count in its own log (`passenger_log_file`), and in nginx's or Apache's where no visitor can have written them. Apache's early warning (AH10159, within MinSpareThreads) is not counted. It is a page if at least 20 % of the host's requests failed in the last minute."
 fix = "{fix_text} Check: the line does not come back and response times are as before."
 source = "php-fpm fpm_process_ctl.c; Apache mpm event.c, worker.c, prefork.c (AH00484, AH00286, AH00161); uWSGI core/master_checks.c; Tomcat ThreadPool, JIoEndpoint; Passenger CheckoutSession.cpp"
 [text.share_text]
@@ -66,7 +66,7 @@ with lines as (
       or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} uWSGI listen queue of socket "[^"]*" [(]fd: [0-9]+[)] full !!!')
       or regexp_like(body, '^(Caused by: |Exception in thread "[^"]{1,60}" )?java\.util\.concurrent\.RejectedExecutionException(: |$)')
       or regexp_like(body, '^((INFO|WARNING|SEVERE): )?(Maximum number of threads [(][0-9]+[)] created for connector with address |All threads [(][0-9]+[)] are currently busy, waiting[.] Increase maxThreads )')
-      or regexp_like(body, '^\[ [EW]? ?[0-9-]+ [0-9:.]+ [^\]]*\]: \[Client [0-9]+-[0-9]+\] Returning HTTP [0-9]{3} due to: Request queue full [(]configured max[.] size: '))
+      or regexp_like(body, '^(\[ [EW]? ?[0-9-]+ [0-9:.]+ [^\]]*\]: )?\[Client [0-9]+-[0-9]+\] Returning HTTP [0-9]{3} due to: Request queue full [(]configured max[.] size: '))
       or program = 'apache' and coalesce(attrs['module'], 'mpm') like 'mpm%' and regexp_like(body, '^AH[0-9]+: (server reached MaxRequestWorkers setting|scoreboard is full, )')
       or program = 'tomcat' and (body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' or regexp_like(body, '^(.{0,80}JIoEndpoint.{0,40} )?Maximum number of threads [(][0-9]+[)] created for connector with address ')))
 ),

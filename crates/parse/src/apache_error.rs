@@ -2,11 +2,14 @@
 //!
 //! `[Fri Nov 20 12:00:00.123456 2026] [core:error] [pid 12:tid 34] (2)No such file: [client
 //! 1.2.3.4:5] AH00128: …`
+//!
+//! Apache escapes line ends and quotes, so a visitor cannot forge a line. PHP as a module writes
+//! its messages with Apache's header; before 7.1 it had one level for all of them.
 
 use crate::format::{LineFormat, NamedFormat};
 use crate::log_text;
 use crate::record::{Record, RowKind};
-use crate::{number, severity};
+use crate::{number, passenger, severity};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "apache_error",
@@ -17,7 +20,7 @@ pub(crate) const FORMAT: NamedFormat = NamedFormat {
 
 /// Reads a line.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
-    if head(line, record).is_none() {
+    if passenger::parse(line, record).is_none() && head(line, record).is_none() {
         log_text::parse(line, record);
     }
     RowKind::Log
@@ -38,6 +41,9 @@ fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     }
     record.is_template_known = true;
     record.log.body = message(rest, record);
+    if record.log.severity == Some("error") {
+        record.log.severity = php_severity(record.log.body).or(Some("error"));
+    }
     Some(())
 }
 
@@ -48,7 +54,8 @@ fn bracket(text: &str) -> Option<(&str, &str)> {
 
 fn is_head(inner: &str) -> bool {
     let level = inner.rsplit_once(':').map_or(inner, |(_, level)| level);
-    inner.starts_with("pid ") || inner.starts_with("client ") || severity::of_word(level).is_some()
+    let is_peer = inner.starts_with("client ") || inner.starts_with("remote ");
+    inner.starts_with("pid ") || is_peer || severity::of_word(level).is_some()
 }
 
 fn head_value<'a>(inner: &'a str, record: &mut Record<'a>) {
@@ -58,10 +65,23 @@ fn head_value<'a>(inner: &'a str, record: &mut Record<'a>) {
         record.attr(["thread_id", thread_id]);
     } else if let Some(client) = inner.strip_prefix("client ") {
         record.attr(["client", client]);
+    } else if let Some(remote) = inner.strip_prefix("remote ") {
+        // The server that mod_proxy connected to.
+        record.attr(["remote", remote]);
     } else {
         let (module, level) = inner.rsplit_once(':').unwrap_or(("", inner));
         record.attr(["module", module]);
         record.log.severity = severity::of_word(level);
+    }
+}
+
+/// The level of a message of PHP that is below an error.
+fn php_severity(body: &str) -> Option<&'static str> {
+    let (kind, _) = body.strip_prefix("PHP ")?.split_once(": ")?;
+    match kind {
+        "Warning" | "Core Warning" | "Compile Warning" => Some("warn"),
+        "Notice" | "Deprecated" | "Strict Standards" | "Strict standards" => Some("notice"),
+        _ => None,
     }
 }
 
@@ -187,6 +207,89 @@ mod tests {
                   severity: error
                   body: (a)b: AH00001: c
                   attrs: {module: x, thread_id: 2}
+            "#]],
+        );
+    }
+
+    /// Fmstrat/shorten issue 42, UnamSanctam/UnamWebPanel issue 244, and notes of administrators
+    /// (php7), at a later time.
+    #[test]
+    fn messages_of_php_as_a_module_are_read() {
+        check_format(
+            LogFormat::ApacheError,
+            r#"[Fri Nov 20 10:28:11.971642 2026] [:error] [pid 23603] [client 192.168.99.1:55729] PHP Warning:  feof() expects parameter 1 to be resource, boolean given in /var/www/html/short/s/index.php on line 39
+[Fri Nov 20 10:05:27.217648 2026] [php:error] [pid 26600:tid 15088] [client 106.75.126.212:52758] script 'C:/xampp/htdocs/index_sso.php' not found or unable to stat
+[Fri Nov 20 10:35:35.868963 2026] [php7:error] [pid 29625] [client 127.0.0.1:56664] PHP Fatal error:  Uncaught Doctrine\\DBAL\\DBALException: Failed to connect to the database: An exception occurred in driver: SQLSTATE[HY000] [2002] Connection refused in /var/www/nextcloud/lib/private/DB/Connection.php:72\nStack trace:\n#0 {main}, referer: https://cloud.example/
+[Fri Nov 20 10:18:43.234051 2026] [php7:notice] [pid 30304] [client 192.168.1.225:57283] PHP Notice:  Undefined index: Test in /var/www/api/mvc.php on line 94
+[Fri Nov 20 10:18:43.234051 2026] [ssl:error] [pid 30304] [remote 10.0.0.5:443] AH02039: Certificate Verification: Error (20): unable to get local issuer certificate
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T10:28:11.971642Z
+                  process_id: 23603
+                  severity: warn
+                  body: PHP Warning:  feof() expects parameter 1 to be resource, boolean given in /var/www/html/short/s/index.php on line 39
+                  attrs: {client: 192.168.99.1:55729}
+                log
+                  ts: 2026-11-20T10:05:27.217648Z
+                  process_id: 26600
+                  severity: error
+                  body: script 'C:/xampp/htdocs/index_sso.php' not found or unable to stat
+                  attrs: {module: php, thread_id: 15088, client: 106.75.126.212:52758}
+                log
+                  ts: 2026-11-20T10:35:35.868963Z
+                  process_id: 29625
+                  severity: error
+                  body: PHP Fatal error:  Uncaught Doctrine\\DBAL\\DBALException: Failed to connect to the database: An exception occurred in driver: SQLSTATE[HY000] [2002] Connection refused in /var/www/nextcloud/lib/private/DB/Connection.php:72\nStack trace:\n#0 {main}
+                  attrs: {module: php7, client: 127.0.0.1:56664, referer: https://cloud.example/}
+                log
+                  ts: 2026-11-20T10:18:43.234051Z
+                  process_id: 30304
+                  severity: notice
+                  body: PHP Notice:  Undefined index: Test in /var/www/api/mvc.php on line 94
+                  attrs: {module: php7, client: 192.168.1.225:57283}
+                log
+                  ts: 2026-11-20T10:18:43.234051Z
+                  process_id: 30304
+                  severity: error
+                  body: AH02039: Certificate Verification: Error (20): unable to get local issuer certificate
+                  attrs: {module: ssl, remote: 10.0.0.5:443, error_code: AH02039}
+                  message_template: AH02039: …
+            "#]],
+        );
+    }
+
+    /// OpenHistoricalMap/issues issue 778, at a later time.
+    #[test]
+    fn lines_of_passenger_are_its_own() {
+        check_format(
+            LogFormat::ApacheError,
+            r#"[ N 2026-11-20 11:14:55.2323 334/T1 age/Cor/CoreMain.cpp:1015 ]: Passenger core online, PID 334
+[Fri Nov 20 11:14:55.234249 2026] [mpm_event:notice] [pid 301:tid 140207974897536] AH00489: Apache/2.4.52 (Ubuntu) Phusion_Passenger/6.0.10 configured -- resuming normal operations
+App 412 output: WARN: advpng none at /usr/bin/advpng (== none) is of unknown version
+"#,
+            expect![[r#"
+                log
+                  ts: 2026-11-20T11:14:55.232300Z
+                  program: passenger
+                  process_id: 334
+                  severity: notice
+                  body: Passenger core online, PID 334
+                  attrs: {thread_id: T1, code_location: age/Cor/CoreMain.cpp:1015}
+                log
+                  ts: 2026-11-20T11:14:55.234249Z
+                  process_id: 301
+                  severity: notice
+                  body: AH00489: Apache/2.4.52 (Ubuntu) Phusion_Passenger/6.0.10 configured -- resuming normal operations
+                  attrs: {module: mpm_event, thread_id: 140207974897536, error_code: AH00489}
+                  message_template: AH00489: Apache/2.4.52 (Ubuntu) Phusion_Passenger/6.0.10 configured -- resuming normal operations
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  program: passenger
+                  process_id: 412
+                  severity: warn
+                  body: WARN: advpng none at /usr/bin/advpng (== none) is of unknown version
+                  attrs: {stream: output}
             "#]],
         );
     }

@@ -2,19 +2,27 @@
 //!
 //! Only JSON lines can be rejected here: a line that starts like an object and is malformed was
 //! truncated or written by hand. Every other line is at least plain text. A format that can be
-//! detected has one line in [`DETECTORS`].
+//! detected has one line in [`DETECTORS`]. The text of an entry of Docker's log is detected in the
+//! same way.
 
 use crate::format::{Format, JSON_ESCAPE, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{LineFault, Record, RowKind};
-use crate::{apache_error, combined, haproxy, klog, log_text, logfmt, nginx_error, syslog};
+use crate::{
+    apache_error, combined, docker, envoy, haproxy, klog, log_text, logfmt, nginx_error, passenger,
+    syslog,
+};
 
-pub(crate) const FORMAT: NamedFormat =
-    NamedFormat { name: "auto", new: || Box::new(AutoFormat { json: JsonLines::free() }) };
+pub(crate) const FORMAT: NamedFormat = NamedFormat {
+    name: "auto",
+    new: || Box::new(AutoFormat { json: JsonLines::free(), contained: JsonLines::free() }),
+};
 
 /// Reads lines of any known format.
 struct AutoFormat {
     json: JsonLines,
+    /// Reads JSON that a container wrote.
+    contained: JsonLines,
 }
 
 /// Reads a line if it is in a format; `None`, with the record unchanged, if it is not.
@@ -23,10 +31,12 @@ type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind,
 /// Formats that are detected, in this order.
 const DETECTORS: &[(&str, DetectLine)] = &[
     ("combined", combined::detect),
+    ("envoy", |line, record| envoy::parse(line, record).map(Ok)),
     ("haproxy_http", |line, record| haproxy::is_access(line).then(|| haproxy::parse(line, record))),
     ("syslog", |line, record| {
         syslog::is_likely(line, record).then(|| Ok(syslog::parse(line, record)))
     }),
+    ("passenger", |line, record| passenger::parse(line, record).map(|()| Ok(RowKind::Log))),
     ("nginx_error", |line, record| {
         nginx_error::is_likely(line).then(|| Ok(nginx_error::parse(line, record)))
     }),
@@ -43,24 +53,49 @@ impl Format for AutoFormat {
     }
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
-        if is_json(line.as_bytes()) {
-            record.taken_for = "json";
-            return self.json.parse(line, record);
+        if !is_json(line.as_bytes()) {
+            return read_text(line, record);
         }
-        for (name, detect) in DETECTORS {
-            if let Some(outcome) = detect(line, record) {
-                record.taken_for = name;
-                return outcome;
+        record.taken_for = "json";
+        let kind = self.json.parse(line, record)?;
+        match docker::take_entry(line, record) {
+            Some(entry) => {
+                let kind = read_contained(&mut self.contained, entry.text, record);
+                entry.finish(kind, record);
+                Ok(kind)
             }
+            None => Ok(kind),
         }
-        record.taken_for = "text";
-        log_text::parse(line, record);
-        Ok(RowKind::Log)
     }
 
     fn byte_escape(&self, line: &[u8]) -> &'static str {
         if is_json(line) { JSON_ESCAPE } else { TEXT_ESCAPE }
     }
+}
+
+/// Reads a line that is not JSON.
+fn read_text<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+    for (name, detect) in DETECTORS {
+        if let Some(outcome) = detect(line, record) {
+            record.taken_for = name;
+            return outcome;
+        }
+    }
+    record.taken_for = "text";
+    log_text::parse(line, record);
+    Ok(RowKind::Log)
+}
+
+/// Reads a line that a container wrote. A torn one is text: the entry that holds it is whole.
+fn read_contained<'a>(json: &mut JsonLines, line: &'a str, record: &mut Record<'a>) -> RowKind {
+    let outcome =
+        if is_json(line.as_bytes()) { json.parse(line, record) } else { read_text(line, record) };
+    outcome.unwrap_or_else(|_| {
+        record.clear_texts();
+        record.taken_for = "text";
+        log_text::parse(line, record);
+        RowKind::Log
+    })
 }
 
 /// Whether a line starts like a JSON object.

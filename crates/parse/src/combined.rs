@@ -1,12 +1,12 @@
 //! The combined log format of nginx and Apache, and `common`, which lacks its last two values.
 //!
 //! `addr - user [time] "request" status bytes "referer" "user agent"`; the rest is kept as `rest`,
-//! and a leading `host:port` (Apache's `vhost_combined`) is accepted.
+//! unless it is Traefik's, and a leading `host:port` (Apache's `vhost_combined`) is accepted.
 
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{number, text};
+use crate::{number, text, traefik};
 
 pub(crate) const FORMAT: NamedFormat =
     NamedFormat { name: "combined", new: || Box::new(LineFormat { name: "combined", parse }) };
@@ -44,13 +44,17 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (request, rest) = quoted_end(rest)?;
     let (status, rest) = text::word(rest.strip_prefix(' ')?);
     let (bytes, rest) = text::word(rest);
+    let (status, bytes) = (traefik::known(status), traefik::known(bytes));
+    let values = TailValues::new(rest);
     record.ts = Some(record.times.read(time)?);
-    number::integer(status).filter(|_| !bytes.is_empty())?;
-    head_fields(head, record)?;
+    if number::integer(status).is_none() && !(status == "-" && traefik::is_end(values.rest)) {
+        return None;
+    }
+    head_fields(head, record).filter(|()| !bytes.is_empty())?;
     record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
     record.put(["status", status], Field::Status);
     record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
-    tail_fields(rest, record);
+    tail_fields(&values, record);
     Some(())
 }
 
@@ -74,14 +78,39 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) -> Option<()> {
     Some(())
 }
 
-fn tail_fields<'a>(rest: &'a str, record: &mut Record<'a>) {
-    let mut rest = rest;
-    for (name, field) in [("http_referer", Field::Referer), ("http_user_agent", Field::UserAgent)] {
-        let Some((value, behind)) = rest.strip_prefix('"').and_then(quoted_end) else { break };
-        record.put([name, text::unescape(value, record.arena)], field);
-        rest = behind.strip_prefix(' ').unwrap_or(behind);
+/// The values behind the bytes.
+struct TailValues<'a> {
+    referer: Option<&'a str>,
+    user_agent: Option<&'a str>,
+    rest: &'a str,
+}
+
+impl<'a> TailValues<'a> {
+    fn new(text: &'a str) -> Self {
+        let (referer, rest) = tail_value(text);
+        let (user_agent, rest) = if referer.is_some() { tail_value(rest) } else { (None, rest) };
+        Self { referer, user_agent, rest }
     }
-    record.attr(["rest", rest]);
+}
+
+/// A value in quotes, or the `-` that Traefik wrote without, and the text behind it.
+fn tail_value(text: &str) -> (Option<&str>, &str) {
+    match text.strip_prefix('"').and_then(quoted_end) {
+        Some((value, behind)) => (Some(value), behind.strip_prefix(' ').unwrap_or(behind)),
+        None => text.strip_prefix("- ").map_or((None, text), |behind| (Some("-"), behind)),
+    }
+}
+
+fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
+    if let Some(referer) = values.referer {
+        record.put(["http_referer", text::unescape(referer, record.arena)], Field::Referer);
+    }
+    if let Some(agent) = values.user_agent {
+        record.put(["http_user_agent", text::unescape(agent, record.arena)], Field::UserAgent);
+    }
+    if traefik::parse_end(values.rest, record).is_none() {
+        record.attr(["rest", values.rest]);
+    }
 }
 
 /// Splits at the closing quote; `\"` does not close.

@@ -13,6 +13,8 @@ pub(crate) enum Field {
     /// The column with the same name.
     Column,
     Time,
+    /// A time, if the line has no other.
+    TimeOtherwise,
     ClientAddress,
     ClientPort,
     /// The requested host, optionally with a port.
@@ -57,6 +59,8 @@ pub(crate) enum Field {
     Program,
     ProcessId,
     Facility,
+    /// Envoy's flags: an attribute that tells its access log.
+    ResponseFlags,
 }
 
 impl Field {
@@ -143,6 +147,7 @@ pub(crate) fn of_key(key: &str) -> Field {
         | "logger_name" => Field::Program,
         "pid" | "process_id" | "process.pid" => Field::ProcessId,
         "facility" => Field::Facility,
+        "response_flags" => Field::ResponseFlags,
         _ => of_nginx(key),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::envoy;
 use crate::field::{self, Field};
 use crate::format::{Format, JSON_ESCAPE, NamedFormat};
 use crate::json::{JsonScanner, JsonValue, MAX_DEPTH};
@@ -84,6 +85,9 @@ impl JsonLines {
         record: &mut Record<'a>,
     ) -> Result<RowKind, LineFault> {
         self.read(line, record)?;
+        if !record.is_free(Field::ResponseFlags) {
+            return Ok(envoy::parse_json(record));
+        }
         Ok(record.guess_kind())
     }
 

@@ -8,13 +8,14 @@
 //! nginx escapes nothing: a path with `%22`, `%20` or `%0a` is logged with a quote, blank or line
 //! end. So a request can forge named values, and whole lines. [`named_values`] accepts only what
 //! nginx alone can have written, [`line_trust`] finds the lines that may be part of another.
+//! Passenger writes its lines, without nginx's header, into the same file.
 
 use weir_tables::{message_template, unfinished_template};
 
 use crate::format::{Format, NamedFormat};
 use crate::log_text;
 use crate::record::{LineFault, Record, RowKind};
-use crate::{number, severity};
+use crate::{number, passenger, severity};
 
 /// Names that nginx appends to a message, in this order (ngx_http_log_error_handler,
 /// ngx_stream_log_error, ngx_mail_log_error). Some are written without quotes.
@@ -77,7 +78,7 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
 
 fn read<'a>(line: &'a str, trust: LineTrust, record: &mut Record<'a>) {
     record.is_template_known = true;
-    if head(line, trust, record).is_none() {
+    if head(line, trust, record).is_none() && passenger::parse(line, record).is_none() {
         log_text::parse(line, record);
     }
 }
@@ -111,9 +112,11 @@ fn line_trust(lines: &[&[u8]]) -> Vec<LineTrust> {
         starts.push(at);
         at += line.len() + 1;
     }
+    let mut is_passenger = false;
     for (last, line) in lines.iter().enumerate() {
         let end = starts[last] + line.len() + 1;
-        let is_end = !has_header(line);
+        is_passenger = is_of_passenger(line, is_passenger);
+        let is_end = !has_header(line) && !is_passenger;
         let near = starts.partition_point(|start| end - start.min(&end) > MESSAGE_BYTES[1]);
         let first = (near..last).find(|first| {
             let is_longest = MESSAGE_BYTES.contains(&(end - starts[*first]));
@@ -127,6 +130,12 @@ fn line_trust(lines: &[&[u8]]) -> Vec<LineTrust> {
         }
     }
     trust
+}
+
+/// Whether a line is Passenger's, or an indented continuation of such a line.
+fn is_of_passenger(line: &[u8], is_earlier: bool) -> bool {
+    let is_continued = is_earlier && line.starts_with(b"  ") && !passenger::names_client(line);
+    is_continued || passenger::is_own(line)
 }
 
 /// Whether a line is of a connection, with a text that nginx did not choose.

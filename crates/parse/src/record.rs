@@ -172,6 +172,11 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The first text with this name.
+    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
+        self.pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value)
+    }
+
     /// Whether no text with this meaning was added.
     pub(crate) fn is_free(&self, field: Field) -> bool {
         self.seen & field.bit() == 0

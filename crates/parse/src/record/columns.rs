@@ -32,6 +32,7 @@ impl<'a> Record<'a> {
         let value = pair.value;
         match pair.field {
             Field::Time => self.take_time(value),
+            Field::TimeOtherwise => self.ts.is_some() || self.take_time(value),
             Field::Message => self.take_message(value),
             Field::MessageOtherwise if self.seen & Field::Message.bit() == 0 => {
                 self.take_message(value)
@@ -70,6 +71,7 @@ impl<'a> Record<'a> {
             | Field::ProcessId
             | Field::Facility => false,
             Field::Time => self.take_time(value),
+            Field::TimeOtherwise => self.ts.is_some() || self.take_time(value),
             Field::ClientAddress => set(&mut row.client_address, Some(value)),
             Field::ClientPort => set(&mut row.client_port, number::integer(value)),
             Field::Host => self.take_host(value),
