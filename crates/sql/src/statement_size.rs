@@ -195,11 +195,19 @@ impl StackEstimate {
 /// functions with a syntax of their own triple it, those of `position(…)` take it times five.
 struct ParserWork {
     steps: u64,
-    /// How often a token of each open bracket or `case` is read.
-    open: Vec<u64>,
-    /// How often the next token is read.
+    /// What is around each open bracket or `case`.
+    open: Vec<OuterLevel>,
+    /// How often the first token of an expression is read.
     times: u64,
+    /// How often the next token is read.
+    times_here: u64,
     last: LastToken,
+}
+
+struct OuterLevel {
+    times: u64,
+    times_here: u64,
+    is_case: bool,
 }
 
 /// What the token before an opening bracket makes of it.
@@ -214,12 +222,14 @@ enum LastToken {
     In,
     /// `interval`, which may precede any expression.
     Interval,
+    As,
+    Cast,
     Other,
 }
 
 impl ParserWork {
     fn new() -> Self {
-        Self { steps: 0, open: Vec::new(), times: 1, last: LastToken::Other }
+        Self { steps: 0, open: Vec::new(), times: 1, times_here: 1, last: LastToken::Other }
     }
 
     fn add(&mut self, token: &Token) {
@@ -227,7 +237,7 @@ impl ParserWork {
             return;
         }
         if self.last == LastToken::Interval && !matches!(token, Token::SingleQuotedString(_)) {
-            self.times = self.times.saturating_mul(2);
+            self.times_here = self.times_here.saturating_mul(2);
         }
         let factor = match (token, self.last) {
             (Token::LParen, LastToken::Position) => 5,
@@ -237,30 +247,52 @@ impl ParserWork {
             _ => 1,
         };
         match token {
-            Token::LParen | Token::LBracket | Token::LBrace => self.open(factor),
+            Token::LParen | Token::LBracket | Token::LBrace => self.open(factor, false),
             Token::RParen | Token::RBracket | Token::RBrace => self.close(),
-            Token::Word(word) if word.keyword == Keyword::CASE => self.open(2),
-            Token::Word(word) if word.keyword == Keyword::END => self.close(),
+            Token::Word(word) if word.keyword == Keyword::CASE => self.open(2, true),
+            // Elsewhere it is a name.
+            Token::Word(word)
+                if word.keyword == Keyword::END
+                    && self.open.last().is_some_and(|outer| outer.is_case) =>
+            {
+                self.leave();
+            }
+            Token::Comma | Token::SemiColon => self.times_here = self.times,
             _ => {}
         }
-        self.steps = self.steps.saturating_add(self.times);
-        self.last = LastToken::of(token);
+        self.steps = self.steps.saturating_add(self.times_here);
+        self.last = LastToken::of(token, self.last);
     }
 
-    fn open(&mut self, factor: u64) {
-        self.open.push(self.times);
-        self.times = self.times.saturating_mul(factor);
+    fn open(&mut self, factor: u64, is_case: bool) {
+        let (times, times_here) = (self.times, self.times_here);
+        self.open.push(OuterLevel { times, times_here, is_case });
+        self.times_here = times_here.saturating_mul(factor);
+        self.times = self.times_here;
     }
 
+    /// Ends a bracket, and what is open within.
     fn close(&mut self) {
-        self.times = self.open.pop().unwrap_or(1);
+        while self.leave() {}
+    }
+
+    /// Whether it was a `case`.
+    fn leave(&mut self) -> bool {
+        let Some(outer) = self.open.pop() else { return false };
+        (self.times, self.times_here) = (outer.times, outer.times_here);
+        outer.is_case
     }
 }
 
 impl LastToken {
-    fn of(token: &Token) -> Self {
-        let Token::Word(word) = token else { return Self::Other };
+    fn of(token: &Token, last: Self) -> Self {
+        let Token::Word(word) = token else {
+            return if *token == Token::DoubleColon { Self::Cast } else { Self::Other };
+        };
         match word.keyword {
+            // `x::interval`, `cast(x as interval)`
+            Keyword::INTERVAL if matches!(last, Self::Cast | Self::As) => Self::Other,
+            Keyword::AS => Self::As,
             Keyword::POSITION => Self::Position,
             Keyword::IN => Self::In,
             Keyword::INTERVAL => Self::Interval,
@@ -283,8 +315,7 @@ impl LastToken {
             | Keyword::TRY_CAST
             | Keyword::TRY_CONVERT => Self::Syntax,
             // These precede a bracket without being a function.
-            Keyword::AS
-            | Keyword::FROM
+            Keyword::FROM
             | Keyword::JOIN
             | Keyword::ON
             | Keyword::AND
@@ -359,10 +390,15 @@ mod tests {
             }
         }
         // What people write is far from the limit.
-        let call = "coalesce(round(avg(cast(nullif(trim(lower(replace(x, 'a', 'b'))), '') as int))), 0)";
+        let call =
+            "coalesce(round(avg(cast(nullif(trim(lower(replace(x, 'a', 'b'))), '') as int))), 0)";
         let cases = "case when a then case when b then case when c then 1 end end end";
-        let times = "now() - interval '1 hour' + interval '2 hours' * abs(3)";
-        let ctes = ", b as (select * from (select * from log where host in (select host from log)))";
+        let times =
+            "now() - interval '1 hour' + interval '2 hours' * abs(3) and a::interval > b::interval"
+                .to_owned()
+                + &" and t > now() - interval '5 minutes'".repeat(30);
+        let ctes =
+            ", b as (select * from (select * from log where host in (select host from log)))";
         let sql = format!(
             "with a as (select 1){} select {}{cases}, {times}",
             ctes.repeat(40),
