@@ -218,8 +218,9 @@ enum LastToken {
     /// Function with a syntax of its own, or `case`, `not`, `array`.
     Syntax,
     Position,
-    /// `in`, which may precede a subquery.
     In,
+    /// `in (`, which may precede a subquery.
+    InBracket,
     /// `interval`, which may precede any expression.
     Interval,
     As,
@@ -242,10 +243,15 @@ impl ParserWork {
         let factor = match (token, self.last) {
             (Token::LParen, LastToken::Position) => 5,
             (Token::LParen, LastToken::Syntax | LastToken::Interval) => 3,
-            (Token::LParen, LastToken::Name | LastToken::In)
-            | (Token::LBracket, LastToken::Syntax) => 2,
+            (Token::LParen, LastToken::Name) | (Token::LBracket, LastToken::Syntax) => 2,
             _ => 1,
         };
+        let is_subquery = matches!(token, Token::Word(word)
+            if matches!(word.keyword, Keyword::SELECT | Keyword::VALUES | Keyword::WITH));
+        if self.last == LastToken::InBracket && (is_subquery || *token == Token::LParen) {
+            self.times = self.times.saturating_mul(2);
+            self.times_here = self.times;
+        }
         match token {
             Token::LParen | Token::LBracket | Token::LBrace => self.open(factor, false),
             Token::RParen | Token::RBracket | Token::RBrace => self.close(),
@@ -287,7 +293,11 @@ impl ParserWork {
 impl LastToken {
     fn of(token: &Token, last: Self) -> Self {
         let Token::Word(word) = token else {
-            return if *token == Token::DoubleColon { Self::Cast } else { Self::Other };
+            return match (token, last) {
+                (Token::DoubleColon, _) => Self::Cast,
+                (Token::LParen, Self::In) => Self::InBracket,
+                _ => Self::Other,
+            };
         };
         match word.keyword {
             // `x::interval`, `cast(x as interval)`
@@ -331,7 +341,6 @@ impl LastToken {
             | Keyword::OVER
             | Keyword::FILTER
             | Keyword::BY
-            | Keyword::VALUES
             | Keyword::HAVING
             | Keyword::LATERAL => Self::Other,
             _ => Self::Name,
@@ -377,6 +386,11 @@ mod tests {
             "interval ",
             "interval -",
             "1 in (select ",
+            "1 in ((select ",
+            "1 in (values (",
+            "ceil(f(",
+            "f(x -> ",
+            "row(",
             "abs(",
             "concat(1, ",
             "struct(",

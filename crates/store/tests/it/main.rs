@@ -1,7 +1,6 @@
 //! The store from outside: appends, queries, restarts, crashes, full disks.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod amplification;
 mod backup;
 mod bucket;
 mod bucket_backup;
@@ -17,7 +16,6 @@ mod forecast;
 mod full;
 mod functions;
 mod guard;
-mod hostile_queries;
 mod iceberg;
 mod inspect;
 mod joins;

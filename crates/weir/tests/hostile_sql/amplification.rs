@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_store::{ErrorKind, Query, QueryLimits, Store};
 
-use crate::tool::{Chance, ask, clock, set};
+use super::{ask, store};
 
 /// 60,000 rows of a text of 20 bytes.
 const ROWS: &str =
@@ -37,7 +37,7 @@ async fn is_refused(store: &Store, sql: &str, why: &str) {
 
 #[tokio::test]
 async fn functions_that_amplify_are_refused() {
-    let store = Store::in_memory(clock());
+    let store = store();
     for (sql, function) in [
         ("select repeat('x', 2000000000)", "repeat"),
         ("select max(repeat(h, 1000000)) from ROWS", "repeat"),
@@ -82,7 +82,7 @@ async fn functions_that_amplify_are_refused() {
 /// Queries that ended or stalled other databases.
 #[tokio::test]
 async fn queries_of_public_reports_are_refused() {
-    let store = Store::in_memory(clock());
+    let store = store();
     for (sql, function) in [
         // apache/datafusion#5415
         ("select max(rpad('a', 1073741824, 'a')) from ROWS", "rpad"),
@@ -119,7 +119,7 @@ async fn queries_of_public_reports_are_refused() {
 /// apache/datafusion#16517, PR 23207: no operator reserves what a window function returns.
 #[tokio::test]
 async fn results_of_window_functions_are_bounded() {
-    let store = Store::in_memory(clock());
+    let store = store();
     for (sql, function) in [
         ("select h, array_agg(h) over () from ROWS limit 1", "array_agg"),
         ("select string_agg(h, ',') over (order by v) from ROWS limit 1", "string_agg"),
@@ -152,7 +152,7 @@ async fn results_of_window_functions_are_bounded() {
 
 #[tokio::test]
 async fn values_that_are_copied_to_each_row_are_bounded() {
-    let store = Store::in_memory(clock());
+    let store = store();
     let literal = "x".repeat(1 << 20);
     for (sql, why) in [
         ("select v, repeat('x', 10000000) from ROWS", "a constant in each row"),
@@ -199,7 +199,7 @@ async fn values_that_are_copied_to_each_row_are_bounded() {
 /// Steps that double: by `||`, and by names of `with` (the "billion laughs" of SQL).
 #[tokio::test]
 async fn chains_that_double_are_bounded() {
-    let store = Store::in_memory(clock());
+    let store = store();
     let chain = |first: &str, each: &dyn Fn(usize) -> String, last: usize| {
         let steps: String = (1..=last).map(|at| format!(", c{at} as ({})", each(at - 1))).collect();
         format!("with c0 as ({first}){steps} select octet_length(max(s)) from c{last}")
@@ -221,7 +221,7 @@ async fn chains_that_double_are_bounded() {
 
 #[tokio::test]
 async fn functions_that_take_long_for_one_row_are_refused() {
-    let store = Store::in_memory(clock());
+    let store = store();
     for (sql, why) in [
         ("select levenshtein(repeat('ab', 150000), repeat('ba', 150000))", "levenshtein"),
         (
@@ -242,7 +242,7 @@ async fn functions_that_take_long_for_one_row_are_refused() {
 
 #[tokio::test]
 async fn usual_calls_of_bounded_functions_are_as_before() {
-    let store = Store::in_memory(clock());
+    let store = store();
     for (sql, expected) in [
         ("select 'a' || 1 || null is null as x, 'a' || 1 || 'c' as y", "true | a1c"),
         (
@@ -289,13 +289,13 @@ async fn usual_calls_of_bounded_functions_are_as_before() {
 
 /// Writes hostile queries: deep, wide and amplifying, also those without sense.
 struct HostileGrammar {
-    chance: Chance,
+    chance: fastrand::Rng,
 }
 
 impl HostileGrammar {
     fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        let at = self.chance.below(choices.len() as u64);
-        choices[usize::try_from(at).unwrap()]
+        let at = self.chance.usize(..choices.len());
+        choices[at]
     }
 
     fn number(&mut self) -> String {
@@ -324,7 +324,7 @@ impl HostileGrammar {
                 .to_owned();
         }
         let (a, b, n) = (self.text(depth - 1), self.text(depth - 1), self.number());
-        match self.chance.below(16) {
+        match self.chance.u64(..16) {
             0 => format!("repeat({a}, {n})"),
             1 => format!("lpad({a}, {n}, {b})"),
             2 => format!("rpad({a}, {n})"),
@@ -346,7 +346,7 @@ impl HostileGrammar {
 
     fn list(&mut self, depth: u64) -> String {
         let (a, n, m) = (self.text(depth.min(1)), self.number(), self.number());
-        match self.chance.below(8) {
+        match self.chance.u64(..8) {
             0 => format!("range(0, {n})"),
             1 => format!("array_repeat({a}, {n})"),
             2 => format!("string_to_array({a}, '')"),
@@ -360,7 +360,7 @@ impl HostileGrammar {
 
     fn size(&mut self) -> String {
         let (a, b) = (self.text(2), self.text(1));
-        match self.chance.below(6) {
+        match self.chance.u64(..6) {
             0 => format!("levenshtein({a}, {b})"),
             1 => format!("strpos({a}, {b})"),
             2 => format!("array_length({})", self.list(2)),
@@ -383,7 +383,7 @@ impl HostileGrammar {
             "partition by v % 5",
             "order by v rows between 100 preceding and current row",
         ]);
-        let tail = match self.chance.below(12) {
+        let tail = match self.chance.u64(..12) {
             0 => format!("select {text} from u"),
             1 => format!("select max({size}), count(*) from u"),
             2 => format!("select {size}, count(*) from u group by 1"),
@@ -401,16 +401,16 @@ impl HostileGrammar {
                     sql,
                     ", r as (select v, h as t from u union all select v, {text} from r, u)"
                 )
-                .unwrap();
+                .expect("memory is enough");
                 "select max(octet_length(t)) from r".to_owned()
             }
             10 => {
-                for at in 0..self.chance.below(30) {
+                for at in 0..self.chance.u64(..30) {
                     let from = if at == 0 { "u".to_owned() } else { format!("d{}", at - 1) };
                     let join = self.of(&["", ", FROM y"]).replace("FROM", &from);
                     write!(sql, ", d{at} as (select x.v, x.h || x.h as h from {from} x{join})")
-                        .unwrap();
-                    if self.chance.below(8) == 0 {
+                        .expect("memory is enough");
+                    if self.chance.u64(..8) == 0 {
                         return format!("{sql} select max(octet_length(h)) from d{at}");
                     }
                 }
@@ -422,14 +422,19 @@ impl HostileGrammar {
     }
 }
 
+/// A number from the environment.
+fn set(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
 /// 200 queries; `WEIR_ROUNDS=200` runs 10,000. `WEIR_SEED` replays others.
 #[tokio::test]
 async fn hostile_queries_are_answered_or_refused() {
     let rounds = set("WEIR_ROUNDS").map_or(200, |rounds| rounds * 50);
     let seed = set("WEIR_SEED").unwrap_or(20_261_127);
     println!("WEIR_SEED={seed}");
-    let store = Store::in_memory(clock());
-    let mut grammar = HostileGrammar { chance: Chance::new(seed) };
+    let store = store();
+    let mut grammar = HostileGrammar { chance: fastrand::Rng::with_seed(seed) };
     let limits = QueryLimits { timeout: Duration::from_millis(200), ..QueryLimits::default() };
     for round in 0..rounds {
         let sql = grammar.query();

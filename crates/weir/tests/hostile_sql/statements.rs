@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_store::{ErrorKind, Query, QueryLimits, Store};
 
-use crate::tool::{clock, number};
+use super::{number, store};
 
 /// Start, repeated part and end of a statement.
 type Chain = (&'static str, &'static str, &'static str);
@@ -65,7 +65,7 @@ async fn answered_or_refused(store: &Store, sql: &str, kind: &str) {
 
 #[tokio::test]
 async fn generated_statements_are_answered_or_refused() {
-    let store = Store::in_memory(clock());
+    let store = store();
     for chain in CHAINS {
         for count in [60, 250, 500, 1000, 100_000] {
             let kind = format!("{count} × `{}`", chain.1);
@@ -87,7 +87,7 @@ async fn generated_statements_are_answered_or_refused() {
 
 #[tokio::test]
 async fn statements_of_dashboards_still_run() {
-    let store = Store::in_memory(clock());
+    let store = store();
     for (chain, count) in [
         (("select count(*) from log where host = 'a'", " or host = 'b'", ""), 300),
         (("select count(*) from log where host in ('a'", ", 'b'", ")"), 20_000),
