@@ -221,6 +221,9 @@ enum LastToken {
     In,
     /// `in (`, which may precede a subquery.
     InBracket,
+    Bracket,
+    /// `((`, as in `from ((select …`.
+    TwoBrackets,
     /// `interval`, which may precede any expression.
     Interval,
     As,
@@ -248,7 +251,13 @@ impl ParserWork {
         };
         let is_subquery = matches!(token, Token::Word(word)
             if matches!(word.keyword, Keyword::SELECT | Keyword::VALUES | Keyword::WITH));
-        if self.last == LastToken::InBracket && (is_subquery || *token == Token::LParen) {
+        // The parser tries a subquery first, then a list, or a join in brackets.
+        let is_tried_twice = match self.last {
+            LastToken::InBracket => is_subquery || *token == Token::LParen,
+            LastToken::TwoBrackets => is_subquery,
+            _ => false,
+        };
+        if is_tried_twice {
             self.times = self.times.saturating_mul(2);
             self.times_here = self.times;
         }
@@ -296,6 +305,8 @@ impl LastToken {
             return match (token, last) {
                 (Token::DoubleColon, _) => Self::Cast,
                 (Token::LParen, Self::In) => Self::InBracket,
+                (Token::LParen, Self::Bracket | Self::TwoBrackets) => Self::TwoBrackets,
+                (Token::LParen, _) => Self::Bracket,
                 _ => Self::Other,
             };
         };
@@ -372,7 +383,9 @@ mod tests {
 
     #[test]
     fn statements_that_the_parser_would_read_forever_are_refused() {
-        // 60 levels, each with an error in its middle or without.
+        // 60 levels, each with an error in its middle or without. Public reports of the kind:
+        // apache/datafusion-sqlparser-rs issue 216, PRs 2349, 2372 and 2378, ClickHouse/ClickHouse
+        // issue 121231, JSQLParser issues 766 and 858.
         for each in [
             "position(",
             "cast(",
@@ -387,7 +400,9 @@ mod tests {
             "interval -",
             "1 in (select ",
             "1 in ((select ",
+            "(a in (",
             "1 in (values (",
+            "* from ((select ",
             "ceil(f(",
             "f(x -> ",
             "row(",
