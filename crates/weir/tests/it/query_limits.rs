@@ -26,7 +26,7 @@ fn hub(data: &Path, log: &Path) -> Weir {
     let mut command = serve("up", data);
     quiet(&mut command);
     command.arg("--tail").arg(log).env("WEIR_STORE_FLUSH_SECONDS", "1");
-    // Rules would read the lines first, and what is in the cache is not read again.
+    // What rules read is in the cache, and is not read again: they run once, before the lines come.
     command.env("WEIR_RULES_EVERY_SECONDS", "3600");
     for (name, value) in [
         ("QUERY_TIMEOUT_SECONDS", "10"),
@@ -98,8 +98,14 @@ fn refused(weir: &Weir, sql: &str, LimitRefusal { words, by }: LimitRefusal) {
 fn a_query_over_a_limit_ends_with_words_and_a_row_and_others_go_on() {
     let dir = tempfile::tempdir().expect("a directory");
     let (data, log) = (dir.path().join("data"), dir.path().join("app.log"));
-    write_lines(&log, 3000);
+    std::fs::write(&log, "").expect("there is room");
     let weir = hub(&data, &log);
+    wait_for("the first run of the rules", PATIENCE, || {
+        let answer = weir.get("/api/rules");
+        let rules = answer["rules"].as_array().expect("rules");
+        rules.iter().all(|rule| rule["last_run_ts"].is_string()).then_some(())
+    });
+    write_lines(&log, 3000);
     let count = "select count(*) from log where source like '%app.log'";
     wait_for("lines in the store", PATIENCE, || (weir.number(count) == 3000).then_some(()));
     let headers = [("content-type", "application/json")];
