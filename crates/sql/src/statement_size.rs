@@ -192,7 +192,7 @@ impl StackEstimate {
 /// Upper bound of the parser's steps: how often it reads each token.
 ///
 /// Measured with sqlparser 0.62: levels of `f(…)` double the work in PostgreSQL's dialect, those of
-/// functions with a syntax of their own triple it, those of `position(…)` take it times five.
+/// functions with special syntax triple it, and those of `position(…)` multiply it by five.
 struct ParserWork {
     steps: u64,
     /// What is around each open bracket or `case`.

@@ -180,7 +180,7 @@ async fn connections_that_say_nothing_keep_nobody_out() {
     }
     // The oldest had to make place.
     assert!(silent[0].next().await.is_none());
-    // Those that have logged in are not affected by more silent ones.
+    // More silent connections do not affect logged-in clients.
     for _ in 0..250 {
         silent.push(RawClient::open(&server).await);
     }

@@ -23,7 +23,7 @@ use crate::limits::size;
 
 /// Steps of one row; some seconds, in which it cannot be cancelled.
 const ROW_STEPS_MAX: u64 = 2_000_000_000;
-/// Steps between two checks whether the query goes on.
+/// Steps between two checks for cancellation.
 const PART_STEPS: u64 = 100_000_000;
 
 /// A function with its bound.
@@ -33,7 +33,7 @@ pub(super) struct BoundedFunction {
     model: CostModel,
 }
 
-/// The function with its bound; `None` for one that needs none or has it.
+/// Wraps the function; `None` if it is cheap or already wrapped.
 pub(super) fn bounded(function: &ScalarUDF) -> Option<ScalarUDF> {
     if function.inner().is::<BoundedFunction>() {
         return None;

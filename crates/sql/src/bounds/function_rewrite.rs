@@ -1,4 +1,5 @@
-//! Puts bounds on the calls of a plan, also those that the planner makes of operators and syntax.
+//! Bounds the function calls of a plan, including those that the planner generates from operators
+//! and syntax.
 
 use arrow_schema::DataType;
 use datafusion::common::config::ConfigOptions;

@@ -1,6 +1,6 @@
 //! Worst case of one row for each function that amplifies its arguments, or is not linear in them.
 //!
-//! Source: the functions of DataFusion 55.2. Those that are not listed return at most a few times
+//! Source: the functions of DataFusion 55.2. Unlisted functions return at most a few times
 //! the bytes of one argument, in time proportional to it.
 
 use datafusion::common::Result;
@@ -65,7 +65,7 @@ pub(super) enum CostModel {
 }
 
 impl CostModel {
-    /// Model of a function; `None` for those that need no bound.
+    /// Cost model of a function; `None` if it is cheap.
     pub(super) fn of(function: &str) -> Option<Self> {
         Some(match function {
             "array_append" | "array_concat" | "array_prepend" | "arrays_zip" | "concat"

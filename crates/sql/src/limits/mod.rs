@@ -85,7 +85,7 @@ pub(crate) struct QueryUsage {
     shares_evenly: AtomicBool,
     /// Whether a row was too wide for a join with batches of usual size.
     has_wide_row: AtomicBool,
-    /// Whether nobody waits for the result any more.
+    /// Whether the query has ended or was cancelled.
     has_ended: AtomicBool,
     met: Mutex<Option<LimitKind>>,
     /// Files opened so far, in order.

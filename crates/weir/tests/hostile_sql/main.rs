@@ -1,4 +1,4 @@
-//! SQL that is meant to harm: each statement is answered or refused, and the process goes on.
+//! Hostile SQL: each statement is answered or refused, and the process survives.
 
 mod amplification;
 mod statements;

@@ -1,4 +1,4 @@
-//! A long line costs no rule its answer: a visitor or a program may write one at any time.
+//! A long log line makes no rule fail.
 
 use std::sync::Arc;
 
