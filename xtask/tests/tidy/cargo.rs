@@ -10,10 +10,12 @@ use crate::{no_breach, output, text};
 /// crate without a row may depend on nothing else.
 const EDGES: &[(&str, &[&str])] = &[
     ("weir-collect", &["weir-access"]),
+    ("weir-intake", &["weir-parse"]),
     ("weir-probe", &["weir-access", "weir-collect"]),
     ("weir-tier", &["weir-datafile"]),
     ("weir-sql", &["weir-datafile", "weir-tier"]),
-    ("weir-store", &["weir-datafile", "weir-sql", "weir-tier"]),
+    ("weir-store", &["weir-datafile", "weir-ledger", "weir-sql", "weir-tier"]),
+    ("weir-notify", &["weir-actions", "weir-ledger"]),
     ("weir-config", &["weir-collect", "weir-probe", "weir-process"]),
     ("weir-agent-core", AGENT),
     ("weir-hub", HUB),
@@ -35,12 +37,15 @@ const AGENT: &[&str] = &[
 ];
 
 const HUB: &[&str] = &[
+    "weir-actions",
     "weir-agent-core",
     "weir-collect",
     "weir-config",
     "weir-edge",
     "weir-intake",
+    "weir-ledger",
     "weir-link",
+    "weir-notify",
     "weir-outputs",
     "weir-parse",
     "weir-pg",
@@ -77,7 +82,8 @@ const HEAVY: &[(&str, &[&str])] = &[
     // The tier keeps footers of remote files; a test of the store reads what it wrote.
     ("parquet", &["weir-datafile", "weir-sql", "weir-store", "weir-tier"]),
     ("object_store", &["weir-sql", "weir-tier"]),
-    ("rusqlite", &["weir-store"]),
+    ("lettre", &["weir-notify"]),
+    ("rusqlite", &["weir-ledger", "weir-store"]),
     ("postgres", &["weir-store"]),
     ("tokio-postgres-rustls", &["weir-store"]),
     ("tonic", &["weir-sql"]),
@@ -108,6 +114,8 @@ const LICENCES: &[&str] = &[
     "MIT",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
+    // BSD without the clause on notices; quoted_printable of lettre.
+    "0BSD",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "ISC",

@@ -33,7 +33,7 @@ fn crates() -> BTreeMap<String, Modules> {
 
 /// The modules that each module uses.
 fn arrows(modules: &Modules) -> BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> {
-    let path = Regex::new(r"\b((?:crate|super|self)(?:::super)*)((?:::\w+)*)(::\{[^;]*)?");
+    let path = Regex::new(r"\b((?:crate|super|self)(?:::super)*)\b((?:::\w+)*)(::\{[^;]*)?");
     let path = path.expect("a pattern");
     let facade = Regex::new(r"(?m)^\s*pub(?:\([a-z ]+\))? use [^;]*;").expect("a pattern");
     let mut arrows: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();

@@ -1,0 +1,36 @@
+//! Incidents from findings, and who is notified of them: routes, rotas, silences, escalation.
+//!
+//! Pure: findings and the time go in, notices and documents to keep come out, so that a month
+//! replays in a test.
+
+mod calendar;
+mod check;
+mod civil_time;
+mod decisions;
+mod desk;
+mod error;
+mod hours;
+mod identity;
+mod incident;
+mod notice;
+mod pattern;
+mod policy;
+mod roster;
+mod rota;
+mod silence;
+mod target;
+mod title;
+mod window;
+
+pub use calendar::calendar;
+pub use check::{PolicyProblem, check};
+pub use decisions::{Decisions, IncidentChange, IncidentEvent, KeptDocument, UnreadableDocument};
+pub use desk::{Desk, TestTarget};
+pub use error::DeskError;
+pub use incident::{Acknowledgement, Incident, IncidentState};
+pub use notice::{Finding, IncidentSummary, Notice, NoticeKind, SymptomLine, Urgency};
+pub use policy::{
+    Contact, DeskSettings, Person, Policy, QuietHours, Rota, Route, ShiftOverride, Window,
+};
+pub use rota::{DutyReason, OnCall};
+pub use silence::{Silence, SilenceRequest};

@@ -1,0 +1,60 @@
+//! The HTML form of a mail: the text's sections, without styles that a mail reader would drop.
+
+use crate::forms::{NoticeText, escape_html, sections, unlinked};
+use crate::receiver::Message;
+
+/// The HTML of a mail: data is escaped, and the only link is the page's own.
+pub fn html(message: &Message) -> String {
+    let notice = NoticeText::new(message);
+    let mut body = format!("<h2>{}</h2>\n", safe(&notice.head()));
+    for section in sections(&notice) {
+        if section.heading.is_empty() {
+            for line in &section.lines {
+                body.push_str(&format!("<p>{}</p>\n", safe(line)));
+            }
+            continue;
+        }
+        body.push_str(&format!("<h3>{}</h3>\n<ul>\n", section.heading));
+        for line in &section.lines {
+            body.push_str(&format!("<li>{}</li>\n", safe(line)));
+        }
+        body.push_str("</ul>\n");
+    }
+    if let Some(link) = &notice.link {
+        let link = escape_html(link.as_str());
+        body.push_str(&format!("<p><a href=\"{link}\">{link}</a></p>\n"));
+    }
+    format!("<!DOCTYPE html>\n<html><body>\n{body}</body></html>\n")
+}
+
+fn safe(text: &str) -> String {
+    escape_html(&unlinked(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_actions::NoticeKind;
+
+    use super::*;
+    use crate::testing::samples::{evil_message, message};
+
+    #[test]
+    fn html_has_the_sections_of_the_text_and_one_link() {
+        let page = html(&message(NoticeKind::Page));
+        for part in
+            ["<h2>PAGE web3 app.down", "<h3>Evidence</h3>", "<li>failed = 12</li>", "ada, bo"]
+        {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+        assert!(page.contains("<a href=\"https://weir.example.net/#/incidents/k3f9\">"), "{page}");
+    }
+
+    #[test]
+    fn data_makes_no_element_and_no_link() {
+        let evil = html(&evil_message());
+        assert!(!evil.contains("<script"), "{evil}");
+        assert!(evil.contains("&lt;script&gt;"), "{evil}");
+        assert_eq!(evil.matches("<a ").count(), 1, "{evil}");
+        assert!(!evil.contains("http://evil"), "{evil}");
+    }
+}

@@ -1,0 +1,21 @@
+//! Sends notices to people and systems: mail, webhooks, chats, pagers; each once.
+//!
+//! A kind of receiver is one file and one line in a list ([`RECEIVERS`]). A receiver sends one
+//! message and reports whether to try again; what is sent when is decided before.
+
+pub mod forms;
+mod http_client;
+pub mod outbox;
+mod receiver;
+mod receivers;
+mod settings;
+
+#[cfg(test)]
+mod kind_tests;
+#[cfg(test)]
+mod testing;
+
+pub use http_client::shortened;
+pub use receiver::{Accepted, Message, RateLimit, Receiver, RetryAdvice, SendError};
+pub use receivers::RECEIVERS;
+pub use settings::{ReceiverSettings, ReceiverSpec, SettingError, SettingSource};
