@@ -1,5 +1,5 @@
 //! Active probes: name servers, TLS servers, proxies' statistics and databases, queried as their
-//! clients query them.
+//! clients query them; and plugins of Nagios.
 //!
 //! A probe can take seconds when a server does not reply, so it runs on its own thread, which the
 //! caller creates, and not in the sampling round.
@@ -9,6 +9,7 @@ pub mod database;
 mod haproxy;
 mod lookup;
 mod name;
+pub mod plugin;
 mod resolver;
 mod tls;
 mod trust;

@@ -48,6 +48,8 @@ pub struct Engine {
     pub(crate) states: BTreeMap<String, RuleState>,
     /// Times at which findings began to fire, newest last.
     pub(crate) fires: BTreeMap<(String, Subject), Vec<Micros>>,
+    /// Restored findings about the subject of an older one; [`Engine::retire`] resolves them.
+    pub(crate) doubles: Vec<OpenFinding>,
     /// Host by address.
     hosts: BTreeMap<String, String>,
     /// Judgements by rule.
@@ -198,6 +200,14 @@ impl Engine {
     /// Every pending and firing finding, by rule.
     pub fn open(&self) -> impl Iterator<Item = &OpenFinding> {
         self.states.values().flat_map(|state| state.open.values())
+    }
+
+    /// Every firing finding, by rule: roots, symptoms, and former symptoms that are held as notes.
+    ///
+    /// To recognize a finding across restarts, compare its rule, host and key: a fault whose first
+    /// row was lost with the process has another `finding_id` afterwards, which holds its start.
+    pub fn firing(&self) -> impl Iterator<Item = &OpenFinding> {
+        self.open().filter(|finding| finding.state == State::Firing)
     }
 
     /// Records a failed query: the rule's findings stay as they are.

@@ -63,7 +63,8 @@ pub struct OpenFinding {
     pub host: String,
     /// The key columns as a JSON object.
     pub key: String,
-    /// The highest class since it opened; a note while another finding explains it.
+    /// The highest class since it opened; a note while another finding explains it, and for at most
+    /// a minute after that one ended.
     pub class: Class,
     /// Pending, firing, or resolved in its last transition.
     pub state: State,
@@ -75,6 +76,9 @@ pub struct OpenFinding {
     pub resolved_ts: Option<Micros>,
     /// The root finding, while it fires.
     pub cause: Option<Cause>,
+    pub(crate) ended_cause: Option<EndedCause>,
+    /// The class of its newest evidence.
+    pub(crate) evidence_class: Class,
     pub(crate) details: FindingDetails,
     pub(crate) key_values: Vec<(String, serde_json::Value)>,
     pub(crate) highest_class: Class,
@@ -92,6 +96,16 @@ pub struct Cause {
     pub rule: String,
 }
 
+/// A cause that no longer fires, while its symptom is held as a note.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EndedCause {
+    pub(crate) ended_ts: Micros,
+    /// The cause's rule; empty after a restart.
+    pub(crate) rule: String,
+    /// The class of the symptom's evidence when its cause ended.
+    pub(crate) evidence_class: Class,
+}
+
 /// The newest row in the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WrittenRow {
@@ -106,6 +120,12 @@ impl OpenFinding {
     /// Whether it fires and no other firing finding explains it.
     pub fn is_root(&self) -> bool {
         self.state == State::Firing && self.cause.is_none()
+    }
+
+    /// When its cause ended, while it is held as a note for that: its class is its own again a
+    /// minute later.
+    pub fn cause_ended_ts(&self) -> Option<Micros> {
+        self.ended_cause.as_ref().map(|cause| cause.ended_ts)
     }
 
     /// The tier at fault.

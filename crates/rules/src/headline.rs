@@ -12,12 +12,13 @@ const ROOT_LIMIT: usize = 3;
 /// Subjects in one list; further ones are counted.
 const NAME_LIMIT: usize = 4;
 
-/// The headline over these findings, or `None` if none of class mail or page fires as a root.
+/// The headline over these findings; `None` if no root of class mail or page fires, and no symptom is
+/// held because its cause ended.
 pub fn headline<'a>(findings: impl IntoIterator<Item = &'a OpenFinding>) -> Option<String> {
     let firing: Vec<&OpenFinding> =
         findings.into_iter().filter(|finding| finding.state == State::Firing).collect();
     let mut by_rule: BTreeMap<&str, Vec<&OpenFinding>> = BTreeMap::new();
-    for root in firing.iter().filter(|finding| finding.is_root() && finding.class > Class::Note) {
+    for root in firing.iter().filter(|finding| is_shown(finding)) {
         by_rule.entry(&root.rule).or_default().push(root);
     }
     let mut groups: Vec<Vec<&OpenFinding>> = by_rule.into_values().collect();
@@ -35,6 +36,11 @@ pub fn headline<'a>(findings: impl IntoIterator<Item = &'a OpenFinding>) -> Opti
         sentences.push(format!("{} more findings have other roots.", groups.len() - ROOT_LIMIT));
     }
     (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// Whether a finding is a root that matters, or a symptom that is held because its cause ended.
+fn is_shown(finding: &OpenFinding) -> bool {
+    finding.is_root() && (finding.class > Class::Note || finding.cause_ended_ts().is_some())
 }
 
 fn is_symptom_of(finding: &OpenFinding, roots: &[&OpenFinding]) -> bool {

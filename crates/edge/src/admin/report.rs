@@ -1,5 +1,5 @@
 //! Rows about backends and listeners: every ten seconds, and for a backend also when its state
-//! changes or its idle timeout is learned.
+//! changes, its idle timeout is learned, or other checks of its health response fail.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,9 +20,26 @@ const INTERVAL: Nanos = Nanos::from_secs(10);
 
 #[derive(Default)]
 pub(crate) struct StateReporter {
-    /// The state and the learned idle timeout of each backend at its last report.
-    known: FxHashMap<SocketAddr, (HealthState, Option<Nanos>)>,
+    /// Each backend as it was at its last report.
+    known: FxHashMap<SocketAddr, KnownBackend>,
     next: MonoTime,
+}
+
+/// What a backend's row is written for at once.
+#[derive(PartialEq, Eq)]
+struct KnownBackend {
+    state: HealthState,
+    learnt_idle: Option<Nanos>,
+    /// Names of its failed checks; their figures move all the time.
+    failed_checks: Vec<String>,
+}
+
+impl KnownBackend {
+    fn of(backend: &Backend, state: HealthState) -> Self {
+        let record = backend.check_record.lock();
+        let failed = record.report.failed.iter().map(|check| check.name.clone());
+        Self { state, learnt_idle: backend.learnt_idle(), failed_checks: failed.collect() }
+    }
 }
 
 fn int(value: u64) -> i64 {
@@ -46,15 +63,16 @@ impl StateReporter {
         let mut backends = EdgeBackendRows::default();
         for (pool, backend) in live.backends() {
             let state = backend.state(now, &pool.settings);
-            let now_known = (state, backend.learnt_idle());
-            let before = self.known.insert(backend.address, now_known);
-            let state_before = before.map(|(state, _)| state);
+            let known = KnownBackend::of(backend, state);
+            let before = self.known.get(&backend.address);
+            let state_before = before.map(|known| known.state);
             if state_before != Some(state) {
                 log_change(backend, state_before, state);
             }
-            if is_due || before != Some(now_known) {
+            if is_due || before != Some(&known) {
                 push(&mut backends, ts, &live.settings.host, backend, state, pool);
             }
+            self.known.insert(backend.address, known);
         }
         let mut batches = Vec::new();
         take(&mut backends, &mut batches);
@@ -122,6 +140,7 @@ fn push(
         idle_timeout_seconds: backend.idle_timeout(&pool.settings).as_seconds(),
         received_bytes_total: int(totals.received_bytes.load(Relaxed)),
         sent_bytes_total: int(totals.sent_bytes.load(Relaxed)),
+        failed_checks: backend.failed_checks().as_deref(),
     });
 }
 

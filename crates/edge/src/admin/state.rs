@@ -56,6 +56,9 @@ pub struct BackendState {
     pub state: &'static str,
     /// Why the backend is in this state; `None` when up.
     pub reason: Option<&'static str>,
+    /// Failed checks of its newest health response; `None` without any. A backend stays up when
+    /// they are about what most of its pool depends on.
+    pub failed_checks: Option<String>,
     /// False in panic mode: health is ignored and all backends get requests.
     pub is_believed: bool,
     /// Share of requests relative to the other backends.
@@ -174,6 +177,7 @@ fn backend(pool: &Pool, backend: &Backend, now: MonoTime) -> BackendState {
         protocol: backend.protocol.as_str(),
         state: state.as_str(),
         reason: reason(state),
+        failed_checks: backend.failed_checks(),
         is_believed: !pool.is_panicking(),
         weight: backend.weight.load(Relaxed),
         in_flight: backend.in_flight(),

@@ -1,4 +1,5 @@
-//! One backend as all threads see it: load, latency, health. Atomics only, no locks.
+//! One backend as all threads see it: load, latency, health. Atomics only; the one lock is for the
+//! texts of health checks, which no request reads.
 //!
 //! ```text
 //!   up ── failures in a row, stall, failed checks ──► out
@@ -16,6 +17,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use parking_lot::Mutex;
+
+use crate::pool::health_report::{CheckRecord, texts_of};
 use crate::settings::destination::{BackendSettings, Protocol};
 use crate::settings::{CheckSettings, UpstreamSettings};
 use crate::time::{AtomicNanos, AtomicTime, MonoTime, Nanos};
@@ -115,6 +119,7 @@ pub(crate) struct Backend {
     tried_at: AtomicTime,
     is_check_failed: AtomicBool,
     checks_in_row: AtomicU32,
+    pub(crate) check_record: Mutex<CheckRecord>,
     recovered_at: AtomicTime,
     /// How long the backend keeps idle connections; [`Nanos::MAX`] if not known.
     learnt_idle: AtomicNanos,
@@ -149,6 +154,7 @@ impl Backend {
             tried_at: AtomicTime::default(),
             is_check_failed: AtomicBool::new(false),
             checks_in_row: AtomicU32::new(0),
+            check_record: Mutex::default(),
             recovered_at: AtomicTime::default(),
             learnt_idle: AtomicNanos::new(Nanos::MAX),
             idle_closed_at: AtomicTime::default(),
@@ -359,10 +365,25 @@ impl Backend {
         true
     }
 
-    /// Resets the outcome of checks because checks were turned off.
+    /// Counts the backend as one that passes its checks, without slow start.
     pub(crate) fn clear_checks(&self) {
         self.is_check_failed.store(false, Relaxed);
         self.checks_in_row.store(0, Relaxed);
+    }
+
+    pub(crate) fn is_check_failed(&self) -> bool {
+        self.is_check_failed.load(Relaxed)
+    }
+
+    /// The failed checks of the newest health response, whether they take the backend out or not.
+    pub(crate) fn failed_checks(&self) -> Option<String> {
+        texts_of(&self.check_record.lock().report.failed)
+    }
+
+    /// Drops what health checks found because checks were turned off.
+    pub(crate) fn forget_checks(&self) {
+        self.clear_checks();
+        *self.check_record.lock() = CheckRecord::default();
     }
 
     /// Begins slow start.

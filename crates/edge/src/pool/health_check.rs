@@ -15,7 +15,8 @@ use hyper::body::Incoming;
 use crate::live::LiveConfig;
 use crate::pool::Pool;
 use crate::pool::backend::Backend;
-use crate::pool::health_body;
+use crate::pool::health_report::HealthReport;
+use crate::pool::shared_check;
 use crate::proxy::headers;
 use crate::proxy::request_body::RequestBody;
 use crate::settings::{CheckKind, CheckSettings};
@@ -53,13 +54,10 @@ async fn check_one(
 ) {
     let request = request(&live, &pool, &backend, &check.kind);
     let result = tokio::time::timeout(check.within, request).await;
-    let result = result.unwrap_or_else(|_| Err("no response in time".into()));
-    if backend.record_check(MonoTime::now(), result.is_ok(), &check) {
-        match result {
-            Ok(()) => tracing::info!("backend `{}` passes its checks again", backend.name),
-            Err(why) => tracing::warn!("backend `{}` fails its checks: {why}", backend.name),
-        }
-    }
+    let report = result
+        .unwrap_or_else(|_| Err("no response in time".into()))
+        .unwrap_or_else(HealthReport::without_response);
+    shared_check::record(&pool, &backend, report, MonoTime::now(), &check);
 }
 
 async fn request(
@@ -67,11 +65,11 @@ async fn request(
     pool: &Pool,
     backend: &Arc<Backend>,
     kind: &CheckKind,
-) -> Result<(), String> {
+) -> Result<HealthReport, String> {
     let limits = &live.settings.limits;
     let mut upstream =
         Upstream::connect(backend, pool, limits, Vec::new()).await.map_err(|(_, text)| text)?;
-    let CheckKind::Ask(path) = kind else { return Ok(()) };
+    let CheckKind::Ask(path) = kind else { return Ok(HealthReport::passed()) };
     let mut request = Request::new(RequestBody::Empty);
     *request.method_mut() = Method::GET;
     *request.uri_mut() = path.as_str().try_into().map_err(|_| format!("`{path}` is not a path"))?;
@@ -93,17 +91,13 @@ async fn request(
     })
     .await?;
     let status = response.status().as_u16();
-    if status >= 400 {
-        return Err(format!("it responds with status {status}"));
-    }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    if !kind.is_some_and(|kind| kind.contains("json")) {
-        return Ok(());
-    }
-    match read(&mut upstream, response.into_body()).await? {
-        Some(body) => health_body::check(&body),
-        None => Ok(()),
-    }
+    let body = if kind.is_some_and(|kind| kind.contains("json")) {
+        read(&mut upstream, response.into_body()).await?
+    } else {
+        None
+    };
+    Ok(HealthReport::of_response(status, &body.unwrap_or_default()))
 }
 
 /// Reads the whole body; `None` if it is longer than [`BODY_BYTES_MAX`].

@@ -19,6 +19,8 @@
 pub(crate) mod backend;
 pub(crate) mod health_body;
 pub(crate) mod health_check;
+pub(crate) mod health_report;
+mod shared_check;
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -96,7 +98,7 @@ impl Pool {
             if let Some(old) = known.find(|old| old.matches(one)).cloned() {
                 old.weight.store(one.weight, Relaxed);
                 if settings.check.is_none() {
-                    old.clear_checks();
+                    old.forget_checks();
                 }
                 return old;
             }

@@ -180,7 +180,7 @@ pub struct CheckSettings {
 pub enum CheckKind {
     /// Connects, including TLS if configured, and sends no request.
     Connect,
-    /// Requests a path. A status below 400 is healthy, unless a JSON body reports a failure
+    /// Requests a path. A status below 400 is healthy, unless a JSON body reports failed checks
     /// (docs/edge.md).
     Ask(String),
 }

@@ -3,7 +3,7 @@
 use std::io::{BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_edge::{BackendSettings, CheckKind, CheckSettings, Settings};
@@ -263,6 +263,39 @@ fn a_backend_whose_health_body_reports_a_failure_gets_nothing() {
     let mut settings = settings(&[ill, healthy(), healthy()]);
     settings.check = check(CheckKind::Ask("/health".into()));
     gets_nothing_until_healthy(settings, &is_ill);
+}
+
+/// A backend whose health response is Spring's with the database down; it counts its checks.
+fn backend_without_database(checks: &Arc<AtomicUsize>) -> SocketAddr {
+    const DIGEST: &str =
+        r#"{"status":"DOWN","components":{"db":{"status":"DOWN","details":{"error":"refused"}}}}"#;
+    let checks = Arc::clone(checks);
+    backend(move |asked| {
+        if !asked.head.starts_with("GET /health ") {
+            return asked.ok("well");
+        }
+        checks.fetch_add(1, Ordering::Relaxed);
+        asked.answer(&format!(
+            "HTTP/1.1 503 x\r\nContent-Type: application/vnd.spring-boot.actuator.v3+json\r\nContent-Length: {}\r\n\r\n{DIGEST}",
+            DIGEST.len()
+        ));
+        true
+    })
+}
+
+#[test]
+fn shared_database_that_is_down_ejects_no_backend_and_is_in_the_rows() {
+    let checks = Arc::new(AtomicUsize::new(0));
+    let mut settings = settings(&[(); 3].map(|()| backend_without_database(&checks)));
+    settings.check = check(CheckKind::Ask("/health".into()));
+    let lab = Lab::start(settings);
+    wait_until("ten checks of each", || checks.load(Ordering::Relaxed) >= 30);
+    assert!(lab.get("/").ends_with("well"));
+    let rows = lab.end("edge_backend");
+    let last = &rows[rows.len() - 3..];
+    for row in last {
+        assert_eq!((row["state"].as_str(), row["failed_checks"].as_str()), ("up", "db (refused)"));
+    }
 }
 
 #[test]

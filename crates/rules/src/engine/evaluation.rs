@@ -11,7 +11,7 @@ use weir_tables::Micros;
 
 use super::result_rows::{SubjectRows, describe, key_values};
 use super::{Precision, RuleState, SLACK_SECONDS, Subject, span};
-use crate::finding::{Cause, FindingDetails, WrittenRow, finding_id};
+use crate::finding::{Cause, EndedCause, FindingDetails, WrittenRow, finding_id};
 use crate::{Cell, Class, OpenFinding, Row, Rule, State, Transition};
 
 /// Open findings per rule; further ones are only counted.
@@ -28,6 +28,8 @@ const FLAP_CLEAR_SECONDS: f64 = 300.0;
 const MAX_FLAP_MEMORY: usize = 10_000;
 /// A page is held as a mail for at most this long while a possible cause is pending.
 const HELD_SECONDS: f64 = 30.0;
+/// A symptom stays a note for this long after its cause ended: most end a little later themselves.
+const ENDED_CAUSE_SECONDS: f64 = 60.0;
 
 /// One evaluation of a rule at one time.
 pub(super) struct Evaluation<'a> {
@@ -94,6 +96,8 @@ impl Evaluation<'_> {
             fired_ts: None,
             resolved_ts: None,
             cause: None,
+            ended_cause: None,
+            evidence_class: class,
             details,
             key_values,
             highest_class: class,
@@ -119,10 +123,13 @@ impl Evaluation<'_> {
         let (details, class) = self.describe(group);
         finding.details = details;
         finding.highest_class = finding.highest_class.max(class);
+        let class_before = std::mem::replace(&mut finding.evidence_class, class);
         let burden = self.burdens.get(&finding.finding_id).copied().unwrap_or(Class::Note);
         finding.class = finding.highest_class.max(burden);
         finding.absent_since = None;
+        let cause_before = finding.cause.clone();
         self.explain(finding);
+        self.hold_after_cause(finding, cause_before, class_before);
         if finding.state == State::Firing {
             if finding.is_flapping {
                 finding.details.summary.push_str(" (flapping)");
@@ -216,6 +223,48 @@ impl Evaluation<'_> {
         let words = format!(" (explained by {} on {}{host})", cause.rule, cause.details.subject);
         finding.cause = Some(root_of(cause));
         finding.details.summary.push_str(&words);
+    }
+
+    /// Keeps a former symptom as a note for [`ENDED_CAUSE_SECONDS`], unless its evidence has become
+    /// worse since its cause ended.
+    fn hold_after_cause(
+        &self,
+        finding: &mut OpenFinding,
+        cause_before: Option<Cause>,
+        class_before: Class,
+    ) {
+        if finding.cause.is_some() {
+            finding.ended_cause = None;
+            return;
+        }
+        if let Some(cause) = cause_before.filter(|cause| !self.still_fires(cause)) {
+            finding.ended_cause = Some(EndedCause {
+                ended_ts: self.now,
+                rule: cause.rule,
+                evidence_class: class_before,
+            });
+        }
+        let Some(ended) = &finding.ended_cause else { return };
+        let seconds = self.now.seconds_since(ended.ended_ts);
+        let is_recent = (0.0..ENDED_CAUSE_SECONDS).contains(&seconds);
+        let is_worse = finding.evidence_class > ended.evidence_class;
+        if !is_recent || is_worse || finding.class == Class::Note {
+            finding.ended_cause = None;
+            return;
+        }
+        finding.class = Class::Note;
+        let words = match ended.rule.as_str() {
+            "" => format!(" (its cause ended {seconds:.0} s ago)"),
+            rule => format!(" (its cause {rule} ended {seconds:.0} s ago)"),
+        };
+        finding.details.summary.push_str(&words);
+    }
+
+    /// Whether a root still fires, directly or behind another finding: then it is the symptom's
+    /// evidence that no longer fits.
+    fn still_fires(&self, root: &Cause) -> bool {
+        let mut firing = self.causes.iter().filter(|cause| cause.state == State::Firing);
+        firing.any(|cause| root_of(cause).finding_id == root.finding_id)
     }
 
     /// Open findings that may explain this one, preferred ones first.

@@ -423,6 +423,49 @@ fn open_findings_go_on_after_a_restart() {
 }
 
 #[test]
+fn finding_whose_rows_were_lost_keeps_its_subject_and_not_its_id() {
+    let rule = rule("lost", "for = \"2s\"\nevery = \"2s\"");
+    let mut before = Engine::new(&RuleSet::default());
+    let first = before.observe(&rule, at(0), &yes());
+    before.observe(&rule, at(2), &yes());
+    let lost = before.firing().next().expect("it fires").clone();
+
+    // Only the row of its start was durable: that is enough for the same id.
+    let mut after = Engine::new(&RuleSet::default());
+    after.restore(&[table(&first)]);
+    after.observe(&rule, at(4), &yes());
+    assert_eq!(after.firing().next().expect("it fires").finding_id, lost.finding_id);
+
+    let mut after = Engine::new(&RuleSet::default());
+    assert_eq!(after.observe(&rule, at(4), &yes()).len(), 1);
+    assert_eq!(after.firing().count(), 0, "it is pending again");
+    after.observe(&rule, at(6), &yes());
+    let same = after.firing().next().expect("it fires");
+    assert_ne!(same.finding_id, lost.finding_id);
+    assert_eq!((&same.rule, &same.host, &same.key), (&lost.rule, &lost.host, &lost.key));
+}
+
+#[test]
+fn only_the_oldest_of_two_restored_findings_about_a_subject_goes_on() {
+    let head = "for = \"0s\"\nevery = \"2s\"";
+    let rule = rule("twice", head);
+    let (set, _) = RuleSet::with_directory(&[("twice.sql".to_owned(), text("twice", head))]);
+    let mut engines = [(); 2].map(|()| Engine::new(&RuleSet::default()));
+    let older = engines[0].observe(&rule, at(0), &yes()).remove(0);
+    let newer = engines[1].observe(&rule, at(4), &yes()).remove(0);
+    for rows in [[older.clone(), newer.clone()], [newer.clone(), older.clone()]] {
+        let mut after = Engine::new(&set);
+        after.restore(&[table(&rows)]);
+        assert_eq!(after.firing().next().map(|f| &f.finding_id), Some(&older.finding.finding_id));
+        let retired = after.retire(at(10));
+        assert_eq!(retired.len(), 1);
+        assert_eq!(retired[0].finding.finding_id, newer.finding.finding_id);
+        assert_eq!(retired[0].finding.state, State::Resolved);
+        assert_eq!(after.retire(at(12)), []);
+    }
+}
+
+#[test]
 fn root_gives_back_its_symptoms_class_after_a_restart_too() {
     let root = rule("root", "for = \"0s\"\nevery = \"2s\"");
     let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.root\"]");

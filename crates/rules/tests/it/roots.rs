@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::{Array, Int64Array, RecordBatch, StringArray};
 use expect_test::expect;
-use weir_rules::{Class, Engine, Rule, RuleSet, Transition, headline};
+use weir_rules::{Class, Engine, Rule, RuleSet, State, Transition, headline};
+use weir_tables::{FindingRows, Rows};
 
 use crate::engine::{answer, at, rule, show, texts, yes};
 
@@ -22,10 +23,142 @@ fn explained_finding_is_a_note_while_its_cause_fires() {
     .assert_eq(&show(&changes));
     let classes: Vec<Class> = changes.iter().map(|change| change.finding.class).collect();
     assert_eq!(classes, [Class::Note, Class::Page]);
-    engine.observe(&cause, at(2), &answer(&[]));
-    let changes = engine.observe(&symptom, at(2), &both);
+}
+
+/// A cause and its symptom that fire at 0 s; the cause ends at 2 s.
+struct EndedRoot {
+    engine: Engine,
+    cause: Rule,
+    symptom: Rule,
+}
+
+impl EndedRoot {
+    fn new(class: &str) -> Self {
+        let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"\nclear = \"0s\"");
+        let symptom =
+            rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+        let mut engine = Engine::new(&RuleSet::default());
+        engine.observe(&cause, at(0), &yes());
+        engine.observe(&symptom, at(0), &answer(&[("a", 1, class, true)]));
+        engine.observe(&cause, at(2), &answer(&[]));
+        Self { engine, cause, symptom }
+    }
+
+    /// The changes of the symptom with evidence of this class.
+    fn observe(&mut self, second: i64, class: &str) -> Vec<Transition> {
+        let row = [("a", 1, class, true)];
+        self.engine.observe(&self.symptom, at(second), &answer(&row))
+    }
+
+    fn class(&self) -> Class {
+        self.engine.firing().next().expect("the symptom fires").class
+    }
+}
+
+#[test]
+fn symptom_stays_a_note_for_a_minute_after_its_cause_ended() {
+    let mut ended = EndedRoot::new("page");
+    let changes = ended.observe(2, "page");
+    expect![[
+        r#"{"netns":"a"}: firing > firing 1 drops in a (its cause test.cause ended 0 s ago)"#
+    ]]
+    .assert_eq(&show(&changes));
+    assert_eq!(changes[0].finding.class, Class::Note);
+    assert_eq!(changes[0].finding.cause_ended_ts(), Some(at(2)));
+    assert_eq!(changes[0].row().cause_rule, None);
+    expect!["Since 00:16:40 UTC: 1 drops in a (its cause test.cause ended 0 s ago)."]
+        .assert_eq(&headline(ended.engine.open()).expect("it is still there"));
+    for second in (4..62).step_by(2) {
+        ended.observe(second, "page");
+        assert_eq!(ended.class(), Class::Note, "{second}");
+    }
+    let changes = ended.observe(62, "page");
     expect![[r#"{"netns":"a"}: firing > firing 1 drops in a"#]].assert_eq(&show(&changes));
     assert_eq!(changes[0].finding.class, Class::Page);
+    assert_eq!(changes[0].finding.cause_ended_ts(), None);
+    assert_eq!(ended.observe(64, "page"), []);
+}
+
+#[test]
+fn former_symptom_that_becomes_worse_takes_its_class_at_once() {
+    let mut ended = EndedRoot::new("mail");
+    ended.observe(2, "mail");
+    assert_eq!(ended.class(), Class::Note);
+    let changes = ended.observe(4, "page");
+    assert_eq!(changes.first().map(|change| change.finding.class), Some(Class::Page));
+    // No worse than that: it is not held again.
+    ended.observe(6, "page");
+    assert_eq!(ended.class(), Class::Page);
+    let mut at_once = EndedRoot::new("mail");
+    at_once.observe(2, "page");
+    assert_eq!(at_once.class(), Class::Page);
+}
+
+#[test]
+fn former_symptom_ends_as_a_note_if_it_follows_its_cause() {
+    let mut ended = EndedRoot::new("page");
+    ended.observe(2, "page");
+    let mut changes = Vec::new();
+    for second in (4..60).step_by(2) {
+        changes.extend(ended.engine.observe(&ended.symptom, at(second), &answer(&[])));
+    }
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].finding.state, State::Resolved);
+    assert_eq!(changes[0].finding.class, Class::Note);
+}
+
+#[test]
+fn cause_that_is_back_within_the_minute_explains_its_symptom_again() {
+    let mut ended = EndedRoot::new("page");
+    ended.observe(2, "page");
+    ended.engine.observe(&ended.cause, at(30), &yes());
+    ended.observe(30, "page");
+    let symptom = ended.engine.open().find(|f| f.rule == "test.symptom").expect("it fires");
+    assert!(!symptom.is_root());
+    assert_eq!(symptom.cause_ended_ts(), None);
+    ended.engine.observe(&ended.cause, at(32), &answer(&[]));
+    ended.observe(32, "page");
+    ended.observe(90, "page");
+    assert_eq!(ended.class(), Class::Note, "the minute begins at the second end");
+    ended.observe(92, "page");
+    assert_eq!(ended.class(), Class::Page);
+}
+
+#[test]
+fn minute_after_the_cause_goes_on_after_a_restart() {
+    let mut ended = EndedRoot::new("page");
+    let row = ended.observe(2, "page").remove(0);
+    let mut rows = FindingRows::default();
+    rows.push(&row.row());
+    ended.engine = Engine::new(&RuleSet::default());
+    ended.engine.restore(&[rows.finish()]);
+    let changes = ended.observe(40, "page");
+    assert_eq!(ended.class(), Class::Note);
+    expect![[r#"{"netns":"a"}: firing > firing 1 drops in a (its cause ended 38 s ago)"#]]
+        .assert_eq(&show(&changes));
+    ended.observe(62, "page");
+    assert_eq!(ended.class(), Class::Page);
+}
+
+#[test]
+fn clock_that_goes_back_ends_the_minute_after_the_cause() {
+    let mut ended = EndedRoot::new("page");
+    ended.observe(1002, "page");
+    assert_eq!(ended.class(), Class::Note);
+    ended.observe(2, "page");
+    assert_eq!(ended.class(), Class::Page);
+}
+
+#[test]
+fn symptom_that_no_longer_fits_its_firing_cause_takes_its_class_at_once() {
+    let cause = rule("cause", "for = \"0s\"\nevery = \"2s\"\nequal = [\"process_name\"]");
+    let symptom = rule("symptom", "for = \"0s\"\nevery = \"2s\"\nexplained_by = [\"test.cause\"]");
+    let mut engine = Engine::new(&RuleSet::default());
+    engine.observe(&cause, at(0), &of_process(Some("tar"), None));
+    engine.observe(&symptom, at(0), &of_process(Some("tar"), None));
+    let changes = engine.observe(&symptom, at(2), &of_process(Some("gunicorn"), None));
+    assert_eq!(changes[0].finding.class, Class::Page);
+    assert_eq!(changes[0].finding.cause_ended_ts(), None);
 }
 
 #[test]

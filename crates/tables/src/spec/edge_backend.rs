@@ -4,7 +4,7 @@ table! {
     /// A backend as `weir edge` sees it: whether it receives requests and why not, its share, its
     /// latency.
     EdgeBackend, EdgeBackendRows = "edge_backend";
-    grain: "one row per backend every ten seconds, and one when its state changes or its idle timeout is learned";
+    grain: "one row per backend every ten seconds, and one when its state changes, its idle timeout is learned, or other checks of its health response fail";
     source: "`weir edge`";
     sort: [backend, ts];
     1 ts: Time = "When the row was written.";
@@ -26,4 +26,5 @@ table! {
     17 sent_bytes_total: Int = "Bytes sent to it.";
     18 pool: OptText = "Its pool; NULL for the default pool.";
     19 idle_repeated_total: OptInt = "Idle connections closed at the same age as another one a second to five minutes earlier: a timeout, not a restart. NULL in rows of older versions.";
+    20 failed_checks: OptText = "Failed checks of its newest health response, with figures or errors. It stays up when they are a dependency, or when most of its pool fails them. NULL without any, and in rows of older versions.";
 }

@@ -1,0 +1,207 @@
+//! Commands of NRPE's configuration: `command[check_load]=/usr/lib/nagios/plugins/check_load -w 5`.
+//!
+//! Source: `nrpe.cfg` of NRPE 4.1. The surprising thing: NRPE runs each line in a shell and puts
+//! arguments of its clients into it (`$ARG1$`); weir does neither, and refuses lines that need it.
+
+use std::fmt;
+
+use super::command_words::split_words;
+
+/// A command that can be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NrpeCommand {
+    /// The name in brackets.
+    pub name: String,
+    /// The program, an absolute path, and its arguments.
+    pub argv: Vec<String>,
+}
+
+/// A command that cannot be run as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedCommand {
+    /// The name in brackets.
+    pub name: String,
+    /// File and line.
+    pub place: String,
+    /// The feature that the line needs.
+    pub why: String,
+    /// A line that would be right.
+    pub hint: &'static str,
+}
+
+impl fmt::Display for RefusedCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, place, why, hint } = self;
+        write!(f, "cannot import command `{name}` of `{place}`: {why}\nhint: {hint}")
+    }
+}
+
+impl std::error::Error for RefusedCommand {}
+
+/// The content of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NrpeConfig {
+    /// Commands in the order of the file; of several with one name the last one, as in NRPE.
+    pub commands: Vec<NrpeCommand>,
+    /// Commands that cannot be imported.
+    pub refused: Vec<RefusedCommand>,
+    /// Files that the file includes (`include`), which the caller may read.
+    pub include_files: Vec<String>,
+    /// Directories whose files ending in `.cfg` it includes (`include_dir`).
+    pub include_directories: Vec<String>,
+    /// How long a command may take (`command_timeout`).
+    pub timeout_seconds: Option<u64>,
+}
+
+/// The line of a command.
+#[derive(Clone, Copy, Debug)]
+struct ConfigLine<'a> {
+    name: &'a str,
+    command: &'a str,
+    number: usize,
+}
+
+impl NrpeConfig {
+    /// Parses a file; `path` is for errors only.
+    pub fn parse(path: &str, text: &str) -> Self {
+        let mut config = Self::default();
+        let mut prefix = String::new();
+        let mut commands: Vec<ConfigLine<'_>> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else {
+                continue;
+            };
+            let (key, value) = (key.trim(), value.trim());
+            match key {
+                "include" | "include_file" => config.include_files.push(value.to_owned()),
+                "include_dir" => config.include_directories.push(value.to_owned()),
+                "command_timeout" => config.timeout_seconds = value.parse().ok(),
+                "command_prefix" => value.clone_into(&mut prefix),
+                _ => {
+                    let name = key.strip_prefix("command[").and_then(|key| key.strip_suffix(']'));
+                    if let Some(name) = name {
+                        commands.retain(|command| command.name != name);
+                        commands.push(ConfigLine { name, command: value, number: index + 1 });
+                    }
+                }
+            }
+        }
+        for line in commands {
+            match argv(&format!("{prefix} {}", line.command)) {
+                Ok(argv) => config.commands.push(NrpeCommand { name: line.name.to_owned(), argv }),
+                Err((why, hint)) => config.refused.push(RefusedCommand {
+                    name: line.name.to_owned(),
+                    place: format!("{path}:{}", line.number),
+                    why,
+                    hint,
+                }),
+            }
+        }
+        config
+    }
+}
+
+/// The arguments of a command line, or why it has none, and a hint.
+fn argv(command: &str) -> Result<Vec<String>, (String, &'static str)> {
+    if let Some(at) = command.find("$ARG") {
+        let end = command[at + 1..].find('$').map_or(command.len(), |end| at + end + 2);
+        let why = format!("it takes `{}` from its client", &command[at..end]);
+        return Err((why, "write the value into the command"));
+    }
+    let words = split_words(command).map_err(|why| {
+        let hint = "put the line into a script and name the script";
+        (format!("it needs {why}"), hint)
+    })?;
+    match words.first() {
+        None => Err(("it is empty".to_owned(), "name a program")),
+        Some(program) if !program.starts_with('/') => {
+            let why = format!("`{program}` is no absolute path");
+            Err((why, "write the whole path of the program"))
+        }
+        Some(_) => Ok(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::NrpeConfig;
+
+    /// Lines of Debian's `/etc/nagios/nrpe.cfg` (nagios-nrpe-server 4.1.0), and of answers to users.
+    const CONFIG: &str = r#"
+#############################################################################
+# Sample NRPE Config File
+log_facility=daemon
+server_port=5666
+allowed_hosts=127.0.0.1,::1
+dont_blame_nrpe=0
+# command_prefix=/usr/bin/sudo
+command_timeout=60
+connection_timeout=300
+command[check_users]=/usr/lib/nagios/plugins/check_users -w 5 -c 10
+command[check_load]=/usr/lib/nagios/plugins/check_load -r -w .15,.10,.05 -c .30,.25,.20
+command[check_hda1]=/usr/lib/nagios/plugins/check_disk -w 20% -c 10% -p /dev/hda1
+command[check_zombie_procs]=/usr/lib/nagios/plugins/check_procs -w 5 -c 10 -s Z
+command[check_total_procs]=/usr/lib/nagios/plugins/check_procs -w 150 -c 200
+#command[check_users]=/usr/lib/nagios/plugins/check_users $ARG1$
+command[check_disk]=/usr/lib/nagios/plugins/check_disk $ARG1$
+ command[check_web] = /usr/lib/nagios/plugins/check_http -H localhost -s "all is well"
+command[check_mem]=free | awk '/Mem/ {print $3}'
+command[check_mine]=check_mine.sh -x
+command[check_none]=
+command[check_total_procs]=/usr/lib/nagios/plugins/check_procs -w 250 -c 400
+include=/etc/nagios/nrpe_local.cfg
+include_dir=/etc/nagios/nrpe.d/
+"#;
+
+    #[test]
+    fn commands_are_imported_and_shell_lines_refused() {
+        let config = NrpeConfig::parse("nrpe.cfg", CONFIG);
+        let mut shown = String::new();
+        for command in &config.commands {
+            shown += &format!("{}: {:?}\n", command.name, command.argv);
+        }
+        for refused in &config.refused {
+            shown += &format!("{refused}\n");
+        }
+        expect![[r#"
+            check_users: ["/usr/lib/nagios/plugins/check_users", "-w", "5", "-c", "10"]
+            check_load: ["/usr/lib/nagios/plugins/check_load", "-r", "-w", ".15,.10,.05", "-c", ".30,.25,.20"]
+            check_hda1: ["/usr/lib/nagios/plugins/check_disk", "-w", "20%", "-c", "10%", "-p", "/dev/hda1"]
+            check_zombie_procs: ["/usr/lib/nagios/plugins/check_procs", "-w", "5", "-c", "10", "-s", "Z"]
+            check_web: ["/usr/lib/nagios/plugins/check_http", "-H", "localhost", "-s", "all is well"]
+            check_total_procs: ["/usr/lib/nagios/plugins/check_procs", "-w", "250", "-c", "400"]
+            cannot import command `check_disk` of `nrpe.cfg:17`: it takes `$ARG1$` from its client
+            hint: write the value into the command
+            cannot import command `check_mem` of `nrpe.cfg:19`: it needs the shell's `|`
+            hint: put the line into a script and name the script
+            cannot import command `check_mine` of `nrpe.cfg:20`: `check_mine.sh` is no absolute path
+            hint: write the whole path of the program
+            cannot import command `check_none` of `nrpe.cfg:21`: it is empty
+            hint: name a program
+        "#]]
+        .assert_eq(&shown);
+        assert_eq!(config.include_files, ["/etc/nagios/nrpe_local.cfg"]);
+        assert_eq!(config.include_directories, ["/etc/nagios/nrpe.d/"]);
+        assert_eq!(config.timeout_seconds, Some(60));
+    }
+
+    #[test]
+    fn prefix_is_put_before_every_command() {
+        let text = "command[a]=/bin/a -x\ncommand_prefix=/usr/bin/sudo -n\n";
+        let config = NrpeConfig::parse("nrpe.cfg", text);
+        assert_eq!(config.commands[0].argv, ["/usr/bin/sudo", "-n", "/bin/a", "-x"]);
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        arbtest::arbtest(|u| {
+            let text = u.arbitrary::<&str>()?;
+            let _config = NrpeConfig::parse("nrpe.cfg", text);
+            let _config = NrpeConfig::parse("nrpe.cfg", &format!("command[x]=/y $ARG{text}"));
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,177 @@
+//! Outputs as Debian's monitoring-plugins-basic 2.3.3 wrote them, and of the documentation.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+
+use super::{CheckState, PluginResult};
+use crate::plugin::{PerformanceValue, PluginEnding, PluginRun, ThresholdRange};
+
+fn range(range: Option<ThresholdRange>) -> String {
+    let Some(range) = range else { return "-".to_owned() };
+    let at = if range.is_inverted { "@" } else { "" };
+    format!("{at}{}..{}", range.start, range.end)
+}
+
+fn number(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |number| number.to_string())
+}
+
+fn line(value: &PerformanceValue) -> String {
+    let PerformanceValue { label, value, unit, warn, crit, min, max } = value;
+    let (value, warn, crit) = (number(*value), range(*warn), range(*crit));
+    format!("{label} = {value} {unit} warn {warn} crit {crit} {}..{}", number(*min), number(*max))
+}
+
+fn check(code: i32, output: &str, expected: Expect) {
+    let result = PluginResult::parse(CheckState::of_code(code), output);
+    let mut shown = format!("{}: {}\n", result.state.as_str(), result.summary);
+    for text in result.long_text.lines() {
+        shown += &format!("  {text}\n");
+    }
+    for value in &result.values {
+        shown += &format!("| {}\n", line(value));
+    }
+    for text in &result.unread {
+        shown += &format!("? {text}\n");
+    }
+    expected.assert_eq(&shown);
+}
+
+#[test]
+fn real_outputs_have_state_text_and_figures() {
+    check(
+        0,
+        "LOAD OK - total load average: 3.35, 2.97, 2.47|load1=3.350;5.000;10.000;0; load5=2.970;4.000;6.000;0; load15=2.470;3.000;4.000;0; \n",
+        expect![[r#"
+            ok: LOAD OK - total load average: 3.35, 2.97, 2.47
+            | load1 = 3.35  warn 0..5 crit 0..10 0..-
+            | load5 = 2.97  warn 0..4 crit 0..6 0..-
+            | load15 = 2.47  warn 0..3 crit 0..4 0..-
+        "#]],
+    );
+    check(
+        0,
+        "DISK OK - free space: / 74692MiB (80% inode=97%);| /=19472056320B;216442024755;243497277849;0;270552530944\n",
+        expect![[r#"
+            ok: DISK OK - free space: / 74692MiB (80% inode=97%);
+            | / = 19472056320 B warn 0..216442024755 crit 0..243497277849 0..270552530944
+        "#]],
+    );
+    check(
+        0,
+        "PROCS OK: 97 processes | procs=97;1:250;1:400;0;\n",
+        expect![[r#"
+            ok: PROCS OK: 97 processes
+            | procs = 97  warn 1..250 crit 1..400 0..-
+        "#]],
+    );
+    check(
+        2,
+        "SWAP CRITICAL - 0% free (0MB out of 0MB) - Swap is either disabled, not present, or of zero size. |swap=0B;0;0;0;0\n",
+        expect![[r#"
+            critical: SWAP CRITICAL - 0% free (0MB out of 0MB) - Swap is either disabled, not present, or of zero size.
+            | swap = 0 B warn 0..0 crit 0..0 0..0
+        "#]],
+    );
+    check(
+        2,
+        "connect to address 127.0.0.1 and port 1: Connection refused\nHTTP CRITICAL - Unable to open TCP socket\n",
+        expect![[r#"
+            critical: connect to address 127.0.0.1 and port 1: Connection refused
+              HTTP CRITICAL - Unable to open TCP socket
+        "#]],
+    );
+    check(
+        3,
+        "DISK UNKNOWN: Must set a threshold value before using -p\n",
+        expect!["unknown: DISK UNKNOWN: Must set a threshold value before using -p\n"],
+    );
+}
+
+/// Nagios Core's documentation, "Nagios Plugin API", third example.
+#[test]
+fn figures_of_several_lines_are_one_list() {
+    check(
+        0,
+        "DISK OK - free space: / 3326 MB (56%); | /=2643MB;5948;5958;0;5968\n/ 15272 MB (77%);\n/boot 68 MB (69%);\n/home 69357 MB (27%);\n/var/log 819 MB (84%); | /boot=68MB;88;93;0;98\n/home=69357MB;253404;253409;0;253414\n/var/log=818MB;970;975;0;980\n",
+        expect![[r#"
+            ok: DISK OK - free space: / 3326 MB (56%);
+              / 15272 MB (77%);
+              /boot 68 MB (69%);
+              /home 69357 MB (27%);
+              /var/log 819 MB (84%);
+            | / = 2643 MB warn 0..5948 crit 0..5958 0..5968
+            | /boot = 68 MB warn 0..88 crit 0..93 0..98
+            | /home = 69357 MB warn 0..253404 crit 0..253409 0..253414
+            | /var/log = 818 MB warn 0..970 crit 0..975 0..980
+        "#]],
+    );
+}
+
+#[test]
+fn labels_units_and_ranges_of_all_forms_are_read() {
+    check(
+        1,
+        "W|'C:\\ %used'=12%;@10:20;~:90;0;100 'it''s'=1,5s;;;; rta=4e-05s;10: up=123c 'a=b'=-3 lost=U;1 x=5 bad=x 'open=1 y= =2 5",
+        expect![[r#"
+            warning: W
+            | C:\ %used = 12 % warn @10..20 crit -inf..90 0..100
+            | it's = 1.5 s warn - crit - -..-
+            | rta = 0.00004 s warn 10..inf crit - -..-
+            | up = 123 c warn - crit - -..-
+            | a=b = -3  warn - crit - -..-
+            | lost = -  warn 0..1 crit - -..-
+            | x = 5  warn - crit - -..-
+            ? bad=x
+            ? 'open=1
+            ? y=
+            ? =2
+            ? 5
+        "#]],
+    );
+}
+
+#[test]
+fn output_without_a_plugins_exit_code_is_unknown_and_says_why() {
+    let run = |ending, stdout: &str, stderr: &str| {
+        let (stdout, stderr) = (stdout.into(), stderr.into());
+        let run = PluginRun { ending, stdout, stderr, is_cut: false, seconds: 0.1 };
+        let result = PluginResult::of_run(&run);
+        format!("{}: {}", result.state.as_str(), result.summary)
+    };
+    expect!["ok: no output"].assert_eq(&run(PluginEnding::Exited(0), "", ""));
+    expect!["warning: fine"].assert_eq(&run(PluginEnding::Exited(1), "fine\n", "debug\n"));
+    expect!["critical: cannot open"].assert_eq(&run(
+        PluginEnding::Exited(2),
+        "\n",
+        "\n  cannot open\n",
+    ));
+    expect!["unknown: exit code 127, plugins have 0 to 3: sh: 1: check_x: not found"]
+        .assert_eq(&run(PluginEnding::Exited(127), "", "sh: 1: check_x: not found\n"));
+    expect!["unknown: ended by signal 11: half"].assert_eq(&run(
+        PluginEnding::Signalled(11),
+        "half",
+        "",
+    ));
+    expect!["unknown: no result within 10 s"].assert_eq(&run(
+        PluginEnding::TimedOut(Duration::from_secs(10)),
+        "",
+        "",
+    ));
+    expect!["unknown: cannot start `/x`: no such file"].assert_eq(&run(
+        PluginEnding::NotStarted("cannot start `/x`: no such file".into()),
+        "",
+        "",
+    ));
+}
+
+#[test]
+fn no_output_makes_it_panic() {
+    arbtest::arbtest(|u| {
+        let _result = PluginResult::parse(CheckState::Ok, u.arbitrary::<&str>()?);
+        let text = format!("|{}", u.arbitrary::<&str>()?);
+        let _result = PluginResult::parse(CheckState::Ok, &text);
+        Ok(())
+    });
+}
