@@ -15,6 +15,7 @@ use weir_tables::{
 };
 
 use crate::body::no_memory;
+use crate::document;
 use crate::hub::LineGroup;
 use crate::memory::MemoryHold;
 use crate::response::Refusal;
@@ -199,13 +200,17 @@ impl BatchBuilder {
         self.line_bytes += line.len();
         let lines = &mut self.groups[group];
         lines.items.push((lines.bytes.len(), item));
-        let mut rest = line;
-        while let Some(at) = memchr(b'\n', rest) {
-            lines.bytes.extend_from_slice(&rest[..at]);
-            lines.bytes.extend_from_slice(b"#012");
-            rest = &rest[at + 1..];
+        if document::is_object(line) {
+            document::push_in_one_line(line, &mut lines.bytes);
+        } else {
+            let mut rest = line;
+            while let Some(at) = memchr(b'\n', rest) {
+                lines.bytes.extend_from_slice(&rest[..at]);
+                lines.bytes.extend_from_slice(b"#012");
+                rest = &rest[at + 1..];
+            }
+            lines.bytes.extend_from_slice(rest);
         }
-        lines.bytes.extend_from_slice(rest);
         lines.bytes.push(b'\n');
         self.verdicts.push(ItemVerdict::Kept);
     }

@@ -28,6 +28,15 @@ struct OpenCounts {
     by_origin: HashMap<BatchOrigin, usize>,
 }
 
+/// Why a connection is closed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRefusal {
+    /// The address is in no network of `intake.allow`.
+    NotAllowed,
+    /// The address or the protocol has its share already.
+    TooMany,
+}
+
 /// The place of one connection, free when dropped.
 pub struct ConnectionPlace {
     intake: Arc<Intake>,
@@ -35,27 +44,40 @@ pub struct ConnectionPlace {
 }
 
 impl Intake {
-    /// Admits a connection as soon as it is accepted; `None`: it has to be closed, and was counted.
-    /// `has_login`: the protocol itself decides who may send. `room` has the free connections.
+    /// Admits a connection as soon as it is accepted. `has_login`: the protocol itself decides who
+    /// may send. `room` has the free connections.
+    ///
+    /// # Errors
+    /// Why it has to be closed; it was counted.
     pub fn admit_connection(
         self: &Arc<Self>,
         protocol: &'static str,
         peer: IpAddr,
         has_login: bool,
         room: &Semaphore,
-    ) -> Option<ConnectionPlace> {
+    ) -> Result<ConnectionPlace, ConnectionRefusal> {
         let peer = peer.to_canonical();
         let origin = BatchOrigin { protocol, peer: Some(peer) };
         let refusal = if !has_login && !self.settings.access.allows(peer) {
-            "not_allowed"
+            ConnectionRefusal::NotAllowed
         } else if !self.connections.0.lock().open(origin, peer, room.available_permits()) {
-            "too_many_connections"
+            ConnectionRefusal::TooMany
         } else {
-            return Some(ConnectionPlace { intake: Arc::clone(self), origin });
+            return Ok(ConnectionPlace { intake: Arc::clone(self), origin });
         };
         let amount = BatchAmount { batches: 1, rows: 0, bytes: 0 };
-        self.counts.add(origin, IntakeOutcome::Refused, Some(refusal), amount);
-        None
+        self.counts.add(origin, IntakeOutcome::Refused, Some(refusal.as_str()), amount);
+        Err(refusal)
+    }
+}
+
+impl ConnectionRefusal {
+    /// The reason in `intake_run`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "not_allowed",
+            Self::TooMany => "too_many_connections",
+        }
     }
 }
 

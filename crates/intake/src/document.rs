@@ -46,6 +46,24 @@ fn first(document: &[u8], paths: &[&[&str]]) -> Option<String> {
     })
 }
 
+/// Appends a JSON object without its line ends: between values they are white space, and in a text,
+/// where JSON does not allow them, they are escaped.
+pub(crate) fn push_in_one_line(object: &[u8], out: &mut Vec<u8>) {
+    if memchr::memchr(b'\n', object).is_none() {
+        return out.extend_from_slice(object);
+    }
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in object {
+        match byte {
+            b'\n' if is_text => out.extend_from_slice(b"\\n"),
+            b'\n' => out.push(b' '),
+            other => out.push(*other),
+        }
+        is_text ^= *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+    }
+}
+
 /// Whether bytes start like a JSON object.
 pub(crate) fn is_object(bytes: &[u8]) -> bool {
     let inner = bytes.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
@@ -57,6 +75,16 @@ pub(crate) fn is_access_line(line: &[u8]) -> bool {
     line.first().is_some_and(u8::is_ascii_hexdigit)
         && memmem::find(&line[..line.len().min(1024)], b"] \"").is_some()
         && memmem::find(line, b" [").is_some()
+}
+
+/// Whether a text may be a line that the parser reads into columns: an access line, an error line of
+/// nginx or Apache, or pairs.
+pub(crate) fn may_have_format(line: &[u8]) -> bool {
+    let is_nginx = line.get(4) == Some(&b'/') && line.get(19..21) == Some(b" [");
+    let is_apache = line.first() == Some(&b'[') && line.get(4) == Some(&b' ');
+    let has_level =
+        ["level=", "lvl="].iter().any(|key| memmem::find(line, key.as_bytes()).is_some());
+    is_access_line(line) || is_nginx || is_apache || has_level
 }
 
 /// The value of the column `severity` for a word.
@@ -103,6 +131,14 @@ mod tests {
         ] {
             assert_eq!(host(document.as_bytes()), None, "{document}");
         }
+    }
+
+    /// Kibana's console sends documents over several lines (elastic/elasticsearch#7299).
+    #[test]
+    fn a_document_of_several_lines_becomes_one() {
+        let mut out = Vec::new();
+        push_in_one_line(b"{\n  \"a\": \"b\\\"\nc\",\n  \"d\": 1\n}", &mut out);
+        assert_eq!(out, b"{   \"a\": \"b\\\"\\nc\",   \"d\": 1 }");
     }
 
     #[test]

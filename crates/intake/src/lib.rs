@@ -50,7 +50,7 @@ mod socket_tests;
 
 pub use access::AccessRules;
 pub use body::BodySource;
-pub use connections::ConnectionPlace;
+pub use connections::{ConnectionPlace, ConnectionRefusal};
 pub use datagram::bind_udp;
 pub use http::Sender;
 pub use hub::{Hub, KeepError, KeepFuture, LineGroup, ParsedLines};

@@ -106,7 +106,7 @@ impl Intake {
             let has_login = tls.as_ref().is_some_and(|tls| tls.has_client_check)
                 || protocol == OverTcp::Fluent && self.settings.shared_key.is_some();
             let name = protocol.name(tls.is_some());
-            let Some(share) = self.admit_connection(name, peer.ip(), has_login, &room) else {
+            let Ok(share) = self.admit_connection(name, peer.ip(), has_login, &room) else {
                 continue;
             };
             let (intake, tls, ended) = (Arc::clone(&self), tls.clone(), ended.clone());

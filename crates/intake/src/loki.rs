@@ -242,11 +242,13 @@ fn entry_row(ts: Micros, line: &str, mut attrs: Attrs<'_>, peer: &str, builder: 
     let source = FILE_LABELS.iter().find_map(|name| attrs.get(name)).unwrap_or("loki").to_owned();
     let line = line.trim_end_matches(['\n', '\r']);
     let place = RowOrigin { host: &host, source: &source };
-    if document::is_access_line(line.as_bytes()) {
-        return builder.line(place, line.as_bytes(), None);
-    }
     if document::is_object(line.as_bytes()) && line.ends_with('}') {
         return builder.line(place, with_labels(line, ts, &mut attrs).as_bytes(), None);
+    }
+    if document::may_have_format(line.as_bytes()) {
+        // The parser reads the message like a line of a file, and the labels are its attributes.
+        let document = format!("{{\"message\":{}}}", serde_json::Value::from(line));
+        return builder.line(place, with_labels(&document, ts, &mut attrs).as_bytes(), None);
     }
     let program = PROGRAM_LABELS.iter().find_map(|name| attrs.get(name)).map(str::to_owned);
     let level =
@@ -327,7 +329,7 @@ mod tests {
             &expect![[r#"
             web1 /var/log/app.log
             {"msg":"json","filename":"/var/log/app.log","host":"web1","job":"app","trace":"t1","@timestamp":"2026-11-20T12:00:00.000000Z"}
-            1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"
+            {"message":"1.2.3.4 - - [20/Nov/2026:12:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\"","filename":"/var/log/app.log","host":"web1","job":"app","@timestamp":"2026-11-20T12:00:00.000000Z"}
             ts=2026-11-20T12:00:00Z host=web1 source=/var/log/app.log program=app severity= body=plain line attrs={filename: /var/log/app.log, host: web1, job: app}
         "#]],
         );

@@ -10,7 +10,8 @@
 //!        | line NUL            Python's SysLogHandler; a newline inside of the line is text
 //! ```
 
-use memchr::{memchr, memchr_iter, memchr2_iter};
+use memchr::{memchr_iter, memchr2_iter};
+use weir_parse::syslog_host;
 
 use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
 use crate::stream::{StreamError, StreamOrigin, StreamProtocol};
@@ -200,7 +201,7 @@ fn too_long(bytes: &[u8], discarded: usize, origin: StreamOrigin<'_>, builder: &
     let StreamOrigin { peer, source } = origin;
     let detail = format!("more than {MAX_FRAME_BYTES} bytes in one frame");
     let fault = RejectCause { parser: "syslog", reason: "too_long", detail: &detail };
-    builder.reject(RowOrigin { host: host(bytes).unwrap_or(peer), source }, &fault, bytes);
+    builder.reject(RowOrigin { host: syslog_host(bytes).unwrap_or(peer), source }, &fault, bytes);
     builder.lose("too_long", 1, discarded);
 }
 
@@ -212,28 +213,8 @@ pub(crate) fn frame(frame: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchB
     if frame.is_empty() {
         return;
     }
-    let place = RowOrigin { host: host(frame).unwrap_or(peer), source };
+    let place = RowOrigin { host: syslog_host(frame).unwrap_or(peer), source };
     builder.line(place, payload(frame), None);
-}
-
-/// The host in a frame's header: the word after the timestamp.
-fn host(frame: &[u8]) -> Option<&str> {
-    let head = &frame[..frame.len().min(320)];
-    let head = head.strip_prefix(b"<")?;
-    let rest = &head[memchr(b'>', &head[..head.len().min(4)])? + 1..];
-    let (behind_stamp, is_modern) = match rest.strip_prefix(b"1 ") {
-        Some(rest) => (&rest[memchr(b' ', rest)? + 1..], true),
-        // `Nov  2 12:00:00 ` or an RFC 3339 timestamp.
-        None if rest.first()?.is_ascii_alphabetic() => (rest.get(16..)?, false),
-        None => (&rest[memchr(b' ', rest)? + 1..], false),
-    };
-    let word = behind_stamp.split(|byte| *byte == b' ').next()?;
-    let fits = (1..=255).contains(&word.len())
-        && word.iter().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(byte));
-    // `app: text` has no host; the colon belongs to the tag.
-    let is_tag = !is_modern && word.ends_with(b":");
-    let text = std::str::from_utf8(word).ok()?;
-    (fits && !is_tag && text != "-").then_some(text)
 }
 
 /// Strips the syslog header that nginx adds to access log lines; it only adds the host.

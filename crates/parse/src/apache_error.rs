@@ -35,6 +35,7 @@ pub(crate) fn is_likely(line: &str) -> bool {
 fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (stamp, mut rest) = line.strip_prefix('[')?.split_once("] ")?;
     record.ts = Some(record.times.read(stamp)?);
+    record.log.program = Some("apache");
     while let Some((inner, behind)) = bracket(rest).filter(|(inner, _)| is_head(inner)) {
         head_value(inner, record);
         rest = behind;
@@ -42,7 +43,7 @@ fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.is_template_known = true;
     record.log.body = message(rest, record);
     if record.log.severity == Some("error") {
-        record.log.severity = php_severity(record.log.body).or(Some("error"));
+        record.log.severity = severity::of_php(record.log.body).or(Some("error"));
     }
     Some(())
 }
@@ -72,16 +73,6 @@ fn head_value<'a>(inner: &'a str, record: &mut Record<'a>) {
         let (module, level) = inner.rsplit_once(':').unwrap_or(("", inner));
         record.attr(["module", module]);
         record.log.severity = severity::of_word(level);
-    }
-}
-
-/// The level of a message of PHP that is below an error.
-fn php_severity(body: &str) -> Option<&'static str> {
-    let (kind, _) = body.strip_prefix("PHP ")?.split_once(": ")?;
-    match kind {
-        "Warning" | "Core Warning" | "Compile Warning" => Some("warn"),
-        "Notice" | "Deprecated" | "Strict Standards" | "Strict standards" => Some("notice"),
-        _ => None,
     }
 }
 
@@ -157,6 +148,7 @@ mod tests {
             expect![[r#"
                 log
                   ts: 2026-11-20T12:00:00.123456Z
+                  program: apache
                   process_id: 12
                   severity: error
                   body: AH00132: file permissions deny: /x
@@ -164,6 +156,7 @@ mod tests {
                   message_template: (13)Permission denied: AH00132: …
                 log
                   ts: 2026-11-20T12:00:00.123456Z
+                  program: apache
                   process_id: 12
                   severity: notice
                   body: AH00489: Apache/2.4 configured -- resuming
@@ -171,6 +164,7 @@ mod tests {
                   message_template: AH00489: Apache/2.4 configured -- resuming
                 log
                   ts: 2026-11-20T12:00:00Z
+                  program: apache
                   severity: error
                   body: File does not exist: /x
                   attrs: {client: 1.2.3.4}
@@ -189,6 +183,7 @@ mod tests {
             expect![[r#"
                 log
                   ts: 2026-11-19T18:41:18.194693Z
+                  program: apache
                   process_id: 9363
                   severity: error
                   body: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
@@ -196,6 +191,7 @@ mod tests {
                   message_template: (111)Connection refused: AH00957: http: attempt to connect to 127.0.0.1:24102 (127.0.0.1:24102) failed
                 log
                   ts: 2026-11-19T18:41:19.347621Z
+                  program: apache
                   process_id: 9363
                   severity: error
                   body: AH00898: DNS lookup failure for: nosuch.invalid returned by /name
@@ -203,6 +199,7 @@ mod tests {
                   message_template: (EAI 2)Name or service not known: AH00898: DNS lookup failure for: nosuch.invalid returned by …
                 log
                   ts: 2026-11-19T18:41:19.347621Z
+                  program: apache
                   process_id: 1
                   severity: error
                   body: (a)b: AH00001: c
@@ -226,30 +223,35 @@ mod tests {
             expect![[r#"
                 log
                   ts: 2026-11-20T10:28:11.971642Z
+                  program: apache
                   process_id: 23603
                   severity: warn
                   body: PHP Warning:  feof() expects parameter 1 to be resource, boolean given in /var/www/html/short/s/index.php on line 39
                   attrs: {client: 192.168.99.1:55729}
                 log
                   ts: 2026-11-20T10:05:27.217648Z
+                  program: apache
                   process_id: 26600
                   severity: error
                   body: script 'C:/xampp/htdocs/index_sso.php' not found or unable to stat
                   attrs: {module: php, thread_id: 15088, client: 106.75.126.212:52758}
                 log
                   ts: 2026-11-20T10:35:35.868963Z
+                  program: apache
                   process_id: 29625
                   severity: error
                   body: PHP Fatal error:  Uncaught Doctrine\\DBAL\\DBALException: Failed to connect to the database: An exception occurred in driver: SQLSTATE[HY000] [2002] Connection refused in /var/www/nextcloud/lib/private/DB/Connection.php:72\nStack trace:\n#0 {main}
                   attrs: {module: php7, client: 127.0.0.1:56664, referer: https://cloud.example/}
                 log
                   ts: 2026-11-20T10:18:43.234051Z
+                  program: apache
                   process_id: 30304
                   severity: notice
                   body: PHP Notice:  Undefined index: Test in /var/www/api/mvc.php on line 94
                   attrs: {module: php7, client: 192.168.1.225:57283}
                 log
                   ts: 2026-11-20T10:18:43.234051Z
+                  program: apache
                   process_id: 30304
                   severity: error
                   body: AH02039: Certificate Verification: Error (20): unable to get local issuer certificate
@@ -278,6 +280,7 @@ App 412 output: WARN: advpng none at /usr/bin/advpng (== none) is of unknown ver
                   attrs: {thread_id: T1, code_location: age/Cor/CoreMain.cpp:1015}
                 log
                   ts: 2026-11-20T11:14:55.234249Z
+                  program: apache
                   process_id: 301
                   severity: notice
                   body: AH00489: Apache/2.4.52 (Ubuntu) Phusion_Passenger/6.0.10 configured -- resuming normal operations

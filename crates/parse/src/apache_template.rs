@@ -2,40 +2,37 @@
 //!
 //! Pitfalls: `%b` writes `-` for zero bytes, `%D` is microseconds, `%k` counts *earlier* requests.
 
-use std::collections::HashMap;
-
-use crate::field::{self, Field};
+use crate::apache_time;
+use crate::field::Field;
 use crate::format::Format;
-use crate::json_lines::{JsonLines, JsonTemplate};
+use crate::json_lines::JsonTemplate;
+use crate::json_template;
 use crate::template::{Template, TemplateFormat, TemplatePart, ValueSyntax};
 
 /// A reader for the text of a `LogFormat`.
 pub(crate) fn format(template: &str) -> Box<dyn Format> {
     if template.trim_start().starts_with('{') {
-        return Box::new(JsonTemplate(json(template)));
+        let template = template.replace("\\\"", "\"");
+        return Box::new(JsonTemplate(json_template::lines(&template, json_meaning)));
     }
     Box::new(TemplateFormat { name: "apache_template", template: text(template) })
 }
 
 /// The matcher of a text format.
 fn text(template: &str) -> Template {
-    Template::new(parts(&template.replace("\\\"", "\"")), true)
+    Template::new(parts(&template.replace("\\\"", "\"").replace("\\t", "\t")), true)
 }
 
-/// The reader of a JSON format: the directive in a value gives the key's meaning.
-fn json(template: &str) -> JsonLines {
-    let template = template.replace("\\\"", "\"");
-    let mut fields = HashMap::new();
-    for member in template.trim().trim_start_matches('{').trim_end_matches('}').split(',') {
-        let Some((key, value)) = member.split_once(':') else { continue };
-        let [key, value] = [key, value].map(|text| text.trim().trim_matches('"'));
-        let field = match parts(value).as_slice() {
-            [TemplatePart::Value { field, .. }] => *field,
-            _ => Field::Attr,
-        };
-        fields.insert(key.to_owned(), field);
+/// The meaning of a value in a JSON format.
+fn json_meaning(value: &str) -> Field {
+    match parts(value).as_slice() {
+        [TemplatePart::Value { field, .. } | TemplatePart::Time { field, .. }] => *field,
+        [
+            TemplatePart::Value { field: Field::Target, .. },
+            TemplatePart::Value { field: Field::Query, .. },
+        ] => Field::Target,
+        _ => Field::Attr,
     }
-    JsonLines::new(move |key| fields.get(key).copied().unwrap_or_else(|| field::of_key(key)))
 }
 
 fn parts(template: &str) -> Vec<TemplatePart> {
@@ -46,8 +43,12 @@ fn parts(template: &str) -> Vec<TemplatePart> {
         if !before.is_empty() {
             parts.push(TemplatePart::Literal(before.to_owned()));
         }
-        let (part, length) = directive(&behind[1..]);
-        parts.push(part);
+        if let Some((part, length)) = apache_time::directives(behind) {
+            parts.push(part);
+            rest = &behind[length..];
+            continue;
+        }
+        let length = directive(&behind[1..], &mut parts);
         rest = &behind[1 + length..];
     }
     if !rest.is_empty() {
@@ -56,8 +57,9 @@ fn parts(template: &str) -> Vec<TemplatePart> {
     parts
 }
 
-/// The directive after a `%`, and its length: `>s`, `{Referer}i`, `400,501{User-Agent}i`.
-fn directive(text: &str) -> (TemplatePart, usize) {
+/// Adds the directive after a `%`, and returns its length: `>s`, `{Referer}i`,
+/// `400,501{User-Agent}i`.
+fn directive(text: &str, parts: &mut Vec<TemplatePart>) -> usize {
     let modifiers = text.find(|c: char| !matches!(c, '<' | '>' | '!' | ',' | '0'..='9'));
     let start = modifiers.unwrap_or(text.len());
     let (argument, letters) =
@@ -67,26 +69,30 @@ fn directive(text: &str) -> (TemplatePart, usize) {
         };
     let name_length = if text[letters..].starts_with('^') { 3 } else { 1 };
     let Some(name) = text.get(letters..letters + name_length) else {
-        return (TemplatePart::Literal("%".into()), 0);
+        parts.push(TemplatePart::Literal("%".into()));
+        return 0;
     };
-    let part = match name {
-        "%" => TemplatePart::Literal("%".into()),
-        "t" if argument.is_empty() => return (bracketed_time(), letters + 1),
-        _ => TemplatePart::Value {
-            name: Directive { name, argument }.attr_name(),
-            field: Directive { name, argument }.meaning(),
-            inside: match name {
-                "t" => ValueSyntax::ZoneSpace,
-                _ => ValueSyntax::EscapedQuote,
-            },
-        },
-    };
-    (part, letters + name_length)
+    let directive = Directive { name, argument, is_last: text[..start].contains('>') };
+    match name {
+        "%" => parts.push(TemplatePart::Literal("%".into())),
+        "t" if argument.is_empty() => parts.extend(bracketed_time()),
+        _ => parts.push(TemplatePart::Value {
+            name: directive.attr_name(),
+            field: directive.meaning(),
+            inside: directive.syntax(),
+        }),
+    }
+    letters + name_length
 }
 
-/// `%t` writes `[20/Nov/2026:12:00:00 +0000]`; the brackets are stripped when the time is read.
-fn bracketed_time() -> TemplatePart {
-    TemplatePart::Value { name: "time".into(), field: Field::Time, inside: ValueSyntax::ZoneSpace }
+/// `%t` writes `[20/Nov/2026:12:00:00 +0000]`; a user name before it may have blanks, but no bracket.
+fn bracketed_time() -> [TemplatePart; 3] {
+    let inside = ValueSyntax::ZoneSpace;
+    [
+        TemplatePart::Literal("[".into()),
+        TemplatePart::Value { name: "time".into(), field: Field::TimeOtherwise, inside },
+        TemplatePart::Literal("]".into()),
+    ]
 }
 
 /// A directive: `%{argument}name`.
@@ -94,6 +100,8 @@ fn bracketed_time() -> TemplatePart {
 struct Directive<'t> {
     name: &'t str,
     argument: &'t str,
+    /// `%>s`: of the last request, after internal redirects.
+    is_last: bool,
 }
 
 impl Directive<'_> {
@@ -101,13 +109,14 @@ impl Directive<'_> {
     fn meaning(self) -> Field {
         let header = self.argument.to_ascii_lowercase();
         match (self.name, header.as_str()) {
+            ("a", "c") => Field::PeerAddress,
             ("h" | "a", _) => Field::ClientAddress,
             ("A", _) => Field::ServerAddress,
             ("b", _) => Field::ResponseBodyBytesOrDash,
             ("B", _) => Field::ResponseBodyBytes,
             ("D", _) | ("T", "us") => Field::DurationMicros,
             ("T", "ms") => Field::DurationMillis,
-            ("T", _) => Field::DurationSeconds,
+            ("T", _) => Field::DurationOtherwise,
             ("H", _) => Field::Protocol,
             ("I", _) => Field::RequestBytes,
             ("O", _) => Field::ResponseBytes,
@@ -118,24 +127,37 @@ impl Directive<'_> {
             ("p", _) => Field::ServerPort,
             ("q", _) => Field::Query,
             ("r", _) => Field::RequestLine,
-            ("s", _) => Field::Status,
-            ("t", "sec" | "msec" | "usec") => Field::Time,
+            ("s", _) if self.is_last => Field::Status,
+            ("s", _) => Field::StatusOtherwise,
             ("U", _) => Field::Target,
             ("v" | "V", _) => Field::ServerName,
             ("i", "host") => Field::Host,
             ("i", "referer") => Field::Referer,
             ("i", "user-agent") => Field::UserAgent,
+            ("i", "x-forwarded-for") => Field::ForwardedFor,
             _ => Field::Attr,
+        }
+    }
+
+    /// What the value may contain. A list of proxies has blanks.
+    fn syntax(self) -> ValueSyntax {
+        if self.name == "r" {
+            ValueSyntax::RequestLine
+        } else if self.name == "i" && self.argument.eq_ignore_ascii_case("x-forwarded-for") {
+            ValueSyntax::QuotedList
+        } else {
+            ValueSyntax::EscapedQuote
         }
     }
 
     /// The attribute's name for a directive without a column.
     fn attr_name(self) -> String {
-        let Self { name, argument } = self;
+        let Self { name, argument, .. } = self;
         let header = argument.to_ascii_lowercase().replace('-', "_");
         match name {
             "l" => "remote_logname".into(),
             "u" => "remote_user".into(),
+            "a" if argument == "c" => "peer_address".into(),
             "P" => "process_id".into(),
             "X" => "connection_status".into(),
             "S" => "transferred_bytes".into(),
@@ -145,7 +167,6 @@ impl Directive<'_> {
             "o" => format!("sent_http_{header}"),
             "C" => format!("cookie_{argument}"),
             "e" | "n" | "x" | "c" if !argument.is_empty() => argument.to_owned(),
-            "t" => "time".into(),
             _ if argument.is_empty() => name.to_owned(),
             _ => format!("{name}_{header}"),
         }

@@ -2,50 +2,27 @@
 //!
 //! Only JSON lines can be rejected here: a line that starts like an object and is malformed was
 //! truncated or written by hand. Every other line is at least plain text. A format that can be
-//! detected has one line in [`DETECTORS`]. The text of an entry of Docker's log is detected in the
-//! same way.
+//! detected has one line in `detectors.rs`. Entries of Docker's and the CRI's logs, syslog messages
+//! and the `message` of a shipper's JSON hold a line of their own, which is detected in the same
+//! way.
 
+use crate::contained::ContainedFormat;
+use crate::detectors::{is_json, read_known};
 use crate::format::{Format, JSON_ESCAPE, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
-use crate::record::{LineFault, Record, RowKind};
-use crate::{
-    apache_error, combined, docker, envoy, haproxy, klog, log_text, logfmt, nginx_error, passenger,
-    syslog,
-};
+use crate::record::{Envelope, LineFault, Record, RowKind};
+use crate::{cri, docker, haproxy, json_message, log_text, syslog, syslog_record};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "auto",
-    new: || Box::new(AutoFormat { json: JsonLines::free(), contained: JsonLines::free() }),
+    new: || Box::new(AutoFormat { json: JsonLines::free(), contained: ContainedFormat::default() }),
 };
 
 /// Reads lines of any known format.
 struct AutoFormat {
     json: JsonLines,
-    /// Reads JSON that a container wrote.
-    contained: JsonLines,
+    contained: ContainedFormat,
 }
-
-/// Reads a line if it is in a format; `None`, with the record unchanged, if it is not.
-type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind, LineFault>>;
-
-/// Formats that are detected, in this order.
-const DETECTORS: &[(&str, DetectLine)] = &[
-    ("combined", combined::detect),
-    ("envoy", |line, record| envoy::parse(line, record).map(Ok)),
-    ("haproxy_http", |line, record| haproxy::is_access(line).then(|| haproxy::parse(line, record))),
-    ("syslog", |line, record| {
-        syslog::is_likely(line, record).then(|| Ok(syslog::parse(line, record)))
-    }),
-    ("passenger", |line, record| passenger::parse(line, record).map(|()| Ok(RowKind::Log))),
-    ("nginx_error", |line, record| {
-        nginx_error::is_likely(line).then(|| Ok(nginx_error::parse(line, record)))
-    }),
-    ("apache_error", |line, record| {
-        apache_error::is_likely(line).then(|| Ok(apache_error::parse(line, record)))
-    }),
-    ("klog", |line, record| klog::parse(line, record).map(|()| Ok(RowKind::Log))),
-    ("logfmt", |line, record| logfmt::parse(line, record).map(Ok)),
-];
 
 impl Format for AutoFormat {
     fn name(&self) -> &'static str {
@@ -54,18 +31,14 @@ impl Format for AutoFormat {
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
         if !is_json(line.as_bytes()) {
-            return read_text(line, record);
+            return self.read_text(line, record);
         }
         record.taken_for = "json";
         let kind = self.json.parse(line, record)?;
-        match docker::take_entry(line, record) {
-            Some(entry) => {
-                let kind = read_contained(&mut self.contained, entry.text, record);
-                entry.finish(kind, record);
-                Ok(kind)
-            }
-            None => Ok(kind),
+        if let Some(entry) = docker::take_entry(line, record) {
+            return Ok(self.read_entry(entry, record));
         }
+        Ok(json_message::parse(kind, &mut self.contained, record))
     }
 
     fn byte_escape(&self, line: &[u8]) -> &'static str {
@@ -73,35 +46,54 @@ impl Format for AutoFormat {
     }
 }
 
-/// Reads a line that is not JSON.
-fn read_text<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
-    for (name, detect) in DETECTORS {
-        if let Some(outcome) = detect(line, record) {
-            record.taken_for = name;
+impl AutoFormat {
+    /// Reads a line that is not JSON.
+    fn read_text<'a>(
+        &mut self,
+        line: &'a str,
+        record: &mut Record<'a>,
+    ) -> Result<RowKind, LineFault> {
+        if let Some(text) = cri::detect(line, record) {
+            let entry = Envelope::take(text, record);
+            record.taken_for = "cri";
+            return Ok(self.read_entry(entry, record));
+        }
+        if !haproxy::is_access(line)
+            && let Some(message) = syslog_record::detect(line, record)
+        {
+            let kind = syslog::parse_message(message, &mut self.contained, record);
+            record.taken_for = "syslog";
+            return Ok(kind);
+        }
+        if let Some(outcome) = read_known(line, record) {
             return outcome;
         }
-    }
-    record.taken_for = "text";
-    log_text::parse(line, record);
-    Ok(RowKind::Log)
-}
-
-/// Reads a line that a container wrote. A torn one is text: the entry that holds it is whole.
-fn read_contained<'a>(json: &mut JsonLines, line: &'a str, record: &mut Record<'a>) -> RowKind {
-    let outcome =
-        if is_json(line.as_bytes()) { json.parse(line, record) } else { read_text(line, record) };
-    outcome.unwrap_or_else(|_| {
         record.clear_texts();
         record.taken_for = "text";
         log_text::parse(line, record);
-        RowKind::Log
-    })
-}
+        Ok(RowKind::Log)
+    }
 
-/// Whether a line starts like a JSON object.
-fn is_json(line: &[u8]) -> bool {
-    let line = line.trim_ascii_start();
-    line.strip_prefix(b"{").is_some_and(|rest| matches!(rest.trim_ascii_start(), [b'"' | b'}', ..]))
+    /// Reads the line of a container.
+    fn read_entry<'a>(&mut self, entry: Envelope<'a>, record: &mut Record<'a>) -> RowKind {
+        if entry.text.trim_ascii().is_empty() {
+            entry.restore(record);
+            return RowKind::Log;
+        }
+        let outer = record.taken_for;
+        let kind = match syslog_record::detect(entry.text, record) {
+            Some(message) => {
+                record.log.body = message;
+                RowKind::Log
+            }
+            None => self.contained.parse(entry.text, record),
+        };
+        if outer == "cri" {
+            record.taken_for = outer;
+        }
+        record.envelope = entry;
+        kind
+    }
 }
 
 #[cfg(test)]
@@ -176,6 +168,7 @@ hello
                   attrs: {syslog_hostname: web-01}
                 log
                   ts: 2026-11-20T11:59:59Z
+                  program: nginx
                   process_id: 1
                   severity: warn
                   body: low
@@ -183,6 +176,7 @@ hello
                   message_template: low
                 log
                   ts: 2026-11-20T11:59:59Z
+                  program: apache
                   process_id: 1
                   severity: error
                   body: down

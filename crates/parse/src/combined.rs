@@ -1,12 +1,15 @@
 //! The combined log format of nginx and Apache, and `common`, which lacks its last two values.
 //!
 //! `addr - user [time] "request" status bytes "referer" "user agent"`; the rest is kept as `rest`,
-//! unless it is Traefik's, and a leading `host:port` (Apache's `vhost_combined`) is accepted.
+//! unless it is Traefik's or HAProxy's, and a leading `host:port` (Apache's `vhost_combined`) is accepted.
 
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{number, text, traefik};
+use crate::{haproxy_clf, number, text, traefik};
+
+/// Most words before the time.
+const MAX_HEAD_WORDS: usize = 10;
 
 pub(crate) const FORMAT: NamedFormat =
     NamedFormat { name: "combined", new: || Box::new(LineFormat { name: "combined", parse }) };
@@ -32,17 +35,27 @@ pub(crate) fn detect<'a>(
 }
 
 /// Whether a line has the bracketed time and the quoted request of the format.
-fn is_likely(line: &str) -> bool {
-    let Some((head, behind)) = line.split_once(" [") else { return false };
-    let is_time = behind.as_bytes().get(2) == Some(&b'/') && behind.contains("] \"");
-    is_time && head.split(' ').count() <= 5
+pub(crate) fn is_likely(line: &str) -> bool {
+    time_start(line).is_some_and(|at| {
+        let is_request = line[at..].split_once(']').map_or("", |(_, rest)| rest.trim_ascii_start());
+        is_request.starts_with('"') && line[..at].split(' ').count() <= MAX_HEAD_WORDS
+    })
+}
+
+/// Where the bracket of the time opens; an address before it may have brackets as well.
+fn time_start(line: &str) -> Option<usize> {
+    let bytes = line.as_bytes();
+    memchr::memchr_iter(b'[', bytes).take(4).find(|at| {
+        let is_word = *at == 0 || bytes[at - 1] == b' ';
+        is_word && bytes.get(at + 3) == Some(&b'/')
+    })
 }
 
 fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
-    let (head, rest) = line.split_once(" [")?;
-    let (time, rest) = rest.split_once("] \"")?;
-    let (request, rest) = quoted_end(rest)?;
-    let (status, rest) = text::word(rest.strip_prefix(' ')?);
+    let (head, rest) = line.split_at(time_start(line)?);
+    let (time, rest) = rest[1..].split_once(']')?;
+    let (request, rest) = text::quoted_end(rest.trim_start_matches(' ').strip_prefix('"')?)?;
+    let (status, rest) = text::word(rest.strip_prefix(' ')?.trim_start_matches(' '));
     let (bytes, rest) = text::word(rest);
     let (status, bytes) = (traefik::known(status), traefik::known(bytes));
     let values = TailValues::new(rest);
@@ -50,32 +63,47 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     if number::integer(status).is_none() && !(status == "-" && traefik::is_end(values.rest)) {
         return None;
     }
-    head_fields(head, record).filter(|()| !bytes.is_empty())?;
+    head_fields(head.trim_ascii(), record);
     record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
     record.put(["status", status], Field::Status);
     record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
     tail_fields(&values, record);
-    Some(())
+    Some(()).filter(|()| !bytes.is_empty())
 }
 
 /// `[vhost:port] address logname user`; a user name may hold spaces, a logname is nearly always
-/// `-`.
-fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) -> Option<()> {
-    let (first, behind) = head.split_once(' ')?;
-    let (second, _) = behind.split_once(' ')?;
+/// `-`. The address is a list where `X-Forwarded-For` is logged in its place, and may be missing.
+fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
+    let (first, behind) = text::word(head);
+    let second = text::word(behind).0;
     let has_port = first.rsplit_once(':').is_some_and(|(_, port)| number::integer(port).is_some());
-    let rest = if has_port && second != "-" {
+    let has_vhost = has_port && second != "-" && behind.contains(' ');
+    let rest = if has_vhost { behind } else { head };
+    if has_vhost {
         record.put(["vhost", first], Field::Host);
-        behind
+    }
+    let (addresses, rest) = rest.split_at(list_length(rest));
+    if addresses.contains(',') {
+        record.put(["http_x_forwarded_for", addresses], Field::ForwardedFor);
     } else {
-        head
-    };
-    let (address, rest) = rest.split_once(' ')?;
-    let (logname, user) = rest.split_once(' ')?;
-    record.put(["remote_addr", address], Field::ClientAddress);
+        record.put(["remote_addr", addresses], Field::ClientAddress);
+    }
+    let (logname, user) = text::word(rest.strip_prefix(' ').unwrap_or(rest));
     record.attr(["remote_logname", logname]);
     record.attr(["remote_user", text::unescape(user, record.arena)]);
-    Some(())
+}
+
+/// The length of words that end in commas, and one more.
+fn list_length(text: &str) -> usize {
+    let mut length = 0;
+    for word in text.split(' ') {
+        length += word.len();
+        if !word.ends_with(',') {
+            break;
+        }
+        length += 1;
+    }
+    length.min(text.len())
 }
 
 /// The values behind the bytes.
@@ -95,7 +123,7 @@ impl<'a> TailValues<'a> {
 
 /// A value in quotes, or the `-` that Traefik wrote without, and the text behind it.
 fn tail_value(text: &str) -> (Option<&str>, &str) {
-    match text.strip_prefix('"').and_then(quoted_end) {
+    match text.strip_prefix('"').and_then(text::quoted_end) {
         Some((value, behind)) => (Some(value), behind.strip_prefix(' ').unwrap_or(behind)),
         None => text.strip_prefix("- ").map_or((None, text), |behind| (Some("-"), behind)),
     }
@@ -108,22 +136,10 @@ fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
     if let Some(agent) = values.user_agent {
         record.put(["http_user_agent", text::unescape(agent, record.arena)], Field::UserAgent);
     }
-    if traefik::parse_end(values.rest, record).is_none() {
+    if traefik::parse_end(values.rest, record).is_none()
+        && haproxy_clf::parse_end(values.rest, record).is_none()
+    {
         record.attr(["rest", values.rest]);
-    }
-}
-
-/// Splits at the closing quote; `\"` does not close.
-pub(crate) fn quoted_end(text: &str) -> Option<(&str, &str)> {
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    loop {
-        let at = from + memchr::memchr(b'"', &bytes[from..])?;
-        let slash_count = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
-        if slash_count % 2 == 0 {
-            return Some((&text[..at], &text[at + 1..]));
-        }
-        from = at + 1;
     }
 }
 

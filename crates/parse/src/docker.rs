@@ -4,48 +4,25 @@
 //! is when the daemon received it, used where the text has none. The driver splits a text of more
 //! than 16 KiB into pieces, all but the last without a line end; each piece is a row.
 
-use crate::field::Field;
-use crate::record::{Record, RowKind};
+use crate::record::{Envelope, Record};
 
-/// An entry of a container's log.
-pub(crate) struct DockerEntry<'a> {
-    /// The container's line, without its end.
-    pub(crate) text: &'a str,
-    /// The other values: stream, time, and the labels that the driver is configured to add.
-    others: Vec<(&'a str, &'a str)>,
-}
-
-/// Takes the entry out of the record that has the values of a line; `None`, with the record
-/// unchanged, if it is not one.
-pub(crate) fn take_entry<'a>(line: &str, record: &mut Record<'a>) -> Option<DockerEntry<'a>> {
+/// Takes the entry out of the record that has the values of a line, and returns the container's line
+/// with the entry's values; `None`, with the record unchanged, if it is not an entry.
+pub(crate) fn take_entry<'a>(line: &str, record: &mut Record<'a>) -> Option<Envelope<'a>> {
     if !line.starts_with(r#"{"log":""#) {
         return None;
     }
     let text = record.text("log")?.trim_end_matches(['\n', '\r']);
     let is_stream = matches!(record.text("stream")?, "stdout" | "stderr");
-    if !is_stream || text.trim_ascii().is_empty() || record.text("time").is_none() {
+    let time = record.text("time")?;
+    if !is_stream || text.trim_ascii().is_empty() {
         return None;
     }
-    let mut others = record.take_pairs();
-    others.retain(|(key, _)| *key != "log");
+    let ts = record.times.read(time);
+    let mut attrs = record.take_pairs();
+    attrs.retain(|(key, _)| *key != "log" && !(*key == "time" && ts.is_some()));
     record.clear_texts();
-    Some(DockerEntry { text, others })
-}
-
-impl<'a> DockerEntry<'a> {
-    /// Adds the entry's values to the record that has those of its text.
-    pub(crate) fn finish(self, kind: RowKind, record: &mut Record<'a>) {
-        let has_message = !record.log.body.is_empty()
-            || !record.is_free(Field::Message)
-            || !record.is_free(Field::MessageOtherwise);
-        if kind == RowKind::Log && !has_message {
-            record.put(["log", self.text], Field::Message);
-        }
-        for (key, value) in self.others {
-            let field = if key == "time" { Field::TimeOtherwise } else { Field::Attr };
-            record.put([key, value], field);
-        }
-    }
+    Some(Envelope { text, ts, attrs, ..Envelope::default() })
 }
 
 #[cfg(test)]
@@ -89,6 +66,7 @@ mod tests {
                   attrs: {cid: 6aca9d54, source: USSD, action: USSD_BROWSING, request.url: http://10.172.66.2/ussd/index.php?service=454, stream: stderr}
                 log
                   ts: 2026-11-20T11:52:25Z
+                  program: nginx
                   process_id: 317
                   severity: error
                   body: connect() failed (113: No route to host) while connecting to upstream

@@ -16,6 +16,10 @@ pub(crate) enum Field {
     /// A time, if the line has no other.
     TimeOtherwise,
     ClientAddress,
+    /// The address of a connection, which is the client's if the line has no other.
+    PeerAddress,
+    /// `X-Forwarded-For`: a list that begins with the client, if the line has no address.
+    ForwardedFor,
     ClientPort,
     /// The requested host, optionally with a port.
     Host,
@@ -32,6 +36,8 @@ pub(crate) enum Field {
     Query,
     Protocol,
     Status,
+    /// A status, if the line has no other.
+    StatusOtherwise,
     RequestBytes,
     ResponseBytes,
     ResponseBodyBytes,
@@ -40,6 +46,8 @@ pub(crate) enum Field {
     UserAgent,
     Referer,
     DurationSeconds,
+    /// Whole seconds, if the line has no duration that is more exact.
+    DurationOtherwise,
     DurationMillis,
     DurationMicros,
     UpstreamConnect,
@@ -61,6 +69,8 @@ pub(crate) enum Field {
     Facility,
     /// Envoy's flags: an attribute that tells its access log.
     ResponseFlags,
+    /// Caddy's target: an attribute that tells its access log.
+    CaddyTarget,
 }
 
 impl Field {
@@ -68,14 +78,28 @@ impl Field {
     pub(crate) fn bit(self) -> u64 {
         1 << self as u64
     }
+
+    /// Whether the text is used only if the others leave its column free: it is less exact.
+    pub(crate) fn is_late(self) -> bool {
+        const LATE: [Field; 5] = [
+            Field::TimeOtherwise,
+            Field::PeerAddress,
+            Field::ForwardedFor,
+            Field::StatusOtherwise,
+            Field::DurationOtherwise,
+        ];
+        LATE.contains(&self)
+    }
 }
 
 /// The meaning of an nginx variable, named without `$`.
 pub(crate) fn of_nginx(variable: &str) -> Field {
     match variable {
-        "time_local" | "time_iso8601" | "msec" => Field::Time,
-        "remote_addr" | "realip_remote_addr" => Field::ClientAddress,
-        "remote_port" | "realip_remote_port" => Field::ClientPort,
+        "msec" => Field::Time,
+        "time_local" | "time_iso8601" => Field::TimeOtherwise,
+        "remote_addr" => Field::ClientAddress,
+        "realip_remote_addr" => Field::PeerAddress,
+        "remote_port" => Field::ClientPort,
         "http_host" | "host" => Field::Host,
         "server_name" => Field::ServerName,
         "server_addr" => Field::ServerAddress,
@@ -108,9 +132,21 @@ pub(crate) fn of_nginx(variable: &str) -> Field {
 /// The meaning of a key of a JSON line or a `key=value` pair of an unknown program.
 pub(crate) fn of_key(key: &str) -> Field {
     match key {
-        "@timestamp" | "timestamp" | "time" | "ts" | "datetime" | "date" | "eventTime" => {
-            Field::Time
-        }
+        "@timestamp"
+        | "timestamp"
+        | "time"
+        | "ts"
+        | "datetime"
+        | "date"
+        | "eventTime"
+        | "@t"
+        | "asctime"
+        | "timeMillis"
+        | "datetime.date"
+        | "time.seconds"
+        | "timestamp.seconds"
+        | "instant.epochSecond" => Field::Time,
+        "t" => Field::TimeOtherwise,
         "client_ip" | "clientip" | "client.address" | "client_address" | "remote_ip" => {
             Field::ClientAddress
         }
@@ -139,15 +175,18 @@ pub(crate) fn of_key(key: &str) -> Field {
         "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
         "duration_us" => Field::DurationMicros,
         "requestId" | "x_request_id" => Field::RequestId,
-        "message" | "msg" | "body" | "Body" => Field::Message,
-        "log" | "event" | "error" => Field::MessageOtherwise,
+        "message" | "msg" | "body" | "Body" | "@m" | "@message" => Field::Message,
+        "log" | "event" | "error" | "@mt" => Field::MessageOtherwise,
         "level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
-        | "log.level" => Field::Severity,
-        "service" | "service.name" | "program" | "app" | "application" | "appname"
-        | "logger_name" => Field::Program,
+        | "log.level" | "log_level" | "@l" | "@level" | "levelname" | "level_name" => {
+            Field::Severity
+        }
+        "service" | "service.name" | "service_name" | "program" | "app" | "application"
+        | "appname" | "logger_name" => Field::Program,
         "pid" | "process_id" | "process.pid" => Field::ProcessId,
         "facility" => Field::Facility,
         "response_flags" => Field::ResponseFlags,
+        "request.uri" => Field::CaddyTarget,
         _ => of_nginx(key),
     }
 }

@@ -11,6 +11,8 @@
 //! A record of `option tcplog` is a row of `log`, because a session is not a request: it may last
 //! for days and carry anything. Its values are attributes named as the columns of `request`.
 //!
+//! `option httplog clf` is `haproxy_clf.rs`.
+//!
 //! Pitfalls: the time is the *start* of the request, so Ta is added to get its end; -1 means "not
 //! reached"; a file also holds other messages of HAProxy, which are rows of `log`.
 
@@ -18,8 +20,10 @@ use weir_tables::Micros;
 
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
-use crate::record::{LineFault, Record, RowKind};
-use crate::{log_text, number, request_line, severity, syslog, text};
+use crate::record::{Envelope, LineFault, Record, RowKind};
+use crate::{
+    combined, haproxy_parts, log_text, number, request_line, severity, syslog_record, text,
+};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "haproxy_http",
@@ -28,7 +32,7 @@ pub(crate) const FORMAT: NamedFormat = NamedFormat {
 
 /// Reads a line: an access record, or a message.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
-    let header = syslog::header(line, record);
+    let header = syslog_record::header(line, record);
     let message = header.unwrap_or(line);
     if has_timers(message, SESSION_TIMERS) {
         record.ts = None;
@@ -48,6 +52,14 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Result<RowKin
                 Err(LineFault::no_match("looks like an HTTP record, but is truncated or malformed"))
             }
         };
+    }
+    if combined::is_likely(message) {
+        let header = Envelope::take(message, record);
+        if combined::detect(message, record).is_some() {
+            record.envelope = header;
+            return Ok(RowKind::Request);
+        }
+        header.restore(record);
     }
     if let Some((level, text)) = leveled(message) {
         record.log.severity = severity::of_word(level);
@@ -87,11 +99,33 @@ pub(crate) fn is_access(line: &str) -> bool {
     is_likely(&line[start..]) && has_timers(&line[start..], REQUEST_TIMERS)
 }
 
+/// Reads a line of an unknown file that is a record of a session; `None`, with the record empty, if
+/// it is not one.
+pub(crate) fn detect_session<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKind> {
+    let (peer, start) = line.split_once(" [")?;
+    let is_time = start.as_bytes().get(2) == Some(&b'/');
+    if !is_time || !peer.contains(':') || !has_timers(line, SESSION_TIMERS) {
+        return None;
+    }
+    let kind = parse(line, record).ok();
+    if kind.is_none() {
+        record.clear_texts();
+    }
+    kind
+}
+
 /// Whether a message is `address:port [time] frontend backend/server timers…`, or a truncated one.
 fn is_likely(message: &str) -> bool {
-    let Some((peer, behind)) = message.split_once(" [") else { return false };
-    let is_peer = !peer.contains(' ') && peer.contains(':');
-    is_peer && (has_timers(message, REQUEST_TIMERS) || behind.split(' ').count() < 4)
+    let Some((peer, behind)) = split_peer(message) else { return false };
+    let is_peer = !peer.contains(' ') && (peer.contains(':') || peer.is_empty());
+    let is_cut = !peer.is_empty() && behind.split(' ').count() < 4;
+    is_peer && (has_timers(message, REQUEST_TIMERS) || is_cut)
+}
+
+/// Splits at the bracket of the time; a format of one's own may lack the client.
+fn split_peer(message: &str) -> Option<(&str, &str)> {
+    let without = message.strip_prefix('[').map(|behind| ("", behind));
+    without.or_else(|| message.split_once(" ["))
 }
 
 /// `TR/Tw/Tc/Tr/Ta`.
@@ -101,11 +135,17 @@ const SESSION_TIMERS: usize = 3;
 
 /// Whether a message is `address:port [time] frontend backend/server` and `count` timers.
 fn has_timers(message: &str, count: usize) -> bool {
-    let Some((peer, behind)) = message.split_once(" [") else { return false };
+    let Some((peer, behind)) = split_peer(message) else { return false };
     let mut words = behind.split_once("] ").map_or("", |(_, behind)| behind).split(' ').skip(1);
     !peer.contains(' ')
         && words.next().is_some_and(|names| names.contains('/'))
-        && words.next().is_some_and(|timers| timers.split('/').count() == count)
+        && (words.next().is_some_and(|timers| timers.split('/').count() == count)
+            || words.next().is_some_and(|timers| is_timers(timers, count)))
+}
+
+fn is_timers(word: &str, count: usize) -> bool {
+    word.split('/').count() == count
+        && word.bytes().all(|byte| byte.is_ascii_digit() || b"/-+".contains(&byte))
 }
 
 /// A record of `option tcplog`.
@@ -119,11 +159,11 @@ fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
     let mut timers = spans.split('/');
     for name in ["queue_seconds", "upstream_connect_seconds", "duration_seconds"] {
         let timer = timers.next()?;
-        let Some(span) = milliseconds(timer)? else { continue };
+        let Some(span) = haproxy_parts::milliseconds(timer)? else { continue };
         let seconds = record.arena.alloc_str(&(span / 1000.0).to_string());
         record.put([name, seconds], Field::Attr);
     }
-    let total = milliseconds(spans.rsplit('/').next()?)?.unwrap_or(0.0);
+    let total = haproxy_parts::milliseconds(spans.rsplit('/').next()?)?.unwrap_or(0.0);
     let start = record.times.read(start)?;
     let (bytes, state) = (words.next()?, words.next()?);
     number::integer(bytes.strip_prefix('+').unwrap_or(bytes))?;
@@ -142,7 +182,7 @@ fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
     if let Some(server) = record.request.proxy_server {
         record.put(["proxy_server", server], Field::Attr);
     }
-    counters([words.next()?, words.next()?], record)?;
+    haproxy_parts::counters([words.next()?, words.next()?], record)?;
     if let Some(tries) = record.request.upstream_tries {
         let tries = record.arena.alloc_str(&tries.to_string());
         record.put(["upstream_tries", tries], Field::Attr);
@@ -154,11 +194,17 @@ fn session<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
 }
 
 fn access<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
-    let (peer, rest) = message.split_once(" [")?;
+    let (peer, rest) = split_peer(message)?;
     let (start, rest) = rest.split_once("] ")?;
     let mut words = WordIter { rest };
-    proxy_names([words.next()?, words.next()?], record)?;
-    let total = timers(words.next()?, record)?;
+    haproxy_parts::proxy_names([words.next()?, words.next()?], record)?;
+    let mut spans = words.next()?;
+    if spans.split('/').count() != REQUEST_TIMERS {
+        // A format of one's own has captured headers here, without braces.
+        record.put(["captured_request_headers", spans], Field::Attr);
+        spans = words.next()?;
+    }
+    let total = haproxy_parts::timers(spans, record)?;
     let start = record.times.read(start)?;
     let end =
         start.0.saturating_add(total.map_or(0, |seconds| Micros::from_unix_seconds(seconds).0));
@@ -167,11 +213,12 @@ fn access<'a>(message: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.put(["captured_request_cookie", words.next()?], Field::Attr);
     record.put(["captured_response_cookie", words.next()?], Field::Attr);
     record.request.termination_state = Some(words.next()?);
-    counters([words.next()?, words.next()?], record)?;
+    haproxy_parts::counters([words.next()?, words.next()?], record)?;
     request(words.rest, record)?;
     if let Some((address, port)) = peer.rsplit_once(':') {
-        record.request.client_address = Some(address);
-        record.request.client_port = number::integer(port);
+        record.request.client_address = Some(address).filter(|address| *address != "-");
+        // Behind `unix:` is the number of the listening socket.
+        record.request.client_port = number::integer(port).filter(|_| address != "unix");
     }
     Some(())
 }
@@ -188,57 +235,6 @@ impl<'a> WordIter<'a> {
     }
 }
 
-/// A `~` after the frontend's name marks a TLS connection.
-fn proxy_names<'a>(
-    [frontend, backend_server]: [&'a str; 2],
-    record: &mut Record<'a>,
-) -> Option<()> {
-    let (backend, server) = backend_server.split_once('/')?;
-    let row = &mut record.request;
-    row.proxy_frontend = Some(frontend.strip_suffix('~').unwrap_or(frontend));
-    row.url_scheme = Some(if frontend.ends_with('~') { "https" } else { "http" });
-    row.proxy_backend = Some(backend);
-    row.proxy_server = Some(server).filter(|name| !name.starts_with('<'));
-    Some(())
-}
-
-/// Reads `TR/Tw/Tc/Tr/Ta` in milliseconds; returns Ta in seconds.
-///
-/// HAProxy does not log when the server's last byte arrived. The closest measure is from the start
-/// of connecting to the end of the request, which includes a slow reader.
-fn timers(timers: &str, record: &mut Record<'_>) -> Option<Option<f64>> {
-    let mut spans = [None; 5];
-    let mut parts = timers.split('/');
-    for span in &mut spans {
-        *span = milliseconds(parts.next()?)?;
-    }
-    let [read, queue, connect, header, total] = spans;
-    let until_header = connect.zip(header).map(|(connect, header)| connect + header);
-    let before = read.unwrap_or(0.0) + queue.unwrap_or(0.0);
-    // As in nginx, time spent on a server that never answered counts.
-    let is_asked = queue.is_some() && record.request.proxy_server.is_some();
-    let response = total.filter(|_| is_asked).map(|total| total - before);
-    let response = response.map(|span| span.max(until_header.unwrap_or(0.0)));
-    let row = &mut record.request;
-    row.request_read_seconds = seconds(read);
-    row.queue_seconds = seconds(queue);
-    row.upstream_connect_seconds = seconds(connect);
-    row.upstream_header_seconds = seconds(until_header);
-    row.upstream_response_seconds = seconds(response);
-    row.duration_seconds = seconds(total);
-    parts.next().is_none().then(|| seconds(total))
-}
-
-fn seconds(milliseconds: Option<f64>) -> Option<f64> {
-    milliseconds.map(|value| value / 1000.0)
-}
-
-/// Outer `None`: not a number. Inner: -1, the phase was not reached.
-fn milliseconds(text: &str) -> Option<Option<f64>> {
-    let value = number::float(text.strip_prefix('+').unwrap_or(text))?;
-    Some((value >= 0.0).then_some(value))
-}
-
 /// `status bytes`.
 fn status(words: [&str; 2], record: &mut Record<'_>) -> Option<()> {
     let [status, bytes] = words;
@@ -249,33 +245,6 @@ fn status(words: [&str; 2], record: &mut Record<'_>) -> Option<()> {
     row.upstream_status_code =
         row.http_response_status_code.filter(|_| row.upstream_header_seconds.is_some());
     row.response_bytes = Some(number::integer(bytes.strip_prefix('+').unwrap_or(bytes))?);
-    Some(())
-}
-
-/// `actconn/feconn/beconn/srv_conn/retries srv_queue/backend_queue`; a `+` at the retries is a
-/// redispatch.
-fn counters<'a>([connections, queues]: [&'a str; 2], record: &mut Record<'a>) -> Option<()> {
-    let mut parts = connections.split('/');
-    for name in ["actconn", "feconn", "beconn", "srv_conn"] {
-        record.put([name, parts.next()?], Field::Attr);
-    }
-    let retries = parts.next()?;
-    if let Some(redispatched) = retries.strip_prefix('+') {
-        record.put(["is_redispatched", "true"], Field::Attr);
-        tries(redispatched, record)?;
-    } else {
-        tries(retries, record)?;
-    }
-    let (server_queue, backend_queue) = queues.split_once('/')?;
-    record.put(["srv_queue", server_queue], Field::Attr);
-    record.put(["backend_queue", backend_queue], Field::Attr);
-    Some(())
-}
-
-fn tries(retries: &str, record: &mut Record<'_>) -> Option<()> {
-    let retries = number::integer(retries)?;
-    let is_asked = record.request.proxy_server.is_some();
-    record.request.upstream_tries = Some(if is_asked { retries.saturating_add(1) } else { 0 });
     Some(())
 }
 

@@ -1,14 +1,15 @@
 //! The journal as `journalctl -o json` prints it (systemd.journal-fields(7), "Journal JSON
-//! Format").
+//! Format"). The message is read like any other line.
 //!
 //! A field that is not UTF-8, or has control characters such as colours, is an array of byte values;
 //! a text may look like one, so the line is searched for how the field is written. Internal ids of the journal (cursor,
 //! boot, machine, sequence numbers) are dropped: they differ on every row and are of no use.
 
+use crate::contained::ContainedFormat;
 use crate::field::Field;
 use crate::format::{Format, JSON_ESCAPE};
 use crate::json_lines::JsonLines;
-use crate::record::{LineFault, Record, RowKind};
+use crate::record::{Envelope, LineFault, Record, RowKind};
 use crate::{number, severity, text};
 
 /// Internal keys of the journal.
@@ -25,10 +26,15 @@ const OWN_KEYS: [&str; 8] = [
 
 /// A reader of journal lines.
 pub(crate) fn format() -> Box<dyn Format> {
-    Box::new(JournalFormat(JsonLines::new(|_| Field::Attr)))
+    let lines = JsonLines::new(|_| Field::Attr);
+    Box::new(JournalFormat { lines, contained: ContainedFormat::default() })
 }
 
-struct JournalFormat(JsonLines);
+/// Reads the journal's entries.
+struct JournalFormat {
+    lines: JsonLines,
+    contained: ContainedFormat,
+}
 
 impl Format for JournalFormat {
     fn name(&self) -> &'static str {
@@ -36,7 +42,23 @@ impl Format for JournalFormat {
     }
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
-        parse(&mut self.0, line, record)
+        entry(&mut self.lines, line, record)?;
+        let message = record.log.body;
+        if message.is_empty() {
+            return Ok(RowKind::Log);
+        }
+        let entry = Envelope::take(message, record);
+        match self.contained.parse_known(message, record) {
+            Some(kind) => {
+                record.envelope = entry;
+                Ok(kind)
+            }
+            None => {
+                entry.restore(record);
+                record.log.body = message;
+                Ok(RowKind::Log)
+            }
+        }
     }
 
     fn byte_escape(&self, _line: &[u8]) -> &'static str {
@@ -44,24 +66,29 @@ impl Format for JournalFormat {
     }
 }
 
-/// Reads a line.
-fn parse<'a>(
+/// Reads the values of an entry.
+fn entry<'a>(
     lines: &mut JsonLines,
     line: &'a str,
     record: &mut Record<'a>,
-) -> Result<RowKind, LineFault> {
+) -> Result<(), LineFault> {
     lines.read(line, record)?;
     for (key, value) in record.take_pairs() {
         take((key, decoded(line, (key, value), record)), record);
     }
     record.log.program = record.log.program.or(record.request.program);
-    Ok(RowKind::Log)
+    Ok(())
 }
 
 fn take<'a>((key, value): (&'a str, &'a str), record: &mut Record<'a>) {
     let log = &mut record.log;
     match key {
-        "__REALTIME_TIMESTAMP" => record.put([key, value], Field::Time),
+        "__REALTIME_TIMESTAMP" if record.ts.is_none() => {
+            record.ts = record.times.read(value);
+            if record.ts.is_none() {
+                record.attr([key, value]);
+            }
+        }
         "MESSAGE" => record.log.body = value,
         "PRIORITY" => log.severity = number::integer(value).and_then(severity::of_syslog),
         "SYSLOG_FACILITY" => log.facility = number::integer(value).and_then(severity::facility),

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::caddy;
 use crate::envoy;
 use crate::field::{self, Field};
 use crate::format::{Format, JSON_ESCAPE, NamedFormat};
@@ -87,6 +88,9 @@ impl JsonLines {
         self.read(line, record)?;
         if !record.is_free(Field::ResponseFlags) {
             return Ok(envoy::parse_json(record));
+        }
+        if !record.is_free(Field::CaddyTarget) {
+            return Ok(caddy::parse_json(record));
         }
         Ok(record.guess_kind())
     }

@@ -17,7 +17,7 @@ use crate::record::{LineFault, Record, RowKind};
 use crate::redact::Redaction;
 use crate::time::TimeReader;
 use crate::zone::Zone;
-use crate::{KeyReport, ParsedRows, text};
+use crate::{KeyReport, ParsedRows, text, utf16};
 
 /// Longest line; longer ones are rejected.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -56,6 +56,7 @@ pub struct LineParser {
     redaction: Redaction,
     keys: KeyBudget,
     taken_for: &'static str,
+    is_utf16: bool,
 }
 
 impl LineParser {
@@ -78,6 +79,7 @@ impl LineParser {
             redaction: Redaction::default(),
             keys: KeyBudget::new(DEFAULT_KEY_BUDGET),
             taken_for: "",
+            is_utf16: false,
         }
     }
 
@@ -190,6 +192,7 @@ impl LineParser {
         let keys = std::mem::take(&mut self.keys);
         let mut record = Record::new(&arena, times, keys);
         record.names = self.format.names(&arena);
+        record.is_utf16 = self.is_utf16;
         let mut at = 0;
         while at < bytes.len() {
             let end = end_of(at);
@@ -201,6 +204,7 @@ impl LineParser {
             }
             at = end;
         }
+        self.is_utf16 = record.is_utf16;
         (self.keys, self.taken_for) = (record.keys, record.taken_for);
         if arena.allocated_bytes() <= ARENA_BYTES {
             out.arena = arena;
@@ -256,6 +260,24 @@ fn parse_line<'a>(
         return reject(place, &line[..KEPT_BYTES], offset, &fault, out);
     }
     record.clear();
+    let whole = line;
+    // The mark of the encoding is no part of the first line.
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let line = match line {
+        // The second byte of the last line end.
+        [0] if record.is_utf16 => return,
+        [0 | 0xfe | 0xff, ..] => match utf16::decoded(line, record.arena) {
+            Some(line) => {
+                record.is_utf16 = true;
+                line
+            }
+            None => line,
+        },
+        _ => line,
+    };
+    if line.is_empty() {
+        return;
+    }
     let (text, is_mended) = match std::str::from_utf8(line) {
         Ok(text) => (text, false),
         Err(_) => text::lossless(line, format.byte_escape(line), record.arena),
@@ -264,7 +286,7 @@ fn parse_line<'a>(
     let parsed = format.parse(text, record).and_then(|kind| settle(place, kind, text, record));
     match parsed {
         Ok(kind) => accept(place, kind, offset, record, out),
-        Err(fault) => reject(place, line, offset, &fault, out),
+        Err(fault) => reject(place, whole, offset, &fault, out),
     }
 }
 

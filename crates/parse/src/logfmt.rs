@@ -5,26 +5,77 @@
 
 use crate::field::{self, Field};
 use crate::record::{Record, RowKind};
-use crate::{combined, text};
+use crate::{heroku, text};
 
+/// First pairs that may have the parts of a time.
+const PARTED_TIME_PAIRS: usize = 6;
 /// Fewest pairs of a logfmt line.
 const MIN_PAIRS: usize = 3;
 
 /// Reads a line; `None`, with the record unchanged, if it is not in this format.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKind> {
-    let (mut count, mut is_log) = (0, false);
+    let (mut count, mut flag_count, mut is_log, mut seen) = (0, 0, false, 0);
     let mut pairs = PairIter { rest: line };
     for pair in &mut pairs {
-        is_log |= matches!(field::of_key(pair.0), Field::Message | Field::Severity);
-        count += 1;
+        let field = field::of_key(pair.key);
+        is_log |= matches!(field, Field::Message | Field::Severity);
+        seen |= field.bit();
+        if pair.value.is_some() {
+            count += 1;
+        } else if count == 0 {
+            return None;
+        } else {
+            flag_count += 1;
+        }
     }
-    if !pairs.rest.is_empty() || count < MIN_PAIRS || !is_log {
+    // Words without a value are prose when there are many of them.
+    if !pairs.rest.is_empty() || count < MIN_PAIRS || flag_count * 2 > count {
         return None;
     }
-    for (key, value) in (PairIter { rest: line }) {
-        record.put([key, text::unescape(value, record.arena)], field::of_key(key));
+    if heroku::is_router(seen, line) {
+        for pair in (PairIter { rest: line }) {
+            heroku::put([pair.key, pair.text(record)], record);
+        }
+        return Some(RowKind::Request);
+    }
+    if !is_log {
+        return None;
+    }
+    put_parted_time(line, record);
+    for pair in (PairIter { rest: line }) {
+        let text = pair.text(record);
+        record.put([pair.key, text], field::of_key(pair.key));
     }
     Some(record.guess_kind())
+}
+
+/// A firewall's `date=2026-11-20 time=12:00:00 tz="+0100"`.
+fn put_parted_time<'a>(line: &'a str, record: &mut Record<'a>) {
+    let mut parts = [""; 3];
+    for pair in (PairIter { rest: line }).take(PARTED_TIME_PAIRS) {
+        let place = ["date", "time", "tz"].iter().position(|name| *name == pair.key);
+        if let Some(place) = place {
+            parts[place] = pair.value.unwrap_or("");
+        }
+    }
+    let [date, clock, zone] = parts;
+    if !date.is_empty() && !clock.is_empty() {
+        record.ts = record.times.read(&format!("{date} {clock}{zone}"));
+    }
+}
+
+/// A pair; without a value it is a flag.
+struct KeyValuePair<'a> {
+    key: &'a str,
+    value: Option<&'a str>,
+    is_escaped: bool,
+}
+
+impl<'a> KeyValuePair<'a> {
+    fn text(&self, record: &Record<'a>) -> &'a str {
+        let value = self.value.unwrap_or("true");
+        if self.is_escaped { text::unescape(value, record.arena) } else { value }
+    }
 }
 
 /// Iterates over leading pairs; stops at the first text that is not a pair and leaves it in `rest`.
@@ -33,23 +84,41 @@ struct PairIter<'a> {
 }
 
 impl<'a> Iterator for PairIter<'a> {
-    type Item = (&'a str, &'a str);
+    type Item = KeyValuePair<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (key, behind) = self.rest.trim_ascii_start().split_once('=')?;
-        if key.is_empty() || key.len() > 128 || !key.bytes().all(is_key_byte) {
+        let text = self.rest.trim_ascii_start();
+        let length = text.bytes().position(|byte| !is_key_byte(byte)).unwrap_or(text.len());
+        let (key, behind) = text.split_at(length);
+        if key.is_empty() || key.len() > 128 {
             return None;
         }
-        let (value, rest) = match behind.strip_prefix('"') {
-            Some(quoted) => combined::quoted_end(quoted)?,
-            None => behind.split_at(behind.find(' ').unwrap_or(behind.len())),
+        let (value, rest, is_escaped) = match behind.strip_prefix('=') {
+            None => (None, behind, false),
+            Some(behind) => {
+                let (value, rest, is_escaped) = value(behind)?;
+                (Some(value), rest, is_escaped)
+            }
         };
-        if !rest.is_empty() && !rest.starts_with(' ') {
+        if !rest.is_empty() && !rest.starts_with([' ', '\t']) {
             return None;
         }
         self.rest = rest.trim_ascii_start();
-        Some((key, value))
+        Some(KeyValuePair { key, value, is_escaped })
     }
+}
+
+/// The value at the front, the text behind it, and whether it may have escapes. Backticks quote
+/// without escapes, as in Go.
+fn value(text: &str) -> Option<(&str, &str, bool)> {
+    if let Some(quoted) = text.strip_prefix('"') {
+        return text::quoted_end(quoted).map(|(value, rest)| (value, rest, true));
+    }
+    if let Some((value, rest)) = text.strip_prefix('`').and_then(|rest| rest.split_once('`')) {
+        return Some((value, rest, false));
+    }
+    let (value, rest) = text.split_at(text.find([' ', '\t']).unwrap_or(text.len()));
+    Some((value, rest, true))
 }
 
 fn is_key_byte(byte: u8) -> bool {

@@ -54,6 +54,7 @@ impl Format for NginxErrorLog {
             LineTrust::Nothing => {
                 record.is_template_known = true;
                 log_text::parse(line, record);
+                record.log.severity = None;
             }
             trust => read(line, trust, record),
         }
@@ -153,6 +154,7 @@ fn head<'a>(line: &'a str, trust: LineTrust, record: &mut Record<'a>) -> Option<
     let (process_id, thread_id) = process.split_once('#')?;
     record.log.process_id = Some(number::integer(process_id)?);
     record.log.severity = severity::of_word(level);
+    record.log.program = Some("nginx");
     record.ts = Some(ts);
     record.attr(["thread_id", thread_id]);
     let (message, is_connection) = connection(message, record);
@@ -280,6 +282,7 @@ mod tests {
             expect![[r#"
                 log
                   ts: 2026-11-20T12:00:00Z
+                  program: nginx
                   process_id: 12
                   severity: error
                   body: connect() failed (111: Connection refused) while connecting to upstream
@@ -287,6 +290,7 @@ mod tests {
                   message_template: connect() failed (111: Connection refused) while connecting to upstream
                 log
                   ts: 2026-11-20T12:00:00Z
+                  program: nginx
                   process_id: 12
                   severity: emergency
                   body: bind() to 0.0.0.0:80 failed (98: Address already in use)
@@ -305,6 +309,7 @@ mod tests {
             expect![[r#"
                 log
                   ts: 2026-11-20T12:00:00Z
+                  program: nginx
                   process_id: 1
                   severity: error
                   body: FastCGI sent in stderr: "PHP message: x, server: y" while reading upstream
@@ -331,6 +336,7 @@ x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, 
             expect![[r#"
                 log
                   ts: 2026-11-20T11:59:00Z
+                  program: nginx
                   process_id: 7
                   severity: error
                   body: open() "/srv/
@@ -344,6 +350,7 @@ x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, 
                   body: x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, request: "GET /%0a2026/11/20%2011:58:00%20%5balert%5d%201%231:%20accept4()%20failed%20(24:%20Too%20many%20open%20files)%0ax HTTP/1.1", host: "a.example"
                 log
                   ts: 2026-11-20T11:59:01Z
+                  program: nginx
                   process_id: 7
                   severity: error
                   body: open() "/srv/x" failed (111: Connection refused) while connecting to upstream, client: 1.1.1.1, server: _, request: "GET / HTTP/1.1", upstream: "http:/victim:80/", host: "x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, request: "GET /x%22%20failed HTTP/1.1", host: "a.example"
@@ -351,6 +358,7 @@ x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, 
                   message_template: open() …
                 log
                   ts: 2026-11-20T11:59:02Z
+                  program: nginx
                   process_id: 7
                   severity: error
                   body: connect() failed (111: Connection refused) while connecting to upstream
@@ -358,6 +366,7 @@ x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, 
                   message_template: connect() failed (111: Connection refused) while connecting to upstream
                 log
                   ts: 2026-11-20T11:59:03Z
+                  program: nginx
                   process_id: 7
                   severity: error
                   body: open() "/srv/a" failed (24: Too many open files)
@@ -365,6 +374,7 @@ x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, 
                   message_template: open() "…" failed (24: Too many open files)
                 log
                   ts: 2026-11-20T11:59:05Z
+                  program: nginx
                   process_id: 7
                   severity: error
                   body: no,such.example could not be resolved (110: Operation timed out)
@@ -372,6 +382,7 @@ x" failed (2: No such file or directory), client: 127.0.0.1, server: a.example, 
                   message_template: … could not be resolved (110: Operation timed out)
                 log
                   ts: 2026-11-20T11:59:06Z
+                  program: nginx
                   process_id: 7
                   severity: error
                   body: connect() failed (111: Connection refused) while connecting to upstream

@@ -4,13 +4,12 @@
 //! the meaning of the keys, because hand-written formats are often not quite JSON and a file may
 //! hold lines of an older format.
 
-use std::collections::HashMap;
-
 use weir_tables::JsonEscape;
 
 use crate::field::{self, Field};
 use crate::format::Format;
-use crate::json_lines::{JsonLines, JsonTemplate};
+use crate::json_lines::JsonTemplate;
+use crate::json_template;
 use crate::template::{Template, TemplateFormat, TemplatePart, ValueSyntax};
 
 /// A piece of the format text.
@@ -55,7 +54,7 @@ fn variable(text: &str) -> (&str, usize) {
 /// A reader for the text of a `log_format`.
 pub(crate) fn format(template: &str, escape: JsonEscape) -> Box<dyn Format> {
     if template.trim_start().starts_with('{') {
-        return Box::new(JsonTemplate(json(template)));
+        return Box::new(JsonTemplate(json_template::lines(template, value_field)));
     }
     Box::new(TemplateFormat { name: "nginx_template", template: text(template, escape) })
 }
@@ -66,79 +65,35 @@ fn text(template: &str, escape: JsonEscape) -> Template {
         TemplateToken::Text(text) => TemplatePart::Literal(text.to_owned()),
         TemplateToken::Variable(name) => TemplatePart::Value {
             name: name.to_owned(),
-            field: field::of_nginx(name),
+            field: meaning(name),
             inside: inside(name),
         },
     });
     Template::new(parts.collect(), escape != JsonEscape::None)
 }
 
+/// The meaning of a variable in a text format. In the place of the address, operators behind a proxy
+/// log what it forwards.
+fn meaning(variable: &str) -> Field {
+    match variable {
+        "http_x_forwarded_for" | "proxy_add_x_forwarded_for" => Field::ForwardedFor,
+        _ => field::of_nginx(variable),
+    }
+}
+
 fn inside(variable: &str) -> ValueSyntax {
     match variable {
         "time_local" => ValueSyntax::ZoneSpace,
+        "request" => ValueSyntax::RequestLine,
+        "http_x_forwarded_for" | "proxy_add_x_forwarded_for" => ValueSyntax::List,
         _ if variable.starts_with("upstream_") => ValueSyntax::List,
         _ => ValueSyntax::Nothing,
     }
 }
 
-/// The reader of a JSON format.
-fn json(template: &str) -> JsonLines {
-    let fields = json_fields(template);
-    JsonLines::new(move |key| fields.get(key).copied().unwrap_or_else(|| field::of_key(key)))
-}
-
-/// The meaning of each key of a JSON format; a value with more than one variable is an attribute.
-fn json_fields(template: &str) -> HashMap<String, Field> {
-    let mut fields = HashMap::new();
-    let mut path: Vec<String> = Vec::new();
-    let mut key = None;
-    let mut rest = template;
-    while let Some(mark) = rest.chars().next() {
-        let is_word =
-            !matches!(mark, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !mark.is_whitespace();
-        let (word, length) = match mark {
-            '"' => quoted(rest),
-            '$' => (rest, 1 + variable(&rest[1..]).1),
-            _ => (rest, mark.len_utf8()),
-        };
-        let word = if mark == '"' { word } else { &word[..length] };
-        match mark {
-            '{' => path.extend(key.take()),
-            '}' => drop(path.pop()),
-            ',' => key = None,
-            '"' if key.is_none() => key = Some(word.to_owned()),
-            _ if mark == '"' || is_word => {
-                if let Some(key) = key.take() {
-                    fields.insert(dotted(&path, &key), value_field(word));
-                }
-            }
-            _ => {}
-        }
-        rest = &rest[length..];
-    }
-    fields
-}
-
-/// The text between quotes, and its length including them.
-fn quoted(rest: &str) -> (&str, usize) {
-    let inner = &rest[1..];
-    let mut is_escaped = false;
-    for (at, byte) in inner.bytes().enumerate() {
-        if byte == b'"' && !is_escaped {
-            return (&inner[..at], at + 2);
-        }
-        is_escaped = byte == b'\\' && !is_escaped;
-    }
-    (inner, rest.len())
-}
-
-fn dotted(path: &[String], key: &str) -> String {
-    path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
-}
-
 fn value_field(value: &str) -> Field {
     match tokens(value).as_slice() {
-        [TemplateToken::Variable(name)] => field::of_nginx(name),
+        [TemplateToken::Variable(name)] => meaning(name),
         [
             TemplateToken::Variable("uri"),
             TemplateToken::Variable("is_args"),
@@ -167,9 +122,10 @@ mod tests {
 
     #[test]
     fn keys_of_a_json_format_get_the_meaning_of_their_variable() {
-        let fields = json_fields(
+        let fields = json_template::fields(
             r#"{ "rt":"$request_time", "st": $status, "u":{"addr":"$upstream_addr"},
                 "where":"$scheme://$host", "v":"1" }"#,
+            value_field,
         );
         assert_eq!(fields["rt"], Field::DurationSeconds);
         assert_eq!(fields["st"], Field::Status);

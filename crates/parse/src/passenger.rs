@@ -141,6 +141,7 @@ App 6756 stderr: + '[' -d /etc/profile.d ']'
                   attrs: {thread_id: T6, code_location: age/Cor/Con/CheckoutSession.cpp:274}
                 log
                   ts: 2026-11-20T08:13:04Z
+                  program: nginx
                   process_id: 130739
                   severity: error
                   body: access forbidden by rule
@@ -231,6 +232,7 @@ App 1 output: PHP Fatal error" failed (2: No such file or directory), client: 12
             expect![[r#"
                 log
                   ts: 2026-11-20T11:59:00Z
+                  program: nginx
                   process_id: 7
                   severity: error
                   body: open() "/srv/

@@ -13,8 +13,10 @@ use crate::time::TimeReader;
 mod access;
 mod attrs;
 mod columns;
+mod envelope;
 
 pub(crate) use access::{FieldValue, is_column};
+pub(crate) use envelope::Envelope;
 
 /// The table of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,20 @@ struct NamedText<'a> {
     field: Field,
 }
 
+/// Texts that were taken out of a record.
+#[derive(Debug)]
+pub(crate) struct TextList<'a> {
+    pairs: Vec<NamedText<'a>>,
+    seen: u64,
+}
+
+impl<'a> TextList<'a> {
+    /// Names, texts and meanings.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str, Field)> {
+        self.pairs.iter().map(|pair| (pair.key, pair.value, pair.field))
+    }
+}
+
 /// The texts and columns of one line; reused for the next.
 #[derive(Debug)]
 pub(crate) struct Record<'a> {
@@ -91,12 +107,16 @@ pub(crate) struct Record<'a> {
     pub(crate) repair: LineRepair,
     /// The detected format of a line of an unknown log.
     pub(crate) taken_for: &'static str,
+    /// Whether a line of the stream was UTF-16.
+    pub(crate) is_utf16: bool,
     /// The time in the line.
     pub(crate) ts: Option<weir_tables::Micros>,
     pub(crate) request: Request<'a>,
     pub(crate) log: Log<'a>,
     /// Whether the format itself decided on `log.message_template`.
     pub(crate) is_template_known: bool,
+    /// Values of the envelope that holds the line.
+    pub(crate) envelope: Envelope<'a>,
     /// Names of the format's values, in order.
     pub(crate) names: &'a [&'a str],
     /// Limit of the stream's attribute names.
@@ -119,10 +139,12 @@ impl<'a> Record<'a> {
             keys,
             repair: LineRepair::default(),
             taken_for: "",
+            is_utf16: false,
             ts: None,
             request: Request::default(),
             log: Log::default(),
             is_template_known: false,
+            envelope: Envelope::default(),
             names: &[],
             pairs: Vec::with_capacity(64),
             attrs: Vec::with_capacity(64),
@@ -136,6 +158,7 @@ impl<'a> Record<'a> {
     /// Clears the previous line.
     pub(crate) fn clear(&mut self) {
         self.repair = LineRepair::default();
+        self.envelope = Envelope::default();
         self.clear_texts();
     }
 
@@ -156,6 +179,16 @@ impl<'a> Record<'a> {
     pub(crate) fn take_pairs(&mut self) -> Vec<(&'a str, &'a str)> {
         self.seen = 0;
         self.pairs.drain(..).map(|pair| (pair.key, pair.value)).collect()
+    }
+
+    /// Removes and returns the texts, for [`Record::put_back`].
+    pub(crate) fn take_texts(&mut self) -> TextList<'a> {
+        TextList { pairs: std::mem::take(&mut self.pairs), seen: std::mem::take(&mut self.seen) }
+    }
+
+    /// Puts texts back with their meanings.
+    pub(crate) fn put_back(&mut self, texts: TextList<'a>) {
+        (self.pairs, self.seen) = (texts.pairs, texts.seen);
     }
 
     /// Adds a text with its name and meaning.

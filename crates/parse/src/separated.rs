@@ -115,6 +115,7 @@ impl Format for SeparatedReader {
         }
         for (name, value) in names.iter().zip(values) {
             if !(self.spec.is_w3c && matches!(*name, "date" | "time")) {
+                let value = if self.spec.is_w3c { w3c_value(name, value, record) } else { value };
                 record.put([name, value], field::of_capture(name));
             }
         }
@@ -175,9 +176,16 @@ impl SeparatedReader {
         let mut values = Vec::with_capacity(self.columns.len());
         let mut rest = line;
         loop {
-            let (value, behind) = match rest.strip_prefix('"').filter(|_| self.spec.is_quoted) {
-                Some(quoted) => self.quoted(quoted, line.len() - quoted.len(), arena)?,
-                None => self.plain(rest, arena),
+            let quote = rest.strip_prefix('"');
+            let (value, behind) = match quote {
+                Some(quoted) if self.spec.is_quoted => {
+                    self.quoted(quoted, line.len() - quoted.len(), arena)?
+                }
+                // Quotes are an extension of W3C's logs; a value may also begin with one.
+                Some(quoted) if self.spec.is_w3c => self
+                    .quoted(quoted, line.len() - quoted.len(), arena)
+                    .unwrap_or_else(|_| self.plain(rest, arena)),
+                _ => self.plain(rest, arena),
             };
             if values.len() == MAX_VALUES {
                 return Err(LineFault::no_match(format!("more than {MAX_VALUES} values")));
@@ -227,6 +235,14 @@ impl SeparatedReader {
         let value = if is_doubled { arena.alloc_str(&value.replace("\"\"", "\"")) } else { value };
         Ok((value, quoted.get(at + 1..).filter(|_| at < bytes.len())))
     }
+}
+
+/// IIS writes `+` for each blank of a user agent.
+fn w3c_value<'a>(name: &str, value: &'a str, record: &Record<'a>) -> &'a str {
+    if name == "cs(User-Agent)" && value.contains('+') && !value.contains(' ') {
+        return record.arena.alloc_str(&value.replace('+', " "));
+    }
+    value
 }
 
 fn unescaped<'a>(value: &'a str, arena: &'a Bump) -> &'a str {

@@ -39,6 +39,19 @@ pub(crate) fn facility(number: i64) -> Option<&'static str> {
     usize::try_from(number).ok().and_then(|index| NAMES.get(index).copied())
 }
 
+/// The severity of a message of PHP: `PHP Warning:  text`.
+pub(crate) fn of_php(text: &str) -> Option<&'static str> {
+    let (kind, _) = text.strip_prefix("PHP ")?.split_once(':')?;
+    match kind {
+        "Fatal error" | "Parse error" | "Catchable fatal error" | "Recoverable fatal error" => {
+            Some("error")
+        }
+        "Warning" | "Core Warning" | "Compile Warning" => Some("warn"),
+        "Notice" | "Deprecated" | "Strict Standards" | "Strict standards" => Some("notice"),
+        _ => None,
+    }
+}
+
 /// The severity for a word or a number.
 ///
 /// Numbers below 10 are syslog's; 10, 20, … 60 are from pino and bunyan.
@@ -49,11 +62,11 @@ pub(crate) fn of_word(word: &str) -> Option<&'static str> {
     target.make_ascii_lowercase();
     Some(match &*target {
         b"trace" | b"trace1" | b"trace2" | b"finest" | b"finer" | b"10" => "trace",
-        b"debug" | b"dbg" | b"debug1" | b"fine" | b"verbose" | b"7" | b"20" => "debug",
+        b"debug" | b"dbg" | b"dbug" | b"debug1" | b"fine" | b"verbose" | b"7" | b"20" => "debug",
         b"info" | b"information" | b"inf" | b"informational" | b"6" | b"30" => "info",
         b"notice" | b"note" | b"5" => "notice",
         b"warn" | b"warning" | b"wrn" | b"4" | b"40" => "warn",
-        b"error" | b"err" | b"severe" | b"3" | b"50" => "error",
+        b"error" | b"err" | b"eror" | b"severe" | b"3" | b"50" => "error",
         b"crit" | b"critical" | b"fatal" | b"2" | b"60" | b"dpanic" => "critical",
         b"alert" | b"1" => "alert",
         b"emerg" | b"emergency" | b"panic" | b"0" => "emergency",

@@ -289,7 +289,7 @@ fn piece(rest: &str, first: char, times: &[Pattern]) -> (PieceKind, usize) {
         return (PieceKind::Space, rest.len() - rest.trim_start().len());
     }
     if first == '"'
-        && let Some((inner, _)) = crate::combined::quoted_end(&rest[1..])
+        && let Some((inner, _)) = crate::text::quoted_end(&rest[1..])
     {
         let is_request =
             crate::request_line::parse(inner).is_some_and(|line| line.version.is_some());

@@ -1,165 +1,59 @@
-//! Syslog lines: RFC 3164 and RFC 5424, as sent (`<34>…`) and as daemons write files (no priority,
-//! a classic or an RFC 3339 timestamp).
+//! Syslog lines: RFC 3164 and RFC 5424, as sent (`<34>…`) and as daemons write files (no priority).
 //!
 //! The line's host stays an attribute: a relay's file names other hosts, and `host` must join with
-//! the other tables. A line without a header continues another; it is a row with the whole line as
-//! its body.
+//! the other tables. The message is read like any other line, so requests and JSON in it have their
+//! columns. A line without a header continues another; it is a row with the whole line as its body.
 
-use crate::field::Field;
-use crate::format::{LineFormat, NamedFormat};
+use crate::contained::ContainedFormat;
+use crate::format::{Format, NamedFormat};
 use crate::log_text;
-use crate::record::{Record, RowKind};
-use crate::{nginx_error, number, severity, text};
+use crate::record::{Envelope, LineFault, Record, RowKind};
+use crate::syslog_record;
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "syslog",
-    new: || Box::new(LineFormat { name: "syslog", parse: |line, record| Ok(parse(line, record)) }),
+    new: || Box::new(SyslogFormat { contained: ContainedFormat::default() }),
 };
 
-/// Reads a line.
-pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
-    match header(line, record) {
-        // `error_log syslog:…` sends nginx's own header as well.
-        Some(message) if record.log.program == Some("nginx") && nginx_error::is_likely(message) => {
-            return nginx_error::parse(message, record);
-        }
-        Some(message) => record.log.body = message,
-        None => log_text::parse(line, record),
+/// Reads the lines of one log.
+struct SyslogFormat {
+    contained: ContainedFormat,
+}
+
+impl Format for SyslogFormat {
+    fn name(&self) -> &'static str {
+        FORMAT.name
     }
-    kernel_uptime(record);
+
+    fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        Ok(match syslog_record::header(line, record) {
+            Some(message) => parse_message(message, &mut self.contained, record),
+            None => {
+                log_text::parse(line, record);
+                RowKind::Log
+            }
+        })
+    }
+}
+
+/// Reads the message of a line whose header is in the record.
+pub(crate) fn parse_message<'a>(
+    message: &'a str,
+    contained: &mut ContainedFormat,
+    record: &mut Record<'a>,
+) -> RowKind {
+    let header = Envelope::take(message, record);
+    if let Some(kind) = contained.parse_known(message, record) {
+        record.envelope = header;
+        return kind;
+    }
+    header.restore(record);
+    record.log.body = message;
+    if record.log.severity.is_none() {
+        record.log.severity = log_text::severity_of(message, record);
+    }
+    syslog_record::kernel_uptime(record);
     RowKind::Log
-}
-
-/// Reads the header and returns the message; `None`, with the record unchanged, without a header.
-pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
-    let (priority, rest) = priority(line);
-    let message = match rest.strip_prefix("1 ").filter(|_| priority.is_some()) {
-        Some(rest) => modern(rest, record)?,
-        None => classic(rest, record)?,
-    };
-    if let Some(priority) = priority {
-        record.log.severity = severity::of_syslog(priority % 8);
-        record.log.facility = severity::facility(priority / 8);
-    }
-    Some(message)
-}
-
-/// Whether a line starts with a priority, or with a timestamp and a host.
-pub(crate) fn is_likely(line: &str, record: &Record<'_>) -> bool {
-    let (priority, rest) = priority(line);
-    let rest = rest.strip_prefix("1 ").filter(|_| priority.is_some()).unwrap_or(rest);
-    let Some((_, used)) = record.times.read_front(rest) else { return false };
-    let is_stamp =
-        rest.as_bytes()[0].is_ascii_alphabetic() || rest.as_bytes().get(10) == Some(&b'T');
-    let behind = rest[used..].strip_prefix(' ').unwrap_or("");
-    let (host, behind) = text::word(behind);
-    is_stamp && is_host(host) && (priority.is_some() || tag(behind).is_some())
-}
-
-fn priority(line: &str) -> (Option<i64>, &str) {
-    let cut = line.strip_prefix('<').and_then(|rest| rest.split_once('>'));
-    match cut.and_then(|(digits, rest)| Some((number::integer(digits)?, rest))) {
-        Some((priority, rest)) if (0..=191).contains(&priority) => (Some(priority), rest),
-        _ => (None, line),
-    }
-}
-
-fn is_host(word: &str) -> bool {
-    (1..=255).contains(&word.len())
-        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]%".contains(&byte))
-        && !word.ends_with(':')
-}
-
-/// `timestamp host tag[pid]: message`; lines that programs send to `/dev/log` have no host.
-fn classic<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
-    let (ts, used) = record.times.read_front(rest)?;
-    let behind = rest[used..].strip_prefix(' ')?;
-    record.ts = Some(ts);
-    let (host, message) = text::word(behind);
-    let message = if is_host(host) {
-        record.attr(["syslog_hostname", host]);
-        message
-    } else {
-        behind
-    };
-    let Some((program, pid, message)) = tag(message) else { return Some(message) };
-    record.log.program = Some(program);
-    record.log.process_id = pid;
-    Some(message)
-}
-
-/// `tag[pid]: ` or `tag: ` (RFC 3164 §4.1.3).
-fn tag(text: &str) -> Option<(&str, Option<i64>, &str)> {
-    let (tag, message) = text.split_once(':')?;
-    let (program, pid) = match tag.strip_suffix(']').and_then(|tag| tag.split_once('[')) {
-        Some((program, pid)) => (program, Some(number::integer(pid)?)),
-        None => (tag, None),
-    };
-    let fits = (1..=64).contains(&program.len())
-        && program.bytes().all(|byte| byte.is_ascii_graphic() && !b"[=\"".contains(&byte));
-    fits.then(|| (program, pid, message.strip_prefix(' ').unwrap_or(message)))
-}
-
-/// `timestamp host app procid msgid [structured data] message` (RFC 5424 §6).
-fn modern<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
-    let (stamp, rest) = rest.split_once(' ')?;
-    let (host, rest) = rest.split_once(' ')?;
-    let (program, rest) = rest.split_once(' ')?;
-    let (process_id, rest) = rest.split_once(' ')?;
-    let (message_id, rest) = text::word(rest);
-    record.ts = if stamp == "-" { None } else { Some(record.times.read(stamp)?) };
-    let known = |word: &'a str| Some(word).filter(|word| *word != "-");
-    record.log.program = known(program);
-    record.log.process_id = number::integer(process_id);
-    record.attr(["syslog_hostname", known(host).unwrap_or("")]);
-    record.attr(["syslog_message_id", known(message_id).unwrap_or("")]);
-    if record.log.process_id.is_none() {
-        record.attr(["syslog_process_id", known(process_id).unwrap_or("")]);
-    }
-    let message = structured_data(rest, record);
-    Some(message.strip_prefix('\u{feff}').unwrap_or(message))
-}
-
-/// `[id name="value" …][…] `, where `\"`, `\\` and `\]` are escapes; names become `id.name`.
-fn structured_data<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
-    if let Some(message) = rest.strip_prefix('-') {
-        return message.strip_prefix(' ').unwrap_or(message);
-    }
-    let mut rest = rest;
-    while let Some(element) = rest.strip_prefix('[') {
-        let Some(behind) = element_params(element, record) else { return rest };
-        rest = behind;
-    }
-    rest.strip_prefix(' ').unwrap_or(rest)
-}
-
-fn element_params<'a>(element: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
-    let end = element.find([' ', ']'])?;
-    let (id, mut rest) = element.split_at(end);
-    while let Some(param) = rest.strip_prefix(' ') {
-        let (name, quoted) = param.split_once("=\"")?;
-        let (value, behind) = crate::combined::quoted_end(quoted)?;
-        let key = record.arena.alloc_str(&format!("{id}.{name}"));
-        let value = text::unescape(value, record.arena);
-        record.put([key, value], Field::Attr);
-        rest = behind;
-    }
-    rest.strip_prefix(']')
-}
-
-/// Moves the kernel's own timestamp, `[12345.678901] `, out of the body.
-fn kernel_uptime(record: &mut Record<'_>) {
-    if record.log.program != Some("kernel") {
-        return;
-    }
-    let body = record.log.body;
-    let stamp = body.strip_prefix('[').and_then(|rest| rest.split_once("] "));
-    if let Some((uptime, message)) =
-        stamp.filter(|(uptime, _)| number::seconds(uptime.trim_ascii()).is_some())
-    {
-        record.attr(["kernel_uptime_seconds", uptime.trim_ascii()]);
-        record.log.body = message;
-    }
 }
 
 #[cfg(test)]
@@ -270,7 +164,9 @@ Nov 20 12:00:00 web-01 sshd[2]: Invalid user Too many open files from 192.0.2.12
                   body: <999>x
                 log
                   ts: 2026-11-20T12:00:00Z
-                  body: <34>Nov 99 12:00:00 a b: c
+                  severity: critical
+                  facility: auth
+                  body: Nov 99 12:00:00 a b: c
             "#]],
         );
     }

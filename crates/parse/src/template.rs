@@ -6,21 +6,32 @@
 
 use bumpalo::Bump;
 use memchr::memmem;
+use weir_tables::Micros;
 
 use crate::field::Field;
 use crate::format::Format;
 use crate::record::{LineFault, Record, RowKind};
 use crate::text;
+use crate::time::TimeForm;
+
+/// Most ends of a time that are tried.
+const MAX_TIME_PARTS: usize = 8;
 
 /// Text inside a value that looks like the literal after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueSyntax {
     /// None: the first match of the literal ends the value.
     Nothing,
-    /// `, ` and ` : ` of nginx's lists over tries.
+    /// `, ` and ` : ` of nginx's lists over tries, `, ` of a header's list.
     List,
     /// `\"`, as Apache escapes a quote.
     EscapedQuote,
+    /// A header with a list: `, ` and `\"`.
+    QuotedList,
+    /// A request line, which may stand without quotes: `\"`, and blanks before the version.
+    RequestLine,
+    /// A time in the forms of the format text.
+    Time,
     /// The space before the zone of a time.
     ZoneSpace,
 }
@@ -29,7 +40,16 @@ pub(crate) enum ValueSyntax {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TemplatePart {
     Literal(String),
-    Value { name: String, field: Field, inside: ValueSyntax },
+    Value {
+        name: String,
+        field: Field,
+        inside: ValueSyntax,
+    },
+    /// A time, in a form of the format text.
+    Time {
+        form: Option<TimeForm>,
+        field: Field,
+    },
 }
 
 /// A value of a compiled format text and the literal after it.
@@ -38,6 +58,7 @@ struct TemplateSlot {
     name: String,
     field: Field,
     inside: ValueSyntax,
+    form: Option<TimeForm>,
     /// `None` if the value extends to the end of the line.
     end: Option<memmem::Finder<'static>>,
 }
@@ -95,8 +116,15 @@ impl Template {
                 slot.name = format!("{}+{name}", slot.name);
             }
             (TemplatePart::Value { name, field, inside }, _) => {
-                self.slots.push(TemplateSlot { name, field, inside, end: None });
+                self.slots.push(TemplateSlot { name, field, inside, form: None, end: None });
             }
+            (TemplatePart::Time { form, field }, _) => self.slots.push(TemplateSlot {
+                name: "time".into(),
+                field,
+                inside: ValueSyntax::Time,
+                form,
+                end: None,
+            }),
         }
     }
 
@@ -121,10 +149,17 @@ impl Template {
         for (index, slot) in self.slots.iter().enumerate() {
             let is_last = index + 1 == self.slots.len();
             let Some((value, behind)) =
-                (if is_last { slot.cut_last(rest) } else { slot.cut(rest) })
+                (if is_last { slot.cut_last(rest) } else { slot.cut(rest, record) })
             else {
                 return Err(slot.fault(line.len() - rest.len()));
             };
+            if slot.inside == ValueSyntax::Time
+                && let Some(ts) = slot.time(value, record)
+            {
+                slot.put_time(ts, record);
+                rest = behind;
+                continue;
+            }
             let value = if self.is_escaped { text::unescape(value, record.arena) } else { value };
             record.put([record.names[index], value], slot.field);
             rest = behind;
@@ -135,6 +170,12 @@ impl Template {
             Err(LineFault::no_match("text behind the format's end"))
         }
     }
+}
+
+/// Whether a quote is escaped.
+fn is_escaped(before: &[u8], behind: &[u8]) -> bool {
+    let slash_count = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+    behind.first() == Some(&b'"') && slash_count % 2 == 1
 }
 
 /// The meaning of two adjacent values.
@@ -156,9 +197,31 @@ impl TemplateSlot {
         }
     }
 
-    fn cut<'l>(&self, rest: &'l str) -> Option<(&'l str, &'l str)> {
+    /// The time of a value, by the form of the format text, else by its own.
+    fn time(&self, value: &str, record: &mut Record<'_>) -> Option<Micros> {
+        let reading = self.form.as_ref().and_then(|form| form.read(value));
+        let ts = reading.and_then(|reading| record.times.settle(reading));
+        ts.or_else(|| record.times.read(value))
+    }
+
+    /// The time of the request's end is used only if its start is not there.
+    fn put_time(&self, ts: Micros, record: &mut Record<'_>) {
+        if self.field == Field::Time && record.ts.is_none() {
+            record.ts = Some(ts);
+        } else {
+            let text = record.arena.alloc_str(&ts.to_string());
+            record.put(["time", text], Field::TimeOtherwise);
+        }
+    }
+
+    fn cut<'l>(&self, rest: &'l str, record: &mut Record<'_>) -> Option<(&'l str, &'l str)> {
         let Some(end) = &self.end else { return Some((rest, "")) };
-        let mut from = 0;
+        if self.inside == ValueSyntax::Time
+            && let Some(at) = self.time_length(end, rest, record)
+        {
+            return Some((&rest[..at], &rest[at + end.needle().len()..]));
+        }
+        let mut from = self.version_start(end, rest);
         loop {
             let at = from + end.find(&rest.as_bytes()[from..])?;
             if !self.is_inside(rest.as_bytes().split_at(at)) {
@@ -168,17 +231,42 @@ impl TemplateSlot {
         }
     }
 
+    /// Where the version of a request begins that is not in quotes, so its blanks do not end it.
+    fn version_start(&self, end: &memmem::Finder<'_>, rest: &str) -> usize {
+        let is_bare =
+            self.inside == ValueSyntax::RequestLine && end.needle().first() == Some(&b' ');
+        let is_request =
+            is_bare && rest.bytes().next().is_some_and(|byte| byte.is_ascii_uppercase());
+        let version = if is_request { rest.find(" HTTP/") } else { None };
+        version.map_or(0, |at| at + " HTTP/".len())
+    }
+
+    /// The length of a time, which may contain the literal behind it.
+    fn time_length(
+        &self,
+        end: &memmem::Finder<'_>,
+        rest: &str,
+        record: &mut Record<'_>,
+    ) -> Option<usize> {
+        let ends = || end.find_iter(rest.as_bytes()).take(MAX_TIME_PARTS);
+        let in_form =
+            |at: &usize| self.form.as_ref().is_some_and(|f| f.read(&rest[..*at]).is_some());
+        let own_form = || ends().filter(|at| record.times.read(&rest[..*at]).is_some()).last();
+        ends().find(in_form).or_else(own_form)
+    }
+
     /// Whether a match of the literal is still inside the value.
     fn is_inside(&self, (before, behind): (&[u8], &[u8])) -> bool {
         match self.inside {
-            ValueSyntax::Nothing => false,
+            ValueSyntax::Nothing | ValueSyntax::Time => false,
             ValueSyntax::List => {
                 let is_space = behind.first() == Some(&b' ');
                 is_space && (matches!(before, [.., b',' | b':']) || behind.starts_with(b" : "))
             }
-            ValueSyntax::EscapedQuote => {
-                let slash_count = before.iter().rev().take_while(|byte| **byte == b'\\').count();
-                behind.first() == Some(&b'"') && slash_count % 2 == 1
+            ValueSyntax::EscapedQuote | ValueSyntax::RequestLine => is_escaped(before, behind),
+            ValueSyntax::QuotedList => {
+                is_escaped(before, behind)
+                    || behind.first() == Some(&b' ') && before.last() == Some(&b',')
             }
             ValueSyntax::ZoneSpace => {
                 behind.first() == Some(&b' ') && matches!(behind.get(1), Some(b'+' | b'-'))

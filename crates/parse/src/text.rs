@@ -74,6 +74,20 @@ pub(crate) fn word(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
 }
 
+/// Splits at the closing quote; `\"` does not close.
+pub(crate) fn quoted_end(text: &str) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    loop {
+        let at = from + memchr(b'"', &bytes[from..])?;
+        let slash_count = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        if slash_count % 2 == 0 {
+            return Some((&text[..at], &text[at + 1..]));
+        }
+        from = at + 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,8 @@ pub(crate) use crate::time_written::TimeForm;
 
 /// Longest text whose result is cached.
 const MEMO_BYTES: usize = 32;
+/// Longest time at the front of a line.
+const MAX_FRONT_BYTES: usize = 48;
 const DAY: i64 = 86_400_000_000;
 /// Times before 1990 come from clocks that were never set.
 const EARLIEST: Micros = Micros(631_152_000_000_000);
@@ -65,6 +67,29 @@ impl TimeReader {
         Some((self.settle(reading)?, used))
     }
 
+    /// The leading time of a line in any form, and its length; tries the text up to each of the first
+    /// blanks and brackets.
+    pub(crate) fn read_any_front(&self, text: &str) -> Option<(Micros, usize)> {
+        if let Some(found) = self.read_front(text) {
+            return Some(found);
+        }
+        let head = &text[..text.floor_char_boundary(MAX_FRONT_BYTES)];
+        if !may_be_time(head.as_bytes()) {
+            return None;
+        }
+        let marks = head.match_indices([' ', ']', '>', '|', '\t']).map(|(at, _)| at);
+        let mut ends: Vec<usize> = marks.collect();
+        if head.len() == text.len() {
+            ends.push(text.len());
+        }
+        let whole = |at: &usize| {
+            let front = head[..*at].trim_end_matches([',', ':', ';', '-']);
+            let read = epoch(front).filter(|_| front.contains('.')).or_else(|| self.rare(front));
+            Some((read.filter(|time| self.is_plausible(*time))?, *at))
+        };
+        ends.iter().rev().find_map(whole)
+    }
+
     /// The time of `1120` and `12:00:00.123456` (klog).
     pub(crate) fn read_month_day(&self, day_and_clock: [&str; 2]) -> Option<Micros> {
         self.settle(time_forms::month_day(day_and_clock.map(str::as_bytes))?)
@@ -81,7 +106,7 @@ impl TimeReader {
             Some((reading, used)) if used == text.len() => self.settle(reading),
             // `20261120120000` has as many digits as milliseconds of the year 2612.
             _ if text.len() == 14 && text.starts_with("20") => self.rare(text),
-            _ => epoch(text).or_else(|| self.rare(text)),
+            _ => epoch(text).or_else(|| exponent(text)).or_else(|| self.rare(text)),
         }
     }
 
@@ -99,7 +124,8 @@ impl TimeReader {
         }
     }
 
-    fn settle(&self, reading: ClockReading) -> Option<Micros> {
+    /// The instant of a reading; `None` if it is no day of the calendar.
+    pub(crate) fn settle(&self, reading: ClockReading) -> Option<Micros> {
         let at = |year: i64| {
             let days = days_of_civil([year, reading.month, reading.day]);
             let (next_year, next_month) =
@@ -127,6 +153,17 @@ impl TimeReader {
     }
 }
 
+/// Whether a clock, an epoch or a TAI64N label may be at the front: most lines have none.
+fn may_be_time(head: &[u8]) -> bool {
+    let digits = head.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let has_clock = head
+        .windows(3)
+        .any(|three| three[1] == b':' && three[0].is_ascii_digit() && three[2].is_ascii_digit());
+    let is_packed = digits == 8 && head.get(8) == Some(&b'T');
+    let is_epoch = (9..=11).contains(&digits) && head.get(digits) == Some(&b'.');
+    has_clock || is_packed || is_epoch || head.starts_with(b"@4")
+}
+
 /// The leading form, detected by its first bytes.
 fn front(bytes: &[u8]) -> TimeMatch {
     match bytes.get(..5)? {
@@ -151,6 +188,20 @@ fn epoch(text: &str) -> Option<Micros> {
         15..=17 => Some(Micros(value)),
         _ => Some(Micros(value / 1_000)),
     }
+}
+
+/// A number such as `1.795679668123e9`, as JSON of Go's zap has it.
+fn exponent(text: &str) -> Option<Micros> {
+    let is_written_so = text.contains(['e', 'E']) && text.starts_with(|c: char| c.is_ascii_digit());
+    let value = number::float(text).filter(|_| is_written_so)?;
+    let unit = match value {
+        1e8..1e11 => 1.0,
+        1e11..1e14 => 1e3,
+        1e14..1e17 => 1e6,
+        1e17..1e20 => 1e9,
+        _ => return None,
+    };
+    Some(Micros::from_unix_seconds(value / unit))
 }
 
 fn six_digits(fraction: &str) -> i64 {

@@ -200,6 +200,50 @@ pub(crate) fn syslog(bytes: &[u8]) -> TimeMatch {
     )
 }
 
+/// A time of a syslog header: an ISO form, or month, day and clock in any of the orders that
+/// programs and devices write, with an offset or the year at its end.
+///
+/// `is_loose` allows `nov` for `Nov`.
+pub(crate) fn header(bytes: &[u8], is_loose: bool) -> TimeMatch {
+    match bytes.get(..5)? {
+        [b'0'..=b'9', _, _, _, b'-' | b'/'] => iso(bytes),
+        // `2026 Nov 20 12:00:00` (NX-OS).
+        [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b' '] => {
+            let year = ByteCursor { bytes, at: 0 }.digits(4);
+            let (reading, used) = syslog(&bytes[5..])?;
+            Some((ClockReading { year, ..reading }, used + 5))
+        }
+        [b'A'..=b'Z', _, _, b' ', b' ' | b'0'..=b'9'] => syslog_end(bytes, syslog(bytes)?),
+        [b'a'..=b'z', _, _, b' ', b' ' | b'0'..=b'9'] if is_loose => {
+            let mut front = [0; 32];
+            let length = bytes.len().min(front.len());
+            front[..length].copy_from_slice(&bytes[..length]);
+            front[0].make_ascii_uppercase();
+            syslog_end(bytes, syslog(&front[..length])?)
+        }
+        [b'A'..=b'Z', _, _, b' ', _] => ctime(bytes),
+        _ => None,
+    }
+}
+
+/// An offset or a year directly behind a clock.
+fn syslog_end(bytes: &[u8], (mut reading, used): (ClockReading, usize)) -> TimeMatch {
+    let mut cursor = ByteCursor { bytes, at: used };
+    if let Some(offset) = cursor.zone() {
+        reading.offset_seconds = Some(offset);
+        return Some((reading, cursor.at));
+    }
+    let is_end = matches!(bytes.get(used + 5), None | Some(b' ' | b':'));
+    if reading.year.is_none()
+        && let Some(year) = cursor.skip(b' ').filter(|()| is_end).and_then(|()| cursor.digits(4))
+        && (1970..2100).contains(&year)
+    {
+        reading.year = Some(year);
+        return Some((reading, cursor.at));
+    }
+    Some((reading, used))
+}
+
 /// `Fri Nov 20 12:00:00.123456 2026` (Apache's error log, `ctime`).
 pub(crate) fn ctime(bytes: &[u8]) -> TimeMatch {
     let rest = bytes.get(4..).filter(|_| bytes[3] == b' ')?;

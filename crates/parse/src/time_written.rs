@@ -7,7 +7,7 @@
 use jiff::fmt::strtime::BrokenDownTime;
 
 use crate::problem::ParserProblem;
-use crate::time_forms::ClockReading;
+use crate::time_forms::{ClockReading, days_of_civil};
 use crate::zone;
 
 /// Most numbers of a date.
@@ -183,6 +183,10 @@ impl<'t> TimeParts<'t> {
                 let (year, rest) = packed.split_at(packed.len().checked_sub(4)?);
                 Some((Some(full_year(year)?), value(&rest[..2])?, value(&rest[2..])?))
             }
+            (None, [(year, _), (day, _)]) if is_year(year) && day.len() == 3 => {
+                let (month, day) = of_day_of_year(value(year)?, value(day)?)?;
+                Some((value(year), month, day))
+            }
             (None, [(year, _), (month, _), (day, _)]) if is_year(year) => {
                 Some((value(year), value(month)?, value(day)?))
             }
@@ -196,6 +200,15 @@ impl<'t> TimeParts<'t> {
             _ => None,
         }
     }
+}
+
+/// Month and day of a day of the year (ISO 8601's ordinal date).
+fn of_day_of_year(year: i64, day: i64) -> Option<(i64, i64)> {
+    let first = days_of_civil([year, 1, 1]);
+    (1..=12).rev().find_map(|month| {
+        let day = first + day - days_of_civil([year, month, 1]);
+        (1..=31).contains(&day).then_some((month, day))
+    })
 }
 
 /// Two-digit years are 1970 to 2069.

@@ -4,7 +4,6 @@
 //! The status is `-` where Traefik answered itself before 2.0, and the address of the server lacks
 //! its quotes where there is none.
 
-use crate::combined;
 use crate::field::Field;
 use crate::number;
 use crate::record::Record;
@@ -59,7 +58,7 @@ fn line_end(rest: &str) -> Option<LineEnd<'_>> {
 /// A value in quotes, or `-`, and the text behind it.
 pub(crate) fn value(text: &str) -> Option<(&str, &str)> {
     let (value, rest) = match text.strip_prefix('"') {
-        Some(quoted) => combined::quoted_end(quoted)?,
+        Some(quoted) => text::quoted_end(quoted)?,
         None => text.strip_prefix('-').map(|rest| ("-", rest))?,
     };
     Some((value, rest.strip_prefix(' ')?))

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,10 +20,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use weir_intake::{BodySource, Intake, Sender, TlsServer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use weir_intake::{BodySource, ConnectionRefusal, Intake, Sender, TlsServer};
 
 /// How long a sender may take for the head of a request, and how long a connection may lie idle
 /// before the next one.
@@ -31,6 +33,11 @@ const READ_HEAD: Duration = Duration::from_secs(60);
 const DRAIN: Duration = Duration::from_secs(12);
 /// A pause when the kernel gives no connection, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the answer to a sender that may not send may take.
+const TURN_AWAY: Duration = Duration::from_secs(2);
+/// Bytes that are read from such a sender and discarded.
+const TURNED_AWAY_BYTES: u64 = 64 << 10;
 
 /// Requests that one HTTP/2 connection may have open.
 const STREAMS: u32 = 64;
@@ -61,9 +68,14 @@ pub(super) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // The sender of a closed connection gets no reason; `intake_run` has it.
-        let Some(share) = intake.admit_connection("http", peer.ip(), has_login, &room) else {
-            continue;
+        let share = match intake.admit_connection("http", peer.ip(), has_login, &room) {
+            Ok(share) => share,
+            Err(refusal) => {
+                if tls.is_none() {
+                    tokio::spawn(turn_away(stream, peer.ip(), refusal, place));
+                }
+                continue;
+            }
         };
         let sender = Sender { address: peer.ip(), has_certificate: has_client_check };
         let router = router.clone().layer(Extension(sender));
@@ -75,6 +87,40 @@ pub(super) async fn serve(
     }
     drop(listener);
     let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+}
+
+/// Answers a sender that may not send, whatever it sends, and closes.
+async fn turn_away(
+    mut stream: TcpStream,
+    peer: IpAddr,
+    refusal: ConnectionRefusal,
+    _place: OwnedSemaphorePermit,
+) {
+    let (status, error, hint) = match refusal {
+        ConnectionRefusal::NotAllowed => (
+            "403 Forbidden",
+            format!("`{}` may not send", peer.to_canonical()),
+            "set `intake.token_file`, or add its network to `intake.allow`",
+        ),
+        ConnectionRefusal::TooMany => (
+            "503 Service Unavailable",
+            format!("`{}` has too many connections open", peer.to_canonical()),
+            "send over fewer connections, or raise `intake.connections`",
+        ),
+    };
+    let body = json!({"error": error, "hint": hint}).to_string();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let spoken = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // Unread bytes would make the kernel reset the connection before the answer is read.
+        let mut unread = stream.take(TURNED_AWAY_BYTES);
+        tokio::io::copy(&mut unread, &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(TURN_AWAY, spoken).await;
 }
 
 /// A broken connection is the sender's problem: there is no one to report it to.
@@ -160,5 +206,34 @@ impl BodySource for ReceivedBody {
     async fn next(&mut self) -> Option<Result<Bytes, String>> {
         let chunk = self.0.next().await?;
         Some(chunk.map_err(|error| error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sender_outside_of_the_networks_reads_why_though_it_sends_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let room = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&room).acquire_owned().await.expect("it is open");
+        let turning = tokio::spawn(async move {
+            let (stream, peer) = listener.accept().await.expect("a connection");
+            turn_away(stream, peer.ip(), ConnectionRefusal::NotAllowed, place).await;
+        });
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let head = "POST /intake/jsonl HTTP/1.1\r\nhost: weir\r\ncontent-length: 30000\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.expect("it is open");
+        stream.write_all(&[b'x'; 30_000]).await.expect("it is open");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer and an end");
+        assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+        assert!(answer.contains("`127.0.0.1` may not send"), "{answer}");
+        assert!(answer.contains("intake.allow"), "{answer}");
+        drop(stream);
+        turning.await.expect("it ends");
+        assert_eq!(room.available_permits(), 1);
     }
 }

@@ -11,7 +11,8 @@ impl<'a> Record<'a> {
     /// Assigns the texts to columns; the others become attributes.
     pub(crate) fn settle(&mut self, kind: RowKind) {
         let pairs = std::mem::take(&mut self.pairs);
-        for pair in &pairs {
+        let late = pairs.iter().filter(|pair| pair.field.is_late());
+        for pair in pairs.iter().filter(|pair| !pair.field.is_late()).chain(late) {
             let is_taken = match kind {
                 RowKind::Request => self.take_request(pair),
                 RowKind::Log => self.take_log(pair),
@@ -26,6 +27,7 @@ impl<'a> Record<'a> {
         if kind == RowKind::Request {
             self.settle_server();
         }
+        self.settle_envelope(kind);
     }
 
     fn take_log(&mut self, pair: &NamedText<'a>) -> bool {
@@ -72,7 +74,9 @@ impl<'a> Record<'a> {
             | Field::Facility => false,
             Field::Time => self.take_time(value),
             Field::TimeOtherwise => self.ts.is_some() || self.take_time(value),
-            Field::ClientAddress => set(&mut row.client_address, Some(value)),
+            Field::ClientAddress => self.take_client(value),
+            Field::PeerAddress => self.take_client(value),
+            Field::ForwardedFor => self.take_forwarded(value),
             Field::ClientPort => set(&mut row.client_port, number::integer(value)),
             Field::Host => self.take_host(value),
             Field::ServerName => value == "_" || set(&mut self.server_name, Some(value)),
@@ -84,7 +88,9 @@ impl<'a> Record<'a> {
             Field::Target => self.take_target(&request_line::split_target(value)),
             Field::Query => set(&mut row.url_query, Some(value.strip_prefix('?').unwrap_or(value))),
             Field::Protocol => set(&mut row.network_protocol_version, request_line::version(value)),
-            Field::Status => set(&mut row.http_response_status_code, number::integer(value)),
+            Field::Status | Field::StatusOtherwise => {
+                set(&mut row.http_response_status_code, number::integer(value))
+            }
             Field::RequestBytes => set(&mut row.request_bytes, number::integer(value)),
             Field::ResponseBytes => set(&mut row.response_bytes, number::integer(value)),
             Field::ResponseBodyBytes | Field::ResponseBodyBytesOrDash => {
@@ -104,6 +110,11 @@ impl<'a> Record<'a> {
         let row = &mut self.request;
         match field {
             Field::DurationSeconds => set(&mut row.duration_seconds, number::seconds(value)),
+            Field::DurationOtherwise => {
+                let seconds = number::seconds(value);
+                seconds.is_some() && row.duration_seconds.is_some()
+                    || set(&mut row.duration_seconds, seconds)
+            }
             Field::DurationMillis => {
                 set(&mut row.duration_seconds, number::seconds(value).map(|span| span / 1e3))
             }
@@ -152,6 +163,25 @@ impl<'a> Record<'a> {
             self.ts = self.times.read(value);
             self.ts.is_some()
         }
+    }
+
+    /// `192.0.2.1`, also with a port: `192.0.2.1:5000`, `[2001:db8::1]:5000`.
+    fn take_client(&mut self, value: &'a str) -> bool {
+        let (address, port) = address_and_port(value);
+        let is_set = set(&mut self.request.client_address, Some(address));
+        if is_set && port.is_some() {
+            set(&mut self.request.client_port, port);
+        }
+        is_set
+    }
+
+    /// The first address of a list; the list stays an attribute.
+    fn take_forwarded(&mut self, list: &'a str) -> bool {
+        if self.request.client_address.is_some() {
+            return false;
+        }
+        let first = list.split(',').next().unwrap_or(list).trim_ascii();
+        self.take_client(first) && first.len() == list.len()
     }
 
     fn take_request_line(&mut self, line: &'a str) -> bool {
@@ -210,6 +240,21 @@ impl<'a> Record<'a> {
                 self.keep_attr([key, value]);
             }
         }
+    }
+}
+
+/// An address and the port that some proxies add to it.
+fn address_and_port(text: &str) -> (&str, Option<i64>) {
+    let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (address, behind) = match bracketed {
+        Some((address, behind)) => (address, behind),
+        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
+    };
+    let port = behind.strip_prefix(':').and_then(number::integer);
+    match port.filter(|port| (0..=65_535).contains(port)) {
+        Some(port) if !address.is_empty() => (address, Some(port)),
+        None if behind.is_empty() => (address, None),
+        _ => (text, None),
     }
 }
 

@@ -2,6 +2,7 @@
 //! do.
 
 mod hostile;
+mod public;
 mod recorded;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,93 @@
+//! The header of a syslog line, put into a record, and what the message itself has in front.
+
+use crate::field::Field;
+use crate::record::Record;
+use crate::syslog_header::{HeaderTime, SyslogHeader};
+use crate::{number, severity, text};
+
+/// Reads the header and returns the message; `None`, with the record unchanged, without a header.
+pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
+    let header = SyslogHeader::read(line)?;
+    put_header(&header, record)
+}
+
+/// Reads the header of a line of an unknown log; `None`, with the record unchanged, if it has no
+/// priority and is not a time, a host and a tag.
+pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
+    let bytes = line.as_bytes();
+    let may_be = bytes.first() == Some(&b'<')
+        || bytes.first().is_some_and(u8::is_ascii_uppercase)
+        || bytes.get(10) == Some(&b'T');
+    let header = SyslogHeader::read(line).filter(|_| may_be)?;
+    // Firewalls send pairs without a tag.
+    let is_pairs = text::word(header.message).0.contains('=');
+    let is_whole = !header.host.is_empty() && (!header.program.is_empty() || is_pairs);
+    (header.priority.is_some() || is_whole).then(|| put_header(&header, record))?
+}
+
+/// Fills the columns and returns the message; `None` if the time is no day of the calendar.
+fn put_header<'a>(header: &SyslogHeader<'a>, record: &mut Record<'a>) -> Option<&'a str> {
+    record.ts = match header.time {
+        HeaderTime::None => None,
+        HeaderTime::Clock(reading) => Some(record.times.settle(reading)?),
+        HeaderTime::Epoch(digits) => Some(record.times.read(digits)?),
+    };
+    record.log.severity = header.severity().and_then(severity::of_syslog);
+    record.log.facility = header.priority.and_then(|number| severity::facility(number / 8));
+    record.log.program = Some(header.program).filter(|program| !program.is_empty());
+    record.log.process_id = number::integer(header.process);
+    record.attr(["syslog_hostname", header.host]);
+    record.attr(["syslog_message_id", header.message_id]);
+    record.attr(["syslog_sequence", header.sequence]);
+    record.attr(["syslog_uptime", header.uptime]);
+    if record.log.process_id.is_none() {
+        record.attr(["syslog_process_id", header.process]);
+    }
+    if !header.is_modern {
+        return Some(header.message);
+    }
+    let message = structured_data(header.message, record);
+    Some(message.strip_prefix('\u{feff}').unwrap_or(message))
+}
+
+/// `[id name="value" …][…] `, where `\"`, `\\` and `\]` are escapes; names become `id.name`.
+fn structured_data<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
+    if let Some(message) = rest.strip_prefix('-') {
+        return message.strip_prefix(' ').unwrap_or(message);
+    }
+    let mut rest = rest;
+    while let Some(element) = rest.strip_prefix('[') {
+        let Some(behind) = element_params(element, record) else { return rest };
+        rest = behind;
+    }
+    rest.strip_prefix(' ').unwrap_or(rest)
+}
+
+fn element_params<'a>(element: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
+    let end = element.find([' ', ']'])?;
+    let (id, mut rest) = element.split_at(end);
+    while let Some(param) = rest.strip_prefix(' ') {
+        let (name, quoted) = param.split_once("=\"")?;
+        let (value, behind) = text::quoted_end(quoted)?;
+        let key = record.arena.alloc_str(&format!("{id}.{name}"));
+        let value = text::unescape(value, record.arena);
+        record.put([key, value], Field::Attr);
+        rest = behind;
+    }
+    rest.strip_prefix(']')
+}
+
+/// Moves the kernel's own timestamp, `[12345.678901] `, out of the body.
+pub(crate) fn kernel_uptime(record: &mut Record<'_>) {
+    if record.log.program != Some("kernel") {
+        return;
+    }
+    let body = record.log.body;
+    let stamp = body.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    if let Some((uptime, message)) =
+        stamp.filter(|(uptime, _)| number::seconds(uptime.trim_ascii()).is_some())
+    {
+        record.attr(["kernel_uptime_seconds", uptime.trim_ascii()]);
+        record.log.body = message;
+    }
+}
