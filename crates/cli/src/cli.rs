@@ -17,6 +17,9 @@ use crate::edge::args::EdgeArgs;
 use crate::findings::args::FindingsArgs;
 use crate::haproxy::args::HaproxyArgs;
 use crate::hub::args::{HubArgs, UpArgs};
+use crate::incidents::args::IncidentsArgs;
+use crate::notify::args::NotifyArgs;
+use crate::oncall::args::OncallArgs;
 use crate::parse::args::ParseArgs;
 use crate::query::args::QueryArgs;
 use crate::rules::args::RulesArgs;
@@ -64,6 +67,9 @@ pub(crate) enum Command {
     Tables(TablesArgs),
     Rules(RulesArgs),
     Findings(FindingsArgs),
+    Incidents(IncidentsArgs),
+    Notify(NotifyArgs),
+    Oncall(OncallArgs),
     Thresholds(ThresholdsArgs),
     Tune(TuneArgs),
     Drill(DrillArgs),

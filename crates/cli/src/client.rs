@@ -224,6 +224,11 @@ impl RequestError {
         Self { reason, is_refused, is_timeout }
     }
 
+    /// Whether nothing listens there.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     fn too_large() -> Self {
         let reason = format!("the answer is larger than {MAX_ANSWER_BYTES} bytes");
         Self { reason, is_refused: false, is_timeout: false }

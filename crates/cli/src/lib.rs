@@ -16,6 +16,9 @@ mod edge;
 mod findings;
 mod haproxy;
 mod hub;
+mod incidents;
+mod notify;
+mod oncall;
 mod parse;
 mod query;
 mod rules;
@@ -33,7 +36,7 @@ use weir_agent_core::edge::{EdgeStartup, reload_of, settings, take_over};
 use weir_agent_core::run as agent;
 use weir_config::Config;
 use weir_hub::hooks::AGENT_HOOKS;
-use weir_hub::{check_outputs, up};
+use weir_hub::{check_outputs, notices, up};
 use weir_process::failure::Failure;
 use weir_process::own_memory::{FreedMemory, start_lean};
 use weir_process::privacy::keep_private;
@@ -42,6 +45,7 @@ use weir_process::{log, own_limits, terminal};
 pub use cli::Cli;
 use cli::Command;
 use edge::args::EdgeArgs;
+use hub::args::UpArgs;
 use wire::args::WireArgs;
 
 /// Runs the command that was given; the exit code when it ends well.
@@ -54,17 +58,11 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let load = || {
         let config = Config::of_process(cli.config.as_deref(), cli.log_level.as_ref())?;
         check_outputs(&config.values)?;
+        notices::refuse(&config.values)?;
         Ok::<_, Failure>(config)
     };
     match cli.command {
-        Command::Up(args) => {
-            let mut config = load()?;
-            config.apply_serve(&args.serve);
-            config.apply_watch(&args.watch);
-            log::start(&config.values.log.level)?;
-            start_lean(FreedMemory::Kept);
-            up::run(&config, true, &startup(None))?;
-        }
+        Command::Up(args) => serve_host(&args, load()?, &startup(None))?,
         Command::Hub(args) => {
             let mut config = load()?;
             config.apply_serve(&args.serve);
@@ -104,6 +102,12 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         }
         Command::Thresholds(args) => thresholds::run(&args)?,
         Command::Findings(args) => findings::run(&args)?,
+        Command::Incidents(args) => incidents::run(&args)?,
+        Command::Notify(args) => {
+            log::start(cli.log_level.as_deref().unwrap_or("error"))?;
+            notify::run(&args.action, cli.config.as_deref())?;
+        }
+        Command::Oncall(args) => oncall::run(&args)?,
         Command::Tune(args) if args.trial.wish.is_some() => {
             return tune::trial::run(&args, &load()?.values);
         }
@@ -163,6 +167,14 @@ fn serve_edge(
         agent::run(&config, None, role, startup)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn serve_host(args: &UpArgs, mut config: Config, startup: &EdgeStartup) -> Result<(), Failure> {
+    config.apply_serve(&args.serve);
+    config.apply_watch(&args.watch);
+    log::start(&config.values.log.level)?;
+    start_lean(FreedMemory::Kept);
+    up::run(&config, true, startup)
 }
 
 fn captured(args: &WireArgs) -> Result<(), Failure> {

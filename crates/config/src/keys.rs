@@ -9,6 +9,7 @@ use super::buckets::NamedBucket;
 use super::databases::NamedDatabase;
 use super::logins::NamedLogin;
 use super::logs::NamedLog;
+use super::notify::NotifyEntries;
 use super::outputs::OutputEntry;
 use super::scrape::ScrapeTarget;
 use super::setting::Setting;
@@ -60,6 +61,8 @@ macro_rules! keys {
             pub scrape: Vec<ScrapeTarget>,
             /// Database servers that are monitored.
             pub databases: Vec<NamedDatabase>,
+            /// Receivers of notices, people, rotas, routes and maintenance windows.
+            pub notices: NotifyEntries,
         }
 
         /// Every key, in the order of the docs.
@@ -271,6 +274,13 @@ keys! {
         /// A query that reads more bytes of files than this is dealt out to all hubs: each reads
         /// some of the files.
         spread_bytes: u64 = 256 << 20, "B";
+    }
+    /// Notices of incidents to people and other systems (docs/notify.md).
+    notify: Notify {
+        /// Address of the page for links in messages: `https://weir.example.net`. Empty: no links.
+        public_url: String = String::new(), "URL";
+        /// Dead man's switch: fetched each minute while pages can be sent, else its `/fail`.
+        heartbeat_url: String = String::new(), "URL";
     }
     /// PostgreSQL's protocol, for psql, Grafana and other clients (docs/postgresql.md). Database
     /// `weir`, any user.

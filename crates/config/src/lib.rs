@@ -11,6 +11,7 @@ pub mod flags;
 mod keys;
 pub mod logins;
 pub mod logs;
+pub mod notify;
 pub mod outputs;
 pub mod place;
 mod refusal;
@@ -158,6 +159,12 @@ impl Config {
                     let entry = entries::read(&scrape::SCRAPE, table, &origin, at)?;
                     self.values.scrape.push(scrape::of(&entry)?);
                 }
+                "people" | "receivers" | "rotas" | "routes" | "windows" => {
+                    let list = notify::NOTIFY_LISTS.iter().find(|list| list.section == section);
+                    let list = list.expect("each of these sections has a list");
+                    let entry = entries::read(list, table, &origin, at)?;
+                    self.values.notices.add(section, entry)?;
+                }
                 _ => {
                     let entry = entries::read(&outputs::OUTPUTS, table, &origin, at)?;
                     let output = outputs::of(entry)?;
@@ -195,7 +202,19 @@ impl Config {
 }
 
 /// Sections that are lists of tables.
-const LISTS: [&str; 6] = ["buckets", "databases", "logins", "logs", "outputs", "scrape"];
+const LISTS: [&str; 11] = [
+    "buckets",
+    "databases",
+    "logins",
+    "logs",
+    "outputs",
+    "people",
+    "receivers",
+    "rotas",
+    "routes",
+    "scrape",
+    "windows",
+];
 
 /// The environment variable that sets a key: `WEIR_API_LISTEN`.
 pub fn variable_of(key: &Key) -> String {

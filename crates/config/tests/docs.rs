@@ -3,6 +3,7 @@
 use weir_config::buckets::BUCKETS;
 use weir_config::databases::DATABASES;
 use weir_config::entries::EntryList;
+use weir_config::notify::NOTIFY_LISTS;
 use weir_config::outputs::OUTPUTS;
 use weir_config::scrape::SCRAPE;
 use weir_config::{KEYS, SECTIONS, Values, variable_of};
@@ -40,7 +41,8 @@ fn page() -> String {
         }
     }
     out += LOGS;
-    for list in [&BUCKETS, &DATABASES, &SCRAPE, &OUTPUTS] {
+    let lists = [&BUCKETS, &DATABASES, &SCRAPE, &OUTPUTS];
+    for list in lists.into_iter().chain(NOTIFY_LISTS) {
         out += &entries(list);
     }
     out + EXAMPLE

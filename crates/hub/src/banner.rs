@@ -19,7 +19,7 @@ pub(crate) fn text(
     (address, agents, pg): (SocketAddr, Option<SocketAddr>, Option<SocketAddr>),
     judge: &RuleRunner,
     watch: Option<&WatchStatus>,
-    (taken, copied, balanced): (&[String], &[String], &[String]),
+    (taken, copied, balanced, receivers): (&[String], &[String], &[String], &[String]),
 ) -> String {
     let scheme = if values.api.tls_certificate_file.is_some() { "https" } else { "http" };
     let mut out = format!(
@@ -49,6 +49,9 @@ pub(crate) fn text(
     }
     if !copied.is_empty() {
         out += &listed("outputs", copied.to_vec(), "");
+    }
+    if !receivers.is_empty() {
+        out += &listed("notices", receivers.to_vec(), "");
     }
     let Some(watch) = watch else { return out };
     out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");

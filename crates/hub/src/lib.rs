@@ -17,6 +17,7 @@ pub mod hooks;
 mod intake;
 mod local;
 mod logins;
+pub mod notices;
 mod outputs;
 mod port_owner;
 pub mod precision;

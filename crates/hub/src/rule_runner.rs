@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use parking_lot::Mutex;
+use weir_actions::Finding;
 use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
 use weir_store::{ConditionWatch, Query, QueryLimits, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
+use crate::notices::{self, Notices};
 use crate::precision;
 
 /// The current findings, from which the engine resumes after a restart.
@@ -55,6 +57,11 @@ impl RuleRunner {
     /// Looks at the engine.
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
         look(&mut self.engine.lock())
+    }
+
+    /// The findings that fire, as the desk of incidents takes them.
+    fn firing(&self, now: Micros) -> Vec<Finding> {
+        self.with_engine(|engine| notices::firing(engine.open(), now))
     }
 
     /// Takes over the findings that were open when weir ended.
@@ -220,11 +227,12 @@ pub fn finding_batch(transitions: &[Transition]) -> Batch {
 }
 
 /// Runs the rules until the task is ended.
-pub async fn run_always(
+pub(crate) async fn run_always(
     judge: Arc<RuleRunner>,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     every: Duration,
+    notices: Arc<Notices>,
 ) {
     let mut waiting = judge.restore(&store, clock.now()).await;
     let mut tick = tokio::time::interval(every);
@@ -236,6 +244,9 @@ pub async fn run_always(
         let is_leader = store.is_leader();
         if is_leader && !was_leader {
             waiting = judge.restore(&store, clock.now()).await;
+        }
+        if was_leader && !is_leader {
+            notices.retire().await;
         }
         was_leader = is_leader;
         if !is_leader {
@@ -253,6 +264,9 @@ pub async fn run_always(
         }
         waiting.extend(transitions);
         write(&store, &mut waiting).await;
+        // After the rows, which may fail: notices go out all the same.
+        let now = clock.now();
+        notices.tick(now, judge.firing(now)).await;
     }
 }
 

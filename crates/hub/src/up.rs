@@ -34,10 +34,13 @@ use crate::fleet::{AgentListener, Fleet, LinkService, link_dir};
 use crate::hooks::AGENT_HOOKS;
 use crate::local::LocalStore;
 use crate::logins::Logins;
+use crate::notices::Notices;
 use crate::rule_runner::{RuleRunner, read_rule_files, run_always};
 use crate::server::{self, App, Callers, PgServer};
 use crate::store_faults::FaultReporter;
-use crate::{banner, cluster, intake, outputs, slow_query, slow_tier, store_failure, thresholds};
+use crate::{
+    banner, cluster, intake, notices, outputs, slow_query, slow_tier, store_failure, thresholds,
+};
 
 /// Threads that serve, append and run rules; queries have separate threads in the store.
 const THREADS: usize = 2;
@@ -59,6 +62,7 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
     let pg = PgServer::bind(values, &logins)?;
     let intake = intake::bind(values)?;
     let outputs = outputs::prepare(values)?;
+    let notices = notices::prepare(values, cluster::manifest(values)?)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -66,7 +70,7 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    let doors = Listeners { page: socket, tls, agents: listening, pg, intake, outputs };
+    let doors = Listeners { page: socket, tls, agents: listening, pg, intake, outputs, notices };
     runtime.block_on(async {
         HubStart { values, logins, speakers, judge, startup }.run(doors, is_watching).await
     })
@@ -148,6 +152,7 @@ struct Listeners {
     pg: Option<PgServer>,
     intake: intake::BoundIntake,
     outputs: outputs::PreparedOutputs,
+    notices: notices::PreparedNotices,
 }
 
 /// Intake ends before the outputs, so that its last rows are copied too.
@@ -163,6 +168,13 @@ async fn end_streams(
     }
 }
 
+/// Parts that the API shows and that others use too.
+struct SharedParts<'a> {
+    fleet: &'a Arc<Fleet>,
+    outputs: &'a Arc<outputs::Outputs>,
+    notices: &'a Arc<Notices>,
+}
+
 struct HubStart<'a> {
     values: &'a Values,
     logins: Arc<Logins>,
@@ -173,7 +185,8 @@ struct HubStart<'a> {
 
 impl HubStart<'_> {
     async fn run(self, doors: Listeners, is_watching: bool) -> Result<(), Failure> {
-        let Listeners { page: socket, tls, agents: listening, pg, intake, outputs } = doors;
+        let Listeners { page: socket, tls, agents: listening, pg, intake, outputs, notices } =
+            doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
         let address = socket.local_addr().map_err(|error| Failure::new(error.to_string()))?;
@@ -185,7 +198,9 @@ impl HubStart<'_> {
         let fleet = Arc::new(Fleet::default());
         let watched = is_watching.then(|| Arc::clone(&status));
         let shown = Arc::clone(&outputs.shown);
-        let app = self.app(&store, &clock, &meter, watched, &fleet, &shown)?;
+        let (notices, noticing) = Notices::start(notices, values, &store, &clock).await?;
+        let shared = SharedParts { fleet: &fleet, outputs: &shown, notices: &notices };
+        let app = self.app(&store, &clock, &meter, watched, shared)?;
         let (end, ended) = watch::channel(false);
         let agents_address = listening.address();
         let (link_dir, is_serving) = (link_dir(values), agents_address.is_some());
@@ -197,7 +212,7 @@ impl HubStart<'_> {
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
         let serving = tokio::spawn(serve((socket, tls, pg), Arc::clone(&app), ended));
-        let judging = self.judge(&store, &clock);
+        let judging = self.judge(&store, &clock, &notices);
         let sharing = tokio::spawn(fleet_files.run());
         let slow = slow_query::SlowQueryReporter::start(&store, &values.collect.host);
         let faults = FaultReporter::start(&store, &clock, &values.collect.host);
@@ -207,22 +222,17 @@ impl HubStart<'_> {
         let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
         let edge = self.edge(&destination, &clock, &app)?;
         let watching = if is_watching {
-            let context = WatchContext::new(
-                values,
-                Arc::clone(&destination),
-                &clock,
-                &meter,
-                &status,
-                AGENT_HOOKS,
-            );
-            Some(start_watch(context, values.clone()).await?)
+            let destination = Arc::clone(&destination);
+            let (clock, status) = (&clock, &status);
+            let watch = WatchContext::new(values, destination, clock, &meter, status, AGENT_HOOKS);
+            Some(start_watch(watch, values.clone()).await?)
         } else {
             None
         };
         let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
         let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
         let (watched, lines) =
-            (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced));
+            (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced, notices.lines()));
         say(&banner::text(values, addresses, &self.judge, watched, lines));
         service::ready();
 
@@ -234,6 +244,7 @@ impl HubStart<'_> {
         drop((local, destination, app, faults));
         let _ = delivery.await;
         judging.iter().for_each(JoinHandle::abort);
+        noticing.end().await;
         sharing.abort();
         let _ = end.send(true);
         let _ = linking.await;
@@ -280,11 +291,16 @@ impl HubStart<'_> {
     }
 
     /// Runs the rules, and keeps the values that their thresholds are mined from.
-    fn judge(&self, store: &Arc<Store>, clock: &Arc<dyn Clock>) -> [JoinHandle<()>; 2] {
+    fn judge(
+        &self,
+        store: &Arc<Store>,
+        clock: &Arc<dyn Clock>,
+        notices: &Arc<Notices>,
+    ) -> [JoinHandle<()>; 2] {
         let every = Duration::from_secs(self.values.rules.every_seconds.max(1));
         let shared = || (Arc::clone(&self.judge), Arc::clone(store), Arc::clone(clock));
         let (judge, kept, time) = shared();
-        let judging = tokio::spawn(run_always(judge, kept, time, every));
+        let judging = tokio::spawn(run_always(judge, kept, time, every, Arc::clone(notices)));
         let (judge, kept, time) = shared();
         let host = self.values.collect.host.clone();
         [judging, tokio::spawn(thresholds::keep_always(judge, kept, time, host))]
@@ -296,8 +312,7 @@ impl HubStart<'_> {
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
         watch: Option<Arc<WatchStatus>>,
-        fleet: &Arc<Fleet>,
-        outputs: &Arc<outputs::Outputs>,
+        shared: SharedParts<'_>,
     ) -> Result<server::SharedApp, Failure> {
         let api = &self.values.api;
         let host = self.values.collect.host.clone();
@@ -314,8 +329,9 @@ impl HubStart<'_> {
             judge: Arc::clone(&self.judge),
             parsers: parsers::load(self.values)?,
             meter: Arc::clone(meter),
-            fleet: Arc::clone(fleet),
-            outputs: Arc::clone(outputs),
+            fleet: Arc::clone(shared.fleet),
+            outputs: Arc::clone(shared.outputs),
+            notices: Arc::clone(shared.notices),
             edge: OnceLock::new(),
             haproxy: self.values.haproxy.sockets.clone(),
             role: if watch.is_some() { "up" } else { "hub" },

@@ -32,6 +32,7 @@ pub use backup::{
     BackupCheck, BackupSnapshot, BackupSummary, RestoreSummary, backup, backup_cluster,
     backup_snapshots, cluster_hubs, restore, restore_cluster, verify_backup,
 };
+pub use cluster::SharedLedger;
 pub use condition_watch::ConditionWatch;
 pub use copies::{Copy, CopyOptions};
 pub use iceberg::IcebergTable;

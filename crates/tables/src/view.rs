@@ -6,7 +6,7 @@
 //! of an earlier time, do not read it.
 
 use crate::table::{Column, DataKind, TableSpec};
-use crate::{ConfigDirective, Finding, Listener, Request};
+use crate::{ConfigDirective, Finding, Incident, Listener, Notice, Request};
 
 /// A view: what docs, catalogue and page need, and its query.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,8 @@ pub struct ViewSpec {
 }
 
 /// Every view, in the order in which the docs list them.
-pub const VIEWS: &[&ViewSpec] = &[&PROXY_REQUEST, &LISTENER_QUEUE, &LISTEN_DIRECTIVE, &FINDING_NOW];
+pub const VIEWS: &[&ViewSpec] =
+    &[&PROXY_REQUEST, &LISTENER_QUEUE, &LISTEN_DIRECTIVE, &FINDING_NOW, &INCIDENT_NOW, &NOTICE_NOW];
 
 /// The view called `name`, or `None`.
 pub fn view(name: &str) -> Option<&'static ViewSpec> {
@@ -159,6 +160,42 @@ const FINDING_NOW: ViewSpec = ViewSpec {
   select *, row_number() over (partition by finding_id order by ts desc,
     case state when 'resolved' then 2 when 'firing' then 1 else 0 end desc) as newest_rank
   from finding
+) where newest_rank = 1",
+};
+
+const INCIDENT_NOW: ViewSpec = ViewSpec {
+    table: TableSpec {
+        name: "incident_now",
+        doc: "The current row of every incident: its newest one.",
+        grain: "one row per incident",
+        source: "incident",
+        sort: &[],
+        ids: &[],
+        words: &[],
+        columns: Incident::SPEC.columns,
+    },
+    sql: "select * exclude (newest_rank) from (
+  select *, row_number() over (partition by incident_id order by ts desc,
+    case state when 'merged' then 3 when 'resolved' then 2 when 'acked' then 1 else 0 end desc) as newest_rank
+  from incident
+) where newest_rank = 1",
+};
+
+const NOTICE_NOW: ViewSpec = ViewSpec {
+    table: TableSpec {
+        name: "notice_now",
+        doc: "The current row of every notice: its newest one.",
+        grain: "one row per notice",
+        source: "notice",
+        sort: &[],
+        ids: &[],
+        words: &[],
+        columns: Notice::SPEC.columns,
+    },
+    sql: "select * exclude (newest_rank) from (
+  select *, row_number() over (partition by notice_id order by ts desc, attempt desc,
+    case state when 'queued' then 0 when 'sending' then 1 else 2 end desc) as newest_rank
+  from notice
 ) where newest_rank = 1",
 };
 

@@ -5,6 +5,7 @@ pub(crate) mod args;
 use weir_config::buckets::BUCKETS;
 use weir_config::databases::DATABASES;
 use weir_config::logins::LOGINS;
+use weir_config::notify::NOTIFY_LISTS;
 use weir_config::outputs::OUTPUTS;
 use weir_config::scrape::SCRAPE;
 use weir_config::{Config, KEYS, SECTIONS};
@@ -151,7 +152,8 @@ fn config_toml(config: &Config) -> String {
         }
         out.push('\n');
     }
-    for list in [&BUCKETS, &DATABASES, &LOGINS, &SCRAPE, &OUTPUTS] {
+    let lists = [&BUCKETS, &DATABASES, &LOGINS, &SCRAPE, &OUTPUTS];
+    for list in lists.into_iter().chain(NOTIFY_LISTS) {
         out += &format!("# {}\n#[[{}]]\n", list.doc, list.section);
         for key in list.keys {
             let default = if key.default.is_empty() { "has to be set" } else { key.default };

@@ -7,6 +7,8 @@ use serde_json::json;
 use weir_process::failure::Failure;
 use weir_store::{ErrorKind, StoreError};
 
+use crate::notices::{NoticeError, NoticeErrorKind};
+
 /// A refusal.
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -38,6 +40,18 @@ impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         let (message, hint) = failure.into_parts();
         Self { status: StatusCode::BAD_REQUEST, message, hint, expected: None }
+    }
+}
+
+impl From<NoticeError> for Refusal {
+    fn from(error: NoticeError) -> Self {
+        let status = match error.kind {
+            NoticeErrorKind::Unknown => StatusCode::NOT_FOUND,
+            NoticeErrorKind::Bad => StatusCode::BAD_REQUEST,
+            NoticeErrorKind::Unusable => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let refusal = Self::new(status, error.message);
+        if error.hint.is_empty() { refusal } else { refusal.hint(error.hint) }
     }
 }
 

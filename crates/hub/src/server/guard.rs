@@ -205,7 +205,12 @@ fn needed_scope(method: &Method, path: &str) -> Option<LoginScope> {
         _ if path.starts_with("/api/link/") || path == "/api/wire" => LoginScope::Intake,
         // Engines also send figures about their scans, which are not kept.
         _ if is_get || READS.contains(&path) || path.starts_with("/iceberg/") => LoginScope::Read,
-        _ if path.starts_with("/api/findings/") => LoginScope::Judge,
+        _ if ["/api/findings/", "/api/incidents/", "/api/silences"]
+            .iter()
+            .any(|start| path.starts_with(start)) =>
+        {
+            LoginScope::Judge
+        }
         _ => LoginScope::Change,
     })
 }
@@ -301,6 +306,9 @@ mod tests {
         let post = |path: &str| needed_scope(&Method::POST, path).map(LoginScope::as_str);
         for (path, scope) in [
             ("/api/findings/1/judgement", "judge"),
+            ("/api/incidents/1/ack", "judge"),
+            ("/api/silences", "judge"),
+            ("/api/notify/test", "change"),
             ("/api/thresholds/a", "change"),
             ("/api/haproxy/server", "change"),
             ("/api/edge/backend", "change"),

@@ -10,6 +10,7 @@ mod findings;
 mod forecast;
 mod guard;
 mod iceberg;
+mod incidents;
 mod judgements;
 mod link;
 mod metrics;
@@ -47,6 +48,7 @@ use crate::cells::Cells;
 use crate::fleet::Fleet;
 use crate::haproxy;
 use crate::logins::Logins;
+use crate::notices::Notices;
 use crate::outputs::Outputs;
 use crate::rule_runner::RuleRunner;
 pub(crate) use answer::Refusal;
@@ -74,6 +76,8 @@ pub(crate) struct App {
     pub(crate) fleet: Arc<Fleet>,
     /// Copies of rows to other systems.
     pub(crate) outputs: Arc<Outputs>,
+    /// Incidents and the notices of them.
+    pub(crate) notices: Arc<Notices>,
     /// The edge of this process, once it runs.
     pub(crate) edge: OnceLock<Arc<EdgeControl>>,
     /// Runtime sockets of HAProxys that may be driven.
@@ -168,6 +172,15 @@ fn router(app: SharedApp) -> Router {
         .route("/api/findings", get(findings::list))
         .route("/api/findings/{finding_id}", get(findings::one))
         .route("/api/findings/{finding_id}/judgement", post(judgements::judge))
+        .route("/api/incidents", get(incidents::list))
+        .route("/api/incidents/{incident_id}", get(incidents::one))
+        .route("/api/incidents/{incident_id}/ack", post(incidents::ack))
+        .route("/api/incidents/{incident_id}/resolve", post(incidents::resolve))
+        .route("/api/silences", get(incidents::silences).post(incidents::silence))
+        .route("/api/silences/{silence_id}/end", post(incidents::end_silence))
+        .route("/api/notices", get(incidents::notices))
+        .route("/api/oncall", get(incidents::on_call))
+        .route("/api/notify/test", post(incidents::test))
         .route("/api/rules", get(rules::list))
         .route("/api/rules/{rule}/replay", get(replay::replay))
         .route("/api/thresholds", get(thresholds::list))

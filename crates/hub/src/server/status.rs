@@ -36,6 +36,7 @@ pub(crate) async fn status(State(app): State<SharedApp>) -> Result<Json<Value>, 
             "pieces": app.store.pieces(),
             "peers": app.store.peers().iter().map(|peer| json!({"name": peer.name, "address": peer.address})).collect::<Vec<_>>(),
         },
+        "notices": app.notices.status(),
         "outputs": app.outputs.json(app.clock.now()),
         "store": {
             "hot_rows": stats.hot_rows,

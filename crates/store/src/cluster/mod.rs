@@ -21,6 +21,7 @@ mod follow;
 mod intake;
 mod peers;
 mod reader_lease;
+mod shared_ledger;
 mod start;
 mod work;
 
@@ -40,6 +41,7 @@ use crate::write_path::shared::StoreState;
 pub(crate) use crate::options::{ClusterOptions, ManifestOptions};
 pub(crate) use follow::ClusterFollower;
 pub(crate) use reader_lease::ReaderLease;
+pub use shared_ledger::SharedLedger;
 pub(crate) use start::{ClusterEntry, first_id, hub_of, next_id, refuse_cluster};
 pub(crate) use work::{SharedWork, grace};
 

@@ -25,5 +25,5 @@ table! {
     16 evidence: Text = "The rows of the rule's result, a JSON array of objects.";
     17 cause_finding_id: OptText = "The root finding of this one, while it fires: this one is a symptom and a note. NULL for a root.";
     18 cause_rule: OptText = "Rule of the root finding; NULL as above.";
-    19 own_class: OptText = "Highest class from its own evidence: `class` is higher for a root whose symptoms matter more, and note for a symptom. NULL in rows of older versions.";
+    19 own_class: OptText = "Highest class from its own evidence: `class` is higher for a root whose symptoms matter more, and note for a symptom, also for a minute after its cause ended. NULL in rows of older versions.";
 }

@@ -87,5 +87,7 @@ specs! {
     measure: Measure, MeasureRows, Hub;
     threshold_proposal: ThresholdProposal, ThresholdProposalRows, Hub;
     judgement: Judgement, JudgementRows, Hub;
+    incident: Incident, IncidentRows, Hub;
+    notice: Notice, NoticeRows, Hub;
     setting_trial: SettingTrial, SettingTrialRows, Agent;
 }

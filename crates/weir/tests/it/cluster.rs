@@ -68,14 +68,14 @@ impl Drop for ManifestDatabase {
 }
 
 /// One hub of several.
-struct ClusterMember {
+pub(super) struct ClusterMember {
     data: PathBuf,
     page: std::net::SocketAddr,
     agents: std::net::SocketAddr,
 }
 
 impl ClusterMember {
-    fn new(dir: &Path, name: &str) -> Self {
+    pub(super) fn new(dir: &Path, name: &str) -> Self {
         Self { data: dir.join(name), page: free_address(), agents: free_address() }
     }
 
@@ -85,7 +85,7 @@ impl ClusterMember {
         Weir::start(command)
     }
 
-    fn command(&self, database: &ManifestDatabase) -> Command {
+    pub(super) fn command(&self, database: &ManifestDatabase) -> Command {
         let mut command = Command::new(WEIR);
         command.arg("hub").arg("--data").arg(&self.data).args(["--log-level", "warn"]);
         command.args(["--listen", &self.page.to_string(), "--agents", &self.agents.to_string()]);
@@ -178,7 +178,7 @@ fn agent_moves_on_when_its_hub_is_killed_and_each_hub_answers_for_all() {
     query_survives_a_hub(&log, &first, second);
 }
 
-fn knows_its_peer(hub: &Weir) -> bool {
+pub(super) fn knows_its_peer(hub: &Weir) -> bool {
     hub.get("/api/status")["cluster"]["peers"][0]["name"].is_string()
 }
 

@@ -35,6 +35,7 @@ mod live;
 mod live_faults;
 mod logs;
 mod netns;
+mod notices;
 mod output_targets;
 mod outputs;
 mod parse;

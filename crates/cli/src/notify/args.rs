@@ -1,0 +1,48 @@
+//! Flags of `weir notify`.
+
+use clap::{Args, Subcommand};
+
+use crate::client::WeirArgs;
+
+/// Check the configuration of notices, and send a test.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weir notify check                              receivers, people, rotas and routes that cannot work
+  weir notify check --config weir.toml
+  weir notify test --receiver phone              send a test page to one receiver
+  weir notify test --person ada                  to the receivers of one person")]
+pub(crate) struct NotifyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: NotifyAction,
+}
+
+/// What to do about notices.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NotifyAction {
+    /// Check the configuration: unknown names, gaps in a rota, people in no rota, files that cannot be read; then log in to
+    /// each receiver without sending anything. Exit status 1 if something is wrong.
+    Check {
+        /// Check the configuration only, connect to nothing.
+        #[arg(long)]
+        offline: bool,
+    },
+    /// Send a test message and wait for the receiver's answer.
+    ///
+    /// The running weir sends it; if none runs, this command does, with the configuration file.
+    Test {
+        /// The receiver's name.
+        #[arg(
+            long,
+            value_name = "NAME",
+            required_unless_present = "person",
+            conflicts_with = "person"
+        )]
+        receiver: Option<String>,
+        /// All receivers of a person's pages.
+        #[arg(long, value_name = "NAME")]
+        person: Option<String>,
+        #[command(flatten)]
+        weir: WeirArgs,
+    },
+}
