@@ -81,6 +81,18 @@ export const parseLines = async (question, signal) => (await postJson('/api/pars
 /** Says whether a finding was real. @param {string} id @param {{verdict: string, action?: string}} said @returns {Promise<any>} */
 export const judgeFinding = async (id, said) => (await postJson(`/api/findings/${encodeURIComponent(id)}/judgement`, said)).json();
 
+/** Acknowledges or resolves an incident; the answer says what changed. @param {string} id @param {'ack' | 'resolve'} action @returns {Promise<any>} */
+export const changeIncident = async (id, action) => (await postJson(`/api/incidents/${encodeURIComponent(id)}/${action}`, {})).json();
+
+/** Holds back notices. @param {{rule: string, host?: string, for: string, reason: string}} silence @returns {Promise<any>} */
+export const addSilence = async silence => (await postJson('/api/silences', silence)).json();
+
+/** Ends a silence now. @param {string} id @returns {Promise<any>} */
+export const endSilence = async id => (await postJson(`/api/silences/${encodeURIComponent(id)}/end`, {})).json();
+
+/** Sends a test to a receiver and waits for its answer. @param {string} receiver @returns {Promise<any>} */
+export const testReceiver = async receiver => (await postJson('/api/notify/test', { receiver })).json();
+
 /** A person's yes to a proposed threshold. @param {string} rule @param {{value: number, proposed: number}} yes @returns {Promise<any>} */
 export const acceptThreshold = async (rule, yes) => (await postJson(`/api/thresholds/${encodeURIComponent(rule)}`, yes)).json();
 

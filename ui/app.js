@@ -13,7 +13,9 @@ import { Compare } from './views/compare.js';
 import { Edge } from './views/edge.js';
 import { Findings } from './views/findings.js';
 import { Host } from './views/host.js';
+import { Incidents } from './views/incidents.js';
 import { Logs } from './views/logs.js';
+import { OnCall } from './views/oncall.js';
 import { Parse } from './views/parse.js';
 import { Sql } from './views/sql.js';
 import { Tier } from './views/tier.js';
@@ -22,6 +24,8 @@ import { Wire } from './views/wire.js';
 const VIEWS = [
   { id: 'overview', key: 'o', title: 'Overview', view: Overview },
   { id: 'findings', key: 'f', title: 'Findings', view: Findings },
+  { id: 'incidents', key: 'i', title: 'Incidents', view: Incidents },
+  { id: 'oncall', key: 'n', title: 'On call', view: OnCall },
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
   { id: 'edge', key: 'e', title: 'Edge', view: Edge },
   { id: 'wire', key: 'w', title: 'Wire', view: Wire },

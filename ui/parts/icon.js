@@ -38,3 +38,14 @@ export function Badge({ finding }) {
   const look = finding.state === 'resolved' ? 'ok' : isFiring ? finding.class : 'pending';
   return html`<span class="badge badge-${look}"><${Icon} name=${look} />${isFiring ? finding.class : finding.state}</span>`;
 }
+
+const INCIDENT_LOOKS = { acked: ['pending', 'acknowledged'], resolved: ['ok', 'resolved'], merged: ['note', 'merged'] };
+
+/** An incident's state as icon and word, while it is open in the colour of its class. @param {{incident: any}} props */
+export function IncidentState({ incident }) {
+  const [look, word] = INCIDENT_LOOKS[incident.state] ?? [incident.class, incident.state];
+  return html`<span class="badge badge-${look}"><${Icon} name=${look} />${word}</span>`;
+}
+
+/** The class of an incident or finding. @param {{name: string}} props */
+export const ClassWord = ({ name }) => html`<span class="class-word class-${name}"><${Icon} name=${name} />${name}</span>`;

@@ -17,6 +17,10 @@ export const Problem = ({ error, reload, title = 'cannot show this' }) => html`
     ${reload && html`<button type="button" onClick=${reload}>Try again</button>`}
   </div>`;
 
+/** Why a change was not made, beside its button. @param {{error: any}} props */
+export const Refused = ({ error }) => html`
+  <p class="row-error" role="alert"><${Icon} name="mail" /><span>${error.message}${error.hint && html`<br />hint: ${error.hint}`}</span></p>`;
+
 /** @param {{lines?: number}} props */
 export const Skeleton = ({ lines = 3 }) => html`
   <div class="skeleton" role="status" aria-label="loading">${Array.from({ length: lines }, (_, i) => html`<i key=${i} />`)}</div>`;

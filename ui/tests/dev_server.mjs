@@ -25,13 +25,20 @@ function answers(state) {
     '/api/edge': { is_here: false },
     '/api/haproxy': { may_change: false, haproxies: [] },
     '/api/findings': { findings: [] },
+    '/api/incidents': { incidents: [] },
+    '/api/silences': { silences: [] },
+    '/api/notices': { notices: [] },
+    '/api/oncall': { rotas: [] },
     '/api/rules': { rules: [] },
     '/api/tables': { tables: TABLES },
   };
 }
 
-/** Starts a fixture server; `state` may be changed while it runs. @param {{port?: number, state?: string}} options */
-export function start({ port = 0, state = 'empty' } = {}) {
+/**
+ * Starts a fixture server; `state` may be changed while it runs. `routes` answers before the states do, with a status and a body.
+ * @param {{port?: number, state?: string, routes?: (method: string, path: string, body: any) => [number, any] | undefined}} options
+ */
+export function start({ port = 0, state = 'empty', routes } = {}) {
   const control = { state, url: '', close: () => Promise.resolve() };
   const server = createServer(async (request, response) => {
     const path = new URL(request.url ?? '/', 'http://fixture').pathname;
@@ -39,7 +46,10 @@ export function start({ port = 0, state = 'empty' } = {}) {
       response.writeHead(status, { 'content-type': type, 'content-security-policy': POLICY, 'x-content-type-options': 'nosniff' });
       response.end(typeof body === 'string' || body instanceof Buffer ? body : JSON.stringify(body));
     };
-    if (path === '/api/sql') {
+    const own = routes && path.startsWith('/api/') && routes(request.method ?? 'GET', path, await bodyOf(request));
+    if (own) {
+      send(...own);
+    } else if (path === '/api/sql') {
       if (control.state === 'error') send(400, { error: 'no column `nosuch` in `request`', hint: 'the columns are under SQL, Tables' });
       else send(200, { columns: [column('ts', 'timestamp', 'ts')], rows: [], row_count: 0, is_truncated: false, elapsed_seconds: 0.001 });
     } else if (path.startsWith('/api/')) {
@@ -56,6 +66,13 @@ export function start({ port = 0, state = 'empty' } = {}) {
     control.close = () => new Promise(done => { server.close(() => done(undefined)); server.closeAllConnections(); });
     resolve(control);
   }));
+}
+
+async function bodyOf(request) {
+  const parts = [];
+  for await (const part of request) parts.push(part);
+  const text = Buffer.concat(parts).toString();
+  return text ? JSON.parse(text) : undefined;
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

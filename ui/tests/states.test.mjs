@@ -23,6 +23,14 @@ test('an_empty_weir_says_what_to_do_on_every_view', { skip }, async () => {
     await page.getByText('No open findings.').waitFor();
     await page.goto('/#/findings?show=rules');
     await page.getByText('No rules loaded.').waitFor();
+    await page.goto('/#/incidents');
+    await page.getByText('No open incidents.').waitFor();
+    await page.getByText('weir has sent no notice yet.').getByText('[[receivers]]').waitFor();
+    await page.goto('/#/incidents?show=all');
+    await page.getByText('No incidents yet.').waitFor();
+    await page.goto('/#/oncall');
+    for (const text of ['No rota is configured.', 'No silences.', 'weir has sent no notice yet.']) await page.getByText(text).waitFor();
+    await shot(page, 'empty-oncall');
     await page.goto('/#/logs?q=nothing');
     await page.getByText('No row matches in this time range.').waitFor();
     await page.getByRole('button', { name: 'Clear the search' }).click();
@@ -83,8 +91,8 @@ test('the_page_is_usable_by_keyboard', { skip }, async () => {
   server.state = 'empty';
   await withPage(server.url, async page => {
     await page.getByText('All clear.').waitFor();
-    for (const [key, view] of [['f', 'findings'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'], ['c', 'compare'],
-      ['o', 'overview']]) {
+    for (const [key, view] of [['f', 'findings'], ['i', 'incidents'], ['n', 'oncall'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'],
+      ['c', 'compare'], ['o', 'overview']]) {
       await page.keyboard.press('g');
       await page.keyboard.press(key);
       await page.waitForFunction(name => location.hash.startsWith(`#/${name}`), view);
@@ -107,7 +115,7 @@ test('nothing_overflows_sideways_from_a_phone_to_a_wide_screen', { skip }, async
   server.state = 'empty';
   for (const width of [360, 1024, 1920]) {
     await withPage(server.url, async page => {
-      for (const view of ['overview', 'findings', 'logs', 'edge', 'wire', 'sql', 'compare']) {
+      for (const view of ['overview', 'findings', 'incidents', 'oncall', 'logs', 'edge', 'wire', 'sql', 'compare']) {
         await page.goto(`/#/${view}`);
         await page.locator('main .panel').first().waitFor();
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
