@@ -19,6 +19,7 @@ mod ingest;
 mod lab;
 mod live;
 mod meter;
+mod notify;
 mod peer;
 mod queries;
 mod random;
@@ -167,6 +168,8 @@ enum Benchmark {
         #[arg(long)]
         nab: Option<PathBuf>,
     },
+    /// Time from a finding to the receiver's answer, compared with Alertmanager.
+    Notify,
     /// `weir edge` compared with nginx and HAProxy: requests, idle connections, balance, failures.
     Edge {
         /// Seconds of each load.
@@ -227,6 +230,7 @@ fn check(name: &Benchmark) -> anyhow::Result<()> {
             let tools = ["tcpdump", "tcptrace", "tshark", "taskset"];
             requirements::programs("wire", &tools)?;
         }
+        Benchmark::Notify => requirements::programs("notify", &["prometheus-alertmanager"])?,
         Benchmark::Cluster { .. } => {
             requirements::programs("cluster", &["setpriv", "chown"])?;
             requirements::root("cluster")?;
@@ -267,6 +271,7 @@ fn run(name: Benchmark) -> anyhow::Result<()> {
         }
         Benchmark::Thresholds { seeds, nab } => thresholds::run(seeds.max(1), nab.as_deref()),
         Benchmark::Edge { seconds, runs } => edge::run(seconds.max(1), runs.max(1)),
+        Benchmark::Notify => notify::run(),
         Benchmark::Capture(args) => capture_command::run(&args),
         Benchmark::Hold { connections } => host::hold(connections),
         Benchmark::HyperAlone { port, backends } => edge::alone::serve(port, &backends),
@@ -283,6 +288,7 @@ fn run(name: Benchmark) -> anyhow::Result<()> {
             "live",
             "edge",
             "thresholds",
+            "notify",
         ]
         .into_iter()
         .try_for_each(|name| {

@@ -15,6 +15,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("nginx", "nginx"),
     ("openssl", "openssl"),
+    ("prometheus-alertmanager", "prometheus-alertmanager"),
     ("psql", "postgresql-client"),
     ("setpriv", "util-linux"),
     ("taskset", "util-linux"),

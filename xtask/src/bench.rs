@@ -28,6 +28,9 @@ pub(crate) fn bench(shell: &Shell, args: &[String]) -> Result<ExitCode> {
     if passed_on.first().is_some_and(|name| ["edge", "all"].contains(&name.as_str())) {
         setup::ensure(shell, setup::FOR_EDGE_BENCH)?;
     }
+    if passed_on.first().is_some_and(|name| ["notify", "all"].contains(&name.as_str())) {
+        setup::ensure(shell, setup::FOR_NOTIFY_BENCH)?;
+    }
     if passed_on.first().is_some_and(|name| *name == "cluster") {
         setup::ensure(shell, setup::FOR_CLUSTER_BENCH)?;
     }

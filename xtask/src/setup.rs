@@ -131,6 +131,14 @@ pub(crate) const FOR_EDGE_BENCH: &[Package] = &[
     package("util-linux", &["taskset"], "gives each its processor"),
 ];
 
+/// Peers of `cargo xtask bench notify`.
+pub(crate) const FOR_NOTIFY_BENCH: &[Package] = &[package(
+    "prometheus-alertmanager",
+    &["prometheus-alertmanager"],
+    "sends the same alerts, for comparison",
+)
+.with_service("prometheus-alertmanager")];
+
 /// The manifest of `cargo xtask bench cluster`.
 pub(crate) const FOR_CLUSTER_BENCH: &[Package] = &[
     package("postgresql", &["pgbench"], "has the manifest of several hubs")
