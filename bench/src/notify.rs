@@ -20,7 +20,7 @@ use crate::meter;
 use crate::report::{Report, now};
 use crate::weir::{Weir, wait_for};
 
-/// Each with a rule of its own: findings of one rule would be one incident and one message.
+/// One rule per finding: findings of one rule join one incident, which is one message.
 const FINDINGS: u32 = 200;
 const SECONDS: u32 = 10;
 /// How long the last message may take.
@@ -70,7 +70,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         rows.push(peer.row(&format!("{name}: alert posted to page accepted")));
     }
     page.text(&format!(
-        "{FINDINGS} findings in {SECONDS} s, each of its own rule, to one webhook on loopback. weir's time includes \
+        "{FINDINGS} findings in {SECONDS} s, one rule per finding, to one webhook on loopback. weir's time includes \
          intake, the rule and the ledger; Alertmanager's begins when an alert reaches it, so the time of the rules that \
          Prometheus would run before (15 s by default) is not in it. Bars: p50 ≤ 0.3 s after the rule has run, p99 ≤ 2 s."
     ));

@@ -259,7 +259,7 @@ impl PolicyCheck<'_> {
             let Some((start, end)) = first_gap(&book, &rota.name, self.now) else { continue };
             let key = if rota.hours.is_empty() { "start" } else { "otherwise" };
             let at = EntryKey { section: "rotas", entry: &rota.name, key };
-            let message = format!("nobody is on call from {start} to {end}");
+            let message = format!("coverage gap from {start} to {end}");
             self.warn(at, message, "set `otherwise` to a rota or person; pages go to everyone");
         }
     }
@@ -313,7 +313,7 @@ fn rota_fault(rota: &Rota, fault: &RotaFault) -> (&'static str, String, String) 
             "`7d`, `1d` or `12h`; one hour at least".to_owned(),
         ),
         RotaFault::People => {
-            ("people", "the rota has no people".to_owned(), "name those that take turns".to_owned())
+            ("people", "the rota is empty".to_owned(), "list the people in turn".to_owned())
         }
         RotaFault::Hours(why) => ("hours", why.clone(), "`mon-fri 08:00-20:00`".to_owned()),
         RotaFault::Override(index) => (

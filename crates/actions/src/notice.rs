@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Urgency {
-    /// Nobody is notified.
+    /// Listed only, without a notification.
     #[default]
     Note,
     /// Someone reads it later.
@@ -144,8 +144,8 @@ pub struct IncidentSummary {
 /// One message to one receiver, decided once and kept until it is delivered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notice {
-    /// 32 hex digits from incident, episode, kind, step, receiver and address: the same for whoever
-    /// computes it.
+    /// 32 hex digits from incident, episode, kind, step, receiver and address: the same on
+    /// every hub.
     pub id: String,
     /// What it is for.
     pub kind: NoticeKind,

@@ -124,7 +124,7 @@ impl Roster {
             Target::Everyone => "everyone is notified".to_owned(),
             Target::Named(name) => format!("`{name}` has no contact, so everyone is notified"),
             Target::Rota { name, .. } => {
-                format!("nobody can be reached for rota {name}, so everyone is notified")
+                format!("rota {name} reaches no one: everyone is notified")
             }
         };
         self.everyone(class, &reason)

@@ -146,19 +146,19 @@ fn check(request: &SilenceRequest, now: Micros) -> Result<(), DeskError> {
     }
     if patterns.clone().count() > PATTERNS_MAX || patterns.clone().any(|p| is_long(p)) {
         return Err(DeskError::new(
-            "cannot silence so many patterns: at most 50 of 500 letters",
+            "too many patterns in one silence: at most 50, each of at most 500 characters",
             "use `*` in a pattern",
         ));
     }
     if request.reason.trim().is_empty() || request.by.trim().is_empty() {
         return Err(DeskError::new(
             "cannot silence without reason and author",
-            "write why, for those that are on call next",
+            "state the reason, for the next shift",
         ));
     }
     if is_long(&request.reason) || is_long(&request.by) {
         return Err(DeskError::new(
-            "cannot keep reason and author: over 500 letters",
+            "reason or author is longer than 500 characters",
             "shorten the text",
         ));
     }

@@ -179,12 +179,7 @@ pub const ROUTES: EntryList = EntryList {
             "whom pages go to: `rota:NAME`, `rota:NAME+1` (next in turn), a person, a receiver or `everyone`",
         ),
         key("mail", EntryKind::Text, KeyDefault::Shown("*as `page`*"), "whom mails go to"),
-        key(
-            "escalate",
-            EntryKind::Texts,
-            NONE,
-            "whom a page goes to next while nobody acknowledges it, in turn",
-        ),
+        key("escalate", EntryKind::Texts, NONE, "next targets of an unacknowledged page, in order"),
         key(
             "ack_minutes",
             EntryKind::Number,
@@ -197,7 +192,7 @@ pub const ROUTES: EntryList = EntryList {
 /// Keys of windows.
 pub const WINDOWS: EntryList = EntryList {
     section: "windows",
-    doc: "Maintenance windows: findings are made and nobody is notified (docs/notify.md). What still fires at the end is sent \
+    doc: "Maintenance windows: findings continue, notifications pause (docs/notify.md). What still fires at the end is sent \
         then.",
     keys: &[
         key("name", EntryKind::Text, KeyDefault::Required, NAME_DOC),

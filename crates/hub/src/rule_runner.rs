@@ -61,7 +61,7 @@ impl RuleRunner {
 
     /// The findings that fire, as the desk of incidents takes them.
     fn firing(&self, now: Micros) -> Vec<Finding> {
-        self.with_engine(|engine| notices::firing(engine.open(), now))
+        self.with_engine(|engine| notices::facts(engine.firing(), now))
     }
 
     /// Takes over the findings that were open when weir ended.

@@ -216,7 +216,7 @@ fn person_name(by: String) -> Result<String, DeskError> {
     let name = by.trim();
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX {
         return Err(DeskError::new(
-            "cannot note a person without a name of at most 100 letters",
+            "a person's name must have 1 to 100 characters",
             "name the person",
         ));
     }

@@ -114,5 +114,5 @@ fn route_that_does_not_fit_or_names_nobody_is_everybody() {
     bench.fire(page("app.down", "web1"));
     let sent = bench.run(1);
     assert_eq!(pages(&sent), 2);
-    assert_eq!(sent[0].reason, "nobody can be reached for rota wbe, so everyone is notified");
+    assert_eq!(sent[0].reason, "rota wbe reaches no one: everyone is notified");
 }

@@ -93,7 +93,7 @@ fn times_that_cannot_be_read_are_errors_with_an_example() {
         "!rotas.b.start: `monday` is no local date and time",
         "!rotas.c.shift: a shift of 60 s is too short",
         "!rotas.d.hours: `8` is no time span",
-        "!rotas.e.people: the rota has no people",
+        "!rotas.e.people: the rota is empty",
         "!rotas.f.overrides: override 1 has no start before its end",
         "!windows.w.weekly: the window has no time",
         "!windows.x.once: start and end are not two times in order",
@@ -110,7 +110,7 @@ fn gaps_within_seven_days_are_warnings() {
     let mut policy = policy();
     policy.rotas = vec![Rota { hours: vec!["mon-fri 08:00-20:00".to_owned()], ..rota() }];
     policy.routes[0].page = "rota:web".to_owned();
-    let expected = "rotas.web.otherwise: nobody is on call from 2026-11-27T19:00:00.000000Z to \
+    let expected = "rotas.web.otherwise: coverage gap from 2026-11-27T19:00:00.000000Z to \
                     2026-11-30T07:00:00.000000Z; set `otherwise` to a rota or person; pages go to \
                     everyone";
     assert_eq!(texts(&policy), [expected]);

@@ -59,7 +59,7 @@ pub(crate) enum IncidentsAction {
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
     },
-    /// Notify nobody of matching incidents for a while; a higher class breaks through.
+    /// Suppress notifications of matching incidents for a while; a higher class breaks through.
     Silence {
         /// Rule, `*` for any text.
         #[arg(value_name = "RULE")]

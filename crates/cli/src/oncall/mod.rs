@@ -33,7 +33,7 @@ pub(crate) fn run(args: &OncallArgs) -> Result<(), Failure> {
         let word = |name: &str| rota[name].as_str().unwrap_or_default();
         let people = rota["people"].as_array().map_or(&[][..], Vec::as_slice);
         let people: Vec<&str> = people.iter().filter_map(Value::as_str).collect();
-        let people = if people.is_empty() { "nobody".to_owned() } else { people.join(", ") };
+        let people = if people.is_empty() { "no one".to_owned() } else { people.join(", ") };
         let until = match word("until") {
             "" => String::new(),
             until => format!(" until {until}"),

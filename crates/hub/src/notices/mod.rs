@@ -39,7 +39,7 @@ pub use check::{NoticeReport, ReceiverProbe, check, probe, refuse, test_directly
 use desk::{DeskState, WaitingCommand};
 pub(crate) use error::{NoticeError, NoticeErrorKind};
 use policy::Receivers;
-pub(crate) use rows::firing;
+pub(crate) use rows::facts;
 
 /// How long a test waits for the receiver's answer.
 const TEST: Duration = Duration::from_secs(15);
@@ -323,7 +323,7 @@ impl Notices {
         }
     }
 
-    /// Takes back tests that were not accepted, which would be sent when nobody expects them.
+    /// Takes back tests that were not accepted, which would otherwise arrive late.
     async fn withdraw(&self, records: &[NoticeRecord]) -> Result<(), NoticeError> {
         for record in records.iter().filter(|record| !record.state.is_final()) {
             let (outbox, id) = (Arc::clone(&self.outbox), record.notice.id.clone());
@@ -458,7 +458,7 @@ fn on_call(desk: &Desk, rota: &str, at: Micros) -> Value {
         DutyReason::Override => "override".to_owned(),
         DutyReason::Shift => "shift".to_owned(),
         DutyReason::Otherwise(name) => format!("outside of its hours: {name}"),
-        DutyReason::Gap => "gap: nobody is on call".to_owned(),
+        DutyReason::Gap => "coverage gap".to_owned(),
     };
     json!({
         "rota": rota,

@@ -4,14 +4,15 @@ use weir_actions::{
     Finding, Incident as KeptIncident, IncidentChange, IncidentState, IncidentSummary, Urgency,
 };
 use weir_notify::outbox::NoticeChange;
-use weir_rules::{OpenFinding, State};
+use weir_rules::OpenFinding;
 use weir_tables::{Batch, Incident, IncidentRows, Micros, Notice, NoticeRows, Rows};
 
-/// The findings that fire, as the desk takes them.
-pub(crate) fn firing<'a>(open: impl Iterator<Item = &'a OpenFinding>, now: Micros) -> Vec<Finding> {
-    open.filter(|finding| finding.state == State::Firing)
-        .map(|finding| fact(finding, now))
-        .collect()
+/// Firing findings, as the desk of incidents takes them.
+pub(crate) fn facts<'a>(
+    firing: impl Iterator<Item = &'a OpenFinding>,
+    now: Micros,
+) -> Vec<Finding> {
+    firing.map(|finding| fact(finding, now)).collect()
 }
 
 fn fact(open: &OpenFinding, now: Micros) -> Finding {

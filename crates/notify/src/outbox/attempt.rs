@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::record::{NoticeRecord, NoticeState};
+use crate::http_client::shortened;
 use crate::receiver::{Accepted, RetryAdvice, SendError};
-
-/// Letters of an answer that are kept.
-const ANSWER_LETTERS_MAX: usize = 300;
 
 /// The result of one attempt.
 #[derive(Debug)]
@@ -85,8 +83,4 @@ fn wait(record: &mut NoticeRecord, pause: Duration, now_us: i64) {
 
 fn after(now_us: i64, pause: Duration) -> i64 {
     now_us.saturating_add(i64::try_from(pause.as_micros()).unwrap_or(i64::MAX))
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(ANSWER_LETTERS_MAX).collect()
 }
