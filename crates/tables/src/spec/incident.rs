@@ -19,7 +19,7 @@ table! {
     9 finding_count: Int = "Findings that belong to it and fire, the root included.";
     10 host_count: Int = "Hosts among them.";
     11 opened_ts: Time = "When it was opened.";
-    12 acked_by: OptText = "Who acknowledged it; NULL while nobody has.";
+    12 acked_by: OptText = "Who acknowledged it; NULL while unacknowledged.";
     13 resolved_ts: OptTime = "When its last finding was resolved, or a person closed it; NULL before.";
     14 merged_into: OptText = "The incident that it became part of; NULL for all but merged ones.";
     15 change: Text = "What changed: `opened`, `worse`, `acknowledged by ada`, `resolved`.";

@@ -15,7 +15,7 @@ table! {
     5 kind: Text = "page, mail, ack, resolved or test.";
     6 receiver: Text = "The receiver's name in the configuration.";
     7 person: OptText = "The person; NULL when the receiver was not chosen for one.";
-    8 state: Text = "queued, sending, sent, uncertain (sent or not: weir ended in between), failed or superseded.";
+    8 state: Text = "queued, sending, sent, uncertain (sent or not: weir ended in between), failed, superseded or silenced.";
     9 attempt: Int = "Attempts until now.";
     10 is_repeat: Flag = "Whether an earlier attempt may have arrived; the message says so.";
     11 answer: OptText = "What the receiver answered, or why it could not be sent; NULL before the first attempt.";
