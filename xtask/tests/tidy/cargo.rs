@@ -9,13 +9,15 @@ use crate::{no_breach, output, text};
 /// Crates of the workspace that each crate may depend on: arrows point down. `weir-tables` is allowed everywhere, so a
 /// crate without a row may depend on nothing else.
 const EDGES: &[(&str, &[&str])] = &[
-    ("weir-collect", &["weir-access"]),
+    ("weir-collect", &["weir-access", "weir-multiline"]),
     ("weir-intake", &["weir-parse"]),
     ("weir-probe", &["weir-access", "weir-collect"]),
     ("weir-tier", &["weir-datafile"]),
-    ("weir-sql", &["weir-datafile", "weir-tier"]),
+    ("weir-semantics", &["weir-dialect"]),
+    ("weir-sql", &["weir-datafile", "weir-dialect", "weir-semantics", "weir-tier"]),
     ("weir-store", &["weir-datafile", "weir-ledger", "weir-sql", "weir-tier"]),
     ("weir-notify", &["weir-actions", "weir-ledger"]),
+    ("weir-wire", &["weir-capture"]),
     ("weir-config", &["weir-collect", "weir-probe", "weir-process"]),
     ("weir-agent-core", AGENT),
     ("weir-hub", HUB),
@@ -25,6 +27,7 @@ const EDGES: &[(&str, &[&str])] = &[
 
 const AGENT: &[&str] = &[
     "weir-access",
+    "weir-act",
     "weir-collect",
     "weir-config",
     "weir-ebpf",
@@ -37,6 +40,7 @@ const AGENT: &[&str] = &[
 ];
 
 const HUB: &[&str] = &[
+    "weir-act",
     "weir-actions",
     "weir-agent-core",
     "weir-collect",
@@ -76,7 +80,7 @@ const WIRING: &[&str] = &["weir", "weir-bench", "xtask"];
 
 /// Heavy crates and those that alone may name them, also for tests.
 const HEAVY: &[(&str, &[&str])] = &[
-    ("datafusion", &["weir-sql"]),
+    ("datafusion", &["weir-semantics", "weir-sql"]),
     ("datafusion-distributed", &["weir-sql"]),
     ("datafusion-proto", &["weir-sql"]),
     // The tier keeps footers of remote files; a test of the store reads what it wrote.
@@ -107,6 +111,7 @@ const ONE_VERSION: &[&str] = &[
     "datafusion",
     "object_store",
     "rusqlite",
+    "sqlparser",
     "tokio",
 ];
 
