@@ -10,7 +10,8 @@ mod postgresql;
 mod redis;
 
 use crate::flow::{Protocol, Side};
-use crate::http::{Framer, PartialHead};
+use crate::http::Framer;
+use crate::partial_head::PartialHead;
 
 pub(crate) trait MessageSink {
     /// Whether no request was seen yet, so that the handshake may still be running.

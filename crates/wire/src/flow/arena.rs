@@ -6,7 +6,7 @@
 use hashbrown::HashTable;
 
 use super::Connection;
-use crate::packet::Endpoint;
+use weir_capture::packet::Endpoint;
 
 pub(crate) struct ConnectionArena {
     chunks: Vec<Vec<Connection>>,

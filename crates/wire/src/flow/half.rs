@@ -6,8 +6,8 @@
 //! ```
 //! A hole is either filled (the segment was reordered, or lost *before* the tap and retransmitted),
 //! or acknowledged by the receiver although the tap never saw it (lost by the *tap*). A segment
-//! that arrives twice was sent twice: lost *behind* the tap, or spuriously retransmitted, which the
-//! receiver reports by DSACK (RFC 2883).
+//! that arrives twice was copied by the capture (`model/copies.rs`) or sent twice: lost *behind* the
+//! tap, or spuriously retransmitted, which the receiver reports by DSACK (RFC 2883).
 //!
 //! Example: bytes 0–99 and 200–299 arrive, so 200–299 are held. If 100–199 arrive next, all are
 //! delivered in order (`Filled`). If instead the peer acknowledges 300, the tap lost 100–199: a gap
@@ -15,9 +15,10 @@
 
 use std::collections::VecDeque;
 
-use super::SequenceNumber;
-use crate::http::{Framer, PartialHead};
-use crate::packet::Packet;
+use crate::http::Framer;
+use crate::partial_head::PartialHead;
+use weir_capture::SequenceNumber;
+use weir_capture::packet::Packet;
 
 #[derive(Debug, Default)]
 pub(crate) struct HalfConnection {
@@ -61,12 +62,17 @@ pub(crate) struct TroubleCounters {
 }
 
 /// IPv4 identifications: Linux increments them by one per packet and connection, so a step of two
-/// is a packet lost before the tap.
+/// is a packet that the tap has not seen, and a repeated one is a copy made by the capture.
+///
+/// Packed, since two of them are in each connection.
 #[derive(Debug, Default, Clone, Copy)]
+#[repr(Rust, packed(2))]
 pub(crate) struct IdCounter {
     pub(crate) steps: u32,
     pub(crate) by_one: u32,
     pub(crate) missing: u32,
+    /// Which of the last 32 were seen; bit 0 is `last`.
+    seen: u32,
     last: u16,
 }
 
@@ -76,6 +82,13 @@ const HAS_ID: u8 = 4;
 const FIN: u8 = 8;
 /// The last packet was several merged segments, each of which took an identification.
 const MANY: u8 = 16;
+/// The SYN carried payload (TCP Fast Open), which the peer may refuse.
+const SYN_DATA: u8 = 32;
+/// The peer's last acknowledgement reported a hole (SACK).
+const HOLE: u8 = 64;
+
+/// How far back an identification is still one of this connection's.
+const IDS_BACK_MAX: u16 = 4096;
 
 /// Segments of one direction held behind a hole.
 const HELD_MAX: usize = 64;
@@ -191,7 +204,7 @@ impl HalfConnection {
     /// more.
     #[inline]
     pub(crate) fn receive(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
-        let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
+        let (ts, seq, length) = (packet.ts_ns, packet.data_seq(), packet.payload_length);
         self.start(seq);
         if seq == self.next && self.held().is_none() {
             // The common case.
@@ -206,13 +219,13 @@ impl HalfConnection {
 
     /// Handles payload seen before, in part or in full, or payload that fills a hole.
     fn receive_old(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
-        let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
+        let (ts, seq, length) = (packet.ts_ns, packet.data_seq(), packet.payload_length);
         let end = seq.wrapping_add(length);
         if !end.is_after(self.next) {
             if length <= 1 && end == self.next {
                 return ReceiveOutcome::nothing(SegmentArrival::KeepAlive);
             }
-            self.note_again();
+            self.timed_ts = 0;
             return ReceiveOutcome::nothing(SegmentArrival::Again);
         }
         let overlap = seq.distance_to(self.next);
@@ -222,7 +235,7 @@ impl HalfConnection {
                 SegmentArrival::Filled(ts - since_ts)
             }
             None => {
-                self.note_again();
+                self.timed_ts = 0;
                 SegmentArrival::Again
             }
         };
@@ -231,7 +244,7 @@ impl HalfConnection {
     }
 
     fn receive_ahead(&mut self, packet: &Packet<'_>) -> ReceiveOutcome {
-        let (ts, seq, length) = (packet.ts_ns, packet.seq, packet.payload_length);
+        let (ts, seq, length) = (packet.ts_ns, packet.data_seq(), packet.payload_length);
         let hole = self.next.distance_to(seq);
         let was_received = self.flags & HAS_ACKED != 0 && !self.acked.is_before(seq);
         if hole > HOLE_MAX || (was_received && self.held().is_none()) {
@@ -249,16 +262,57 @@ impl HalfConnection {
         let is_known =
             held.segments.get(at).is_some_and(|other| other.seq == seq && other.length >= length);
         if is_known {
-            self.note_again();
+            self.timed_ts = 0;
             return ReceiveOutcome::nothing(SegmentArrival::Again);
         }
         held.segments.insert(at, Segment { ts, seq, length, bytes: packet.payload.into() });
         ReceiveOutcome::nothing(SegmentArrival::Ahead)
     }
 
-    fn note_again(&mut self) {
+    /// Counts a segment that its sender sent again.
+    pub(crate) fn note_retransmit(&mut self) {
         self.troubles_mut().retransmits += 1;
-        self.timed_ts = 0;
+    }
+
+    /// Whether this payload was seen before, in order or behind a hole.
+    #[inline]
+    pub(crate) fn has_payload(&self, packet: &Packet<'_>) -> bool {
+        let (seq, length) = (packet.data_seq(), packet.payload_length);
+        if self.flags & HAS_NEXT == 0 {
+            return false;
+        }
+        if !seq.wrapping_add(length).is_after(self.next) {
+            return true;
+        }
+        self.held().is_some_and(|held| {
+            held.segments.iter().any(|other| other.seq == seq && other.length >= length)
+        })
+    }
+
+    /// Remembers that the SYN carried payload.
+    pub(crate) fn note_syn_data(&mut self) {
+        self.flags |= SYN_DATA;
+    }
+
+    /// True once, when payload from `first` on repeats that of the SYN, which the peer refused.
+    pub(crate) fn take_refused_syn_data(&mut self, seq: u32, first: u32) -> bool {
+        let is_refused = self.flags & (SYN_DATA | HAS_ACKED) == SYN_DATA | HAS_ACKED
+            && seq == first
+            && self.acked == first;
+        if is_refused {
+            self.flags &= !SYN_DATA;
+        }
+        is_refused
+    }
+
+    /// Remembers whether the peer's last acknowledgement reported a hole.
+    #[inline]
+    pub(crate) fn set_hole(&mut self, has_hole: bool) {
+        self.flags = if has_hole { self.flags | HOLE } else { self.flags & !HOLE };
+    }
+
+    pub(crate) fn has_hole(&self) -> bool {
+        self.flags & HOLE != 0
     }
 
     #[inline]
@@ -357,50 +411,86 @@ impl HalfConnection {
         self.id.is_usable().then_some(self.id.missing)
     }
 
-    pub(crate) fn last_id(&self) -> Option<u16> {
-        (self.flags & HAS_ID != 0).then_some(self.id.last)
+    /// Whether the peer has acknowledged as much before.
+    #[inline]
+    pub(crate) fn has_acknowledged(&self, ack: u32) -> bool {
+        self.flags & HAS_ACKED != 0 && !ack.is_after(self.acked)
     }
 
-    /// Compares a packet's identification with the previous one; returns the number of missing
-    /// packets.
+    /// Whether an earlier packet of this side had this identification.
     #[inline]
-    pub(crate) fn identify(&mut self, id: u16, is_many: bool) -> u16 {
-        let before = std::mem::replace(&mut self.id.last, id);
+    pub(crate) fn has_seen_id(&self, id: u16) -> bool {
+        self.flags & HAS_ID != 0 && self.id.has_seen(id)
+    }
+
+    /// Compares the identification of a packet of so many segments with the previous one; returns
+    /// the number of missing packets.
+    #[inline]
+    pub(crate) fn identify(&mut self, id: u16, segments: u16) -> u16 {
         let was_many = self.flags & MANY != 0;
-        self.flags = if is_many { self.flags | MANY } else { self.flags & !MANY };
         if self.flags & HAS_ID == 0 {
             self.flags |= HAS_ID;
+            self.set_many(segments > 1);
+            self.id.advance(id, u16::MAX, segments);
             return 0;
         }
-        let step = id.wrapping_sub(before).cast_signed();
-        match step {
+        let step = id.wrapping_sub(self.id.last).cast_signed();
+        let missing = match step {
+            // A copy, or reordered and not lost; the next step counts from the highest.
+            -31..=0 => {
+                self.id.fill(step.unsigned_abs());
+                return 0;
+            }
             _ if was_many => 0,
             1 => {
-                self.id.steps = self.id.steps.saturating_add(1);
                 self.id.by_one = self.id.by_one.saturating_add(1);
                 0
             }
-            2..=32 => {
-                self.id.steps = self.id.steps.saturating_add(1);
-                let missing = step.unsigned_abs() - 1;
-                self.id.missing = self.id.missing.saturating_add(missing.into());
-                missing
-            }
-            -32..=-1 => {
-                // Reordered, not lost; the next step counts from the highest.
-                self.id.missing = self.id.missing.saturating_sub(1);
-                self.id.last = before;
-                0
-            }
-            _ => {
-                self.id.steps = self.id.steps.saturating_add(1);
-                0
-            }
-        }
+            2..=32 => step.unsigned_abs() - 1,
+            _ => 0,
+        };
+        self.id.steps = self.id.steps.saturating_add(u32::from(!was_many));
+        self.id.missing = self.id.missing.saturating_add(missing.into());
+        self.set_many(segments > 1);
+        self.id.advance(id, step.cast_unsigned(), segments);
+        missing
+    }
+
+    #[inline]
+    fn set_many(&mut self, is_many: bool) {
+        self.flags = if is_many { self.flags | MANY } else { self.flags & !MANY };
     }
 }
 
 impl IdCounter {
+    /// Moves to `id`, `step` further than the last, and to the end of its segments.
+    #[inline]
+    fn advance(&mut self, id: u16, step: u16, segments: u16) {
+        let span = u32::from(segments.clamp(1, 32));
+        self.seen = self.seen.checked_shl(step.into()).unwrap_or(0);
+        self.seen = self.seen.checked_shl(span - 1).unwrap_or(0) | u32::MAX >> (32 - span);
+        self.last = id.wrapping_add(segments.max(1) - 1);
+    }
+
+    /// Marks an earlier one as seen; it was counted as missing if it was not.
+    fn fill(&mut self, back: u16) {
+        let bit = 1 << back;
+        if self.seen & bit == 0 {
+            self.seen |= bit;
+            self.missing = self.missing.saturating_sub(1);
+        }
+    }
+
+    /// Whether it is one of the last 32 and was seen, or is older where the counter runs by one.
+    #[inline]
+    fn has_seen(&self, id: u16) -> bool {
+        match self.last.wrapping_sub(id) {
+            back @ 0..32 => self.seen >> back & 1 == 1,
+            32..=IDS_BACK_MAX => self.is_usable(),
+            _ => false,
+        }
+    }
+
     /// Whether nearly all steps are one; otherwise the sender's identifications are meaningless.
     pub(crate) fn is_usable(&self) -> bool {
         self.steps >= 2 && u64::from(self.by_one) * 10 >= u64::from(self.steps) * 9
@@ -410,7 +500,7 @@ impl IdCounter {
 #[cfg(test)]
 mod tests {
     use super::{HalfConnection, OrderedChunk, SegmentArrival};
-    use crate::packet::{Direction, Endpoint, Flags, Packet};
+    use weir_capture::packet::{Direction, Endpoint, Flags, Packet};
 
     fn packet(ts_ns: i64, seq: u32, payload: &[u8]) -> Packet<'_> {
         let end = Endpoint { address: 1, port: 2 };
@@ -515,7 +605,7 @@ mod tests {
         let mut half = HalfConnection::default();
         for number in (0..200_000_u32).filter(|number| number % 100 != 0) {
             let id = u16::try_from(number & 0xffff).expect("16 bits");
-            assert_eq!(half.identify(id, false), u16::from(number % 100 == 1 && number > 1));
+            assert_eq!(half.identify(id, 1), u16::from(number % 100 == 1 && number > 1));
         }
         assert!(half.id.is_usable());
         assert_eq!((half.id.missing, half.id.steps), (1999, 197_999));
@@ -525,7 +615,7 @@ mod tests {
     fn identifications_tell_what_was_lost_before_the_tap() {
         let mut half = HalfConnection::default();
         let missing: u16 =
-            [65_534, 65_535, 0, 3, 4, 2, 5].map(|id| half.identify(id, false)).iter().sum();
+            [65_534, 65_535, 0, 3, 4, 2, 5].map(|id| half.identify(id, 1)).iter().sum();
         assert_eq!((missing, half.id.missing), (2, 1));
     }
 }

@@ -4,11 +4,9 @@ mod arena;
 mod clock;
 mod connection;
 mod half;
-mod sequence;
 
 pub(crate) use arena::ConnectionArena;
 pub(crate) use clock::SenderClock;
 pub use connection::Protocol;
 pub(crate) use connection::{Connection, LINGER_NS, NONE, Side};
 pub(crate) use half::{HalfConnection, OrderedChunk, SegmentArrival};
-pub(crate) use sequence::SequenceNumber;

@@ -11,7 +11,11 @@
 //! complete within the 96 bytes, so the state becomes `Body(5000)`; the uncaptured bytes count it
 //! down to 0, and the message ends at its true last byte.
 
-use super::head::{self, RequestHead, ResponseHead, is_request_start, is_response_start};
+use super::head::{
+    self, RequestHead, ResponseHead, is_request_start, is_response_start, may_be_request,
+};
+use crate::partial_head::PartialHead;
+use crate::tls::TlsRecords;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framer {
@@ -32,6 +36,12 @@ pub(crate) enum Framer {
     /// Until a packet begins like a head.
     Lost,
     Opaque,
+    /// Remaining bytes of a PROXY header.
+    Proxy(u32),
+    /// A PROXY header that ends with its line.
+    ProxyLine,
+    /// TLS.
+    Record(TlsRecords),
     /// Remaining bytes of a database message, and whether a request or response ends with it.
     Message(u32, bool),
     Value(RedisValue),
@@ -68,10 +78,6 @@ pub(crate) enum BodyFraming {
     /// Never: the connection switches to another protocol.
     Opaque,
 }
-
-/// Start of an incomplete head. Boxed, since few connections have one.
-#[derive(Debug)]
-pub(crate) struct PartialHead(pub(crate) Vec<u8>);
 
 pub(crate) trait HttpSink {
     fn begin(&mut self);
@@ -143,7 +149,9 @@ impl Framer {
                 Self::UntilEnd => input.consume(u64::MAX, sink),
                 // Databases have separate parsers.
                 Self::Message(..) | Self::Value(_) | Self::Text { .. } => return,
-                Self::Lost | Self::Opaque => return,
+                Self::Lost | Self::Opaque | Self::Record(_) => return,
+                // Skipped before the framer gets the bytes.
+                Self::Proxy(_) | Self::ProxyLine => return,
             }
         }
     }
@@ -183,6 +191,9 @@ impl Framer {
                 sink.count(length);
             }
             Self::UntilEnd => sink.count(length),
+            Self::Proxy(rest) if u64::from(*rest) > length => {
+                *rest -= u32::try_from(length).unwrap_or(*rest);
+            }
             Self::Opaque => {}
             _ => {
                 *partial = None;
@@ -230,7 +241,7 @@ impl Framer {
             return;
         }
         let is_start = if is_request {
-            is_request_start(input.bytes) || input.bytes.len() < 3
+            may_be_request(input.bytes)
         } else {
             is_response_start(input.bytes) || input.bytes.len() < 4
         };

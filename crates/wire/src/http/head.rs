@@ -41,16 +41,58 @@ const METHODS: [&[u8]; 13] = [
     b"MKCOL ",
 ];
 
-/// Whether bytes can begin a request: a known method, or three letters of one (a snap length may
-/// cut there).
+/// The longest registered method has 17 bytes; the standard sets no limit.
+const METHOD_BYTES_MAX: usize = 40;
+
+/// Whether bytes can begin a request: a usual method, three letters of one (a snap length may cut
+/// there), or a request line with any method.
 pub(crate) fn is_request_start(bytes: &[u8]) -> bool {
-    // Fast path: most bodies fail here.
-    let Some(b'C' | b'D' | b'G' | b'H' | b'M' | b'O' | b'P' | b'R' | b'T') = bytes.first() else {
-        return false;
-    };
+    match bytes.first() {
+        Some(b'C' | b'D' | b'G' | b'H' | b'M' | b'O' | b'P' | b'R' | b'T')
+            if is_usual_method(bytes) =>
+        {
+            true
+        }
+        Some(first) if is_token_byte(*first) => has_request_line(bytes),
+        _ => false,
+    }
+}
+
+fn is_usual_method(bytes: &[u8]) -> bool {
     METHODS
         .iter()
         .any(|method| bytes.starts_with(method) || (bytes.len() >= 3 && method.starts_with(bytes)))
+}
+
+/// Whether bytes can begin the next request of an HTTP connection, which may be cut anywhere.
+pub(crate) fn may_be_request(bytes: &[u8]) -> bool {
+    let length = token_length(bytes);
+    let is_method = bytes[..length].iter().all(|byte| !byte.is_ascii_lowercase());
+    match bytes.get(length) {
+        None => bytes.len() < 3 || (is_method && length < METHOD_BYTES_MAX),
+        Some(b' ') if length > 0 && is_method => {
+            bytes.get(length + 1).is_none_or(|byte| byte.is_ascii_graphic())
+        }
+        Some(_) => is_request_start(bytes),
+    }
+}
+
+/// A token, a target and the version (RFC 9112 §3), all in the first line.
+fn has_request_line(bytes: &[u8]) -> bool {
+    let length = token_length(bytes);
+    let Some((b' ', rest)) = bytes[length..].split_first() else { return false };
+    let line = memchr(b'\n', rest).map_or(rest, |end| &rest[..end]);
+    let (target, version) = word(line);
+    !target.is_empty() && version.starts_with(b"HTTP/1.")
+}
+
+/// Length of the token at the beginning (RFC 9110 §5.6.2), up to a limit.
+fn token_length(bytes: &[u8]) -> usize {
+    bytes.iter().take(METHOD_BYTES_MAX).take_while(|byte| is_token_byte(**byte)).count()
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Whether bytes can begin a response.
@@ -200,7 +242,7 @@ fn is_chunked(coding: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{end, is_request_start, is_response_start, request, response};
+    use super::{end, is_request_start, is_response_start, may_be_request, request, response};
 
     #[test]
     fn heads_give_what_decides_where_the_message_ends() {
@@ -217,6 +259,21 @@ mod tests {
         let (head, _) = response(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n");
         assert_eq!((head.status, head.is_chunked, head.content_length), (200, true, None));
         assert_eq!(response(b"HTTP/1.1 2").0.status, 0);
+    }
+
+    #[test]
+    fn any_token_is_a_method_if_a_request_line_follows() {
+        for line in ["M-SEARCH * HTTP/1.1", "LOCK /dav HTTP/1.1", "x!y /a?b=c HTTP/1.0"] {
+            let request = format!("{line}\r\nHost: www\r\n\r\n");
+            assert!(is_request_start(request.as_bytes()), "{line}");
+        }
+        for other in
+            ["LOCK /dav", "INVITE sip:a@b SIP/2.0\r\n", "a b c HTTP/1.1\r\n", "a  HTTP/1.1"]
+        {
+            assert!(!is_request_start(other.as_bytes()), "{other}");
+        }
+        assert!(may_be_request(b"M-SEA") && may_be_request(b"QUERY /a") && may_be_request(b"LO"));
+        assert!(!may_be_request(b"trash") && !may_be_request(b"QUERY \x01"));
     }
 
     #[test]

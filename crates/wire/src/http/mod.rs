@@ -2,8 +2,10 @@
 
 mod framer;
 mod head;
+mod proxy;
 mod template;
 
-pub(crate) use framer::{BodyFraming, Framer, HttpSink, PartialHead, RedisValue};
+pub(crate) use framer::{BodyFraming, Framer, HttpSink, RedisValue};
 pub(crate) use head::{RequestHead, ResponseHead, is_request_start, is_response_start};
+pub(crate) use proxy::proxy_header;
 pub(crate) use template::template;

@@ -45,6 +45,9 @@ pub struct Evidence {
     pub delay_ms_p95: f64,
     /// See `delay_ms_p50`.
     pub delay_ms_max: f64,
+    /// Maximum of the one-way delay variation of the servers' packets, on some connections: only the
+    /// tap makes both sides late.
+    pub server_delay_ms_max: f64,
     /// Slices in which the p95 of the delay was high on at least ten connections.
     pub delayed_slices: u64,
     /// Share of connections with TCP timestamps.
@@ -71,6 +74,20 @@ pub struct Evidence {
     pub think_later_ms_p95: f64,
     /// First response byte to last.
     pub transfer_ms_p95: f64,
+    /// Share of slow first requests of connections that began while most later ones were slow, too.
+    pub slow_first_together_ratio: f64,
+    /// Share of requests without a response, those in flight at the end included.
+    pub unanswered_ratio: f64,
+    /// Share of requests in flight at the end of the capture.
+    pub unfinished_ratio: f64,
+    /// Share of responses with status 5xx, or with an error of a database.
+    pub error_ratio: f64,
+    /// Share of requests or responses that the capture lacks, of all.
+    pub lacking_ratio: f64,
+    /// Share of connections of which the capture has one direction only.
+    pub one_sided_ratio: f64,
+    /// Identifications that one side skipped without a hole in its sequence numbers: no loss.
+    pub skipped_ids_ratio: f64,
     /// Share of requests whose upstream request is in the capture.
     pub upstream_coverage: f64,
     /// Think time of the upstream.
@@ -104,9 +121,15 @@ fn lost_after(tier: &Tier) -> f64 {
     to_client.max(to_server)
 }
 
+/// Share of identifications up to which skipped ones are lost packets although the sequence numbers
+/// have no hole: a lone request that is lost and sent again leaves none. Hosts that count all their
+/// packets together skip more.
+const LONE_LOSS_MAX: f64 = 0.05;
+
 /// Loss before the tap: missing identifications of one side, less the losses of the tap. Loss
 /// by the tap affects both directions alike, loss on the path only one; the difference counts when
-/// chance does not explain it.
+/// chance does not explain it, and when few are missing or holes in the sequence numbers were filled
+/// late: other packets may take identifications, too.
 fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
     let client = missing_share(&tier.transport.client);
     let server = missing_share(&tier.transport.server);
@@ -116,9 +139,29 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
     }
     // Acknowledged data never seen underestimates the tap's loss: the last packets do not show.
     let tap = MissingShare { share: 1.5 * missed_by_tap, variance: 0.0 };
-    let to_server = client.and_then(|client| client.beyond(server.unwrap_or(tap))).unwrap_or(0.0);
-    let to_client = server.and_then(|server| server.beyond(client.unwrap_or(tap))).unwrap_or(0.0);
+    let sides = &tier.transport;
+    let has_holes = [sides.client.refilled > 0, sides.server.refilled > 0];
+    let to_server = client.filter(|own| has_holes[0] || own.share <= LONE_LOSS_MAX);
+    let to_client = server.filter(|own| has_holes[1] || own.share <= LONE_LOSS_MAX);
+    let to_server = to_server.and_then(|own| own.beyond(server.unwrap_or(tap))).unwrap_or(0.0);
+    let to_client = to_client.and_then(|own| own.beyond(client.unwrap_or(tap))).unwrap_or(0.0);
     to_server.max(to_client).max(refilled)
+}
+
+/// Share of identifications that the client skipped while its sequence numbers had no hole.
+fn skipped_ids(tier: &Tier) -> f64 {
+    let client = &tier.transport.client;
+    let own = missing_share(client).filter(|own| own.share > LONE_LOSS_MAX);
+    if client.refilled > 0 { 0.0 } else { own.map_or(0.0, |own| own.share) }
+}
+
+fn slow_first_together(tier: &Tier) -> f64 {
+    let (mut together, mut alone) = (0, 0);
+    for slice in tier.slices.iter().filter(|slice| slice.later > 0) {
+        let are_all_slow = 2 * slice.slow_later >= slice.later;
+        *(if are_all_slow { &mut together } else { &mut alone }) += u64::from(slice.slow_first);
+    }
+    ratio(together, together + alone)
 }
 
 /// Share of missing identifications, with its variance.
@@ -194,6 +237,7 @@ impl Evidence {
             delay_ms_p50: quantile_ms(&transport.delay, 0.5),
             delay_ms_p95: quantile_ms(&transport.delay, 0.95),
             delay_ms_max: ms(transport.delay.max()),
+            server_delay_ms_max: ms(transport.server_delay.max()),
             delayed_slices: 0,
             timestamp_coverage: ratio(transport.stamped_connections, transport.connections),
             dispersion: tier.rhythm.dispersion().unwrap_or(0.0),
@@ -212,6 +256,16 @@ impl Evidence {
             own_think_ms_p95: quantile_ms(&tier.own_think, 0.95),
             stall_first_ms_p95: quantile_ms(&tier.stall_first, 0.95),
             stall_later_ms_p95: quantile_ms(&tier.stall_later, 0.95),
+            slow_first_together_ratio: slow_first_together(tier),
+            unanswered_ratio: ratio(tier.unanswered, tier.requests),
+            unfinished_ratio: ratio(tier.unfinished, tier.requests),
+            error_ratio: ratio(tier.errors_5xx, tier.responses),
+            lacking_ratio: ratio(
+                tier.unseen + transport.unasked,
+                tier.requests + transport.unasked,
+            ),
+            one_sided_ratio: ratio(transport.one_sided, transport.connections),
+            skipped_ids_ratio: skipped_ids(tier),
         }
     }
 
@@ -236,6 +290,7 @@ impl Evidence {
             ("delay_ms_p50", self.delay_ms_p50),
             ("delay_ms_p95", self.delay_ms_p95),
             ("delay_ms_max", self.delay_ms_max),
+            ("server_delay_ms_max", self.server_delay_ms_max),
             ("delayed_slices", count(self.delayed_slices)),
             ("timestamp_coverage", self.timestamp_coverage),
             ("dispersion", self.dispersion),
@@ -254,6 +309,13 @@ impl Evidence {
             ("own_think_ms_p95", self.own_think_ms_p95),
             ("stall_first_ms_p95", self.stall_first_ms_p95),
             ("stall_later_ms_p95", self.stall_later_ms_p95),
+            ("slow_first_together_ratio", self.slow_first_together_ratio),
+            ("unanswered_ratio", self.unanswered_ratio),
+            ("unfinished_ratio", self.unfinished_ratio),
+            ("error_ratio", self.error_ratio),
+            ("lacking_ratio", self.lacking_ratio),
+            ("one_sided_ratio", self.one_sided_ratio),
+            ("skipped_ids_ratio", self.skipped_ids_ratio),
         ]
     }
 }

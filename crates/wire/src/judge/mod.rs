@@ -5,11 +5,13 @@ mod live;
 mod report;
 mod rules;
 mod thresholds;
+mod url_report;
 mod usl;
 
 pub use evidence::Evidence;
 pub use live::CompletedSlice;
-pub use report::{Quantiles, Report, SliceReport, TierReport, UrlReport};
+pub use report::{Quantiles, Report, SliceReport, TierReport};
 pub use rules::DelayVerdict;
 pub use thresholds::{THRESHOLDS, Threshold};
+pub use url_report::UrlReport;
 pub use usl::{Usl, UslResult};

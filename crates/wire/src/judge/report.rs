@@ -1,15 +1,16 @@
 //! The report of a finished capture.
 
 use super::evidence::{Evidence, ms, quantile_ms, ratio};
-use super::rules::{DelayVerdict, JudgeInput, judge};
+use super::rules::{DelayVerdict, JudgeInput, RequestFraming, judge};
 use super::thresholds as limit;
+use super::url_report::UrlReport;
 use super::usl::{self, UslResult};
 use crate::flow::Protocol;
 use crate::histogram::Histogram;
 use crate::model::{
     Admission, BIN_NS, Model, ObservedConnection, Sequencer, SliceQuantiles, Tier, TimeSlice,
 };
-use crate::skip::SkipCounts;
+use weir_capture::SkipCounts;
 
 /// Result of a capture.
 #[derive(Debug, Clone)]
@@ -72,6 +73,8 @@ pub struct TierReport {
     pub port: u16,
     /// Whether another tier of this capture is its client.
     pub is_upstream: bool,
+    /// Servers before it, as far as the capture shows: 0 for the edge, more for deeper tiers.
+    pub depth: u8,
     /// Protocol of most connections: http, tls, a database, opaque or unknown.
     pub protocol: &'static str,
     /// Cause of the delay in this tier.
@@ -186,27 +189,6 @@ pub struct SliceReport {
     pub verdict: Option<DelayVerdict>,
 }
 
-/// One URL template of one tier.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UrlReport {
-    /// The path with ids replaced.
-    pub template: String,
-    /// Requests with a response.
-    pub requests: u64,
-    /// Responses with status 5xx.
-    pub errors_5xx: u64,
-    /// 25th percentile of the think time: the fast case.
-    pub think_ms_p25: f64,
-    /// Median of the think time.
-    pub think_ms_p50: f64,
-    /// 95th percentile of the think time: the slow case.
-    pub think_ms_p95: f64,
-    /// p95 from first request byte to last response byte.
-    pub total_ms_p95: f64,
-    /// Total time of all requests, seconds.
-    pub total_seconds: f64,
-}
-
 impl Model {
     /// Ends the model and returns its report; requests in flight count as cut.
     pub fn report(self) -> Report {
@@ -238,16 +220,35 @@ impl Model {
 
 /// The verdict that explains most: verdicts are ordered. End-host causes of a protocol without
 /// known framing, such as a terminal waiting for its user, do not count while there are requests to
-/// judge.
+/// judge; and what a tier's upstream explains is the upstream's.
 fn overall(tiers: &[TierReport]) -> (DelayVerdict, String) {
     let has_known = tiers.iter().any(|tier| tier.has_known_framing() && tier.requests > 0);
     let counted = tiers
         .iter()
         .filter(|tier| !has_known || tier.has_known_framing() || !tier.verdict.is_of_end_host());
-    match counted.min_by_key(|tier| tier.verdict) {
-        None => (DelayVerdict::Unknown, "no TCP connection in this capture".to_owned()),
-        Some(tier) => (tier.verdict, format!("port {}: {}", tier.port, tier.why)),
-    }
+    let Some(worst) = counted.min_by_key(|tier| (tier.verdict, std::cmp::Reverse(tier.depth)))
+    else {
+        return (DelayVerdict::Unknown, "no TCP connection in this capture".to_owned());
+    };
+    let owner = owner(worst, tiers);
+    (owner.verdict, format!("port {}: {}", owner.port, owner.why))
+}
+
+/// The deepest tier that owns the delay of `worst`: one behind it whose own slowness explains most
+/// of it.
+fn owner<'a>(worst: &'a TierReport, tiers: &'a [TierReport]) -> &'a TierReport {
+    let is_of_server = match worst.verdict {
+        DelayVerdict::AcceptQueue => worst.evidence.late_syns < limit::LATE_SYNS_MIN,
+        DelayVerdict::SlowApp => true,
+        _ => false,
+    };
+    let deeper = tiers.iter().filter(|tier| {
+        is_of_server
+            && tier.depth > worst.depth
+            && tier.verdict.explains_slow_answers()
+            && tier.evidence.think_ms_p95 >= limit::OWNED_RATIO_MIN * worst.evidence.think_ms_p95
+    });
+    deeper.max_by_key(|tier| tier.depth).unwrap_or(worst)
 }
 
 fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> TierReport {
@@ -260,13 +261,17 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
         .iter()
         .filter(|slice| slice.verdict == Some(DelayVerdict::UpstreamNetworkJitter))
         .count() as u64;
+    let protocol = protocol(tier);
     let (verdict, why) = judge(&JudgeInput {
+        framing: framing(protocol),
+        is_database: matches!(protocol, "mysql" | "postgresql" | "redis" | "mongodb"),
         evidence: &evidence,
         urls: &urls,
         requests: tier.requests,
         connections: tier.transport.connections,
         first_requests: tier.think_first.count(),
         later_requests: tier.think_later.count(),
+        backward_ms: ms(us(admission.backward_ns)),
     });
     let inner = slices.get(1..slices.len().saturating_sub(1)).unwrap_or_default();
     let points: Vec<(f64, f64)> =
@@ -276,7 +281,8 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
     TierReport {
         port: tier.port,
         is_upstream: tier.is_upstream(),
-        protocol: protocol(tier),
+        depth: depth(tier, protocol, &evidence),
+        protocol,
         verdict,
         why,
         evidence,
@@ -299,6 +305,27 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
         usl: usl::fit(&points),
         slices,
         urls,
+    }
+}
+
+fn framing(protocol: &str) -> RequestFraming {
+    match protocol {
+        "tls" => RequestFraming::Records,
+        "opaque" | "unknown" => RequestFraming::Turns,
+        _ => RequestFraming::Messages,
+    }
+}
+
+/// How many servers stand before a tier, as far as the capture shows: an edge has 0, and of two
+/// tiers behind it the one without an upstream of its own is deeper.
+fn depth(tier: &Tier, protocol: &str, evidence: &Evidence) -> u8 {
+    let is_database = framing(protocol) == RequestFraming::Messages && protocol != "http";
+    let is_inner = tier.is_upstream() || 2 * tier.from_servers > tier.transport.connections;
+    match (is_database, is_inner) {
+        (true, _) => 3,
+        (false, true) if evidence.upstream_coverage < limit::UPSTREAM_COVERAGE_MIN => 2,
+        (false, true) => 1,
+        (false, false) => 0,
     }
 }
 
@@ -353,6 +380,8 @@ fn report_slices(tier: &Tier, admission: &Admission) -> Vec<SliceReport> {
 pub(super) struct BaselineTimes {
     pub(super) delay_us: u64,
     pub(super) think_us: u64,
+    /// Whether late bytes may be something else than slow answers.
+    pub(super) is_guess: bool,
 }
 
 impl BaselineTimes {
@@ -360,6 +389,13 @@ impl BaselineTimes {
         Self {
             delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
             think_us: tier.think.quantile(0.5).unwrap_or(0),
+            is_guess: match framing(protocol(tier)) {
+                RequestFraming::Messages => false,
+                RequestFraming::Records => {
+                    tier.think_first.quantile(0.95).unwrap_or(0) < limit::SLICE_THINK_US_MIN
+                }
+                RequestFraming::Turns => true,
+            },
         }
     }
 }
@@ -455,10 +491,18 @@ fn judge_slice(
     } else if slice.zero_windows >= limit::SLICE_ZERO_WINDOWS_MIN {
         DelayVerdict::ClientReader
     } else if p95(sealed.think) >= limit::SLICE_THINK_US_MIN.max(usual_think) {
-        DelayVerdict::SlowApp
+        if baseline.is_guess { DelayVerdict::Unknown } else { DelayVerdict::SlowApp }
+    } else if is_failing(slice) {
+        DelayVerdict::Failing
     } else {
         DelayVerdict::Smooth
     }
+}
+
+fn is_failing(slice: &TimeSlice) -> bool {
+    let failed = slice.errors_5xx + slice.unanswered;
+    let share = ratio(failed.into(), slice.arrivals.max(slice.completions));
+    failed >= limit::SLICE_FAILED_MIN && share >= limit::FAILED_RATIO_MIN
 }
 
 fn p95(quantiles: Option<[u64; 3]>) -> u64 {

@@ -4,10 +4,14 @@
 //! A full accept queue delays requests and causes retransmits, so it is checked first; a slow
 //! application is blamed only for what the network does not explain. The thresholds are in
 //! `thresholds`; each verdict reports the evidence it rests on.
+//!
+//! Two things are never said: that all is smooth while a fifth of the requests fails or has no
+//! answer in the capture, and that an application is slow because bytes that cannot be read came
+//! late. A message of a WebSocket or a long poll is late because nothing happened before.
 
 use super::evidence::Evidence;
-use super::report::UrlReport;
 use super::thresholds as limit;
+use super::url_report::UrlReport;
 
 /// Cause of the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +32,8 @@ pub enum DelayVerdict {
     SlowApp,
     /// The edge itself is slow to forward requests or responses.
     EdgeStall,
+    /// Requests fail or are never answered.
+    Failing,
     /// No problem found.
     Smooth,
     /// The capture is insufficient.
@@ -46,6 +52,7 @@ impl DelayVerdict {
             Self::ClientReader => "client_reader",
             Self::SlowApp => "slow_app",
             Self::EdgeStall => "edge_stall",
+            Self::Failing => "failing",
             Self::Smooth => "smooth",
             Self::Unknown => "unknown",
         }
@@ -54,6 +61,11 @@ impl DelayVerdict {
     /// Whether the cause is in an end host, not in the network or TCP.
     pub(super) fn is_of_end_host(self) -> bool {
         matches!(self, Self::SenderBursts | Self::ClientReader | Self::EdgeStall | Self::SlowApp)
+    }
+
+    /// Whether it makes the answers of the tiers before it slow.
+    pub(super) fn explains_slow_answers(self) -> bool {
+        matches!(self, Self::AcceptQueue | Self::PathLoss | Self::EdgeStall | Self::SlowApp)
     }
 
     /// Headline: was it us?
@@ -69,26 +81,43 @@ impl DelayVerdict {
             Self::ClientReader => "No: clients read slowly",
             Self::SlowApp => "Yes: slow application",
             Self::EdgeStall => "Yes: the edge itself is slow",
+            Self::Failing => "Yes: requests fail",
             Self::Smooth => "No problem found",
             Self::Unknown => "Not enough data in this capture",
         }
     }
 }
 
+/// How requests are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestFraming {
+    /// By reading them.
+    Messages,
+    /// By records of TLS.
+    Records,
+    /// By turns of bytes that cannot be read.
+    Turns,
+}
+
 pub(super) struct JudgeInput<'a> {
+    pub(super) framing: RequestFraming,
     pub(super) evidence: &'a Evidence,
     pub(super) urls: &'a [UrlReport],
+    pub(super) is_database: bool,
     pub(super) requests: u64,
     pub(super) connections: u64,
     pub(super) first_requests: u64,
     pub(super) later_requests: u64,
+    /// How far the capture's time went back at most.
+    pub(super) backward_ms: f64,
 }
 
 type RuleOutcome = Option<(DelayVerdict, String)>;
 
 /// Returns the verdict of the first rule that holds, with its evidence.
 pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
-    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 9] = [
+    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 11] = [
+        one_direction,
         accept_queue,
         keepalive_race,
         path_loss,
@@ -97,9 +126,24 @@ pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
         client_reader,
         edge_stall,
         slow_app,
+        failing,
         nothing_seen,
     ];
     rules.iter().find_map(|rule| rule(case)).unwrap_or_else(|| smooth(case))
+}
+
+/// Without the other direction there are no answers, and no answer to a SYN either.
+fn one_direction(case: &JudgeInput<'_>) -> RuleOutcome {
+    let ratio = case.evidence.one_sided_ratio;
+    (ratio >= limit::ONE_SIDED_RATIO_MIN).then(|| {
+        let why = format!(
+            "cannot tell: the capture has one direction only of {} of {} connections, so answers \
+             are missing; capture where both directions pass",
+            percent(ratio),
+            case.connections
+        );
+        (DelayVerdict::Unknown, why)
+    })
 }
 
 fn accept_queue(case: &JudgeInput<'_>) -> RuleOutcome {
@@ -123,7 +167,9 @@ fn accept_queue(case: &JudgeInput<'_>) -> RuleOutcome {
         (e.think_first_ms_p95, e.think_later_ms_p95)
     };
     let is_late = first >= limit::SLOW_MS_MIN && first >= limit::FIRST_TO_LATER_MIN * later;
-    (is_split && is_late).then(|| {
+    let is_alone = e.slow_first_together_ratio < limit::TOGETHER_RATIO_MIN;
+    let is_read = case.framing != RequestFraming::Turns;
+    (is_split && is_late && is_alone && is_read).then(|| {
         let why = format!(
             "first requests of a connection wait {} (p95), later ones {}: connections wait to be \
              accepted",
@@ -181,9 +227,16 @@ fn is_held(e: &Evidence) -> bool {
         || e.delayed_slices >= limit::DELAYED_SLICES_MIN
 }
 
+/// Whether packets of both sides were late alike: the tap's clock was set, or its stamps are late. A
+/// network that holds clients' packets leaves the servers' alone.
+fn is_tap_late(e: &Evidence) -> bool {
+    e.server_delay_ms_max >= limit::DELAY_MS_MIN.max(limit::TAP_LATE_RATIO_MIN * e.delay_ms_max)
+        && e.delay_ms_max >= limit::DELAY_MS_MIN
+}
+
 fn network_jitter(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    (is_held(e) && case.connections >= limit::CONNECTIONS_MIN).then(|| {
+    (is_held(e) && !is_tap_late(e) && case.connections >= limit::CONNECTIONS_MIN).then(|| {
         let why = format!(
             "packets arrived up to {} late (p95 {}, median {}; {} slices, TCP timestamps on {} of \
              connections); {} pauses of up to {} followed by a burst",
@@ -202,7 +255,7 @@ fn network_jitter(case: &JudgeInput<'_>) -> RuleOutcome {
 fn sender_bursts(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     let dispersion = e.dispersion.max(e.dispersion_100ms);
-    if dispersion < limit::DISPERSION_MIN || e.cycles < limit::CYCLES_MIN {
+    if dispersion < limit::DISPERSION_MIN || e.cycles < limit::CYCLES_MIN || is_tap_late(e) {
         return None;
     }
     let bursts = format!(
@@ -276,6 +329,15 @@ fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
     let slow: Vec<&UrlReport> = slow.copied().collect();
     let worst = slow.iter().max_by(|a, b| slow_time(a).total_cmp(&slow_time(b)))?;
     let e = case.evidence;
+    if let Some(doubt) = doubt(case, &slow) {
+        let why = format!(
+            "cannot tell: `{}` waits {} (p95 of {} requests), but {doubt}",
+            worst.template,
+            time(worst.think_ms_p95),
+            worst.requests
+        );
+        return failing(case).or(Some((DelayVerdict::Unknown, why)));
+    }
     let upstream = if has_upstream(e) {
         format!("; upstream think time p95 {}", time(e.upstream_think_ms_p95))
     } else {
@@ -296,6 +358,42 @@ fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
     Some((DelayVerdict::SlowApp, why))
 }
 
+/// Why slow answers may be messages that nobody owed: with bytes that cannot be read, or for URLs
+/// that nearly always wait long beside fast ones.
+fn doubt(case: &JudgeInput<'_>, slow: &[&UrlReport]) -> Option<&'static str> {
+    let e = case.evidence;
+    let longest = slow.iter().map(|url| url.think_ms_p95).fold(0.0, f64::max);
+    let is_long = longest >= limit::GUESSED_MS_MAX;
+    match case.framing {
+        RequestFraming::Turns => {
+            Some("the protocol is not read: a server may also speak when it has news")
+        }
+        RequestFraming::Records if is_long => {
+            Some("TLS hides whether these are answers, long polls or messages of a WebSocket")
+        }
+        RequestFraming::Records
+            if e.think_first_ms_p95 < limit::GUESSED_FIRST_RATIO_MIN * longest =>
+        {
+            Some(
+                "the first requests of connections are fast and TLS hides the rest: messages of a \
+                 WebSocket look alike",
+            )
+        }
+        RequestFraming::Messages if is_long && are_polls(case.urls, slow) => {
+            Some("it hardly ever answers fast while others do: a long poll looks alike")
+        }
+        RequestFraming::Records | RequestFraming::Messages => None,
+    }
+}
+
+/// Whether all slow URLs are slow always, and another one is fast.
+fn are_polls(urls: &[UrlReport], slow: &[&UrlReport]) -> bool {
+    let has_fast = urls
+        .iter()
+        .any(|url| url.requests >= limit::REQUESTS_MIN && url.think_ms_p95 < limit::SLOW_MS_MIN);
+    has_fast && slow.iter().all(|url| url.think_ms_p25 >= limit::POLL_MS_P25_MIN)
+}
+
 /// Think time of a URL's fast requests, or the p95 of the fastest other URL if that is lower.
 fn fast_think_ms(url: &UrlReport, urls: &[&UrlReport]) -> f64 {
     let others = urls.iter().filter(|other| other.template != url.template);
@@ -309,6 +407,26 @@ fn slow_time(url: &UrlReport) -> f64 {
     url.think_ms_p95 * url.requests as f64
 }
 
+/// Errors and missing answers, unless the capture's end explains them.
+fn failing(case: &JudgeInput<'_>) -> RuleOutcome {
+    let e = case.evidence;
+    let dropped = e.unanswered_ratio - e.unfinished_ratio;
+    let is_failing = e.error_ratio >= limit::FAILED_RATIO_MIN
+        || dropped >= limit::FAILED_RATIO_MIN
+        || e.error_ratio + dropped >= limit::FAILED_RATIO_MIN;
+    (is_failing && case.requests > 0).then(|| {
+        let what = if case.is_database { "with an error" } else { "with status 5xx" };
+        let why = format!(
+            "{} of responses {what}, {} of {} requests never answered (think p95 {})",
+            percent(e.error_ratio),
+            percent(dropped.max(0.0)),
+            case.requests,
+            time(e.think_ms_p95)
+        );
+        (DelayVerdict::Failing, why)
+    })
+}
+
 fn nothing_seen(case: &JudgeInput<'_>) -> RuleOutcome {
     (case.requests == 0).then(|| {
         let why = format!("no requests on {} connections", case.connections);
@@ -316,21 +434,64 @@ fn nothing_seen(case: &JudgeInput<'_>) -> RuleOutcome {
     })
 }
 
+/// What the capture lacks too much of to call anything smooth.
+fn missing_share(e: &Evidence) -> Option<String> {
+    if e.missed_by_tap_ratio >= limit::TAP_LOSS_RATIO_MAX {
+        return Some(format!(
+            "the tap missed {} of acknowledged data",
+            percent(e.missed_by_tap_ratio)
+        ));
+    }
+    if e.lacking_ratio >= limit::LACKING_RATIO_MAX {
+        let share = percent(e.lacking_ratio);
+        return Some(format!(
+            "the capture lacks the request or the response of {share} of requests"
+        ));
+    }
+    if e.one_sided_ratio >= limit::LACKING_RATIO_MAX {
+        let share = percent(e.one_sided_ratio);
+        return Some(format!("the capture has one direction only of {share} of connections"));
+    }
+    if e.unanswered_ratio >= limit::FAILED_RATIO_MIN {
+        let share = percent(e.unanswered_ratio);
+        return Some(format!("{share} of requests have no answer when the capture ends"));
+    }
+    if is_tap_late(e) {
+        return Some(format!(
+            "packets of clients and of servers alike carry stamps up to {} late: the tap's clock \
+             stepped, or it stamps late",
+            time(e.delay_ms_max)
+        ));
+    }
+    None
+}
+
 fn smooth(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
     let e = case.evidence;
-    if e.missed_by_tap_ratio >= limit::TAP_LOSS_RATIO_MAX {
-        let why = format!("the tap missed {} of acknowledged data", percent(e.missed_by_tap_ratio));
-        return (DelayVerdict::Unknown, why);
+    if let Some(missing) = missing_share(e) {
+        return (DelayVerdict::Unknown, format!("cannot tell: {missing}"));
     }
     // A single request lost before the tap and retransmitted looks like a late client.
     let unknown = if e.loss_before_ratio < 0.0 {
         "; loss before the tap is unknown: packets carry no identification (IPv6 has none)"
+            .to_owned()
+    } else if e.skipped_ids_ratio >= limit::LOSS_RATIO_MIN {
+        format!(
+            "; clients skipped {} of IP identifications without a hole in their data: lone \
+             requests lost before the tap, or packets sent elsewhere",
+            percent(e.skipped_ids_ratio)
+        )
     } else {
-        ""
+        String::new()
+    };
+    let backward = if case.backward_ms >= limit::BACKWARD_MS_MIN {
+        format!("; the capture's time goes back by {}: a clock was set", time(case.backward_ms))
+    } else {
+        String::new()
     };
     let why = format!(
         "think p95 {}, transfer p95 {}, connect p99 {}, delay variation p95 {}, loss {}, {} pauses \
-         with bursts{unknown}",
+         with bursts{unknown}{backward}",
         time(e.think_ms_p95),
         time(e.transfer_ms_p95),
         time(e.connect_ms_p99),
@@ -365,7 +526,7 @@ fn percent(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{DelayVerdict, Evidence, JudgeInput, judge};
+    use super::{DelayVerdict, Evidence, JudgeInput, RequestFraming, judge};
 
     fn check(change: impl FnOnce(&mut Evidence), expected: DelayVerdict) {
         let mut evidence = Evidence {
@@ -382,12 +543,15 @@ mod tests {
         };
         change(&mut evidence);
         let case = JudgeInput {
+            framing: RequestFraming::Messages,
+            is_database: false,
             evidence: &evidence,
             urls: &[],
             requests: 8000,
             connections: 200,
             first_requests: 200,
             later_requests: 7800,
+            backward_ms: 0.0,
         };
         let (verdict, why) = judge(&case);
         assert_eq!(verdict, expected, "{why}");
@@ -427,6 +591,19 @@ mod tests {
             |e| (e.think_first_ms_p95, e.think_later_ms_p95) = (900.0, 80.0),
             DelayVerdict::AcceptQueue,
         );
+        // While all requests are slow, the first ones are no special case.
+        check(
+            |e| {
+                (e.think_first_ms_p95, e.think_later_ms_p95) = (900.0, 80.0);
+                e.slow_first_together_ratio = 0.9;
+            },
+            DelayVerdict::Smooth,
+        );
+        check(|e| e.error_ratio = 0.2, DelayVerdict::Failing);
+        check(|e| e.unanswered_ratio = 0.25, DelayVerdict::Failing);
+        check(|e| (e.unanswered_ratio, e.unfinished_ratio) = (0.25, 0.2), DelayVerdict::Unknown);
+        check(|e| e.lacking_ratio = 0.3, DelayVerdict::Unknown);
+        check(|e| (e.one_sided_ratio, e.late_syns) = (1.0, 1000), DelayVerdict::Unknown);
         // Load phases alone vary as much as bursts do.
         check(|e| e.dispersion = 31.0, DelayVerdict::Smooth);
     }

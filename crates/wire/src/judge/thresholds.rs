@@ -57,6 +57,17 @@ thresholds! {
     SLOW_TO_BASELINE_MIN: f64 = 3.0, "× fast requests", "opinion";
     VERY_SLOW_MS_MIN: f64 = 1000.0, "ms", "opinion: slow without any comparison";
     TAP_LOSS_RATIO_MAX: f64 = 0.2, "of data segments", "opinion: more hides too much";
+    TAP_LATE_RATIO_MIN: f64 = 0.5, "of the clients' maximum", "statistics: most of it";
+    BACKWARD_MS_MIN: f64 = 100.0, "ms", "opinion: several CPUs disorder packets by less";
+    TOGETHER_RATIO_MIN: f64 = 0.5, "of slow first requests", "statistics: a majority";
+    OWNED_RATIO_MIN: f64 = 0.5, "of think time p95", "statistics: most of it";
+    FAILED_RATIO_MIN: f64 = 0.2, "of requests", "opinion: nothing is smooth above it";
+    LACKING_RATIO_MAX: f64 = 0.2, "of requests or connections", "opinion: more hides too much";
+    ONE_SIDED_RATIO_MIN: f64 = 0.5, "of connections", "statistics: a majority";
+    GUESSED_MS_MAX: f64 = 5000.0, "ms", "opinion: longer waits are pushes and long polls, too";
+    POLL_MS_P25_MIN: f64 = 2000.0, "ms", "opinion: a poll has hardly any fast answer";
+    GUESSED_FIRST_RATIO_MIN: f64 = 0.3, "of the slow think time", "opinion";
+    SLICE_FAILED_MIN: u32 = 5, "requests per slice", "statistics: a share of fewer means little";
     SLICE_LATE_SYNS_MIN: u32 = 3, "SYNs per slice", "opinion";
     SLICE_RACES_MIN: u32 = 3, "requests per slice", "opinion";
     SLICE_LOST_MIN: u32 = 5, "segments per slice", "opinion";

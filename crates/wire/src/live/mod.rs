@@ -21,14 +21,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::Duration;
 
-use crate::capture::Record;
-use crate::decode::{Decoder, LinkType};
-use crate::error::WireError;
 use crate::model::Model;
-use crate::packet::Direction;
-use crate::skip::SkipCounts;
 use filter::FilterSpec;
 use ring::{PacketRing, RawPacket};
+use weir_capture::Record;
+use weir_capture::SkipCounts;
+use weir_capture::WireError;
+use weir_capture::packet::Direction;
+use weir_capture::{Decoder, LinkType};
 
 /// Configuration of a tap.
 #[derive(Debug, Clone)]

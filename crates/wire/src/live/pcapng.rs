@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use super::{TapCounts, TapFrame};
-use crate::packet::Direction;
+use weir_capture::packet::Direction;
 
 /// How much of a packet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +185,7 @@ fn header_length(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::{Capture, CaptureInput};
+    use weir_capture::{Capture, CaptureInput};
 
     /// An IPv4 TCP packet with `payload`.
     fn packet(payload: &[u8]) -> Vec<u8> {
@@ -223,7 +223,7 @@ mod tests {
         let input = CaptureInput::from_stream("test", Box::new(io::Cursor::new(bytes))).unwrap();
         let mut capture = Capture::new(input).unwrap();
         let mut found = Vec::new();
-        let mut each = |packet: &crate::packet::Packet<'_>| {
+        let mut each = |packet: &weir_capture::packet::Packet<'_>| {
             found.push((packet.ts_ns, packet.payload_length, packet.payload.len()));
         };
         while capture.step(&mut each).unwrap() {}

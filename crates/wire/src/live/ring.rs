@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::filter::BpfInstruction;
-use crate::packet::Direction;
+use weir_capture::packet::Direction;
 
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// The kernel delivers a partly filled block after this time.

@@ -9,9 +9,9 @@ use rustc_hash::FxHasher;
 use super::{
     DISORDER_NS, FILLED_SLICES_MAX, LATEST_NS, ModelOptions, SERVERS_MAX, SHARDS, SLICES_MAX,
 };
-use crate::http::{is_request_start, is_response_start};
-use crate::packet::{Endpoint, Flags, Packet};
-use crate::skip::{SkipCounts, SkipReason};
+use crate::http::{is_request_start, is_response_start, proxy_header};
+use weir_capture::packet::{Endpoint, Flags, Packet};
+use weir_capture::{SkipCounts, SkipReason};
 
 /// Context of an admitted packet. Small enough for a register.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) struct Admission {
     pub(crate) first_ts: Option<i64>,
     pub(crate) start_ns: i64,
     pub(crate) last_ts: i64,
+    /// How far time went back at most, nanoseconds.
+    pub(crate) backward_ns: i64,
     pub(crate) slice: u32,
     slice_begin: i64,
     filled: u32,
@@ -98,6 +100,7 @@ impl Admission {
             first_ts: None,
             start_ns: 0,
             last_ts: i64::MIN,
+            backward_ns: 0,
             slice: 0,
             slice_begin: 0,
             filled: 0,
@@ -164,7 +167,11 @@ impl Admission {
             self.start_ns = ts.div_euclid(width).saturating_mul(width);
             self.slice_begin = self.start_ns;
         }
-        self.last_ts = self.last_ts.max(ts);
+        if ts < self.last_ts {
+            self.backward_ns = self.backward_ns.max(self.last_ts - ts);
+        } else {
+            self.last_ts = ts;
+        }
         if (0..width).contains(&ts.saturating_sub(self.slice_begin)) {
             return true;
         }
@@ -226,7 +233,9 @@ impl Admission {
     /// Remembers ports whose requests are readable.
     #[inline]
     fn learn_language(&mut self, packet: &Packet<'_>, is_from_server: bool) {
-        let server = match packet.payload {
+        let header = proxy_header(packet.payload)
+            .map_or(0, |header| header.proxy_bytes(packet.payload, packet.payload_length));
+        let server = match packet.payload.get(header as usize..).unwrap_or_default() {
             bytes if is_request_start(bytes) => packet.to,
             bytes if is_response_start(bytes) => packet.from,
             [0x14..=0x17, 3, 0..=4, ..] if is_from_server => packet.from,

@@ -4,9 +4,10 @@ use super::event::{ClosedConnection, ShardEvent};
 use super::observed::ObservedConnection;
 use super::request_tracker;
 use super::shard_context::ShardContext;
+use super::{copies, detection};
 use crate::flow::{Connection, NONE, OrderedChunk, SegmentArrival, Side};
-use crate::packet::{Flags, Packet, SackBlock};
-use crate::skip::SkipReason;
+use weir_capture::SkipReason;
+use weir_capture::packet::{Flags, Packet, SackBlock};
 
 /// Later SYNs sooner than this were held together in the network; a kernel retries after one
 /// second.
@@ -40,10 +41,10 @@ pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -
 pub(super) fn packet(connection: &mut Connection, context: &mut ShardContext, packet: &Packet<'_>) {
     let side = connection.side(packet.from);
     if packet.payload_length > 0 {
-        request_tracker::detect_protocol(connection, context, packet, side);
+        detection::detect_protocol(connection, context, packet, side);
     }
     let side = if packet.payload_length > 0 { connection.side(packet.from) } else { side };
-    if is_duplicate(connection, packet) {
+    if copies::is_copy(connection, context, packet, side) {
         return context.skipped.add(SkipReason::Duplicate);
     }
     let previous_ts = std::mem::replace(&mut connection.last_ts, packet.ts_ns);
@@ -53,7 +54,7 @@ pub(super) fn packet(connection: &mut Connection, context: &mut ShardContext, pa
     } else if !connection.is_established {
         finish_handshake(connection, context, packet, side);
     }
-    let is_heard = !flags.has(Flags::SYN) || flags.has(Flags::ACK);
+    let is_heard = !flags.has(Flags::SYN) || flags.has(Flags::ACK) || packet.payload_length > 0;
     if is_heard && !connection.has_tier {
         give_tier(connection, context);
     }
@@ -76,13 +77,6 @@ pub(super) fn packet(connection: &mut Connection, context: &mut ShardContext, pa
     if flags.has(Flags::RST) {
         reset(connection, context, packet, side);
     }
-}
-
-/// Whether this is the same packet captured on a second interface.
-fn is_duplicate(connection: &Connection, packet: &Packet<'_>) -> bool {
-    packet.interface != connection.interface
-        && packet.ip_id.is_some_and(|id| id != 0)
-        && connection.saw_id(packet.from, packet.ip_id)
 }
 
 fn process_syn(
@@ -202,15 +196,30 @@ fn count(connection: &mut Connection, context: &mut ShardContext, packet: &Packe
             slice.delayed_connections += 1;
         }
     }
+    if side == Side::Server
+        && let Some(stamps) = packet.timestamps
+    {
+        context.stamp_server(connection.tier, packet.ts_ns, stamps.value);
+    }
     if let Some(id) = packet.ip_id
         && !packet.flags.has(Flags::RST)
         && !(packet.flags.has(Flags::SYN) && side == Side::Server)
     {
-        let missing = connection.half(side).identify(id, packet.payload_length > SEGMENT_BYTES_MAX);
+        let missing = connection.half(side).identify(id, segments(packet.payload_length));
         if missing > 0 && side == Side::Client {
+            let slice = context.now(connection.tier);
             slice.missing += u32::from(missing);
         }
     }
+}
+
+/// Segments that a payload took on the wire, at least.
+#[inline]
+fn segments(payload_length: u32) -> u16 {
+    if payload_length <= SEGMENT_BYTES_MAX {
+        return 1;
+    }
+    u16::try_from(payload_length.div_ceil(SEGMENT_BYTES_MAX)).unwrap_or(u16::MAX)
 }
 
 /// Tracks zero windows: the receiver does not accept data.
@@ -262,7 +271,9 @@ fn acknowledge(
             request_tracker::note_spurious(connection, context);
         }
     }
-    let rtt = connection.half(peer).acknowledge(packet.ts_ns, packet.ack);
+    let half = connection.half(peer);
+    half.set_hole(packet.sack_blocks > 0 && packet.dsack.is_none());
+    let rtt = half.acknowledge(packet.ts_ns, packet.ack);
     release(connection, context, peer, packet.ts_ns, false);
     if let Some(rtt) = rtt
         && peer == Side::Server
@@ -300,6 +311,9 @@ fn payload(
         let (ts, length) = (packet.ts_ns, packet.payload_length);
         return request_tracker::bytes(connection, context, side, ts, packet.payload, length);
     }
+    if packet.flags.has(Flags::SYN) {
+        connection.half(side).note_syn_data();
+    }
     let received = connection.half(side).receive(packet);
     if received.gap > 0 {
         request_tracker::gap(connection, context, side, received.gap);
@@ -312,7 +326,9 @@ fn payload(
         release(connection, context, side, packet.ts_ns, false);
     }
     match received.arrival {
+        SegmentArrival::Again if is_no_retransmit(connection, packet, side, received.overlap) => {}
         SegmentArrival::Again => {
+            connection.half(side).note_retransmit();
             let traffic = match side {
                 Side::Client => &mut context.tier_mut(tier).client,
                 Side::Server => &mut context.tier_mut(tier).server,
@@ -335,6 +351,21 @@ fn payload(
         }
         SegmentArrival::New | SegmentArrival::KeepAlive | SegmentArrival::Ahead => {}
     }
+}
+
+/// Whether bytes seen before are no sign of loss: a probe of a closed window, the byte of such a
+/// probe once the window is open, or the payload of a SYN, which the server did not accept.
+fn is_no_retransmit(
+    connection: &mut Connection,
+    packet: &Packet<'_>,
+    side: Side,
+    overlap: u32,
+) -> bool {
+    let first = connection.client_isn.wrapping_add(1);
+    connection.half(side.other()).shut_since() != 0
+        || overlap == 1
+        || (side == Side::Client
+            && connection.half(side).take_refused_syn_data(packet.data_seq(), first))
 }
 
 /// Passes on held segments that are in order now; all of them when the connection is over.
@@ -415,11 +446,13 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     }
     let observed = observe(connection);
     let tier = context.tier_mut(connection.tier);
+    tier.one_sided += u64::from(is_one_sided(connection));
     tier.stamped_connections += u64::from(observed.tick_us.is_some());
     tier.speaking[connection.protocol as usize] += 1;
     for (at, traffic) in [&mut tier.client, &mut tier.server].into_iter().enumerate() {
         let half = &connection.halves[at];
         let troubles = half.troubles();
+        traffic.packets += u64::from(half.packets);
         traffic.retransmits += u64::from(troubles.retransmits);
         traffic.spurious += u64::from(troubles.dsacks);
         traffic.filled += u64::from(troubles.filled);
@@ -432,6 +465,15 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     }
     context.out.closed.push(ClosedConnection { slot: context.slot, observed });
     context.emit(ShardEvent::Closed);
+}
+
+/// Whether enough packets passed one way and none the other: the tap sees one direction.
+fn is_one_sided(connection: &Connection) -> bool {
+    const PACKETS_MIN: u32 = 3;
+    let [client, server] = [0, 1].map(|at| connection.halves[at].packets);
+    let is_answered = client > 0 && server > 0;
+    // SYNs alone may be unanswered for other reasons.
+    !is_answered && client + server >= PACKETS_MIN + u32::from(connection.syn_count)
 }
 
 fn known_us(us: u32) -> Option<u32> {
@@ -461,7 +503,7 @@ fn observe(connection: &Connection) -> ObservedConnection {
         syn_wait_us: known_us(connection.syn_wait_us),
         handshake_us: known_us(connection.handshake_us),
         rtt_us: [connection.client_rtt_us(), known_us(client.rtt_us)],
-        delay_max_us: (connection.clock.samples >= 3).then_some(connection.clock.max_us),
+        delay_max_us: connection.clock.max_us(),
         tick_us: connection.clock.tick_us(),
         requests: connection.requests,
         bytes: [client.bytes, server.bytes],

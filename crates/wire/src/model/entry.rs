@@ -4,7 +4,7 @@
 //! Fields of few packets, and those of IPv6, are in a list beside it ([`RareFields`]).
 
 use super::admission::PacketHints;
-use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
+use weir_capture::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
 /// A packet with its admission context.
 #[repr(align(64))]
@@ -226,7 +226,7 @@ impl RareFields {
 #[cfg(test)]
 mod tests {
     use super::{MAPPED, PacketEntry, PacketHints, PacketPosition};
-    use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
+    use weir_capture::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
     /// An endpoint of either address family.
     fn end(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Endpoint> {

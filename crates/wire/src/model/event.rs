@@ -4,7 +4,7 @@
 use super::exchange::Exchange;
 use super::observed::{ObservedConnection, RequestEnd};
 use crate::flow::Protocol;
-use crate::packet::Endpoint;
+use weir_capture::packet::Endpoint;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ShardEvent {

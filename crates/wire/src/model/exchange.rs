@@ -30,6 +30,8 @@ pub(crate) struct Exchange {
     pub(crate) is_head: bool,
     pub(crate) is_connect: bool,
     pub(crate) is_cut: bool,
+    /// All of the answer so far may be session tickets of TLS 1.3.
+    pub(crate) is_ticket: bool,
 }
 
 /// Text of the request line and headers; kept only when rows are wanted.

@@ -20,6 +20,8 @@
 
 mod admission;
 mod connection_tracker;
+mod copies;
+mod detection;
 mod entry;
 mod event;
 mod eviction;
@@ -33,6 +35,7 @@ mod shard;
 mod shard_context;
 mod slice;
 mod tier;
+mod turns;
 mod urls;
 mod worker_pool;
 
@@ -48,11 +51,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::filter::Filter;
-use crate::packet::Packet;
 use admission::shard_of;
 use output::BlockEnd;
 use shard::Shard;
+use weir_capture::packet::Packet;
+use weir_capture::{Filter, PacketSink};
 use worker_pool::WorkerPool;
 
 /// Selection of packets, and the granularity of the result.
@@ -183,12 +186,6 @@ impl Model {
         self.take(packet, None);
     }
 
-    /// Processes the next packet, whose payload may lie in `buffer`: other threads read it there.
-    #[inline]
-    pub(crate) fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
-        self.take(packet, Some(buffer));
-    }
-
     #[inline]
     fn take(&mut self, packet: &Packet<'_>, buffer: Option<&Arc<Vec<u8>>>) {
         let Self { admission, workers, block } = self;
@@ -260,6 +257,14 @@ impl Model {
         sequencer.skipped.merge(&admission.skipped);
         sequencer.end(admission.options.threads);
         (admission, *sequencer)
+    }
+}
+
+/// Other threads read the payload in the reader's buffer.
+impl PacketSink for Model {
+    #[inline]
+    fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
+        self.take(packet, Some(buffer));
     }
 }
 

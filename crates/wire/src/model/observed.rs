@@ -1,7 +1,7 @@
 //! Rows of the model: each request and each connection once it is complete.
 
 use crate::flow::Protocol;
-use crate::packet::Endpoint;
+use weir_capture::packet::Endpoint;
 
 /// Where the tap measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,7 @@ pub struct ObservedConnection {
     /// Maximum one-way delay variation of the client's packets, µs.
     pub delay_max_us: Option<u32>,
     /// Tick of the client's timestamp clock, µs.
-    pub tick_us: Option<u16>,
+    pub tick_us: Option<u32>,
     /// Number of requests.
     pub requests: u32,
     /// Payload bytes of client and server.

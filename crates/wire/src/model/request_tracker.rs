@@ -3,70 +3,19 @@
 //! Exchanges form a list: `current` is the oldest without a complete response, `newest` the last
 //! that began; a complete one waits in `unacknowledged` until the client has it.
 
+use weir_capture::SequenceNumber;
+
 use super::event::{CompletedRequest, RequestDetails, ShardEvent};
 use super::exchange::RequestText;
 use super::observed::RequestEnd;
 use super::shard_context::ShardContext;
-use super::urls;
+use super::{turns, urls};
 use crate::database::{self, MessageSink};
-use crate::flow::{Connection, NONE, Protocol, SequenceNumber, Side};
-use crate::http::{
-    BodyFraming, Framer, HttpSink, RequestHead, ResponseHead, is_request_start, is_response_start,
-};
-use crate::packet::Packet;
+use crate::flow::{Connection, NONE, Protocol, Side};
+use crate::http::{BodyFraming, Framer, HttpSink, RequestHead, ResponseHead};
 
 /// Without a measured round trip, a request this soon after the server's FIN has crossed it.
 const CROSSING_NS: i64 = 50_000_000;
-
-/// Detects the protocol from the connection's first payload, and which end serves if the capture
-/// began too late.
-pub(super) fn detect_protocol(
-    connection: &mut Connection,
-    context: &mut ShardContext,
-    packet: &Packet<'_>,
-    side: Side,
-) {
-    if connection.protocol != Protocol::Unknown {
-        return;
-    }
-    let bytes = packet.payload;
-    let is_whole = connection.syn_count > 0 || connection.synack_count > 0;
-    let speaker = if is_request_start(bytes) {
-        Some(Side::Client)
-    } else if is_response_start(bytes) {
-        Some(Side::Server)
-    } else {
-        None
-    };
-    let found = speaker.map(|speaker| (Protocol::Http, speaker)).or_else(|| {
-        database::recognise(bytes, packet.payload_length, connection.server().port, side)
-    });
-    let may_tell = !bytes.is_empty() || !context.hints.is_mute;
-    let has_known_port =
-        is_http_port(connection, context, side) || database::has_port(connection.server().port);
-    match found {
-        Some((protocol, speaker)) => {
-            connection.protocol = protocol;
-            if speaker != side && !is_whole && connection.requests == 0 {
-                connection.flip();
-                if connection.has_tier {
-                    connection.has_tier = false;
-                    context.tier_mut(connection.tier).mistaken += 1;
-                }
-            }
-        }
-        None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
-        // Mid-stream, this may be part of a body; without payload it stays unknown.
-        None if !is_whole && may_tell && has_known_port => {}
-        None => connection.protocol = Protocol::Opaque,
-    }
-}
-
-fn is_http_port(connection: &Connection, context: &ShardContext, side: Side) -> bool {
-    let [of_sender, of_receiver] = context.hints.is_readable;
-    (if side == Side::Server { of_sender } else { of_receiver })
-        || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
-}
 
 /// Processes the next in-order bytes of a direction: `length` on the wire, of which `bytes` were
 /// captured.
@@ -81,8 +30,14 @@ pub(super) fn bytes(
     let protocol = connection.protocol;
     let half = connection.half(side);
     half.last_data_ts = ts;
+    let header_bytes = half.framer.skip_proxy(bytes, length);
+    let bytes = bytes.get(header_bytes as usize..).unwrap_or_default();
+    let length = length - header_bytes;
+    if length == 0 {
+        return;
+    }
     if protocol != Protocol::Http && !protocol.is_database() {
-        return by_turn(connection, context, side, ts, bytes, length);
+        return turns::bytes(connection, context, side, ts, bytes, length);
     }
     let end_seq = half.next;
     // Reading may change the other direction's framer, never this one's.
@@ -108,6 +63,9 @@ pub(super) fn gap(
     context.tier_mut(tier).missed_by_tap += 1;
     context.now(tier).missed_by_tap += 1;
     if connection.protocol != Protocol::Http && !connection.protocol.is_database() {
+        if let Framer::Record(records) = &mut connection.half(side).framer {
+            records.skip(length);
+        }
         return;
     }
     let half = connection.half(side);
@@ -117,44 +75,6 @@ pub(super) fn gap(
     framer.gap(&mut partial, length, &mut tracker);
     let half = connection.half(side);
     (half.framer, half.partial) = (framer, partial);
-}
-
-/// Without framing, a request is what the client sends until the server answers.
-fn by_turn(
-    connection: &mut Connection,
-    context: &mut ShardContext,
-    side: Side,
-    ts: i64,
-    bytes: &[u8],
-    length: u32,
-) {
-    const APPLICATION_DATA: u8 = 0x17;
-    if connection.protocol == Protocol::Unknown {
-        return;
-    }
-    let is_handshake = connection.protocol == Protocol::Tls
-        && bytes.first().is_some_and(|kind| *kind != APPLICATION_DATA);
-    let end_seq = connection.half(side).next;
-    let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
-    let is_answered = tracker.current().is_some_and(|exchange| exchange.answered[0] != 0);
-    let is_open = tracker.connection.current != NONE;
-    match side {
-        Side::Client if is_open && !is_answered => {}
-        Side::Client if is_handshake => return,
-        Side::Client => {
-            if is_answered {
-                tracker.end_seq = tracker.connection.half(Side::Server).next;
-                tracker.end_response();
-            }
-            tracker.begin();
-        }
-        Side::Server if !is_open => return,
-        Side::Server => tracker.begin(),
-    }
-    HttpSink::count(&mut tracker, u64::from(length));
-    if side == Side::Client {
-        tracker.end();
-    }
 }
 
 pub(super) fn note_retransmit(connection: &Connection, context: &mut ShardContext, side: Side) {
@@ -227,8 +147,10 @@ pub(super) fn give_up_unseen(connection: &mut Connection, context: &mut ShardCon
     let half = connection.half(Side::Server);
     half.catch_up();
     half.partial = None;
-    if half.framer != Framer::Opaque {
-        half.framer = Framer::Idle;
+    match &mut half.framer {
+        Framer::Opaque => {}
+        Framer::Record(records) => records.skip(u32::MAX),
+        framer => *framer = Framer::Idle,
     }
     let tier = connection.tier;
     context.tier_mut(tier).missed_by_tap += 1;
@@ -272,18 +194,18 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
 }
 
 /// Messages of one direction at one moment; receives the framers' events.
-struct RequestTracker<'a> {
-    connection: &'a mut Connection,
-    context: &'a mut ShardContext,
-    side: Side,
-    ts: i64,
+pub(crate) struct RequestTracker<'a> {
+    pub(crate) connection: &'a mut Connection,
+    pub(crate) context: &'a mut ShardContext,
+    pub(crate) side: Side,
+    pub(crate) ts: i64,
     /// Sequence number after the bytes being read.
-    end_seq: u32,
-    is_interim: bool,
+    pub(crate) end_seq: u32,
+    pub(crate) is_interim: bool,
 }
 
 impl RequestTracker<'_> {
-    fn current(&mut self) -> Option<&mut super::exchange::Exchange> {
+    pub(crate) fn current(&mut self) -> Option<&mut super::exchange::Exchange> {
         let slot = self.connection.current;
         (slot != NONE).then(|| self.context.pool.get(slot))
     }
@@ -344,7 +266,7 @@ impl RequestTracker<'_> {
         }
     }
 
-    fn end_response(&mut self) {
+    pub(crate) fn end_response(&mut self) {
         let slot = self.connection.current;
         if slot == NONE {
             return;

@@ -15,8 +15,8 @@ use super::slice::{RequestTimes, TimeSlice};
 use super::tier::Tier;
 use super::urls::{OTHER, UrlTable};
 use super::{SHARDS, SliceGrid, TIERS_MAX};
-use crate::packet::Endpoint;
-use crate::skip::SkipCounts;
+use weir_capture::SkipCounts;
+use weir_capture::packet::Endpoint;
 
 /// A second tier must appear within this many requests to be paired.
 const UNPAIRED_MAX: u64 = 10_000;
@@ -179,11 +179,21 @@ impl Sequencer {
                 let ClosedConnection { slot, mut observed } =
                     closed.next().expect("each such event comes with one");
                 observed.number = *entry(&mut self.registries[shard].connections, slot);
+                self.count_inner(&observed);
                 keep_if_bad(&mut self.worst, &observed);
                 if let Some(sink) = &mut self.sink {
                     sink.connection(&observed);
                 }
             }
+        }
+    }
+
+    /// Counts a connection that a server of this capture, or its own host, has opened.
+    fn count_inner(&mut self, observed: &ObservedConnection) {
+        let client = observed.client.address;
+        let is_inner = client == observed.server.address || self.server_addresses.contains(&client);
+        if let (true, Some(tier)) = (is_inner, self.tier_of_port.get(&observed.server.port)) {
+            self.tiers[usize::from(*tier)].from_servers += 1;
         }
     }
 
@@ -302,11 +312,17 @@ impl Sequencer {
         let grid = self.grid();
         let tier = &mut self.tiers[usize::from(record.tier)];
         tier.with_parent += u64::from(record.parent.is_some());
-        match done.end {
-            RequestEnd::Unseen => tier.unseen += 1,
-            RequestEnd::Reset | RequestEnd::Closed | RequestEnd::Unanswered => tier.unanswered += 1,
-            RequestEnd::Ok | RequestEnd::Cut => {}
-        }
+        let is_unanswered = match done.end {
+            RequestEnd::Unseen => {
+                tier.unseen += 1;
+                false
+            }
+            RequestEnd::Reset | RequestEnd::Closed | RequestEnd::Unanswered => true,
+            RequestEnd::Ok | RequestEnd::Cut => false,
+        };
+        tier.unanswered += u64::from(is_unanswered);
+        tier.unfinished += u64::from(done.end == RequestEnd::Unanswered);
+        tier.slices.at(began).unanswered += u32::from(is_unanswered);
         if first == 0 {
             return;
         }
@@ -342,6 +358,7 @@ impl Sequencer {
         url.total.add(total);
         let slice = tier.slices.at(began);
         slice.time(times);
+        slice.think_of(exchange.order == 1, think);
         slice.has_late |= asked < grid.start_ns;
         let slice = tier.slices.at(ended);
         slice.completions += 1;

@@ -12,7 +12,7 @@ use super::shard_context::{AT_END, ShardContext};
 use super::slice::TimeSlice;
 use super::{ModelOptions, SHARDS, connection_tracker};
 use crate::flow::{Connection, ConnectionArena, LINGER_NS};
-use crate::packet::Packet;
+use weir_capture::packet::Packet;
 
 pub(crate) struct Shard {
     connections: ConnectionArena,
@@ -58,6 +58,7 @@ impl Shard {
                     finish(connection, context, slot, false);
                     // The ends may have swapped roles; the index ignores their order.
                     *connection = context.open(packet);
+                    context.restart_clock(slot);
                     context.emit(ShardEvent::Open { slot });
                 }
                 slot
@@ -71,6 +72,7 @@ impl Shard {
                     context.given_up += 1;
                 }
                 let slot = connections.insert(context.open(packet));
+                context.restart_clock(slot);
                 context.emit(ShardEvent::Open { slot });
                 slot
             }

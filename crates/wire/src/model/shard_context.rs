@@ -6,14 +6,15 @@ use std::hash::BuildHasherDefault;
 use rustc_hash::FxHasher;
 
 use super::admission::PacketHints;
+use super::copies::RecentPackets;
 use super::event::{EventBuffer, ShardEvent, StampedEvent};
 use super::exchange::ExchangePool;
 use super::slice::{RecentSlices, TimeSlice};
 use super::tier::TransportCounters;
 use super::{ModelOptions, TIERS_MAX};
-use crate::flow::Connection;
-use crate::packet::{Flags, Packet};
-use crate::skip::SkipCounts;
+use crate::flow::{Connection, SenderClock};
+use weir_capture::SkipCounts;
+use weir_capture::packet::{Flags, Packet};
 
 pub(crate) struct ShardContext {
     pub(crate) ports: Vec<u16>,
@@ -24,6 +25,9 @@ pub(crate) struct ShardContext {
     pub(crate) parts: Vec<PortCounters>,
     part_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
     pub(crate) skipped: SkipCounts,
+    pub(crate) recent: RecentPackets,
+    /// Clocks of servers, for every eighth slot: what makes both sides late is the tap.
+    server_clocks: Vec<SenderClock>,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) given_up: u64,
@@ -44,6 +48,9 @@ pub(crate) struct PortCounters {
     pub(crate) recent: RecentSlices,
 }
 
+/// Slots per followed clock of a server.
+const CLOCK_SLOTS: u32 = 8;
+
 /// Index of events at the end of a block.
 pub(crate) const AT_END: u32 = u32::MAX;
 
@@ -59,6 +66,8 @@ impl ShardContext {
             parts: vec![PortCounters::default()],
             part_of_port: HashMap::default(),
             skipped: SkipCounts::default(),
+            recent: RecentPackets::default(),
+            server_clocks: Vec::new(),
             packets: 0,
             bytes: 0,
             given_up: 0,
@@ -88,6 +97,30 @@ impl ShardContext {
         let mut connection = Connection::new(client, server, packet.ts_ns, self.connections);
         connection.interface = packet.interface;
         connection
+    }
+
+    /// Forgets the server's clock of the connection before in this slot.
+    pub(super) fn restart_clock(&mut self, slot: u32) {
+        if slot.is_multiple_of(CLOCK_SLOTS) {
+            let at = (slot / CLOCK_SLOTS) as usize;
+            if at >= self.server_clocks.len() {
+                self.server_clocks.resize(at + 1, SenderClock::default());
+            }
+            self.server_clocks[at] = SenderClock::default();
+        }
+    }
+
+    /// Adds a stamp of the current connection's server, if its clock is followed.
+    #[inline]
+    pub(crate) fn stamp_server(&mut self, tier: u16, ts_ns: i64, value: u32) {
+        if !self.slot.is_multiple_of(CLOCK_SLOTS) {
+            return;
+        }
+        let at = (self.slot / CLOCK_SLOTS) as usize;
+        let clock = self.server_clocks.get_mut(at);
+        if let Some(delay_us) = clock.and_then(|clock| clock.stamp(ts_ns, value)) {
+            self.parts[usize::from(tier)].transport.server_delay.add(delay_us);
+        }
     }
 
     /// Slice of a time that may lie in the past.

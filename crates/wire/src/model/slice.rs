@@ -46,6 +46,11 @@ pub(crate) struct TimeSlice {
     pub(crate) bytes: u64,
     /// Sums of squares of arrivals per 10 ms and per 100 ms.
     pub(crate) squares: [u64; 2],
+    /// Slow first requests of connections; later requests, and the slow ones among them.
+    pub(crate) slow_first: u32,
+    pub(crate) later: u32,
+    pub(crate) slow_later: u32,
+    pub(crate) unanswered: u32,
     /// Whether a request's arrival and duration are in different slices because one was evicted.
     pub(crate) has_late: bool,
 }
@@ -71,7 +76,21 @@ pub(crate) struct RequestTimes {
     pub(crate) total: u64,
 }
 
+/// A think time that a user notices, µs.
+const SLOW_US: u64 = 200_000;
+
 impl TimeSlice {
+    /// Adds the think time of a connection's first request, or of a later one.
+    pub(crate) fn think_of(&mut self, is_first: bool, think_us: u64) {
+        let is_slow = u32::from(think_us >= SLOW_US);
+        if is_first {
+            self.slow_first += is_slow;
+        } else {
+            self.later += 1;
+            self.slow_later += is_slow;
+        }
+    }
+
     /// Adds the durations of a request that arrived in the slice.
     pub(crate) fn time(&mut self, RequestTimes { think, transfer, total }: RequestTimes) {
         self.timed += 1;
@@ -118,6 +137,10 @@ impl TimeSlice {
             (&mut self.resets_in_flight, other.resets_in_flight),
             (&mut self.races, other.races),
             (&mut self.errors_5xx, other.errors_5xx),
+            (&mut self.slow_first, other.slow_first),
+            (&mut self.later, other.later),
+            (&mut self.slow_later, other.slow_later),
+            (&mut self.unanswered, other.unanswered),
         ];
         small.into_iter().for_each(|(mine, theirs)| *mine += theirs);
         self.zero_window_us += other.zero_window_us;
@@ -229,6 +252,10 @@ impl TierSlices {
         (0..count.min(SLICES_AT_ONCE))
             .map(|number| (number, items.next().flatten().unwrap_or_default()))
             .collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &TimeSlice> {
+        self.items.iter().flatten().map(|slice| &**slice)
     }
 
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut TimeSlice> {

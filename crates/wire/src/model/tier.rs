@@ -27,6 +27,10 @@ pub(crate) struct Tier {
     pub(crate) client_wait_us: u64,
     pub(crate) with_parent: u64,
     pub(crate) with_upstream: u64,
+    /// Connections whose client is a server of this capture.
+    pub(crate) from_servers: u64,
+    /// Requests that were in flight when the capture ended.
+    pub(crate) unfinished: u64,
     pub(crate) think: FineHistogram,
     pub(crate) think_first: FineHistogram,
     pub(crate) think_later: FineHistogram,
@@ -60,6 +64,8 @@ pub(crate) struct TransportCounters {
     /// Responses to requests that the capture lacks.
     pub(crate) unasked: u64,
     pub(crate) connections: u64,
+    /// Connections of which the tap saw one direction only.
+    pub(crate) one_sided: u64,
     /// Connections, here or in earlier parts, that turned out to belong to another port.
     pub(crate) mistaken: u64,
     pub(crate) speaking: [u64; Protocol::COUNT],
@@ -79,6 +85,8 @@ pub(crate) struct TransportCounters {
     pub(crate) connect: FineHistogram,
     pub(crate) rtt: FineHistogram,
     pub(crate) delay: FineHistogram,
+    /// Delay variation of the server's packets, on some connections.
+    pub(crate) server_delay: FineHistogram,
 }
 
 impl TransportCounters {
@@ -87,6 +95,7 @@ impl TransportCounters {
         let pairs = [
             (&mut self.unasked, other.unasked),
             (&mut self.connections, other.connections),
+            (&mut self.one_sided, other.one_sided),
             (&mut self.packets, other.packets),
             (&mut self.bytes, other.bytes),
             (&mut self.syns, other.syns),
@@ -107,11 +116,13 @@ impl TransportCounters {
         self.connect.merge(&other.connect);
         self.rtt.merge(&other.rtt);
         self.delay.merge(&other.delay);
+        self.server_delay.merge(&other.server_delay);
     }
 }
 
 #[derive(Default, Clone, Copy)]
 pub(crate) struct SideCounters {
+    pub(crate) packets: u64,
     pub(crate) data_packets: u64,
     pub(crate) retransmits: u64,
     /// Retransmits too late to be explained by packets held in the network.
@@ -130,6 +141,7 @@ pub(crate) struct SideCounters {
 impl SideCounters {
     fn merge(&mut self, other: &Self) {
         let pairs = [
+            (&mut self.packets, other.packets),
             (&mut self.data_packets, other.data_packets),
             (&mut self.retransmits, other.retransmits),
             (&mut self.late_retransmits, other.late_retransmits),

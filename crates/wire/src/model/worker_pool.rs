@@ -23,7 +23,7 @@ use super::entry::{PacketEntry, PacketPosition, RareFields};
 use super::output::{BlockEnd, ShardOutput, sequence_block};
 use super::sequencer::Sequencer;
 use super::shard::Shard;
-use crate::packet::Packet;
+use weir_capture::packet::Packet;
 
 /// Blocks in flight at once.
 const FLIGHTS_MAX: usize = 3;

@@ -14,7 +14,7 @@
 
 use super::cursor::Cursor;
 use super::{InterfaceNames, TextSkip};
-use crate::packet::Direction;
+use weir_capture::packet::Direction;
 
 /// Skipped fields of nested VLAN tags.
 const TAG_FIELDS_MAX: usize = 32;

@@ -27,11 +27,11 @@ use link::LineHead;
 use segment::TextSegment;
 use sequence::{SequenceTable, WireNumbers};
 
-use crate::capture::CaptureInput;
-use crate::flow::SequenceNumber;
 use crate::model::Model;
-use crate::packet::{Flags, Packet, SackBlock};
-use crate::skip::{SkipCounts, SkipReason};
+use weir_capture::CaptureInput;
+use weir_capture::SequenceNumber;
+use weir_capture::packet::{Flags, Packet, SackBlock};
+use weir_capture::{SkipCounts, SkipReason};
 
 /// Lines processed before control returns to the caller.
 const LINES_AT_ONCE: usize = 10_000;

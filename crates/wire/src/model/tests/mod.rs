@@ -1,16 +1,19 @@
 //! Tests of the model on scripted traffic: counts, times and verdicts are known in advance.
 
+mod copies;
 mod limits;
 mod live;
+mod protocols;
 mod requests;
+mod taps;
 mod verdicts;
 
 use std::sync::{Arc, Mutex};
 
 use super::{Model, ModelOptions, ObservedConnection, ObservedRequest, RequestEnd, RowSink};
 use crate::judge::{DelayVerdict, Report};
-use crate::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
-use crate::skip::SkipReason;
+use weir_capture::SkipReason;
+use weir_capture::packet::{Direction, Endpoint, Flags, Packet, SackBlock, Timestamps};
 
 const MS: i64 = 1_000_000;
 const BEGIN: i64 = 1_700_000_000_000_000_000;
@@ -24,6 +27,8 @@ struct OwnedPacket {
     flags: Flags,
     window: u16,
     sent_ms: i64,
+    /// Tick of the sender's timestamps; 0 for none.
+    tick_us: i64,
     ip_id: u16,
     dsack: Option<SackBlock>,
     payload: Vec<u8>,
@@ -98,6 +103,7 @@ impl TrafficScript {
             flags,
             window: if who == CLIENT { line.window } else { 500 },
             sent_ms: at + i64::from(line.ends[who].port) * 1000,
+            tick_us: 1000,
             ip_id: line.ids[who],
             dsack: None,
             payload: payload.to_vec(),
@@ -179,8 +185,9 @@ fn view(owned: &OwnedPacket) -> Packet<'_> {
         flags: owned.flags,
         window: owned.window,
         window_scale: None,
-        timestamps: Some(Timestamps {
-            value: u32::try_from(owned.sent_ms & 0xffff_ffff).expect("masked"),
+        timestamps: (owned.tick_us > 0).then(|| Timestamps {
+            value: u32::try_from((owned.sent_ms * 1000 / owned.tick_us) & 0xffff_ffff)
+                .expect("masked"),
             echo: 0,
         }),
         sack_blocks: u8::from(owned.dsack.is_some()),
@@ -200,6 +207,13 @@ fn get(path: &str) -> Vec<u8> {
 fn ok(length: usize) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length))
         .into_bytes()
+}
+
+impl OwnedPacket {
+    /// The same packet again, as a capture copies it `later_us` microseconds later.
+    fn copy(&self, later_us: i64) -> Self {
+        Self { ts: self.ts + later_us * 1000, payload: self.payload.clone(), ..*self }
+    }
 }
 
 /// A request as compared by tests: path, status, think ms, total ms, end.

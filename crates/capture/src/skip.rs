@@ -18,6 +18,8 @@ pub enum SkipReason {
     Fragment,
     /// Too many nested tunnels.
     Nesting,
+    /// A tunnel that is encrypted or not supported.
+    Tunnel,
     /// A pcapng packet of an undescribed interface.
     Interface,
     /// A record or block with an impossible length; what follows is not read.
@@ -26,7 +28,7 @@ pub enum SkipReason {
     FileCut,
     /// A line of text without a packet.
     Text,
-    /// A duplicate, captured on another interface.
+    /// A copy of a packet, made by the capture.
     Duplicate,
     /// A time too far from the first packet.
     Time,
@@ -34,7 +36,7 @@ pub enum SkipReason {
     Filter,
 }
 
-const REASONS: [(SkipReason, &str, &str); 14] = [
+const REASONS: [(SkipReason, &str, &str); 15] = [
     (SkipReason::NotIp, "not_ip", "neither IPv4 nor IPv6, such as ARP"),
     (SkipReason::NotTcp, "not_tcp", "other protocols, such as UDP and ICMP"),
     (SkipReason::LinkType, "link_type", "an unsupported link type"),
@@ -42,6 +44,7 @@ const REASONS: [(SkipReason, &str, &str); 14] = [
     (SkipReason::Malformed, "malformed", "header fields contradict each other"),
     (SkipReason::Fragment, "fragment", "a fragment of an incomplete IP datagram"),
     (SkipReason::Nesting, "nesting", "too many nested tunnels"),
+    (SkipReason::Tunnel, "tunnel", "an encrypted or unsupported tunnel, such as ESP or MACsec"),
     (SkipReason::Interface, "interface", "a packet of an undescribed interface"),
     (
         SkipReason::BadRecord,
@@ -50,7 +53,11 @@ const REASONS: [(SkipReason, &str, &str); 14] = [
     ),
     (SkipReason::FileCut, "file_cut", "the file ends inside a record"),
     (SkipReason::Text, "text", "a line without a TCP packet"),
-    (SkipReason::Duplicate, "duplicate", "a duplicate, captured on a second interface"),
+    (
+        SkipReason::Duplicate,
+        "duplicate",
+        "a copy made by the capture, as by a mirror port or a second interface",
+    ),
     (SkipReason::Time, "time", "a time too far from the first packet for this slice width"),
     (SkipReason::Filter, "filter", "excluded by the filter: another port, server or time"),
 ];

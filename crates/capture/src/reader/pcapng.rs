@@ -6,8 +6,8 @@
 //! ```
 //! Blocks not about packets (names, secrets, custom ones) are skipped, as the format requires.
 
-use super::{RECORD_BYTES_MAX, Record, WalkOutcome, u16_at, u32_at};
-use crate::decode::LinkType;
+use super::{RECORD_BYTES_MAX, WalkOutcome, u16_at, u32_at};
+use crate::frame::{LinkType, Record};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;

@@ -2,21 +2,18 @@
 //! tunnels, TCP.
 //!
 //! Hand-written, since every packet passes it; etherparse is the oracle in tests. Lengths are never
-//! trusted beyond the captured bytes. Sources: RFC 791, 8200, 9293, 2784, 7348,
-//! <https://www.tcpdump.org/linktypes.html>.
+//! trusted beyond the captured bytes. Sources: RFC 791, 8200, 9293.
 
 mod fragment;
 mod ip;
 mod link;
 mod tcp;
+mod tunnel;
 
-pub use link::LinkType;
-
-use crate::capture::Record;
+use crate::frame::Record;
 use crate::packet::{Direction, Packet};
 use crate::skip::{SkipCounts, SkipReason};
 use fragment::Reassembler;
-use ip::Datagram;
 
 /// Decodes frames into packets; its only state is fragments.
 #[derive(Default)]
@@ -44,6 +41,13 @@ impl<'a> FrameSlice<'a> {
         Self { bytes, wire_length: self.wire_length.min(length) }
     }
 
+    /// Sets the length to what a header states: beyond it is padding, and what is missing was cut.
+    #[inline]
+    fn resize(self, length: usize) -> Self {
+        let bytes = &self.bytes[..self.bytes.len().min(length)];
+        Self { bytes, wire_length: length }
+    }
+
     fn u8(self, at: usize) -> Option<u8> {
         self.bytes.get(at).copied()
     }
@@ -61,7 +65,7 @@ struct OuterLayers {
 }
 
 /// Nested tunnels that are followed.
-const NESTING_MAX: usize = 4;
+const NESTING_MAX: usize = 6;
 
 impl Decoder {
     /// Passes the TCP segment in a frame to `sink`.
@@ -79,8 +83,11 @@ impl Decoder {
     }
 
     /// Decodes a frame whose direction the tap knows.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
     #[inline(always)]
-    pub(crate) fn decode_directed(
+    pub fn decode_directed(
         &mut self,
         record: &Record<'_>,
         direction: Direction,
@@ -121,7 +128,7 @@ impl Decoder {
             if datagram.protocol == ip::TCP {
                 return tcp::open(datagram, outer, sink).map_err(Some);
             }
-            part = inner(datagram)?;
+            part = tunnel::inner(datagram)?;
         }
         Err(Some(SkipReason::Nesting))
     }
@@ -129,32 +136,5 @@ impl Decoder {
     /// Fragments of incomplete datagrams.
     pub fn waiting_fragments(&self) -> u64 {
         self.fragments.waiting()
-    }
-}
-
-const VXLAN_PORTS: [u16; 2] = [4789, 8472];
-
-/// The IP datagram inside a tunnel.
-fn inner(datagram: Datagram<'_>) -> Result<FrameSlice<'_>, SkipReason> {
-    let body = datagram.body;
-    match datagram.protocol {
-        ip::IPV4 | ip::IPV6 => Ok(body),
-        ip::GRE => {
-            let flags = body.u16(0).ok_or(SkipReason::HeaderCut)?;
-            let protocol = body.u16(2).ok_or(SkipReason::HeaderCut)?;
-            if flags & 0x4007 != 0 {
-                return Err(SkipReason::NotTcp);
-            }
-            let optional = 4 * (flags & 0xb000).count_ones() as usize;
-            link::by_ethertype(protocol, body.skip(4 + optional).ok_or(SkipReason::HeaderCut)?)
-        }
-        ip::UDP if body.u16(2).is_some_and(|port| VXLAN_PORTS.contains(&port)) => {
-            // Without the flag for a valid network id, this is some other UDP.
-            if body.u8(8).ok_or(SkipReason::HeaderCut)? & 0x08 == 0 {
-                return Err(SkipReason::NotTcp);
-            }
-            link::ethernet(body.skip(16).ok_or(SkipReason::HeaderCut)?)
-        }
-        _ => Err(SkipReason::NotTcp),
     }
 }

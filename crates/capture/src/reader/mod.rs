@@ -6,33 +6,20 @@
 //! ends with a count instead of SIGBUS.
 
 mod input;
+mod order;
 mod pcap;
 mod pcapng;
 
 pub use input::{CaptureFormat, CaptureInput};
+pub use order::{FileOrder, OrderedFile};
 
 use std::sync::Arc;
 
-use crate::decode::{Decoder, LinkType};
+use crate::decode::Decoder;
 use crate::error::WireError;
-use crate::model::Model;
+use crate::frame::Record;
 use crate::packet::Packet;
 use crate::skip::{SkipCounts, SkipReason};
-
-/// One captured frame of any file format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record<'a> {
-    /// Nanoseconds since 1970, UTC.
-    pub ts_ns: i64,
-    /// Link type of `bytes`.
-    pub link: LinkType,
-    /// pcapng's interface number in its section.
-    pub interface: u32,
-    /// Length on the wire: at least `bytes.len()`.
-    pub wire_length: u32,
-    /// Captured bytes.
-    pub bytes: &'a [u8],
-}
 
 /// Bytes per read: they should still be in the core's own cache when their packets are decoded.
 const READ_BYTES: usize = 256 << 10;
@@ -53,7 +40,16 @@ pub struct Capture {
     decoder: Decoder,
     skipped: SkipCounts,
     records: u64,
+    /// First and newest frame, nanoseconds since 1970.
+    span_ns: Option<[i64; 2]>,
     is_over: bool,
+}
+
+/// Receiver of packets that may keep their payload.
+pub trait PacketSink {
+    /// Processes the next packet. Its payload may lie in `buffer`, which can be kept instead of a
+    /// copy.
+    fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>);
 }
 
 fn new_buffer() -> Arc<Vec<u8>> {
@@ -93,17 +89,18 @@ impl Capture {
             decoder: Decoder::default(),
             skipped: SkipCounts::default(),
             records: 0,
+            span_ns: None,
             is_over: false,
         })
     }
 
-    /// Reads 256 KiB and passes its packets to the model, whose threads may keep the buffer; false
-    /// at the end of the capture.
+    /// Reads 256 KiB and passes its packets to `sink`, which may keep the buffer; false at the end
+    /// of the capture.
     ///
     /// # Errors
     /// When the input cannot be read.
-    pub fn feed(&mut self, model: &mut Model) -> Result<bool, WireError> {
-        self.step_shared(&mut |packet, buffer| model.packet_in(packet, buffer))
+    pub fn feed(&mut self, sink: &mut impl PacketSink) -> Result<bool, WireError> {
+        self.step_shared(&mut |packet, buffer| sink.packet_in(packet, buffer))
     }
 
     /// Reads 256 KiB and passes its packets to `sink`; false at the end of the capture.
@@ -127,9 +124,11 @@ impl Capture {
         let (decoder, skipped) = (&mut self.decoder, &mut self.skipped);
         let buffer = &self.buffer;
         let bytes = &buffer[..self.end];
-        let mut records = 0;
+        let (mut records, mut span_ns) = (0, self.span_ns);
         let mut each = |record: &Record<'_>| {
             records += 1;
+            let [_, newest] = span_ns.get_or_insert([record.ts_ns; 2]);
+            *newest = record.ts_ns.max(*newest);
             if let Err(Some(reason)) =
                 decoder.decode(record, skipped, &mut |packet| sink(packet, buffer))
             {
@@ -141,6 +140,7 @@ impl Capture {
             RecordWalker::Pcapng(walker) => walker.walk(bytes, &mut each),
         };
         self.records += records;
+        self.span_ns = span_ns;
         match walk {
             WalkOutcome::More(used) => self.start = used,
             WalkOutcome::Bad(used) => {
@@ -194,6 +194,11 @@ impl Capture {
         self.records
     }
 
+    /// Times of the first and of the newest frame so far, nanoseconds since 1970.
+    pub fn span_ns(&self) -> Option<[i64; 2]> {
+        self.span_ns
+    }
+
     /// Packets skipped so far, by reason.
     pub fn skipped(&self) -> SkipCounts {
         self.skipped
@@ -227,5 +232,7 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize, is_big: bool) -> u16 {
     if is_big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) }
 }
 
+#[cfg(test)]
+mod layer_tests;
 #[cfg(test)]
 mod tests;

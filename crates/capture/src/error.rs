@@ -11,7 +11,8 @@ pub struct WireError {
 }
 
 impl WireError {
-    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// Creates an error of a message and a hint, which may be empty.
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into(), is_empty: false }
     }
 

@@ -7,8 +7,8 @@
 //! The magic gives byte order and unit: a1b2c3d4 µs, a1b23c4d ns, a1b2cd34 µs with 8 more bytes in
 //! each record.
 
-use super::{RECORD_BYTES_MAX, Record, WalkOutcome, u32_at};
-use crate::decode::LinkType;
+use super::{RECORD_BYTES_MAX, WalkOutcome, u32_at};
+use crate::frame::{LinkType, Record};
 
 /// Byte order, unit and link type, once the header is read.
 #[derive(Default)]

@@ -12,18 +12,18 @@ use crate::skip::{SkipCounts, SkipReason};
 
 /// Compared fields of a packet, with an owned payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct DecodedPacket {
-    ts_ns: i64,
-    from: String,
-    to: String,
-    seq: u32,
-    payload: Vec<u8>,
-    payload_length: u32,
-    direction: Direction,
-    interface: u32,
+pub(crate) struct DecodedPacket {
+    pub(crate) ts_ns: i64,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) seq: u32,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) payload_length: u32,
+    pub(crate) direction: Direction,
+    pub(crate) interface: u32,
 }
 
-fn read(bytes: &[u8]) -> (Vec<DecodedPacket>, SkipCounts) {
+pub(crate) fn read(bytes: &[u8]) -> (Vec<DecodedPacket>, SkipCounts) {
     let input =
         CaptureInput::from_stream("test", Box::new(Cursor::new(bytes.to_vec()))).expect("bytes");
     let mut capture = Capture::new(input).expect("a capture");
@@ -45,8 +45,8 @@ fn read(bytes: &[u8]) -> (Vec<DecodedPacket>, SkipCounts) {
 }
 
 /// Numbers in the byte order of a file.
-struct ByteOrder {
-    is_big: bool,
+pub(crate) struct ByteOrder {
+    pub(crate) is_big: bool,
 }
 
 impl ByteOrder {
@@ -59,7 +59,12 @@ impl ByteOrder {
     }
 }
 
-fn pcap(order: &ByteOrder, magic: u32, link: u32, frames: &[(u32, u32, &[u8])]) -> Vec<u8> {
+pub(crate) fn pcap(
+    order: &ByteOrder,
+    magic: u32,
+    link: u32,
+    frames: &[(u32, u32, &[u8])],
+) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(order.u32(magic));
     out.extend(order.u16(2));
@@ -117,11 +122,11 @@ fn enhanced(order: &ByteOrder, interface: u32, ticks: u64, frame: &[u8]) -> Vec<
     block(order, 6, &body)
 }
 
-const LITTLE: ByteOrder = ByteOrder { is_big: false };
+pub(crate) const LITTLE: ByteOrder = ByteOrder { is_big: false };
 const BIG: ByteOrder = ByteOrder { is_big: true };
 
 /// An Ethernet frame with a segment of `payload`.
-fn frame(payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     PacketBuilder::ethernet2([1; 6], [2; 6])
         .ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64)
@@ -381,9 +386,9 @@ fn options_say_scale_timestamps_and_duplicates() {
         .write(&mut bytes, &[])
         .expect("memory takes all");
     let mut decoder = crate::decode::Decoder::default();
-    let record = super::Record {
+    let record = crate::frame::Record {
         ts_ns: 5,
-        link: crate::decode::LinkType::Raw,
+        link: crate::frame::LinkType::Raw,
         interface: 0,
         wire_length: u32::try_from(bytes.len()).expect("short"),
         bytes: &bytes,
@@ -430,9 +435,9 @@ fn every_field_is_what_etherparse_says() {
     arbtest::arbtest(|u| {
         let bytes = random_frame(u)?;
         let mut decoder = crate::decode::Decoder::default();
-        let record = super::Record {
+        let record = crate::frame::Record {
             ts_ns: 5,
-            link: crate::decode::LinkType::Ethernet,
+            link: crate::frame::LinkType::Ethernet,
             interface: 0,
             wire_length: u32::try_from(bytes.len()).expect("short"),
             bytes: &bytes,

@@ -1,7 +1,8 @@
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) headers, with options and extension headers.
 //!
-//! A total length of 0 is valid: with segmentation offload (TSO), packets are captured before the
-//! NIC sets it.
+//! The header's length counts, not the frame's: frames are padded to 60 bytes, and files that were
+//! cut later state the cut length. A length of 0, or of the header alone, is valid: with
+//! segmentation offload (TSO), packets are captured before the NIC sets it.
 
 use std::net::Ipv4Addr;
 
@@ -44,14 +45,14 @@ pub(super) fn open(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragmen
 fn four(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
     let head = part.bytes.first_chunk::<20>().ok_or(SkipReason::HeaderCut)?;
     let header_length = usize::from(head[0] & 0x0f) * 4;
-    let total_length = match u16::from_be_bytes([head[2], head[3]]) {
-        0 => part.wire_length,
-        length => usize::from(length),
+    let total_length = match usize::from(u16::from_be_bytes([head[2], head[3]])) {
+        length if length == 0 || length == header_length => part.wire_length,
+        length => length,
     };
-    if header_length < 20 || total_length < header_length || total_length > part.wire_length {
+    if header_length < 20 || total_length < header_length {
         return Err(SkipReason::Malformed);
     }
-    let body = part.limit(total_length).skip(header_length).ok_or(SkipReason::HeaderCut)?;
+    let body = part.resize(total_length).skip(header_length).ok_or(SkipReason::HeaderCut)?;
     let id = u16::from_be_bytes([head[4], head[5]]);
     let offset = u16::from_be_bytes([head[6], head[7]]);
     let has_more = offset & 0x2000 != 0;
@@ -79,16 +80,13 @@ const EXTENSIONS_MAX: usize = 8;
 fn six(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
     let head = part.bytes.first_chunk::<40>().ok_or(SkipReason::HeaderCut)?;
     let length = match u16::from_be_bytes([head[4], head[5]]) {
-        0 => part.wire_length - 40,
+        0 => part.wire_length.saturating_sub(40),
         length => usize::from(length),
     };
-    if 40 + length > part.wire_length {
-        return Err(SkipReason::Malformed);
-    }
     let [from, to] = [8, 24].map(|at| {
         u128::from_be_bytes(head[at..at + 16].try_into().expect("sixteen bytes are sixteen"))
     });
-    let mut body = part.limit(40 + length).skip(40).ok_or(SkipReason::HeaderCut)?;
+    let mut body = part.resize(40 + length).skip(40).ok_or(SkipReason::HeaderCut)?;
     let (mut protocol, mut fragment) = (head[6], None);
     for _ in 0..EXTENSIONS_MAX {
         let size = match protocol {

@@ -49,6 +49,14 @@ pub struct Packet<'a> {
     pub direction: Direction,
 }
 
+impl Packet<'_> {
+    /// Sequence number of the first payload byte: a SYN takes the number before it (RFC 7413).
+    #[inline]
+    pub fn data_seq(&self) -> u32 {
+        self.seq.wrapping_add(u32::from(self.flags.has(Flags::SYN)))
+    }
+}
+
 /// An address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
@@ -112,7 +120,7 @@ impl std::ops::BitOr for Flags {
 }
 
 /// The timestamps option: the sender's clock, and the last value received from the other side. The
-/// tick is the sender's: 1 ms on Linux, 1 to 10 ms elsewhere.
+/// tick is the sender's: 1 ms on Linux, anything from 1 µs to 1 s elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timestamps {
     /// TSval.

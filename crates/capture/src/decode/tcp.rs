@@ -3,8 +3,8 @@
 
 use super::OuterLayers;
 use super::ip::Datagram;
-use crate::flow::SequenceNumber;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
+use crate::sequence::SequenceNumber;
 use crate::skip::SkipReason;
 
 /// Parses the segment in a datagram and passes it to `sink`: a packet is too large to return.

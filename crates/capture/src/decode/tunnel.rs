@@ -1,0 +1,179 @@
+//! Tunnels: finds the inner IP datagram.
+//!
+//! Sources: RFC 2784 and 2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 7348 (VXLAN), RFC
+//! 8926 (GENEVE), RFC 7510 (MPLS in UDP), RFC 4023 (MPLS in IP), RFC 3378 (EtherIP), 3GPP TS 29.281
+//! (GTP-U), RFC 4380 (Teredo). One surprise: ERSPAN of type I has no header of its own; only the
+//! missing sequence number of its GRE header sets it apart from type II.
+
+use super::FrameSlice;
+use super::ip::{self, Datagram};
+use super::link::{self, cut};
+use crate::skip::SkipReason;
+
+/// A UDP header.
+const UDP_BYTES: usize = 8;
+/// Extension headers or tags of one tunnel header.
+const EXTENSIONS_MAX: usize = 16;
+
+/// The IP datagram inside a tunnel.
+pub(super) fn inner(datagram: Datagram<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    const KA9Q: u8 = 94;
+    const ETHER_IP: u8 = 97;
+    const MPLS_IN_IP: u8 = 137;
+    const ENCRYPTED: u8 = 50;
+    const L2TP: u8 = 115;
+    let body = datagram.body;
+    match datagram.protocol {
+        ip::IPV4 | ip::IPV6 | KA9Q => Ok(body),
+        ip::GRE => gre(body),
+        ip::UDP => udp(body),
+        ETHER_IP => link::ethernet(cut(body, 2)?),
+        MPLS_IN_IP => link::by_ethertype(link::MPLS, body),
+        ENCRYPTED | L2TP => Err(SkipReason::Tunnel),
+        _ => Err(SkipReason::NotTcp),
+    }
+}
+
+fn gre(body: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    const ERSPAN: u16 = 0x88be;
+    const ERSPAN_3: u16 = 0x22eb;
+    const CACHE_REDIRECT: u16 = 0x883e;
+    const PPP: u16 = 0x880b;
+    const SEQUENCE: u16 = 0x1000;
+    const ACKNOWLEDGEMENT: u16 = 0x0080;
+    let flags = body.u16(0).ok_or(SkipReason::HeaderCut)?;
+    let protocol = body.u16(2).ok_or(SkipReason::HeaderCut)?;
+    let fields = match flags & 7 {
+        // Bits of checksum, key and sequence number; routing is obsolete.
+        0 if flags & 0x4000 == 0 => flags & 0xb000,
+        // PPTP: the key is always there.
+        1 => 0x2000 | flags & (SEQUENCE | ACKNOWLEDGEMENT),
+        _ => return Err(SkipReason::Tunnel),
+    };
+    let part = cut(body, 4 + 4 * fields.count_ones() as usize)?;
+    match protocol {
+        ERSPAN if flags & SEQUENCE == 0 => link::ethernet(part),
+        ERSPAN | ERSPAN_3 => erspan(part),
+        PPP => link::ppp(part),
+        CACHE_REDIRECT => match part.u8(0).ok_or(SkipReason::HeaderCut)? >> 4 {
+            4 | 6 => Ok(part),
+            _ => cut(part, 4),
+        },
+        _ => link::by_ethertype(protocol, part).map_err(|reason| match reason {
+            SkipReason::NotIp => SkipReason::Tunnel,
+            other => other,
+        }),
+    }
+}
+
+/// ERSPAN: 8 bytes in type II; 12, and 8 more if a bit says so, in type III.
+fn erspan(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    const IP_FRAME: u16 = 2;
+    match part.u8(0).ok_or(SkipReason::HeaderCut)? >> 4 {
+        1 => link::ethernet(cut(part, 8)?),
+        2 => {
+            let last = part.u16(10).ok_or(SkipReason::HeaderCut)?;
+            let frame = cut(part, if last & 1 == 1 { 20 } else { 12 })?;
+            if last >> 10 & 0x1f == IP_FRAME { Ok(frame) } else { link::ethernet(frame) }
+        }
+        _ => link::ethernet(part),
+    }
+}
+
+/// Tunnels in UDP, by the port of their receiver.
+fn udp(body: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    match body.u16(2).ok_or(SkipReason::HeaderCut)? {
+        4789 | 8472 => vxlan(cut(body, UDP_BYTES)?),
+        4790 => generic_vxlan(cut(body, UDP_BYTES)?),
+        6081 => geneve(cut(body, UDP_BYTES)?),
+        6635 => link::by_ethertype(link::MPLS, cut(body, UDP_BYTES)?),
+        2152 => gtp(cut(body, UDP_BYTES)?),
+        3544 => teredo(cut(body, UDP_BYTES)?),
+        37_008 => tazmen(cut(body, UDP_BYTES)?),
+        _ => Err(SkipReason::NotTcp),
+    }
+}
+
+fn vxlan(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    // Without the flag for a valid network id, this is some other UDP.
+    if part.u8(0).ok_or(SkipReason::HeaderCut)? & 0x08 == 0 {
+        return Err(SkipReason::NotTcp);
+    }
+    link::ethernet(cut(part, 8)?)
+}
+
+/// VXLAN with a field for the kind of payload.
+fn generic_vxlan(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    let kind = part.u8(3).ok_or(SkipReason::HeaderCut)?;
+    let payload = cut(part, 8)?;
+    match kind {
+        0 => vxlan(part),
+        1 | 2 => Ok(payload),
+        3 => link::ethernet(payload),
+        5 => link::by_ethertype(link::MPLS, payload),
+        _ => Err(SkipReason::Tunnel),
+    }
+}
+
+fn geneve(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    let first = part.u8(0).ok_or(SkipReason::HeaderCut)?;
+    if first >> 6 != 0 {
+        return Err(SkipReason::Tunnel);
+    }
+    let protocol = part.u16(2).ok_or(SkipReason::HeaderCut)?;
+    link::by_ethertype(protocol, cut(part, 8 + 4 * usize::from(first & 0x3f))?)
+}
+
+/// User data of a mobile network: version 1, message 255.
+fn gtp(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    let [flags, kind, ..] = *part.bytes else { return Err(SkipReason::HeaderCut) };
+    if flags >> 4 != 3 || kind != 0xff {
+        return Err(SkipReason::NotTcp);
+    }
+    let mut at = if flags & 7 == 0 { 8 } else { 12 };
+    if flags & 4 != 0 {
+        for _ in 0..EXTENSIONS_MAX {
+            if part.u8(at - 1).ok_or(SkipReason::HeaderCut)? == 0 {
+                break;
+            }
+            let units = usize::from(part.u8(at).ok_or(SkipReason::HeaderCut)?);
+            at += 4 * units.max(1);
+        }
+    }
+    cut(part, at)
+}
+
+/// IPv6 behind optional indications.
+fn teredo(mut part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    for _ in 0..2 {
+        part = match *part.bytes {
+            [0, 0, ..] => cut(part, 8)?,
+            [0, 1, client, authentication, ..] => {
+                cut(part, 13 + usize::from(client) + usize::from(authentication))?
+            }
+            _ => break,
+        };
+    }
+    if part.u8(0).ok_or(SkipReason::HeaderCut)? >> 4 == 6 {
+        Ok(part)
+    } else {
+        Err(SkipReason::NotTcp)
+    }
+}
+
+/// TZSP, which routers use to mirror packets: a header and tags, then a frame.
+fn tazmen(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    const ETHERNET: u16 = 1;
+    if part.u8(0) != Some(1) || part.u16(2) != Some(ETHERNET) {
+        return Err(SkipReason::NotTcp);
+    }
+    let mut at = 4;
+    for _ in 0..EXTENSIONS_MAX {
+        match part.u8(at).ok_or(SkipReason::HeaderCut)? {
+            1 => return link::ethernet(cut(part, at + 1)?),
+            0 => at += 1,
+            _ => at += 2 + usize::from(part.u8(at + 1).ok_or(SkipReason::HeaderCut)?),
+        }
+    }
+    Err(SkipReason::Malformed)
+}

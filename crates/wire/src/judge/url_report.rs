@@ -1,0 +1,22 @@
+//! Times of one URL template of one tier.
+
+/// One URL template of one tier.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UrlReport {
+    /// The path with ids replaced.
+    pub template: String,
+    /// Requests with a response.
+    pub requests: u64,
+    /// Responses with status 5xx.
+    pub errors_5xx: u64,
+    /// 25th percentile of the think time: the fast case.
+    pub think_ms_p25: f64,
+    /// Median of the think time.
+    pub think_ms_p50: f64,
+    /// 95th percentile of the think time: the slow case.
+    pub think_ms_p95: f64,
+    /// p95 from first request byte to last response byte.
+    pub total_ms_p95: f64,
+    /// Total time of all requests, seconds.
+    pub total_seconds: f64,
+}
