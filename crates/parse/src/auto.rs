@@ -8,7 +8,7 @@
 
 use crate::contained::ContainedFormat;
 use crate::detectors::{is_json, read_known};
-use crate::format::{Format, JSON_ESCAPE, NamedFormat, TEXT_ESCAPE};
+use crate::format::{Format, JSON_ESCAPE, LineJoin, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{Envelope, LineFault, Record, RowKind};
 use crate::{cri, docker, haproxy, json_message, log_text, syslog, syslog_record};
@@ -43,6 +43,10 @@ impl Format for AutoFormat {
 
     fn byte_escape(&self, line: &[u8]) -> &'static str {
         if is_json(line) { JSON_ESCAPE } else { TEXT_ESCAPE }
+    }
+
+    fn line_join(&self) -> LineJoin {
+        LineJoin::Pieces
     }
 }
 

@@ -1,8 +1,8 @@
 //! Lines of containerd and CRI-O: `2026-11-20T12:00:00.123456789Z stdout F text`.
 //!
 //! Source: Kubernetes' CRI log format. `P` marks a text that goes on in the next entry of the same
-//! stream, because the runtime splits long ones; each piece is a row with `attrs['is_partial']`. Tags
-//! may follow the mark, separated by colons.
+//! stream, because the runtime splits long ones; `container_join.rs` joins them, and what is left is
+//! a row with `attrs['is_partial']`. Tags may follow the mark, separated by colons.
 
 use crate::field::Field;
 use crate::record::Record;

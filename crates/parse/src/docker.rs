@@ -2,7 +2,7 @@
 //!
 //! The text is what a program in the container wrote, so it is parsed like any other line. The time
 //! is when the daemon received it, used where the text has none. The driver splits a text of more
-//! than 16 KiB into pieces, all but the last without a line end; each piece is a row.
+//! than 16 KiB into pieces, all but the last without a line end, which `container_join.rs` joins.
 
 use crate::record::{Envelope, Record};
 
@@ -90,12 +90,7 @@ mod tests {
             expect![[r#"
                 log
                   ts: 2026-11-20T11:59:57Z
-                  body: {"level":"error","msg":"a long te
-                  attrs: {stream: stdout}
-                log
-                  ts: 2026-11-20T11:59:58Z
-                  severity: error
-                  body: ERROR: disk
+                  body: {"level":"error","msg":"a long teERROR: disk
                   attrs: {stream: stdout}
                 log
                   ts: 2026-11-20T11:59:59Z

@@ -79,6 +79,23 @@ impl Field {
         1 << self as u64
     }
 
+    /// Whether programs write a number, `-`, or a list of them.
+    pub(crate) fn is_number(self) -> bool {
+        const NUMBERS: [Field; 10] = [
+            Field::Status,
+            Field::RequestBytes,
+            Field::ResponseBytes,
+            Field::ResponseBodyBytes,
+            Field::DurationSeconds,
+            Field::UpstreamConnect,
+            Field::UpstreamHeader,
+            Field::UpstreamResponse,
+            Field::UpstreamStatus,
+            Field::ConnectionRequests,
+        ];
+        NUMBERS.contains(&self)
+    }
+
     /// Whether the text is used only if the others leave its column free: it is less exact.
     pub(crate) fn is_late(self) -> bool {
         const LATE: [Field; 5] = [

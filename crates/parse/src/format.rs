@@ -25,6 +25,11 @@ pub(crate) trait Format: Send {
         false
     }
 
+    /// How lines that belong together are joined.
+    fn line_join(&self) -> LineJoin {
+        LineJoin::None
+    }
+
     /// Names of the values, copied into the arena of a chunk.
     fn names<'a>(&self, _arena: &'a Bump) -> &'a [&'a str] {
         &[]
@@ -42,6 +47,17 @@ pub(crate) trait Format: Send {
 
     /// Sets the first line of the file, which names the values.
     fn set_header(&mut self, _line: &str) {}
+}
+
+/// Which lines of a format belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineJoin {
+    /// Each line is alone.
+    None,
+    /// Pieces of containers' messages.
+    Pieces,
+    /// Lines up to the one that closes a quote.
+    Quotes,
 }
 
 /// Escape of bytes in text.

@@ -14,6 +14,7 @@ mod auto;
 mod caddy;
 mod combined;
 mod contained;
+mod container_join;
 mod cri;
 mod detectors;
 mod docker;

@@ -4,12 +4,14 @@
 //! A format returns a filled `Record` or a `LineFault`; a faulty line is kept raw in `reject`.
 //! Nothing here or below panics on input.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memchr;
 use weir_tables::{LogSource, Micros, Program, Reject};
 
-use crate::format::Format;
+use crate::container_join;
+use crate::format::{Format, LineJoin};
 use crate::formats;
 use crate::key_budget::{DEFAULT_KEY_BUDGET, KeyBudget};
 use crate::pipeline::{Pipeline, PipelineRow, redact};
@@ -19,6 +21,8 @@ use crate::time::TimeReader;
 use crate::zone::Zone;
 use crate::{KeyReport, ParsedRows, text, utf16};
 
+/// Most bytes in which a quote is closed.
+const MAX_QUOTED_BYTES: usize = 256 << 10;
 /// Longest line; longer ones are rejected.
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// Bytes that are kept of an overlong line.
@@ -146,8 +150,10 @@ impl LineParser {
             let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
             self.format.look_ahead(&lines);
         }
-        self.parse_cut(bytes, offset, observed, out, |at| {
-            memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1)
+        let has_quotes = self.format.line_join() == LineJoin::Quotes;
+        self.parse_cut(ChunkBytes { bytes, offset, ends: None }, observed, out, |at| {
+            let end = memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1);
+            if has_quotes { end_of_record(bytes, at..end) } else { end }
         });
     }
 
@@ -161,8 +167,9 @@ impl LineParser {
         observed: Micros,
         out: &mut ParsedRows,
     ) {
+        let cut = ChunkBytes { bytes, offset, ends: Some(ends) };
         let mut ends = ends.iter().copied();
-        self.parse_cut(bytes, offset, observed, out, |at| {
+        self.parse_cut(cut, observed, out, |at| {
             let end = ends.find(|end| *end > at).unwrap_or(bytes.len());
             end.min(bytes.len())
         });
@@ -171,8 +178,7 @@ impl LineParser {
     /// `end_of` returns the end of the line or event that starts at an offset.
     fn parse_cut(
         &mut self,
-        bytes: &[u8],
-        offset: u64,
+        ChunkBytes { bytes, offset, ends }: ChunkBytes<'_>,
         observed: Micros,
         out: &mut ParsedRows,
         mut end_of: impl FnMut(usize) -> usize,
@@ -193,16 +199,29 @@ impl LineParser {
         let mut record = Record::new(&arena, times, keys);
         record.names = self.format.names(&arena);
         record.is_utf16 = self.is_utf16;
+        let joins_pieces = self.format.line_join() == LineJoin::Pieces;
+        let joined = joins_pieces.then(|| container_join::joined(bytes, ends, &arena)).flatten();
+        let mut joined = joined.map(Vec::into_iter);
         let mut at = 0;
-        while at < bytes.len() {
-            let end = end_of(at);
+        loop {
+            let (start, line) = match &mut joined {
+                Some(lines) => match lines.next() {
+                    Some(next) => next,
+                    None => break,
+                },
+                None if at >= bytes.len() => break,
+                None => {
+                    let start = at;
+                    at = end_of(start);
+                    (start, &bytes[start..at])
+                }
+            };
             out.lines += 1;
-            let line = trim_end(&bytes[at..end]);
+            let line = trim_end(line);
             if !line.is_empty() {
-                let line_offset = i64::try_from(offset.saturating_add(at as u64)).ok();
+                let line_offset = i64::try_from(offset.saturating_add(start as u64)).ok();
                 parse_line(&mut *self.format, &place, line, line_offset, &mut record, out);
             }
-            at = end;
         }
         self.is_utf16 = record.is_utf16;
         (self.keys, self.taken_for) = (record.keys, record.taken_for);
@@ -210,6 +229,31 @@ impl LineParser {
             out.arena = arena;
             out.arena.reset();
         }
+    }
+}
+
+/// Bytes of a stream, their offset, and where events end in them.
+struct ChunkBytes<'a> {
+    bytes: &'a [u8],
+    offset: u64,
+    ends: Option<&'a [usize]>,
+}
+
+/// End of the record with this first line: the end of the line that closes its last quote. A quote
+/// that is not closed soon is a torn line, which is alone.
+fn end_of_record(bytes: &[u8], first_line: Range<usize>) -> usize {
+    let mut is_open = false;
+    let (mut from, mut to) = (first_line.start, first_line.end);
+    loop {
+        is_open ^= memchr::memchr_iter(b'"', &bytes[from..to]).count() % 2 == 1;
+        if !is_open {
+            return to;
+        }
+        if to >= bytes.len() || to - first_line.start > MAX_QUOTED_BYTES {
+            return first_line.end;
+        }
+        from = to;
+        to = memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |length| from + length + 1);
     }
 }
 

@@ -182,6 +182,47 @@ mod tests {
         );
     }
 
+    /// goaccess issue 1445 and vectordotdev/vector#9030: the separator in a visitor's text.
+    #[test]
+    fn a_separator_in_a_visitors_text_ends_no_value() {
+        check_format(
+            nginx(
+                "$remote_addr|$request_method|$request_uri|$status|$upstream_addr|$http_user_agent|$upstream_response_time",
+            ),
+            "192.0.2.22|GET|/n|1?a=|b|200|10.0.0.1:80, 10.0.0.2:80|a|b|0.001, 0.002\n192.0.2.23|GET|/n|200|-|a|-\n192.0.2.24|GET|/n|no|status|at|all\n",
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 192.0.2.22
+                  http_request_method: GET
+                  url_path: /n|1
+                  url_query: a=|b
+                  http_response_status_code: 200
+                  user_agent_original: a|b
+                  upstream_response_seconds: 0.003
+                  upstream_address: 10.0.0.2:80
+                  upstream_tries: 2
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 192.0.2.23
+                  http_request_method: GET
+                  url_path: /n
+                  http_response_status_code: 200
+                  user_agent_original: a
+                  upstream_tries: 0
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 192.0.2.24
+                  http_request_method: GET
+                  url_path: /n
+                  user_agent_original: at
+                  upstream_address: status
+                  upstream_tries: 1
+                  attrs: {status: no, upstream_response_time: all}
+            "#]],
+        );
+    }
+
     #[test]
     fn line_of_another_format_is_rejected() {
         check_format(

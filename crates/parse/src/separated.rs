@@ -1,8 +1,8 @@
 //! Delimited values: CSV (RFC 4180), TSV and W3C, with columns named by the user or the first line.
 //!
-//! A quoted value that spans lines is rejected, because lines are parsed one by one. The header is
-//! a line too, and is kept as a `log` row. W3C extended logs are separated by spaces, with comment
-//! lines of which `#Fields:` names the values (<https://www.w3.org/TR/WD-logfile.html>).
+//! A quoted value may have line ends. The header is a line too, and is kept as a `log` row. W3C
+//! extended logs are separated by spaces, with comment lines of which `#Fields:` names the values
+//! (<https://www.w3.org/TR/WD-logfile.html>).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 
 use crate::field::{self, Field};
-use crate::format::{Format, FormatSpec};
+use crate::format::{Format, FormatSpec, LineJoin};
 use crate::grok::PatternLibrary;
 use crate::pipeline::document::Section;
 use crate::problem::ParserProblem;
@@ -98,6 +98,10 @@ struct SeparatedReader {
 impl Format for SeparatedReader {
     fn name(&self) -> &'static str {
         "separated"
+    }
+
+    fn line_join(&self) -> LineJoin {
+        if self.spec.is_quoted { LineJoin::Quotes } else { LineJoin::None }
     }
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {

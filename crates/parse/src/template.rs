@@ -1,8 +1,9 @@
-//! Format texts of literals and named values, matched from left to right without backtracking.
+//! Format texts of literals and named values, matched from left to right.
 //!
 //! nginx's `log_format` and Apache's `LogFormat` compile to it. A value ends where the next literal
 //! starts; [`ValueSyntax`] describes what programs write inside values (lists with spaces, escaped
-//! quotes).
+//! quotes). Only if a column of numbers gets other text, because a visitor's text has the literal,
+//! the texts before it are extended to a later one.
 
 use bumpalo::Bump;
 use memchr::memmem;
@@ -16,6 +17,8 @@ use crate::time::TimeForm;
 
 /// Most ends of a time that are tried.
 const MAX_TIME_PARTS: usize = 8;
+/// Most ends of texts that are tried for one line.
+const MAX_EXTENSIONS: usize = 64;
 
 /// Text inside a value that looks like the literal after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,15 +156,14 @@ impl Template {
             else {
                 return Err(slot.fault(line.len() - rest.len()));
             };
-            if slot.inside == ValueSyntax::Time
-                && let Some(ts) = slot.time(value, record)
+            if !slot.fits(value)
+                && let Some(values) = self.extended(line, record)
             {
-                slot.put_time(ts, record);
-                rest = behind;
-                continue;
+                record.clear_texts();
+                values.into_iter().enumerate().for_each(|(at, value)| self.put(at, value, record));
+                return Ok(());
             }
-            let value = if self.is_escaped { text::unescape(value, record.arena) } else { value };
-            record.put([record.names[index], value], slot.field);
+            self.put(index, value, record);
             rest = behind;
         }
         if rest.is_empty() {
@@ -169,6 +171,68 @@ impl Template {
         } else {
             Err(LineFault::no_match("text behind the format's end"))
         }
+    }
+}
+
+impl Template {
+    fn put<'a>(&self, index: usize, value: &'a str, record: &mut Record<'a>) {
+        let slot = &self.slots[index];
+        if slot.inside == ValueSyntax::Time
+            && let Some(ts) = slot.time(value, record)
+        {
+            return slot.put_time(ts, record);
+        }
+        let value = if self.is_escaped { text::unescape(value, record.arena) } else { value };
+        record.put([record.names[index], value], slot.field);
+    }
+
+    /// The values with which every column of numbers has numbers: the last text before one that has
+    /// not is extended to the next match of the literal behind it.
+    fn extended<'a>(&self, line: &'a str, record: &mut Record<'_>) -> Option<Vec<&'a str>> {
+        let mut cuts: Vec<(usize, usize)> = Vec::with_capacity(self.slots.len());
+        for _ in 0..MAX_EXTENSIONS {
+            let is_whole = self.cut_fitting(line, record, &mut cuts);
+            if is_whole {
+                return Some(cuts.iter().map(|(start, end)| &line[*start..*end]).collect());
+            }
+            loop {
+                let (start, end) = cuts.pop()?;
+                let slot = &self.slots[cuts.len()];
+                let literal = slot.end.as_ref().filter(|_| slot.is_text());
+                let next = literal.and_then(|literal| literal.find(&line.as_bytes()[end + 1..]));
+                if let Some(length) = next {
+                    cuts.push((start, end + 1 + length));
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// Cuts the values behind `cuts` as long as they fit; whether the line ends with the last.
+    fn cut_fitting(
+        &self,
+        line: &str,
+        record: &mut Record<'_>,
+        cuts: &mut Vec<(usize, usize)>,
+    ) -> bool {
+        while let Some(slot) = self.slots.get(cuts.len()) {
+            let literal_before =
+                cuts.len().checked_sub(1).and_then(|at| self.slots[at].end.as_ref());
+            let before = literal_before.map_or(0, |literal| literal.needle().len());
+            let start = cuts.last().map_or(self.start.len(), |(_, end)| end + before);
+            let Some(rest) = line.get(start..) else { return false };
+            let is_last = cuts.len() + 1 == self.slots.len();
+            let cut = if is_last { slot.cut_last(rest) } else { slot.cut(rest, record) };
+            let Some((value, behind)) = cut.filter(|(value, _)| slot.fits(value)) else {
+                return false;
+            };
+            cuts.push((start, start + value.len()));
+            if is_last {
+                return behind.is_empty();
+            }
+        }
+        false
     }
 }
 
@@ -186,6 +250,26 @@ fn joined(first: &str, field: Field, second: &str) -> Field {
 }
 
 impl TemplateSlot {
+    /// Whether a value can be in this column: columns of numbers have numbers, `-`, or a list.
+    fn fits(&self, value: &str) -> bool {
+        !self.field.is_number() || value.bytes().all(|byte| b"0123456789.,:- ".contains(&byte))
+    }
+
+    /// Whether a visitor can choose the text, and with it the literal.
+    fn is_text(&self) -> bool {
+        let is_visitors = matches!(
+            self.field,
+            Field::Target
+                | Field::Query
+                | Field::RequestLine
+                | Field::UserAgent
+                | Field::Referer
+                | Field::Host
+                | Field::Attr
+        );
+        is_visitors && self.inside != ValueSyntax::Time
+    }
+
     /// The last value extends to the literal at the end of the line.
     fn cut_last<'l>(&self, rest: &'l str) -> Option<(&'l str, &'l str)> {
         match &self.end {

@@ -40,6 +40,8 @@ impl Collector for HostInfoCollector {
             memory_bytes: memory.saturating_mul(1024),
             agent_version: &view.agent_version,
             addresses: addresses.as_deref(),
+            role: view.role.as_deref(),
+            zone: view.zone.as_deref(),
         });
         take(&mut self.rows, out);
         Ok(())

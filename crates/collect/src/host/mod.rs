@@ -77,6 +77,10 @@ pub struct HostOptions {
     pub host: String,
     /// weir's version, for `host_info`.
     pub agent_version: String,
+    /// What the host is for, for `host_info`.
+    pub role: Option<String>,
+    /// Where the host is, for `host_info`.
+    pub zone: Option<String>,
 }
 
 impl Default for HostOptions {
@@ -85,6 +89,8 @@ impl Default for HostOptions {
             root: "/".into(),
             host: String::new(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: None,
+            zone: None,
         }
     }
 }
@@ -223,6 +229,8 @@ struct View {
     root: PathBuf,
     host: Arc<str>,
     agent_version: String,
+    role: Option<String>,
+    zone: Option<String>,
     /// Whether the root contains the running kernel's `/proc`, so that sockets can be queried.
     is_live: bool,
     round: u64,
@@ -237,7 +245,7 @@ struct View {
 
 impl View {
     fn new(options: HostOptions) -> Self {
-        let HostOptions { root, host, agent_version } = options;
+        let HostOptions { root, host, agent_version, role, zone } = options;
         let is_live = is_procfs(&root.join("proc"));
         Self {
             processes: ProcessTable::new(root.join("proc")),
@@ -245,6 +253,8 @@ impl View {
             root,
             host: host.into(),
             agent_version,
+            role,
+            zone,
             is_live,
             round: 0,
             page_bytes: page_bytes(),

@@ -19,7 +19,13 @@ use super::*;
 const START: Micros = Micros(1_800_000_000_000_000);
 
 fn sampler(root: &Path) -> HostSampler {
-    let options = HostOptions { root: root.into(), host: "web1".into(), agent_version: "0".into() };
+    let options = HostOptions {
+        root: root.into(),
+        host: "web1".into(),
+        agent_version: "0".into(),
+        role: Some("web".into()),
+        ..HostOptions::default()
+    };
     HostSampler::new(options)
 }
 
@@ -249,6 +255,8 @@ fn every_table_of_a_live_host_has_rows_and_a_second_sample_has_far_fewer() {
         first.iter().map(|batch| batch.table.name).collect();
     let expected = "listener tcp_stat sock_stat net_dev softnet_stat cpu_stat mem_stat disk_stat filesystem \
         sysctl host_info collector_run";
+    let (info, row) = rows(&first, "host_info").next().unwrap();
+    assert_eq!(word(info, "role", row), "web");
     for table in expected.split(' ') {
         assert!(tables.contains(table), "no rows of {table} in {tables:?}");
     }

@@ -9,17 +9,16 @@
 mod discover;
 mod glob;
 mod journal;
-mod multiline;
 mod objects;
 mod tail;
 
 pub use discover::{Discovery, FoundDirective, Problem, discover};
 pub use glob::expand;
 pub use journal::{Journal, JournalOptions};
-pub use multiline::{Multiline, PRESETS, Splitter};
 pub use objects::{Object, ObjectLog};
 pub use tail::{
     Chunk, Gap, GapReason, IdentifiedFile, KnownPositions, NewStream, ReadFrom, RestOptions,
     StatusChanges, StatusKey, StreamState, StreamStatus, TailEvent, TailOptions, Tailer,
     is_log_or_part,
 };
+pub use weir_multiline::{Multiline, PRESETS, Splitter};

@@ -57,3 +57,22 @@ fn event_at_a_rotation_is_given_once() {
     bench.hub.events.sort();
     assert_eq!(bench.hub.events, ["ERROR x\n\tat a.b(c)\n", "INFO next\n", "INFO start\n"]);
 }
+
+#[test]
+fn pieces_of_a_containers_message_are_read_together_without_a_rule() {
+    let mut bench = tail();
+    let time = "2026-11-20T12:00:00.1Z";
+    bench.append("a.log", &format!("{time} stdout F first\n"));
+    bench.run(1);
+    assert_eq!(bench.hub.lines.len(), 1, "a complete message waits for nothing");
+    bench.append("a.log", &format!("{time} stdout P b\n{time} stderr F c\n"));
+    bench.run(1);
+    assert_eq!(bench.hub.lines.len(), 1);
+    bench.restart();
+    bench.append("a.log", &format!("{time} stdout F d\n{time} stdout F e\n{time} stdout P f\n"));
+    bench.run(1);
+    assert_eq!(bench.hub.lines.len(), 5);
+    // Its end never comes.
+    bench.run(5);
+    assert_eq!(bench.hub.lines.len(), 6);
+}

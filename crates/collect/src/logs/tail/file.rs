@@ -20,7 +20,7 @@ use super::fingerprint::{FileHead, FileIdentity};
 use super::remnant::RemnantCopy;
 use super::resolve_stream::Registration;
 use super::types::{Chunk, Gap, GapReason, StreamState};
-use crate::logs::multiline::Multiline;
+use weir_multiline::Multiline;
 
 /// Bytes before the position that must not change: they detect replaced content.
 pub(super) const LAST_BYTES: usize = 64;
@@ -238,7 +238,11 @@ impl TailFile {
             chunk.is_lost = true;
             return Ok(ReadOutcome::Lines { chunk, is_more });
         }
-        let mut limit = if self.multiline.is_some() { usual.max(longest) } else { usual };
+        let mut limit = match &self.multiline {
+            Some(rule) if rule.joins_pieces() => usual.max(rule.max_bytes),
+            Some(_) => usual.max(longest),
+            None => usual,
+        };
         let mut bytes = self.fill(limit, buffer)?;
         if bytes.len() == limit && limit < longest && memchr::memrchr(b'\n', &bytes).is_none() {
             limit = longest;
@@ -365,8 +369,9 @@ impl TailFile {
     fn complete_events(&self, lines: &[u8], read: &ReadExtent) -> usize {
         let Some(multiline) = &self.multiline else { return lines.len() };
         let ReadExtent { is_whole, is_full } = *read;
-        let ends = multiline.ends(lines);
+        let (ends, is_closed) = multiline.ends_and_state(lines);
         match ends.as_slice() {
+            _ if is_closed => lines.len(),
             [.., last, _] if is_full || !is_whole => *last,
             [_] if !is_full && !is_whole => 0,
             _ => lines.len(),
@@ -389,7 +394,9 @@ impl TailFile {
                 .last_bytes
                 .extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
         }
-        let events = self.multiline.as_ref().map(|multiline| multiline.ends(&bytes));
+        // The parser joins pieces of containers' messages by itself.
+        let rule = self.multiline.as_ref().filter(|multiline| !multiline.joins_pieces());
+        let events = rule.map(|multiline| multiline.ends(&bytes));
         Chunk {
             stream: self.stream,
             path: self.path.clone(),

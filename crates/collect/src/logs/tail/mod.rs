@@ -51,7 +51,6 @@ use std::time::Duration;
 
 use weir_tables::{LogSource, Micros, StreamId};
 
-use super::multiline::Multiline;
 use file::ReadOutcome;
 pub(in crate::logs) use fingerprint::hash_of;
 pub use identified_file::{IdentifiedFile, KnownPositions};
@@ -65,6 +64,7 @@ pub use types::{
     Chunk, Gap, GapReason, NewStream, ReadFrom, RestOptions, StatusChanges, StatusKey, StreamState,
     StreamStatus, TailEvent, TailOptions,
 };
+use weir_multiline::Multiline;
 
 /// Follows the files of a set of sources.
 #[derive(Debug)]

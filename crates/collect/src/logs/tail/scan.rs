@@ -20,7 +20,7 @@ use super::schedule::{QUIET_AFTER, Schedule};
 use super::types::StreamState;
 use super::{cannot_read, label};
 use crate::logs::glob;
-use crate::logs::multiline::Multiline;
+use weir_multiline::Multiline;
 
 const EXPAND_EVERY: Duration = Duration::from_secs(2);
 const RETRY_EVERY: Duration = Duration::from_secs(30);

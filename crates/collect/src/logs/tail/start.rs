@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use weir_tables::{Micros, StreamId};
 
+use weir_multiline::Multiline;
+
 use super::content::{Content, is_line_start, recent_start};
 use super::file::{ObservedState, TailFile};
 use super::fingerprint::FileIdentity;
@@ -22,6 +24,8 @@ use super::{Tailer, cannot_read, elapsed};
 
 /// Pause between attempts to reopen an unreadable file.
 const REOPEN_EVERY: Duration = Duration::from_secs(5);
+/// Bytes that show which program writes a log.
+const HEAD_BYTES: usize = 512;
 /// Stale file handle: the server of a network file system does not know the file any more.
 const ESTALE: i32 = 116;
 
@@ -104,6 +108,7 @@ impl Tailer {
         let waits_for = older.map(|file| file.stream).collect();
         let size = if content.is_immutable() { position + 1 } else { size.max(position) };
         let file = TailFile {
+            multiline: watched.multiline.clone().or_else(|| container_rule(&mut content)),
             content,
             path: watched.label.clone(),
             at: watched.at.clone(),
@@ -115,7 +120,6 @@ impl Tailer {
             acknowledged: position,
             size,
             is_rotated: !is_live,
-            multiline: watched.multiline.clone(),
             is_known,
             waits_for,
             registration,
@@ -282,4 +286,11 @@ impl Tailer {
             self.report.gap(gap);
         }
     }
+}
+
+/// The rule that joins pieces of messages, if a container runtime writes the log.
+fn container_rule(content: &mut Content) -> Option<Arc<Multiline>> {
+    let mut head = [0; HEAD_BYTES];
+    let length = content.read_at(&mut head, 0).ok()?;
+    Multiline::of_head(&head[..length]).map(Arc::new)
 }

@@ -1,4 +1,5 @@
-//! Multi-line events: stack traces of Java, Python, Go and Ruby by name, or a custom rule.
+//! Multi-line events: stack traces of Java, Python, Go and Ruby, records of CSV and pieces of
+//! containers' messages by name, or a custom rule.
 //!
 //! Sources: `Throwable.printStackTrace`, Python's `traceback`, Go's `runtime.panic`, Ruby's
 //! `Exception#full_message`. An event is split from its own lines alone, beginning with its first,
@@ -6,10 +7,12 @@
 //! `logger.error("…", exception)` writes its own line and then the trace, so a trace joins the line
 //! before it if that line mentions an error.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::bytes::Regex;
+use weir_tables::{ContainerPiece, ContainerStream};
 
 /// Rule and limits for joining lines into events.
 #[derive(Clone, Debug)]
@@ -32,10 +35,17 @@ enum EventRule {
     Python,
     Go,
     Ruby,
+    /// Records whose quoted values have line ends.
+    Csv,
+    /// Pieces of a container's messages, until no message of either stream is open.
+    Container,
 }
 
 /// Names of the rules without a pattern.
-pub const PRESETS: [&str; 5] = ["java", "python", "go", "ruby", "indent"];
+pub const PRESETS: [&str; 7] = ["java", "python", "go", "ruby", "indent", "csv", "container"];
+
+/// Maximum bytes of the pieces of containers' messages that are joined.
+const MAX_CONTAINER_BYTES: usize = 1 << 20;
 
 impl Multiline {
     fn new(rule: EventRule) -> Self {
@@ -51,8 +61,27 @@ impl Multiline {
             "go" => EventRule::Go,
             "ruby" => EventRule::Ruby,
             "indent" => EventRule::Indent,
+            "csv" => EventRule::Csv,
+            "container" => return Some(Self::container()),
             _ => return None,
         }))
+    }
+
+    fn container() -> Self {
+        Self { max_bytes: MAX_CONTAINER_BYTES, ..Self::new(EventRule::Container) }
+    }
+
+    /// The rule for a log that begins with `head`, if a container runtime writes it.
+    pub fn of_head(head: &[u8]) -> Option<Self> {
+        let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        // The end of a long line may be missing.
+        let is_docker = line.starts_with(br#"{"log":""#);
+        (is_docker || ContainerPiece::of(line).is_some()).then(Self::container)
+    }
+
+    /// Whether events are messages in pieces, so that each is one line of text.
+    pub fn joins_pieces(&self) -> bool {
+        matches!(self.rule, EventRule::Container)
     }
 
     /// Matching lines begin an event, all others belong to the event before.
@@ -78,17 +107,28 @@ impl Multiline {
 
     /// Offsets at which events end in `bytes`, which are complete lines and begin with an event.
     /// The last event may continue after them.
-    pub(super) fn ends(&self, bytes: &[u8]) -> Vec<usize> {
+    pub fn ends(&self, bytes: &[u8]) -> Vec<usize> {
+        self.ends_and_state(bytes).0
+    }
+
+    /// As [`Multiline::ends`], and whether the last event is complete without a look at what
+    /// follows.
+    pub fn ends_and_state(&self, bytes: &[u8]) -> (Vec<usize>, bool) {
         let (mut ends, mut splitter, mut at) = (Vec::new(), self.splitter(), 0);
         while at < bytes.len() {
             let length = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len() - at, |n| n + 1);
-            if splitter.begins_event(&bytes[at..at + length]) && at > 0 {
+            if splitter.begins_group(&bytes[at..at + length]) && at > 0 {
                 ends.push(at);
             }
             at += length;
         }
         ends.push(bytes.len());
-        ends
+        let is_closed = match self.rule {
+            EventRule::Container => splitter.event.open == OpenStreams::default(),
+            EventRule::Csv => !splitter.event.is_quoted,
+            _ => false,
+        };
+        (ends, is_closed)
     }
 }
 
@@ -101,20 +141,63 @@ pub struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
-    /// Whether this line (including its newline) begins an event.
+    /// Whether this line (including its newline) begins an event that becomes a row.
     pub fn begins_event(&mut self, line: &[u8]) -> bool {
-        let (length, text) = (line.len(), line.trim_ascii_end());
+        let before = self.event.open;
+        let is_first = self.begins_group(line);
+        // Messages of two streams that alternate are one group and several rows.
+        let is_piece = self.multiline.joins_pieces() && !is_first;
+        let stream = is_piece.then(|| ContainerPiece::of(line.trim_ascii_end())).flatten();
+        is_first || is_piece && stream.is_none_or(|piece| !before.has(piece.stream))
+    }
+
+    /// Whether this line (including its newline) begins lines that are read together.
+    fn begins_group(&mut self, line: &[u8]) -> bool {
+        let (length, line) = (line.len(), line.trim_ascii_end());
+        let piece = ContainerPiece::of(line);
+        let text = piece.as_ref().map_or(Cow::Borrowed(line), |piece| inner_text(line, piece));
         let Multiline { rule, max_lines, max_bytes, .. } = self.multiline;
         let is_full =
             self.event.lines >= *max_lines || self.bytes + length > (*max_bytes).max(length);
-        let is_first = self.event.lines == 0 || is_full || !rule.continues(&mut self.event, text);
+        let is_next_piece = piece.as_ref().is_some_and(|piece| self.event.open.has(piece.stream));
+        let is_first = self.event.lines == 0
+            || is_full
+            || !is_next_piece && !rule.continues(&mut self.event, &text);
         if is_first {
-            (self.event, self.bytes) = (EventState::begun_with(text, rule), 0);
+            (self.event, self.bytes) = (EventState::begun_with(&text, rule), 0);
+        }
+        if let Some(piece) = piece {
+            self.event.open.note(&piece);
+        }
+        if matches!(rule, EventRule::Csv) {
+            self.event.is_quoted ^= memchr::memchr_iter(b'"', &text).count() % 2 == 1;
         }
         self.event.lines += 1;
         self.bytes += length;
         is_first
     }
+}
+
+/// What the program in a container wrote, without its line end.
+fn inner_text<'a>(line: &'a [u8], piece: &ContainerPiece) -> Cow<'a, [u8]> {
+    let text = &line[piece.text.clone()];
+    let is_escaped = line.first() == Some(&b'{') && memchr::memchr(b'\\', text).is_some();
+    if !is_escaped {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match (byte, byte == &b'\\') {
+            (byte, false) => out.push(*byte),
+            (_, true) => match bytes.next() {
+                Some(b't') => out.push(b'\t'),
+                Some(b'n' | b'r') | None => {}
+                Some(other) => out.push(*other),
+            },
+        }
+    }
+    Cow::Owned(out)
 }
 
 fn pattern_of(pattern: &str) -> Result<Regex, String> {
@@ -133,6 +216,32 @@ struct EventState {
     /// Python: whether the line with the exception name has come.
     is_named: bool,
     is_after_blank: bool,
+    /// CSV: whether a quote is open.
+    is_quoted: bool,
+    open: OpenStreams,
+}
+
+/// Streams of a container whose message is not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OpenStreams {
+    stdout: bool,
+    stderr: bool,
+}
+
+impl OpenStreams {
+    fn has(self, stream: ContainerStream) -> bool {
+        match stream {
+            ContainerStream::Stdout => self.stdout,
+            ContainerStream::Stderr => self.stderr,
+        }
+    }
+
+    fn note(&mut self, piece: &ContainerPiece) {
+        match piece.stream {
+            ContainerStream::Stdout => self.stdout = piece.is_partial,
+            ContainerStream::Stderr => self.stderr = piece.is_partial,
+        }
+    }
 }
 
 macro_rules! pattern {
@@ -163,7 +272,11 @@ impl EventState {
                 .iter()
                 .any(|start| line.starts_with(start)),
             EventRule::Ruby => RUBY_FRAME.is_match(line) || RUBY_CLASS.is_match(line),
-            EventRule::Start(_) | EventRule::Continuation(_) | EventRule::Indent => false,
+            EventRule::Start(_)
+            | EventRule::Continuation(_)
+            | EventRule::Indent
+            | EventRule::Csv
+            | EventRule::Container => false,
         };
         let is_error = !is_trace && ERROR.is_match(line);
         Self { is_trace, is_error, ..Self::default() }
@@ -182,6 +295,8 @@ impl EventRule {
             Self::Python => python(event, line, is_indented),
             Self::Go => go(event, line, is_indented),
             Self::Ruby => ruby(event, line, is_indented),
+            Self::Csv => event.is_quoted,
+            Self::Container => event.open != OpenStreams::default(),
         }
     }
 }
@@ -308,6 +423,59 @@ mod tests {
         check(&Multiline::with_continuation(r"^(\||$)").unwrap(), "a\n| b\n\n===\nc\n===\nd\n");
         check(&preset("indent"), "a\n b\n\tc\n===\nd\n");
         assert!(Multiline::with_start("(").unwrap_err().contains("unclosed group"));
+    }
+
+    /// fluent/fluent-bit#1316 and vectordotdev/vector#5694: pieces of the two streams alternate.
+    #[test]
+    fn pieces_of_containers_messages_stay_together() {
+        let time = "2026-11-20T12:00:00.1Z";
+        let text = format!(
+            "{time} stdout F a\n===\n{time} stdout P b\n{time} stderr F c\n{time} stdout F d\n===\n\
+             {time} stderr P e\n{time} stdout P f\n{time} stderr F g\n{time} stdout F h\n===\n{time} stdout F i\n"
+        );
+        check(&preset("container"), &text);
+        let rule = preset("container");
+        let mut splitter = rule.splitter();
+        let lines = text.replace("===\n", "");
+        let rows: Vec<bool> = lines
+            .split_inclusive('\n')
+            .map(|line| splitter.begins_event(line.as_bytes()))
+            .collect();
+        assert_eq!(rows, [true, true, true, false, true, true, false, false, true]);
+        let docker = "{\"log\":\"a\",\"stream\":\"stdout\"}\n{\"log\":\"b\\n\",\"stream\":\"stdout\"}\n===\n{\"log\":\"c\\n\",\"stream\":\"stdout\"}\n";
+        check(&rule, docker);
+        assert!(rule.ends_and_state(lines.as_bytes()).1);
+        assert!(
+            !rule.ends_and_state(&lines.as_bytes()[..lines.find("stdout F d").expect("in it")]).1
+        );
+        assert!(Multiline::of_head(lines.as_bytes()).is_some());
+        assert!(Multiline::of_head(b"{\"log\":\"a long li").is_some());
+        assert!(Multiline::of_head(b"2026-11-20 12:00:00 stdout F a\n").is_none());
+    }
+
+    /// fluent/fluent-bit#3224 and vectordotdev/vector#6178: traces of programs in containers.
+    #[test]
+    fn rules_see_what_the_program_in_a_container_wrote() {
+        let cri = "2026-11-20T12:00:00.1Z stdout F";
+        check(
+            &preset("java"),
+            &format!(
+                "{cri} 12:00:00 ERROR cannot save\n{cri} java.lang.IllegalStateException: x\n{cri} \tat a.B.c(B.java:1)\n===\n{cri} 12:00:01 INFO next\n"
+            ),
+        );
+        let docker = |text: &str| format!("{{\"log\":\"{text}\\n\",\"stream\":\"stderr\"}}\n");
+        let lines =
+            ["Traceback (most recent call last):", "  File \\\"a.py\\\", line 1", "KeyError: 'x'"];
+        let text: String = lines.iter().map(|line| docker(line)).collect();
+        check(&preset("python"), &(text + "===\n" + &docker("next")));
+        let piece = cri.replace('F', "P");
+        check(&preset("indent"), &format!("{piece} a\n{cri} b\n===\n{cri} c\n{cri}  d\n"));
+    }
+
+    /// elastic/beats#3080 and PostgreSQL's csvlog: statements of several lines.
+    #[test]
+    fn quoted_line_ends_are_inside_of_a_record() {
+        check(&preset("csv"), "a,b\n===\n\"c\nd \"\"e\"\"\n\",f\n===\ng,h\n");
     }
 
     #[test]
