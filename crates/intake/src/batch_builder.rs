@@ -187,8 +187,7 @@ impl BatchBuilder {
         if self.is_overflowing { Err(too_many()) } else { Ok(()) }
     }
 
-    /// Adds a line as one item, unless its identity was kept before. Newlines inside become `#012`,
-    /// as rsyslog writes them.
+    /// Adds a line, or a message of several lines, as one item, unless its identity was kept before.
     pub(crate) fn line(&mut self, place: RowOrigin<'_>, line: &[u8], id: Option<Identity>) {
         match id.map(|id| self.claims.claim(id)) {
             Some(Claim::Known) => return self.verdicts.push(ItemVerdict::Known),
@@ -203,13 +202,8 @@ impl BatchBuilder {
         if document::is_object(line) {
             document::push_in_one_line(line, &mut lines.bytes);
         } else {
-            let mut rest = line;
-            while let Some(at) = memchr(b'\n', rest) {
-                lines.bytes.extend_from_slice(&rest[..at]);
-                lines.bytes.extend_from_slice(b"#012");
-                rest = &rest[at + 1..];
-            }
-            lines.bytes.extend_from_slice(rest);
+            lines.has_line_ends_inside |= memchr(b'\n', line).is_some();
+            lines.bytes.extend_from_slice(line);
         }
         lines.bytes.push(b'\n');
         self.verdicts.push(ItemVerdict::Kept);
@@ -323,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_grouped_by_host_and_source_and_stay_one_line_each() {
+    fn lines_are_grouped_by_host_and_source_and_keep_their_line_ends() {
         let mut builder = builder();
         for (host, line) in [("a", "1"), ("b", "2\nmore"), ("a", "3")] {
             builder.line(RowOrigin { host, source: "x" }, line.as_bytes(), None);
@@ -333,7 +327,9 @@ mod tests {
             .iter()
             .map(|group| (group.host.as_str(), std::str::from_utf8(&group.bytes).unwrap()))
             .collect();
-        assert_eq!(groups, [("a", "1\n3\n"), ("b", "2#012more\n")]);
+        assert_eq!(groups, [("a", "1\n3\n"), ("b", "2\nmore\n")]);
+        assert_eq!(builder.groups[0].message_ends(), None);
+        assert_eq!(builder.groups[1].message_ends(), Some(vec![7]));
         assert_eq!(builder.groups[0].items, [(0, 0), (2, 2)]);
     }
 

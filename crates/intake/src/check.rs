@@ -45,8 +45,11 @@ pub(crate) fn dump(builder: &mut BatchBuilder) -> String {
     let mut out = String::new();
     for group in &builder.groups {
         writeln!(out, "{} {}", group.host, group.source).expect("memory");
-        for line in String::from_utf8_lossy(&group.bytes).lines() {
-            writeln!(out, "  {line}").expect("memory");
+        let ends = group.items.iter().skip(1).map(|(offset, _)| *offset).chain([group.bytes.len()]);
+        for (end, (start, _)) in ends.zip(&group.items) {
+            let message = String::from_utf8_lossy(&group.bytes[*start..end]);
+            let message = message.strip_suffix('\n').expect("a line end");
+            writeln!(out, "  {}", message.replace('\n', "⏎")).expect("memory");
         }
     }
     for batch in builder.own_rows() {

@@ -11,7 +11,8 @@ use std::fmt::Write as _;
 use http::request::Parts;
 use http::{Method, StatusCode};
 use memchr::memchr;
-use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
 use crate::batch_builder::{
@@ -19,7 +20,7 @@ use crate::batch_builder::{
 };
 use crate::document;
 use crate::elastic_stubs as stubs;
-use crate::protocol::{HttpProtocol, IntakeRequest, percent_decoded};
+use crate::protocol::{HttpProtocol, IntakeRequest, percent_decoded, without_mark};
 use crate::response::{IntakeResponse, Refusal};
 use crate::window::Identity;
 
@@ -66,20 +67,46 @@ impl BulkOperation {
             Self::Delete => "delete",
         }
     }
+
+    /// The operation of this name.
+    fn of(name: &str) -> Option<Self> {
+        let all = [Self::Index, Self::Create, Self::Update, Self::Delete];
+        all.into_iter().find(|operation| operation.as_str() == name)
+    }
 }
 
-/// An action line.
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum BulkAction<'a> {
-    #[serde(borrow)]
-    Index(ActionMeta<'a>),
-    #[serde(borrow)]
-    Create(ActionMeta<'a>),
-    #[serde(borrow)]
-    Update(ActionMeta<'a>),
-    #[serde(borrow)]
-    Delete(ActionMeta<'a>),
+/// An action line: the first known action of its object. Shippers add keys of their own beside it,
+/// such as the `attempts` of winston-elasticsearch.
+struct BulkAction<'a> {
+    operation: BulkOperation,
+    meta: ActionMeta<'a>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for BulkAction<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ActionVisitor)
+    }
+}
+
+struct ActionVisitor;
+
+impl<'de> Visitor<'de> for ActionVisitor {
+    type Value = BulkAction<'de>;
+
+    fn expecting(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        text.write_str("an action: `index`, `create`, `update` or `delete`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match BulkOperation::of(&key).filter(|_| found.is_none()) {
+                Some(operation) => found = Some(BulkAction { operation, meta: map.next_value()? }),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        found.ok_or_else(|| A::Error::custom("no action: `index`, `create`, `update` or `delete`"))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -88,17 +115,6 @@ struct ActionMeta<'a> {
     index: Option<Cow<'a, str>>,
     #[serde(default, rename = "_id")]
     id: Option<serde_json::Value>,
-}
-
-impl<'a> BulkAction<'a> {
-    fn split(self) -> (BulkOperation, ActionMeta<'a>) {
-        match self {
-            Self::Index(meta) => (BulkOperation::Index, meta),
-            Self::Create(meta) => (BulkOperation::Create, meta),
-            Self::Update(meta) => (BulkOperation::Update, meta),
-            Self::Delete(meta) => (BulkOperation::Delete, meta),
-        }
-    }
 }
 
 impl HttpProtocol for ElasticBulk {
@@ -162,7 +178,7 @@ fn bulk(
     builder: &mut BatchBuilder,
 ) -> Result<Vec<BulkItem>, Refusal> {
     let mut items: Vec<BulkItem> = Vec::new();
-    let mut lines = LineCutter { rest: &request.body, number: 0 };
+    let mut lines = LineCutter { rest: without_mark(&request.body), number: 0 };
     while let Some(line) = lines.next_filled() {
         let action = serde_json::from_slice::<BulkAction<'_>>(line).map_err(|error| {
             Refusal::bad(format!("malformed action/metadata line [{}]: {error}", lines.number))
@@ -171,7 +187,7 @@ fn bulk(
         if builder.is_full() || items.len() >= MAX_ITEMS {
             return Err(too_many());
         }
-        let (operation, meta) = action.split();
+        let BulkAction { operation, meta } = action;
         let index = match &meta.index {
             Some(index) => index.as_ref(),
             None if !default_index.is_empty() => default_index,

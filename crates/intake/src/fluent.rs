@@ -2,7 +2,8 @@
 //!
 //! From the Forward Protocol Specification v1. An event is `[tag, time, record]` or many of them
 //! packed. A message with the option `chunk` is acknowledged once it is durable, and a repeated
-//! chunk is known.
+//! chunk is known. As in Fluentd's `in_forward`, a message may be JSON: its first byte, `[`, is an
+//! integer in MessagePack, which begins no message.
 //!
 //! ```text
 //!  with a shared key:  server HELO(nonce) ─► client PING(digest) ─► server PONG(digest), then events
@@ -16,6 +17,7 @@ use weir_tables::Micros;
 
 use crate::batch_builder::{BatchBuilder, ItemVerdict, MAX_ITEMS, RejectCause, RowOrigin};
 use crate::document;
+use crate::json_scan::JsonScan;
 use crate::msgpack::{MsgpackError, MsgpackReader, Token, ValueScan, push_text};
 use crate::stream::{NO_MEMORY, StreamError, StreamOrigin, StreamProtocol};
 use crate::unpack::{UnpackError, unpack};
@@ -34,6 +36,7 @@ pub(crate) struct FluentStream {
     is_authenticated: bool,
     /// The end of the message that is arriving.
     scan: ValueScan,
+    json_scan: JsonScan,
     /// Replies to write once the events before them are durable.
     replies: Vec<u8>,
 }
@@ -65,19 +68,24 @@ impl StreamProtocol for FluentStream {
         let mut used = 0;
         while used < bytes.len() && !builder.is_batch_full() {
             let rest = &bytes[used..];
-            let message = match self.scan.scan(rest) {
-                Ok(length) => &rest[..length],
-                Err(MsgpackError::Short) if rest.len() > MAX_MESSAGE_BYTES => {
-                    let detail = "a message is too long";
-                    return Err(StreamError { reason: "too_long", detail });
-                }
-                Err(MsgpackError::Short) => break,
-                Err(MsgpackError::Bad) => return Err(BAD),
-            };
+            if matches!(rest[0], b' ' | b'\n' | b'\r' | b'\t') {
+                // White space behind a message of JSON; in MessagePack these are integers, which
+                // begin no message.
+                used += 1;
+                continue;
+            }
+            let is_json = rest[0] == b'[';
+            let Some(length) = self.message_length(rest, is_json)? else { break };
+            let message = &rest[..length];
             if self.shared_key.is_some() && !self.is_authenticated {
                 self.ping(message)?;
             } else {
-                match self.events(message, origin.peer, builder) {
+                let read = if is_json {
+                    json_events(message, origin.peer, builder)
+                } else {
+                    self.events(message, origin.peer, builder)
+                };
+                match read {
                     // The messages before are stored first.
                     Err(NO_MEMORY) if used > 0 => break,
                     read => read?,
@@ -100,6 +108,23 @@ impl FluentStream {
     /// A connection that requires `shared_key`, if there is one.
     pub(crate) fn new(shared_key: Option<Arc<str>>, hub_host: &str) -> Self {
         Self { shared_key, hub_host: hub_host.to_owned(), ..Self::default() }
+    }
+
+    /// Length of the message at the front of `rest`; `None` while its end is missing.
+    fn message_length(&mut self, rest: &[u8], is_json: bool) -> Result<Option<usize>, StreamError> {
+        let length = if is_json {
+            self.json_scan.scan(rest)
+        } else {
+            match self.scan.scan(rest) {
+                Ok(length) => Some(length),
+                Err(MsgpackError::Short) => None,
+                Err(MsgpackError::Bad) => return Err(BAD),
+            }
+        };
+        if length.is_none() && rest.len() > MAX_MESSAGE_BYTES {
+            return Err(StreamError { reason: "too_long", detail: "a message is too long" });
+        }
+        Ok(length)
     }
 
     fn ping(&mut self, message: &[u8]) -> Result<(), StreamError> {
@@ -138,7 +163,11 @@ impl FluentStream {
         let tag = String::from_utf8_lossy(tag);
         let entries = reader.value().map_err(|_| BAD)?;
         let kind = MsgpackReader(entries).token().map_err(|_| BAD)?;
-        let is_single = !matches!(kind, Token::Array(_) | Token::Text(_) | Token::Bytes(_));
+        let is_single = match kind {
+            Token::Array(_) => is_time_with_metadata(entries),
+            Token::Text(_) | Token::Bytes(_) => false,
+            _ => true,
+        };
         let record = if is_single { Some(reader.value().map_err(|_| BAD)?) } else { None };
         let has_option = parts == if is_single { 4 } else { 3 };
         let option = if has_option {
@@ -148,14 +177,14 @@ impl FluentStream {
         };
         let mut events = ForwardEvents { tag: &tag, peer, chunk: option.chunk, number: 0, builder };
         match kind {
-            Token::Array(count) => {
+            Token::Array(count) if !is_single => {
                 let mut reader = MsgpackReader(entries);
                 let _ = reader.token();
                 for _ in 0..count {
                     events.entry(&mut reader)?;
                 }
             }
-            Token::Text(packed) | Token::Bytes(packed) => {
+            Token::Text(packed) | Token::Bytes(packed) if !is_single => {
                 let packed = option.unpacked(packed, events.builder)?;
                 let mut reader = MsgpackReader(&packed);
                 while !reader.0.is_empty() {
@@ -170,6 +199,45 @@ impl FluentStream {
         }
         Ok(())
     }
+}
+
+/// Whether an array is a time with metadata, `[time, {…}]`, and not a list of events.
+fn is_time_with_metadata(array: &[u8]) -> bool {
+    let mut reader = MsgpackReader(array);
+    matches!(reader.token(), Ok(Token::Array(1..)))
+        && matches!(
+            reader.token(),
+            Ok(Token::Extension(0, _) | Token::Integer(_) | Token::Unsigned(_) | Token::Float(_))
+        )
+}
+
+/// Events of a message of JSON: `[tag, time, record]` or `[tag, [[time, record], …]]`.
+fn json_events(message: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), StreamError> {
+    use serde_json::Value;
+    let parts: Vec<Value> = serde_json::from_slice(message).map_err(|_| BAD)?;
+    let chunk = parts.last().and_then(|option| option.get("chunk")?.as_str());
+    if let [Value::String(tag), Value::Array(entries), ..] = &parts[..] {
+        let chunk = chunk.filter(|_| parts.len() == 3).map(str::as_bytes);
+        let mut events = ForwardEvents { tag, peer, chunk, number: 0, builder };
+        for entry in entries {
+            let Some([time, record]) = entry.as_array().and_then(|entry| entry.first_chunk::<2>())
+            else {
+                return Err(BAD);
+            };
+            events.document(json_time(time), record.to_string())?;
+        }
+        return Ok(());
+    }
+    let [Value::String(tag), time, record, ..] = &parts[..] else { return Err(BAD) };
+    let chunk = chunk.filter(|_| parts.len() == 4).map(str::as_bytes);
+    let mut events = ForwardEvents { tag, peer, chunk, number: 0, builder };
+    events.document(json_time(time), record.to_string())
+}
+
+/// Seconds as a number or text.
+fn json_time(time: &serde_json::Value) -> Option<Micros> {
+    let seconds = time.as_f64().or_else(|| time.as_str()?.parse().ok())?;
+    seconds.is_finite().then(|| Micros::from_unix_seconds(seconds))
 }
 
 #[derive(Default)]
@@ -243,14 +311,19 @@ impl ForwardEvents<'_, '_> {
     }
 
     fn event(&mut self, [time, record]: [&[u8]; 2]) -> Result<(), StreamError> {
+        let mut document = String::with_capacity(record.len() + 64);
+        MsgpackReader(record).push_json(&mut document, 0).map_err(|_| BAD)?;
+        self.document(event_time(time).map_err(|_| BAD)?, document)
+    }
+
+    /// An event whose record is a JSON `document`.
+    fn document(&mut self, ts: Option<Micros>, mut document: String) -> Result<(), StreamError> {
         if self.number >= MAX_ITEMS {
             let detail = "more events in one message than weir takes";
             return Err(StreamError { reason: "too_many_rows", detail });
         }
-        let mut document = String::with_capacity(record.len() + 64);
-        MsgpackReader(record).push_json(&mut document, 0).map_err(|_| BAD)?;
         // The record's own time takes precedence.
-        if let Some(ts) = event_time(time).map_err(|_| BAD)?
+        if let Some(ts) = ts
             && document.len() > 2
             && document.ends_with('}')
         {
@@ -387,6 +460,45 @@ mod tests {
         let zstd = zstd::encode_all(&two[..], 3).expect("memory");
         check(&packed([&zstd, b"\x81\xaacompressed\xa4zstd"]), None, &lines);
         check(&packed([&two, b"\x81\xaacompressed\xa4text"]), None, &lines);
+    }
+
+    /// fluent/fluentd#4700: Fluentd 1.18 and Fluent Bit wrap the time of each mode with metadata.
+    #[test]
+    fn a_single_event_may_have_metadata_beside_its_time() {
+        let message =
+            b"\x93\xa3app\x92\xd7\x00\x6b\x00\x36\x40\x00\x00\x03\xe8\x80\x81\xa7message\xa3one";
+        check(
+            message,
+            None,
+            &expect![[r#"
+            192.0.2.1 fluent:app
+              {"message":"one","@timestamp":"2026-11-20T12:00:00.000001Z"}
+        "#]],
+        );
+    }
+
+    /// From the manual of Fluentd's `in_forward`: `echo '["tag", 1, {…}]' | nc`.
+    #[test]
+    fn messages_of_json_are_read_in_pieces() {
+        let bytes = b"[\"app\", 1795176000, {\"message\":\"a ]\"}]\n[\"app\", [[1795176000.5, {\"message\":\"b\"}], [1795176001, {\"message\":\"c\"}]]]";
+        let lines = expect![[r#"
+            192.0.2.1 fluent:app
+              {"message":"a ]","@timestamp":"2026-11-20T12:00:00.000000Z"}
+              {"message":"b","@timestamp":"2026-11-20T12:00:00.500000Z"}
+              {"message":"c","@timestamp":"2026-11-20T12:00:01.000000Z"}
+        "#]];
+        check(bytes, None, &lines);
+        let (mut stream, mut builder) = (FluentStream::default(), builder());
+        let mut used = 0;
+        for end in 0..=bytes.len() {
+            used += stream.cut(&bytes[used..end], ORIGIN, &mut builder).expect("well formed");
+        }
+        lines.assert_eq(&dump(&mut builder));
+        for bytes in [&b"[1, 2, 3]"[..], b"[\"app\"]", b"[\"app\", [1]]", b"[}"] {
+            FluentStream::default().cut(bytes, ORIGIN, &mut builder).expect_err("no message");
+        }
+        let mut locked = FluentStream::new(Some("secret".into()), "hub");
+        locked.cut(bytes, ORIGIN, &mut builder).expect_err("the key is missing");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub trait Hub: Send + Sync + 'static {
     fn keep(&self, batches: Vec<Batch>) -> KeepFuture<'_>;
 }
 
-/// Whole lines of one host and one source.
+/// Whole lines, or messages of several lines, of one host and one source.
 #[derive(Debug, Default)]
 pub struct LineGroup {
     /// The column `host`.
@@ -35,8 +35,18 @@ pub struct LineGroup {
     pub source: String,
     /// The lines, each with its `\n`.
     pub bytes: Vec<u8>,
+    /// Whether some message has several lines.
+    pub(crate) has_line_ends_inside: bool,
     /// Per line: the offset of its first byte, and its number among the items of the request.
     pub(crate) items: Vec<(usize, usize)>,
+}
+
+impl LineGroup {
+    /// Where each message ends in `bytes`; `None` if each is one line.
+    pub fn message_ends(&self) -> Option<Vec<usize>> {
+        let next = self.items.iter().skip(1).map(|(offset, _)| *offset);
+        self.has_line_ends_inside.then(|| next.chain([self.bytes.len()]).collect())
+    }
 }
 
 /// The result of [`Hub::parse`].

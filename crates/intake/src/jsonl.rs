@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::batch_builder::{BatchBuilder, ItemVerdict, RejectCause, RowOrigin, too_many};
 use crate::document;
-use crate::protocol::{HttpProtocol, IntakeRequest};
+use crate::protocol::{HttpProtocol, IntakeRequest, without_mark};
 use crate::response::{IntakeResponse, Refusal};
 use crate::window::Identity;
 
@@ -39,9 +39,10 @@ impl HttpProtocol for JsonLines {
         let source = request.parameter("source").unwrap_or_else(|| "jsonl".into());
         let key = request.header("idempotency-key");
         let peer = request.peer.to_string();
+        let body = without_mark(&request.body);
         let (mut at, mut number) = (0, 0_usize);
-        while at < request.body.len() {
-            let rest = &request.body[at..];
+        while at < body.len() {
+            let rest = &body[at..];
             let length = memchr(b'\n', rest).unwrap_or(rest.len());
             let line = rest[..length].trim_ascii();
             at += length + 1;
@@ -108,6 +109,18 @@ mod tests {
     use super::*;
     use crate::batch_builder::MAX_ITEMS;
     use crate::check::{builder, items_of, mangled, request, status_and_body};
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let body = "\u{feff}{\"message\":\"first\"}\n{\"message\":\"second\"}\n".as_bytes();
+        let request = request(Method::POST, "/intake/jsonl", &[("x", "y")], body);
+        expect![[r#"
+            192.0.2.1 jsonl
+              {"message":"first"}
+              {"message":"second"}
+        "#]]
+        .assert_eq(&items_of::<JsonLines>(&request).expect("lines"));
+    }
 
     #[test]
     fn lines_of_any_kind_are_kept_except_blank_ones() {

@@ -23,6 +23,7 @@ mod graphite;
 mod http;
 mod hub;
 mod intake;
+mod json_scan;
 mod jsonl;
 mod listen;
 mod loki;

@@ -10,7 +10,8 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 use http::{Method, StatusCode};
-use serde::Deserialize;
+use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use weir_tables::{Log, Micros};
 
 use crate::attrs::Attrs;
@@ -124,12 +125,69 @@ struct JsonStream<'a> {
     values: Vec<JsonEntry<'a>>,
 }
 
-/// Nanoseconds, line, and optional structured metadata.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum JsonEntry<'a> {
-    Plain(#[serde(borrow)] Cow<'a, str>, Cow<'a, str>),
-    WithMetadata(Cow<'a, str>, Cow<'a, str>, serde_json::Map<String, serde_json::Value>),
+/// An entry: nanoseconds, line, and structured metadata.
+struct JsonEntry<'a> {
+    nanoseconds: Cow<'a, str>,
+    line: Cow<'a, str>,
+    metadata: serde_json::Map<String, serde_json::Value>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonEntry<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = JsonEntry<'de>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an entry [\"NANOSECONDS\", \"LINE\"]")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut parts: S) -> Result<Self::Value, S::Error> {
+        let nanoseconds = parts.next_element::<EntryText<'de>>()?;
+        let line = parts.next_element::<EntryText<'de>>()?;
+        let (Some(EntryText(nanoseconds)), Some(EntryText(line))) = (nanoseconds, line) else {
+            return Err(S::Error::custom("an entry has less than two parts: time and line"));
+        };
+        let metadata = parts.next_element()?.unwrap_or_default();
+        while parts.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(JsonEntry { nanoseconds, line, metadata })
+    }
+}
+
+/// Time or line of an entry.
+struct EntryText<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for EntryText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EntryTextVisitor)
+    }
+}
+
+struct EntryTextVisitor;
+
+impl<'de> Visitor<'de> for EntryTextVisitor {
+    type Value = EntryText<'de>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a text: time (nanoseconds in quotes) and line of an entry are texts")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(EntryText(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(EntryText(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
+        Ok(EntryText(Cow::Owned(text)))
+    }
 }
 
 fn read_json(body: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), Refusal> {
@@ -141,12 +199,9 @@ fn read_json(body: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), 
             labels.push(name.as_ref(), value.as_ref());
         }
         for entry in &stream.values {
-            let (at, line, metadata) = match entry {
-                JsonEntry::Plain(at, line) => (at, line, None),
-                JsonEntry::WithMetadata(at, line, metadata) => (at, line, Some(metadata)),
-            };
+            let JsonEntry { nanoseconds: at, line, metadata } = entry;
             let mut attrs = labels.clone();
-            for (name, value) in metadata.into_iter().flatten() {
+            for (name, value) in metadata {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 attrs.push(name.as_str(), text);
             }
@@ -333,6 +388,22 @@ mod tests {
             ts=2026-11-20T12:00:00Z host=web1 source=/var/log/app.log program=app severity= body=plain line attrs={filename: /var/log/app.log, host: web1, job: app}
         "#]],
         );
+    }
+
+    /// grafana/loki#5252: a time without quotes.
+    #[test]
+    fn an_entry_with_a_wrong_part_is_refused_with_its_reason() {
+        for (values, why) in [
+            ("[[1795176000000000000, \"a\"]]", "nanoseconds in quotes"),
+            ("[[\"1795176000000000000\", 5]]", "are texts"),
+            ("[[\"1795176000000000000\"]]", "less than two parts"),
+            ("[\"a\"]", "an entry [\"NANOSECONDS\", \"LINE\"]"),
+            ("[[\"noon\", \"a\"]]", "`noon` is not a time in nanoseconds"),
+        ] {
+            let body = format!("{{\"streams\":[{{\"stream\":{{}},\"values\":{values}}}]}}");
+            let refusal = read_json(body.as_bytes(), "a", &mut builder()).expect_err(values);
+            assert!(refusal.message.contains(why), "{}", refusal.message);
+        }
     }
 
     fn protobuf() -> Vec<u8> {

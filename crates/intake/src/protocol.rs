@@ -23,6 +23,11 @@ pub(crate) struct IntakeRequest {
     pub(crate) elasticsearch_version: String,
 }
 
+/// A body of text without the byte order mark before it, which programs on Windows write.
+pub(crate) fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body)
+}
+
 impl IntakeRequest {
     /// The text of a header, empty when it is absent.
     pub(crate) fn header(&self, name: &str) -> &str {

@@ -280,7 +280,7 @@ mod tests {
             &[b"11 <13>one\ntwo5 <13>\n"],
             &expect![[r#"
                 192.0.2.1 syslog_tcp
-                  <13>one#012two
+                  <13>one⏎two
                   <13>
             "#]],
         );
@@ -329,7 +329,7 @@ mod tests {
             &expect![[r#"
                 192.0.2.1 syslog_tcp
                   <11>order 1 failed
-                  <11>order 2 failed#012Traceback#012  File x
+                  <11>order 2 failed⏎Traceback⏎  File x
                   <11>order 3
             "#]],
         );
@@ -340,7 +340,7 @@ mod tests {
             ],
             &expect![[r#"
                 192.0.2.1 syslog_tcp
-                  <11>first#012Traceback
+                  <11>first⏎Traceback
                   <13>web1 ends
                   <13>with lines
                   <13>

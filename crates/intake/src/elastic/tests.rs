@@ -179,3 +179,20 @@ fn targets_without_a_path_are_answered_too() {
         }
     }
 }
+
+/// Elasticsearch takes further keys after the action: elastic/elasticsearch#43774. Clients send
+/// them: `attempts` of winston-elasticsearch.
+#[test]
+fn keys_beside_the_action_and_a_byte_order_mark_are_skipped() {
+    check(
+        "\u{feff}{\"index\":{\"_index\":\"a\"},\"attempts\":3}\n{\"message\":\"one\"}\n\
+         {\"refresh\":true,\"create\":{\"_index\":\"a\",\"zzz\":1}}\n{\"message\":\"two\"}\n\
+         {\"index\":{\"_index\":\"a\"},\"delete\":{\"_index\":\"b\"}}\n{\"message\":\"three\"}\n",
+        &expect![[r#"
+            192.0.2.1 elasticsearch:a
+              {"message":"one"}
+              {"message":"two"}
+              {"message":"three"}
+        "#]],
+    );
+}

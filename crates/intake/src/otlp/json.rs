@@ -1,8 +1,9 @@
 //! Converts OTLP's JSON to protobuf: names to numbers by a schema, values by their kind.
 //!
 //! From the OTLP specification, "JSON Protobuf Encoding": lowerCamelCase names, ids in hex, 64-bit
-//! integers as text or numbers, enumerations as numbers, unknown names ignored. The conversion is
-//! streaming, so it needs no document tree.
+//! integers as text or numbers, enumerations as numbers, unknown names ignored. As in the
+//! OpenTelemetry Collector, enumerations may also be names, and names snake_case as in the `.proto`
+//! files. The conversion is streaming, so it needs no document tree.
 
 use std::fmt;
 
@@ -21,17 +22,58 @@ enum FieldKind {
     /// Bytes, hex digits in JSON.
     Hex,
     Base64,
-    /// Booleans, integers and enumerations.
+    /// Booleans and integers.
     Varint,
+    /// A number, or one of the names behind the prefix; the first is 0.
+    Enumeration(&'static str, &'static [&'static str]),
     Fixed64,
     Double,
     Message(&'static Schema),
 }
 
-/// Name, number and kind of each field.
-type Schema = [(&'static str, u64, FieldKind)];
+/// Name, number and kind of a field.
+type SchemaField = (&'static str, u64, FieldKind);
+type Schema = [SchemaField];
 
-use FieldKind::{Base64, Double, Fixed64, Hex, Message, Text, Varint};
+use FieldKind::{Base64, Double, Enumeration, Fixed64, Hex, Message, Text, Varint};
+
+const SEVERITY: FieldKind = Enumeration(
+    "SEVERITY_NUMBER_",
+    &[
+        "UNSPECIFIED",
+        "TRACE",
+        "TRACE2",
+        "TRACE3",
+        "TRACE4",
+        "DEBUG",
+        "DEBUG2",
+        "DEBUG3",
+        "DEBUG4",
+        "INFO",
+        "INFO2",
+        "INFO3",
+        "INFO4",
+        "WARN",
+        "WARN2",
+        "WARN3",
+        "WARN4",
+        "ERROR",
+        "ERROR2",
+        "ERROR3",
+        "ERROR4",
+        "FATAL",
+        "FATAL2",
+        "FATAL3",
+        "FATAL4",
+    ],
+);
+const SPAN_KIND: FieldKind = Enumeration(
+    "SPAN_KIND_",
+    &["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"],
+);
+const STATUS_CODE: FieldKind = Enumeration("STATUS_CODE_", &["UNSET", "OK", "ERROR"]);
+const TEMPORALITY: FieldKind =
+    Enumeration("AGGREGATION_TEMPORALITY_", &["UNSPECIFIED", "DELTA", "CUMULATIVE"]);
 
 const LOGS: &Schema = &[(
     "resourceLogs",
@@ -73,7 +115,7 @@ static ANY_VALUE: [(&str, u64, FieldKind); 7] = [
 ];
 const LOG_RECORD: &Schema = &[
     ("timeUnixNano", 1, Fixed64),
-    ("severityNumber", 2, Varint),
+    ("severityNumber", 2, SEVERITY),
     ("severityText", 3, Text),
     ("body", 5, Message(&ANY_VALUE)),
     ("attributes", 6, Message(&KEY_VALUE)),
@@ -87,12 +129,12 @@ const SPAN: &Schema = &[
     ("spanId", 2, Hex),
     ("parentSpanId", 4, Hex),
     ("name", 5, Text),
-    ("kind", 6, Varint),
+    ("kind", 6, SPAN_KIND),
     ("startTimeUnixNano", 7, Fixed64),
     ("endTimeUnixNano", 8, Fixed64),
     ("attributes", 9, Message(&KEY_VALUE)),
     ("events", 11, Message(&[("name", 2, Text)])),
-    ("status", 15, Message(&[("message", 2, Text), ("code", 3, Varint)])),
+    ("status", 15, Message(&[("message", 2, Text), ("code", 3, STATUS_CODE)])),
 ];
 const METRIC: &Schema = &[
     ("name", 1, Text),
@@ -104,7 +146,7 @@ const METRIC: &Schema = &[
         9,
         Message(&[
             ("dataPoints", 1, Message(HISTOGRAM_POINT)),
-            ("aggregationTemporality", 2, Varint),
+            ("aggregationTemporality", 2, TEMPORALITY),
         ]),
     ),
     (
@@ -112,14 +154,14 @@ const METRIC: &Schema = &[
         10,
         Message(&[
             ("dataPoints", 1, Message(EXPONENTIAL_POINT)),
-            ("aggregationTemporality", 2, Varint),
+            ("aggregationTemporality", 2, TEMPORALITY),
         ]),
     ),
     ("summary", 11, Message(&[("dataPoints", 1, Message(SUMMARY_POINT))])),
 ];
 const POINTS: &Schema = &[
     ("dataPoints", 1, Message(NUMBER_POINT)),
-    ("aggregationTemporality", 2, Varint),
+    ("aggregationTemporality", 2, TEMPORALITY),
     ("isMonotonic", 3, Varint),
 ];
 const NUMBER_POINT: &Schema = &[
@@ -192,9 +234,10 @@ impl<'de> Visitor<'de> for ObjectSeed<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
-            match self.schema.iter().find(|(known, ..)| *known == name) {
-                Some((_, number, kind)) => {
-                    map.next_value_seed(FieldSeed { number: *number, kind: *kind, out: self.out })?;
+            match self.schema.iter().find(|field| is_named(field, &name)) {
+                Some((name, number, kind)) => {
+                    let (number, kind) = (*number, *kind);
+                    map.next_value_seed(FieldSeed { name, number, kind, out: self.out })?;
                 }
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -203,8 +246,24 @@ impl<'de> Visitor<'de> for ObjectSeed<'_> {
     }
 }
 
+/// Whether a field has the name, in lowerCamelCase or in snake_case.
+fn is_named((known, ..): &SchemaField, name: &str) -> bool {
+    if *known == name {
+        return true;
+    }
+    let mut letters = name.bytes();
+    known.bytes().all(|letter| {
+        if letter.is_ascii_uppercase() {
+            letters.next() == Some(b'_') && letters.next() == Some(letter.to_ascii_lowercase())
+        } else {
+            letters.next() == Some(letter)
+        }
+    }) && letters.next().is_none()
+}
+
 /// Reads one value or a list of values.
 struct FieldSeed<'a> {
+    name: &'static str,
     number: u64,
     kind: FieldKind,
     out: &'a mut Vec<u8>,
@@ -218,9 +277,30 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
 }
 
 impl FieldSeed<'_> {
+    /// An error that names the field and what it should be.
+    fn wrong<E: Error>(&self) -> E {
+        let expected = match self.kind {
+            Text => "a text",
+            Hex => "a text of hex digits",
+            Base64 => "a text in Base64",
+            Varint | Fixed64 => "an integer, as number or text",
+            Enumeration(prefix, names) => {
+                let last = names.last().copied().unwrap_or_default();
+                let message = format!(
+                    "`{}` is neither a number nor a name such as {prefix}{last}",
+                    self.name
+                );
+                return E::custom(message);
+            }
+            Double => "a number",
+            Message(_) => "an object",
+        };
+        E::custom(format!("`{}` is not {expected}", self.name))
+    }
+
     fn push_integer<E: Error>(self, value: u64) -> Result<(), E> {
         match self.kind {
-            Varint => {
+            Varint | Enumeration(..) => {
                 push_key(self.out, self.number, WireType::Varint);
                 push_varint(self.out, value);
             }
@@ -228,7 +308,7 @@ impl FieldSeed<'_> {
                 push_key(self.out, self.number, WireType::Fixed64);
                 self.out.extend_from_slice(&value.to_le_bytes());
             }
-            _ => return Err(E::custom("unexpected number")),
+            _ => return Err(self.wrong()),
         }
         Ok(())
     }
@@ -274,7 +354,7 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
                 self.push_double(value);
                 Ok(())
             }
-            _ => Err(E::custom("unexpected fraction")),
+            _ => Err(self.wrong()),
         }
     }
 
@@ -282,33 +362,47 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
         match self.kind {
             Text => push_bytes(self.out, self.number, text.as_bytes()),
             Hex => {
-                push_bytes(self.out, self.number, &unhex(text).ok_or_else(|| E::custom("not hex"))?)
+                let bytes = unhex(text).ok_or_else(|| self.wrong())?;
+                push_bytes(self.out, self.number, &bytes);
             }
             Base64 => {
-                let bytes = BASE64_STANDARD.decode(text).map_err(|_| E::custom("not Base64"))?;
+                let bytes = BASE64_STANDARD.decode(text).map_err(|_| self.wrong())?;
                 push_bytes(self.out, self.number, &bytes);
             }
             Double => {
                 let value = match text {
                     "Infinity" => f64::INFINITY,
                     "-Infinity" => f64::NEG_INFINITY,
-                    other => other.parse().map_err(|_| E::custom("not a number"))?,
+                    other => other.parse().map_err(|_| self.wrong())?,
                 };
                 self.push_double(value);
             }
             Varint | Fixed64 => {
                 let unsigned = text.parse::<u64>().ok();
                 let value = unsigned.or_else(|| text.parse::<i64>().ok().map(i64::cast_unsigned));
-                return self.push_integer(value.ok_or_else(|| E::custom("not an integer"))?);
+                let value = value.ok_or_else(|| self.wrong())?;
+                return self.push_integer(value);
             }
-            Message(_) => return Err(E::custom("text instead of an object")),
+            Enumeration(prefix, names) => {
+                let name = text.strip_prefix(prefix).unwrap_or(text);
+                let place = names.iter().position(|known| *known == name);
+                let place = place.and_then(|place| u64::try_from(place).ok());
+                let value = place.or_else(|| text.parse().ok()).ok_or_else(|| self.wrong())?;
+                return self.push_integer(value);
+            }
+            Message(_) => return Err(self.wrong()),
         }
         Ok(())
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<(), S::Error> {
         loop {
-            let item = FieldSeed { number: self.number, kind: self.kind, out: &mut *self.out };
+            let item = FieldSeed {
+                name: self.name,
+                number: self.number,
+                kind: self.kind,
+                out: &mut *self.out,
+            };
             if items.next_element_seed(item)?.is_none() {
                 return Ok(());
             }
@@ -317,7 +411,7 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<(), M::Error> {
         let Message(schema) = self.kind else {
-            return Err(M::Error::custom("unexpected object"));
+            return Err(self.wrong());
         };
         let mut inner = Vec::new();
         ObjectSeed { schema, out: &mut inner }.visit_map(map)?;

@@ -92,6 +92,59 @@ fn points_are_rows_and_histograms_are_series() {
     assert_eq!(values.as_primitive::<Float64Type>().value(0).to_bits(), 0.5_f64.to_bits());
 }
 
+/// open-telemetry/opentelemetry-collector#12000 and open-telemetry/opentelemetry-js#3705: senders
+/// name enumerations, and fields as the `.proto` files do.
+#[test]
+fn enumerations_by_name_and_fields_in_snake_case_are_read() {
+    let log = r#"{"resource_logs":[{"scope_logs":[{"log_records":[{"time_unix_nano":"1795176000000000000",
+      "severity_number":"SEVERITY_NUMBER_ERROR","body":{"string_value":"a"}}]}]}]}"#;
+    let batches = rows("logs", log.as_bytes());
+    expect![[r#"
+        ts=2026-11-20T12:00:00Z severity=error body=a
+    "#]]
+    .assert_eq(&texts(&batches[0], &["ts", "severity", "body"]));
+    let spans = SPANS
+        .replace("\"kind\":2", "\"kind\":\"SPAN_KIND_SERVER\"")
+        .replace("\"code\":2", "\"code\":\"STATUS_CODE_ERROR\"");
+    let (by_name, by_number) = (rows("traces", spans.as_bytes()), rows("traces", SPANS.as_bytes()));
+    for (named, numbered) in by_name.iter().zip(&by_number) {
+        assert_eq!(named.rows, numbered.rows);
+    }
+    let metrics = METRICS.replace(
+        "\"aggregationTemporality\":2",
+        "\"aggregationTemporality\":\"AGGREGATION_TEMPORALITY_CUMULATIVE\"",
+    );
+    assert_eq!(
+        rows("metrics", metrics.as_bytes())[0].rows,
+        rows("metrics", METRICS.as_bytes())[0].rows
+    );
+}
+
+#[test]
+fn an_error_in_json_names_the_field() {
+    for (signal, body, field) in [
+        (Signal::Logs, r#"{"resourceLogs":5}"#, "`resourceLogs` is not an object"),
+        (
+            Signal::Logs,
+            r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":"LOUD"}]}]}]}"#,
+            "`severityNumber` is neither a number nor a name such as SEVERITY_NUMBER_FATAL4",
+        ),
+        (
+            Signal::Traces,
+            r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"xyz"}]}]}]}"#,
+            "`traceId` is not a text of hex digits",
+        ),
+        (
+            Signal::Metrics,
+            r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"gauge":{"dataPoints":[{"asInt":1.5}]}}]}]}]}"#,
+            "`asInt` is not an integer",
+        ),
+    ] {
+        let error = json::to_protobuf(signal, body.as_bytes()).expect_err(body).to_string();
+        assert!(error.starts_with(field), "{error}");
+    }
+}
+
 fn framed(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).expect("short");
     [&[0][..], &length.to_be_bytes(), message].concat()
