@@ -50,7 +50,8 @@ pub(crate) fn answer(
         _ if parts.uri.path().ends_with("/weir.js") => script(record),
         Method::GET | Method::HEAD => {
             let query = parts.uri.query().unwrap_or_default();
-            let is_empty = keep(session, record.head, query, agent(&parts.headers));
+            let (network, agent) = (record.network(), agent(&parts.headers));
+            let is_empty = keep(session, BeaconSender { network, agent }, record.head, query);
             if is_empty {
                 no_content(record, parts.headers)
             } else {
@@ -73,8 +74,9 @@ pub(crate) async fn answer_post(
     match read(body).await {
         Ok(text) => {
             let now = MonoTime::now();
+            let sender = BeaconSender { network: record.network(), agent: agent(&parts.headers) };
             for line in text.lines().filter(|line| !line.is_empty()).take(LINES_MAX) {
-                keep(session, now, line, agent(&parts.headers));
+                keep(session, sender, now, line);
             }
             no_content(record, parts.headers)
         }
@@ -146,11 +148,18 @@ async fn read(mut body: Incoming) -> Result<String, RequestFailure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Where a beacon comes from.
+#[derive(Clone, Copy)]
+struct BeaconSender<'a> {
+    network: &'a str,
+    agent: Option<&'a str>,
+}
+
 /// Records one beacon; returns whether its client wants no image.
-fn keep(session: &ClientSession, now: MonoTime, query: &str, agent: Option<&str>) -> bool {
-    let params = BeaconParams::parse(query);
+fn keep(session: &ClientSession, sender: BeaconSender<'_>, now: MonoTime, query: &str) -> bool {
+    let (params, agent) = (BeaconParams::parse(query), sender.agent);
     let is_bot = agent.is_none_or(|agent| session.is_bot(agent, is_bot));
-    let row = params.row(session.conn.network(), agent, is_bot);
+    let row = params.row(sender.network, agent, is_bot);
     session.worker.recorder.borrow_mut().record_beacon(now, &row);
     params.wants_no_content
 }

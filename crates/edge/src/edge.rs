@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -12,12 +13,13 @@ use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use weir_tables::Clock;
 
-use crate::acme::challenge::ChallengeStore;
 use crate::acme::{self, CertificateManager};
 use crate::admin::state::{self, EdgeState, LearntState};
 use crate::client::listener::{self, BoundListener, ExistingSockets, Listener};
 use crate::error::EdgeError;
-use crate::live::LiveConfig;
+use crate::live::{LiveConfig, LiveParts};
+use crate::name_refresh::refresh_loop;
+use crate::names::ResolvedNames;
 use crate::pool::Pool;
 use crate::pool::backend::Backend;
 use crate::record::Sink;
@@ -25,8 +27,6 @@ use crate::settings::listener::ListenerSettings;
 use crate::settings::{ProxyHeader, Settings};
 use crate::shared::SharedState;
 use crate::thread::{ThreadCommand, run};
-use crate::tls::CertificateStore;
-use crate::tls::backend_tls::BackendTls;
 use crate::tls::session_tickets::TicketKeys;
 
 /// Most connections opened to one backend ahead of requests.
@@ -41,6 +41,8 @@ pub struct Edge {
     acme: Arc<CertificateManager>,
     /// The thread that obtains certificates, once the configuration has any.
     acme_thread: Mutex<Option<JoinHandle<()>>>,
+    /// Dropping it ends the thread that looks names up.
+    _names_thread: Sender<()>,
 }
 
 struct WorkerThread {
@@ -91,8 +93,14 @@ impl Edge {
         let bound = bound.collect::<Result<Vec<_>, _>>()?;
         let tickets = Arc::new(TicketKeys::new()?);
         let acme = Arc::new(CertificateManager::default());
-        let live = live(&settings, None, &tickets, &acme.challenges)?;
+        let names = Arc::<ResolvedNames>::default();
+        names.look_up(&settings.backends);
+        let challenges = Arc::clone(&acme.challenges);
+        let parts = LiveParts { names: &names, tickets: &tickets, challenges: &challenges };
+        let live = LiveConfig::build(&settings, None, parts)?;
         let shared = Arc::new(SharedState {
+            changing: Mutex::default(),
+            names,
             clock,
             sink,
             live: Mutex::new(Arc::new(live)),
@@ -102,12 +110,19 @@ impl Edge {
             is_ending: AtomicBool::new(false),
             is_gentle: AtomicBool::new(false),
             tickets,
-            challenges: Arc::clone(&acme.challenges),
+            challenges,
             listeners: Mutex::default(),
         });
         let threads = (0..count).map(|at| start_thread(&shared, at)).collect::<Result<_, _>>()?;
-        let edge =
-            Self { shared, threads, bound: Mutex::default(), acme, acme_thread: Mutex::default() };
+        let names_thread = start_names_thread(&shared)?;
+        let edge = Self {
+            shared,
+            threads,
+            bound: Mutex::default(),
+            acme,
+            acme_thread: Mutex::default(),
+            _names_thread: names_thread,
+        };
         edge.teach(&learnt);
         bound.into_iter().try_for_each(|bound| edge.listen(bound))?;
         edge.start_acme()?;
@@ -158,6 +173,14 @@ impl Edge {
         state::snapshot(&self.shared.live(), &self.shared.listeners(), certificates)
     }
 
+    /// The name of the backend at `address`, as the configuration has it.
+    pub fn backend_name(&self, address: &str) -> Option<String> {
+        let live = self.shared.live();
+        let mut backends = live.backends();
+        let found = backends.find(|(_, backend)| backend.name == address);
+        found.map(|(_, backend)| backend.written_name.clone())
+    }
+
     /// Exports what the edge has learned.
     pub fn learnt(&self) -> LearntState {
         let live = self.shared.live();
@@ -180,7 +203,7 @@ impl Edge {
 
     fn warm(&self, pool: &Arc<Pool>, backend: &Arc<Backend>, count: u32) {
         // A PROXY header ties a connection to one client.
-        if pool.settings.proxy_header != ProxyHeader::Off {
+        if pool.settings.proxy_header != ProxyHeader::Off || !backend.is_resolved() {
             return;
         }
         let threads = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
@@ -204,6 +227,8 @@ impl Edge {
     /// As [`Edge::start`]; the running configuration stays in effect.
     pub fn change(&self, settings: &Settings) -> Result<Vec<String>, EdgeError> {
         settings.check()?;
+        self.shared.names.look_up(&settings.backends);
+        let turn = self.shared.changing.lock();
         let before = self.shared.live();
         let differences = before.settings.differences(settings);
         let known = self.shared.listeners();
@@ -211,9 +236,10 @@ impl Edge {
             settings.listeners.iter().filter(|one| !known.iter().any(|old| old.settings == **one));
         let bound =
             new.map(|one| self.bind_beside(one, settings)).collect::<Result<Vec<_>, _>>()?;
-        let live = live(settings, Some(&before), &self.shared.tickets, &self.shared.challenges)?;
+        let live = LiveConfig::build(settings, Some(&before), self.shared.parts())?;
         *self.shared.live.lock() = Arc::new(live);
         self.shared.generation.fetch_add(1, Relaxed);
+        drop(turn);
         bound.into_iter().try_for_each(|bound| self.listen(bound))?;
         let kept = &settings.listeners;
         self.shared.listeners.lock().retain(|listener| kept.contains(&listener.settings));
@@ -309,41 +335,15 @@ fn thread_count(settings: &Settings) -> usize {
     }
 }
 
-fn live(
-    settings: &Settings,
-    before: Option<&LiveConfig>,
-    tickets: &Arc<TicketKeys>,
-    challenges: &Arc<ChallengeStore>,
-) -> Result<LiveConfig, EdgeError> {
-    let needs_tls = settings.backends.iter().any(|backend| backend.protocol.is_tls());
-    let backend_tls = if needs_tls { Some(BackendTls::load(&settings.backend_tls)?) } else { None };
-    let old = before.map(|live| &live.pools[..]);
-    let mut names = vec![""];
-    for route in &settings.routes {
-        if !names.contains(&route.pool.as_str()) {
-            names.push(&route.pool);
-        }
-    }
-    let pools = names.iter().map(|name| Pool::new(name, settings, backend_tls.clone(), old));
-    let pools: Vec<Arc<Pool>> = pools.map(Arc::new).collect();
-    let routes = settings.routes.iter().map(|route| {
-        let at = names.iter().position(|name| *name == route.pool);
-        (route.clone(), Arc::clone(&pools[at.expect("every route's pool is among the names")]))
-    });
-    let routes = routes.collect();
-    let same = before.filter(|live| {
-        live.settings.certificates == settings.certificates && live.settings.acme == settings.acme
-    });
-    let (certificates, tls) = match same {
-        Some(live) => (live.certificates.clone(), live.tls.clone()),
-        None if settings.certificates.is_empty() && settings.acme.is_none() => (None, None),
-        None => {
-            let certificates = CertificateStore::load(settings, challenges)?;
-            let acceptor = certificates.acceptor(tickets)?;
-            (Some(certificates), Some(acceptor))
-        }
-    };
-    Ok(LiveConfig { settings: settings.clone(), pools, routes, certificates, tls })
+/// Starts the thread that looks names up; it ends after the sender is dropped.
+fn start_names_thread(shared: &Arc<SharedState>) -> Result<Sender<()>, EdgeError> {
+    let (end, ended) = channel();
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new()
+        .name("weir-edge-names".into())
+        .spawn(move || refresh_loop(&shared, &ended))
+        .map_err(cannot_start_thread)?;
+    Ok(end)
 }
 
 fn start_thread(shared: &Arc<SharedState>, at: usize) -> Result<WorkerThread, EdgeError> {

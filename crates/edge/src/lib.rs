@@ -17,6 +17,8 @@ mod edge;
 mod error;
 mod live;
 mod local_executor;
+mod name_refresh;
+mod names;
 mod pool;
 mod proxy;
 mod record;

@@ -12,9 +12,11 @@ use weir_tables::{
     Rows,
 };
 
+use crate::client::forwarded::ForwardedClient;
 use crate::client::listener::Listener;
 use crate::client::state::ClientState;
 use crate::pool::backend::Backend;
+use crate::proxy::host_name::name_of;
 use crate::time::{MonoTime, Nanos};
 
 /// The value of column `source`.
@@ -71,6 +73,8 @@ impl RequestFailure {
 #[derive(Debug)]
 pub(crate) struct RequestRecord {
     pub(crate) conn: Arc<ClientState>,
+    /// The client that a trusted proxy names.
+    pub(crate) client: Option<Box<ForwardedClient>>,
     /// When the first byte of the head was read.
     pub(crate) started: MonoTime,
     /// When the last byte of the head was read.
@@ -99,6 +103,17 @@ pub(crate) struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// The scheme of the client's request.
+    fn scheme(&self) -> &'static str {
+        let named = self.client.as_ref().and_then(|client| client.scheme);
+        named.unwrap_or(if self.conn.listener.settings.is_tls { "https" } else { "http" })
+    }
+
+    /// The network of the client, for rows that must not identify it.
+    pub(crate) fn network(&self) -> &str {
+        self.client.as_ref().map_or_else(|| self.conn.network(), |client| client.network())
+    }
+
     /// Samples by request id, so that other tiers can sample the same requests; a request without
     /// an id is always sampled.
     fn is_sampled(&self, one_of: u32) -> bool {
@@ -170,14 +185,6 @@ fn text(value: Option<&HeaderValue>) -> Option<&str> {
     value.and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
 }
 
-/// The name in a `Host` field without its port: `shop.example:8443`, `[::1]:80`.
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => name,
-        _ => host,
-    }
-}
-
 /// Bytes counted since `before`; `None` for HTTP/2, whose streams share the connection's bytes.
 fn bytes_since(conn: &ClientState, total: &AtomicU64, before: u64) -> Option<i64> {
     (!conn.is_h2).then(|| int(total.load(Relaxed).saturating_sub(before)))
@@ -218,6 +225,11 @@ impl RowRecorder {
         }
         let ts = self.at(now);
         let upstream = record.upstream.as_ref();
+        // Behind a proxy, the port is the proxy's.
+        let client = match &record.client {
+            None => (conn.client_text(), Some(conn.client.port())),
+            Some(client) => (client.text.as_str(), None),
+        };
         self.requests.push(&Request {
             ts,
             host: &self.host,
@@ -226,11 +238,11 @@ impl RowRecorder {
             source: SOURCE,
             program: Some("weir"),
             request_id: text(record.request_id.as_ref()),
-            client_address: Some(if is_beacon { conn.network() } else { conn.client_text() }),
-            client_port: (!is_beacon).then(|| conn.client.port().into()),
-            server_address: text(record.server.as_ref()).map(without_port).or(record.uri.host()),
+            client_address: Some(if is_beacon { record.network() } else { client.0 }),
+            client_port: client.1.filter(|_| !is_beacon).map(i64::from),
+            server_address: text(record.server.as_ref()).map(name_of).or(record.uri.host()),
             server_port: Some(conn.listener.address.port().into()),
-            url_scheme: Some(if conn.listener.settings.is_tls { "https" } else { "http" }),
+            url_scheme: Some(record.scheme()),
             http_request_method: Some(record.method.as_str()),
             url_path: Some(record.uri.path()),
             url_query: record.uri.query().filter(|_| !is_beacon),
@@ -353,17 +365,5 @@ impl RowRecorder {
 pub(crate) fn take<R: Rows>(rows: &mut R, batches: &mut Vec<Batch>) {
     if !rows.is_empty() {
         batches.push(Batch { table: R::SPEC, rows: rows.finish() });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_port;
-
-    #[test]
-    fn names_are_kept_without_ports() {
-        let hosts = ["shop.example", "shop.example:8443", "[::1]", "[::1]:80", "10.0.0.1:80", ""];
-        let names = hosts.map(without_port);
-        assert_eq!(names, ["shop.example", "shop.example", "[::1]", "[::1]", "10.0.0.1", ""]);
     }
 }

@@ -10,7 +10,8 @@ use weir_tables::Clock;
 
 use crate::acme::challenge::ChallengeStore;
 use crate::client::listener::Listener;
-use crate::live::LiveConfig;
+use crate::live::{LiveConfig, LiveParts};
+use crate::names::ResolvedNames;
 use crate::record::Sink;
 use crate::settings::Settings;
 use crate::tls::session_tickets::TicketKeys;
@@ -19,6 +20,10 @@ pub(crate) struct SharedState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sink: Sink,
     pub(crate) live: Mutex<Arc<LiveConfig>>,
+    /// Held while `live` is replaced.
+    pub(crate) changing: Mutex<()>,
+    /// Addresses of backends that are written as names.
+    pub(crate) names: Arc<ResolvedNames>,
     /// Incremented with each change of `live`.
     pub(crate) generation: AtomicU64,
     pub(crate) open: AtomicUsize,
@@ -38,33 +43,46 @@ impl SharedState {
         self.listeners.lock().clone()
     }
 
+    /// What a configuration is built with.
+    pub(crate) fn parts(&self) -> LiveParts<'_> {
+        LiveParts { names: &self.names, tickets: &self.tickets, challenges: &self.challenges }
+    }
+
     pub(crate) fn live(&self) -> Arc<LiveConfig> {
         Arc::clone(&self.live.lock())
     }
 
-    /// Counts a connection from `address`; when a limit is reached, returns its name.
-    pub(crate) fn admit(&self, address: IpAddr, settings: &Settings) -> Result<(), &'static str> {
-        let limits = &settings.limits;
-        if self.open.fetch_add(1, Relaxed) >= limits.connections {
+    /// Counts a connection; when the limit is reached, returns its name.
+    pub(crate) fn admit(&self, settings: &Settings) -> Result<(), &'static str> {
+        if self.open.fetch_add(1, Relaxed) >= settings.limits.connections {
             self.open.fetch_sub(1, Relaxed);
             return Err("connections");
         }
+        Ok(())
+    }
+
+    /// Counts a connection of the client `address`; when the limit is reached, returns its name.
+    pub(crate) fn admit_address(
+        &self,
+        address: IpAddr,
+        settings: &Settings,
+    ) -> Result<(), &'static str> {
         let mut addresses = self.addresses.lock();
         let count = addresses.entry(address).or_default();
-        if *count >= limits.address_connections {
-            self.open.fetch_sub(1, Relaxed);
+        if *count >= settings.limits.address_connections {
             return Err("address_connections");
         }
         *count += 1;
         Ok(())
     }
 
-    /// Undoes [`SharedState::admit`].
-    pub(crate) fn dismiss(&self, address: IpAddr) {
+    /// Undoes [`SharedState::admit`], and [`SharedState::admit_address`] if there is an address.
+    pub(crate) fn dismiss(&self, address: Option<IpAddr>) {
         self.open.fetch_sub(1, Relaxed);
+        let Some(address) = address else { return };
         let mut addresses = self.addresses.lock();
         if let Some(count) = addresses.get_mut(&address) {
-            *count -= 1;
+            *count = count.saturating_sub(1);
             if *count == 0 {
                 addresses.remove(&address);
             }

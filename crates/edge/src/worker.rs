@@ -15,6 +15,7 @@ use http::HeaderValue;
 use slab::Slab;
 
 use crate::admin::report::StateReporter;
+use crate::client::h2_stream::StreamState;
 use crate::client::state::{ClientState, ConnectionPhase, SweepVerdict};
 use crate::live::LiveConfig;
 use crate::pool::backend::{Backend, HealthState};
@@ -55,6 +56,8 @@ pub(crate) struct Worker {
     generation: Cell<u64>,
     pub(crate) recorder: RefCell<RowRecorder>,
     conns: RefCell<Slab<Arc<ClientState>>>,
+    /// Streams of HTTP/2 clients.
+    streams: RefCell<Slab<Rc<StreamState>>>,
     /// The connections that may have HTTP buffers.
     awake: RefCell<Vec<Arc<ClientState>>>,
     pub(crate) deadlines: Rc<ResponseDeadlines>,
@@ -78,6 +81,7 @@ impl Worker {
             generation: Cell::new(shared.generation.load(Relaxed)),
             shared,
             conns: RefCell::default(),
+            streams: RefCell::default(),
             awake: RefCell::default(),
             deadlines: Rc::default(),
             idle: RefCell::default(),
@@ -121,6 +125,21 @@ impl Worker {
 
     pub(crate) fn unregister(&self, key: usize) {
         self.conns.borrow_mut().remove(key).set_phase(ConnectionPhase::Closed);
+    }
+
+    /// Adds a stream to the sweep until [`Worker::unregister_stream`].
+    pub(crate) fn register_stream(&self, stream: &Rc<StreamState>) -> usize {
+        self.streams.borrow_mut().insert(Rc::clone(stream))
+    }
+
+    pub(crate) fn unregister_stream(&self, key: usize) {
+        self.streams.borrow_mut().remove(key);
+    }
+
+    /// Cancels streams whose client takes or sends nothing.
+    fn sweep_streams(&self, live: &LiveConfig, now: MonoTime) {
+        let limit = live.settings.limits.client_pause.into();
+        self.streams.borrow().iter().for_each(|(_, stream)| stream.judge(now, limit));
     }
 
     /// Notes that a connection begins to use HTTP buffers.
@@ -217,6 +236,7 @@ impl Worker {
             if count.is_multiple_of(SWEEP_TICKS) {
                 self.idle.borrow_mut().sweep(now, &live);
                 self.sweep_connections(&live, now);
+                self.sweep_streams(&live, now);
                 self.recorder.borrow_mut().flush();
             }
         }
@@ -225,10 +245,7 @@ impl Worker {
     /// Ends waits that took too long, and closes connections to backends that have stalled.
     fn sweep_backends(&self, live: &LiveConfig, now: MonoTime) {
         let upstream = &live.settings.upstream;
-        self.deadlines.sweep(now, upstream.answer.into(), |address| {
-            let backend = live.backends().find(|(_, one)| one.address == address);
-            backend.is_some_and(|(_, backend)| backend.is_silent(now))
-        });
+        self.deadlines.sweep(now, upstream.answer.into());
         for (_, backend) in live.backends() {
             if backend.state(now, upstream) == HealthState::Stalled {
                 self.idle.borrow_mut().close(backend.address);

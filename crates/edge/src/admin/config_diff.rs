@@ -15,6 +15,9 @@ impl Settings {
         list(&mut lines, &self.listeners, &new.listeners, listener);
         list(&mut lines, &self.backends, &new.backends, |backend| format!("backend {backend}"));
         list(&mut lines, &self.routes, &new.routes, |route| format!("route {route}"));
+        list(&mut lines, &self.trusted_proxies, &new.trusted_proxies, |network| {
+            format!("trusted_proxy {network}")
+        });
         list(&mut lines, &self.certificates, &new.certificates, |files| {
             format!("certificate {}", files.certificate.display())
         });
@@ -62,6 +65,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, String)> {
     all.extend([
         ("beacon", or_none(settings.beacon.as_ref())),
         ("record_one_of", settings.record_one_of.to_string()),
+        ("resolve_seconds", seconds(settings.resolve)),
         ("threads (at the next start)", settings.threads.to_string()),
     ]);
     all
@@ -112,6 +116,7 @@ fn of_backends(settings: &Settings) -> Vec<(&'static str, String)> {
         failures,
         ejection,
         stall,
+        stall_late,
         slow_start,
         panic_percent,
         proxy_header,
@@ -136,6 +141,7 @@ fn of_backends(settings: &Settings) -> Vec<(&'static str, String)> {
         ("failures", failures.to_string()),
         ("ejection_seconds", seconds(*ejection)),
         ("stall_milliseconds", milliseconds(*stall)),
+        ("stall_late_seconds", seconds(*stall_late)),
         ("slow_start_seconds", seconds(*slow_start)),
         ("panic_percent", panic_percent.to_string()),
         ("send_proxy_header", proxy_header.to_string()),

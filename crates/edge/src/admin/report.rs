@@ -108,6 +108,7 @@ pub(crate) fn reason(state: HealthState) -> Option<&'static str> {
         HealthState::Ejected => Some("consecutive requests to it failed"),
         HealthState::Stalled => Some("it accepts connections but does not respond"),
         HealthState::Draining => Some("its weight is 0"),
+        HealthState::Unresolved => Some("its name does not resolve"),
     }
 }
 

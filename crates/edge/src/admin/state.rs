@@ -52,7 +52,8 @@ pub struct BackendState {
     pub zone: String,
     /// The protocol: `http`, `https`, `h2` or `h2c`.
     pub protocol: &'static str,
-    /// `up`, `slow_start`, `check_failed`, `ejected`, `stalled` or `draining`.
+    /// `up`, `slow_start`, `check_failed`, `ejected`, `stalled`, `draining` or
+    /// `unresolved`.
     pub state: &'static str,
     /// Why the backend is in this state; `None` when up.
     pub reason: Option<&'static str>,

@@ -1,5 +1,10 @@
 //! The client's side: listening sockets, connections, and what happens to each request.
 
+pub(crate) mod forwarded;
+pub(crate) mod h2_executor;
+pub(crate) mod h2_stream;
+pub(crate) mod interim;
+pub(crate) mod linger;
 pub(crate) mod listener;
 pub mod proxy_header;
 pub(crate) mod service;

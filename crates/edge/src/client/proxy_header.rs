@@ -1,15 +1,24 @@
 //! The PROXY protocol, versions 1 and 2: the client of a load balancer in front.
 //!
 //! Source: HAProxy's `proxy-protocol.txt`. UNKNOWN and LOCAL headers (health checks of the load
-//! balancer) leave the peer as the client. Version 2 may carry more after the addresses, which is
-//! skipped.
+//! balancer) leave the peer as the client. Version 2 may carry up to 64 KiB of further values (TLVs)
+//! after the addresses, such as those of AWS and of TLS; they are skipped.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use crate::settings::ProxyHeader;
 
-/// Longest accepted header. Version 1 has at most 107 bytes; longer version 2 headers are invalid.
-pub(crate) const HEADER_BYTES_MAX: usize = 536;
+/// Longest header of version 1, with its line end.
+const V1_BYTES_MAX: usize = 107;
+/// The part of a version 2 header that has the length of the rest.
+const V2_BYTES_MIN: usize = 16;
+/// Pause before a partial header of version 1 is read again.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -22,11 +31,61 @@ pub enum ParsedHeader {
     Whole {
         /// Bytes of the header.
         length: usize,
-        /// The client it names; without one, the peer is the client.
-        client: Option<SocketAddr>,
+        /// The ends of the client's connection that it names; without them, the peer is the client.
+        addresses: Option<ProxiedAddresses>,
     },
     /// The bytes are no PROXY header.
     Invalid,
+}
+
+/// The ends of a connection to a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxiedAddresses {
+    /// The client.
+    pub client: SocketAddr,
+    /// The address that the client has connected to; `None` without a load balancer.
+    pub server: Option<SocketAddr>,
+}
+
+impl ProxiedAddresses {
+    /// The addresses of a connection without load balancer.
+    pub(crate) fn direct(peer: SocketAddr) -> Self {
+        Self { client: peer, server: None }
+    }
+}
+
+/// Reads exactly the header; the bytes after it belong to TLS or HTTP.
+pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Option<ProxiedAddresses>> {
+    let mut bytes = vec![0; V1_BYTES_MAX];
+    loop {
+        let count = stream.peek(&mut bytes).await?;
+        match parse(&bytes[..count]) {
+            ParsedHeader::Whole { length, addresses } if length <= count => {
+                stream.read_exact(&mut bytes[..length]).await?;
+                return Ok(addresses);
+            }
+            ParsedHeader::Partial if count == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            ParsedHeader::Partial if count >= V2_BYTES_MIN && bytes.starts_with(SIGNATURE) => {
+                return read_v2(stream).await;
+            }
+            // A peeked socket stays readable, so readiness cannot signal more bytes.
+            ParsedHeader::Partial => tokio::time::sleep(RETRY_PAUSE).await,
+            _ => return Err(io::Error::other("not a PROXY header")),
+        }
+    }
+}
+
+/// Reads a header of version 2 whose length has arrived.
+async fn read_v2(stream: &mut TcpStream) -> io::Result<Option<ProxiedAddresses>> {
+    let mut bytes = vec![0; V2_BYTES_MIN];
+    stream.read_exact(&mut bytes).await?;
+    let rest = usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
+    bytes.resize(V2_BYTES_MIN + rest, 0);
+    stream.read_exact(&mut bytes[V2_BYTES_MIN..]).await?;
+    match parse(&bytes) {
+        ParsedHeader::Whole { addresses, .. } => Ok(addresses),
+        _ => Err(io::Error::other("not a PROXY header")),
+    }
 }
 
 /// Parses the header at the beginning of `bytes`.
@@ -45,8 +104,12 @@ pub fn parse(bytes: &[u8]) -> ParsedHeader {
 }
 
 fn parse_v1(bytes: &[u8]) -> ParsedHeader {
-    let Some(end) = bytes.iter().take(107).position(|byte| *byte == b'\n') else {
-        return if bytes.len() >= 107 { ParsedHeader::Invalid } else { ParsedHeader::Partial };
+    let Some(end) = bytes.iter().take(V1_BYTES_MAX).position(|byte| *byte == b'\n') else {
+        return if bytes.len() >= V1_BYTES_MAX {
+            ParsedHeader::Invalid
+        } else {
+            ParsedHeader::Partial
+        };
     };
     let length = end + 1;
     let line = std::str::from_utf8(&bytes[..end]).ok().and_then(|line| line.strip_suffix('\r'));
@@ -54,19 +117,22 @@ fn parse_v1(bytes: &[u8]) -> ParsedHeader {
     let mut words = line.split(' ').skip(1);
     let family = words.next();
     if family == Some("UNKNOWN") {
-        return ParsedHeader::Whole { length, client: None };
+        return ParsedHeader::Whole { length, addresses: None };
     }
-    let client = client_v1(family, words);
-    client.map_or(ParsedHeader::Invalid, |client| ParsedHeader::Whole {
+    whole(length, addresses_v1(family, words))
+}
+
+fn whole(length: usize, addresses: Option<ProxiedAddresses>) -> ParsedHeader {
+    addresses.map_or(ParsedHeader::Invalid, |addresses| ParsedHeader::Whole {
         length,
-        client: Some(client),
+        addresses: Some(addresses),
     })
 }
 
-fn client_v1<'a>(
+fn addresses_v1<'a>(
     family: Option<&str>,
     mut words: impl Iterator<Item = &'a str>,
-) -> Option<SocketAddr> {
+) -> Option<ProxiedAddresses> {
     let source: IpAddr = words.next()?.parse().ok()?;
     let destination: IpAddr = words.next()?.parse().ok()?;
     let is_four = match family? {
@@ -77,39 +143,60 @@ fn client_v1<'a>(
     if source.is_ipv4() != is_four || destination.is_ipv4() != is_four {
         return None;
     }
-    let port = words.next()?.parse().ok()?;
-    words.next()?.parse::<u16>().ok()?;
-    words.next().is_none().then_some(SocketAddr::new(source, port))
+    let client = SocketAddr::new(source, words.next()?.parse().ok()?);
+    let server = Some(SocketAddr::new(destination, words.next()?.parse().ok()?));
+    words.next().is_none().then_some(ProxiedAddresses { client, server })
 }
 
 fn parse_v2(bytes: &[u8]) -> ParsedHeader {
     let Some(&[version, family, high, low]) = bytes.get(12..16) else {
         return ParsedHeader::Partial;
     };
-    let length = 16 + usize::from(u16::from_be_bytes([high, low]));
-    if version >> 4 != 2 || version & 15 > 1 || length > HEADER_BYTES_MAX {
+    let length = V2_BYTES_MIN + usize::from(u16::from_be_bytes([high, low]));
+    if version >> 4 != 2 || version & 15 > 1 {
         return ParsedHeader::Invalid;
     }
-    let Some(rest) = bytes.get(16..length) else { return ParsedHeader::Partial };
+    let Some(rest) = bytes.get(V2_BYTES_MIN..length) else { return ParsedHeader::Partial };
     if version & 15 == 0 {
-        return ParsedHeader::Whole { length, client: None };
+        return ParsedHeader::Whole { length, addresses: None };
     }
-    let client = match family {
-        0x11 => rest.first_chunk::<12>().map(|all| {
-            let address = Ipv4Addr::new(all[0], all[1], all[2], all[3]);
-            SocketAddr::new(address.into(), u16::from_be_bytes([all[8], all[9]]))
-        }),
-        0x21 => rest.first_chunk::<36>().map(|all| {
-            let address: [u8; 16] = all[..16].try_into().expect("16 of 36");
-            SocketAddr::new(Ipv6Addr::from(address).into(), u16::from_be_bytes([all[32], all[33]]))
-        }),
+    match family {
+        0x11 => whole(length, rest.first_chunk().map(addresses_of_four)),
+        0x21 => whole(length, rest.first_chunk().map(addresses_of_six)),
         // Datagrams, unix sockets, unspecified: the peer is the client.
-        _ => return ParsedHeader::Whole { length, client: None },
-    };
-    client.map_or(ParsedHeader::Invalid, |client| ParsedHeader::Whole {
-        length,
-        client: Some(client),
-    })
+        _ => ParsedHeader::Whole { length, addresses: None },
+    }
+}
+
+fn addresses_of_four(all: &[u8; 12]) -> ProxiedAddresses {
+    let client = Ipv4Addr::new(all[0], all[1], all[2], all[3]);
+    let server = Ipv4Addr::new(all[4], all[5], all[6], all[7]);
+    let client_port = u16::from_be_bytes([all[8], all[9]]);
+    let server_port = u16::from_be_bytes([all[10], all[11]]);
+    ProxiedAddresses {
+        client: SocketAddr::new(client.into(), client_port),
+        server: Some(SocketAddr::new(server.into(), server_port)),
+    }
+}
+
+fn addresses_of_six(all: &[u8; 36]) -> ProxiedAddresses {
+    let client: [u8; 16] = all[..16].try_into().expect("16 of 36");
+    let server: [u8; 16] = all[16..32].try_into().expect("16 of 36");
+    let client_port = u16::from_be_bytes([all[32], all[33]]);
+    let server_port = u16::from_be_bytes([all[34], all[35]]);
+    ProxiedAddresses {
+        client: SocketAddr::new(Ipv6Addr::from(client).into(), client_port),
+        server: Some(SocketAddr::new(Ipv6Addr::from(server).into(), server_port)),
+    }
+}
+
+/// The header of a connection that has no client, such as a health check.
+pub fn write_local(version: ProxyHeader) -> Vec<u8> {
+    match version {
+        ProxyHeader::Off => Vec::new(),
+        ProxyHeader::V1 => b"PROXY UNKNOWN\r\n".to_vec(),
+        ProxyHeader::V2 => [&SIGNATURE[..], &[0x20, 0, 0, 0]].concat(),
+    }
 }
 
 /// The header that tells a backend the client's address.
@@ -126,19 +213,14 @@ pub fn write(version: ProxyHeader, client: SocketAddr, server: SocketAddr) -> Ve
     };
     match (version, both) {
         (ProxyHeader::Off, _) => Vec::new(),
-        (ProxyHeader::V1, None) => b"PROXY UNKNOWN\r\n".to_vec(),
+        (ProxyHeader::V1 | ProxyHeader::V2, None) => write_local(version),
         (ProxyHeader::V1, Some((family, _))) => {
             let family = if family == 1 { "TCP4" } else { "TCP6" };
             let (from, to) = (client.port(), server.port());
             format!("PROXY {family} {source} {destination} {from} {to}\r\n").into_bytes()
         }
-        (ProxyHeader::V2, both) => {
+        (ProxyHeader::V2, Some((family, mut addresses))) => {
             let mut out = SIGNATURE.to_vec();
-            let (family, mut addresses) = both.unwrap_or_default();
-            if family == 0 {
-                out.extend([0x20, 0, 0, 0]);
-                return out;
-            }
             addresses.extend(client.port().to_be_bytes());
             addresses.extend(server.port().to_be_bytes());
             let length = u8::try_from(addresses.len()).expect("12 or 36");
@@ -169,10 +251,14 @@ mod tests {
                     assert_eq!(parse(&bytes[..cut]), ParsedHeader::Partial, "{version:?} {cut}");
                 }
                 bytes.extend(b"GET / HTTP/1.1");
-                assert_eq!(parse(&bytes), ParsedHeader::Whole { length, client: Some(at(client)) });
+                let addresses =
+                    Some(ProxiedAddresses { client: at(client), server: Some(at(server)) });
+                assert_eq!(parse(&bytes), ParsedHeader::Whole { length, addresses });
             }
             let mixed = write(version, at("192.0.2.1:5000"), at("[2001:db8::2]:80"));
-            assert_eq!(parse(&mixed), ParsedHeader::Whole { length: mixed.len(), client: None });
+            let local = ParsedHeader::Whole { length: mixed.len(), addresses: None };
+            assert_eq!(parse(&mixed), local);
+            assert_eq!(write_local(version), mixed);
         }
     }
 

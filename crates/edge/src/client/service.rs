@@ -13,9 +13,11 @@ use std::task::{Context, Poll};
 
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::beacon;
+use crate::client::h2_stream::StreamState;
 use crate::client::session::{ClientSession, OpenRecord};
 use crate::live::LiveConfig;
 use crate::proxy::Exchange;
@@ -43,15 +45,22 @@ impl Future for ResponseFuture {
     }
 }
 
-pub(crate) fn handle(session: &Rc<ClientSession>, request: Request<Incoming>) -> ResponseFuture {
+/// `stream` is the request's stream in HTTP/2.
+pub(crate) fn handle(
+    session: &Rc<ClientSession>,
+    request: Request<Incoming>,
+    stream: Option<Rc<StreamState>>,
+) -> ResponseFuture {
     let (parts, body) = request.into_parts();
-    let record = session.begin(&parts);
+    session.conn.set_body_left(!body.is_end_stream());
+    let record = session.begin(&parts, stream);
     let live = session.worker.live();
     let is_last = session.requests() >= live.settings.limits.connection_requests
         || session.worker.shared.is_ending.load(Relaxed);
     let closes = is_last && parts.version != Version::HTTP_2;
-    if let Err(rejected) = check(&parts, &live) {
-        return ready(reject(record, rejected), closes);
+    if let Err(rejected) = check(&parts, session, &live) {
+        // Whatever sent it may mean the rest of the connection in another way, too.
+        return ready(reject(record, rejected), parts.version != Version::HTTP_2);
     }
     if let Some(proof) = session.worker.shared.challenges.http(parts.uri.path()) {
         return ready(text_response(record, StatusCode::OK, proof.into()), closes);
@@ -88,8 +97,12 @@ struct RejectedRequest {
     why: &'static str,
 }
 
-fn check(parts: &http::request::Parts, live: &LiveConfig) -> Result<(), RejectedRequest> {
-    headers::check(parts).map_err(|why| RejectedRequest {
+fn check(
+    parts: &http::request::Parts,
+    session: &ClientSession,
+    live: &LiveConfig,
+) -> Result<(), RejectedRequest> {
+    headers::check(parts, &session.conn).map_err(|why| RejectedRequest {
         failure: RequestFailure::BadRequest,
         status: StatusCode::BAD_REQUEST,
         why,

@@ -15,9 +15,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::request;
 
+use crate::client::forwarded;
+use crate::client::h2_stream::StreamState;
 use crate::client::listener::Listener;
 use crate::client::state::{ClientState, ConnectionPhase, SweepVerdict};
 use crate::record::{RequestFailure, RequestRecord};
+use crate::settings::Settings;
 use crate::shared::SharedState;
 use crate::time::{MonoTime, Nanos};
 use crate::worker::Worker;
@@ -26,7 +29,21 @@ use crate::worker::Worker;
 pub(crate) struct AdmissionGuard {
     pub(crate) shared: Arc<SharedState>,
     pub(crate) listener: Arc<Listener>,
-    pub(crate) address: IpAddr,
+    /// The client; `None` until its PROXY header is read.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl AdmissionGuard {
+    /// Counts the client, once it is known; when its limit is reached, returns the limit's name.
+    pub(crate) fn admit_address(
+        &mut self,
+        address: IpAddr,
+        settings: &Settings,
+    ) -> Result<(), &'static str> {
+        self.shared.admit_address(address, settings)?;
+        self.address = Some(address);
+        Ok(())
+    }
 }
 
 impl Drop for AdmissionGuard {
@@ -96,15 +113,26 @@ impl ClientSession {
     }
 
     /// Starts the record of a request whose head has arrived.
-    pub(crate) fn begin(self: &Rc<Self>, head: &request::Parts) -> OpenRecord {
+    pub(crate) fn begin(
+        self: &Rc<Self>,
+        head: &request::Parts,
+        stream: Option<Rc<StreamState>>,
+    ) -> OpenRecord {
         let (started, head_at) = self.conn.take_head_times();
         self.write_pending(head_at);
         self.conn.set_phase(ConnectionPhase::Busy);
         self.conn.set_body_wanted(false);
         self.active.set(self.active.get() + 1);
         self.requests.set(self.requests.get() + 1);
+        let client = if self.conn.is_proxy_trusted {
+            let trusted = &self.worker.live().settings.trusted_proxies;
+            forwarded::client_of(&head.headers, self.conn.client.ip(), trusted).map(Box::new)
+        } else {
+            None
+        };
         let record = Box::new(RequestRecord {
             conn: Arc::clone(&self.conn),
+            client,
             started,
             head: head_at,
             received_before: self.counted.get(),
@@ -125,7 +153,7 @@ impl ClientSession {
             failure: None,
             is_beacon: false,
         });
-        OpenRecord { record: Some(record), session: Rc::clone(self) }
+        OpenRecord { record: Some(record), session: Rc::clone(self), stream }
     }
 
     fn finish(&self, record: Box<RequestRecord>) {
@@ -195,6 +223,8 @@ impl Drop for ClientSession {
 pub(crate) struct OpenRecord {
     record: Option<Box<RequestRecord>>,
     session: Rc<ClientSession>,
+    /// For HTTP/2: the request's stream.
+    pub(crate) stream: Option<Rc<StreamState>>,
 }
 
 const OPEN: &str = "the record is taken only by methods that consume it";
@@ -208,7 +238,8 @@ impl OpenRecord {
 
     /// Moves the record out of a place that cannot give up ownership.
     pub(crate) fn take(&mut self) -> Self {
-        Self { record: self.record.take(), session: Rc::clone(&self.session) }
+        let (session, stream) = (Rc::clone(&self.session), self.stream.clone());
+        Self { record: self.record.take(), session, stream }
     }
 
     /// Nothing more will be sent.
@@ -235,7 +266,12 @@ impl DerefMut for OpenRecord {
 impl Drop for OpenRecord {
     fn drop(&mut self) {
         if let Some(mut record) = self.record.take() {
-            record.failure.get_or_insert(self.session.client_failure());
+            let is_cancelled = self.stream.as_ref().is_some_and(|stream| stream.is_cancelled());
+            let failure = match is_cancelled {
+                true => RequestFailure::ClientSlow,
+                false => self.session.client_failure(),
+            };
+            record.failure.get_or_insert(failure);
             self.session.finish_now(&record);
         }
     }

@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use http::HeaderValue;
 use parking_lot::Mutex;
 
+use crate::client::interim::InterimBuffer;
 use crate::client::listener::Listener;
 use crate::time::{AtomicTime, MonoTime, coarse_now};
 
@@ -47,6 +48,17 @@ pub(crate) enum SweepVerdict {
     Gone,
 }
 
+/// The two ends of a client's connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionPeer {
+    /// The peer, or the client that its PROXY header names.
+    pub(crate) client: SocketAddr,
+    /// The address that the client has connected to.
+    pub(crate) server: SocketAddr,
+    /// Whether the peer is a proxy whose word about its clients counts.
+    pub(crate) is_trusted: bool,
+}
+
 /// State of a client's connection.
 ///
 /// Only the connection's own thread changes it. The fields are atomic because hyper requires
@@ -55,6 +67,10 @@ pub(crate) enum SweepVerdict {
 pub(crate) struct ClientState {
     pub(crate) listener: Arc<Listener>,
     pub(crate) client: SocketAddr,
+    /// The address that the client has connected to.
+    pub(crate) server: SocketAddr,
+    /// Whether the peer is a proxy whose word about its clients counts.
+    pub(crate) is_proxy_trusted: bool,
     /// The client's address as rows show it.
     client_text: OnceLock<String>,
     /// The client's address for `X-Forwarded-For`.
@@ -74,8 +90,14 @@ pub(crate) struct ClientState {
     /// Reads of the request whose head is being received.
     head_reads: AtomicU32,
     is_write_blocked: AtomicBool,
+    /// Nothing was written since hyper last flushed all that it had.
+    is_between_writes: AtomicBool,
     is_body_wanted: AtomicBool,
     is_flushed: AtomicBool,
+    /// Interim responses (1xx) that the client has not received yet.
+    pub(crate) interim: InterimBuffer,
+    /// Whether the client may still send the body of its last request.
+    is_body_left: AtomicBool,
     /// The sweep wants to know whether the client has closed its side.
     is_probe_wanted: AtomicBool,
     /// When a probe first found the client's side closed.
@@ -85,11 +107,13 @@ pub(crate) struct ClientState {
 }
 
 impl ClientState {
-    pub(crate) fn new(listener: Arc<Listener>, client: SocketAddr, is_h2: bool) -> Self {
+    pub(crate) fn new(listener: Arc<Listener>, peer: ConnectionPeer, is_h2: bool) -> Self {
         let now = coarse_now();
         Self {
             listener,
-            client,
+            client: peer.client,
+            server: peer.server,
+            is_proxy_trusted: peer.is_trusted,
             client_text: OnceLock::new(),
             client_value: OnceLock::new(),
             client_network: OnceLock::new(),
@@ -103,8 +127,11 @@ impl ClientState {
             first_byte: AtomicTime::default(),
             head_reads: AtomicU32::new(0),
             is_write_blocked: AtomicBool::new(false),
+            is_between_writes: AtomicBool::new(true),
             is_body_wanted: AtomicBool::new(false),
             is_flushed: AtomicBool::new(false),
+            interim: InterimBuffer::default(),
+            is_body_left: AtomicBool::new(false),
             is_probe_wanted: AtomicBool::new(false),
             half_closed: AtomicTime::default(),
             verdict: AtomicU8::new(SweepVerdict::None as u8),
@@ -151,6 +178,15 @@ impl ClientState {
             self.moved.set(coarse_now());
         }
         self.is_body_wanted.store(is_wanted, Relaxed);
+    }
+
+    /// Whether the client may still send the body of its last request.
+    pub(crate) fn is_body_left(&self) -> bool {
+        self.is_body_left.load(Relaxed)
+    }
+
+    pub(crate) fn set_body_left(&self, is_left: bool) {
+        self.is_body_left.store(is_left, Relaxed);
     }
 
     /// When the first byte of the request that begins now was read, and the last one of its head.
@@ -251,9 +287,9 @@ impl ClientState {
             .get_or_init(|| HeaderValue::try_from(self.client_text()).expect("an address is ASCII"))
     }
 
-    /// The client's address truncated to its network: /24 for IPv4, /48 for IPv6.
+    /// The network of the client's address, see [`network_of`].
     pub(crate) fn network(&self) -> &str {
-        self.client_network.get_or_init(|| network(self.client.ip()).to_string())
+        self.client_network.get_or_init(|| network_of(self.client.ip()).to_string())
     }
 
     pub(super) fn note_read(&self, count: u64) {
@@ -271,7 +307,32 @@ impl ClientState {
         }
     }
 
+    /// Hyper has no bytes left to write.
+    pub(super) fn note_flush(&self) {
+        self.set_flushed(true);
+        self.is_between_writes.store(true, Relaxed);
+    }
+
+    /// Whether interim responses that wait must be written before anything else.
+    pub(super) fn is_interim_due(&self) -> bool {
+        self.interim.is_due(self.is_between_writes.load(Relaxed))
+    }
+
+    /// Drops interim responses that would come too late, because a response is ready and bytes
+    /// before it still wait.
+    pub(crate) fn settle_interim(&self) {
+        if !self.is_between_writes.load(Relaxed) {
+            self.interim.drop_unwritten();
+        }
+    }
+
     pub(super) fn note_write(&self, poll: &Poll<std::io::Result<usize>>) {
+        self.is_between_writes.store(false, Relaxed);
+        self.note_interim_write(poll);
+    }
+
+    /// Notes a write that does not end the place between two messages.
+    pub(super) fn note_interim_write(&self, poll: &Poll<std::io::Result<usize>>) {
         match poll {
             Poll::Ready(Ok(count)) => {
                 add(&self.sent, *count as u64);
@@ -289,8 +350,8 @@ fn add(total: &AtomicU64, count: u64) {
     total.store(total.load(Relaxed) + count, Relaxed);
 }
 
-/// The part of an address that does not identify a person.
-fn network(address: IpAddr) -> IpAddr {
+/// The part of an address that does not identify a person: /24 for IPv4, /48 for IPv6.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & (u32::MAX << 8)).into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 80)).into(),
@@ -299,7 +360,7 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::network;
+    use super::network_of;
 
     #[test]
     fn an_address_is_cut_to_its_network() {
@@ -308,7 +369,7 @@ mod tests {
             ("::ffff:192.0.2.77", "192.0.2.0"),
             ("2001:db8:1:2:3:4:5:6", "2001:db8:1::"),
         ] {
-            assert_eq!(network(address.parse().unwrap()).to_string(), cut);
+            assert_eq!(network_of(address.parse().unwrap()).to_string(), cut);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -40,6 +40,20 @@ impl ClientIo {
         self.conn.finish_probe(matches!(poll, Poll::Ready(Ok(ready)) if ready.is_read_closed()));
     }
 
+    /// Writes the interim responses that wait, if this is the place for them.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        while self.conn.is_interim_due() {
+            let bytes = self.conn.interim.bytes();
+            let poll = match &mut self.stream {
+                ClientStream::Plain(stream) => Pin::new(stream).poll_write(cx, &bytes),
+                ClientStream::Tls(stream) => Pin::new(stream).poll_write(cx, &bytes),
+            };
+            self.conn.note_interim_write(&poll);
+            self.conn.interim.consume(ready!(poll)?);
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Waits until there is something to read, or the end of the stream.
     pub(crate) async fn readable(&self) -> std::io::Result<()> {
         self.stream.socket().readable().await
@@ -71,6 +85,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<std::io::Result<usize>> {
+        ready!(self.poll_interim(cx))?;
         let poll = match &mut self.stream {
             ClientStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             ClientStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
@@ -84,6 +99,7 @@ impl AsyncWrite for ClientIo {
         cx: &mut Context<'_>,
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
+        ready!(self.poll_interim(cx))?;
         let poll = match &mut self.stream {
             ClientStream::Plain(stream) => write_pieces(stream, cx, bufs),
             ClientStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
@@ -97,12 +113,13 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        ready!(self.poll_interim(cx))?;
         let poll = match &mut self.stream {
             ClientStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             ClientStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         };
         if matches!(poll, Poll::Ready(Ok(()))) {
-            self.conn.set_flushed(true);
+            self.conn.note_flush();
         }
         // hyper flushes whenever it is polled; during a request it does not read.
         if self.conn.is_probe_wanted() {

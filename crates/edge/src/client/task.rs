@@ -10,26 +10,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use hyper::server::conn::http1::UpgradeableConnection;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::acme::challenge::ALPN;
+use crate::client::forwarded;
+use crate::client::h2_executor::{StreamExecutor, StreamResponse};
+use crate::client::h2_stream::StreamState;
+use crate::client::linger;
 use crate::client::listener::Listener;
-use crate::client::proxy_header::{self, HEADER_BYTES_MAX, ParsedHeader};
+use crate::client::proxy_header::{self, ProxiedAddresses};
 use crate::client::service::handle;
 use crate::client::session::{AdmissionGuard, ClientSession};
-use crate::client::state::{ClientState, ConnectionPhase, SweepVerdict};
+use crate::client::state::{ClientState, ConnectionPeer, ConnectionPhase, SweepVerdict};
 use crate::client::stream::{ClientIo, ClientStream};
 use crate::live::LiveConfig;
-use crate::local_executor::LocalExecutor;
 use crate::record::ConnectionRefusal;
-use crate::settings::Limits;
+use crate::settings::{Limits, ProxyHeader};
 use crate::time::{MonoTime, Nanos};
 use crate::worker::Worker;
 
@@ -38,8 +39,6 @@ const STREAMS_MAX: u32 = 128;
 /// hyper's default limit of header fields. Setting it explicitly, even to this value, makes hyper
 /// allocate its table of fields before each request.
 const HYPER_DEFAULT_HEADERS: usize = 100;
-/// Pause before a partial PROXY header is read again.
-const HEADER_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Serves a connection that the kernel has accepted.
 pub(crate) fn accept(
@@ -50,28 +49,61 @@ pub(crate) fn accept(
 ) {
     listener.totals.accepted.fetch_add(1, Relaxed);
     let live = worker.live();
-    let address = peer.ip();
-    if let Err(reason) = worker.shared.admit(address, &live.settings) {
-        refuse_early(worker, listener, peer, reason, None);
-        // Reset it: the attacker gets no FIN to wait for, and this host keeps no TIME_WAIT.
-        let _ = stream.set_zero_linger();
-        return;
+    if let Err(reason) = worker.shared.admit(&live.settings) {
+        return reset(worker, listener, &stream, peer, reason);
     }
     listener.totals.open.fetch_add(1, Relaxed);
-    let admission = AdmissionGuard {
-        shared: Arc::clone(&worker.shared),
-        listener: Arc::clone(listener),
-        address,
-    };
+    let (shared, own) = (Arc::clone(&worker.shared), Arc::clone(listener));
+    let mut admission = AdmissionGuard { shared, listener: own, address: None };
+    let has_proxy_header = listener.settings.expects_proxy_header(peer.ip());
+    // Behind a balancer, the client is known only after the header.
+    if !has_proxy_header && let Err(reason) = admission.admit_address(peer.ip(), &live.settings) {
+        return reset(worker, listener, &stream, peer, reason);
+    }
     let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
     let settings = &listener.settings;
-    if settings.is_tls || settings.is_h2c || settings.expects_proxy_header(peer.ip()) {
-        tokio::task::spawn_local(open(worker, listener, stream, peer, live, admission));
+    if settings.is_tls || settings.is_h2c || has_proxy_header {
+        let arrival = Arrival { worker, listener, stream, peer, live, has_proxy_header };
+        tokio::task::spawn_local(open(arrival, admission));
     } else {
+        let peer = connection_peer(&live, &listener, &stream, ProxiedAddresses::direct(peer));
         let conn = Arc::new(ClientState::new(listener, peer, false));
         let session = Rc::new(ClientSession::new(Arc::clone(&conn), worker, None, admission));
         let io = ClientIo { stream: ClientStream::Plain(stream), conn };
         tokio::task::spawn_local(serve_h1(session, io));
+    }
+}
+
+/// Resets a connection over a limit: the attacker gets no FIN to wait for, and this host keeps no
+/// TIME_WAIT.
+fn reset(
+    worker: &Worker,
+    listener: &Arc<Listener>,
+    stream: &TcpStream,
+    client: SocketAddr,
+    reason: &'static str,
+) {
+    refuse_early(worker, listener, client, reason, None);
+    let _ = stream.set_zero_linger();
+}
+
+/// The ends of a connection, and whether the client is a trusted proxy.
+fn connection_peer(
+    live: &LiveConfig,
+    listener: &Listener,
+    stream: &TcpStream,
+    addresses: ProxiedAddresses,
+) -> ConnectionPeer {
+    let sends_header = live.settings.upstream.proxy_header != ProxyHeader::Off;
+    let own = match listener.address.ip().is_unspecified() && sends_header {
+        // The listener has all addresses of the host; the connection has one of them.
+        true => stream.local_addr().unwrap_or(listener.address),
+        false => listener.address,
+    };
+    ConnectionPeer {
+        client: addresses.client,
+        server: addresses.server.unwrap_or(own),
+        is_trusted: forwarded::is_in(&live.settings.trusted_proxies, addresses.client.ip()),
     }
 }
 
@@ -88,26 +120,48 @@ fn refuse_early(
     worker.recorder.borrow_mut().record_refusal(listener, refusal);
 }
 
-/// Reads the PROXY header and completes the TLS handshake, then serves HTTP.
-async fn open(
+/// An accepted connection before HTTP.
+struct Arrival {
     worker: Rc<Worker>,
     listener: Arc<Listener>,
-    mut stream: TcpStream,
-    mut peer: SocketAddr,
+    stream: TcpStream,
+    peer: SocketAddr,
     live: Rc<LiveConfig>,
-    admission: AdmissionGuard,
-) {
-    let timeout = live.settings.limits.handshake;
-    if listener.settings.expects_proxy_header(peer.ip()) {
-        let header = tokio::time::timeout(timeout, read_proxy_header(&mut stream)).await;
-        match header.unwrap_or_else(|_| Err(std::io::Error::other("not received in time"))) {
-            Ok(client) => peer = client.unwrap_or(peer),
-            Err(error) => {
-                let detail = Some(error.to_string());
-                return refuse_early(&worker, &listener, peer, "proxy_header", detail);
-            }
+    has_proxy_header: bool,
+}
+
+impl Arrival {
+    /// Reads the PROXY header and counts the client that it names; `None` if the connection is
+    /// refused.
+    async fn read_header(&mut self, admission: &mut AdmissionGuard) -> Option<ProxiedAddresses> {
+        let timeout = self.live.settings.limits.handshake;
+        let header = tokio::time::timeout(timeout, proxy_header::read(&mut self.stream)).await;
+        let addresses =
+            match header.unwrap_or_else(|_| Err(std::io::Error::other("not received in time"))) {
+                Ok(named) => named.unwrap_or(ProxiedAddresses::direct(self.peer)),
+                Err(error) => {
+                    let detail = Some(error.to_string());
+                    refuse_early(&self.worker, &self.listener, self.peer, "proxy_header", detail);
+                    return None;
+                }
+            };
+        if let Err(reason) = admission.admit_address(addresses.client.ip(), &self.live.settings) {
+            reset(&self.worker, &self.listener, &self.stream, addresses.client, reason);
+            return None;
         }
+        Some(addresses)
     }
+}
+
+/// Reads the PROXY header and completes the TLS handshake, then serves HTTP.
+async fn open(mut arrival: Arrival, mut admission: AdmissionGuard) {
+    let mut addresses = ProxiedAddresses::direct(arrival.peer);
+    if arrival.has_proxy_header {
+        let Some(named) = arrival.read_header(&mut admission).await else { return };
+        addresses = named;
+    }
+    let Arrival { worker, listener, stream, live, .. } = arrival;
+    let peer = connection_peer(&live, &listener, &stream, addresses);
     let Some(acceptor) = live.tls.as_ref().filter(|_| listener.settings.is_tls) else {
         let is_h2 = listener.settings.is_h2c;
         let conn = Arc::new(ClientState::new(listener, peer, is_h2));
@@ -115,6 +169,7 @@ async fn open(
         let io = ClientIo { stream: ClientStream::Plain(stream), conn };
         return serve(session, io, &live.settings.limits).await;
     };
+    let timeout = live.settings.limits.handshake;
     let started = MonoTime::now();
     let accepted = tokio::time::timeout(timeout, acceptor.accept(stream)).await;
     let accepted = accepted.unwrap_or_else(|_| Err(std::io::Error::other("not completed in time")));
@@ -122,7 +177,7 @@ async fn open(
         Ok(stream) => stream,
         Err(error) => {
             let detail = Some(error.to_string());
-            return refuse_early(&worker, &listener, peer, "tls_handshake", detail);
+            return refuse_early(&worker, &listener, peer.client, "tls_handshake", detail);
         }
     };
     let handshake: Nanos = MonoTime::now().since(started);
@@ -142,26 +197,6 @@ async fn serve(session: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
     if io.conn.is_h2 { serve_h2(session, io, limits).await } else { serve_h1(session, io).await }
 }
 
-/// Reads exactly the header; the bytes after it belong to TLS or HTTP.
-async fn read_proxy_header(stream: &mut TcpStream) -> std::io::Result<Option<SocketAddr>> {
-    let mut bytes = [0; HEADER_BYTES_MAX];
-    loop {
-        let count = stream.peek(&mut bytes).await?;
-        match proxy_header::parse(&bytes[..count]) {
-            ParsedHeader::Whole { length, client } => {
-                stream.read_exact(&mut bytes[..length]).await?;
-                return Ok(client);
-            }
-            ParsedHeader::Invalid => return Err(std::io::Error::other("not a PROXY header")),
-            ParsedHeader::Partial if count == 0 => {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            // A peeked socket stays readable, so readiness cannot signal more bytes.
-            ParsedHeader::Partial => tokio::time::sleep(HEADER_RETRY_PAUSE).await,
-        }
-    }
-}
-
 /// Why hyper stopped serving a connection.
 enum ServeOutcome {
     Closed(Result<(), hyper::Error>),
@@ -169,14 +204,29 @@ enum ServeOutcome {
     Judged,
 }
 
+/// What becomes of a connection that hyper no longer serves.
+enum ServedConnection {
+    Parked(ClientIo),
+    /// Its client may still send, so closing it now could reset it.
+    Lingering(ClientIo),
+    Over,
+}
+
 /// Serves a connection to its end, parking it between requests.
 async fn serve_h1(session: Rc<ClientSession>, mut io: ClientIo) {
     let conn = Arc::clone(&session.conn);
     loop {
-        let parked = serve_until_parked(&session, io).await;
+        let served = serve_until_parked(&session, io).await;
         session.settle();
-        let Some(left) = parked else { break };
-        io = left;
+        io = match served {
+            ServedConnection::Parked(left) => left,
+            ServedConnection::Lingering(left) => {
+                session.end();
+                conn.set_phase(ConnectionPhase::Closed);
+                return linger::close(left).await;
+            }
+            ServedConnection::Over => break,
+        };
         conn.clear_verdict();
         if !wait_parked(&conn, &io).await {
             break;
@@ -185,8 +235,8 @@ async fn serve_h1(session: Rc<ClientSession>, mut io: ClientIo) {
     session.end();
 }
 
-/// Serves with hyper; returns the socket if the connection is to be parked, `None` if it is over.
-async fn serve_until_parked(session: &Rc<ClientSession>, io: ClientIo) -> Option<ClientIo> {
+/// Serves with hyper.
+async fn serve_until_parked(session: &Rc<ClientSession>, io: ClientIo) -> ServedConnection {
     session.worker.mark_awake(&session.conn);
     let limits = session.worker.live().settings.limits.clone();
     let mut builder = http1::Builder::new();
@@ -198,7 +248,7 @@ async fn serve_until_parked(session: &Rc<ClientSession>, io: ClientIo) -> Option
     }
     builder.max_header_size(limits.head_bytes);
     let for_service = Rc::clone(session);
-    let service = service_fn(move |request| handle(&for_service, request));
+    let service = service_fn(move |request| handle(&for_service, request, None));
     let connection = builder.serve_connection(TokioIo::new(io), service).with_upgrades();
     let mut connection = Box::pin(connection);
     let mut has_waker = false;
@@ -209,20 +259,30 @@ async fn serve_until_parked(session: &Rc<ClientSession>, io: ClientIo) -> Option
         poll_connection(session, connection.as_mut(), cx)
     })
     .await;
-    match outcome {
-        ServeOutcome::Parked => {
-            let parts = Pin::into_inner(connection).into_parts()?;
-            // Parking would lose a byte that hyper has already read.
-            parts.read_buf.is_empty().then(|| parts.io.into_inner())
-        }
+    let is_parked = matches!(outcome, ServeOutcome::Parked);
+    let lingers = match outcome {
+        ServeOutcome::Parked => false,
         ServeOutcome::Closed(result) => {
-            record_error(session, result.err());
-            None
+            let error = result.err();
+            let is_answered = error.as_ref().is_some_and(hyper::Error::is_parse);
+            record_error(session, error);
+            let has_more = is_answered || session.conn.is_body_left();
+            has_more && !session.worker.shared.is_ending.load(Relaxed)
         }
         ServeOutcome::Judged => {
             record_verdict(session);
-            None
+            return ServedConnection::Over;
         }
+    };
+    if !is_parked && !lingers {
+        return ServedConnection::Over;
+    }
+    match Pin::into_inner(connection).into_parts() {
+        Some(parts) if lingers => ServedConnection::Lingering(parts.io.into_inner()),
+        // Parking would lose a byte that hyper has already read.
+        Some(parts) if parts.read_buf.is_empty() => ServedConnection::Parked(parts.io.into_inner()),
+        // A tunnel has taken the socket.
+        _ => ServedConnection::Over,
     }
 }
 
@@ -301,12 +361,20 @@ fn refuse(session: &ClientSession, reason: &'static str, detail: Option<String>)
 }
 
 async fn serve_h2(session: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
-    let mut builder = http2::Builder::new(LocalExecutor);
+    let (worker, opening) = (Rc::clone(&session.worker), Rc::default());
+    let executor = StreamExecutor { worker, opening: Rc::clone(&opening) };
+    let mut builder = http2::Builder::new(executor);
     builder
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .enable_connect_protocol();
     let for_service = Rc::clone(&session);
-    let service = service_fn(move |request| handle(&for_service, request));
+    let service = service_fn(move |request| {
+        let state = Rc::<StreamState>::default();
+        opening.replace(Some(Rc::clone(&state)));
+        let response = handle(&for_service, request, Some(Rc::clone(&state)));
+        StreamResponse { response, state }
+    });
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let conn = Arc::clone(&session.conn);
     let mut has_waker = false;

@@ -13,9 +13,9 @@
 //! Outlier ejection follows Envoy, except that one request tries the backend when its ejection is
 //! over (a half-open circuit breaker): a backend that is still unhealthy harms one request only.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -24,6 +24,8 @@ use crate::settings::destination::{BackendSettings, Protocol};
 use crate::settings::{CheckSettings, UpstreamSettings};
 use crate::time::{AtomicNanos, AtomicTime, MonoTime, Nanos};
 
+/// Stands for the address of a name that has none; nothing is sent there.
+const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 /// A neutral latency factor; factors are in sixteenths.
 const FACTOR_NEUTRAL: u32 = 16;
 /// One request at weight 1, in units of virtual time.
@@ -39,8 +41,8 @@ const SAME_EVENT: Nanos = Nanos::from_secs(1);
 const IDLE_CLOSE_TTL: Nanos = Nanos::from_secs(300);
 /// Shorter idle timeouts are not learned: the backend is probably out of connections.
 const LEARNT_IDLE_MIN: Nanos = Nanos::from_millis(500);
-/// Requests without a response that make silence a stall.
-const STALLED_MIN: u32 = 2;
+/// Overdue responses that make silence a stall.
+pub(crate) const STALLED_MIN: u32 = 2;
 /// Latency differences below this are noise.
 const LATENCY_NOISE: Nanos = Nanos::from_millis(1);
 
@@ -53,6 +55,7 @@ pub(crate) enum HealthState {
     Ejected,
     Stalled,
     Draining,
+    Unresolved,
 }
 
 impl HealthState {
@@ -65,7 +68,13 @@ impl HealthState {
             Self::Ejected => "ejected",
             Self::Stalled => "stalled",
             Self::Draining => "draining",
+            Self::Unresolved => "unresolved",
         }
+    }
+
+    /// Whether the backend could get requests, even if it looks unhealthy.
+    pub(crate) fn is_usable(self) -> bool {
+        !matches!(self, Self::Draining | Self::Unresolved)
     }
 
     /// Whether the backend gets requests.
@@ -88,9 +97,17 @@ pub(crate) struct BackendTotals {
 
 #[derive(Debug)]
 pub(crate) struct Backend {
+    /// Unspecified while its name has none.
     pub(crate) address: SocketAddr,
-    /// The address as rows show it.
+    /// Addresses of another family, for when connecting to `address` fails.
+    alternates: Vec<SocketAddr>,
+    /// The one of `address` and `alternates` that the last connection had.
+    preferred: AtomicUsize,
+    is_resolved: bool,
+    /// The address as rows show it; the name while it has none.
     pub(crate) name: String,
+    /// The host and port as configured.
+    pub(crate) written_name: String,
     pub(crate) protocol: Protocol,
     /// The name that the backend's certificate must have.
     pub(crate) host: String,
@@ -102,6 +119,8 @@ pub(crate) struct Backend {
     in_flight: AtomicU32,
     /// Requests sent whose response has not begun.
     waiting: AtomicU32,
+    /// Those of them that have waited for longer than their route usually takes.
+    overdue: AtomicU32,
     /// Since when nothing has come although requests wait.
     silent_since: AtomicTime,
     /// Progress in weighted fair order; see [`Backend::begin_request`].
@@ -131,9 +150,14 @@ pub(crate) struct Backend {
 
 impl Backend {
     pub(crate) fn new(settings: &BackendSettings) -> Self {
+        let address = settings.address.map(|address| address.to_string());
         Self {
-            address: settings.address,
-            name: settings.address.to_string(),
+            address: settings.address.unwrap_or(NO_ADDRESS),
+            alternates: settings.alternates.clone(),
+            preferred: AtomicUsize::new(0),
+            is_resolved: settings.address.is_some(),
+            name: address.unwrap_or_else(|| settings.name.clone()),
+            written_name: settings.name.clone(),
             protocol: settings.protocol,
             host: settings.host().to_owned(),
             zone: settings.zone.clone(),
@@ -142,6 +166,7 @@ impl Backend {
             connections: AtomicU32::new(0),
             in_flight: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
+            overdue: AtomicU32::new(0),
             silent_since: AtomicTime::default(),
             virtual_time: AtomicU64::new(0),
             latency: AtomicNanos::default(),
@@ -164,14 +189,41 @@ impl Backend {
 
     /// Whether `settings` describe the same backend, so that its state remains valid.
     pub(crate) fn matches(&self, settings: &BackendSettings) -> bool {
-        (self.address, self.protocol) == (settings.address, settings.protocol)
+        self.address == settings.address.unwrap_or(NO_ADDRESS)
+            && self.protocol == settings.protocol
+            && self.alternates == settings.alternates
+            && self.written_name == settings.name
             && self.host == settings.host()
             && self.zone == settings.zone
     }
 
+    /// The addresses to connect to, in this order.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (usize, SocketAddr)> {
+        let count = self.alternates.len() + 1;
+        let first = self.preferred.load(Relaxed);
+        (first..first + count).map(move |at| {
+            let at = at % count;
+            (at, at.checked_sub(1).map_or(self.address, |at| self.alternates[at]))
+        })
+    }
+
+    /// Notes which of the addresses has accepted a connection.
+    pub(crate) fn prefer(&self, at: usize) {
+        if self.preferred.load(Relaxed) != at {
+            self.preferred.store(at, Relaxed);
+        }
+    }
+
+    /// Whether there is an address to connect to.
+    pub(crate) fn is_resolved(&self) -> bool {
+        self.is_resolved
+    }
+
     pub(crate) fn state(&self, now: MonoTime, settings: &UpstreamSettings) -> HealthState {
         let recovered_at = self.recovered_at.get();
-        if self.weight.load(Relaxed) == 0 {
+        if !self.is_resolved {
+            HealthState::Unresolved
+        } else if self.weight.load(Relaxed) == 0 {
             HealthState::Draining
         } else if self.is_check_failed.load(Relaxed) {
             HealthState::CheckFailed
@@ -262,6 +314,30 @@ impl Backend {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
+    /// Counts a waiting request whose response was due.
+    pub(crate) fn begin_overdue(&self) {
+        self.overdue.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn end_overdue(&self) {
+        self.overdue.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether the backend has stalled and has not answered since.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled.load(Relaxed)
+    }
+
+    /// Whether a response of the backend says how long its route takes: not while it recovers.
+    pub(crate) fn is_typical(&self) -> bool {
+        !self.is_on_trial.load(Relaxed) && self.overdue.load(Relaxed) < STALLED_MIN
+    }
+
+    /// How long a response may take before its lateness is a symptom, whatever its route.
+    pub(crate) fn stall_limit(&self, settings: &UpstreamSettings) -> Nanos {
+        Nanos::from(settings.stall).max(self.latency.get().saturating_mul(8))
+    }
+
     /// Records the first byte of a response, which came after `latency`.
     pub(crate) fn record_response(&self, now: MonoTime, latency: Nanos) {
         self.silent_since.set(now);
@@ -315,11 +391,15 @@ impl Backend {
         self.ejected_until.set(now + Nanos(base.0 << before.min(5)));
     }
 
-    /// Ejects the backend if requests wait and it has been silent for unusually long; returns
-    /// whether it did.
-    pub(crate) fn detect_stall(&self, now: MonoTime, settings: &UpstreamSettings) -> bool {
-        let usual = self.latency.get().saturating_mul(8);
-        let limit = Nanos::from(settings.stall).max(usual);
+    /// Ejects the backend if `least` responses or more are overdue and it has been silent for
+    /// unusually long; returns whether it did.
+    pub(crate) fn detect_stall(
+        &self,
+        now: MonoTime,
+        settings: &UpstreamSettings,
+        least: u32,
+    ) -> bool {
+        let limit = self.stall_limit(settings);
         let silent_since = self.silent_since.get();
         let (least, since) = if self.is_on_trial.load(Relaxed) {
             // Only the trial request counts, not requests sent before the ejection.
@@ -329,9 +409,9 @@ impl Backend {
             }
             (1, silent_since.max(tried_at))
         } else {
-            (STALLED_MIN, silent_since)
+            (least, silent_since)
         };
-        let is_silent = self.waiting.load(Relaxed) >= least && now.since(since) > limit;
+        let is_silent = self.overdue.load(Relaxed) >= least && now.since(since) > limit;
         if !is_silent || self.ejected_until.get() > now {
             return false;
         }
@@ -504,22 +584,5 @@ impl ConnectionGuard {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Counts a request that waits for the first byte of its response until dropped.
-#[derive(Debug)]
-pub(crate) struct WaitGuard(Arc<Backend>);
-
-impl WaitGuard {
-    pub(crate) fn new(backend: &Arc<Backend>, now: MonoTime) -> Self {
-        backend.begin_waiting(now);
-        Self(Arc::clone(backend))
-    }
-}
-
-impl Drop for WaitGuard {
-    fn drop(&mut self) {
-        self.0.end_waiting();
     }
 }

@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, Request};
 use http_body::Body;
 use hyper::body::Incoming;
 
+use crate::client::proxy_header;
 use crate::live::LiveConfig;
 use crate::pool::Pool;
 use crate::pool::backend::Backend;
@@ -35,7 +36,7 @@ pub(crate) async fn check_loop(worker: Rc<Worker>) {
         let live = worker.live();
         let pause = live.settings.check.as_ref().map_or(CONFIG_POLL, |check| check.every);
         if let Some(check) = &live.settings.check {
-            for (pool, backend) in live.backends() {
+            for (pool, backend) in live.backends().filter(|(_, one)| one.is_resolved()) {
                 let (live, pool) = (Rc::clone(&live), Arc::clone(pool));
                 let backend = Arc::clone(backend);
                 tokio::task::spawn_local(check_one(live, pool, backend, check.clone()));
@@ -67,8 +68,9 @@ async fn request(
     kind: &CheckKind,
 ) -> Result<HealthReport, String> {
     let limits = &live.settings.limits;
+    let header = proxy_header::write_local(pool.settings.proxy_header);
     let mut upstream =
-        Upstream::connect(backend, pool, limits, Vec::new()).await.map_err(|(_, text)| text)?;
+        Upstream::connect(backend, pool, limits, header).await.map_err(|(_, text)| text)?;
     let CheckKind::Ask(path) = kind else { return Ok(HealthReport::passed()) };
     let mut request = Request::new(RequestBody::Empty);
     *request.method_mut() = Method::GET;
@@ -77,7 +79,7 @@ async fn request(
     request.headers_mut().insert(HOST, host);
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("weir-edge-check"));
     let (mut parts, body) = request.into_parts();
-    headers::set_target(&mut parts, backend.protocol);
+    headers::set_target(&mut parts, backend);
     let mut sending = std::pin::pin!(upstream.send(Request::from_parts(parts, body)));
     let response = std::future::poll_fn(|cx| {
         let is_over = upstream.drive(cx);

@@ -1,6 +1,6 @@
 //! What one health check of a backend found, before it is compared with the rest of its pool.
 
-use crate::pool::health_body::{self, CheckScope, FailedCheck};
+use weir_tables::{CheckScope, HealthCheck, HealthDigest};
 
 /// Failed checks that a text names; further ones are counted.
 const NAMED_CHECKS_MAX: usize = 5;
@@ -12,7 +12,7 @@ pub(crate) struct HealthReport {
     pub(crate) has_responded: bool,
     /// Why the backend fails, whatever its failed checks are about.
     pub(crate) failure: Option<String>,
-    pub(crate) failed: Vec<FailedCheck>,
+    pub(crate) failed: Vec<HealthCheck>,
 }
 
 impl HealthReport {
@@ -31,9 +31,10 @@ impl HealthReport {
     /// backend from a broken database that all backends share.
     pub(crate) fn of_response(status: u16, body: &[u8]) -> Self {
         let by_status = (status >= 400).then(|| format!("it responds with status {status}"));
-        let digest = health_body::parse(body);
-        let (is_healthy, mut failed) =
-            digest.map_or((None, Vec::new()), |digest| (digest.is_healthy, digest.failed));
+        let digest = HealthDigest::parse(body);
+        let is_healthy = digest.as_ref().and_then(|digest| digest.is_healthy);
+        let mut failed: Vec<HealthCheck> =
+            digest.iter().flat_map(HealthDigest::failed).cloned().collect();
         let failure = match is_healthy {
             Some(true) => {
                 for check in &mut failed {
@@ -69,7 +70,7 @@ pub(crate) struct CheckRecord {
 
 impl CheckRecord {
     /// Remembers which failed checks do not count; true if these are others than before.
-    pub(crate) fn set_tolerated(&mut self, failed: &[FailedCheck]) -> bool {
+    pub(crate) fn set_tolerated(&mut self, failed: &[HealthCheck]) -> bool {
         let names: Vec<String> = failed.iter().map(|check| check.name.clone()).collect();
         let is_change = !names.is_empty() && names != self.tolerated;
         self.tolerated = names;
@@ -78,7 +79,7 @@ impl CheckRecord {
 }
 
 /// `db (connection refused); feed (3, threshold 50)`; `None` without any.
-pub(crate) fn texts_of<'a>(failed: impl IntoIterator<Item = &'a FailedCheck>) -> Option<String> {
+pub(crate) fn texts_of<'a>(failed: impl IntoIterator<Item = &'a HealthCheck>) -> Option<String> {
     let mut failed = failed.into_iter().map(|check| check.text.as_str());
     let mut texts = failed.by_ref().take(NAMED_CHECKS_MAX).collect::<Vec<&str>>().join("; ");
     let more = failed.count();

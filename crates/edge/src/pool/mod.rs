@@ -17,9 +17,9 @@
 //! ```
 
 pub(crate) mod backend;
-pub(crate) mod health_body;
 pub(crate) mod health_check;
 pub(crate) mod health_report;
+pub(crate) mod route_times;
 mod shared_check;
 
 use std::collections::VecDeque;
@@ -30,7 +30,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 
 use tokio::sync::Notify;
 
-use crate::pool::backend::{Backend, HealthState};
+use crate::pool::backend::{Backend, HealthState, STALLED_MIN};
+use crate::pool::route_times::{RouteKey, RouteTimes};
 use crate::settings::{Balance, Settings, UpstreamSettings};
 use crate::time::{MonoTime, Nanos};
 use crate::tls::backend_tls::BackendTls;
@@ -39,6 +40,9 @@ use crate::tls::backend_tls::BackendTls;
 const RETRIES_SAVED: i64 = 100 * 100;
 /// A backend's silence counts as a stall if the others sent this many responses meanwhile.
 const OTHER_RESPONSES_MIN: u64 = 8;
+
+/// Overdue responses that make silence a stall while another backend has stalled already.
+const STALLED_MANY: u32 = 8;
 
 /// Random bits for one choice.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +73,7 @@ pub(crate) struct Pool {
     queued: AtomicU32,
     slot_freed: Notify,
     responses: AtomicU64,
+    route_times: Arc<RouteTimes>,
 }
 
 /// Why no backend was chosen.
@@ -128,6 +133,11 @@ impl Pool {
             queued: AtomicU32::new(0),
             slot_freed: Notify::new(),
             responses: AtomicU64::new(0),
+            route_times: old_pools
+                .iter()
+                .find(|pool| pool.name == name)
+                .map(|pool| Arc::clone(&pool.route_times))
+                .unwrap_or_default(),
         }
     }
 
@@ -224,9 +234,28 @@ impl Pool {
         self.is_panicking.load(Relaxed)
     }
 
-    /// Counts a response of any backend.
-    pub(crate) fn note_response(&self) {
+    /// Records the first byte of a response, which came after `latency`.
+    pub(crate) fn record_response(
+        &self,
+        backend: &Backend,
+        route: RouteKey,
+        now: MonoTime,
+        latency: Nanos,
+    ) {
+        if backend.is_typical() {
+            self.route_times.record(route, latency, now);
+        }
+        backend.record_response(now, latency);
         self.responses.fetch_add(1, Relaxed);
+    }
+
+    /// How long a response of the route may take before its lateness is a symptom of the backend:
+    /// twice as long as lately. Nothing is known of a new route, and it may be late by design.
+    pub(crate) fn allowance(&self, backend: &Backend, route: RouteKey, now: MonoTime) -> Nanos {
+        let least = backend.stall_limit(&self.settings);
+        let most = Nanos::from(self.settings.stall_late).max(least);
+        let slowest = self.route_times.slowest(route, now);
+        slowest.map_or(most, |slowest| slowest.saturating_mul(2).clamp(least, most))
     }
 
     /// Updates usual latency, stalls and panic; called by one thread, about every 50 ms.
@@ -239,6 +268,7 @@ impl Pool {
         let usual = latencies.get(middle).copied().unwrap_or_default();
         let responses = self.responses.load(Relaxed);
         let others = responses.saturating_sub(history.count_before(now));
+        let mut has_stalled = self.backends.iter().any(|one| one.is_stalled());
         for backend in &self.backends {
             backend.compare_latency(usual);
             if backend.is_slow() || backend.state(now, &self.settings) != HealthState::Up {
@@ -246,7 +276,9 @@ impl Pool {
             }
             // Silence is the backend's own fault only if others respond at the same time.
             if others >= OTHER_RESPONSES_MIN && self.backends.len() > 1 {
-                backend.detect_stall(now, &self.settings);
+                // Two at once are rarely hung: something that both wait for is slow.
+                let least = if has_stalled { STALLED_MANY } else { STALLED_MIN };
+                has_stalled |= backend.detect_stall(now, &self.settings, least);
             }
         }
         let has_trial = self.backends.iter().any(|one| one.is_trial_due(now, &self.settings));
@@ -264,7 +296,7 @@ impl Pool {
     fn count_health(&self, now: MonoTime, fits: impl Fn(&Backend) -> bool) -> HealthCount {
         let mut count = HealthCount { all: 0, up: 0 };
         for backend in &self.backends {
-            if fits(backend) && backend.weight.load(Relaxed) > 0 {
+            if fits(backend) && backend.weight.load(Relaxed) > 0 && backend.is_resolved() {
                 count.all += 1;
                 count.up += u32::from(backend.state(now, &self.settings).is_up());
             }
@@ -322,7 +354,7 @@ impl<'a> BackendChoice<'a> {
         }
         let settings = &self.pool.settings;
         let state = backend.state(self.now, settings);
-        let is_usable = state.is_up() || state != HealthState::Draining && self.pool.is_panicking();
+        let is_usable = state.is_up() || state.is_usable() && self.pool.is_panicking();
         if !is_usable {
             return Err(NoBackend::None);
         }

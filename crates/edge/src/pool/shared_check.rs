@@ -12,9 +12,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_tables::CheckScope;
+
 use crate::pool::Pool;
 use crate::pool::backend::Backend;
-use crate::pool::health_body::CheckScope;
 use crate::pool::health_report::{HealthReport, texts_of};
 use crate::settings::CheckSettings;
 use crate::time::MonoTime;

@@ -211,9 +211,21 @@ fn with_hash_only_its_own_clients_try_an_ejected_backend() {
 }
 
 /// The state of backend 2 after the others have sent responses.
+/// Another backend sends responses.
+fn answer_elsewhere(pool: &Pool, now: MonoTime) {
+    let route = RouteKey::of(&http::Method::GET, "/");
+    (0..20).for_each(|_| pool.record_response(&pool.backends[0], route, now, Nanos(1)));
+}
+
+/// A response that was due does not come.
+fn wait_in_vain(backend: &Backend, now: MonoTime) {
+    backend.begin_waiting(now);
+    backend.begin_overdue();
+}
+
 fn state_beside_others(pool: &Pool, now: MonoTime, history: &mut ResponseHistory) -> HealthState {
     pool.update_health(now, history);
-    (0..20).for_each(|_| pool.note_response());
+    answer_elsewhere(pool, now);
     pool.update_health(now + Nanos(1), history);
     pool.backends[2].state(now + Nanos(1), &pool.settings)
 }
@@ -223,14 +235,14 @@ fn a_stalled_backend_is_tried_by_one_request_and_older_ones_do_not_count() {
     let pool = pool(Balance::TwoChoices, &FOUR);
     let (hung, settings) = (Arc::clone(&pool.backends[2]), &pool.settings);
     let mut history = ResponseHistory::default();
-    (0..2).for_each(|_| hung.begin_waiting(at(1)));
+    (0..2).for_each(|_| wait_in_vain(&hung, at(1)));
     assert_eq!(state_beside_others(&pool, at(3), &mut history), HealthState::Stalled);
     assert!(hung.is_silent(at(3) + Nanos(1)));
     // The ejection is over, but no trial request was sent; only the two old ones wait.
     assert_eq!(state_beside_others(&pool, at(9), &mut history), HealthState::Stalled);
     assert!(hung.is_trial_due(at(9), settings));
     assert!(hung.begin_trial(at(9)) && !hung.begin_trial(at(9)));
-    hung.begin_waiting(at(9));
+    wait_in_vain(&hung, at(9));
     assert_eq!(
         state_beside_others(&pool, at(9) + Nanos(1_000), &mut history),
         HealthState::Stalled
@@ -247,15 +259,12 @@ fn a_stalled_backend_is_tried_by_one_request_and_older_ones_do_not_count() {
 fn silence_is_a_stall_only_if_other_backends_respond() {
     let pool = pool(Balance::TwoChoices, &FOUR);
     let (hung, settings) = (Arc::clone(&pool.backends[2]), &pool.settings);
-    hung.begin_waiting(at(1));
-    hung.begin_waiting(at(1));
+    (0..2).for_each(|_| wait_in_vain(&hung, at(1)));
     let mut history = ResponseHistory::default();
     pool.update_health(at(1), &mut history);
     pool.update_health(at(2), &mut history);
     assert_eq!(hung.state(at(2), settings), HealthState::Up);
-    for _ in 0..20 {
-        pool.note_response();
-    }
+    answer_elsewhere(&pool, at(2));
     pool.update_health(at(2) + Nanos(1), &mut history);
     assert_eq!(hung.state(at(2) + Nanos(2), settings), HealthState::Stalled);
     hung.record_response(at(3), Nanos(5));
@@ -376,4 +385,36 @@ fn idle_closes_at_the_same_age_reveal_a_timeout_and_a_restart_does_not() {
     }
     assert_eq!(backend.learnt_idle(), Some(millis(3000)));
     assert_eq!(backend.totals.idle_repeated.load(Relaxed), 1);
+}
+
+#[test]
+fn a_second_backend_is_ejected_for_silence_only_if_many_requests_wait_there() {
+    let pool = pool(Balance::TwoChoices, &FOUR);
+    let (first, second) = (Arc::clone(&pool.backends[2]), Arc::clone(&pool.backends[3]));
+    for backend in [&first, &second] {
+        (0..3).for_each(|_| wait_in_vain(backend, at(1)));
+    }
+    let mut history = ResponseHistory::default();
+    assert_eq!(state_beside_others(&pool, at(3), &mut history), HealthState::Stalled);
+    assert!(second.state(at(3) + Nanos(1), &pool.settings).is_up(), "three are few");
+    (0..5).for_each(|_| wait_in_vain(&second, at(3)));
+    state_beside_others(&pool, at(4), &mut history);
+    assert_eq!(second.state(at(4) + Nanos(1), &pool.settings), HealthState::Stalled);
+}
+
+#[test]
+fn a_new_route_may_be_late_and_a_known_one_twice_as_late_as_lately() {
+    let pool = pool(Balance::TwoChoices, &FOUR);
+    let (backend, get) = (&pool.backends[0], http::Method::GET);
+    let [quick, report, poll] = ["/", "/report", "/poll"].map(|path| RouteKey::of(&get, path));
+    assert_eq!(pool.allowance(backend, quick, at(1)), Nanos::from_secs(60));
+    for (route, took) in [(quick, 2), (report, 3_000), (poll, 50_000)] {
+        pool.record_response(backend, route, at(1), millis(took));
+    }
+    let allowances = [quick, report, poll].map(|route| pool.allowance(backend, route, at(2)));
+    assert_eq!(allowances, [millis(750), millis(6_002), Nanos::from_secs(60)]);
+    // What a hung backend sends at last says nothing about the route.
+    (0..2).for_each(|_| wait_in_vain(backend, at(2)));
+    pool.record_response(backend, quick, at(20), millis(18_000));
+    assert_eq!(pool.allowance(&pool.backends[1], quick, at(20)), millis(750));
 }

@@ -1,9 +1,9 @@
 //! Proxies one request: choose a backend, connect or reuse, send, and retry elsewhere if that is
 //! safe.
 //!
-//! A retry is safe if the backend cannot have begun: nothing was sent, or the method is idempotent
-//! (RFC 9110 §9.2.2) and there is no body. Retries have a budget: a fleet that fails must not
-//! receive twice the load.
+//! A retry is safe if the backend cannot have begun: nothing was sent, or the method is safe (RFC
+//! 9110 §9.2.1) and there is no body. Retries have a budget: a fleet that fails must not receive
+//! twice the load.
 //!
 //! ```text
 //!   find_slot ──► attempt ──► response head ──► relay (body) ──► row
@@ -11,8 +11,10 @@
 //!       └───────────────────── yes ───────┘
 //! ```
 
+pub(crate) mod continue_gate;
 pub(crate) mod head_copy;
 pub(crate) mod headers;
+pub(crate) mod host_name;
 pub(crate) mod own_response;
 pub(crate) mod relay;
 pub(crate) mod request_body;
@@ -25,7 +27,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, request};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Version, request};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -33,19 +36,21 @@ use hyper::upgrade::OnUpgrade;
 use crate::client::proxy_header;
 use crate::client::session::{ClientSession, OpenRecord};
 use crate::live::LiveConfig;
-use crate::pool::backend::{Backend, WaitGuard};
+use crate::pool::backend::Backend;
+use crate::pool::route_times::RouteKey;
 use crate::pool::{BackendSlot, NoBackend, Pool};
+use crate::proxy::continue_gate::ContinueGate;
 use crate::proxy::head_copy::HeadCopy;
+use crate::proxy::headers::ForwardedRequest;
 use crate::proxy::own_response::own_response;
 use crate::proxy::relay::{ActiveResponse, ResponseRelay};
 use crate::proxy::request_body::{BodyOutcome, RequestBody};
 use crate::proxy::response_body::ResponseBody;
 use crate::record::{RequestFailure, UpstreamRecord};
 use crate::settings::ProxyHeader;
-use crate::settings::destination::Protocol;
 use crate::time::{MonoTime, Nanos};
 use crate::upstream::Upstream;
-use crate::upstream::response_deadlines::{DeadlineKey, WaitOutcome};
+use crate::upstream::response_deadlines::{DeadlineKey, ResponseWait, WaitOutcome};
 use crate::worker::Worker;
 
 /// Backends that one request is tried at, at most.
@@ -65,8 +70,14 @@ pub(crate) struct Exchange {
     copy: Option<HeadCopy>,
     body: Option<RequestBody>,
     body_outcome: Rc<BodyOutcome>,
+    has_body: bool,
+    /// Holds the body back until the backend wants it.
+    gate: Option<Arc<ContinueGate>>,
     may_repeat: bool,
     on_upgrade: Option<OnUpgrade>,
+    /// Whether this is a WebSocket over HTTP/2.
+    is_connect: bool,
+    route: RouteKey,
     tried: Vec<Arc<Backend>>,
 }
 
@@ -86,34 +97,48 @@ impl Exchange {
     ) -> Self {
         let live = session.worker.live();
         let (mut parts, body) = request.into_parts();
-        let wants_upgrade = headers::wants_upgrade(&parts);
+        let is_connect = headers::is_websocket_connect(&parts);
+        if is_connect {
+            headers::translate_connect(&mut parts, tunnel::websocket_key(&session.worker));
+        }
+        let wants_upgrade = is_connect || headers::wants_websocket(&parts);
         let on_upgrade = if wants_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
         let id = headers::given_request_id(&parts.headers).cloned();
         let id = id.unwrap_or_else(|| session.worker.new_request_id());
-        headers::prepare(&mut parts, &session.conn, on_upgrade.is_some(), &id);
+        let has_body = !body.is_end_stream();
+        let gate = continue_gate::of(&mut parts, has_body);
+        let request = ForwardedRequest {
+            conn: &session.conn,
+            client: record.client.as_deref(),
+            is_websocket: on_upgrade.is_some(),
+            request_id: &id,
+        };
+        headers::prepare(&mut parts, request);
         record.request_id = Some(id);
         let body_outcome = Rc::<BodyOutcome>::default();
-        let has_body = !body.is_end_stream();
-        let may_repeat = !has_body && parts.method.is_idempotent() && on_upgrade.is_none();
         let body = if has_body {
             let left = live.settings.limits.body_bytes;
             let (outcome, conn) = (Rc::clone(&body_outcome), Arc::clone(&session.conn));
-            RequestBody::Stream { body, left, outcome, conn }
+            let (stream, gate) = (record.stream.clone(), gate.clone());
+            RequestBody::Stream { body, left, outcome, conn, stream, gate }
         } else {
             RequestBody::Empty
         };
-        let (parts, body) = (Some(parts), Some(body));
         Self {
+            route: RouteKey::of(&parts.method, parts.uri.path()),
+            may_repeat: !has_body && parts.method.is_safe() && on_upgrade.is_none(),
             session,
             pool,
             live,
             record,
-            parts,
+            parts: Some(parts),
             copy: None,
-            body,
+            body: Some(body),
             body_outcome,
-            may_repeat,
+            has_body,
+            gate,
             on_upgrade,
+            is_connect,
             tried: Vec::new(),
         }
     }
@@ -151,7 +176,11 @@ impl Exchange {
         let pool = Arc::clone(&self.pool);
         let (mut queued, mut now) = (None, started);
         loop {
-            let (random, client) = (self.session.worker.random(), self.session.conn.client.ip());
+            let client = match &self.record.client {
+                None => self.session.conn.client.ip(),
+                Some(client) => client.address,
+            };
+            let random = self.session.worker.random();
             match pool.choose(now, random, client, &self.tried) {
                 Ok(slot) => {
                     if queued.is_some() {
@@ -204,16 +233,16 @@ impl Exchange {
             None => self.connect(backend, now).await?,
         };
         upstream.requests += 1;
-        let may_move = self.may_repeat;
-        let deadline = self.session.worker.deadlines.add(backend.address, now, may_move);
-        let waiting = WaitGuard::new(backend, now);
-        let result = send(&mut upstream, self.message(backend.protocol), &deadline).await;
-        drop(waiting);
+        let allowance = self.pool.allowance(backend, self.route, now);
+        let wait = ResponseWait { may_move: self.may_repeat, allowance };
+        let deadline = self.session.worker.deadlines.add(backend, now, wait);
+        let message = self.message(backend);
+        let result = send(&mut upstream, message, &deadline, self.gate.as_deref()).await;
         let now = MonoTime::now();
         match result {
             Ok(response) => {
-                backend.record_response(now, now.since(self.try_started()));
-                self.pool.note_response();
+                let took = now.since(self.try_started());
+                self.pool.record_response(backend, self.route, now, took);
                 deadline.extend(now);
                 Ok(ResponseHead { response, upstream, slot, deadline, now })
             }
@@ -279,8 +308,7 @@ impl Exchange {
     ) -> Result<Box<Upstream>, AttemptError> {
         let settings = &self.pool.settings;
         let conn = &self.session.conn;
-        let preface =
-            proxy_header::write(settings.proxy_header, conn.client, conn.listener.address);
+        let preface = proxy_header::write(settings.proxy_header, conn.client, conn.server);
         let limits = &self.live.settings.limits;
         let result = Upstream::connect(backend, &self.pool, limits, preface).await;
         let now = MonoTime::now();
@@ -294,15 +322,18 @@ impl Exchange {
     }
 
     /// Takes the request to send.
-    fn message(&mut self, protocol: Protocol) -> Request<RequestBody> {
+    fn message(&mut self, backend: &Backend) -> Request<RequestBody> {
         let parts = self.parts.take().or_else(|| self.copy.as_ref().map(HeadCopy::parts));
         let mut parts = parts.expect("a request is repeated only if it was returned or copied");
         if self.may_repeat && self.copy.is_none() {
             self.copy = Some(HeadCopy::of(&parts));
         }
         let body = self.body.take().unwrap_or(RequestBody::Empty);
-        headers::set_target(&mut parts, protocol);
-        Request::from_parts(parts, body)
+        headers::set_target(&mut parts, backend);
+        let mut request = Request::from_parts(parts, body);
+        let (client, version) = (&self.session.conn, self.record.version);
+        continue_gate::forward_interim(&mut request, client, version, self.gate.as_ref());
+        request
     }
 
     /// Decides what a failed attempt means for the backend and for the request.
@@ -341,6 +372,7 @@ impl Exchange {
     /// Responds with the edge's own text.
     fn give_up(&mut self, failure: RequestFailure) -> Response<ResponseBody> {
         self.record.failure = Some(failure);
+        self.session.conn.settle_interim();
         own_response(self.record.take(), status_of(failure), failure.as_str())
     }
 
@@ -349,6 +381,7 @@ impl Exchange {
         let ResponseHead { response, upstream, slot, deadline, now } = head;
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
+        self.session.conn.settle_interim();
         if let Some(upstream) = &mut self.record.upstream {
             upstream.status = Some(status.as_u16());
             upstream.header = Some(now.since(upstream.started));
@@ -359,6 +392,12 @@ impl Exchange {
             let on_upgrade = self.on_upgrade.take();
             return tunnel::switch(parts, *upstream, slot, record, session, on_upgrade);
         }
+        if self.is_connect && status.is_success() {
+            // Success would open the tunnel, which the backend has not done.
+            return self.give_up(RequestFailure::InvalidAnswer);
+        }
+        // The version is of this hop (RFC 9110 §6.2).
+        parts.version = Version::HTTP_11;
         let timeout = parts.headers.get(headers::KEEP_ALIVE).and_then(headers::keep_alive_timeout);
         if let Some(seconds) = timeout {
             slot.backend.learn_idle_timeout(Nanos::from_secs(seconds));
@@ -369,9 +408,13 @@ impl Exchange {
         }
         let is_reusable = self.pool.settings.proxy_header == ProxyHeader::Off;
         let record = self.record.take();
-        let active = ActiveResponse { upstream, slot, deadline, record, is_reusable };
+        let stream = record.stream.clone();
+        let request_body = self.has_body.then(|| Rc::clone(&self.body_outcome));
+        let active =
+            ActiveResponse { upstream, slot, deadline, record, is_reusable, body: request_body };
         let session = Rc::clone(&self.session);
-        let mut relay = ResponseRelay { body, active: Some(active), session, error: None };
+        let (active, rest) = (Some(active), Bytes::new());
+        let mut relay = ResponseRelay { body, active, session, error: None, stream, rest };
         if relay.is_end_stream() {
             relay.complete();
             return Response::from_parts(parts, ResponseBody::Own(None));
@@ -409,9 +452,17 @@ async fn send(
     upstream: &mut Upstream,
     request: Request<RequestBody>,
     deadline: &DeadlineKey,
+    gate: Option<&ContinueGate>,
 ) -> Result<Response<Incoming>, SendError> {
     let mut sending = pin!(upstream.send(request));
+    // Made at its first poll, which only a request with a gate needs.
+    let mut patience = pin!(async { tokio::time::sleep(continue_gate::PATIENCE).await });
     std::future::poll_fn(|cx| {
+        if let Some(gate) = gate.filter(|gate| !gate.is_open())
+            && patience.as_mut().poll(cx).is_ready()
+        {
+            gate.open();
+        }
         let is_over = upstream.drive(cx);
         let failure = match sending.as_mut().poll(cx) {
             Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),

@@ -11,12 +11,19 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::client::h2_stream::StreamState;
 use crate::client::session::{ClientSession, OpenRecord};
 use crate::pool::BackendSlot;
+use crate::proxy::headers;
+use crate::proxy::request_body::BodyOutcome;
 use crate::record::RequestFailure;
 use crate::time::{MonoTime, coarse_now};
 use crate::upstream::Upstream;
 use crate::upstream::response_deadlines::DeadlineKey;
+
+/// Most bytes that hyper gets at once for an HTTP/2 stream: one frame, because the next request for
+/// bytes is the only sign that the client has taken them.
+const PIECE_BYTES_MAX: usize = 16 << 10;
 
 pub(crate) struct ResponseRelay {
     pub(crate) body: Incoming,
@@ -25,6 +32,10 @@ pub(crate) struct ResponseRelay {
     pub(crate) session: Rc<ClientSession>,
     /// Ends the client's connection once everything before it has been written.
     pub(crate) error: Option<hyper::Error>,
+    /// For HTTP/2: the response's stream.
+    pub(crate) stream: Option<Rc<StreamState>>,
+    /// For HTTP/2: bytes of the body that hyper has not been given.
+    pub(crate) rest: Bytes,
 }
 
 /// What a response holds until it is complete.
@@ -36,10 +47,33 @@ pub(crate) struct ActiveResponse {
     pub(crate) record: OpenRecord,
     /// Whether the backend's connection may be pooled for another request.
     pub(crate) is_reusable: bool,
+    /// The request's body, if it has one: it must have ended before another request.
+    pub(crate) body: Option<Rc<BodyOutcome>>,
 }
 
 impl ResponseRelay {
     pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(stream) = self.stream.clone() else { return self.poll_backend(cx) };
+        stream.take_back();
+        if self.rest.is_empty() {
+            match self.poll_backend(cx).map_ok(Frame::into_data) {
+                Poll::Ready(Some(Ok(Ok(data)))) => self.rest = data,
+                Poll::Ready(Some(Ok(Err(trailers)))) => return Poll::Ready(Some(Ok(trailers))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        stream.hand_over();
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES_MAX));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    /// The next frame from the backend.
+    fn poll_backend(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
@@ -58,7 +92,10 @@ impl ResponseRelay {
             Poll::Ready(Some(Err(error))) => {
                 return self.cut(error, RequestFailure::AnswerCut, cx);
             }
-            Poll::Ready(Some(Ok(ref frame))) => {
+            Poll::Ready(Some(Ok(ref mut frame))) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    headers::strip_hop_by_hop(trailers);
+                }
                 if let Some(active) = &mut self.active {
                     active.deadline.extend(coarse_now());
                     active.record.body_bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
@@ -85,17 +122,24 @@ impl ResponseRelay {
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let mut hint = self.body.size_hint();
+        let rest = self.rest.len() as u64;
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 
     /// Finishes a complete response and pools the backend's connection.
     pub(crate) fn complete(&mut self) {
         let Some(active) = self.active.take() else { return };
-        let ActiveResponse { upstream, slot, mut record, is_reusable, .. } = active;
+        let ActiveResponse { upstream, slot, mut record, is_reusable, body, .. } = active;
+        let is_reusable = is_reusable && body.is_none_or(|body| body.is_whole.get());
         let now = MonoTime::now();
         if let Some(upstream) = &mut record.upstream {
             upstream.response = Some(now.since(upstream.started));

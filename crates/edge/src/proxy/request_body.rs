@@ -11,7 +11,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::client::h2_stream::StreamState;
 use crate::client::state::ClientState;
+use crate::proxy::continue_gate::ContinueGate;
+use crate::proxy::headers;
 use crate::record::RequestFailure;
 
 /// How forwarding a client's body ended.
@@ -19,6 +22,8 @@ use crate::record::RequestFailure;
 pub(crate) struct BodyOutcome {
     /// Why the request failed on the client's side.
     pub(crate) failure: Cell<Option<RequestFailure>>,
+    /// Whether the whole body has been forwarded.
+    pub(crate) is_whole: Cell<bool>,
 }
 
 pub(crate) enum RequestBody {
@@ -29,7 +34,18 @@ pub(crate) enum RequestBody {
         left: u64,
         outcome: Rc<BodyOutcome>,
         conn: Arc<ClientState>,
+        /// For HTTP/2: the body's own stream.
+        stream: Option<Rc<StreamState>>,
+        /// Holds the body back until the backend wants it.
+        gate: Option<Arc<ContinueGate>>,
     },
+}
+
+impl BodyOutcome {
+    fn note_end(&self, conn: &ClientState) {
+        self.is_whole.set(true);
+        conn.set_body_left(false);
+    }
 }
 
 impl Body for RequestBody {
@@ -40,15 +56,30 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let Self::Stream { body, left, outcome, conn } = &mut *self else {
+        let Self::Stream { body, left, outcome, conn, stream, gate } = &mut *self else {
             return Poll::Ready(None);
         };
-        let poll = Pin::new(body).poll_frame(cx);
-        conn.set_body_wanted(poll.is_pending());
+        if gate.as_ref().is_some_and(|gate| !gate.poll_open(cx)) {
+            return Poll::Pending;
+        }
+        let poll = Pin::new(&mut *body).poll_frame(cx);
+        match stream {
+            None => conn.set_body_wanted(poll.is_pending()),
+            Some(stream) => stream.set_body_wanted(poll.is_pending()),
+        }
         let (failure, text) = match ready!(poll) {
-            None => return Poll::Ready(None),
+            None => {
+                outcome.note_end(conn);
+                return Poll::Ready(None);
+            }
             Some(Err(error)) => (RequestFailure::ClientClosed, error.to_string()),
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    headers::clean_trailers(trailers);
+                }
+                if body.is_end_stream() {
+                    outcome.note_end(conn);
+                }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 if length <= *left {
                     *left -= length;

@@ -8,8 +8,8 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderValue, Response, StatusCode, response};
+use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, UPGRADE};
+use http::{HeaderValue, Response, StatusCode, Version, response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -17,11 +17,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::client::session::{ClientSession, OpenRecord};
 use crate::client::state::ConnectionPhase;
 use crate::pool::BackendSlot;
+use crate::proxy::headers;
 use crate::proxy::own_response::own_response;
 use crate::proxy::response_body::ResponseBody;
 use crate::record::RequestFailure;
 use crate::time::{MonoTime, Nanos};
 use crate::upstream::Upstream;
+use crate::worker::Worker;
 
 /// After one side has closed, the other may continue until it pauses for this long.
 const LINGER: Duration = Duration::from_secs(5);
@@ -45,13 +47,22 @@ pub(crate) fn switch(
             "the backend switched protocols unasked",
         );
     };
-    let protocol = parts.headers.get(UPGRADE).cloned();
-    crate::proxy::headers::strip_hop_by_hop(&mut parts.headers);
-    parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    if let Some(protocol) = protocol {
-        parts.headers.insert(UPGRADE, protocol);
+    if !headers::is_websocket(&parts.headers) {
+        record.failure = Some(RequestFailure::InvalidAnswer);
+        let why = "the backend switched to another protocol";
+        return own_response(record, StatusCode::BAD_GATEWAY, why);
     }
-    session.conn.set_phase(ConnectionPhase::Tunnel);
+    headers::strip_hop_by_hop(&mut parts.headers);
+    parts.version = Version::HTTP_11;
+    if session.conn.is_h2 {
+        // Success is what HTTP/2 calls it (RFC 8441 §5), and the key was the edge's own.
+        parts.status = StatusCode::OK;
+        parts.headers.remove(SEC_WEBSOCKET_ACCEPT);
+    } else {
+        parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        parts.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        session.conn.set_phase(ConnectionPhase::Tunnel);
+    }
     let idle = session.worker.live().settings.limits.tunnel_idle;
     tokio::task::spawn_local(async move {
         let end = pass(on_upgrade, upstream, idle).await;
@@ -66,6 +77,20 @@ pub(crate) fn switch(
         drop(session);
     });
     Response::from_parts(parts, ResponseBody::Own(None))
+}
+
+/// A `Sec-WebSocket-Key`: 16 random bytes in Base64 (RFC 6455 §4.1).
+pub(crate) fn websocket_key(worker: &Worker) -> HeaderValue {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits = u128::from(worker.random().0) << 64 | u128::from(worker.random().0);
+    let mut text = [b'='; 24];
+    for (at, digit) in text.iter_mut().take(22).enumerate() {
+        // 22 digits have 132 bits; the last four are zero.
+        let shift = 122_i32 - 6 * i32::try_from(at).unwrap_or(0);
+        let six = if shift >= 0 { bits >> shift } else { bits << -shift };
+        *digit = DIGITS[(six & 63) as usize];
+    }
+    HeaderValue::from_bytes(&text).expect("Base64 is valid in a header")
 }
 
 async fn pass(on_upgrade: OnUpgrade, upstream: Upstream, idle: Duration) -> io::Result<()> {

@@ -12,8 +12,10 @@ pub struct BackendSettings {
     pub pool: String,
     /// `HOST:PORT` as written.
     pub name: String,
-    /// The resolved address.
-    pub address: SocketAddr,
+    /// Its address; `None` for a name, which the edge looks up while it runs.
+    pub address: Option<SocketAddr>,
+    /// Addresses of another family that lead to the same server.
+    pub alternates: Vec<SocketAddr>,
     /// The protocol.
     pub protocol: Protocol,
     /// Share of requests relative to the other backends; 0 drains the backend.
@@ -64,8 +66,8 @@ impl BackendSettings {
     /// Parses `[POOL=][PROTOCOL://]HOST:PORT[*WEIGHT][@ZONE]`.
     ///
     /// # Errors
-    /// If it is not an address and a port, the name does not resolve, the weight is not from 0 to
-    /// 1000, or the protocol is none of `http`, `https`, `h2`, `h2c`.
+    /// If it is not a host and a port, the weight is not from 0 to 1000, or the protocol is none of
+    /// `http`, `https`, `h2`, `h2c`.
     pub fn parse(text: &str) -> Result<Self, EdgeError> {
         Self::try_parse(text).map_err(|(why, hint)| {
             EdgeError::new(format!("cannot use the backend `{text}`: {why}")).hint(hint)
@@ -95,12 +97,12 @@ impl BackendSettings {
         let weight = weight.filter(|weight| *weight <= 1000).ok_or_else(|| {
             ("the weight is not from 0 to 1000".to_owned(), "write it as 10.0.0.5:8080*3")
         })?;
-        let address = resolve(name).map_err(|why| {
-            let hint = if why == NO_ADDRESS { SYNTAX } else { CHECK_NAME };
-            (why, hint)
-        })?;
-        let pool = pool.trim().to_owned();
-        Ok(Self { pool, name: name.to_owned(), address, protocol, weight, zone })
+        let address = name.parse::<SocketAddr>().ok();
+        if address.is_none() && !is_name_with_port(name) {
+            return Err((NO_ADDRESS.into(), SYNTAX));
+        }
+        let (pool, name) = (pool.trim().to_owned(), name.to_owned());
+        Ok(Self { pool, name, address, alternates: Vec::new(), protocol, weight, zone })
     }
 
     /// The host of the name, which the backend's certificate must have.
@@ -118,15 +120,21 @@ impl fmt::Display for BackendSettings {
         if self.protocol != Protocol::Http1 {
             write!(f, "{}://", self.protocol.as_str())?;
         }
-        write!(f, "{} weight {}", self.address, self.weight)?;
+        write!(f, "{} weight {}", self.name, self.weight)?;
         if self.zone.is_empty() { Ok(()) } else { write!(f, " zone {}", self.zone) }
     }
 }
 
 const NO_ADDRESS: &str = "not an address and a port";
-const CHECK_NAME: &str = "check that the name resolves on this host: `getent hosts NAME`";
 const SYNTAX: &str =
     "write it as 10.0.0.5:8080, app.example.net:8080, [2001:db8::5]:8080 or https://app:8443";
+
+fn is_name_with_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    !host.is_empty()
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+}
 
 /// The first address of `HOST:PORT`.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, String> {
@@ -165,7 +173,7 @@ impl RouteSettings {
             })?;
         let at = from.find('/').unwrap_or(from.len());
         let path = if at < from.len() { &from[at..] } else { "/" };
-        let host = from[..at].to_ascii_lowercase();
+        let host = from[..at].trim_end_matches('.').to_ascii_lowercase();
         Ok(Self { host, path: path.to_owned(), pool: pool.to_owned() })
     }
 
@@ -182,6 +190,8 @@ impl RouteSettings {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,
         };
+        // The dot of DNS' root makes no other host.
+        let name = name.strip_suffix('.').unwrap_or(name);
         match self.host.strip_prefix('*') {
             None => name.eq_ignore_ascii_case(&self.host),
             Some(below) => {
@@ -192,6 +202,10 @@ impl RouteSettings {
     }
 
     fn matches_path(&self, path: &str) -> bool {
+        // `OPTIONS *` is about the host as a whole.
+        if path == "*" {
+            return self.path == "/";
+        }
         path.strip_prefix(self.path.as_str()).is_some_and(|rest| {
             self.path.ends_with('/') || rest.is_empty() || rest.starts_with('/')
         })
@@ -211,11 +225,13 @@ mod tests {
     #[test]
     fn backends_have_pools_protocols_and_weights() {
         let backend = BackendSettings::parse("127.0.0.1:80*3").unwrap();
-        assert_eq!((backend.weight, backend.address.port()), (3, 80));
+        assert_eq!(backend.weight, 3);
+        assert_eq!(backend.address, "127.0.0.1:80".parse().ok());
         assert_eq!(BackendSettings::parse("[::1]:8080").unwrap().host(), "::1");
         let backend = BackendSettings::parse("api=h2://localhost:8443*0").unwrap();
         assert_eq!((backend.pool.as_str(), backend.protocol), ("api", Protocol::H2));
         assert_eq!((backend.host(), backend.weight), ("localhost", 0));
+        assert_eq!(backend.address, None, "a name is looked up later");
         let backend = BackendSettings::parse("127.0.0.1:80*3@eu-1a").unwrap();
         assert_eq!((backend.weight, backend.zone.as_str()), (3, "eu-1a"));
         for wrong in [
@@ -240,6 +256,9 @@ mod tests {
     fn routes_match_hosts_and_whole_path_segments() {
         assert!(fits("api.example.net=a", ("API.example.net:80", "/x")));
         assert!(!fits("api.example.net=a", ("example.net", "/x")));
+        assert!(fits("api.example.net=a", ("api.example.net.:80", "/x")));
+        assert!(fits("api.example.net=a", ("api.example.net.", "*")));
+        assert!(!fits("api.example.net/v1=a", ("api.example.net", "*")));
         assert!(fits("*.example.net=a", ("x.y.example.net", "/")));
         assert!(!fits("*.example.net=a", ("example.net", "/")));
         assert!(!fits("*.example.net=a", (".example.net", "/")));
@@ -260,8 +279,7 @@ mod tests {
                 route.matches(Some(host), u.arbitrary::<&str>()?);
                 assert_eq!(RouteSettings::parse(&route.to_string()).unwrap(), route);
             }
-            // Without a digit at the end there is no port, so no name is resolved.
-            let _ = BackendSettings::parse(text.trim_end_matches(|c: char| c.is_ascii_digit()));
+            let _ = BackendSettings::parse(text);
             Ok(())
         });
     }

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use weir_tables::IpNetwork;
+
 use crate::acme::settings::AcmeSettings;
 use crate::error::EdgeError;
 use crate::settings::destination::{BackendSettings, RouteSettings};
@@ -34,6 +36,8 @@ pub struct Settings {
     pub backends: Vec<BackendSettings>,
     /// Routes to pools: the first match wins; other requests go to the default pool.
     pub routes: Vec<RouteSettings>,
+    /// Networks of proxies whose `X-Forwarded-*`, `Forwarded` and `X-Real-IP` are kept.
+    pub trusted_proxies: Vec<IpNetwork>,
     /// For backends with TLS.
     pub backend_tls: BackendTlsSettings,
     /// Load-balancing algorithm.
@@ -44,6 +48,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Limits of connections to backends.
     pub upstream: UpstreamSettings,
+    /// Interval at which names of backends are looked up again.
+    pub resolve: Duration,
     /// Overrides [`UpstreamSettings::idle`] for single pools, by name.
     pub pool_idle: Vec<(String, Duration)>,
     /// Active health checks; `None` relies on the outcome of requests alone.
@@ -141,6 +147,9 @@ pub struct UpstreamSettings {
     /// A backend that sends nothing for this long while requests wait has stalled and is ejected;
     /// slow backends get more time.
     pub stall: Duration,
+    /// Longest time that a response may take by design, such as a long poll's: until then, only
+    /// routes that were quicker lately show a stall.
+    pub stall_late: Duration,
     /// Time until a recovered backend gets its full share.
     pub slow_start: Duration,
     /// If more than this percentage of backends look unhealthy, health is ignored (panic mode).
@@ -213,11 +222,13 @@ impl Default for Settings {
             acme: None,
             backends: Vec::new(),
             routes: Vec::new(),
+            trusted_proxies: Vec::new(),
             backend_tls: BackendTlsSettings::default(),
             balance: Balance::TwoChoices,
             zone: None,
             limits: Limits::default(),
             upstream: UpstreamSettings::default(),
+            resolve: Duration::from_secs(10),
             pool_idle: Vec::new(),
             check: None,
             beacon: None,
@@ -265,6 +276,7 @@ impl Default for UpstreamSettings {
             failures: 3,
             ejection: Duration::from_secs(5),
             stall: Duration::from_millis(750),
+            stall_late: Duration::from_secs(60),
             slow_start: Duration::from_secs(10),
             panic_percent: 50,
             proxy_header: ProxyHeader::Off,
@@ -353,9 +365,9 @@ impl Settings {
         if let Some(acme) = &self.acme {
             acme.check(&self.listeners)?;
         }
-        let mut addresses: Vec<_> = self.backends.iter().map(|backend| backend.address).collect();
-        addresses.sort_unstable();
-        if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+        let mut names: Vec<_> = self.backends.iter().map(|one| one.name.to_lowercase()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(EdgeError::new(format!("cannot use the backend `{}` twice", twice[0]))
                 .hint("set a weight instead: 10.0.0.5:8080*2"));
         }
@@ -396,7 +408,7 @@ impl Settings {
             let pool = &backend.pool;
             return Err(EdgeError::new(format!(
                 "cannot use the backend `{}`: no route leads to its pool `{pool}`",
-                backend.address
+                backend.name
             ))
             .hint(format!("set `edge.routes = [\"/{pool}/={pool}\"]`")));
         }

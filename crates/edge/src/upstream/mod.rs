@@ -9,11 +9,13 @@ pub(crate) mod idle;
 pub(crate) mod response_deadlines;
 
 use std::cell::Cell;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -231,13 +233,37 @@ fn refused(error: impl std::fmt::Display) -> (RequestFailure, String) {
     (RequestFailure::ConnectRefused, error.to_string())
 }
 
+/// Connects to the first address of the backend that accepts. One that does not answer leaves
+/// half of the time to the others.
+async fn connect(backend: &Backend, within: Duration) -> io::Result<TcpStream> {
+    let mut addresses = backend.addresses().peekable();
+    loop {
+        let (at, address) = addresses.next().expect("a backend has an address");
+        let connecting = TcpStream::connect(address);
+        let result = match addresses.peek() {
+            None => connecting.await,
+            Some(_) => tokio::time::timeout(within / 2, connecting)
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        };
+        match result {
+            Ok(stream) => {
+                backend.prefer(at);
+                return Ok(stream);
+            }
+            Err(error) if addresses.peek().is_none() => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
 /// Opens TCP, sends the preface, and completes the TLS handshake.
 async fn open(
     backend: &Backend,
     pool: &Pool,
     preface: Vec<u8>,
 ) -> Result<UpstreamStream, (RequestFailure, String)> {
-    let mut stream = TcpStream::connect(backend.address).await.map_err(refused)?;
+    let mut stream = connect(backend, pool.settings.connect).await.map_err(refused)?;
     stream.set_nodelay(true).map_err(refused)?;
     if !preface.is_empty() {
         stream.write_all(&preface).await.map_err(refused)?;
@@ -262,7 +288,7 @@ pub(crate) struct UpstreamIo {
     backend: Arc<Backend>,
 }
 
-fn count(total: &AtomicU64, poll: &Poll<std::io::Result<usize>>) {
+fn count(total: &AtomicU64, poll: &Poll<io::Result<usize>>) {
     if let Poll::Ready(Ok(bytes)) = poll {
         total.fetch_add(*bytes as u64, Relaxed);
     }
@@ -273,7 +299,7 @@ impl AsyncRead for UpstreamIo {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let poll = match &mut self.stream {
             UpstreamStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -290,7 +316,7 @@ impl AsyncWrite for UpstreamIo {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
+    ) -> Poll<io::Result<usize>> {
         let poll = match &mut self.stream {
             UpstreamStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             UpstreamStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
@@ -302,8 +328,8 @@ impl AsyncWrite for UpstreamIo {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bufs: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let poll = match &mut self.stream {
             UpstreamStream::Plain(stream) => write_pieces(stream, cx, bufs),
             UpstreamStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
@@ -316,17 +342,39 @@ impl AsyncWrite for UpstreamIo {
         true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
             UpstreamStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             UpstreamStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
             UpstreamStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             UpstreamStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::destination::BackendSettings;
+
+    #[tokio::test]
+    async fn the_address_of_the_other_family_is_tried_and_preferred_once_it_accepts() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let settings = BackendSettings::parse(&gone.to_string()).unwrap();
+        let backend = Backend::new(&BackendSettings { alternates: vec![there], ..settings });
+        for first in [gone, there] {
+            assert_eq!(backend.addresses().next().unwrap().1, first);
+            let stream = connect(&backend, Duration::from_secs(5)).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), there);
+        }
+        drop(listener);
+        assert!(connect(&backend, Duration::from_secs(5)).await.is_err());
     }
 }

@@ -2,12 +2,13 @@
 //! instead of one timer per request.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use slab::Slab;
 
+use crate::pool::backend::Backend;
 use crate::time::{MonoTime, Nanos};
 
 /// All waiting requests of a thread.
@@ -15,8 +16,13 @@ use crate::time::{MonoTime, Nanos};
 pub(crate) struct ResponseDeadlines(RefCell<Slab<ResponseDeadline>>);
 
 struct ResponseDeadline {
-    backend: SocketAddr,
+    backend: Arc<Backend>,
     since: MonoTime,
+    /// How long the first byte of the response may take before its lateness is a symptom.
+    allowance: Nanos,
+    is_overdue: bool,
+    /// Whether the first byte of the response is still awaited.
+    is_waiting: bool,
     outcome: WaitOutcome,
     /// Before the first byte of the response, the request may move to another backend.
     may_move: bool,
@@ -39,34 +45,39 @@ pub(crate) struct DeadlineKey {
 }
 
 impl ResponseDeadlines {
-    /// Adds a request that waits for `backend` from `now` on.
+    /// Adds a request that waits for `backend` from `now` on, as `wait` says.
     pub(crate) fn add(
         self: &Rc<Self>,
-        backend: SocketAddr,
+        backend: &Arc<Backend>,
         now: MonoTime,
-        may_move: bool,
+        wait: ResponseWait,
     ) -> DeadlineKey {
-        let outcome = WaitOutcome::Waiting;
-        let deadline = ResponseDeadline { backend, since: now, outcome, may_move, waker: None };
-        let at = self.0.borrow_mut().insert(deadline);
+        backend.begin_waiting(now);
+        let at = self.0.borrow_mut().insert(ResponseDeadline {
+            backend: Arc::clone(backend),
+            since: now,
+            allowance: wait.allowance,
+            is_overdue: false,
+            is_waiting: true,
+            outcome: WaitOutcome::Waiting,
+            may_move: wait.may_move,
+            waker: None,
+        });
         DeadlineKey { deadlines: Rc::clone(self), at }
     }
 
-    /// Ends waits longer than `limit`, and movable ones at a backend that `is_stalled`.
-    pub(crate) fn sweep(
-        &self,
-        now: MonoTime,
-        limit: Nanos,
-        is_stalled: impl Fn(SocketAddr) -> bool,
-    ) {
+    /// Ends waits longer than `limit`, and movable ones at a backend that has stalled or fails its
+    /// checks. Counts those that are overdue.
+    pub(crate) fn sweep(&self, now: MonoTime, limit: Nanos) {
         let mut wakers = Vec::new();
         for (_, deadline) in &mut *self.0.borrow_mut() {
+            deadline.note_overdue(now);
             if deadline.outcome != WaitOutcome::Waiting {
                 continue;
             }
             if now.since(deadline.since) > limit {
                 deadline.outcome = WaitOutcome::TimedOut;
-            } else if deadline.may_move && is_stalled(deadline.backend) {
+            } else if deadline.may_move && deadline.backend.is_silent(now) {
                 deadline.outcome = WaitOutcome::Stalled;
             } else {
                 continue;
@@ -74,6 +85,39 @@ impl ResponseDeadlines {
             wakers.extend(deadline.waker.take());
         }
         wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// How a request waits for its response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResponseWait {
+    /// Whether the request may be repeated at another backend.
+    pub(crate) may_move: bool,
+    /// How long the first byte may take before its lateness is a symptom.
+    pub(crate) allowance: Nanos,
+}
+
+impl ResponseDeadline {
+    fn note_overdue(&mut self, now: MonoTime) {
+        if self.is_waiting && !self.is_overdue && now.since(self.since) > self.allowance {
+            self.is_overdue = true;
+            self.backend.begin_overdue();
+        }
+    }
+
+    fn end_waiting(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.backend.end_waiting();
+            if std::mem::take(&mut self.is_overdue) {
+                self.backend.end_overdue();
+            }
+        }
+    }
+}
+
+impl Drop for ResponseDeadline {
+    fn drop(&mut self) {
+        self.end_waiting();
     }
 }
 
@@ -98,6 +142,7 @@ impl DeadlineKey {
     pub(crate) fn extend(&self, now: MonoTime) {
         let mut deadlines = self.deadlines.0.borrow_mut();
         let deadline = &mut deadlines[self.at];
+        deadline.end_waiting();
         deadline.since = now;
         deadline.may_move = false;
     }
@@ -112,28 +157,59 @@ impl Drop for DeadlineKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::UpstreamSettings;
+    use crate::settings::destination::BackendSettings;
 
     fn at(nanos: u64) -> MonoTime {
         MonoTime::NEVER + Nanos(nanos)
     }
 
+    fn backend(address: &str) -> Arc<Backend> {
+        Arc::new(Backend::new(&BackendSettings::parse(address).unwrap()))
+    }
+
+    const MOVABLE: ResponseWait = ResponseWait { may_move: true, allowance: Nanos(10) };
+    const FIXED: ResponseWait = ResponseWait { may_move: false, allowance: Nanos(10) };
+
     #[test]
     fn waits_end_when_over_or_stalled_and_leave_the_list_when_dropped() {
         let deadlines = Rc::new(ResponseDeadlines::default());
-        let one: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let other: SocketAddr = "127.0.0.1:2".parse().unwrap();
+        let (one, other) = (backend("127.0.0.1:1"), backend("127.0.0.1:2"));
         let cx = Context::from_waker(Waker::noop());
-        let early = deadlines.add(one, at(0), true);
-        let late = deadlines.add(other, at(90), true);
-        let fixed = deadlines.add(one, at(90), false);
-        deadlines.sweep(at(101), Nanos(100), |_| false);
+        let early = deadlines.add(&one, at(0), MOVABLE);
+        let late = deadlines.add(&other, at(90), MOVABLE);
+        let second = deadlines.add(&other, at(90), MOVABLE);
+        let fixed = deadlines.add(&other, at(90), FIXED);
+        deadlines.sweep(at(99), Nanos(100));
+        assert_eq!(early.poll(&cx), WaitOutcome::Waiting);
+        deadlines.sweep(at(101), Nanos(100));
         assert_eq!(early.poll(&cx), WaitOutcome::TimedOut);
-        deadlines.sweep(at(101), Nanos(100), |backend| backend == other);
+        let settings = UpstreamSettings { stall: std::time::Duration::ZERO, ..Default::default() };
+        assert!(other.detect_stall(at(102), &settings, 2));
+        deadlines.sweep(at(102), Nanos(100));
         assert_eq!((late.poll(&cx), fixed.poll(&cx)), (WaitOutcome::Stalled, WaitOutcome::Waiting));
         fixed.extend(at(150));
-        deadlines.sweep(at(240), Nanos(100), |_| true);
+        deadlines.sweep(at(240), Nanos(100));
         assert_eq!(fixed.poll(&cx), WaitOutcome::Waiting);
-        drop((early, late, fixed));
+        drop((early, late, second, fixed));
         assert!(deadlines.0.borrow().is_empty());
+    }
+
+    #[test]
+    fn only_waits_beyond_their_allowance_are_symptoms_of_a_stall() {
+        let deadlines = Rc::new(ResponseDeadlines::default());
+        let backend = backend("127.0.0.1:1");
+        let settings = UpstreamSettings { stall: std::time::Duration::ZERO, ..Default::default() };
+        let patient = ResponseWait { may_move: true, allowance: Nanos(1000) };
+        let polls = [(); 3].map(|()| deadlines.add(&backend, at(1), patient));
+        let quick = deadlines.add(&backend, at(1), MOVABLE);
+        deadlines.sweep(at(50), Nanos(10_000));
+        assert!(!backend.detect_stall(at(50), &settings, 2), "one is overdue");
+        quick.extend(at(51));
+        deadlines.sweep(at(52), Nanos(10_000));
+        assert!(!backend.detect_stall(at(52), &settings, 1), "none is overdue");
+        deadlines.sweep(at(1002), Nanos(10_000));
+        assert!(backend.detect_stall(at(1002), &settings, 3), "all are overdue");
+        drop((polls, quick));
     }
 }

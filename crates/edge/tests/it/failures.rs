@@ -124,32 +124,19 @@ fn a_hung_backend_is_ejected_and_its_requests_go_elsewhere() {
     });
     let [one, two, three] = [(); 3].map(|()| backend(|asked| asked.ok("y")));
     let lab = Lab::start(settings(&[hung, one, two, three]));
-    let address = lab.address;
-    let clients: Vec<_> = (0..8)
-        .map(|_| {
-            let is_hung = Arc::clone(&is_hung);
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(crate::lab::connect(address));
-                let began = Instant::now();
-                let mut answers = Vec::new();
-                while began.elapsed() < Duration::from_secs(4) {
-                    if began.elapsed() > Duration::from_secs(1) {
-                        is_hung.store(true, Ordering::Relaxed);
-                    }
-                    let asked = Instant::now();
-                    reader
-                        .get_mut()
-                        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-                        .expect("it is open");
-                    answers.push((status(&read_answer(&mut reader)).to_owned(), asked.elapsed()));
-                    std::thread::park_timeout(Duration::from_millis(5));
-                }
-                answers
-            })
-        })
-        .collect();
-    let answers: Vec<_> =
-        clients.into_iter().flat_map(|one| one.join().expect("no panic")).collect();
+    let (address, is_over) = (lab.address, AtomicBool::new(false));
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| answers_until(address, &is_over))).collect();
+        std::thread::park_timeout(Duration::from_secs(1));
+        is_hung.store(true, Ordering::Relaxed);
+        wait_until("the stall", || {
+            lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "stalled")
+        });
+        std::thread::park_timeout(Duration::from_secs(1));
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().flat_map(|one| one.join().expect("no panic")).collect()
+    });
     let failed = answers.iter().filter(|(status, _)| status != "200").count();
     // Far below the response timeout of 60 s.
     let slowest = answers.iter().map(|(_, took)| *took).max().expect("there were some");
@@ -157,9 +144,19 @@ fn a_hung_backend_is_ejected_and_its_requests_go_elsewhere() {
     assert!(slowest < Duration::from_secs(20), "{slowest:?}");
     let rows = lab.rows("request", answers.len());
     assert_eq!(rows.len(), answers.len());
-    wait_until("the stall", || {
-        lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "stalled")
-    });
+}
+
+/// Sends requests on one connection; returns each status and how long it took.
+fn answers_until(address: SocketAddr, is_over: &AtomicBool) -> Vec<(String, Duration)> {
+    let mut reader = BufReader::new(crate::lab::connect(address));
+    let mut answers = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+        answers.push((status(&read_answer(&mut reader)).to_owned(), asked.elapsed()));
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    answers
 }
 
 #[test]

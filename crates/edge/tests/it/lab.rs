@@ -202,7 +202,14 @@ impl BackendRequest<'_> {
 pub(crate) fn backend(
     answer: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static,
 ) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    backend_on(TcpListener::bind("127.0.0.1:0").expect("a free port"), answer)
+}
+
+/// The same on a socket that listens already.
+pub(crate) fn backend_on(
+    listener: TcpListener,
+    answer: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static,
+) -> SocketAddr {
     let address = listener.local_addr().expect("it is bound");
     let (answer, count) = (Arc::new(answer), Arc::new(Mutex::new(0)));
     std::thread::spawn(move || {

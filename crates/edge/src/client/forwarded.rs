@@ -1,0 +1,241 @@
+//! The client behind other proxies: `X-Forwarded-*`, `X-Real-IP` and `Forwarded` (RFC 7239).
+//!
+//! Anyone can send these fields, so they are kept from connections of trusted proxies only. From
+//! others, the edge's own values take their place: otherwise a client could choose the address that
+//! a backend sees, or the host that it writes into links.
+//!
+//! ```text
+//!   client 203.0.113.9 ─► proxy 10.1.0.4 ─► proxy 10.1.0.9 ─► edge     X-Forwarded-For:
+//!                                                                     198.51.100.1, 203.0.113.9, 10.1.0.4
+//!                                                                          │            │          └ trusted
+//!                                                     written by the client┘            └ the client
+//! ```
+//! The list grows at its end, so the client is the last address that is no trusted proxy.
+
+use std::cell::OnceCell;
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
+use weir_tables::IpNetwork;
+
+use crate::client::state::{ClientState, network_of};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+/// Addresses of one list that are looked at, from its end.
+const HOPS_MAX: usize = 64;
+
+/// The client of a request, as trusted proxies name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForwardedClient {
+    pub(crate) address: IpAddr,
+    /// `address` as rows show it.
+    pub(crate) text: String,
+    /// The scheme of the client's request; `None` if the proxy does not say.
+    pub(crate) scheme: Option<&'static str>,
+    network: OnceCell<String>,
+}
+
+impl ForwardedClient {
+    /// The network of the address, see [`network_of`].
+    pub(crate) fn network(&self) -> &str {
+        self.network.get_or_init(|| network_of(self.address).to_string())
+    }
+}
+
+/// Whether a field says something about the client and is written by proxies.
+pub(crate) fn is_forwarded_field(name: &str) -> bool {
+    name.starts_with("x-forwarded-") || name == REAL_IP.as_str() || name == FORWARDED.as_str()
+}
+
+/// The client of a request that the trusted proxy `peer` has sent; `None` if it says nothing.
+pub(crate) fn client_of(
+    headers: &HeaderMap,
+    peer: IpAddr,
+    trusted: &[IpNetwork],
+) -> Option<ForwardedClient> {
+    let (address, scheme) = (client_address(headers, trusted), scheme_of(headers));
+    if address.is_none() && scheme.is_none() {
+        return None;
+    }
+    let address = address.unwrap_or(peer).to_canonical();
+    Some(ForwardedClient { address, text: address.to_string(), scheme, network: OnceCell::new() })
+}
+
+fn client_address(headers: &HeaderMap, trusted: &[IpNetwork]) -> Option<IpAddr> {
+    if headers.contains_key(&FORWARDED_FOR) {
+        return last_untrusted(hops(headers, &FORWARDED_FOR).map(parse_address), trusted);
+    }
+    if headers.contains_key(FORWARDED) {
+        let named = hops(headers, &FORWARDED).map(|hop| parse_address(parameter([hop, "for"])?));
+        return last_untrusted(named, trusted);
+    }
+    parse_address(headers.get(&REAL_IP)?.to_str().ok()?)
+}
+
+/// The elements of a list, the last one first.
+fn hops<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
+    let lines = lines.into_iter().rev().map(|line| line.to_str().unwrap_or_default());
+    lines.flat_map(|line| line.rsplit(',').map(str::trim)).take(HOPS_MAX)
+}
+
+/// What stands before the first element that is no address is not believed: the proxy that wrote
+/// it hides its client, or it is forged.
+fn last_untrusted(
+    hops: impl Iterator<Item = Option<IpAddr>>,
+    trusted: &[IpNetwork],
+) -> Option<IpAddr> {
+    let mut nearest = None;
+    for hop in hops {
+        let Some(address) = hop else { return nearest };
+        nearest = Some(address);
+        if !is_in(trusted, address) {
+            return nearest;
+        }
+    }
+    nearest
+}
+
+/// Whether one of the networks contains the address.
+pub(crate) fn is_in(networks: &[IpNetwork], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
+}
+
+/// An address with an optional port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `"[2001:db8::1]:80"`.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    let text = text.trim().trim_matches('"');
+    let address = text.parse().ok().or_else(|| {
+        let with_port = text.parse::<SocketAddr>().ok().map(|address| address.ip());
+        with_port.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok())
+    });
+    address.map(|address: IpAddr| address.to_canonical())
+}
+
+/// A parameter of one element of `Forwarded`.
+fn parameter([element, name]: [&str; 2]) -> Option<&str> {
+    let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(key, _)| key.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// The scheme that the proxy nearest to the edge has written.
+fn scheme_of(headers: &HeaderMap) -> Option<&'static str> {
+    let named = if headers.contains_key(&FORWARDED_PROTO) {
+        hops(headers, &FORWARDED_PROTO).next()
+    } else {
+        hops(headers, &FORWARDED).next().and_then(|hop| parameter([hop, "proto"]))
+    };
+    let named = named?.trim_matches('"');
+    ["http", "https"].into_iter().find(|scheme| named.eq_ignore_ascii_case(scheme))
+}
+
+/// Sets the fields about the client for a backend. `client` is the one that a trusted proxy names.
+pub(crate) fn set_fields(
+    headers: &mut HeaderMap,
+    conn: &ClientState,
+    client: Option<&ForwardedClient>,
+    has_forwarded: bool,
+) {
+    if has_forwarded && !conn.is_proxy_trusted {
+        remove_fields(headers);
+    }
+    let list = forwarded_for(headers, conn);
+    headers.insert(FORWARDED_FOR, list);
+    let own = if conn.listener.settings.is_tls { "https" } else { "http" };
+    match client.and_then(|client| client.scheme) {
+        // It stays as the proxy has written it.
+        Some(_) if headers.contains_key(&FORWARDED_PROTO) => {}
+        scheme => {
+            let scheme = scheme.unwrap_or(own);
+            headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme));
+        }
+    }
+    if has_forwarded && conn.is_proxy_trusted && headers.contains_key(FORWARDED) {
+        extend_forwarded(headers, conn);
+    }
+}
+
+fn remove_fields(headers: &mut HeaderMap) {
+    let found: Vec<HeaderName> =
+        headers.keys().filter(|name| is_forwarded_field(name.as_str())).cloned().collect();
+    for name in found {
+        headers.remove(name);
+    }
+}
+
+/// Appends the address of the connection to those in the request, joining several lines into one.
+fn forwarded_for(headers: &HeaderMap, conn: &ClientState) -> HeaderValue {
+    if !headers.contains_key(&FORWARDED_FOR) {
+        return conn.client_value().clone();
+    }
+    let before = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+    let mut list = before.fold(String::new(), |list, value| list + value + ", ");
+    list.push_str(conn.client_text());
+    HeaderValue::try_from(list).expect("header values and an address form a header value")
+}
+
+/// Appends the hop from the proxy to `Forwarded`, so that the list has no gap.
+fn extend_forwarded(headers: &mut HeaderMap, conn: &ClientState) {
+    let address = conn.client_text();
+    let hop = if address.contains(':') {
+        format!("for=\"[{address}]\"")
+    } else {
+        format!("for={address}")
+    };
+    headers.append(FORWARDED, HeaderValue::try_from(hop).expect("an address is ASCII"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(fields: &[(&'static str, &'static str)]) -> Option<(String, Option<&'static str>)> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        let trusted: Vec<IpNetwork> = IpNetwork::parse("10.0.0.0/8").into_iter().collect();
+        let peer = "10.1.0.9".parse().expect("an address");
+        client_of(&headers, peer, &trusted).map(|client| (client.text, client.scheme))
+    }
+
+    #[test]
+    fn the_last_address_that_is_no_trusted_proxy_is_the_client() {
+        let (list, proto, real) = ("x-forwarded-for", "x-forwarded-proto", "x-real-ip");
+        for (fields, expected, scheme) in [
+            (vec![(list, "203.0.113.9")], "203.0.113.9", None),
+            (vec![(list, "1.1.1.1, 203.0.113.9, 10.1.0.4")], "203.0.113.9", None),
+            (
+                vec![(list, "1.1.1.1"), (list, "203.0.113.9"), (list, "10.1.0.4")],
+                "203.0.113.9",
+                None,
+            ),
+            (vec![(list, "203.0.113.9:4711")], "203.0.113.9", None),
+            (vec![(list, "[2001:db8::1]:4711")], "2001:db8::1", None),
+            (vec![(list, "::ffff:203.0.113.9")], "203.0.113.9", None),
+            // All are proxies: the farthest one is as near to the client as can be told.
+            (vec![(list, "10.2.0.1, 10.1.0.4")], "10.2.0.1", None),
+            // What stands before something unreadable is not believed.
+            (vec![(list, "203.0.113.9, unknown, 10.1.0.4")], "10.1.0.4", None),
+            (vec![(list, "203.0.113.9"), (proto, "https")], "203.0.113.9", Some("https")),
+            (vec![(list, "203.0.113.9"), (proto, "http, https")], "203.0.113.9", Some("https")),
+            (vec![(list, "203.0.113.9"), (proto, "gopher")], "203.0.113.9", None),
+            (vec![(real, "203.0.113.9")], "203.0.113.9", None),
+            (vec![(proto, "https")], "10.1.0.9", Some("https")),
+            (
+                vec![(
+                    "forwarded",
+                    "for=1.1.1.1, For=\"[2001:db8::9]:80\";proto=https, for=10.1.0.4;proto=https",
+                )],
+                "2001:db8::9",
+                Some("https"),
+            ),
+        ] {
+            assert_eq!(client(&fields), Some((expected.to_owned(), scheme)), "{fields:?}");
+        }
+        for fields in [vec![], vec![(list, "unknown")], vec![("forwarded", "for=_hidden")]] {
+            assert_eq!(client(&fields), None, "{fields:?}");
+        }
+    }
+}
