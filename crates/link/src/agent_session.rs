@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use weir_tables::{Parcel, StreamId};
@@ -13,6 +15,7 @@ use crate::message::{
     CAN_PARCEL_2, CAN_RENEW, GoodbyeCode, Message, RefusalReason, STREAMS_A_FRAME, StreamPosition,
     Welcome,
 };
+use crate::order::{CarriedOrder, ORDERS_IN_FLIGHT, OrderAnswer, OrderAnswerCode};
 use crate::spool::covering;
 use crate::uplink::{DeliveryOutcome, PositionQuery, Shipment, Uplink, refuse};
 use crate::wire::{Inbox, Outbox, is_set};
@@ -56,6 +59,8 @@ pub(crate) struct AgentSession<'a> {
     /// Records that this hub cannot decode.
     bad_samples: BTreeSet<u64>,
     is_renewing: bool,
+    /// Orders that the host's helper has not answered.
+    orders: FuturesUnordered<BoxFuture<'static, ([u8; 16], OrderAnswer)>>,
     last_sent: Instant,
 }
 
@@ -84,6 +89,7 @@ impl<'a> AgentSession<'a> {
             is_spool_lost: false,
             bad_samples: BTreeSet::new(),
             is_renewing: false,
+            orders: FuturesUnordered::new(),
             last_sent: Instant::now(),
         }
     }
@@ -116,6 +122,9 @@ impl<'a> AgentSession<'a> {
                     self.handle(message).await?;
                 }
                 _ = tick.tick() => self.tick().await?,
+                Some((id, answer)) = self.orders.next(), if !self.orders.is_empty() => {
+                    self.send(&Message::Taken { id, answer }).await?;
+                }
                 Some(query) = self.uplink.queries.recv() => self.send_query(query).await?,
                 () = shared.has_samples.notified(), if can_send_samples => self.send_samples().await?,
                 Some(shipment) = self.uplink.shipments.recv(), if can_send => self.send_shipment(shipment).await?,
@@ -226,9 +235,25 @@ impl<'a> AgentSession<'a> {
             }
             Message::Pong { .. } => {}
             Message::Enrolled { certificate, .. } => self.handle_renewed(&certificate),
+            Message::Order(order) => self.carry(order),
             other => return Err(unexpected(&self.address, other)),
         }
         Ok(())
+    }
+
+    /// Hands an order to the host's helper; its answer is sent when it is there.
+    fn carry(&mut self, order: CarriedOrder) {
+        let id = order.id;
+        let why = match &self.uplink.options.orders {
+            Some(carrier) if self.orders.len() < ORDERS_IN_FLIGHT => {
+                let answer = carrier.carry(order);
+                return self.orders.push(Box::pin(async move { (id, answer.await) }));
+            }
+            Some(_) => "too many orders wait for answers",
+            None => "this agent takes no orders; set `act.socket`",
+        };
+        let answer = OrderAnswer { code: OrderAnswerCode::Refused, why: why.into() };
+        self.orders.push(Box::pin(std::future::ready((id, answer))));
     }
 
     async fn handle_positions(

@@ -42,6 +42,8 @@ pub(crate) struct Dial<'a> {
     /// Host of the agent's rows.
     pub(crate) host: &'a str,
     pub(crate) bandwidth: Bandwidth,
+    /// `CAN_…` of this agent.
+    pub(crate) capabilities: u64,
 }
 
 impl Dial<'_> {
@@ -53,7 +55,7 @@ impl Dial<'_> {
         let (mut inbox, outbox) = wire::split(stream, LIMITS, self.bandwidth.clone());
         let hello = Hello {
             versions: (VERSION_MIN, VERSION_MAX),
-            capabilities: CAPABILITIES,
+            capabilities: self.capabilities,
             now_micros: self.clock.now().0,
             program: self.program.to_owned(),
             host: self.host.to_owned(),
@@ -130,7 +132,9 @@ pub async fn join(
     for address in &token.addresses {
         let (config, pinned) = tls::stranger(token.authority, clock)?;
         let bandwidth = Bandwidth::new(0);
-        let dial = Dial { address, tls: config, clock, program: "", host: "", bandwidth };
+        let capabilities = CAPABILITIES;
+        let dial =
+            Dial { address, tls: config, clock, program: "", host: "", bandwidth, capabilities };
         let stream = match dial.handshake().await {
             Ok(stream) => stream,
             Err(error) => {

@@ -16,6 +16,7 @@ use crate::authority::CertificateInfo;
 use crate::frame::{Decoder, FrameLimits};
 use crate::hub::{AppendFuture, AppendResult, Hub, HubOptions, Intake, Refusal};
 use crate::message::{Message, RefusalReason, StreamPosition};
+use crate::order::{CarriedOrder, OrderAnswer, OrderAnswerCode};
 use crate::registry::{Invitation, Registry};
 use crate::secret;
 
@@ -162,6 +163,22 @@ fn messages_are_encoded_as_recorded() {
         all[newer..].iter().for_each(|message| message.encode(&mut bytes));
         assert!(recorded(side).ends_with(&bytes), "{side}: {}", secret::hex(&bytes));
     }
+}
+
+#[test]
+fn frames_of_orders_are_encoded_as_documented() {
+    let order = CarriedOrder { id: [0xab; 16], not_after_micros: -2, body: b"body".to_vec() };
+    let answer = OrderAnswer { code: OrderAnswerCode::Refused, why: "off".into() };
+    let all = [Message::Order(order), Message::Taken { id: [0xcd; 16], answer }];
+    let mut bytes = Vec::new();
+    all.iter().for_each(|message| message.encode(&mut bytes));
+    let order = concat!(
+        "2000000012000000abababababababababababababababab",
+        "feffffffffffffff04000000626f6479",
+    );
+    let taken = "1600000013000000cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd0303006f6666";
+    assert_eq!(secret::hex(&bytes), [order, taken].concat());
+    assert_eq!(messages(&bytes), all);
 }
 
 #[tokio::test]

@@ -26,8 +26,9 @@ use crate::frame::STRANGER;
 use crate::handshakes::{HandshakePlaces, PATIENCE};
 use crate::hub_session::HubSession;
 use crate::message::{
-    GoodbyeCode, Hello, Message, RefusalReason, StreamPosition, VERSION_MAX, VERSION_MIN,
+    CAN_ORDER, GoodbyeCode, Hello, Message, RefusalReason, StreamPosition, VERSION_MAX, VERSION_MIN,
 };
+use crate::order::{CarriedOrder, ORDER_BYTES_MAX, OrderAnswer, OrderSender, PendingOrder};
 use crate::registry::{Agent, Denial, Registry};
 use crate::tls;
 use crate::wire::{self, Inbox, Outbox};
@@ -146,6 +147,14 @@ struct LiveConnection {
     agent: Agent,
     connected: ConnectedAgent,
     cut: oneshot::Sender<Denial>,
+    orders: OrderSender,
+}
+
+/// The hub's and the agent's side of one registered connection.
+struct ConnectionEnds {
+    id: u64,
+    cut: oneshot::Receiver<Denial>,
+    orders: tokio::sync::mpsc::Receiver<PendingOrder>,
 }
 
 /// A hub's endpoint for agents.
@@ -197,6 +206,45 @@ impl Hub {
         let mut all: Vec<_> = self.live().values().map(|live| live.connected.clone()).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
+    }
+
+    /// Sends an order to a connected agent, and waits for its host's answer, for `patience` at most.
+    ///
+    /// # Errors
+    /// [`LinkErrorKind::Unreachable`], [`LinkErrorKind::Protocol`]: it was not sent.
+    /// [`LinkErrorKind::Silent`], [`LinkErrorKind::Cut`]: it may run, and its outcome is unknown.
+    pub async fn send_order(
+        &self,
+        agent: &str,
+        order: CarriedOrder,
+        patience: Duration,
+    ) -> Result<OrderAnswer, LinkError> {
+        if order.body.len() > ORDER_BYTES_MAX {
+            let text = format!("cannot order `{agent}`: {} bytes", order.body.len());
+            return Err(LinkError::protocol(text));
+        }
+        let orders = self
+            .live()
+            .values()
+            .find(|live| live.connected.name == agent)
+            .map(|live| live.orders.clone());
+        let orders = orders.ok_or_else(|| {
+            let text = format!("cannot order `{agent}`: this agent is not connected to this hub");
+            LinkError::new(LinkErrorKind::Unreachable, text)
+        })?;
+        let answer = orders.send(agent, order)?;
+        match tokio::time::timeout(patience, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => {
+                let text = format!("the connection to `{agent}` ended before it answered an order");
+                Err(LinkError::new(LinkErrorKind::Cut, text))
+            }
+            Err(_) => {
+                let seconds = patience.as_secs_f64();
+                let text = format!("`{agent}` did not answer an order within {seconds} s");
+                Err(LinkError::new(LinkErrorKind::Silent, text))
+            }
+        }
     }
 
     /// Serves until `ended` is set.
@@ -370,20 +418,15 @@ impl Hub {
                 "raise `link.connections`, or add a hub",
             ));
         };
-        let (id, cut) = self.register(&agent, hello, address);
-        let session = HubSession::new((Arc::clone(self), id), agent, inbox, outbox, cut);
+        let ConnectionEnds { id, cut, orders } = self.register(&agent, hello, address);
+        let session = HubSession::new((Arc::clone(self), id), agent, inbox, outbox, (cut, orders));
         let outcome = session.run(version, hello).await;
         self.live().remove(&id);
         outcome
     }
 
     /// Registers the connection and ends an older one of the same agent, which the agent has lost.
-    fn register(
-        &self,
-        agent: &Agent,
-        hello: &Hello,
-        address: String,
-    ) -> (u64, oneshot::Receiver<Denial>) {
+    fn register(&self, agent: &Agent, hello: &Hello, address: String) -> ConnectionEnds {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (cut, is_cut) = oneshot::channel();
         let older: Vec<u64> = self
@@ -404,9 +447,10 @@ impl Hub {
             program: hello.program.clone(),
             clock: None,
         };
-        let live = LiveConnection { agent: agent.clone(), connected, cut };
+        let (to_orders, orders) = OrderSender::new(hello.capabilities & CAN_ORDER != 0);
+        let live = LiveConnection { agent: agent.clone(), connected, cut, orders: to_orders };
         self.live().insert(id, live);
-        (id, is_cut)
+        ConnectionEnds { id, cut: is_cut, orders }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use weir_tables::{Micros, StreamId};
 
 use crate::error::LinkError;
@@ -21,6 +21,7 @@ use crate::message::{
     CAN_TELL_CLOCK, CAPABILITIES, GoodbyeCode, Hello, Message, RefusalReason, STREAMS_A_FRAME,
     StreamPosition, Welcome,
 };
+use crate::order::{PendingOrder, SentOrders};
 use crate::registry::{Agent, Denial};
 use crate::wire::{Inbox, Outbox};
 
@@ -55,6 +56,8 @@ pub(crate) struct HubSession<'a, S> {
     inbox: Inbox<S>,
     outbox: &'a Outbox,
     cut: oneshot::Receiver<Denial>,
+    orders: mpsc::Receiver<PendingOrder>,
+    sent_orders: SentOrders,
     in_flight: FuturesUnordered<futures::future::BoxFuture<'static, SettledParcel>>,
     next_sequence: u64,
     received_bytes: u64,
@@ -78,7 +81,7 @@ where
         agent: Agent,
         inbox: Inbox<S>,
         outbox: &'a Outbox,
-        cut: oneshot::Receiver<Denial>,
+        (cut, orders): (oneshot::Receiver<Denial>, mpsc::Receiver<PendingOrder>),
     ) -> Self {
         Self {
             hub,
@@ -87,6 +90,8 @@ where
             inbox,
             outbox,
             cut,
+            orders,
+            sent_orders: SentOrders::default(),
             in_flight: FuturesUnordered::new(),
             next_sequence: 0,
             received_bytes: 0,
@@ -106,6 +111,7 @@ where
         let mut commits = self.hub.intake.commits();
         let mut tick = tokio::time::interval(TICK);
         loop {
+            let has_place = self.sent_orders.has_place();
             tokio::select! {
                 message = self.inbox.next(), if self.in_flight.len() < IN_FLIGHT => match message {
                     Ok(Message::Goodbye { .. }) => return Ok(()),
@@ -113,6 +119,7 @@ where
                     Err(error) => return Err(error.into()),
                 },
                 Some(settled) = self.in_flight.next(), if !self.in_flight.is_empty() => self.settle(settled).await?,
+                Some(pending) = self.orders.recv(), if has_place => self.send_order(pending).await?,
                 Ok(()) = commits.changed() => self.send_committed(&mut commits).await?,
                 _ = tick.tick() => self.tick().await?,
                 denial = &mut self.cut => {
@@ -181,12 +188,23 @@ where
             }
             Message::Pong { nonce, now_micros: Some(now) } => self.note_clock(nonce, now),
             Message::Pong { .. } => {}
+            Message::Taken { id, answer } => self.sent_orders.settle(id, answer),
             _ => {
                 let text = "the agent sent a message that only a hub may send";
                 return Err(Denial::new(GoodbyeCode::Protocol, text, ""));
             }
         }
         Ok(())
+    }
+
+    /// Sends an order, unless its caller has given up.
+    async fn send_order(&mut self, pending: PendingOrder) -> Result<(), LinkError> {
+        let PendingOrder { order, answer } = pending;
+        if answer.is_closed() {
+            return Ok(());
+        }
+        self.sent_orders.insert(order.id, answer);
+        self.send(&Message::Order(order)).await
     }
 
     async fn query_clock(&mut self) -> Result<(), LinkError> {

@@ -18,6 +18,7 @@ mod hub;
 mod hub_session;
 mod identity;
 mod message;
+mod order;
 mod registry;
 mod secret;
 mod spool;
@@ -41,6 +42,9 @@ pub use identity::{CERTIFICATE_LIFETIME, Identity};
 pub use message::{
     CAPABILITIES, GoodbyeCode, Hello, Message, RefusalReason, STREAMS_A_FRAME, StreamPosition,
     VERSION_MAX, VERSION_MIN, Welcome,
+};
+pub use order::{
+    CarriedOrder, CarryFuture, ORDER_BYTES_MAX, OrderAnswer, OrderAnswerCode, OrderCarrier,
 };
 pub use registry::{Agent, Denial, Invitation, NAME_BYTES_MAX, Registry};
 pub use secret::{SecretBytes, random_secret};

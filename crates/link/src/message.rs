@@ -7,6 +7,7 @@ use weir_tables::StreamId;
 
 use crate::error::LinkError;
 use crate::frame::{Frame, MAY_BE_SKIPPED, put};
+use crate::order::{CarriedOrder, ORDER_BYTES_MAX, OrderAnswer, OrderAnswerCode};
 
 /// Oldest supported version.
 pub const VERSION_MIN: u8 = 1;
@@ -34,6 +35,8 @@ const ENROL: u8 = 14;
 const ENROLLED: u8 = 15;
 const RENEW: u8 = 16;
 const GOODBYE: u8 = 17;
+const ORDER: u8 = 18;
+const TAKEN: u8 = 19;
 
 /// The agent handles [`Message::Committed`].
 pub(crate) const CAN_COMMIT: u64 = 1;
@@ -45,8 +48,11 @@ pub(crate) const CAN_RENEW: u64 = 4;
 pub(crate) const CAN_PARCEL_2: u64 = 8;
 /// The agent reports its clock in [`Message::Pong`].
 pub(crate) const CAN_TELL_CLOCK: u64 = 16;
+/// The agent handles [`Message::Order`].
+pub(crate) const CAN_ORDER: u64 = 32;
 /// All capabilities of this program.
-pub const CAPABILITIES: u64 = CAN_COMMIT | CAN_PAUSE | CAN_RENEW | CAN_PARCEL_2 | CAN_TELL_CLOCK;
+pub const CAPABILITIES: u64 =
+    CAN_COMMIT | CAN_PAUSE | CAN_RENEW | CAN_PARCEL_2 | CAN_TELL_CLOCK | CAN_ORDER;
 
 /// The agent's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,6 +278,15 @@ pub enum Message {
         /// A certificate signing request (PKCS #10, DER).
         request: Vec<u8>,
     },
+    /// Hub: an order for the agent's host.
+    Order(CarriedOrder),
+    /// Agent: reply to [`Message::Order`].
+    Taken {
+        /// The order's identity.
+        id: [u8; 16],
+        /// What the host did.
+        answer: OrderAnswer,
+    },
     /// Either side: last message.
     Goodbye {
         /// Why.
@@ -315,6 +330,8 @@ impl Message {
             Self::Enrolled { .. } => ENROLLED,
             Self::Renew { .. } => RENEW,
             Self::Goodbye { .. } => GOODBYE,
+            Self::Order(_) => ORDER,
+            Self::Taken { .. } => TAKEN,
         }
     }
 
@@ -374,6 +391,14 @@ impl Message {
                 };
                 out.index(index).text(text).text(hint);
             }
+            Self::Order(order) => {
+                out.bytes(&order.id);
+                out.u64(order.not_after_micros.cast_unsigned()).blob(&order.body);
+            }
+            Self::Taken { id, answer } => {
+                out.bytes(id);
+                out.index(Some(answer.code.index())).text(&answer.why);
+            }
         }
     }
 
@@ -421,6 +446,8 @@ impl Message {
                 let code = known.copied().unwrap_or(GoodbyeCode::Other(index));
                 Self::Goodbye { code, text: body.text()?, hint: body.text()? }
             }
+            ORDER => Self::Order(body.order()?),
+            TAKEN => Self::Taken { id: body.array()?, answer: body.order_answer()? },
             _ if frame.flags & MAY_BE_SKIPPED != 0 => return Ok(None),
             kind => {
                 return Err(LinkError::protocol(format!("a frame has the unknown kind {kind}"))
@@ -522,7 +549,7 @@ impl BodyWriter<'_> {
     }
 
     fn blob(&mut self, bytes: &[u8]) {
-        self.u32(u32::try_from(bytes.len()).expect("certificates are short"));
+        self.u32(u32::try_from(bytes.len()).expect("blobs are short"));
         self.bytes(bytes);
     }
 }
@@ -586,6 +613,21 @@ impl<'a> BodyReader<'a> {
             text: self.text()?,
             hint: self.text()?,
         })
+    }
+
+    fn order(&mut self) -> Result<CarriedOrder, LinkError> {
+        let (id, not_after) = (self.array()?, self.u64()?);
+        let body = self.blob()?;
+        if body.len() > ORDER_BYTES_MAX {
+            let text = format!("an order has {} bytes, more than {ORDER_BYTES_MAX}", body.len());
+            return Err(LinkError::protocol(text));
+        }
+        Ok(CarriedOrder { id, not_after_micros: not_after.cast_signed(), body })
+    }
+
+    fn order_answer(&mut self) -> Result<OrderAnswer, LinkError> {
+        let code = OrderAnswerCode::at(usize::from(self.u8()?).wrapping_sub(1));
+        Ok(OrderAnswer { code, why: self.text()? })
     }
 
     /// A list of items of `width` bytes. Detects a wrong count before it allocates memory.

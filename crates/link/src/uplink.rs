@@ -23,7 +23,8 @@ use crate::bandwidth::Bandwidth;
 use crate::client::{Connection, Dial};
 use crate::error::{LinkError, LinkErrorKind};
 use crate::identity::Identity;
-use crate::message::STREAMS_A_FRAME;
+use crate::message::{CAN_ORDER, CAPABILITIES, STREAMS_A_FRAME};
+use crate::order::OrderCarrier;
 use crate::spool::Spool;
 use crate::wire::is_set;
 use crate::{secret, tls};
@@ -59,6 +60,8 @@ pub struct UplinkOptions {
     pub clock: Arc<dyn Clock>,
     /// Samples, which cannot be read again.
     pub spool: Spool,
+    /// Carries the hub's orders to this host's helper; `None` takes none.
+    pub orders: Option<Arc<dyn OrderCarrier>>,
 }
 
 /// A parcel of a stream, for delivery.
@@ -224,6 +227,7 @@ pub(crate) struct UplinkSettings {
     pub(crate) bandwidth: Bandwidth,
     pub(crate) window_bytes: u64,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) orders: Option<Arc<dyn OrderCarrier>>,
 }
 
 impl Uplink {
@@ -232,8 +236,17 @@ impl Uplink {
         let (to_shipments, shipments) = mpsc::channel(SHIPMENTS_WAITING);
         let (to_queries, queries) = mpsc::channel(QUERIES_WAITING);
         let (closing, is_closing) = watch::channel(false);
-        let UplinkOptions { dir, hubs, program, host, bandwidth, window_bytes, clock, spool } =
-            options;
+        let UplinkOptions {
+            dir,
+            hubs,
+            program,
+            host,
+            bandwidth,
+            window_bytes,
+            clock,
+            spool,
+            orders,
+        } = options;
         let shared = Arc::new(UplinkState {
             spool: Mutex::new(spool),
             status: Mutex::default(),
@@ -246,7 +259,16 @@ impl Uplink {
             closing,
         };
         let uplink = Self {
-            options: UplinkSettings { dir, hubs, program, host, bandwidth, window_bytes, clock },
+            options: UplinkSettings {
+                dir,
+                hubs,
+                program,
+                host,
+                bandwidth,
+                window_bytes,
+                clock,
+                orders,
+            },
             shared,
             shipments,
             queries,
@@ -349,6 +371,10 @@ impl Uplink {
             program: &self.options.program,
             host: &self.options.host,
             bandwidth: self.options.bandwidth.clone(),
+            capabilities: match &self.options.orders {
+                Some(_) => CAPABILITIES,
+                None => CAPABILITIES & !CAN_ORDER,
+            },
         };
         let connecting = dial.connect();
         tokio::pin!(connecting);

@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use weir_link::{
     AppendFuture, AppendResult, Bandwidth, DeliveryOutcome, Hub, HubOptions, Identity, Intake,
-    Invitation, JoinToken, LinkError, Refusal, RefusalReason, Registry, Shipment, Spool,
-    StreamPosition, Uplink, UplinkHandle, UplinkOptions, UplinkStatus,
+    Invitation, JoinToken, LinkError, OrderCarrier, Refusal, RefusalReason, Registry, Shipment,
+    Spool, StreamPosition, Uplink, UplinkHandle, UplinkOptions, UplinkStatus,
 };
 use weir_tables::{
     Batch, Clock, FixedClock, Log, LogRows, Micros, Parcel, Rows, StreamId, StreamRange,
@@ -275,6 +275,8 @@ pub(crate) struct TestAgent {
     pub(crate) host: String,
     /// Length of each stream's file.
     files: Arc<HostFiles>,
+    /// Carries orders of the hub.
+    pub(crate) orders: Option<Arc<dyn OrderCarrier>>,
 }
 
 impl TestAgent {
@@ -283,7 +285,8 @@ impl TestAgent {
         let clock = site.clock.shared();
         weir_link::join(dir.path(), &site.token(name, Duration::from_secs(60)), name, &clock)
             .await?;
-        Ok(Self { dir, clock, name: name.into(), host: name.into(), files: Arc::default() })
+        let files = Arc::default();
+        Ok(Self { dir, clock, name: name.into(), host: name.into(), files, orders: None })
     }
 
     pub(crate) async fn join_too(self, site: &TestHub) -> Self {
@@ -308,6 +311,7 @@ impl TestAgent {
             window_bytes: 1 << 20,
             clock: Arc::clone(&self.clock),
             spool,
+            orders: self.orders.clone(),
         });
         let handle = Arc::new(handle);
         let delivering = tokio::spawn(uplink.run());

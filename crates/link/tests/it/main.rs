@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "seeds belong into the test's output")]
 
 mod kit;
+mod orders;
 
 use std::time::Duration;
 
