@@ -48,6 +48,12 @@ pub(crate) fn parse_moment(zone: &TimeZone, text: &str) -> Option<Micros> {
     moment(zone, text.trim().parse().ok()?)
 }
 
+/// Whether a moment is at night in a zone: from 22:00 to 07:00. UTC where the zone is unknown.
+pub fn is_night(zone_name: &str, at: Micros) -> bool {
+    let zone = zone(zone_name).unwrap_or(TimeZone::UTC);
+    !(7..22).contains(&local(&zone, at).hour())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +70,12 @@ mod tests {
         assert_eq!(parsed("2026-10-25T02:30"), Some(utc("2026-10-25T00:30:00Z")), "the first");
         assert_eq!(parsed("2026-12-07T09:00:00+02:00"), Some(utc("2026-12-07T07:00:00Z")));
         assert_eq!(parsed("noon"), None);
+    }
+
+    #[test]
+    fn night_is_local() {
+        let at = utc("2026-12-07T21:30:00Z");
+        assert!(is_night("Europe/Berlin", at) && !is_night("UTC", at) && !is_night("Mars/X", at));
     }
 
     #[test]

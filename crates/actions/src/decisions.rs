@@ -16,10 +16,10 @@ pub struct Decisions {
     pub changes: Vec<IncidentChange>,
 }
 
-/// A document of the desk as it is now.
+/// A document of a desk as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptDocument {
-    /// `incident` or `silence`.
+    /// `incident`, `silence`, or a kind of the heal desk.
     pub kind: &'static str,
     /// Identity within its kind.
     pub key: String,
@@ -30,7 +30,7 @@ pub struct KeptDocument {
 /// A document that cannot be read. The desk neither uses nor deletes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableDocument {
-    /// `incident` or `silence`.
+    /// `incident`, `silence`, or a kind of the heal desk.
     pub kind: String,
     /// Identity within its kind.
     pub key: String,

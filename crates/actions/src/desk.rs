@@ -5,7 +5,9 @@
 
 mod acts;
 mod assign;
+mod duty;
 mod notify;
+mod standing;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,13 +26,16 @@ use crate::rota::OnCall;
 use crate::silence::Silence;
 use crate::{Finding, IncidentState};
 
-pub use acts::TestTarget;
+pub use acts::{TestTarget, test_end};
 use assign::FactList;
+use duty::DutyBook;
+pub use duty::LetterText;
 
 /// A resolved incident takes back what comes again within this time.
 const HOLD_US: i64 = 5 * MINUTE;
 const INCIDENT: &str = "incident";
 const SILENCE: &str = "silence";
+const DUTY: &str = "duty";
 
 /// Incidents, silences, and the policy by which they notify.
 #[derive(Clone, Debug)]
@@ -39,12 +44,16 @@ pub struct Desk {
     incidents: BTreeMap<String, Incident>,
     silences: BTreeMap<String, Silence>,
     changed_silences: BTreeSet<String>,
+    duties: DutyBook,
     unreadable: Vec<UnreadableDocument>,
     uncounted: usize,
     out: Decisions,
 }
 
 impl Desk {
+    /// Kinds of the documents that a desk keeps.
+    pub const KINDS: [&'static str; 3] = [INCIDENT, SILENCE, DUTY];
+
     /// A desk without incidents.
     pub fn new(policy: Policy) -> Self {
         Self {
@@ -52,13 +61,14 @@ impl Desk {
             incidents: BTreeMap::new(),
             silences: BTreeMap::new(),
             changed_silences: BTreeSet::new(),
+            duties: DutyBook::default(),
             unreadable: Vec::new(),
             uncounted: 0,
             out: Decisions::default(),
         }
     }
 
-    /// A desk with the incidents and silences that are kept: kind, key and body of each document.
+    /// A desk with what is kept: kind, key and body of each document of [`Self::KINDS`].
     /// Other kinds are left alone; what cannot be read is in [`Self::unreadable`].
     pub fn restore(policy: Policy, documents: &[(String, String, String)]) -> Self {
         let mut desk = Self::new(policy);
@@ -68,6 +78,7 @@ impl Desk {
                     .map(|incident| drop(desk.incidents.insert(key.clone(), incident))),
                 SILENCE => serde_json::from_str(body)
                     .map(|silence| drop(desk.silences.insert(key.clone(), silence))),
+                DUTY => desk.duties.read(key, body),
                 _ => Ok(()),
             };
             if let Err(error) = result {
@@ -101,6 +112,7 @@ impl Desk {
         for id in &ids {
             self.notify(now, id);
         }
+        self.watch_duties(now);
         self.finish()
     }
 

@@ -1,7 +1,8 @@
-//! Incidents from findings, and who is notified of them: routes, rotas, silences, escalation.
+//! Incidents from findings, who is notified of them (routes, rotas, silences, escalation), and
+//! which repairs are ordered.
 //!
-//! Pure: findings and the time go in, notices and documents to keep come out, so that a month
-//! replays in a test.
+//! Pure: findings and the time go in, notices, orders and documents to keep come out, so that a
+//! month replays in a test.
 
 mod calendar;
 mod check;
@@ -9,6 +10,7 @@ mod civil_time;
 mod decisions;
 mod desk;
 mod error;
+mod heal;
 mod hours;
 mod identity;
 mod incident;
@@ -24,9 +26,16 @@ mod window;
 
 pub use calendar::calendar;
 pub use check::{PolicyProblem, check};
+pub use civil_time::is_night;
 pub use decisions::{Decisions, IncidentChange, IncidentEvent, KeptDocument, UnreadableDocument};
-pub use desk::{Desk, TestTarget};
+pub use desk::{Desk, LetterText, TestTarget, test_end};
 pub use error::DeskError;
+pub use heal::{
+    HEAL_KINDS, HarmReport, HealChange, HealDecisions, HealDesk, HealEntry, HealFacts, HealFinding,
+    HealLadder, HealOrder, HealOrderKind, HealPolicy, HealProblem, HealRun, HealSettings, HealStep,
+    HealStop, HostLock, HostState, IncidentActor, LadderName, OrderOutcome, OrderReport,
+    OrderResult, RefusalReason, RuleTiming, RunState, UndoRecord, check_heal,
+};
 pub use incident::{Acknowledgement, Incident, IncidentState};
 pub use notice::{Finding, IncidentSummary, Notice, NoticeKind, SymptomLine, Urgency};
 pub use policy::{

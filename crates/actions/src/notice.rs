@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Root rule of the page for a rota without a person on call.
+pub(crate) const GAP_RULE: &str = "oncall.gap";
+
 /// How urgent an incident is: a note is only listed, a mail is read in working hours, a page now.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -171,4 +174,26 @@ pub struct Notice {
     pub on_call: Vec<String>,
     /// The incident.
     pub incident: IncidentSummary,
+}
+
+impl Notice {
+    /// Whether it is about no incident: a hand-over or a report.
+    pub fn is_letter(&self) -> bool {
+        self.incident.id.is_empty()
+    }
+
+    /// Whether it is about a rota, not about a finding.
+    pub fn is_about_rota(&self) -> bool {
+        self.is_letter() || self.incident.root_rule == GAP_RULE
+    }
+
+    /// Whether it ends a test; people need not read it.
+    pub fn is_test_end(&self) -> bool {
+        self.kind == NoticeKind::Test && self.incident.resolved_us.is_some()
+    }
+
+    /// Whether a person can acknowledge or resolve what it reports.
+    pub fn is_actionable(&self) -> bool {
+        matches!(self.kind, NoticeKind::Page | NoticeKind::Mail) && !self.is_about_rota()
+    }
 }

@@ -87,6 +87,13 @@ pub(crate) struct ShiftSpan {
     pub(crate) end: Micros,
 }
 
+/// A time without a person on call, up to its next change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RotaGap {
+    pub(crate) start: Micros,
+    pub(crate) end: Micros,
+}
+
 /// What is wrong with a rota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RotaFault {
@@ -181,6 +188,35 @@ impl RotaBook {
     /// The person on call in a rota.
     pub(crate) fn on_call(&self, rota: &str, at: Micros) -> OnCall {
         self.duty(rota, at, OTHERWISE_DEPTH)
+    }
+
+    /// Names of the rotas.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.plans.keys().map(String::as_str)
+    }
+
+    /// A moment as the clock of a rota shows it: `2026-12-14 09:00 (Europe/Berlin)`.
+    pub(crate) fn local_text(&self, rota: &str, at: Micros) -> String {
+        let Some(plan) = self.plans.get(rota) else { return at.to_string() };
+        let zone = plan.zone.iana_name().unwrap_or("UTC");
+        format!("{} ({zone})", local(&plan.zone, at).strftime("%Y-%m-%d %H:%M"))
+    }
+
+    /// The first gap from `from` on that begins within `span_us`, with its end.
+    pub(crate) fn gap_within(&self, rota: &str, from: Micros, span_us: i64) -> Option<RotaGap> {
+        let end = from.0.saturating_add(span_us);
+        let mut at = from;
+        while at.0 < end {
+            let duty = self.on_call(rota, at);
+            if duty.person.is_none() {
+                return Some(RotaGap { start: at, end: duty.until });
+            }
+            if duty.until <= at {
+                return None;
+            }
+            at = duty.until;
+        }
+        None
     }
 
     /// The start of the shift or override at a moment, or the moment itself in a gap.

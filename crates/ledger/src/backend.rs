@@ -93,4 +93,9 @@ pub trait LedgerBackend: Send {
         let _ = (kind, before_us);
         Ok(0)
     }
+
+    /// Why documents are in memory only now; `None` while all are kept.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

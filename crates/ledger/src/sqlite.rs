@@ -4,6 +4,7 @@
 //! the disk before `apply` returns. SQLite would open another program's database without an error,
 //! so the file carries an `application_id`.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind as IoKind;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -87,6 +88,86 @@ impl SqliteLedger {
         } else {
             Err(damaged(&path, &check))
         }
+    }
+
+    /// Writes a consistent copy of the ledger in `directory` to `to`, which must not exist; false
+    /// when there is no ledger. Another program may have it open.
+    ///
+    /// # Errors
+    /// `Unusable`.
+    pub fn copy(directory: &Path, to: &Path) -> Result<bool, LedgerError> {
+        let path = directory.join(FILE_NAME);
+        if !path.exists() {
+            return Ok(false);
+        }
+        let copied = Connection::open(&path).and_then(|connection| {
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            connection.execute("VACUUM INTO ?1", [to.to_string_lossy()])
+        });
+        copied.map(|_| true).map_err(|error| unusable(&path, "copy", &error))
+    }
+
+    /// Makes all changes, or none; why the disk takes nothing, when it is full or fails.
+    pub(crate) fn apply_if_space(
+        &mut self,
+        changes: &[Change],
+    ) -> Result<Option<String>, LedgerError> {
+        changes.iter().try_for_each(check_size)?;
+        match self.apply_all(changes) {
+            Ok(None) => Ok(None),
+            Ok(Some(conflict)) => Err(conflict),
+            Err(error) => self.without_space(&error),
+        }
+    }
+
+    /// Writes documents as they are, whatever the versions of the kept ones; why the disk takes
+    /// nothing, when it is full or fails.
+    pub(crate) fn overwrite(
+        &mut self,
+        documents: &BTreeMap<(String, String), Option<Document>>,
+    ) -> Result<Option<String>, LedgerError> {
+        match self.overwrite_all(documents) {
+            Ok(()) => Ok(None),
+            Err(error) => self.without_space(&error),
+        }
+    }
+
+    fn without_space(&self, error: &rusqlite::Error) -> Result<Option<String>, LedgerError> {
+        let described = unusable(&self.path, "write", error);
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+                Ok(Some(described.to_string()))
+            }
+            _ => Err(described),
+        }
+    }
+
+    fn overwrite_all(
+        &mut self,
+        documents: &BTreeMap<(String, String), Option<Document>>,
+    ) -> rusqlite::Result<()> {
+        let now_us = self.clock.now().0;
+        let transaction =
+            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for ((kind, key), document) in documents {
+            transaction
+                .execute("DELETE FROM document WHERE kind = ?1 AND key = ?2", [kind, key])?;
+            let Some(document) = document else { continue };
+            transaction.execute(
+                "INSERT INTO document (kind, key, version, body, due_us, changed_us)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![kind, key, document.version, document.body, document.due_us, now_us],
+            )?;
+        }
+        transaction.commit()
+    }
+
+    /// Limits the size of the file, as a full disk does.
+    #[cfg(test)]
+    pub(crate) fn limit_pages(&self, pages: Option<u32>) {
+        let pages = pages.unwrap_or(u32::MAX - 1);
+        let set = format!("PRAGMA max_page_count = {pages}");
+        self.connection.query_row(&set, [], |_| Ok(())).expect("the pragma answers");
     }
 
     fn apply_all(&mut self, changes: &[Change]) -> rusqlite::Result<Option<LedgerError>> {
@@ -433,6 +514,23 @@ mod tests {
             assert_eq!(entry.metadata().unwrap().mode() & 0o777, 0o600, "{:?}", entry.path());
         }
         assert_eq!(ledger.all("notice").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn copy_has_what_was_committed_while_the_ledger_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("hub"), dir.path().join("copy"));
+        std::fs::create_dir(&from).unwrap();
+        std::fs::create_dir(&to).unwrap();
+        assert_eq!(SqliteLedger::copy(&from, &to.join(FILE_NAME)), Ok(false));
+        let mut ledger = open(&from);
+        ledger.apply(&[put("a", 0, Some(5)), put("b", 0, None)]).unwrap();
+        assert_eq!(SqliteLedger::copy(&from, &to.join(FILE_NAME)), Ok(true));
+        ledger.apply(&[put("a", 1, None)]).unwrap();
+        let mut copied = open(&to);
+        assert_eq!(keys(copied.all("notice").unwrap()), ["a", "b"]);
+        assert_eq!(copied.get("notice", "a").unwrap().unwrap().version, 1);
+        assert!(SqliteLedger::copy(&from, &to.join(FILE_NAME)).is_err(), "it is there already");
     }
 
     #[test]

@@ -18,6 +18,8 @@ const REQUEST_WAIT: Duration = Duration::from_secs(10);
 const BODY_WAIT: Duration = Duration::from_secs(2);
 /// Longest response body that is kept.
 const BODY_BYTES_MAX: usize = 64 << 10;
+/// Longest list that is kept.
+const LARGE_BODY_BYTES_MAX: usize = 4 << 20;
 /// Longest text of an answer in an error or a table.
 const ANSWER_CHARS_MAX: usize = 300;
 /// A receiver that demands a longer pause is tried after this one.
@@ -92,14 +94,52 @@ impl HttpClient {
     /// # Errors
     /// When there is no answer: try again.
     pub(crate) async fn exchange(&self, request: RequestBuilder) -> Result<HttpAnswer, SendError> {
+        self.exchange_up_to(BODY_BYTES_MAX, request).await
+    }
+
+    /// As [`exchange`](Self::exchange), with a body of at most 4 MiB: a list of what happened.
+    ///
+    /// # Errors
+    /// When there is no answer: try again.
+    pub(crate) async fn exchange_large(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<HttpAnswer, SendError> {
+        self.exchange_up_to(LARGE_BODY_BYTES_MAX, request).await
+    }
+
+    async fn exchange_up_to(
+        &self,
+        body_bytes: usize,
+        request: RequestBuilder,
+    ) -> Result<HttpAnswer, SendError> {
         let request = request.build().map_err(|error| self.unanswered(error))?;
         let login = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let login = login.and_then(|value| value.split_whitespace().last()).map(str::to_owned);
         let response =
             self.client.execute(request).await.map_err(|error| self.unanswered(error))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = read_body(response).await;
+        let body = read_body(response, body_bytes).await;
         Ok(HttpAnswer { status, headers, body, sent_secrets: login.into_iter().collect() })
+    }
+
+    /// Opens a stream: a response of which the status is read, and the body is not.
+    ///
+    /// # Errors
+    /// When there is no answer or another status than success.
+    pub(crate) async fn open(
+        &self,
+        request: RequestBuilder,
+        now_us: i64,
+    ) -> Result<reqwest::Response, SendError> {
+        let response = request.send().await.map_err(|error| self.unanswered(error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = read_body(response, BODY_BYTES_MAX).await;
+        let answer = HttpAnswer { status, headers, body, sent_secrets: Vec::new() };
+        Err(self.refusal(&answer, now_us))
     }
 
     /// Sends a request; a status from 200 to 299 means that the receiver took it.
@@ -198,12 +238,12 @@ pub(crate) fn bounded_pause(seconds: u64) -> Duration {
 }
 
 /// The start of a body; what is missing at the end of the wait is left out.
-async fn read_body(mut response: reqwest::Response) -> Vec<u8> {
+async fn read_body(mut response: reqwest::Response, bytes_max: usize) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
         while let Ok(Some(part)) = response.chunk().await {
-            body.extend_from_slice(&part[..part.len().min(BODY_BYTES_MAX - body.len())]);
-            if body.len() == BODY_BYTES_MAX {
+            body.extend_from_slice(&part[..part.len().min(bytes_max - body.len())]);
+            if body.len() == bytes_max {
                 break;
             }
         }

@@ -225,6 +225,32 @@ async fn hostile_texts_make_no_link_and_no_mention() {
 }
 
 #[tokio::test]
+async fn end_of_a_test_closes_what_the_test_opened() {
+    each_http_kind(async |kind, double, receiver| {
+        let mut test = message(NoticeKind::Test);
+        receiver.send(&test).await.expect(kind);
+        let opened = double.last();
+        test.notice = weir_actions::test_end(&test.notice);
+        receiver.send(&test).await.expect(kind);
+        let closed = double.last();
+        match kind {
+            "pagerduty" => {
+                assert_eq!(opened.json()["event_action"], "trigger");
+                assert_eq!(closed.json()["event_action"], "resolve");
+                assert_eq!(opened.json()["dedup_key"], closed.json()["dedup_key"]);
+            }
+            "jsm" => assert_eq!(closed.path, "/base/weir-test-k3f9/close?identifierType=alias"),
+            "goalert" => {
+                assert_eq!(closed.form_value("action").as_deref(), Some("close"));
+                assert_eq!(opened.form_value("dedup"), closed.form_value("dedup"));
+            }
+            _ => {}
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_unreachable_receiver_is_tried_later() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for spec in RECEIVERS.iter().filter(|spec| !OTHERS.contains(&spec.name)) {

@@ -5,9 +5,12 @@
 
 pub mod forms;
 mod http_client;
+pub mod links;
+pub mod mail_reply;
 pub mod outbox;
 mod receiver;
 mod receivers;
+mod replies;
 mod settings;
 
 #[cfg(test)]
@@ -16,6 +19,7 @@ mod kind_tests;
 mod testing;
 
 pub use http_client::shortened;
-pub use receiver::{Accepted, Message, RateLimit, Receiver, RetryAdvice, SendError};
+pub use receiver::{Accepted, ActLink, Message, RateLimit, Receiver, RetryAdvice, SendError};
 pub use receivers::RECEIVERS;
+pub use replies::{Reply, ReplyAction, ReplyBatch, ReplyRequest, ReplySource, SentMessage};
 pub use settings::{ReceiverSettings, ReceiverSpec, SettingError, SettingSource};

@@ -6,6 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use weir_actions::Notice;
 
+use crate::replies::ReplySource;
+
 /// A notice with what is known at the time of sending.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
@@ -19,6 +21,23 @@ pub struct Message {
     pub page_url: String,
     /// The time of sending, microseconds since 1970.
     pub now_us: i64,
+    /// Where the person acts on the incident without a login; `None` without such a page.
+    pub act_link: Option<ActLink>,
+}
+
+/// A link to a page on which one person acts on one incident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ActLink {
+    /// The address with its token.
+    pub url: String,
+    /// What the page demands of a device that was not used before.
+    pub pin: String,
+}
+
+impl fmt::Debug for ActLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ActLink")
+    }
 }
 
 /// The receiver took the message.
@@ -90,4 +109,20 @@ pub trait Receiver: fmt::Debug + Send + Sync {
 
     /// How fast it may be sent to.
     fn rate_limit(&self) -> RateLimit;
+
+    /// How often the state of an incident is sent again, since the receiver drops what is not
+    /// repeated; `None` where a message stays.
+    fn refresh_pause(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether people read it, so that it gets what is about no incident: hand-overs and reports.
+    fn is_read_by_people(&self) -> bool {
+        true
+    }
+
+    /// Where the answers of people are read; `None` where the receiver has no way back.
+    fn replies(&self) -> Option<&dyn ReplySource> {
+        None
+    }
 }

@@ -251,6 +251,17 @@ fn test_notice(now: Micros, recipient: &Recipient) -> Notice {
     }
 }
 
+/// The end of a test, for systems that opened an alert: a minute later, so that it rings.
+pub fn test_end(test: &Notice) -> Notice {
+    let mut end = test.clone();
+    end.id = long_id(&["test end", &test.id]);
+    end.order = test.order + 1;
+    end.due_us = test.due_us + MINUTE;
+    end.change = "the test is over".to_owned();
+    end.incident.resolved_us = Some(end.due_us);
+    end
+}
+
 fn test_incident(now: Micros) -> IncidentSummary {
     IncidentSummary {
         id: "test".to_owned(),

@@ -230,11 +230,17 @@ impl Desk {
             }
         });
         let notices: Vec<Notice> = notices.collect();
+        self.count_page(&notices);
         self.out.notices.extend(notices);
     }
 
     /// When a notice may go out: mails wait for the end of the person's quiet hours.
-    fn held_until(&self, kind: NoticeKind, recipient: &Recipient, now: Micros) -> Micros {
+    pub(super) fn held_until(
+        &self,
+        kind: NoticeKind,
+        recipient: &Recipient,
+        now: Micros,
+    ) -> Micros {
         if kind == NoticeKind::Page || recipient.class == Urgency::Page {
             return now;
         }

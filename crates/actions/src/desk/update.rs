@@ -128,8 +128,8 @@ impl Desk {
         }
     }
 
-    /// What mutes a finding now.
-    fn muted_by(&self, now: Micros, finding: &Finding) -> Option<String> {
+    /// The silence or maintenance window that mutes a finding now.
+    pub fn muted_by(&self, now: Micros, finding: &Finding) -> Option<String> {
         let silence = self.silences.values().find(|silence| silence.mutes(finding));
         if let Some(silence) = silence {
             return Some(silence.mention());

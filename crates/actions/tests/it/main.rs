@@ -1,8 +1,15 @@
-//! The incident desk as its callers see it: findings and times in, notices and documents out.
+//! The desks as their callers see them: findings and times in, notices, orders and documents out.
 
 mod acts;
 mod bench_desk;
+mod duties;
 mod escalation;
+mod heal_acts;
+mod heal_bench;
+mod heal_ladder;
+mod heal_limits;
+mod heal_runs;
+mod heal_simulation;
 mod incidents;
 mod limits;
 mod messages;

@@ -10,17 +10,22 @@ use weir_actions::{Finding, NoticeKind, SilenceRequest, Urgency};
 use crate::bench_desk::{BenchDesk, mail, page, policy, symptom};
 
 /// xorshift64*.
-struct SeededRandom(u64);
+pub(crate) struct SeededRandom(pub(crate) u64);
 
 impl SeededRandom {
-    fn below(&mut self, most: u64) -> u64 {
+    /// A generator of a small seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, most: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % most
     }
 
-    fn chance(&mut self, one_in: u64) -> bool {
+    pub(crate) fn chance(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }
 }
@@ -86,7 +91,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let mut random = SeededRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = SeededRandom::seeded(seed);
         let faults = faults(&mut random);
         let (since, paged) = (BTreeMap::new(), BTreeSet::new());
         let bench = BenchDesk::new(policy());

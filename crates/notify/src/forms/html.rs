@@ -1,9 +1,9 @@
 //! The HTML form of a mail: the text's sections, without styles that a mail reader would drop.
 
-use crate::forms::{NoticeText, escape_html, sections, unlinked};
+use crate::forms::{CHART_ID, NoticeText, escape_html, has_chart, sections, unlinked};
 use crate::receiver::Message;
 
-/// The HTML of a mail: data is escaped, and the only link is the page's own.
+/// The HTML of a mail: data is escaped, and the only links are those of the page.
 pub fn html(message: &Message) -> String {
     let notice = NoticeText::new(message);
     let mut body = format!("<h2>{}</h2>\n", safe(&notice.head()));
@@ -19,6 +19,15 @@ pub fn html(message: &Message) -> String {
             body.push_str(&format!("<li>{}</li>\n", safe(line)));
         }
         body.push_str("</ul>\n");
+    }
+    if has_chart(message) {
+        let words = "Pages by rule, in the order of the list; red: judged as real";
+        body.push_str(&format!("<p><img src=\"cid:{CHART_ID}\" alt=\"{words}\"><br>{words}</p>\n"));
+    }
+    if let Some((link, pin)) = &notice.act {
+        let link = escape_html(link.as_str());
+        let words = "Acknowledge or resolve";
+        body.push_str(&format!("<p><a href=\"{link}\">{words}</a> (PIN {pin})</p>\n"));
     }
     if let Some(link) = &notice.link {
         let link = escape_html(link.as_str());

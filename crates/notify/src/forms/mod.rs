@@ -3,11 +3,13 @@
 //! Every form begins with the fields of `NoticeText`, which have no control characters; what a
 //! markup needs beyond that is the form's own. Data never makes a link or a mention.
 
+mod chart;
 mod clean;
 mod html;
 mod phone;
 mod text;
 
+pub(crate) use chart::{chart, has_chart};
 pub(crate) use clean::{
     ascii, cut_bytes, cut_units, escape_html, is_invisible, one_line, unlinked,
 };
@@ -28,10 +30,14 @@ const SUBJECT_CHARS_MAX: usize = 78;
 const FIGURES_MAX: usize = 5;
 /// Symptoms in a message; the incident itself has them all.
 const SYMPTOMS_MAX: usize = 10;
+/// Lines of a message about no incident: a hand-over.
+const LETTER_LINES_MAX: usize = 60;
 /// Longest value of a figure.
 const FIGURE_CHARS_MAX: usize = 120;
 /// Longest single text of a notice in any form.
 const FIELD_CHARS_MAX: usize = 2000;
+/// Name of the chart within a mail.
+pub(crate) const CHART_ID: &str = "chart";
 const REPEAT_MARK: &str = "(may be a repeat)";
 
 /// The parts of a message as one-line texts.
@@ -51,8 +57,12 @@ pub(crate) struct NoticeText {
     pub(crate) symptoms: Vec<String>,
     /// Symptoms beyond those listed.
     pub(crate) more_symptoms: usize,
+    /// Whether it is about no incident, so that its lines are no symptoms.
+    pub(crate) is_letter: bool,
     /// The page of the incident.
     pub(crate) link: Option<Url>,
+    /// The page on which the person acts, and its PIN.
+    pub(crate) act: Option<(Url, String)>,
 }
 
 impl NoticeText {
@@ -65,7 +75,9 @@ impl NoticeText {
         if message.is_repeat {
             title = format!("{title} {REPEAT_MARK}");
         }
-        let symptoms = incident.symptoms.iter().take(SYMPTOMS_MAX).map(|symptom| {
+        let is_letter = message.notice.is_letter();
+        let symptoms_max = if is_letter { LETTER_LINES_MAX } else { SYMPTOMS_MAX };
+        let symptoms = incident.symptoms.iter().take(symptoms_max).map(|symptom| {
             field(&format!("{} {}: {}", symptom.rule, symptom.host, symptom.summary))
         });
         let symptoms: Vec<String> = symptoms.collect();
@@ -78,10 +90,13 @@ impl NoticeText {
             change: field(&message.notice.change),
             reason: field(&message.notice.reason),
             on_call: field(&message.notice.on_call.join(", ")),
-            figures: figures(&incident.evidence),
+            // What a chart shows is in the lines as well.
+            figures: if has_chart(message) { Vec::new() } else { figures(&incident.evidence) },
             more_symptoms: incident.finding_count.saturating_sub(1 + symptoms.len()),
             symptoms,
+            is_letter,
             link: incident_url(message),
+            act: act_url(message),
         }
     }
 
@@ -127,8 +142,17 @@ pub(crate) fn incident_url(message: &Message) -> Option<Url> {
     if !["http", "https"].contains(&url.scheme()) {
         return None;
     }
+    if message.notice.is_about_rota() {
+        return Url::parse(&format!("{page}/#/oncall")).ok();
+    }
     let id = message.notice.incident.id.chars().filter(char::is_ascii_alphanumeric);
     Url::parse(&format!("{page}/#/incidents/{}", id.collect::<String>())).ok()
+}
+
+/// The address of the page on which the person acts, and its PIN.
+fn act_url(message: &Message) -> Option<(Url, String)> {
+    let link = message.act_link.as_ref()?;
+    Some((Url::parse(&link.url).ok()?, link.pin.clone()))
 }
 
 /// Severity of Nagios and its relatives: 0 fine, 1 warning, 2 critical.

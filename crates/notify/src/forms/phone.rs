@@ -15,7 +15,9 @@ const LACKING: &str = "`";
 /// One line of at most 160 GSM letters: kind, host, rule, figure, and the link if it fits whole.
 pub fn phone(message: &Message) -> String {
     let notice = NoticeText::new(message);
-    let link = notice.link.as_ref().map(|link| format!(" {link}")).unwrap_or_default();
+    let act = notice.act.as_ref().map(|(link, pin)| format!(" {link} PIN {pin}"));
+    let link = act.or_else(|| notice.link.as_ref().map(|link| format!(" {link}")));
+    let link = link.unwrap_or_default();
     let link =
         if link.is_ascii() && letters(&link) <= LETTERS_MAX / 2 { link } else { String::new() };
     let mut line = notice.head();

@@ -22,8 +22,8 @@ pub(crate) fn sections(notice: &NoticeText) -> Vec<TextSection> {
         ("", vec![notice.summary.clone(), notice.change.clone()]),
         ("What to change", vec![notice.fix.clone()]),
         ("Why it matters", vec![notice.why.clone()]),
-        ("Evidence", figures.collect()),
-        ("Symptoms", symptoms),
+        (if notice.is_letter { "Figures" } else { "Evidence" }, figures.collect()),
+        (if notice.is_letter { "Details" } else { "Symptoms" }, symptoms),
         ("On call", vec![notice.on_call.clone()]),
         ("Why you get this", vec![notice.reason.clone()]),
     ];
@@ -49,6 +49,9 @@ pub fn text(message: &Message) -> String {
             text.push_str(&format!("{indent}{}\n", unlinked(line)));
         }
     }
+    if let Some((link, pin)) = &notice.act {
+        text.push_str(&format!("\nAcknowledge or resolve (PIN {pin}):\n{link}\n"));
+    }
     if let Some(link) = &notice.link {
         text.push_str(&format!("\n{link}\n"));
     }
@@ -59,7 +62,7 @@ pub fn text(message: &Message) -> String {
 pub(crate) fn chat_text(notice: &NoticeText) -> String {
     let parts = sections(notice).into_iter().map(|section| match section.heading {
         "" => section.lines.join("\n"),
-        "Evidence" => format!("Evidence: {}", section.lines.join(" · ")),
+        "Evidence" | "Figures" => format!("{}: {}", section.heading, section.lines.join(" · ")),
         heading if section.lines.len() > 1 => {
             format!("{heading}:\n• {}", section.lines.join("\n• "))
         }
@@ -118,6 +121,16 @@ mod tests {
         assert!(!evil.lines().any(|line| line.starts_with("INJECTED")), "{evil}");
         assert!(evil.chars().all(|letter| letter == '\n' || !letter.is_control()), "{evil}");
         assert_eq!(evil.matches("://").count(), 1, "{evil}");
+    }
+
+    #[test]
+    fn link_to_act_stands_beside_its_pin() {
+        let mut sample = message(NoticeKind::Page);
+        let (url, pin) = ("https://weir.example.net/a/0af1".to_owned(), "4711".to_owned());
+        sample.act_link = Some(crate::receiver::ActLink { url, pin });
+        let text = text(&sample);
+        let line = "\nAcknowledge or resolve (PIN 4711):\nhttps://weir.example.net/a/0af1\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -12,11 +12,9 @@ use weir_actions::NoticeKind;
 use weir_ledger::Document;
 
 use super::lane::{LaneStep, Moment, OpenNotice, next_step};
+use super::pace::ProbeNeed;
 use super::record::{LaneKey, NoticeRecord, ThreadRecord};
 use super::status::{DeliveryNote, OutboxStatus, ReceiverStatus};
-
-/// Failures of a receiver in a row after which its first success cuts pauses short.
-const OUTAGE_FAILURES: u32 = 3;
 
 /// A lane: its open notices by order, and its thread.
 #[derive(Debug, Default)]
@@ -50,11 +48,19 @@ pub(crate) struct Board {
     places: HashMap<String, (LaneKey, u64)>,
     /// Last results by receiver.
     results: BTreeMap<String, ReceiverStatus>,
+    /// Notices whose pause a success of another one cut short already. Without this list, a notice
+    /// that a working receiver refuses would be tried after each message that it accepts.
+    hurried: HashSet<String>,
 }
 
 impl Board {
     pub(crate) fn lane(&self, key: &LaneKey) -> Option<&Lane> {
         self.lanes.get(key)
+    }
+
+    /// Whether a lane has an open notice.
+    pub(crate) fn is_busy(&self, key: &LaneKey) -> bool {
+        self.lanes.contains_key(key)
     }
 
     pub(crate) fn lane_mut(&mut self, key: &LaneKey) -> Option<&mut Lane> {
@@ -79,6 +85,7 @@ impl Board {
     }
 
     pub(crate) fn remove(&mut self, id: &str) {
+        self.hurried.remove(id);
         let Some((key, order)) = self.places.remove(id) else { return };
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.notices.remove(&(order, id.to_owned()));
@@ -162,19 +169,52 @@ impl Board {
         result.failures_in_a_row += 1;
     }
 
-    /// After an outage, notices need not wait out their pauses.
+    /// A receiver that accepts messages again: its notices need not wait out their pauses.
     pub(crate) fn note_success(&mut self, receiver: &str, note: DeliveryNote) {
         let result = self.results.entry(receiver.to_owned()).or_default();
         result.last_success = Some(note);
-        let failures = std::mem::take(&mut result.failures_in_a_row);
-        if failures < OUTAGE_FAILURES {
+        if std::mem::take(&mut result.failures_in_a_row) == 0 {
             return;
         }
         let lanes = self.lanes.iter_mut().filter(|(key, _)| key.receiver == receiver);
         for notice in lanes.flat_map(|(_, lane)| lane.notices.values_mut()) {
-            let record = &notice.record;
-            let is_open = !record.is_pause_ordered && record.lease_until_us.is_none();
-            notice.is_hurried = is_open && record.attempt > 0;
+            if notice.is_pausing() && self.hurried.insert(notice.record.notice.id.clone()) {
+                notice.is_hurried = true;
+            }
+        }
+    }
+
+    /// Whether a receiver has to be probed: it fails, and a notice waits for its next attempt. While
+    /// the receiver itself demands a pause, it is left alone.
+    pub(crate) fn probe_need(&self, receiver: &str, now: Moment) -> ProbeNeed {
+        let result = self.results.get(receiver);
+        if result.is_none_or(|result| result.failures_in_a_row == 0) {
+            return ProbeNeed::Works;
+        }
+        let notices = || self.lanes_of(receiver).flat_map(|(_, lane)| lane.notices.values());
+        let is_left_alone = notices().any(|notice| notice.is_pause_demanded(now));
+        if !is_left_alone && notices().any(OpenNotice::is_pausing) {
+            ProbeNeed::Wanted
+        } else {
+            ProbeNeed::Idle
+        }
+    }
+
+    /// Enters the result of a probe. One that passes ends the pause of the most urgent notice; when
+    /// that is accepted, the others follow.
+    pub(crate) fn note_probe(&mut self, receiver: &str, is_passed: bool) {
+        if !is_passed {
+            let notices = self.lanes_of(receiver).flat_map(|(_, lane)| lane.notices.values());
+            let ids: Vec<String> = notices.map(|open| open.record.notice.id.clone()).collect();
+            self.hurried.retain(|id| !ids.contains(id));
+            return;
+        }
+        let lanes = self.lanes.iter_mut().filter(|(key, _)| key.receiver == receiver);
+        let pausing = lanes.filter(|(_, lane)| lane.notices.values().any(OpenNotice::is_pausing));
+        if let Some((_, lane)) = pausing.min_by_key(|(_, lane)| lane.rank()) {
+            for notice in lane.notices.values_mut() {
+                notice.is_hurried |= notice.is_pausing();
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -137,6 +137,12 @@ pub(crate) struct ScriptedReceiver {
     /// Seconds since the start, and the message.
     pub(crate) arrivals: Mutex<Vec<(f64, Message)>>,
     pub(crate) start: Instant,
+    /// Whether a probe passes.
+    pub(crate) is_reachable: AtomicBool,
+    /// Seconds of the probes since the start.
+    pub(crate) probes: Mutex<Vec<f64>>,
+    pub(crate) refresh: Option<Duration>,
+    pub(crate) is_for_people: bool,
 }
 
 impl ScriptedReceiver {
@@ -147,6 +153,10 @@ impl ScriptedReceiver {
             script: Mutex::new(script.iter().copied().collect()),
             arrivals: Mutex::default(),
             start: Instant::now(),
+            is_reachable: AtomicBool::new(false),
+            probes: Mutex::default(),
+            refresh: None,
+            is_for_people: true,
         }
     }
 
@@ -189,7 +199,12 @@ impl Receiver for ScriptedReceiver {
     }
 
     async fn probe(&self) -> Result<String, SendError> {
-        Ok("ok".to_owned())
+        self.probes.lock().push(self.start.elapsed().as_secs_f64());
+        if self.is_reachable.load(Ordering::SeqCst) {
+            return Ok("ok".to_owned());
+        }
+        let message = "cannot send: connection refused".to_owned();
+        Err(SendError { message, retry: RetryAdvice::Backoff })
     }
 
     fn is_idempotent(&self) -> bool {
@@ -198,6 +213,14 @@ impl Receiver for ScriptedReceiver {
 
     fn rate_limit(&self) -> RateLimit {
         self.limit
+    }
+
+    fn refresh_pause(&self) -> Option<Duration> {
+        self.refresh
+    }
+
+    fn is_read_by_people(&self) -> bool {
+        self.is_for_people
     }
 }
 

@@ -15,14 +15,15 @@ use super::record::{
     insert_changes,
 };
 use super::status::{DeliveryNote, NoticeChange};
-use crate::receiver::Receiver;
+use crate::links;
+use crate::receiver::{ActLink, Receiver};
 
 /// Length of a lease: longer than the wait before a send and the send together.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// Open notices in memory; those due later wait in the ledger.
 const OPEN_MAX: usize = 50_000;
-/// Old threads that are deleted at once.
-const OLD_THREADS_MAX: usize = 100;
+/// Old documents of a kind that are deleted at once.
+const OLD_MAX: usize = 100;
 /// A notice whose receiver is not configured here is refused after this time: another hub may
 /// have the newer configuration.
 const UNKNOWN_GRACE_US: i64 = 60_000_000;
@@ -42,6 +43,8 @@ pub(crate) struct Claim {
     pub(crate) since: Moment,
     /// Whether the message is marked as a repeat.
     pub(crate) is_marked: bool,
+    /// Where the person acts on the incident; its grant is in the ledger.
+    pub(crate) act_link: Option<ActLink>,
 }
 
 /// What a receiver's task does next.
@@ -63,6 +66,8 @@ pub(crate) struct LedgerWork<'a> {
     /// Name of this instance.
     pub(crate) owner: &'a str,
     pub(crate) receivers: &'a BTreeMap<String, Arc<dyn Receiver>>,
+    /// Address of the page; empty when not known.
+    pub(crate) page_url: &'a str,
     pub(crate) reports: Vec<NoticeChange>,
     /// Whether the receivers' tasks may have something to do.
     pub(crate) must_wake: bool,
@@ -121,7 +126,9 @@ impl LedgerWork<'_> {
         for key in self.board.unread_lanes() {
             self.load_thread(&key)?;
         }
-        self.delete_old_threads()?;
+        self.delete_old(THREAD_KIND)?;
+        self.delete_old(links::LINK_KIND)?;
+        self.delete_old(links::DEVICE_KIND)?;
         self.refuse_unknown_receivers()?;
         Ok(unreadable)
     }
@@ -136,8 +143,9 @@ impl LedgerWork<'_> {
         Ok((thread, version))
     }
 
-    fn delete_old_threads(&mut self) -> Result<(), LedgerError> {
-        for document in self.ledger.due(THREAD_KIND, self.now.now_us, OLD_THREADS_MAX)? {
+    /// Deletes documents of a kind that are due when they are of no use any more.
+    fn delete_old(&mut self, kind: &str) -> Result<(), LedgerError> {
+        for document in self.ledger.due(kind, self.now.now_us, OLD_MAX)? {
             let (kind, key, expected) = (document.kind, document.key, document.version);
             match self.ledger.apply(&[Change { kind, key, expected, body: None }]) {
                 Ok(()) | Err(LedgerError::Conflict { .. }) => {}
@@ -207,7 +215,9 @@ impl LedgerWork<'_> {
         let lease_us = i64::try_from(LEASE.as_micros()).unwrap_or(i64::MAX);
         record.lease_until_us = Some(self.now.now_us.saturating_add(lease_us));
         record.enter(NoticeState::Sending, self.now.now_us);
-        if !self.replace(&record, version)? {
+        let (act_link, grant) =
+            links::grant(&record.notice, self.page_url, self.now.now_us).unzip();
+        if !self.replace(&record, version, grant)? {
             return Ok(None);
         }
         self.board.enter(record.clone(), version + 1, self.now);
@@ -222,13 +232,21 @@ impl LedgerWork<'_> {
             version: version + 1,
             since: self.now,
             is_marked: self.is_marked(&record),
+            act_link,
             record,
         }))
     }
 
-    /// Writes the record over its version; false when another hub was first.
-    fn replace(&mut self, record: &NoticeRecord, version: i64) -> Result<bool, LedgerError> {
-        match self.ledger.apply(&[record.change(version)]) {
+    /// Writes the record over its version, with the grant of its link; false when another hub was
+    /// first.
+    fn replace(
+        &mut self,
+        record: &NoticeRecord,
+        version: i64,
+        grant: Option<Change>,
+    ) -> Result<bool, LedgerError> {
+        let changes: Vec<Change> = grant.into_iter().chain([record.change(version)]).collect();
+        match self.ledger.apply(&changes) {
             Ok(()) => Ok(true),
             Err(LedgerError::Conflict { .. }) => self.reload(&record.notice.id).map(|()| false),
             Err(error) => Err(error),

@@ -55,6 +55,18 @@ impl OpenNotice {
         due_us.min(latest)
     }
 
+    /// Whether it waits for its next attempt after a failure, and could go out at once.
+    pub(crate) fn is_pausing(&self) -> bool {
+        let record = &self.record;
+        let is_free = !record.is_pause_ordered && record.lease_until_us.is_none();
+        is_free && record.attempt > 0 && !self.is_hurried
+    }
+
+    /// Whether the receiver demanded a pause that is not over.
+    pub(crate) fn is_pause_demanded(&self, now: Moment) -> bool {
+        self.record.is_pause_ordered && !self.is_due(now)
+    }
+
     /// Time until `at_us` by the clock that is there first, so that a clock set back delays
     /// nothing.
     fn remaining(&self, at_us: i64, now: Moment) -> Duration {

@@ -24,6 +24,7 @@ mod journal;
 mod lane;
 mod pace;
 mod record;
+mod standing;
 mod status;
 
 #[cfg(test)]
@@ -35,7 +36,11 @@ mod kill_tests;
 #[cfg(test)]
 mod order_tests;
 #[cfg(test)]
+mod return_tests;
+#[cfg(test)]
 mod send_tests;
+#[cfg(test)]
+mod standing_tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,8 +49,13 @@ use tokio::sync::watch;
 use weir_actions::Notice;
 use weir_ledger::{Change, LedgerError};
 
+use crate::receiver::Receiver;
+use crate::replies::SentMessage;
+
 pub use self::context::OutboxContext;
 use self::dispatch::Dispatcher;
+#[cfg(test)]
+pub(crate) use self::doubles::MemoryLedger;
 pub use self::record::{
     HistoryStep, NOTICE_KIND, NoticeRecord, NoticeState, THREAD_KIND, insert_changes,
 };
@@ -91,6 +101,27 @@ impl Outbox {
     /// Reads the ledger now: for callers that commit [`insert_changes`] themselves.
     pub fn wake(&self) {
         self.dispatcher.wake();
+    }
+
+    /// Replaces the states of the incidents that people were notified of. Receivers that drop what is
+    /// not repeated get theirs once a minute; answers of people are read for them.
+    pub fn stand(&self, states: Vec<Notice>) {
+        self.dispatcher.stand(states);
+    }
+
+    /// Messages of one receiver that people may answer: those of the incidents of
+    /// [`stand`](Self::stand) that are not acknowledged. Blocks.
+    ///
+    /// # Errors
+    /// `Unusable`.
+    pub fn answerable(&self, receiver: &str) -> Result<Vec<SentMessage>, LedgerError> {
+        let states = self.dispatcher.states_of(receiver);
+        self.dispatcher.work(|work| work.answerable(&states))
+    }
+
+    /// A receiver by its name.
+    pub fn receiver(&self, name: &str) -> Option<&Arc<dyn Receiver>> {
+        self.dispatcher.receiver(name)
     }
 
     /// Sends until `ended` becomes true; then attempts that are running end first (10 s at most).

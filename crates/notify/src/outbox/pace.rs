@@ -47,6 +47,52 @@ impl TokenBucket {
     }
 }
 
+/// Pause between two probes of a receiver that fails.
+const PROBE_PAUSE: Duration = Duration::from_secs(2);
+/// Longest pause between probes that mean nothing.
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Whether a receiver has to be probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeNeed {
+    /// Its last message was accepted.
+    Works,
+    /// It fails, and no notice could go out earlier.
+    Idle,
+    /// It fails, and notices wait out their pauses.
+    Wanted,
+}
+
+/// When a failing receiver is probed: every 2 s, so that its notices go out right after its return.
+///
+/// A probe that passes while messages are still refused means nothing, as where a login works and a
+/// mailbox is full: after each of those the pause doubles, up to a minute.
+#[derive(Debug, Default)]
+pub(crate) struct ProbePlan {
+    next: Option<Instant>,
+    /// Probes in a row that passed, without an accepted message.
+    passes: u32,
+}
+
+impl ProbePlan {
+    /// The time of the next probe.
+    pub(crate) fn next(&mut self, need: ProbeNeed, now: Instant) -> Option<Instant> {
+        match need {
+            ProbeNeed::Works => *self = Self::default(),
+            ProbeNeed::Idle => {}
+            ProbeNeed::Wanted => return Some(*self.next.get_or_insert(now + PROBE_PAUSE)),
+        }
+        None
+    }
+
+    /// Enters the result of a probe.
+    pub(crate) fn note(&mut self, is_passed: bool, now: Instant) {
+        self.passes = if is_passed { self.passes.saturating_add(1) } else { 0 };
+        let pause = PROBE_PAUSE * 2_u32.pow(self.passes.min(5));
+        self.next = Some(now + pause.min(PROBE_PAUSE_MAX));
+    }
+}
+
 /// Pause after the attempt with this number, from 1: 1, 2, 4 … 60 s, each ± 20 %.
 pub(crate) fn backoff(attempt: u32, random: &mut fastrand::Rng) -> Duration {
     let exponent = i32::try_from(attempt.clamp(1, 8) - 1).unwrap_or(0);
@@ -71,6 +117,23 @@ mod tests {
             }
         }
         assert_eq!(sent, [0.0, 0.0, 0.0, 2.0, 4.0, 6.0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_that_mean_nothing_become_rare_and_a_failed_one_makes_them_frequent() {
+        let mut plan = ProbePlan::default();
+        let mut now = Instant::now();
+        let mut pauses = Vec::new();
+        for is_passed in [false, false, true, true, true, true, true, true, false, false] {
+            let next = plan.next(ProbeNeed::Wanted, now).unwrap();
+            assert_eq!(plan.next(ProbeNeed::Idle, now), None);
+            pauses.push((next - now).as_secs());
+            now = next;
+            plan.note(is_passed, now);
+        }
+        assert_eq!(pauses, [2, 2, 2, 4, 8, 16, 32, 60, 60, 2]);
+        assert_eq!(plan.next(ProbeNeed::Works, now), None);
+        assert_eq!(plan.next(ProbeNeed::Wanted, now), Some(now + PROBE_PAUSE));
     }
 
     #[test]

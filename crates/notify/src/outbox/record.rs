@@ -209,7 +209,13 @@ pub(crate) struct ThreadRecord {
     pub(crate) is_resolved: bool,
     /// Receivers and addresses that took over after a refusal.
     pub(crate) moved_to: Vec<(String, Option<String>)>,
+    /// The receiver's names for the newest messages that people answer.
+    #[serde(default)]
+    pub(crate) answerable: Vec<String>,
 }
+
+/// Messages of a thread whose answers are read.
+const ANSWERABLE_MAX: usize = 8;
 
 /// Time after which a thread is deleted: a resolved incident may come back, and an open one may
 /// stay open for long.
@@ -233,6 +239,11 @@ impl ThreadRecord {
         self.is_reached = true;
         if self.external_id.is_none() {
             self.external_id.clone_from(&record.external_id);
+        }
+        if matches!(record.notice.kind, NoticeKind::Page | NoticeKind::Mail) {
+            self.answerable.extend(record.external_id.clone());
+            let surplus = self.answerable.len().saturating_sub(ANSWERABLE_MAX);
+            self.answerable.drain(..surplus);
         }
         let order = record.notice.order;
         if self.last.is_none_or(|(last, _)| last <= order) {

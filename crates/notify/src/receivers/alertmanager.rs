@@ -1,8 +1,11 @@
 //! Prometheus' Alertmanager: `POST /api/v2/alerts` with labels, annotations, start and end.
 //!
 //! Labels identify an alert, so a repeat changes nothing. Alertmanager ends an alert at `endsAt`
-//! unless it is sent again before. A caller that sends the last notice of each open incident every
-//! 60 s sets `ends_minutes = 4`; the default keeps an alert for a day after its last notice.
+//! unless it is sent again before (<https://prometheus.io/docs/alerting/latest/clients/>): an open
+//! incident is sent again each minute with an end four minutes ahead, a resolved one for five minutes
+//! more, in case Alertmanager restarted in between.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -26,7 +29,9 @@ pub(crate) const SPEC: ReceiverSpec = ReceiverSpec {
 
 const URL: UrlDefault = UrlDefault { url: None, example: "http://alertmanager.example.net:9093" };
 const ENDS_MINUTES: NumberKey = NumberKey { key: "ends_minutes", bounds: 2..=10_080 };
-const ENDS_MINUTES_DEFAULT: u64 = 1440;
+const ENDS_MINUTES_DEFAULT: u64 = 4;
+/// An alert is sent again after this time; two may be lost before it ends.
+const REFRESH: Duration = Duration::from_secs(60);
 /// How long the alert of a test stays.
 const TEST_US: i64 = 4 * 60_000_000;
 const LABEL_CHARS_MAX: usize = 500;
@@ -64,7 +69,7 @@ impl AlertmanagerReceiver {
     fn alert(&self, message: &Message) -> Value {
         let notice = NoticeText::new(message);
         let incident = &message.notice.incident;
-        let is_over = matches!(message.notice.kind, NoticeKind::Resolved);
+        let is_over = message.notice.kind == NoticeKind::Resolved || message.notice.is_test_end();
         let end_us = if is_over {
             incident.resolved_us.unwrap_or(message.now_us).min(message.now_us)
         } else if message.notice.kind == NoticeKind::Test {
@@ -128,6 +133,14 @@ impl Receiver for AlertmanagerReceiver {
 
     fn is_idempotent(&self) -> bool {
         true
+    }
+
+    fn is_read_by_people(&self) -> bool {
+        false
+    }
+
+    fn refresh_pause(&self) -> Option<Duration> {
+        Some(REFRESH)
     }
 
     fn rate_limit(&self) -> RateLimit {

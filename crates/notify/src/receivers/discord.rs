@@ -40,7 +40,9 @@ impl DiscordReceiver {
 
 fn content(message: &Message) -> Value {
     let notice = NoticeText::new(message);
-    let link = notice.link.as_ref().map(|link| format!("<{link}>")).unwrap_or_default();
+    let act = notice.act.iter().map(|(link, pin)| format!("Acknowledge (PIN {pin}): <{link}>\n"));
+    let link = notice.link.iter().map(|link| format!("<{link}>"));
+    let link: String = act.chain(link).collect();
     let data = format!("{}\n{}", notice.head(), chat_text(&notice));
     // A backtick would end the block.
     let data = unlinked(&data).replace('`', "'");

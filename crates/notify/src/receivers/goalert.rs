@@ -66,7 +66,7 @@ impl Receiver for GoAlert {
             ("details", cut_units(&text(message), DETAILS_CHARS_MAX)),
             ("dedup", dedup),
         ];
-        if message.notice.kind == NoticeKind::Resolved {
+        if message.notice.kind == NoticeKind::Resolved || message.notice.is_test_end() {
             form.push(("action", "close".to_owned()));
         }
         let answer = self.client.accepted(self.post(&form), message.now_us).await?;
@@ -86,6 +86,10 @@ impl Receiver for GoAlert {
 
     fn is_idempotent(&self) -> bool {
         true
+    }
+
+    fn is_read_by_people(&self) -> bool {
+        false
     }
 
     fn rate_limit(&self) -> RateLimit {

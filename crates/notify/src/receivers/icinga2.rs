@@ -3,10 +3,16 @@
 //! <https://icinga.com/docs/icinga-2/latest/doc/12-icinga2-api/#process-check-result>. Host and
 //! service travel as variables of the filter, so data is never a part of an expression. The state
 //! of a service is what was sent last, so a repeat is harmless.
+//!
+//! A problem counts for its `ttl`; Icinga then runs the service's own check, if it has one. So an open
+//! incident is sent again each minute, and its state does not outlive a weir that ended.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Method, RequestBuilder, Url};
 use serde_json::{Value, json};
+use weir_actions::NoticeKind;
 
 use crate::forms::{NoticeText, check_state, cut_units, one_line, unlinked};
 use crate::http_client::HttpClient;
@@ -24,6 +30,9 @@ pub(crate) const SPEC: ReceiverSpec = ReceiverSpec {
 
 const URL: UrlDefault = UrlDefault { url: None, example: "https://icinga.example.net:5665" };
 const TTL_SECONDS: NumberKey = NumberKey { key: "ttl_seconds", bounds: 1..=31_536_000 };
+const TTL_SECONDS_DEFAULT: u64 = 300;
+/// A state is sent again after this time.
+const REFRESH: Duration = Duration::from_secs(60);
 const OUTPUT_CHARS_MAX: usize = 4000;
 const NAME_CHARS_MAX: usize = 255;
 
@@ -73,7 +82,10 @@ impl IcingaReceiver {
             "plugin_output": cut_units(&output.replace('|', "/"), OUTPUT_CHARS_MAX),
             "check_source": "weir",
         });
-        if let Some(ttl) = self.ttl_seconds {
+        // Without `ttl` the end of a problem stays: nothing repeats it for ever.
+        let is_over = message.notice.kind == NoticeKind::Resolved;
+        let default = (!is_over).then_some(TTL_SECONDS_DEFAULT);
+        if let Some(ttl) = self.ttl_seconds.or(default) {
             result["ttl"] = json!(ttl);
         }
         result
@@ -116,6 +128,16 @@ impl Receiver for IcingaReceiver {
         true
     }
 
+    fn is_read_by_people(&self) -> bool {
+        false
+    }
+
+    /// Twice within the `ttl` where that is short.
+    fn refresh_pause(&self) -> Option<Duration> {
+        let half = Duration::from_secs(self.ttl_seconds.unwrap_or(TTL_SECONDS_DEFAULT) / 2);
+        Some(REFRESH.min(half.max(Duration::from_secs(1))))
+    }
+
     fn rate_limit(&self) -> RateLimit {
         RateLimit { burst: 100.0, per_second: 50.0 }
     }
@@ -123,8 +145,6 @@ impl Receiver for IcingaReceiver {
 
 #[cfg(test)]
 mod tests {
-    use weir_actions::NoticeKind;
-
     use super::*;
     use crate::testing::TestSettings;
     use crate::testing::http::{HttpDouble, RecordedRequest, ScriptedAnswer};
@@ -171,6 +191,22 @@ mod tests {
             );
         }
         assert_eq!(receiver(&double).probe().await.unwrap(), "logged in as `weir`");
+    }
+
+    #[tokio::test]
+    async fn a_problem_counts_for_five_minutes_and_its_end_stays() {
+        let double = HttpDouble::start(contract).await;
+        let mut settings = TestSettings::new(&[("url", &*double.url("")), ("user", "weir")]);
+        settings.password = Some("hunter22");
+        let receiver = settings.open("icinga2").unwrap();
+        receiver.send(&message(NoticeKind::Page)).await.unwrap();
+        assert_eq!(double.last().json()["ttl"], 300);
+        receiver.send(&message(NoticeKind::Resolved)).await.unwrap();
+        assert_eq!(double.last().json()["ttl"], Value::Null);
+        assert_eq!(receiver.refresh_pause(), Some(Duration::from_secs(60)));
+        settings.pairs.push(("ttl_seconds".to_owned(), "40".to_owned()));
+        let receiver = settings.open("icinga2").unwrap();
+        assert_eq!(receiver.refresh_pause(), Some(Duration::from_secs(20)));
     }
 
     #[tokio::test]

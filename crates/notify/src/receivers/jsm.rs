@@ -61,6 +61,7 @@ impl JsmReceiver {
         let alias = alias(message);
         let change = match message.notice.kind {
             NoticeKind::Resolved => "close",
+            NoticeKind::Test if message.notice.is_test_end() => "close",
             NoticeKind::Ack if message.notice.incident.acked_by.is_some() => "acknowledge",
             _ => return self.post(self.url.clone(), &alert(message)),
         };
@@ -110,6 +111,10 @@ impl Receiver for JsmReceiver {
 
     fn is_idempotent(&self) -> bool {
         true
+    }
+
+    fn is_read_by_people(&self) -> bool {
+        false
     }
 
     fn rate_limit(&self) -> RateLimit {

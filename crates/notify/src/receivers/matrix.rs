@@ -2,7 +2,10 @@
 //!
 //! The notice's id is the transaction id, so the homeserver drops a repeat
 //! (<https://spec.matrix.org/latest/client-server-api/#transaction-identifiers>). An empty
-//! `m.mentions` keeps `@room` from notifying.
+//! `m.mentions` keeps `@room` from notifying. A reaction to a page acknowledges it; reactions are
+//! read by `/sync`, also in encrypted rooms, where they are not encrypted.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Method, Url};
@@ -11,6 +14,7 @@ use serde_json::{Value, json};
 use crate::forms::{NoticeText, chat_text, cut_bytes, escape_html, unlinked};
 use crate::http_client::{HttpAnswer, HttpClient, bounded_pause};
 use crate::receiver::{Accepted, Message, RateLimit, Receiver, RetryAdvice, SendError};
+use crate::replies::{Reply, ReplyBatch, ReplyRequest, ReplySource, SentMessage};
 use crate::settings::{
     ReceiverSettings, ReceiverSpec, RequiredKey, SecretText, SettingError, UrlDefault, below, wrong,
 };
@@ -25,6 +29,12 @@ pub(crate) const SPEC: ReceiverSpec = ReceiverSpec {
 const URL: UrlDefault = UrlDefault { url: None, example: "https://matrix.example.net" };
 /// An event has at most 65,536 bytes, and the text is in it twice, once escaped.
 const TEXT_BYTES_MAX: usize = 8000;
+
+/// How long `/sync` waits for a reaction.
+const SYNC_MS: &str = "25000";
+const SYNC_TIMEOUT: Duration = Duration::from_secs(35);
+/// Reactions that acknowledge: thumb, check marks, eyes, fine.
+const ACK_KEYS: [&str; 6] = ["👍", "✅", "✔", "☑", "👀", "👌"];
 
 #[derive(Debug)]
 struct MatrixReceiver {
@@ -55,6 +65,66 @@ impl MatrixReceiver {
             return Err(self.client.unusable(&answer, advice));
         }
         if answer.is_success() { Ok(answer) } else { Err(self.client.refusal(&answer, now_us)) }
+    }
+}
+
+/// The incident and sender of a reaction that acknowledges one of our messages.
+fn reaction(event: &Value, sent: &[SentMessage]) -> Option<Reply> {
+    let relation = &event["content"]["m.relates_to"];
+    let key = relation["key"].as_str()?;
+    // With a variation selector or the tone of a skin.
+    let is_ack = ACK_KEYS.iter().any(|known| key.starts_with(known));
+    if event["type"] != "m.reaction" || relation["rel_type"] != "m.annotation" || !is_ack {
+        return None;
+    }
+    let target = relation["event_id"].as_str()?;
+    let sent = sent.iter().find(|sent| sent.external_ids.iter().any(|id| id == target))?;
+    Some(Reply {
+        incident: sent.incident.clone(),
+        name: crate::shortened(event["sender"].as_str()?),
+        ..Reply::default()
+    })
+}
+
+/// Nothing but reactions of these rooms.
+fn reaction_filter(rooms: &[&str]) -> Value {
+    let nothing = json!({"types": []});
+    json!({
+        "presence": nothing,
+        "account_data": nothing,
+        "room": {
+            "rooms": rooms,
+            "timeline": {"types": ["m.reaction"], "limit": 100},
+            "state": nothing,
+            "ephemeral": nothing,
+            "account_data": nothing,
+        },
+    })
+}
+
+#[async_trait]
+impl ReplySource for MatrixReceiver {
+    /// The cursor is the token of `/sync`. The first call brings the token only: older reactions are
+    /// of other incidents.
+    async fn read(&self, request: &ReplyRequest) -> Result<ReplyBatch, SendError> {
+        let addresses = request.sent.iter().filter_map(|sent| sent.address.as_deref());
+        let rooms: Vec<&str> = addresses.chain([self.room.as_str()]).collect();
+        let mut url = below(&self.url, &["_matrix", "client", "v3", "sync"]);
+        url.query_pairs_mut().append_pair("filter", &reaction_filter(&rooms).to_string());
+        if let Some(since) = &request.cursor {
+            url.query_pairs_mut().append_pair("since", since).append_pair("timeout", SYNC_MS);
+        }
+        let call = self.client.request(Method::GET, url).bearer_auth(&self.token.0);
+        let answer = self.client.exchange_large(call.timeout(SYNC_TIMEOUT)).await?;
+        let body = self.checked(answer, request.now_us)?.json();
+        let cursor = body["next_batch"].as_str().map(str::to_owned);
+        let is_first = request.cursor.is_none();
+        let joined = body["rooms"]["join"].as_object().filter(|_| !is_first);
+        let events = joined.into_iter().flat_map(|rooms| rooms.values()).flat_map(|room| {
+            room["timeline"]["events"].as_array().map(Vec::as_slice).unwrap_or_default()
+        });
+        let replies = events.filter_map(|event| reaction(event, &request.sent)).collect();
+        Ok(ReplyBatch { replies, cursor: cursor.or_else(|| request.cursor.clone()) })
     }
 }
 
@@ -118,6 +188,10 @@ impl Receiver for MatrixReceiver {
         true
     }
 
+    fn replies(&self) -> Option<&dyn ReplySource> {
+        Some(self)
+    }
+
     fn rate_limit(&self) -> RateLimit {
         // Synapse's default for a user.
         RateLimit { burst: 10.0, per_second: 0.2 }
@@ -126,8 +200,6 @@ impl Receiver for MatrixReceiver {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use weir_actions::NoticeKind;
 
     use super::*;
@@ -197,6 +269,47 @@ mod tests {
         double.next(ScriptedAnswer::json(429, &pause));
         let error = receiver(&double).send(&message(NoticeKind::Page)).await.unwrap_err();
         assert_eq!(error.retry, RetryAdvice::After(Duration::from_secs(3)));
+    }
+
+    fn reaction_event(key: &str, target: &str) -> Value {
+        json!({"type": "m.reaction", "sender": "@ada:example.net", "content": {
+            "m.relates_to": {"rel_type": "m.annotation", "event_id": target, "key": key},
+        }})
+    }
+
+    #[tokio::test]
+    async fn reaction_to_a_page_acknowledges_it_and_old_ones_do_nothing() {
+        let double = HttpDouble::start(contract).await;
+        let receiver = receiver(&double);
+        let replies = receiver.replies().unwrap();
+        let sent = SentMessage {
+            incident: "k3f9".to_owned(),
+            address: None,
+            external_ids: vec!["$page".to_owned()],
+        };
+        let first = ReplyRequest { sent: vec![sent], ..ReplyRequest::default() };
+        let mut answers = Vec::new();
+        for events in [
+            vec![reaction_event("👍", "$page")],
+            vec![
+                reaction_event("👎", "$page"),
+                reaction_event("👍", "$other"),
+                json!({"type": "m.room.message", "content": {"body": "👍"}}),
+                reaction_event("👍🏽", "$page"),
+            ],
+        ] {
+            let rooms = json!({"!abc:example.net": {"timeline": {"events": events}}});
+            let next = format!("s{}", answers.len());
+            let body = json!({"next_batch": next, "rooms": {"join": rooms}});
+            double.next(ScriptedAnswer::json(200, &body));
+            let cursor = answers.last().and_then(|batch: &ReplyBatch| batch.cursor.clone());
+            answers.push(replies.read(&ReplyRequest { cursor, ..first.clone() }).await.unwrap());
+        }
+        assert!(answers[0].replies.is_empty(), "the first answer brings the place only");
+        let [reply] = &answers[1].replies[..] else { panic!("{:?}", answers[1].replies) };
+        assert_eq!((reply.incident.as_str(), reply.name.as_str()), ("k3f9", "@ada:example.net"));
+        assert_eq!(answers[1].cursor.as_deref(), Some("s1"));
+        assert!(double.last().path.contains("since=s0") && double.last().path.contains("timeout="));
     }
 
     #[tokio::test]

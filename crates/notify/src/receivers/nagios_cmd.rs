@@ -124,6 +124,10 @@ impl Receiver for NagiosCommands {
         true
     }
 
+    fn is_read_by_people(&self) -> bool {
+        false
+    }
+
     fn rate_limit(&self) -> RateLimit {
         RateLimit { burst: 100.0, per_second: 50.0 }
     }

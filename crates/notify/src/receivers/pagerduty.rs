@@ -81,6 +81,7 @@ fn short_field(text: &str) -> String {
 fn action(message: &Message) -> &'static str {
     match message.notice.kind {
         NoticeKind::Resolved => "resolve",
+        NoticeKind::Test if message.notice.is_test_end() => "resolve",
         NoticeKind::Ack if message.notice.incident.acked_by.is_some() => "acknowledge",
         _ => "trigger",
     }
@@ -123,6 +124,10 @@ impl Receiver for PagerDuty {
 
     fn is_idempotent(&self) -> bool {
         true
+    }
+
+    fn is_read_by_people(&self) -> bool {
+        false
     }
 
     fn rate_limit(&self) -> RateLimit {

@@ -2,6 +2,10 @@
 //!
 //! A page is an emergency, which rings each minute until it is acknowledged on the phone; it has
 //! the incident as its tag, and an acknowledgement or the end cancels all emergencies of the tag.
+//! Whether it was acknowledged on the phone is in its receipt, which may be read every 5 s
+//! (<https://pushover.net/api/receipts>).
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Method, RequestBuilder, Url};
@@ -10,6 +14,7 @@ use weir_actions::NoticeKind;
 use crate::forms::{NoticeText, chat_text, cut_units, subject, unlinked};
 use crate::http_client::{HttpAnswer, HttpClient};
 use crate::receiver::{Accepted, Message, RateLimit, Receiver, RetryAdvice, SendError};
+use crate::replies::{Reply, ReplyBatch, ReplyRequest, ReplySource};
 use crate::settings::{
     ReceiverSettings, ReceiverSpec, RequiredKey, SecretText, SettingError, UrlDefault, below,
 };
@@ -29,6 +34,13 @@ const MESSAGE_CHARS_MAX: usize = 1024;
 const RETRY_SECONDS: &str = "60";
 /// An emergency is repeated for this many seconds; at most 10,800.
 const EXPIRE_SECONDS: &str = "10800";
+
+/// Pause before receipts are read.
+const RECEIPT_PAUSE: Duration = Duration::from_secs(5);
+/// Receipts that are read in one turn; each has its own limit.
+const RECEIPTS_MAX: usize = 50;
+/// Receipts that are remembered as answered.
+const ANSWERED_MAX: usize = 200;
 
 #[derive(Debug)]
 struct PushoverReceiver {
@@ -95,13 +107,73 @@ impl PushoverReceiver {
             form.push(("expire", EXPIRE_SECONDS.to_owned()));
             form.push(("tags", tag(message)));
         }
+        let act = notice.act.map(|(link, pin)| (link, format!("Acknowledge (PIN {pin})")));
+        let link = act.or_else(|| notice.link.map(|link| (link, "Open in weir".to_owned())));
         // The limit of an address is 512.
-        if let Some(link) = notice.link.filter(|link| link.as_str().len() <= 512) {
+        if let Some((link, title)) = link.filter(|(link, _)| link.as_str().len() <= 512) {
             form.push(("url", link.into()));
-            form.push(("url_title", "Open in weir".to_owned()));
+            form.push(("url_title", title));
         }
         form
     }
+}
+
+/// Receipts that were answered, as the cursor has them.
+fn answered(cursor: Option<&str>) -> Vec<String> {
+    cursor.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+#[async_trait]
+impl ReplySource for PushoverReceiver {
+    async fn read(&self, request: &ReplyRequest) -> Result<ReplyBatch, SendError> {
+        tokio::time::sleep(RECEIPT_PAUSE).await;
+        let mut answered = answered(request.cursor.as_deref());
+        let open = unanswered(request, &answered);
+        let mut replies = Vec::new();
+        for (receipt, incident) in open {
+            let mut url = below(&self.url, &["receipts", &format!("{receipt}.json")]);
+            url.query_pairs_mut().append_pair("token", &self.token.0);
+            let answer = self.client.exchange(self.client.request(Method::GET, url)).await?;
+            // A receipt is deleted after a week.
+            if answer.status == 404 {
+                answered.push(receipt.clone());
+                continue;
+            }
+            let body = self.checked(answer, request.now_us)?.json();
+            if body["acknowledged"] == 1 {
+                answered.push(receipt.clone());
+                replies.push(Reply {
+                    incident: incident.to_owned(),
+                    name: body["acknowledged_by_device"]
+                        .as_str()
+                        .map(crate::shortened)
+                        .unwrap_or_default(),
+                    address: body["acknowledged_by"].as_str().map(crate::shortened),
+                    ..Reply::default()
+                });
+            }
+        }
+        let surplus = answered.len().saturating_sub(ANSWERED_MAX);
+        Ok(ReplyBatch { replies, cursor: Some(answered[surplus..].join(" ")) })
+    }
+}
+
+/// Receipts and incidents of emergencies that were not answered.
+fn unanswered<'a>(request: &'a ReplyRequest, answered: &[String]) -> Vec<(&'a String, &'a str)> {
+    let mut open = Vec::new();
+    for sent in &request.sent {
+        for receipt in sent.external_ids.iter().filter(|id| is_receipt(id)) {
+            if !answered.contains(receipt) && open.len() < RECEIPTS_MAX {
+                open.push((receipt, sent.incident.as_str()));
+            }
+        }
+    }
+    open
+}
+
+/// Receipts have 30 letters and digits; a message that is no emergency has a number with dashes.
+fn is_receipt(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn tag(message: &Message) -> String {
@@ -132,6 +204,10 @@ impl Receiver for PushoverReceiver {
         false
     }
 
+    fn replies(&self) -> Option<&dyn ReplySource> {
+        Some(self)
+    }
+
     fn rate_limit(&self) -> RateLimit {
         RateLimit { burst: 10.0, per_second: 1.0 }
     }
@@ -142,6 +218,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::replies::SentMessage;
     use crate::testing::TestSettings;
     use crate::testing::http::{HttpDouble, RecordedRequest, ScriptedAnswer};
     use crate::testing::samples::{evil_message, long_message, message};
@@ -188,6 +265,37 @@ mod tests {
             ["/1/messages.json", "/1/receipts/cancel_by_tag/weir-k3f9.json", "/1/messages.json"]
         );
         receiver.probe().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn receipt_that_was_acknowledged_on_the_phone_is_one_answer() {
+        let double = HttpDouble::start(|request| {
+            let is_acked = request.path.starts_with("/1/receipts/r2.json?token=");
+            let answer = json!({
+                "status": 1, "acknowledged": u8::from(is_acked),
+                "acknowledged_by": "ukey", "acknowledged_by_device": "iphone",
+            });
+            ScriptedAnswer::json(if request.path.contains("r3") { 404 } else { 200 }, &answer)
+        })
+        .await;
+        let receiver = receiver(&double);
+        let replies = receiver.replies().unwrap();
+        let sent = SentMessage {
+            incident: "k3f9".to_owned(),
+            address: None,
+            external_ids: ["r1", "r2", "r3", "5042853c-402d"].map(str::to_owned).to_vec(),
+        };
+        let request = ReplyRequest { sent: vec![sent], ..ReplyRequest::default() };
+        let start = tokio::time::Instant::now();
+        let batch = replies.read(&request).await.unwrap();
+        assert!(start.elapsed() >= RECEIPT_PAUSE, "no faster than Pushover allows");
+        let [reply] = &batch.replies[..] else { panic!("{:?}", batch.replies) };
+        assert_eq!((reply.incident.as_str(), reply.name.as_str()), ("k3f9", "iphone"));
+        assert_eq!(reply.address.as_deref(), Some("ukey"));
+        assert_eq!(batch.cursor.as_deref(), Some("r2 r3"));
+        let again = ReplyRequest { cursor: batch.cursor, ..request };
+        assert!(replies.read(&again).await.unwrap().replies.is_empty());
+        assert_eq!(double.requests().len(), 4, "r1 twice, the others once");
     }
 
     #[tokio::test]

@@ -113,8 +113,11 @@ fn content(message: &Message) -> Value {
         json!({"type": "header", "text": plain_text(&notice.head(), HEADER_CHARS_MAX)}),
         json!({"type": "section", "text": plain_text(&chat_text(&notice), SECTION_CHARS_MAX)}),
     ];
-    if let Some(link) = &notice.link {
-        let text = format!("<{}|Open in weir>", escaped_link(link));
+    let act = notice.act.iter();
+    let act = act.map(|(link, pin)| format!("<{}|Acknowledge> (PIN {pin})", escaped_link(link)));
+    let open = notice.link.iter().map(|link| format!("<{}|Open in weir>", escaped_link(link)));
+    let text = act.chain(open).collect::<Vec<_>>().join(" · ");
+    if !text.is_empty() {
         let element = json!({"type": "mrkdwn", "text": text, "verbatim": true});
         blocks.push(json!({"type": "context", "elements": [element]}));
     }

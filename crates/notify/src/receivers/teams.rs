@@ -64,9 +64,14 @@ fn card(notice: &NoticeText, line_chars: usize) -> Value {
         "version": "1.4",
         "body": body,
     });
-    if let Some(link) = &notice.link {
-        let open = json!({"type": "Action.OpenUrl", "title": "Open in weir", "url": link.as_str()});
-        card["actions"] = json!([open]);
+    let act = notice.act.iter().map(|(link, pin)| (format!("Acknowledge (PIN {pin})"), link));
+    let open = notice.link.iter().map(|link| ("Open in weir".to_owned(), link));
+    let actions = act.chain(open).map(
+        |(title, link)| json!({"type": "Action.OpenUrl", "title": title, "url": link.as_str()}),
+    );
+    let actions: Vec<Value> = actions.collect();
+    if !actions.is_empty() {
+        card["actions"] = actions.into();
     }
     let attachment =
         json!({"contentType": "application/vnd.microsoft.card.adaptive", "content": card});

@@ -1,7 +1,10 @@
-//! Telegram, by a bot: `sendMessage`.
+//! Telegram, by a bot: `sendMessage`, and `getUpdates` for presses of its buttons.
 //!
 //! The token is a part of every address (<https://core.telegram.org/bots/api#making-requests>). Data
-//! goes into `<pre>`, in which Telegram finds no addresses, mentions and commands.
+//! goes into `<pre>`, in which Telegram finds no addresses, mentions and commands. A bot with a
+//! webhook has no `getUpdates` (409): then the buttons need another way.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::{Method, Url};
@@ -11,6 +14,7 @@ use weir_actions::NoticeKind;
 use crate::forms::{NoticeText, chat_text, cut_units, escape_html, unlinked};
 use crate::http_client::{HttpAnswer, HttpClient, bounded_pause};
 use crate::receiver::{Accepted, Message, RateLimit, Receiver, RetryAdvice, SendError};
+use crate::replies::{Reply, ReplyAction, ReplyBatch, ReplyRequest, ReplySource, is_tag, tag};
 use crate::settings::{
     ReceiverSettings, ReceiverSpec, RequiredKey, SecretText, SettingError, UrlDefault, below,
 };
@@ -26,6 +30,11 @@ const URL: UrlDefault =
     UrlDefault { url: Some("https://api.telegram.org"), example: "https://api.telegram.org" };
 /// Telegram takes 4,096 after it has read the markup.
 const TEXT_UNITS_MAX: usize = 4000;
+/// How long `getUpdates` waits for a press.
+const POLL_SECONDS: u32 = 25;
+const POLL_TIMEOUT: Duration = Duration::from_secs(35);
+/// Longest text that `answerCallbackQuery` takes.
+const ANSWER_UNITS_MAX: usize = 200;
 
 #[derive(Debug)]
 struct TelegramReceiver {
@@ -63,6 +72,36 @@ impl TelegramReceiver {
         Ok(body["result"].clone())
     }
 
+    /// The button of a message that a person has to act on. Its data has at most 64 bytes.
+    fn ack_button(&self, message: &Message) -> Option<Value> {
+        let (id, word) = (&message.notice.incident.id, ReplyAction::Acknowledge.as_str());
+        let is_plain =
+            !id.is_empty() && id.len() <= 32 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (message.notice.is_actionable() && is_plain).then(|| {
+            let data = format!("{word}:{id}:{}", tag(&self.token.0, &[word, id]));
+            json!({"text": "Acknowledge", "callback_data": data})
+        })
+    }
+
+    /// The answer in an update; `None` when it is no press of a button of this bot's messages.
+    fn reply(&self, update: &Value) -> Option<Reply> {
+        let query = &update["callback_query"];
+        let mut parts = query["data"].as_str()?.splitn(3, ':');
+        let (word, id, given) = (parts.next()?, parts.next()?, parts.next()?);
+        if !is_tag(given, &self.token.0, &[word, id]) {
+            return None;
+        }
+        let from = &query["from"];
+        let name = from["username"].as_str().or(from["first_name"].as_str()).unwrap_or_default();
+        Some(Reply {
+            incident: id.to_owned(),
+            action: ReplyAction::parse(word)?,
+            name: crate::shortened(name),
+            address: query["message"]["chat"]["id"].as_i64().map(|id| id.to_string()),
+            handle: query["id"].as_str()?.to_owned(),
+        })
+    }
+
     fn content(&self, message: &Message) -> Value {
         let notice = NoticeText::new(message);
         let data = unlinked(&format!("{}\n{}", notice.head(), chat_text(&notice)));
@@ -74,9 +113,11 @@ impl TelegramReceiver {
             "link_preview_options": {"is_disabled": true},
             "disable_notification": !matches!(message.notice.kind, NoticeKind::Page | NoticeKind::Test),
         });
-        if let Some(link) = &notice.link {
-            let button = json!({"text": "Open in weir", "url": link.as_str()});
-            body["reply_markup"] = json!({"inline_keyboard": [[button]]});
+        let link = notice.link.as_ref();
+        let link = link.map(|link| json!({"text": "Open in weir", "url": link.as_str()}));
+        let buttons: Vec<Value> = self.ack_button(message).into_iter().chain(link).collect();
+        if !buttons.is_empty() {
+            body["reply_markup"] = json!({"inline_keyboard": [buttons]});
         }
         if let Some(first) = message.thread.as_deref().and_then(|thread| thread.parse::<i64>().ok())
         {
@@ -109,16 +150,47 @@ impl Receiver for TelegramReceiver {
         false
     }
 
+    fn replies(&self) -> Option<&dyn ReplySource> {
+        Some(self)
+    }
+
     fn rate_limit(&self) -> RateLimit {
         // A group takes 20 messages a minute.
         RateLimit { burst: 5.0, per_second: 0.3 }
     }
 }
 
+#[async_trait]
+impl ReplySource for TelegramReceiver {
+    /// The cursor is the number of the first update that was not read. Asking for it confirms all
+    /// earlier ones.
+    async fn read(&self, request: &ReplyRequest) -> Result<ReplyBatch, SendError> {
+        let offset = request.cursor.as_deref().and_then(|cursor| cursor.parse::<i64>().ok());
+        let body = json!({
+            "offset": offset, "timeout": POLL_SECONDS, "allowed_updates": ["callback_query"],
+        });
+        let call = self.client.post_json(self.method_url("getUpdates"), &body);
+        let answer = self.client.exchange_large(call.timeout(POLL_TIMEOUT)).await?;
+        let result = self.result(&answer, request.now_us)?;
+        let updates = result.as_array().map(Vec::as_slice).unwrap_or_default();
+        let last = updates.iter().filter_map(|update| update["update_id"].as_i64()).max();
+        Ok(ReplyBatch {
+            replies: updates.iter().filter_map(|update| self.reply(update)).collect(),
+            cursor: last
+                .map_or_else(|| request.cursor.clone(), |last| Some((last + 1).to_string())),
+        })
+    }
+
+    async fn answer(&self, reply: &Reply, text: &str) -> Result<(), SendError> {
+        let text = cut_units(&unlinked(text), ANSWER_UNITS_MAX);
+        let body = json!({"callback_query_id": reply.handle, "text": text});
+        let call = self.client.post_json(self.method_url("answerCallbackQuery"), &body);
+        self.result(&self.client.exchange(call).await?, 0).map(drop)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::testing::TestSettings;
     use crate::testing::http::{HttpDouble, RecordedRequest, ScriptedAnswer};
@@ -155,6 +227,13 @@ mod tests {
         settings.open("telegram").unwrap()
     }
 
+    fn press(update_id: i64, data: &str) -> Value {
+        json!({"update_id": update_id, "callback_query": {
+            "id": "q1", "data": data, "from": {"id": 5, "username": "ada_l"},
+            "message": {"chat": {"id": -100}},
+        }})
+    }
+
     #[tokio::test]
     async fn messages_have_a_button_and_later_ones_reply_to_the_first() {
         let double = HttpDouble::start(contract).await;
@@ -166,9 +245,42 @@ mod tests {
         let body = double.last().json();
         assert_eq!(body["reply_parameters"]["message_id"], 77);
         assert_eq!(body["disable_notification"], true);
-        let button = &body["reply_markup"]["inline_keyboard"][0][0];
+        let buttons = body["reply_markup"]["inline_keyboard"][0].as_array().unwrap();
+        let button = &buttons[0];
+        assert_eq!(buttons.len(), 1, "the end has nothing to acknowledge");
         assert_eq!(button["url"], "https://weir.example.net/#/incidents/k3f9");
         assert_eq!(receiver(&double).probe().await.unwrap(), "logged in as `weir_bot`");
+    }
+
+    /// A press of the button is an answer of that person, also for an incident that is gone
+    /// (grafana/oncall#3814); what others put into the data is none.
+    #[tokio::test]
+    async fn press_of_the_button_is_read_and_answered() {
+        let double = HttpDouble::start(contract).await;
+        let receiver = receiver(&double);
+        receiver.send(&message(NoticeKind::Page)).await.unwrap();
+        let body = double.last().json();
+        let button = &body["reply_markup"]["inline_keyboard"][0][0];
+        let data = button["callback_data"].as_str().unwrap().to_owned();
+        assert!(data.starts_with("ack:k3f9:") && data.len() <= 64, "{data}");
+        let forged = data.replace("k3f9", "zzzz");
+        let updates =
+            [press(7, &forged), press(8, &data), press(9, "ack"), json!({"update_id": 3})];
+        double.next(ScriptedAnswer::json(200, &json!({"ok": true, "result": updates})));
+        let replies = receiver.replies().unwrap();
+        let batch = replies.read(&ReplyRequest::default()).await.unwrap();
+        assert_eq!(batch.cursor.as_deref(), Some("10"));
+        let [reply] = &batch.replies[..] else { panic!("{:?}", batch.replies) };
+        assert_eq!((reply.incident.as_str(), reply.name.as_str()), ("k3f9", "ada_l"));
+        assert_eq!(reply.address.as_deref(), Some("-100"));
+        double.next(ScriptedAnswer::json(200, &json!({"ok": true, "result": true})));
+        replies.answer(reply, "acknowledged by ada").await.unwrap();
+        assert_eq!(double.last().path, "/bot123:abcdef/answerCallbackQuery");
+        assert_eq!(double.last().json()["callback_query_id"], "q1");
+        double.next(ScriptedAnswer::json(200, &json!({"ok": true, "result": []})));
+        let next = ReplyRequest { cursor: batch.cursor, ..ReplyRequest::default() };
+        assert_eq!(replies.read(&next).await.unwrap().cursor.as_deref(), Some("10"));
+        assert_eq!(double.last().json()["offset"], 10);
     }
 
     #[tokio::test]

@@ -111,6 +111,8 @@ fn body(message: &Message) -> Value {
         "resolved_at": incident.resolved_us.map_or(Value::Null, rfc3339),
         "acked_by": incident.acked_by,
         "phone": phone(message),
+        "act_url": message.act_link.as_ref().map(|link| &link.url),
+        "act_pin": message.act_link.as_ref().map(|link| &link.pin),
     })
 }
 
@@ -132,6 +134,9 @@ impl Receiver for WebhookReceiver {
     /// No request of the contract is without effect, so only the connection is checked.
     async fn probe(&self) -> Result<String, SendError> {
         let answer = self.client.exchange(self.request(Method::OPTIONS)).await?;
+        if matches!(answer.status, 429 | 500 | 502..=504) {
+            return Err(self.client.refusal(&answer, 0));
+        }
         Ok(format!("`{}` answers (OPTIONS: {})", self.client.host, answer.status))
     }
 

@@ -143,6 +143,10 @@ impl Receiver for NscaReceiver {
         true
     }
 
+    fn is_read_by_people(&self) -> bool {
+        false
+    }
+
     fn rate_limit(&self) -> RateLimit {
         RateLimit { burst: 20.0, per_second: 10.0 }
     }

@@ -6,9 +6,9 @@
 use std::time::{Duration, SystemTime};
 
 use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
-use lettre::message::{Mailbox, MultiPart, SinglePart};
+use lettre::message::{Attachment, Mailbox, MultiPart, SinglePart};
 
-use crate::forms::{html, subject, text};
+use crate::forms::{CHART_ID, chart, html, subject, text};
 use crate::receiver::Message;
 
 /// The header `Auto-Submitted: auto-generated`.
@@ -73,7 +73,17 @@ pub(super) fn mail(
         .boundary(format!("weir-{}", id.trim_matches(['<', '>']).split('@').next().unwrap_or("0")))
         .singlepart(part(ContentType::TEXT_PLAIN, text(message)))
         .singlepart(part(ContentType::TEXT_HTML, html(message)));
-    builder.multipart(parts)
+    match chart(message) {
+        None => builder.multipart(parts),
+        Some(picture) => builder.multipart(with_picture(parts, picture)),
+    }
+}
+
+/// The mail with a picture that its HTML shows.
+fn with_picture(parts: MultiPart, picture: Vec<u8>) -> MultiPart {
+    let kind = ContentType::parse("image/png").expect("a media type");
+    let inline = Attachment::new_inline(CHART_ID.to_owned()).body(picture, kind);
+    MultiPart::related().multipart(parts).singlepart(inline)
 }
 
 fn part(kind: ContentType, body: String) -> SinglePart {
