@@ -226,19 +226,19 @@ fn reachable(address: &str) -> io::Result<IpAddr> {
 
 /// Fields of a certificate, and the earliest expiry of the rest of its chain.
 #[derive(Debug)]
-struct CertificateSummary {
+pub(crate) struct CertificateSummary {
     not_before: Micros,
-    not_after: Micros,
+    pub(crate) not_after: Micros,
     subject: String,
-    issuer: String,
+    pub(crate) issuer: String,
     digest: String,
-    chain_not_after: Option<Micros>,
-    names: String,
+    pub(crate) chain_not_after: Option<Micros>,
+    pub(crate) names: String,
     chain_length: i64,
     trust: Option<&'static str>,
 }
 
-fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSummary> {
+pub(crate) fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSummary> {
     let [first, rest @ ..] = chain else {
         return Err(io::Error::other("the server sent no certificate"));
     };

@@ -1,10 +1,11 @@
 //! Active probes: name servers, TLS servers, proxies' statistics and databases, queried as their
-//! clients query them; and plugins of Nagios.
+//! clients query them; and checks: plugins of Nagios, targets from outside, applications' health.
 //!
 //! A probe can take seconds when a server does not reply, so it runs on its own thread, which the
 //! caller creates, and not in the sampling round.
 
 mod certificate;
+pub mod check;
 pub mod database;
 mod haproxy;
 mod lookup;
@@ -34,6 +35,8 @@ const CERTIFICATE_SECONDS: f64 = 60.0;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     certificates: Vec<CertificateTarget>,
+    /// Local addresses that a proxy of this host sends HTTP to.
+    pub http_upstreams: Vec<check::HttpUpstream>,
     names: Vec<String>,
     lookups: lookup::LookupTargets,
     proxies: Vec<haproxy::StatTarget>,
@@ -69,6 +72,7 @@ impl Prober {
     pub fn targets(directives: &[FoundDirective]) -> Targets {
         Targets {
             certificates: certificate::targets(directives),
+            http_upstreams: check::http_upstreams(directives),
             names: name::names(directives),
             lookups: lookup::targets(directives),
             proxies: haproxy::targets(directives),

@@ -70,7 +70,7 @@ pub(super) fn targets(directives: &[FoundDirective]) -> LookupTargets {
 }
 
 /// A container has its own name servers, which this host cannot query as the container does.
-fn is_in_this_network(process_id: Option<i64>) -> bool {
+pub(crate) fn is_in_this_network(process_id: Option<i64>) -> bool {
     let Some(id) = process_id else { return true };
     let theirs = std::fs::read_link(format!("/proc/{id}/ns/net")).ok();
     theirs.is_none() || theirs == std::fs::read_link("/proc/self/ns/net").ok()

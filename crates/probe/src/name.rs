@@ -39,7 +39,7 @@ fn is_public_name(name: &str) -> bool {
         && name.split('.').all(is_label)
 }
 
-pub(super) fn is_label(label: &str) -> bool {
+pub(crate) fn is_label(label: &str) -> bool {
     let mut bytes = label.bytes();
     (1..64).contains(&label.len())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')

@@ -2,8 +2,8 @@
 //!
 //! Nothing is trusted: the connection is closed as soon as the certificates are known.
 
-use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,23 +43,34 @@ impl Handshaker {
         address: SocketAddr,
         server_name: &str,
     ) -> io::Result<Vec<CertificateDer<'static>>> {
-        let mut config = Arc::clone(&self.config);
-        let name = match ServerName::try_from(server_name.to_owned()) {
-            Ok(name) if !server_name.is_empty() => name,
-            _ => {
-                Arc::make_mut(&mut config).enable_sni = false;
-                ServerName::from(address.ip())
-            }
-        };
         let mut socket = TcpStream::connect_timeout(&address, WAIT)?;
         socket.set_read_timeout(Some(WAIT))?;
         socket.set_write_timeout(Some(WAIT))?;
+        let name =
+            if server_name.is_empty() { address.ip().to_string() } else { server_name.to_owned() };
+        self.complete(&mut socket, &name)
+    }
+
+    /// Certificates sent over a connection for a name; an address is no SNI.
+    pub(super) fn complete(
+        &self,
+        socket: &mut (impl Read + Write),
+        server_name: &str,
+    ) -> io::Result<Vec<CertificateDer<'static>>> {
+        let mut config = Arc::clone(&self.config);
+        let name = match ServerName::try_from(server_name.to_owned()) {
+            Ok(name @ ServerName::DnsName(_)) => name,
+            other => {
+                Arc::make_mut(&mut config).enable_sni = false;
+                other.unwrap_or_else(|_| ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST)))
+            }
+        };
         let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut socket)?;
+            connection.complete_io(socket)?;
         }
         connection.send_close_notify();
-        let _ = connection.write_tls(&mut socket);
+        let _ = connection.write_tls(socket);
         let shown = connection.peer_certificates().unwrap_or_default();
         Ok(shown.iter().map(|certificate| certificate.clone().into_owned()).collect())
     }

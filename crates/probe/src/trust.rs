@@ -27,6 +27,11 @@ impl TrustJudge {
         Self::new(rustls_native_certs::load_native_certs().certs)
     }
 
+    /// With the system's authorities and these.
+    pub(super) fn of_system_and(own: Vec<CertificateDer<'static>>) -> Self {
+        Self::new([rustls_native_certs::load_native_certs().certs, own].concat())
+    }
+
     fn new(authorities: Vec<CertificateDer<'static>>) -> Self {
         let mut roots = RootCertStore::empty();
         let _ = roots.add_parsable_certificates(authorities);

@@ -9,9 +9,11 @@
 mod table;
 
 mod clock;
+mod container_piece;
 mod copied_rows;
 mod duration;
 mod encoding;
+mod health_digest;
 mod ip_network;
 mod lazy_builder;
 mod log_source;
@@ -23,9 +25,11 @@ mod unit;
 mod view;
 
 pub use clock::{Clock, FixedClock, Micros};
+pub use container_piece::{ContainerPiece, ContainerStream};
 pub use copied_rows::{CopiedRows, LogPosition};
 pub use duration::{DurationError, parse_duration, parse_whole_seconds};
 pub use encoding::{hex, sql_literal};
+pub use health_digest::{CheckScope, HealthCheck, HealthDigest, HealthStatus};
 pub use ip_network::IpNetwork;
 pub use lazy_builder::{is_null_column, null_column};
 pub use log_source::{JsonEscape, LogFormat, LogSource, Program};

@@ -15,5 +15,8 @@ mod threshold_range;
 pub use nrpe_config::{NrpeCommand, NrpeConfig, RefusedCommand};
 pub use output::{CheckState, PluginResult};
 pub use performance_value::PerformanceValue;
-pub use runner::{PluginEnding, PluginLimits, PluginRun, run_plugin};
+pub use runner::{
+    PluginAccount, PluginControl, PluginEnding, PluginLimits, PluginRun, run_plugin,
+    run_plugin_with,
+};
 pub use threshold_range::ThresholdRange;

@@ -3,7 +3,10 @@
 //! Source: `nrpe.cfg` of NRPE 4.1. The surprising thing: NRPE runs each line in a shell and puts
 //! arguments of its clients into it (`$ARG1$`); weir does neither, and refuses lines that need it.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::command_words::split_words;
 
@@ -51,7 +54,12 @@ pub struct NrpeConfig {
     pub include_directories: Vec<String>,
     /// How long a command may take (`command_timeout`).
     pub timeout_seconds: Option<u64>,
+    /// The account that commands run as (`nrpe_user`).
+    pub user: Option<String>,
 }
+
+/// Files that one configuration may include, directly or not.
+const FILES_MAX: usize = 500;
 
 /// The line of a command.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +70,43 @@ struct ConfigLine<'a> {
 }
 
 impl NrpeConfig {
+    /// Reads a file with all that it includes. Of several commands with one name the last one
+    /// counts, as in NRPE.
+    ///
+    /// # Errors
+    /// The path that cannot be read, and why.
+    pub fn load(path: &Path) -> Result<Self, (PathBuf, io::Error)> {
+        let mut whole = Self::default();
+        let mut waiting = VecDeque::from([path.to_owned()]);
+        let mut seen = BTreeSet::new();
+        while let Some(path) = waiting.pop_front() {
+            // A file that includes itself is read once.
+            if seen.len() >= FILES_MAX || !seen.insert(path.clone()) {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).map_err(|error| (path.clone(), error))?;
+            let file = Self::parse(&path.display().to_string(), &text);
+            for directory in &file.include_directories {
+                waiting.extend(files_below(Path::new(directory)));
+            }
+            waiting.extend(file.include_files.iter().map(PathBuf::from));
+            whole.add(file);
+        }
+        Ok(whole)
+    }
+
+    fn add(&mut self, file: Self) {
+        let new = file.commands.iter().map(|command| &command.name);
+        let new: BTreeSet<&String> =
+            new.chain(file.refused.iter().map(|refused| &refused.name)).collect();
+        self.commands.retain(|command| !new.contains(&command.name));
+        self.refused.retain(|refused| !new.contains(&refused.name));
+        self.commands.extend(file.commands);
+        self.refused.extend(file.refused);
+        self.timeout_seconds = file.timeout_seconds.or(self.timeout_seconds);
+        self.user = file.user.or(self.user.take());
+    }
+
     /// Parses a file; `path` is for errors only.
     pub fn parse(path: &str, text: &str) -> Self {
         let mut config = Self::default();
@@ -76,6 +121,7 @@ impl NrpeConfig {
             match key {
                 "include" | "include_file" => config.include_files.push(value.to_owned()),
                 "include_dir" => config.include_directories.push(value.to_owned()),
+                "nrpe_user" => config.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
                 "command_timeout" => config.timeout_seconds = value.parse().ok(),
                 "command_prefix" => value.clone_into(&mut prefix),
                 _ => {
@@ -100,6 +146,27 @@ impl NrpeConfig {
         }
         config
     }
+}
+
+/// The files ending in `.cfg` in a directory and in those below it, in the order of their names. A
+/// directory that is missing has none: packages list directories that they do not make.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        for entry in entries {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && found.len() < FILES_MAX => waiting.push(entry.path()),
+                Ok(_) if entry.path().extension().is_some_and(|ending| ending == "cfg") => {
+                    found.push(entry.path());
+                }
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    found
 }
 
 /// The arguments of a command line, or why it has none, and a hint.
@@ -193,6 +260,33 @@ include_dir=/etc/nagios/nrpe.d/
         let text = "command[a]=/bin/a -x\ncommand_prefix=/usr/bin/sudo -n\n";
         let config = NrpeConfig::parse("nrpe.cfg", text);
         assert_eq!(config.commands[0].argv, ["/usr/bin/sudo", "-n", "/bin/a", "-x"]);
+    }
+
+    #[test]
+    fn included_files_are_read_once_and_override_earlier_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        std::fs::create_dir_all(dir.join("nrpe.d/team")).unwrap();
+        let (main, local) = (dir.join("nrpe.cfg"), dir.join("local.cfg"));
+        let text = format!(
+            "nrpe_user=nagios\ncommand[a]=/bin/a\ncommand[b]=/bin/b\ninclude={}\ninclude_dir={}\ninclude_dir=/nonexistent\n",
+            local.display(),
+            dir.join("nrpe.d").display()
+        );
+        std::fs::write(&main, text).unwrap();
+        let again = format!("command[b]=/bin/b $ARG1$\ninclude={}\n", main.display());
+        std::fs::write(&local, again).unwrap();
+        std::fs::write(dir.join("nrpe.d/team/c.cfg"), "command[c]=/bin/c\n").unwrap();
+        std::fs::write(dir.join("nrpe.d/c.cfg.dpkg-old"), "command[old]=/bin/old\n").unwrap();
+        let config = NrpeConfig::load(&main).unwrap();
+        let names: Vec<&str> =
+            config.commands.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+        assert_eq!(config.refused.len(), 1);
+        assert_eq!(config.refused[0].place, format!("{}:1", local.display()));
+        assert_eq!(config.user.as_deref(), Some("nagios"));
+        let (missing, _) = NrpeConfig::load(&dir.join("none.cfg")).unwrap_err();
+        assert_eq!(missing, dir.join("none.cfg"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl CheckState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Warning => "warning",
+            Self::Warning => "warn",
             Self::Critical => "critical",
             Self::Unknown => "unknown",
         }

@@ -2,6 +2,8 @@
 //!
 //! The surprising thing: a label may contain spaces, `=` and doubled quotes, but only in quotes.
 
+use std::fmt;
+
 use super::threshold_range::ThresholdRange;
 
 /// Further values of one output are dropped.
@@ -24,6 +26,22 @@ pub struct PerformanceValue {
     pub min: Option<f64>,
     /// The greatest possible value.
     pub max: Option<f64>,
+}
+
+impl fmt::Display for PerformanceValue {
+    /// The figure with unit and bounds, in the form of performance data without its label.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { value, unit, warn, crit, min, max, .. } = self;
+        let [warn, crit] = [warn, crit].map(|range| text_of(range.as_ref()));
+        let [min, max] = [min, max].map(|number| text_of(number.as_ref()));
+        let fields = [warn, crit, min, max];
+        let value = value.map_or_else(|| "U".to_owned(), |value| value.to_string());
+        write!(f, "{}", format!("{value}{unit};{}", fields.join(";")).trim_end_matches(';'))
+    }
+}
+
+fn text_of(part: Option<&impl fmt::Display>) -> String {
+    part.map(ToString::to_string).unwrap_or_default()
 }
 
 /// Parses performance data; appends what is not in its form to `unread`.
@@ -60,9 +78,9 @@ fn parse_item(item: &str) -> Option<PerformanceValue> {
     let (label, figures) = split_label(item)?;
     let mut fields = figures.split(';');
     let first = fields.next().unwrap_or_default();
-    let (value, unit) = match first.strip_prefix('U') {
-        Some(unit) => (None, unit),
-        None => {
+    let (value, unit) = match first {
+        "U" => (None, ""),
+        _ => {
             let end = number_end(first);
             let (number, unit) = first.split_at(end);
             (Some(parse_number(number)?), unit)

@@ -11,6 +11,8 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,6 +45,25 @@ impl Default for PluginLimits {
     }
 }
 
+/// An account that a plugin runs as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PluginAccount {
+    /// The user's id.
+    pub user_id: u32,
+    /// The id of the user's own group; the plugin has no further groups.
+    pub group_id: u32,
+}
+
+/// What the caller of a plugin and its runs share.
+#[derive(Clone, Debug, Default)]
+pub struct PluginControl {
+    /// Set by the caller: the plugin is killed.
+    pub stop: Arc<AtomicBool>,
+    /// Whether a process of an earlier run still has not ended after it was killed: it waits for a
+    /// dead disk, or became root. Another run would be one more of them.
+    pub is_left_over: Arc<AtomicBool>,
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginEnding {
@@ -73,9 +94,19 @@ pub struct PluginRun {
 
 /// Runs a program with its arguments and waits for it, at most a second longer than its timeout.
 pub fn run_plugin(argv: &[String], limits: &PluginLimits) -> PluginRun {
+    run_plugin_with(argv, limits, None, &PluginControl::default())
+}
+
+/// Runs a program as another account, and under control of the caller.
+pub fn run_plugin_with(
+    argv: &[String],
+    limits: &PluginLimits,
+    account: Option<PluginAccount>,
+    control: &PluginControl,
+) -> PluginRun {
     let started = Instant::now();
-    match start(argv) {
-        Ok(child) => follow(child, limits, started),
+    match start(argv, account) {
+        Ok(child) => follow(child, limits, started, control),
         Err(why) => PluginRun {
             ending: PluginEnding::NotStarted(why),
             stdout: Vec::new(),
@@ -86,9 +117,14 @@ pub fn run_plugin(argv: &[String], limits: &PluginLimits) -> PluginRun {
     }
 }
 
-fn start(argv: &[String]) -> Result<Child, String> {
+fn start(argv: &[String], account: Option<PluginAccount>) -> Result<Child, String> {
     let (program, arguments) = argv.split_first().ok_or("cannot start a plugin without a name")?;
-    Command::new(program)
+    let mut command = Command::new(program);
+    if let Some(PluginAccount { user_id, group_id }) = account {
+        // Root's further groups are dropped with this as well.
+        command.uid(user_id).gid(group_id);
+    }
+    command
         .args(arguments)
         .env_clear()
         .envs(ENVIRONMENT)
@@ -102,7 +138,12 @@ fn start(argv: &[String]) -> Result<Child, String> {
 }
 
 /// Reads the output until the plugin ends or its time is over, and ends what is left of it.
-fn follow(mut child: Child, limits: &PluginLimits, started: Instant) -> PluginRun {
+fn follow(
+    mut child: Child,
+    limits: &PluginLimits,
+    started: Instant,
+    control: &PluginControl,
+) -> PluginRun {
     let mut stdout = BoundedOutput::new(child.stdout.take(), limits.output_bytes);
     let mut stderr = BoundedOutput::new(child.stderr.take(), limits.output_bytes);
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -112,7 +153,9 @@ fn follow(mut child: Child, limits: &PluginLimits, started: Instant) -> PluginRu
         let left = limits.timeout.saturating_sub(started.elapsed());
         match end.recv_timeout(left.min(READ_PAUSE)) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break true,
-            Err(RecvTimeoutError::Timeout) if left.is_zero() => break false,
+            Err(RecvTimeoutError::Timeout) if left.is_zero() || control.stop.load(Relaxed) => {
+                break false;
+            }
             Err(RecvTimeoutError::Timeout) => {
                 stdout.read_available();
                 stderr.read_available();
@@ -123,7 +166,7 @@ fn follow(mut child: Child, limits: &PluginLimits, started: Instant) -> PluginRu
     let _gone = kill_process_group(pid, Signal::KILL);
     let _ended = child.kill();
     let is_reapable = has_ended || end.recv_timeout(KILL_WAIT) != Err(RecvTimeoutError::Timeout);
-    let status = reap(child, is_reapable);
+    let status = reap(child, is_reapable, &control.is_left_over);
     stdout.read_available();
     stderr.read_available();
     PluginRun {
@@ -147,11 +190,16 @@ fn watch_end(pid: Pid) -> Receiver<()> {
 }
 
 /// The status of a process that has ended; another is reaped in the background.
-fn reap(mut child: Child, has_ended: bool) -> Option<ExitStatus> {
+fn reap(mut child: Child, has_ended: bool, is_left_over: &Arc<AtomicBool>) -> Option<ExitStatus> {
     if has_ended {
         return child.wait().ok();
     }
-    thread::spawn(move || child.wait());
+    is_left_over.store(true, Relaxed);
+    let is_left_over = Arc::clone(is_left_over);
+    thread::spawn(move || {
+        let _status = child.wait();
+        is_left_over.store(false, Relaxed);
+    });
     None
 }
 

@@ -6,6 +6,8 @@
 //!   @10:20   ≥ 10 and ≤ 20
 //! ```
 
+use std::fmt;
+
 use super::performance_value::parse_number;
 
 /// A range of values that are no alert; with `is_inverted` they are alerts.
@@ -46,6 +48,20 @@ impl ThresholdRange {
     }
 }
 
+impl fmt::Display for ThresholdRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_inverted {
+            f.write_str("@")?;
+        }
+        if self.start == f64::NEG_INFINITY {
+            f.write_str("~:")?;
+        } else if self.start != 0.0 || self.end == f64::INFINITY {
+            write!(f, "{}:", self.start)?;
+        }
+        if self.end == f64::INFINITY { Ok(()) } else { write!(f, "{}", self.end) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::ThresholdRange;
@@ -63,6 +79,7 @@ mod tests {
             ("-5:-1", [-6.0, 0.0], [-5.0, -1.0]),
         ] {
             let parsed = ThresholdRange::parse(range).expect(range);
+            assert_eq!(ThresholdRange::parse(&parsed.to_string()), Some(parsed), "{range}");
             for value in alerts {
                 assert!(parsed.alerts(value), "{value} of {range}");
             }

@@ -10,7 +10,7 @@ table! {
     1 ts: Time = "When the row was written.";
     2 host: Text = "The host of the edge.";
     3 backend: Text = "Its address and port.";
-    4 state: Text = "`up`, `slow_start`, `check_failed`, `ejected`, `stalled` or `draining`.";
+    4 state: Text = "`up`, `slow_start`, `check_failed`, `ejected`, `stalled`, `draining` or `unresolved`.";
     5 reason: OptText = "Why it is in this state; NULL when up.";
     6 is_believed: Flag = "False when too many backends look unhealthy, so that requests go to all of them (panic mode).";
     7 weight: Int = "Its weight.";

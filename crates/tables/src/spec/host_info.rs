@@ -17,4 +17,6 @@ table! {
     9 memory_bytes: Int = "MemTotal.";
     10 agent_version: Text = "weir's version.";
     11 addresses: OptText = "The host's own addresses, a space between them, those of loopback and link left out; NULL when they could not be read.";
+    12 role: OptText = "What the host is for (`collect.role`); NULL when it is not configured.";
+    13 zone: OptText = "Where the host is (`collect.zone`); NULL when it is not configured.";
 }

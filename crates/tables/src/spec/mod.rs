@@ -4,7 +4,7 @@
 /// Who writes the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableWriter {
-    /// Collectors, on every host.
+    /// Collectors, on every host; of `action_run` the hub as well.
     Agent,
     /// Parts of the hub: rules, people, outputs, other shippers.
     Hub,
@@ -59,6 +59,7 @@ specs! {
     name_probe: NameProbe, NameProbeRows, Agent;
     name_lookup: NameLookup, NameLookupRows, Agent;
     db_server: DbServer, DbServerRows, Agent;
+    check_result: CheckResult, CheckResultRows, Agent;
     proxy_stat: ProxyStat, ProxyStatRows, Agent;
     db_replica: DbReplica, DbReplicaRows, Agent;
     db_member: DbMember, DbMemberRows, Agent;
@@ -90,4 +91,5 @@ specs! {
     incident: Incident, IncidentRows, Hub;
     notice: Notice, NoticeRows, Hub;
     setting_trial: SettingTrial, SettingTrialRows, Agent;
+    action_run: ActionRun, ActionRunRows, Agent;
 }

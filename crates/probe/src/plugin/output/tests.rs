@@ -115,7 +115,7 @@ fn labels_units_and_ranges_of_all_forms_are_read() {
         1,
         "W|'C:\\ %used'=12%;@10:20;~:90;0;100 'it''s'=1,5s;;;; rta=4e-05s;10: up=123c 'a=b'=-3 lost=U;1 x=5 bad=x 'open=1 y= =2 5",
         expect![[r#"
-            warning: W
+            warn: W
             | C:\ %used = 12 % warn @10..20 crit -inf..90 0..100
             | it's = 1.5 s warn - crit - -..-
             | rta = 0.00004 s warn 10..inf crit - -..-
@@ -132,6 +132,27 @@ fn labels_units_and_ranges_of_all_forms_are_read() {
     );
 }
 
+/// Figures that plugins write outside of the guidelines: madrisan/nagios-plugins-linux#2 (commas
+/// between them), shinken-solutions/shinken#858 (a long unit), Griesbacher/nagflux#19 (a decimal
+/// comma), slauger/check_netscaler#47 (`UP` is a word, and not the unknown value `U`).
+#[test]
+fn figures_outside_of_the_guidelines_are_read_where_they_are_clear() {
+    check(
+        0,
+        "ok | vmem_pgpgin/s=0, vmem_pgfault/s=13, 'Physical Memory Used'=12085620736Bytes; \
+         time=6,049175s;;;0,000000;10,000000 ns.hacurstate=UP;; hapktrxrate=5a;;;0;",
+        expect![[r#"
+            ok: ok
+            | vmem_pgpgin/s = 0  warn - crit - -..-
+            | vmem_pgfault/s = 13  warn - crit - -..-
+            | Physical Memory Used = 12085620736 Bytes warn - crit - -..-
+            | time = 6.049175 s warn - crit - 0..10
+            | hapktrxrate = 5 a warn - crit - 0..-
+            ? ns.hacurstate=UP;;
+        "#]],
+    );
+}
+
 #[test]
 fn output_without_a_plugins_exit_code_is_unknown_and_says_why() {
     let run = |ending, stdout: &str, stderr: &str| {
@@ -141,7 +162,7 @@ fn output_without_a_plugins_exit_code_is_unknown_and_says_why() {
         format!("{}: {}", result.state.as_str(), result.summary)
     };
     expect!["ok: no output"].assert_eq(&run(PluginEnding::Exited(0), "", ""));
-    expect!["warning: fine"].assert_eq(&run(PluginEnding::Exited(1), "fine\n", "debug\n"));
+    expect!["warn: fine"].assert_eq(&run(PluginEnding::Exited(1), "fine\n", "debug\n"));
     expect!["critical: cannot open"].assert_eq(&run(
         PluginEnding::Exited(2),
         "\n",
