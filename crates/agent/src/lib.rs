@@ -15,6 +15,7 @@ pub mod edge;
 pub mod hooks;
 pub mod join;
 mod memory_cap;
+pub mod orders;
 pub mod parcel_link;
 pub mod parsers;
 mod remote;

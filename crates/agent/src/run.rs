@@ -31,6 +31,7 @@ use crate::edge;
 use crate::hooks::AgentHooks;
 use crate::join::{join, link_failure};
 use crate::memory_cap;
+use crate::orders::HelperCarrier;
 use crate::remote::RemoteHub;
 use crate::watch::deliver::Destination;
 use crate::watch::{AgentLimits, Watch, WatchContext, WatchStatus, format_notes};
@@ -200,6 +201,12 @@ fn over_link(
         hubs => hubs.to_vec(),
     };
     let parts = AgentParts::new(startup)?;
+    let orders = Arc::new(HelperCarrier::new(
+        &values.collect.host,
+        &values.act.socket,
+        &agent.dir,
+        Arc::clone(&parts.clock),
+    ));
     let (handle, uplink) = Uplink::new(UplinkOptions {
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
@@ -210,12 +217,14 @@ fn over_link(
         clock: Arc::clone(&parts.clock),
         spool: Spool::open(&agent.dir.join("spool"), agent.spool_bytes.max(1 << 20))
             .map_err(link_failure)?,
+        orders: Some(Arc::clone(&orders) as _),
     });
     let cpu = CpuShare::new(agent.cpu_percent);
     let destination: Arc<dyn Destination> =
         Arc::new(CourierDestination::new(handle, Arc::clone(&parts.meter), cpu));
     parts.runtime.block_on(async {
         let signals = Signals::new()?;
+        orders.start(Arc::clone(&destination));
         let delivering = tokio::spawn(uplink.run());
         let edge = parts.edge(values, &destination, startup)?;
         let watch = parts.watch(values, role, &destination)?;

@@ -224,6 +224,11 @@ impl Entry {
         }
     }
 
+    /// The section.
+    pub(super) fn section(&self) -> &'static str {
+        self.section
+    }
+
     /// The keys that are there.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.values.keys().copied()

@@ -5,110 +5,20 @@ use std::path::PathBuf;
 
 use toml::Value;
 
+use weir_probe::check::CheckSpec;
+
 use super::buckets::NamedBucket;
+use super::checks::NamedCheck;
 use super::databases::NamedDatabase;
+use super::heal::HealBlock;
+use super::key::Key;
+use super::key_macro::keys;
 use super::logins::NamedLogin;
 use super::logs::NamedLog;
 use super::notify::NotifyEntries;
 use super::outputs::OutputEntry;
 use super::scrape::ScrapeTarget;
 use super::setting::Setting;
-
-/// What docs, `weir config` and messages need to know of one key.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// The section, such as `api`.
-    pub section: &'static str,
-    /// The name in the section, such as `listen`.
-    pub name: &'static str,
-    /// Kind of the value, for a person.
-    pub kind: &'static str,
-    /// Unit of the value; empty when it has none.
-    pub unit: &'static str,
-    /// The effect, and the reason for the default.
-    pub doc: &'static str,
-}
-
-macro_rules! keys {
-    ($($(#[doc = $section_doc:literal])+ $section:ident: $Section:ident {
-        $($(#[doc = $doc:literal])+ $key:ident: $Kind:ty = $default:expr, $unit:literal;)+
-    })+) => {
-        $(
-            $(#[doc = $section_doc])+
-            #[derive(Clone, Debug)]
-            pub struct $Section { $($(#[doc = $doc])+ pub $key: $Kind,)+ }
-
-            impl Default for $Section {
-                fn default() -> Self {
-                    Self { $($key: $default,)+ }
-                }
-            }
-        )+
-
-        /// The effective values.
-        #[derive(Clone, Debug, Default)]
-        pub struct Values {
-            $($(#[doc = $section_doc])+ pub $section: $Section,)+
-            /// Logs that the user names one by one, with what is to be known of each.
-            pub logs: Vec<NamedLog>,
-            /// Buckets whose objects are logs.
-            pub buckets: Vec<NamedBucket>,
-            /// Logins that may do some things only.
-            pub logins: Vec<NamedLogin>,
-            /// Outputs to other systems.
-            pub outputs: Vec<OutputEntry>,
-            /// Exporters that are scraped.
-            pub scrape: Vec<ScrapeTarget>,
-            /// Database servers that are monitored.
-            pub databases: Vec<NamedDatabase>,
-            /// Receivers of notices, people, rotas, routes and maintenance windows.
-            pub notices: NotifyEntries,
-        }
-
-        /// Every key, in the order of the docs.
-        pub const KEYS: &[Key] = &[$($(Key {
-            section: stringify!($section),
-            name: stringify!($key),
-            kind: <$Kind as Setting>::KIND,
-            unit: $unit,
-            doc: concat!($($doc),+),
-        },)+)+];
-
-        /// Every section with its doc, in the order of the docs.
-        pub const SECTIONS: &[(&str, &str)] =
-            &[$((stringify!($section), concat!($($section_doc),+)),)+];
-
-        impl Values {
-            /// Sets a key from the file; `false` when the value is of another kind.
-            pub fn set_toml(&mut self, key: &Key, value: &Value) -> bool {
-                $($(if (key.section, key.name) == (stringify!($section), stringify!($key)) {
-                    let Some(value) = Setting::from_toml(value) else { return false };
-                    self.$section.$key = value;
-                    return true;
-                })+)+
-                false
-            }
-
-            /// Sets a key from text; `false` when the text does not read as the key's kind.
-            pub fn set_text(&mut self, key: &Key, text: &str) -> bool {
-                $($(if (key.section, key.name) == (stringify!($section), stringify!($key)) {
-                    let Some(value) = Setting::from_text(text) else { return false };
-                    self.$section.$key = value;
-                    return true;
-                })+)+
-                false
-            }
-
-            /// The value of a key as TOML; `None` when it is not set.
-            pub fn get(&self, key: &Key) -> Option<Value> {
-                $($(if (key.section, key.name) == (stringify!($section), stringify!($key)) {
-                    return self.$section.$key.to_toml();
-                })+)+
-                None
-            }
-        }
-    };
-}
 
 keys! {
     /// The web page and the HTTP API.
@@ -281,6 +191,19 @@ keys! {
         public_url: String = String::new(), "URL";
         /// Dead man's switch: fetched each minute while pages can be sent, else its `/fail`.
         heartbeat_url: String = String::new(), "URL";
+        /// Target of the weekly report: `everyone`, a person, a receiver or `rota:NAME`. Empty: none.
+        report_to: String = String::new(), "";
+    }
+    /// Repairs of hosts by `[[heals]]` (docs/heal.md).
+    heal: Heal {
+        /// Whether repairs are considered. Each starts by recording only.
+        enabled: bool = false, "";
+        /// Runs of the whole fleet within an hour.
+        fleet_per_hour: u64 = 10, "runs";
+        /// How long an approval is awaited.
+        answer_minutes: u64 = 15, "min";
+        /// When this many findings begin within a minute, nothing is repaired for 10 minutes.
+        storm_findings: u64 = 10, "findings";
     }
     /// PostgreSQL's protocol, for psql, Grafana and other clients (docs/postgresql.md). Database
     /// `weir`, any user.
@@ -300,6 +223,14 @@ keys! {
     collect: Collect {
         /// The name of this host in every row. Default: the kernel's host name.
         host: String = super::place::host_name(), "";
+        /// What this host is for, such as `web`: shown with it, and a group of hosts in rules.
+        role: String = String::new(), "";
+        /// Where this host is, such as `fra1`: a probe's failure is the target's if hosts of two
+        /// zones see it.
+        zone: String = String::new(), "";
+        /// Whether health digests of applications are searched at local listeners that speak HTTP,
+        /// and read every 5 s (docs/checks.md#digest).
+        health_digests: bool = true, "";
         /// The root below which files are read. Another one is for recorded hosts and for
         /// containers that see the host's file system under a path.
         root: PathBuf = "/".into(), "";
@@ -414,6 +345,12 @@ keys! {
         bandwidth_bytes: u64 = 0, "B/s";
         /// Samples kept in memory while the hub does not answer; for `http://` only.
         buffer_bytes: u64 = 4 << 20, "B";
+    }
+    /// Repairs of this host on orders of the hub (docs/act.md). The agent carries orders; root's
+    /// helper weir-act decides and runs them.
+    act: Act {
+        /// The socket of weir-act. Where nothing listens, every order is refused.
+        socket: PathBuf = "/run/weir/act.sock".into(), "";
     }
     /// What other people's shippers may send here (docs/intake.md). Nothing is listened on unless
     /// it is named.
@@ -541,6 +478,10 @@ keys! {
         /// Networks of these balancers. Connections from other networks carry no header: their peer is
         /// the client.
         proxy_header_trusted: Vec<String> = super::place::private_networks(), "";
+        /// Networks of HTTP proxies in front, such as `10.0.0.0/8`. From them, `X-Forwarded-*`,
+        /// `X-Real-IP` and `Forwarded` are kept, and rows show the client that they name; from
+        /// others, these fields are removed.
+        trusted_proxies: Vec<String> = Vec::new(), "";
         /// Certificate chains (PEM). The first is for names that no other has. Files that change
         /// are read again within five seconds.
         tls_certificate_files: Vec<String> = Vec::new(), "";
@@ -569,6 +510,9 @@ keys! {
         /// `api=10.0.0.7:8080`, and what is spoken there: `https://app.internal:8443`, `h2://…` for
         /// HTTP/2 over TLS, `h2c://…` for HTTP/2 without.
         backends: Vec<String> = Vec::new(), "address:port";
+        /// Names of backends are looked up again after that. Each address is a backend; one that stops
+        /// resolving keeps its last addresses.
+        resolve_seconds: u64 = 10, "s";
         /// Routes to pools: `api.example.net=api`, `*.example.net=all`, `/static/=files`,
         /// `shop.example/img/=files`; the first match wins. Requests that match none go to the
         /// backends without a pool. Paths are compared as received, not decoded.
@@ -635,8 +579,7 @@ keys! {
         /// below it by itself where the backend tells (`Keep-Alive: timeout=5`) or shows its
         /// time-out. Four seconds are below the defaults of Node.js and Apache (5) and nginx (75).
         upstream_idle_seconds: u64 = 4, "s";
-        /// `edge.pool_idle_seconds` for single pools: `api=30`; `=30` is for the backends without a
-        /// pool.
+        /// `edge.pool_idle_seconds` for single pools: `api=30`; `=30` for backends without one.
         pool_idle_seconds: Vec<String> = Vec::new(), "pool=s";
         /// Requests under way at one backend; more wait. 0 sets no limit.
         in_flight: u64 = 0, "requests";
@@ -650,14 +593,16 @@ keys! {
         failures: u64 = 3, "requests";
         /// How long it is out the first time; doubled each time, up to 32 times that.
         ejection_seconds: u64 = 5, "s";
-        /// A backend with two or more requests that answers none for that long, while others
+        /// A backend with two or more overdue requests that answers none for that long, while others
         /// answer, is out; what waits there and may be repeated goes elsewhere. Eight times its
         /// usual latency, when that is more.
         stall_milliseconds: u64 = 750, "ms";
+        /// A request is overdue after twice what its route took lately, and after this at the
+        /// latest. A route that is new gets all of it: it may be a long poll.
+        stall_late_seconds: u64 = 60, "s";
         /// A backend that comes back gets its full share only after that.
         slow_start_seconds: u64 = 10, "s";
-        /// When more of the backends than that look ill, none is believed to be, and all get
-        /// requests.
+        /// When more backends than that look ill, none is believed to be, and all get requests.
         panic_percent: u64 = 50, "%";
         /// Path of the health check of each backend: a status below 400 is healthy, unless the body
         /// is a health report with another result (docs/edge.md#checks). `connect` only connects,

@@ -5,9 +5,14 @@
 //! force is found too late.
 
 pub mod buckets;
+pub mod check_plan;
+pub mod checks;
 pub mod databases;
 pub mod entries;
 pub mod flags;
+pub mod heal;
+mod key;
+mod key_macro;
 mod keys;
 pub mod logins;
 pub mod logs;
@@ -26,7 +31,8 @@ use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
 use weir_tables::nearest;
 
 use entries::ShownEntry;
-pub use keys::{Api, KEYS, Key, SECTIONS, Store, Values};
+pub use key::Key;
+pub use keys::{Api, KEYS, SECTIONS, Store, Values};
 pub use refusal::ConfigPlace;
 use refusal::{WrittenKey, refused};
 
@@ -142,6 +148,11 @@ impl Config {
                     let entry = entries::read(&buckets::BUCKETS, table, &origin, at)?;
                     self.values.buckets.push(buckets::of(&entry)?);
                 }
+                "checks" | "probes" => {
+                    let list = checks::list(section);
+                    let entry = entries::read(list, table, &origin, at)?;
+                    checks::add(&mut self.values.checks, &mut self.values.probes, &entry)?;
+                }
                 "databases" => {
                     let entry = entries::read(&databases::DATABASES, table, &origin, at)?;
                     self.values.databases.push(databases::of(&entry)?);
@@ -158,6 +169,10 @@ impl Config {
                 "scrape" => {
                     let entry = entries::read(&scrape::SCRAPE, table, &origin, at)?;
                     self.values.scrape.push(scrape::of(&entry)?);
+                }
+                "heals" => {
+                    let entry = entries::read(&heal::HEALS, table, &origin, at)?;
+                    self.values.heals.push(heal::of(entry)?);
                 }
                 "people" | "receivers" | "rotas" | "routes" | "windows" => {
                     let list = notify::NOTIFY_LISTS.iter().find(|list| list.section == section);
@@ -202,13 +217,16 @@ impl Config {
 }
 
 /// Sections that are lists of tables.
-const LISTS: [&str; 11] = [
+const LISTS: [&str; 14] = [
     "buckets",
+    "checks",
     "databases",
+    "heals",
     "logins",
     "logs",
     "outputs",
     "people",
+    "probes",
     "receivers",
     "rotas",
     "routes",

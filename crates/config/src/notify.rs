@@ -60,6 +60,12 @@ pub const RECEIVERS: EntryList = EntryList {
         key("channel", EntryKind::Text, NONE, "`slack` with a bot's token: the channel"),
         key("chat", EntryKind::Text, NONE, "`telegram`: the chat's id"),
         key("topic", EntryKind::Text, NONE, "`ntfy`: the topic"),
+        key(
+            "reply_topic",
+            EntryKind::Text,
+            KeyDefault::Shown("*`topic` and `-reply`, without a login*"),
+            "`ntfy`: where the button *Acknowledge* posts to; anyone with a message must be able to write there",
+        ),
         key("room", EntryKind::Text, NONE, "`matrix`: the room's id, `!…:example.net`"),
         key("path", EntryKind::Text, NONE, "`nagios_cmd`: the command file"),
         key(
@@ -74,12 +80,17 @@ pub const RECEIVERS: EntryList = EntryList {
             KeyDefault::Shown("*the rule's id*"),
             "`nagios_cmd`, `nsca`, `icinga2`: the service as it is called there",
         ),
-        key("ttl_seconds", EntryKind::Number, NONE, "`icinga2`: how long a result counts"),
+        key(
+            "ttl_seconds",
+            EntryKind::Number,
+            KeyDefault::Shown("`300` *for problems*"),
+            "`icinga2`: how long a result counts; an open incident is sent again before",
+        ),
         key(
             "ends_minutes",
             EntryKind::Number,
-            NONE,
-            "`alertmanager`: an alert ends by itself after so long",
+            KeyDefault::Shown("`4`"),
+            "`alertmanager`: an alert ends by itself when it was not sent again for so long; weir sends it each minute",
         ),
         key("from", EntryKind::Text, NONE, "`smtp`: the sender's mailbox"),
         key(

@@ -1,8 +1,10 @@
 //! `docs/configuration.md`, written from the list of keys so that it cannot lag behind.
 
 use weir_config::buckets::BUCKETS;
+use weir_config::checks::{CHECKS, PROBES};
 use weir_config::databases::DATABASES;
 use weir_config::entries::EntryList;
+use weir_config::heal::HEALS;
 use weir_config::notify::NOTIFY_LISTS;
 use weir_config::outputs::OUTPUTS;
 use weir_config::scrape::SCRAPE;
@@ -41,8 +43,8 @@ fn page() -> String {
         }
     }
     out += LOGS;
-    let lists = [&BUCKETS, &DATABASES, &SCRAPE, &OUTPUTS];
-    for list in lists.into_iter().chain(NOTIFY_LISTS) {
+    let lists = [&BUCKETS, &DATABASES, &CHECKS, &PROBES, &SCRAPE, &OUTPUTS];
+    for list in lists.into_iter().chain(NOTIFY_LISTS).chain([&HEALS]) {
         out += &entries(list);
     }
     out + EXAMPLE

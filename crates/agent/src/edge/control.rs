@@ -137,10 +137,11 @@ impl EdgeControl {
         let (backend, weight) = (wish.backend.as_str(), wish.weight);
         let _turn = self.turn();
         let mut values = self.values()?;
+        let written = self.with(|inner| Ok(inner.edge.backend_name(backend)))?;
         let mut is_found = false;
         for text in &mut values.edge.backends {
             let parsed = BackendSettings::parse(text).map_err(edge_failure)?;
-            if parsed.address.to_string() == backend || parsed.name == backend {
+            if parsed.name == backend || Some(&parsed.name) == written.as_ref() {
                 *text = with_weight(text, weight);
                 is_found = true;
             }

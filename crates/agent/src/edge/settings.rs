@@ -44,11 +44,13 @@ pub fn settings(values: &Values) -> Result<Settings, Failure> {
             .map(|text| RouteSettings::parse(text))
             .collect::<Result<_, _>>()
             .map_err(edge_failure)?,
+        trusted_proxies: networks(&edge.trusted_proxies, &TRUSTED_PROXIES)?,
         backend_tls: backend_tls(values)?,
         balance: edge.balance.parse().map_err(edge_failure)?,
         zone: Some(edge.zone.clone()).filter(|zone| !zone.is_empty()),
         limits: limits(values)?,
         upstream: upstream(values)?,
+        resolve: at_least_a_second(edge.resolve_seconds),
         pool_idle: pool_idle(values)?,
         check: check(values)?,
         beacon: Some(edge.beacon.clone()).filter(|path| !path.is_empty()),
@@ -78,7 +80,7 @@ fn listeners(values: &Values) -> Result<Vec<ListenerSettings>, Failure> {
         listener.is_h2c = is_h2c;
         listener.has_proxy_header = edge.proxy_header_from.contains(text);
         if listener.has_proxy_header {
-            listener.proxy_networks = networks(&edge.proxy_header_trusted)?;
+            listener.proxy_networks = networks(&edge.proxy_header_trusted, &HEADER_NETWORKS)?;
         }
         listeners.push(listener);
     }
@@ -93,11 +95,23 @@ fn listeners(values: &Values) -> Result<Vec<ListenerSettings>, Failure> {
     Ok(listeners)
 }
 
-fn networks(texts: &[String]) -> Result<Vec<IpNetwork>, Failure> {
+/// A key of `[edge]` whose texts are networks.
+struct NetworkKey {
+    name: &'static str,
+    purpose: &'static str,
+}
+
+const HEADER_NETWORKS: NetworkKey =
+    NetworkKey { name: "proxy_header_trusted", purpose: "take PROXY headers from" };
+const TRUSTED_PROXIES: NetworkKey =
+    NetworkKey { name: "trusted_proxies", purpose: "trust the proxy" };
+
+fn networks(texts: &[String], key: &NetworkKey) -> Result<Vec<IpNetwork>, Failure> {
+    let NetworkKey { name, purpose } = key;
     let parsed = texts.iter().map(|text| {
         IpNetwork::parse(text).ok_or_else(|| {
-            Failure::new(format!("cannot take PROXY headers from `{text}`: it is not a network"))
-                .hint("write `edge.proxy_header_trusted` as [\"10.0.0.0/8\", \"2001:db8::/32\"]")
+            Failure::new(format!("cannot {purpose} `{text}`: it is not a network"))
+                .hint(format!("write `edge.{name}` as [\"10.0.0.0/8\", \"2001:db8::/32\"]"))
                 .code(EXIT_CONFIG)
         })
     });
@@ -252,6 +266,7 @@ fn upstream(values: &Values) -> Result<UpstreamSettings, Failure> {
         failures: small(edge.failures.max(1)),
         ejection: Duration::from_secs(edge.ejection_seconds.clamp(1, 3600)),
         stall: Duration::from_millis(edge.stall_milliseconds.max(50)),
+        stall_late: Duration::from_secs(edge.stall_late_seconds),
         slow_start: Duration::from_secs(edge.slow_start_seconds),
         panic_percent: small(edge.panic_percent.min(100)),
         proxy_header: edge.send_proxy_header.parse().map_err(edge_failure)?,

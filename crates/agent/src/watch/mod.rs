@@ -5,6 +5,7 @@
 //!   sample   1 Hz ───────────────────────────────► send_sample ─┐
 //!      └─ new web server: nudge                                  ├─► store, or hub
 //!      ┌─ probe: name servers, certificates ─────► send_sample ─┤
+//!      ├─ checks: plugins, targets, digests ─────► send_sample ─┤
 //!   discover 10 s ─► sources ─► follow ─► parse ─► send_stream ─┘
 //!                                  ▲ durable / again │
 //!                                  └─────────────────┘
@@ -12,6 +13,7 @@
 //! Plain threads and no async runtime, so that an agent stays small.
 
 mod bucket;
+mod checks;
 pub mod deliver;
 mod discover;
 mod follow;
@@ -26,9 +28,11 @@ mod status;
 mod stop;
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_collect::host::HostOptions;
 use weir_collect::logs::{RestOptions, TailOptions};
 use weir_config::Values;
 use weir_config::databases::NamedDatabase;
@@ -145,18 +149,9 @@ impl Watch {
         };
         let ready_too = ready.clone();
         watch.spawn("weir-discover", move |context| finder.run(&context, &ready_too))?;
-        if collect.sample_host {
-            let root = collect.root.clone();
-            let prober = Prober::new(root.clone(), watch.context.host.clone());
-            watch.spawn("weir-probe", move |context| probe_always(&context, prober))?;
-            let dir = values.tune.dir.clone();
-            let trials = watch.context.hooks.is_tryable;
-            let trials = trials.map(|is_tryable| TrialEvents::new(dir, is_tryable));
-            watch.spawn("weir-sample", move |context| {
-                sample::run(&context, root, trials, &ready);
-            })?;
-        } else {
-            watch.spawn("weir-sample", move |context| sample::report_only(&context, &ready))?;
+        watch.spawn_sampler(values, ready)?;
+        if let Some(runner) = checks::CheckRunner::configured(values)? {
+            watch.spawn("weir-checks", move |context| runner.run(&context))?;
         }
         for target in values.databases.iter().map(NamedDatabase::target) {
             let prober = DatabaseProber::new(watch.context.host.clone(), target?);
@@ -189,6 +184,19 @@ impl Watch {
         Ok(watch)
     }
 
+    fn spawn_sampler(&mut self, values: &Values, ready: Sender<()>) -> Result<(), Failure> {
+        if !values.collect.sample_host {
+            return self.spawn("weir-sample", move |context| sample::report_only(&context, &ready));
+        }
+        let prober = Prober::new(values.collect.root.clone(), self.context.host.clone());
+        self.spawn("weir-probe", move |context| probe_always(&context, prober))?;
+        let dir = values.tune.dir.clone();
+        let trials = self.context.hooks.is_tryable;
+        let trials = trials.map(|is_tryable| TrialEvents::new(dir, is_tryable));
+        let options = host_options(values);
+        self.spawn("weir-sample", move |context| sample::run(&context, options, trials, &ready))
+    }
+
     fn spawn(
         &mut self,
         name: &str,
@@ -213,6 +221,19 @@ impl Watch {
                 tracing::error!("a thread of the watch panicked");
             }
         }
+    }
+}
+
+/// The sampler's options, with what the configuration says of this host.
+fn host_options(values: &Values) -> HostOptions {
+    let collect = &values.collect;
+    let [role, zone] = [&collect.role, &collect.zone].map(|word| Some(word.clone()));
+    HostOptions {
+        root: collect.root.clone(),
+        host: collect.host.clone(),
+        agent_version: env!("CARGO_PKG_VERSION").into(),
+        role: role.filter(|word| !word.is_empty()),
+        zone: zone.filter(|word| !word.is_empty()),
     }
 }
 

@@ -5,7 +5,6 @@
 //! not only "weir is down".
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -24,15 +23,10 @@ const SECOND: i64 = 1_000_000;
 /// Samples until the stop; says `ready` after the first sample.
 pub(super) fn run(
     context: &WatchContext,
-    root: PathBuf,
+    options: HostOptions,
     mut trials: Option<TrialEvents>,
     ready: &Sender<()>,
 ) {
-    let options = HostOptions {
-        root,
-        host: context.host.clone(),
-        agent_version: env!("CARGO_PKG_VERSION").into(),
-    };
     let mut sampler = HostSampler::new(options);
     let mut servers = BTreeSet::new();
     let mut own = OwnSampler::default();

@@ -1,0 +1,67 @@
+//! The thread that runs checks: plugins, probes of targets, and health digests of local
+//! applications.
+
+use std::path::PathBuf;
+
+use weir_config::Values;
+use weir_config::check_plan::CheckPlan;
+use weir_probe::check::{CheckLoop, CheckOrigin, CheckSpec, digest_targets};
+use weir_process::failure::Failure;
+use weir_tables::Micros;
+
+use super::WatchContext;
+
+/// How often the listeners are compared with those that are queried for digests.
+const TARGETS_SECONDS: f64 = 5.0;
+
+/// What the thread runs.
+pub(super) struct CheckRunner {
+    specs: Vec<CheckSpec>,
+    zone: Option<String>,
+    /// Where processes are listed; `None`: no digests are searched.
+    procfs: Option<PathBuf>,
+}
+
+impl CheckRunner {
+    /// As configured; `None` if there is nothing to run.
+    ///
+    /// # Errors
+    /// When a file of commands cannot be read.
+    pub(super) fn configured(values: &Values) -> Result<Option<Self>, Failure> {
+        let collect = &values.collect;
+        let plan = CheckPlan::of(values)?;
+        for note in plan.notes {
+            tracing::warn!("{note}");
+        }
+        // Listeners of a recorded host do not listen here.
+        let is_live = collect.sample_host && collect.root.as_os_str() == "/";
+        let procfs = (collect.health_digests && is_live).then(|| collect.root.join("proc"));
+        let has_work = !plan.specs.is_empty() || procfs.is_some();
+        let zone = Some(collect.zone.clone()).filter(|zone| !zone.is_empty());
+        Ok(has_work.then_some(Self { specs: plan.specs, zone, procfs }))
+    }
+
+    /// Runs checks until the stop.
+    pub(super) fn run(self, context: &WatchContext) {
+        let origin = CheckOrigin { host: context.host.clone(), zone: self.zone };
+        let mut checks = CheckLoop::new(origin, self.specs, context.clock.now());
+        let mut compared: Option<Micros> = None;
+        while !context.stop.is_set() {
+            let now = context.clock.now();
+            let age = compared.map_or(f64::INFINITY, |at| now.seconds_since(at));
+            if let Some(procfs) = &self.procfs
+                && !(0.0..TARGETS_SECONDS).contains(&age)
+            {
+                compared = Some(now);
+                let upstreams = &context.status.probe_targets().http_upstreams;
+                let listeners = context.status.listeners();
+                checks.set_digest_targets(digest_targets(&listeners, upstreams, procfs), now);
+            }
+            let batches = checks.step(&|| context.clock.now());
+            if !batches.is_empty() {
+                context.destination.send_sample(batches);
+            }
+        }
+        checks.end();
+    }
+}
